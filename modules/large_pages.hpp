@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fresh memory that is going to be written as a whole: in pages of 2 MiB, where the system gives them to those who ask.
-// A gigabyte is then 512 page faults instead of 262,144, which take as long as the copying. One for all rooms; private
-// to bodies.
+// Asks the system for 2 MiB pages, for fresh memory that will be written as a whole. A gigabyte then causes 512 page
+// faults instead of 262,144, which take as long as the copying. Shared by all rooms; only .cpp files include it.
 #pragma once
 #include <sys/mman.h>
 
@@ -10,7 +9,8 @@
 
 namespace shardmesh::detail {
 
-/// Memory that holds no such page is left alone, and so are systems that know no such wish.
+/// Asks for large pages. Does nothing for memory that contains no whole large page, or on systems without
+/// MADV_HUGEPAGE.
 inline void prefer_large_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t size_bytes) noexcept {
 #ifdef MADV_HUGEPAGE
   constexpr std::uintptr_t page = std::uintptr_t{2} << 20;

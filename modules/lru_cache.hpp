@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lru_cache: the values that were used last, by key. One for all rooms; private to bodies. Not thread-safe.
-// Why our own: Debian packages no such container for C++; what Boost.MultiIndex can be made into has no fewer lines.
+// lru_cache: the most recently used values, by key. Not thread-safe. Shared by all rooms; only .cpp files include it.
+// Why not a library: Debian packages no LRU container for C++, and one made of Boost.MultiIndex has no fewer lines.
 #pragma once
 #include <cstddef>
 #include <list>
@@ -17,7 +17,7 @@ class lru_cache {
 
   std::size_t size() const { return recent_.size(); }
 
-  /// Null when it is not there. The pointer is good until the next insertion. Cost: O(log n).
+  /// Returns the value of `key`, or null. The pointer is valid until the next insertion. Cost: O(log n).
   Value* find(const Key& key) {
     const auto found = by_key_.find(key);
     if (found == by_key_.end()) return nullptr;
@@ -25,7 +25,7 @@ class lru_cache {
     return &found->second->second;
   }
 
-  /// What is there is kept; what was used longest ago gives way.
+  /// Adds a value. A key that is already present keeps its value. A full cache drops the least recently used value.
   void insert(const Key& key, Value value) {
     if (by_key_.contains(key)) return;
     recent_.emplace_front(key, std::move(value));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// position_table: finds positions in an array that somebody else holds by the hashes of what lies there. One table for
-// all rooms; private to bodies. Open addressing, at most half full, 8 bytes a slot: 16 bits of the hash and the
-// position, so that a look-up rarely touches the array for nothing. Not here: equality and hashes, which callers know.
-// Why our own: positions move when an array grows in its middle, and are rewritten in place here (`move`), where a
-// container of a library erases and inserts. docs/design.md section 11 has the figures: tsl::robin_map took 1.0 to 2.8
-// times as long; abseil's tables are as fast, but 31 shared libraries that every program would load.
+// position_table: a hash table of positions in an array that the caller holds. Callers provide hashes and equality.
+// Shared by all rooms; only .cpp files include it.
+// Open addressing, at most half full, 8 bytes per slot: the position and 16 bits of the hash, so that a look-up rarely
+// reads the array in vain. Why not a library: positions change when the array grows in its middle. `move` rewrites them
+// in place, where a library's container erases and inserts. docs/decisions/0048-own-tables.md has the figures.
+// tsl::robin_map took 1.0 to 2.8 times as long. abseil's tables are as fast, but make every program load 31 shared
+// libraries.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -17,10 +18,10 @@ class position_table {
  public:
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-  /// Holds `count` positions without growing.
+  /// Makes room for `count` positions without growing.
   explicit position_table(std::size_t count = 0) : slots_(std::bit_ceil(2 * count + 2), 0) {}
 
-  /// The position with this hash for which `is_sought(position)` holds, else `none`.
+  /// Returns the position with this hash for which `is_sought(position)` holds, else `none`.
   /// Precondition of all members: positions are below 2^48 - 1. Cost: O(1) expected.
   template <class IsSought>
   std::size_t find(std::uint64_t hash, IsSought is_sought) const {
@@ -30,7 +31,7 @@ class position_table {
     return none;
   }
 
-  /// Adds a position that is not there. `hash_of(position)` is asked of all that are there when the table grows.
+  /// Adds a position that is not in the table. A table that grows calls `hash_of(position)` for every position in it.
   template <class HashOf>
   void insert(std::uint64_t hash, std::size_t at, HashOf hash_of) {
     if (2 * used_ + 2 > slots_.size()) grow(hash_of);
@@ -38,7 +39,7 @@ class position_table {
     ++used_;
   }
 
-  /// A position that is there became another one, with the same hash.
+  /// Replaces the stored position `from` by `to`, which has the same hash.
   void move(std::uint64_t hash, std::size_t from, std::size_t to) {
     std::size_t slot = hash & mask();
     while (position(slot) != from) slot = (slot + 1) & mask();

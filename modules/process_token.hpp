@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which process this is, so that an object knows whether a fork copied it: destructors in a forked child must not
-// remove, finish or announce anything on behalf of the parent. One for all rooms; private to bodies.
+// Identifies this process, so that an object knows whether it is a copy in a forked child. Destructors in the child
+// must not remove, finish, or announce anything on behalf of the parent. Shared by all rooms; only .cpp files include
+// it.
 #pragma once
 #include <sched.h>
 #include <sys/mman.h>
@@ -13,8 +14,8 @@
 
 namespace shardmesh::detail {
 
-/// A word that the kernel sets to zero in every forked child, also in one that no `pthread_atfork` handler sees. Null
-/// where the system cannot do that.
+/// Returns a word that the kernel zeroes in every forked child, including children that no `pthread_atfork` handler
+/// sees. Null on systems without this feature.
 inline std::atomic<std::uint64_t>* word_wiped_on_fork() noexcept {
 #ifdef MADV_WIPEONFORK
   const auto size_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -26,14 +27,14 @@ inline std::atomic<std::uint64_t>* word_wiped_on_fork() noexcept {
   return nullptr;
 }
 
-/// A number that differs between a process and its forked children, never 0. Cost: one load, no system call after the
-/// first call of a process.
+/// A number, never 0, that differs between a process and its forked children. Cost: one load; only the first call in a
+/// process makes system calls.
 inline std::uint64_t process_token() noexcept {
   static std::atomic<std::uint64_t>* const word = word_wiped_on_fork();
   if (word == nullptr) return static_cast<std::uint64_t>(::getpid());
   std::uint64_t known = word->load(std::memory_order_relaxed);
   if (known != 0) return known;
-  // Process ids come again, so the time belongs to the token.
+  // Process ids are reused, so the token also contains the time.
   ::timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   const auto nanoseconds =
@@ -51,9 +52,9 @@ class maker_process {
   std::uint64_t token_ = process_token();
 };
 
-/// A lock for a few words that a forked child goes on using. A mutex that another thread of the parent holds at the
-/// fork stays locked in the child for ever; this one is taken from a thread that the child does not have. The words may
-/// then be those of a half-done change, so each of them must be sound by itself.
+/// A lock for a few words that a forked child continues to use. A mutex that another thread of the parent holds at the
+/// fork stays locked in the child for ever; the child takes over this lock, because the holding thread does not exist
+/// there. The child may then see a half-done change, so each word must be valid on its own.
 class lock_across_fork {
  public:
   void lock() noexcept {
@@ -67,11 +68,11 @@ class lock_across_fork {
   void unlock() noexcept { holder_.store(0, std::memory_order_release); }
 
  private:
-  std::atomic<std::uint64_t> holder_ = 0;  // the token of the holder's process; 0: nobody
+  std::atomic<std::uint64_t> holder_ = 0;  // the token of the holder's process; 0: unlocked
 };
 
-/// Waits for the thread of work in the background: `state` has a `thread` and its `maker`. A forked child has no such
-/// thread, and the work may be half done there: `state` is leaked.
+/// Waits for the thread of background work; `state` has a `thread` and its `maker`. A forked child has no such thread,
+/// and the work may be half done there, so the child leaks `state`.
 template <class State>
 void end_background_work(std::unique_ptr<State>& state) {
   if (!state) return;

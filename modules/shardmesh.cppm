@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The umbrella: every host room under one name. Nothing is defined here.
+// The umbrella module: it re-exports the host rooms that users call, and defines nothing.
 export module shardmesh;
 
 export import shardmesh.core;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which bytes a strided view of memory reaches, and whether two views share one. One for all rooms; private to bodies.
+// The bytes that a strided view of memory reaches, and whether two views share one. Shared by all rooms; only .cpp
+// files include it.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -11,18 +12,18 @@
 
 namespace shardmesh::detail {
 
-/// Bytes [begin, end) as addresses.
+/// The addresses [begin, end).
 struct byte_range {
   std::uintptr_t begin = 0, end = 0;
 };
 
-/// A number of bytes, and how often it can be added.
+/// A stride in bytes, and the maximum number of times it is added.
 struct byte_step {
   std::int64_t bytes = 0, most = 0;
 };
 
-/// The bytes of a view: runs of `run_bytes`, of which the first begins at `lowest` and the others lie any sum of
-/// `steps` further.
+/// The bytes of a view, as runs of `run_bytes`. The first run begins at `lowest`; each other run begins at `lowest`
+/// plus a sum of `steps`.
 struct strided_memory {
   std::uintptr_t lowest = 0;
   std::int64_t run_bytes = 0;    // 0: the view has no elements
@@ -35,21 +36,21 @@ struct strided_memory {
   }
 };
 
-/// `item_bits`: of one element. `view`: anything with data, sizes and strides (in elements; negative ones, too). Rows
-/// of elements smaller than a byte that do not begin at whole bytes count from the byte that they begin in. A view that
-/// reaches further than addresses do is no memory, and shares none.
+/// Returns the bytes of `view`, which is anything with data, sizes, and strides (in elements, possibly negative).
+/// `item_bits` is the size of one element. A row of sub-byte elements that begins inside a byte counts from the start
+/// of that byte. A view that reaches beyond the address space has no memory, so it shares none.
 template <class View>
 strided_memory memory_of(const View& view, std::int64_t item_bits) {
   strided_memory made;
   std::int64_t first = 0;  // the lowest element
-  std::int64_t reach = 0;  // from it to the highest
+  std::int64_t reach = 0;  // from the lowest to the highest element
   std::vector<byte_step> dims;
   dims.reserve(view.sizes.rank());
   for (std::size_t d = 0; d < view.sizes.rank(); ++d) {
     if (view.sizes[d] == 0) return made;
     const std::int64_t stride = view.strides[d], most = view.sizes[d] - 1;
     if (most == 0 || stride == 0) continue;
-    constexpr std::int64_t furthest = INT64_MAX / 1024;  // in elements of at most 128 bits, for the sum of two views
+    constexpr std::int64_t furthest = INT64_MAX / 1024;  // in elements of up to 128 bits; two such reaches can be added
     std::int64_t far = 0;
     if (__builtin_mul_overflow(most, stride, &far) || far <= -furthest || far >= furthest) return made;
     reach += far < 0 ? -far : far;
@@ -58,7 +59,7 @@ strided_memory memory_of(const View& view, std::int64_t item_bits) {
     dims.push_back({stride < 0 ? -stride : stride, most});
   }
   std::ranges::sort(dims, {}, &byte_step::bytes);
-  // Dimensions that continue each other form the run.
+  // Merge dimensions that continue each other into the run.
   std::int64_t run = 1;
   std::size_t inner = 0;
   while (inner < dims.size() && dims[inner].bytes == run) run *= dims[inner++].most + 1;
@@ -68,13 +69,14 @@ strided_memory memory_of(const View& view, std::int64_t item_bits) {
   return made;
 }
 
-/// A search for a sum: how many of each step add up to a number of bytes. It gives up after `tries` of them.
+/// Searches for a sum: multiples of the steps that add up to a number of bytes. The search gives up after `tries`
+/// attempts.
 class step_sum {
  public:
   explicit step_sum(std::vector<byte_step> steps, std::int64_t tries) : left_(tries) {
     std::ranges::sort(steps, std::ranges::greater{}, &byte_step::bytes);
     for (const byte_step& step : steps) {
-      if (step.bytes == 0) continue;  // elements that share a byte
+      if (step.bytes == 0) continue;  // sub-byte elements that share a byte
       if (!steps_.empty() && steps_.back().bytes == step.bytes)
         steps_.back().most += step.most;
       else
@@ -86,7 +88,7 @@ class step_sum {
                   rest_[i + 1].reach + steps_[i].bytes * steps_[i].most};
   }
 
-  /// Nothing: it gave up.
+  /// Returns whether the steps can add up to `wanted`; nothing when the search gave up.
   std::optional<bool> can_be(std::int64_t wanted) {
     const bool found = search(0, wanted);
     if (left_ < 0) return std::nullopt;
@@ -94,7 +96,7 @@ class step_sum {
   }
 
  private:
-  // Of the steps from one on.
+  // The greatest common divisor and the largest sum of the steps from one index on.
   struct remainder {
     std::int64_t divisor = 0, reach = 0;
   };
@@ -118,7 +120,7 @@ class step_sum {
   std::int64_t left_;
 };
 
-/// The runs one by one, in ascending order; nothing when they are too many to list.
+/// Lists the runs in ascending order; returns nothing when there are too many.
 inline std::optional<std::vector<byte_range>> runs_of(const strided_memory& memory) {
   constexpr std::int64_t most_runs = std::int64_t{1} << 21;
   std::int64_t count = 1;
@@ -140,14 +142,14 @@ inline std::optional<std::vector<byte_range>> runs_of(const strided_memory& memo
   return runs;
 }
 
-/// Whether some byte belongs to both. Exact; nothing when neither a search of 100,000 steps nor lists of two million
-/// runs can tell, which views of one tensor do not come near.
+/// Returns whether some byte belongs to both views. The answer is exact. Returns nothing when neither a search of
+/// 100,000 tries nor lists of two million runs decide; views of one tensor stay far below both limits.
 inline std::optional<bool> share_a_byte(const strided_memory& a, const strided_memory& b) {
   if (a.run_bytes == 0 || b.run_bytes == 0) return false;
   const byte_range x = a.hull(), y = b.hull();
   if (x.end <= y.begin || y.end <= x.begin) return false;
-  // A byte of `a` is one of `b`: a.lowest + (steps of a) == b.lowest + (steps of b). With the steps of `b` counted from
-  // its end, both sides are sums of what is not negative.
+  // The views share a byte when a.lowest + (steps of a) == b.lowest + (steps of b), for some numbers of steps. Counting
+  // the steps of `b` down from its end turns this into one sum of non-negative summands.
   std::vector<byte_step> steps = a.steps;
   steps.insert(steps.end(), b.steps.begin(), b.steps.end());
   for (const std::int64_t run : {a.run_bytes, b.run_bytes})

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// SHARDMESH_ASSERT: broken preconditions, which are bugs of the caller. What a good program can meet is a `result`.
-// Inline members of interfaces use it, so it does not depend on NDEBUG: a consumer that is built otherwise than the
-// library would have other definitions of them. What only bodies assert is `assert` of <cassert>.
+// SHARDMESH_ASSERT checks preconditions; a broken one is a bug in the caller. Failures that a correct program can meet
+// are `result`s. Inline members of interfaces use this macro, so it does not depend on NDEBUG: a consumer built with
+// other settings than the library would otherwise get different definitions of them. Bodies use `assert` of <cassert>.
 #pragma once
 
 namespace shardmesh::detail {
-/// Says on stderr which precondition is broken, and aborts.
+/// Prints the broken precondition to stderr and aborts.
 [[noreturn]] void broken_precondition(const char* condition) noexcept;
 }  // namespace shardmesh::detail
 

@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The C interface of shardmesh, for compilers without modules: sharded checkpoints opened, loaded, mapped, saved,
- * rewritten and compared, layouts and plans. C11, and C++ from C++11 on; nothing but the standard library's headers.
+/* The C interface of shardmesh, for compilers without modules. It opens, loads, maps, saves, rewrites, and compares
+ * sharded checkpoints, and computes layouts and plans. C11, and C++ from C++11 on; it includes only standard headers.
  *
  * Conventions of the whole interface:
- * - A call that can fail returns a status, SHARDMESH_OK (0) or what went wrong; its last argument, which may be null,
- *   gets the error with all its fields, to be given back with `shardmesh_error_free`. No exception leaves a call.
- *   A helper that checks calls takes the address of the error: `check(shardmesh_load(..., &error), &error)`. The order
- * in
- *   which C evaluates arguments is open, so that `check(shardmesh_load(..., &error), error)` may pass the old value.
- * - What a call makes it gives through a pointer, which is null after a failure. `..._close` and `..._free` accept
- * null.
- * - Options, and descriptions that are filled in, begin with `struct_size`, which the caller sets to the struct's size;
- *   every other field may be 0, which is the default. So they can grow: an older library refuses a field that it does
- *   not know unless it is 0. Null stands for options that are all default. The elements of arrays never change.
- * - Texts and arrays that are pointed at live as long as the handle that they come from, unless it says otherwise.
- *   Texts are bytes, as the files have them; a 0 stands behind them, and may stand in them.
- * - Numbers of elements, not of bytes, in sizes, strides and offsets.
- * - Threads: calls on different handles do not disturb each other. A checkpoint may be described and loaded from by
- *   several threads at once; the other calls on it wait for one another. Handles are given back once, when no call
- *   uses them any more.
+ * - A call that can fail returns a status: SHARDMESH_OK (0) or the kind of failure. Its last argument, which may be
+ *   null, receives the error with all its fields; free it with `shardmesh_error_free`. No exception leaves a call.
+ *   A helper that checks calls takes the address of the error: `check(shardmesh_load(..., &error), &error)`. C leaves
+ *   the order of argument evaluation open, so `check(shardmesh_load(..., &error), error)` may pass the old value.
+ * - A call returns a new object through a pointer argument, which is null after a failure. `..._close` and `..._free`
+ *   accept null.
+ * - Options, and descriptions that a call fills in, begin with `struct_size`; the caller sets it to the struct's size.
+ *   Every other field may be 0, its default. The structs can therefore grow: an older library refuses a field that it
+ *   does not know unless it is 0. Null options mean all defaults. Structs that are elements of arrays never grow.
+ * - Texts and arrays behind pointers live as long as the handle that they come from, unless documented otherwise.
+ *   Texts hold the bytes of the files: a 0 follows them, and they may contain zeros.
+ * - Sizes, strides, and offsets count elements, not bytes.
+ * - Threads: calls on different handles are independent. Several threads may describe one checkpoint and load from it
+ *   at once; the other calls on it wait for one another. Free each handle once, when no call uses it any more.
  */
 #ifndef SHARDMESH_C_API_H
 #define SHARDMESH_C_API_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface for C++17, header only: handles that give themselves back, values, and exceptions of one type,
-// `shardmesh::c_api::error`. For GCC, MSVC and nvcc, which cannot `import shardmesh;`; where that works, use it
-// instead.
+// The C interface for C++17, header only: handles that free themselves, values, and one exception type,
+// `shardmesh::c_api::error`. It is for GCC, MSVC, and nvcc, which cannot `import shardmesh;`; use the module where that
+// works.
 #pragma once
 #include <shardmesh/c_api.h>
 

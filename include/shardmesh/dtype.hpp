@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// dtype: the element types of PyTorch and safetensors. Their names and sizes are functions of `shardmesh.core`.
+// `dtype`: the element types of PyTorch and safetensors. Functions of `shardmesh.core` give their names and sizes.
 #pragma once
 #include <cstdint>
 
 namespace shardmesh {
 
-/// Element type of a tensor. Enumerators are PyTorch's dtype names where PyTorch has one.
-/// `float4_e2m1fn_x2` is one byte that holds two values, as in PyTorch; `float4_e2m1fn`, `float6_*` are safetensors'
-/// sub-byte types (4 and 6 bits an element).
+/// The element type of a tensor. Enumerators are PyTorch's dtype names where PyTorch has one. `float4_e2m1fn_x2` is one
+/// byte that holds two values, as in PyTorch; `float4_e2m1fn` and `float6_*` are safetensors' sub-byte types (4 and 6
+/// bits per element).
 enum class dtype : std::uint8_t {
   undefined,
   boolean,

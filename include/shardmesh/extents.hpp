@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// extents: one signed 64-bit number per tensor dimension, kept in place (no allocation).
+// `extents`: one signed 64-bit number per tensor dimension, stored in place (no allocation).
 #pragma once
 #include <shardmesh/assert.hpp>
 
@@ -12,10 +12,10 @@
 
 namespace shardmesh {
 
-/// Highest tensor rank that shardmesh handles. Readers refuse more with errc::rank_too_large.
+/// The highest tensor rank that shardmesh handles. Readers refuse more with errc::rank_too_large.
 inline constexpr std::size_t max_rank = 16;
 
-/// Up to `max_rank` numbers: sizes, offsets, strides or coordinates. A regular value; rank 0 is a scalar's.
+/// Up to `max_rank` numbers: sizes, offsets, strides, or coordinates. A regular value; a scalar has rank 0.
 class extents {
  public:
   using value_type = std::int64_t;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Kokkos::View is a tensor of shardmesh: specialises adapter<T> without any `import`. Not here: starting Kokkos, and
-// the backend for its memory (room kokkos).
+// A Kokkos::View as a tensor of shardmesh: specialises `adapter<T>` without any `import`. Starting Kokkos, and the
+// backend for its memory, are in room `kokkos`.
 //
-// A file that includes Kokkos is compiled with its flags (OpenMP's, nvcc), a module with those of the program's
-// modules: where they differ, this file gives `adapter<View>::view(v)` to one that imports. Both see the same
-// tensor_view.
+// A file that includes Kokkos is compiled with Kokkos's flags (OpenMP's, nvcc); a module is compiled with those of the
+// program's modules. If they differ, this file passes `adapter<View>::view(v)` to a file that imports. Both see the
+// same `tensor_view`.
 #pragma once
 #include <shardmesh/adapter.hpp>
 
@@ -17,7 +17,7 @@
 
 namespace shardmesh {
 
-/// The dtype of an element type of C++; undefined where there is none. Specialise it for float16 or bfloat16 types:
+/// The dtype of a C++ element type; undefined if there is none. Specialise it for float16 or bfloat16 types:
 ///     template <> inline constexpr dtype kokkos_dtype<Kokkos::Experimental::bhalf_t> = dtype::bfloat16;
 template <class T>
 inline constexpr dtype kokkos_dtype = std::is_same_v<T, bool>     ? dtype::boolean
@@ -39,13 +39,13 @@ inline constexpr dtype kokkos_dtype<Kokkos::complex<float>> = dtype::complex64;
 template <>
 inline constexpr dtype kokkos_dtype<Kokkos::complex<double>> = dtype::complex128;
 
-/// Whether the View's layout is one of strides: LayoutLeft, LayoutRight, LayoutStride.
+/// Whether the View's layout has strides: LayoutLeft, LayoutRight, or LayoutStride.
 template <class Layout>
 inline constexpr bool is_strided_kokkos_layout =
     std::is_same_v<Layout, Kokkos::LayoutLeft> || std::is_same_v<Layout, Kokkos::LayoutRight> ||
     std::is_same_v<Layout, Kokkos::LayoutStride>;
 
-/// Where memory of a space is. Memory that host and device share counts as the host's.
+/// The device of a Kokkos memory space. Memory that host and device share counts as the host's.
 template <class Space>
 device kokkos_device() {
   if constexpr (Kokkos::SpaceAccessibility<Kokkos::HostSpace, Space>::accessible) {
@@ -62,8 +62,8 @@ device kokkos_device() {
   }
 }
 
-/// Of ranks 0 to 8. A View is a handle: its constness says nothing of its elements, that of its element type does. A
-/// View of const elements is only read.
+/// Views of ranks 0 to 8. A View is a handle: only the constness of its element type matters, not its own. A View of
+/// const elements is only read.
 template <class DataType, class... Properties>
 struct adapter<Kokkos::View<DataType, Properties...>> {
   using view_type = Kokkos::View<DataType, Properties...>;
@@ -87,7 +87,7 @@ struct adapter<Kokkos::View<DataType, Properties...>> {
     return made;
   }
 
-  /// A contiguous View of its own memory, which is not initialised; for functions that return new tensors.
+  /// Returns a contiguous View of new, uninitialised memory; for functions that return new tensors.
   static view_type allocate(dtype, const extents& sizes, device)
     requires(!is_const && !std::is_same_v<typename view_type::array_layout, Kokkos::LayoutStride> &&
              view_type::rank_dynamic == view_type::rank && !view_type::memory_traits::is_unmanaged)

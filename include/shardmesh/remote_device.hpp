@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// remote_device: a device of some process. In the global module, so that an adapter in a header of another framework
-// can give the placements of its shards without `import`.
+// `remote_device`: a device of any process. It is in the global module, so that an adapter in another framework's
+// header can return the placements of its shards without `import`.
 #pragma once
 #include <shardmesh/device.hpp>
 
@@ -11,7 +11,7 @@
 
 namespace shardmesh {
 
-/// A device of some process: by rank, by worker name, or neither (a device of this process).
+/// A device of a process, named by rank, by worker name, or by neither (a device of this process).
 /// Source: torch.distributed.remote_device.
 struct remote_device {
   std::optional<std::int32_t> rank;

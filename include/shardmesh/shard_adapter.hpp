@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The customisation points for shards: what `adapter<T>` is for tensors, these are for another framework's shards,
-// their metadata, and whole sharded tensors. A header of that framework specialises them without any `import`;
-// `shardmesh.sharding` exports the same declarations.
+// The customisation points for shards: the counterparts of `adapter<T>` for another framework's shards, their metadata,
+// and whole sharded tensors. That framework's header specialises them without any `import`; `shardmesh.sharding`
+// exports the same declarations.
 #pragma once
 #include <shardmesh/adapter.hpp>
 #include <shardmesh/remote_device.hpp>
@@ -15,7 +15,7 @@ namespace shardmesh {
 ///       static std::span<const std::int64_t> sizes(const my_metadata&);
 ///       static std::optional<remote_device> placement(const my_metadata&);
 ///     };
-/// Numbers of 64 bits are read where they are; others are given as `extents`, by value.
+/// Sizes and offsets of 64 bits are read in place; others are returned as `extents`, by value.
 template <class M>
 struct shard_metadata_adapter;
 
@@ -32,13 +32,13 @@ struct sharded_tensor_metadata_adapter;
 ///     template <> struct shardmesh::shard_adapter<my_shard> {
 ///       static const my_metadata& metadata(const my_shard&);
 ///       static tensor_view view(const my_shard&);
-///       static tensor_properties properties(const my_shard&);            // optional; else the view's dtype and
-///       defaults static const my_sharded_tensor* nested(const my_shard&);         // optional; null: it holds a tensor
+///       static tensor_properties properties(const my_shard&);            // optional; else the view's dtype, defaults
+///       static const my_sharded_tensor* nested(const my_shard&);         // optional; null: it holds a tensor
 ///     };
 template <class S>
 struct shard_adapter;
 
-/// Specialise for a sharded tensor S: this rank's shards and the metadata of all.
+/// Specialise for a sharded tensor S: this rank's shards and the metadata of all shards.
 ///     template <> struct shardmesh::sharded_tensor_adapter<my_sharded_tensor> {
 ///       static const my_tensor_metadata& metadata(const my_sharded_tensor&);
 ///       static const std::vector<my_shard>& local_shards(const my_sharded_tensor&);  // in the metadata's order

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tensor_properties: what a sharded tensor's parts have in common besides their place. In the global module, so that an
-// adapter in a header of another framework can give them without `import`.
+// `tensor_properties`: the common properties of a sharded tensor's parts. It is in the global module, so that an
+// adapter in another framework's header can return them without `import`.
 #pragma once
 #include <shardmesh/dtype.hpp>
 

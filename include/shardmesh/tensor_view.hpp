@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tensor_view and const_tensor_view: the one thing shardmesh knows about any framework's tensor.
+// `tensor_view` and `const_tensor_view`: all that shardmesh knows about any framework's tensor.
 #pragma once
 #include <shardmesh/device.hpp>
 #include <shardmesh/dtype.hpp>
@@ -9,8 +9,8 @@
 
 namespace shardmesh {
 
-/// A tensor's memory that is only read, not owned. `sizes` and `strides` are in elements and of equal rank; strides may
-/// be 0 or negative; `data` points at the element with index 0 in every dimension. What functions take as a source.
+/// The memory of a tensor, read-only and not owned. `sizes` and `strides` are in elements and of equal rank; strides
+/// may be 0 or negative; `data` points to the element with index 0 in every dimension. Functions take it as a source.
 struct const_tensor_view {
   const std::byte* data = nullptr;
   dtype type = dtype::undefined;
@@ -19,8 +19,8 @@ struct const_tensor_view {
   extents strides{};
 };
 
-/// The same of memory that may be written: what functions take as a destination. It is given as it is where something
-/// is only read; there is no way back.
+/// The same for writable memory: functions take it as a destination. It converts to `const_tensor_view`; there is no
+/// way back.
 struct tensor_view {
   std::byte* data = nullptr;
   dtype type = dtype::undefined;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of LibTorch's types that interfaces of room torch only pass on, so that they include none of its headers.
+// Forward declarations of LibTorch types that interfaces of room `torch` only pass on, so that they include none of its
+// headers.
 #pragma once
 
 namespace c10 {

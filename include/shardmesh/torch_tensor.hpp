@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// An at::Tensor is a tensor of shardmesh: specialises adapter<T> without any `import`. Not here: modules, process
-// groups and IValues of LibTorch (room torch).
+// An at::Tensor as a tensor of shardmesh: specialises `adapter<T>` without any `import`. Modules, process groups, and
+// IValues of LibTorch are in room `torch`.
 //
 // An at::Tensor is a handle: its copies share elements, and so do copies of a `sharded_tensor<at::Tensor>` or a
-// `state_dict<at::Tensor>`, as in Python. Tensors that are no plain memory (a lazy conjugation, sparse, meta, ...) are
-// refused by name; nothing guesses what their bytes mean.
+// `state_dict<at::Tensor>`, as in Python. Tensors that are not plain memory (a lazy conjugation, sparse, meta, ...) are
+// refused by name; their bytes are never guessed at.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -19,8 +19,8 @@
 
 namespace shardmesh {
 
-/// LibTorch's name of a dtype, and back; `undefined` where the other side has none (quantized and 1 to 7-bit integers
-/// there, the unpacked 4 and 6-bit floats here).
+/// Converts between LibTorch's dtypes and ours; `undefined` if the other side has none. LibTorch alone has quantized
+/// and 1 to 7-bit integers; shardmesh alone has unpacked 4 and 6-bit floats.
 constexpr dtype dtype_of_torch(at::ScalarType type) {
   switch (type) {
     case at::ScalarType::Bool:
@@ -88,7 +88,7 @@ constexpr at::ScalarType torch_dtype_of(dtype type) {
   return at::ScalarType::Undefined;
 }
 
-/// Where a tensor's memory is, and back. Types that shardmesh has no name for are `other`.
+/// Converts between LibTorch's devices and ours. Types without a name in shardmesh are `other`.
 inline device device_of_torch(c10::Device where) {
   constexpr auto type_of = [](c10::DeviceType type) {
     switch (type) {
@@ -136,13 +136,13 @@ inline c10::Device torch_device_of(device where) {
   TORCH_CHECK_VALUE(false, "shardmesh: LibTorch has no name for this type of device");
 }
 
-/// Why a tensor is no plain memory, and what to do about it; null when it is.
+/// The reason why a tensor is not plain memory, with a hint; null if it is plain.
 struct torch_tensor_problem {
   const char* what = nullptr;
   const char* hint = "";
 };
 
-/// The first reason, the outermost wrapping first. Cost: some loads; no call of an operator.
+/// Returns the first reason, the outermost wrapping first. Cost: a few loads; no operator is called.
 inline torch_tensor_problem problem_of_torch(const at::Tensor& tensor) {
   if (!tensor.defined()) return {"an undefined tensor", "give it a value first"};
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
@@ -174,8 +174,8 @@ inline torch_tensor_problem problem_of_torch(const at::Tensor& tensor) {
 
 template <>
 struct adapter<at::Tensor> {
-  /// Throws c10::Error where `check` gives an error, so that no tensor that is not plain is ever read as if it were. A
-  /// tensor whose elements are shared until somebody writes (copy on write) gets its own, as the view may be written.
+  /// Throws c10::Error where `check` returns an error, so that a tensor that is not plain memory is never read as if it
+  /// were. A copy-on-write tensor gets its own elements, because the view may be written.
   static tensor_view view(at::Tensor& tensor) {
     return view_at<tensor_view>(tensor, [&] { return static_cast<std::byte*>(tensor.mutable_data_ptr()); });
   }
@@ -183,7 +183,7 @@ struct adapter<at::Tensor> {
     return view_at<const_tensor_view>(tensor, [&] { return static_cast<const std::byte*>(tensor.const_data_ptr()); });
   }
 
-  /// A contiguous tensor that is not initialised and requires no gradient. Throws what at::empty does.
+  /// Returns a contiguous, uninitialised tensor that requires no gradient. Throws whatever at::empty throws.
   static at::Tensor allocate(dtype type, const extents& sizes, device where) {
     const at::ScalarType element = torch_dtype_of(type);
     TORCH_CHECK_VALUE(element != at::ScalarType::Undefined, "shardmesh: LibTorch lacks this dtype");
@@ -191,8 +191,8 @@ struct adapter<at::Tensor> {
                      at::TensorOptions().dtype(element).device(torch_device_of(where)));
   }
 
-  /// errc::unsupported with the reason of `problem_of_torch`. Its type is result<void>, which this header cannot name,
-  /// as modules own it: that of a function which `shardmesh.core` has for devices.
+  /// errc::unsupported with the reason of `problem_of_torch`. The return type is result<void>. This header cannot name
+  /// it, because modules own it, and takes it from a function that `shardmesh.core` has for devices.
   template <class Device = device>
   static auto check(const at::Tensor& tensor) -> decltype(check_host_memory(std::declval<Device>())) {
     using result_type = decltype(check_host_memory(std::declval<Device>()));
@@ -200,19 +200,19 @@ struct adapter<at::Tensor> {
     if (problem.what == nullptr) return {};
     typename result_type::error_type why;
     why.code = decltype(why.code)::unsupported;
-    why.message = problem.what;  // not `found`, where callers say what they looked at
+    why.message = problem.what;  // not `found`: callers describe there what they examined
     why.message += " is not plain memory";
     why.hint = problem.hint;
     return result_type(std::move(why));
   }
 
-  /// Autograd sees that the elements changed, as after an operation in place under `no_grad`. Shared by all views of
-  /// one base. Inference tensors count nothing.
+  /// Tells autograd that the elements changed, as after an in-place operation under `no_grad`. All views of one base
+  /// share the version counter. Inference tensors have none.
   static void written(at::Tensor& tensor) {
     if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
   }
 
-  /// `format` is what the strides are: `preserve` when they are none of the named ones.
+  /// `format` describes the strides: `preserve` if they are none of the named formats.
   static tensor_properties properties(const at::Tensor& tensor) {
     tensor_properties made{.type = dtype_of_torch(tensor.scalar_type())};
     made.requires_grad = tensor.requires_grad();

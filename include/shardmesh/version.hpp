@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Version macros: macros cannot be exported from a module.
+// Version macros; a module cannot export macros.
 #pragma once
 #define SHARDMESH_VERSION_MAJOR 0
 #define SHARDMESH_VERSION_MINOR 1

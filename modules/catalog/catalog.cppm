@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.catalog: what any checkpoint is: entries, their chunks, objects, files; the reader of it, the chunks as a
-// source of elements, and what a writer is given. Knows no format. Not here: which format a path is (checkpoint).
+// Describes any checkpoint, whatever its format: entries, chunks, objects, and files. Also: the reader interface,
+// chunks as a source of elements, and the input of writers. This module knows no format; `checkpoint` detects the
+// format of a path.
 export module shardmesh.catalog;
 
 export import shardmesh.tree;

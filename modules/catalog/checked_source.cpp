@@ -39,7 +39,7 @@ result<void> compare_digest(const opened_chunk& chunk, std::string expected, con
   return altered(chunk, std::move(expected), std::move(found));
 }
 
-// The executor reads such a chunk's stored bytes from the first to the last: they are its elements in row-major order.
+// True when the stored bytes are the chunk's elements in row-major order: the executor reads them from first to last.
 bool is_front_to_back(const opened_chunk& chunk) {
   const stored_tensor& t = chunk.tensor;
   const auto bytes = size_bytes(t.type, box::whole(t.sizes).volume());
@@ -65,7 +65,7 @@ result<std::int64_t> check_chunk_bytes(const opened_chunk& chunk) {
 }
 
 storage_sums::storage_sums(const catalog& contents) {
-  // Only places that occur twice are remembered: they are few, or a defect.
+  // Remembers only places that occur twice: they are few, or a defect.
   std::vector<key> places;
   places.reserve(contents.chunk_places.size());
   for (const stored_range& place : contents.chunk_places)
@@ -171,7 +171,7 @@ result<void> chunk_checks::read(std::int32_t chunk, const std::shared_ptr<const 
   return outcome;
 }
 
-// Null when nothing is left to be checked.
+// Returns null when nothing is left to check.
 result<std::shared_ptr<const checked_source>> chunk_checks::source_of(
     std::int32_t chunk, const std::shared_ptr<const opened_chunk>& opened) {
   const std::shared_ptr<const checked_source> none;

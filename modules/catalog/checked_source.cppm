@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// checked_source: chunks held against their checksums while they are read for another purpose, and what that needs.
-// Not here: everything of a checkpoint at once (verify), entries that are not elements (item_records).
+// Compares chunks with their checksums while they are read for another purpose. Checking a whole checkpoint is in
+// `verify`; entries that are not read as elements are in `item_records`.
 export module shardmesh.catalog:checked_source;
 
 import shardmesh.std;
@@ -14,15 +14,18 @@ import :stored_tensor;
 
 export namespace shardmesh {
 
-/// True when the chunk has a checksum of its own.
+/// Returns whether the chunk has a checksum of its own.
 inline bool has_checksum(const opened_chunk& chunk) {
   return chunk.digest || chunk.crc_length > 0;
 }
 
-/// Compares the chunk's own checksums; the bytes that were covered, 0 when there is none. Cost: reads them.
+/// Compares the chunk's bytes with its own checksums.
+/// \returns the number of bytes that a checksum covers; 0 when there is none
+/// \errors errc::checksum_mismatch
+/// Cost: reads the covered bytes.
 result<std::int64_t> check_chunk_bytes(const opened_chunk& chunk);
 
-/// check_chunk_bytes for many chunks. Stored places that several chunks share (views of one storage) are read once.
+/// `check_chunk_bytes` for many chunks. A stored range that several chunks share (views of one storage) is read once.
 /// Thread-safe.
 class storage_sums {
  public:
@@ -31,7 +34,7 @@ class storage_sums {
 
  private:
   using key = std::tuple<std::int32_t, std::int32_t, std::int64_t, std::int64_t>;
-  // Parts of one item (an object that was taken apart) are storages of their own.
+  // An item that was taken apart (an object) holds several storages at one place: the checksum range tells them apart.
   using storage_key = std::tuple<key, std::int64_t, std::int64_t, std::uint32_t>;
   struct memo {
     std::mutex lock;
@@ -42,18 +45,20 @@ class storage_sums {
   std::map<storage_key, memo> known_;
 };
 
-/// The source of an opened chunk whose reads are expected to ascend without gaps. They are summed; the read that
-/// completes them fails with errc::checksum_mismatch when a sum is not the stored one. A read in any other order makes
-/// a pass of its own over the whole chunk at once. Thread-safe.
+/// The source of an opened chunk that is expected to be read front to back without gaps. It sums the bytes of each
+/// read. The read that completes the chunk fails with errc::checksum_mismatch when a sum differs from the stored one. A
+/// read in any other order checks the whole chunk at once, in a separate pass. Thread-safe.
 class checked_source final : public byte_source {
  public:
-  // `recorded`: of the whole item, in the hex digits of the folder's record; null: none.
+  // `recorded`: the checksum of the whole item, as the hex digits in the folder's record; null: none.
   checked_source(std::shared_ptr<const opened_chunk> chunk, const std::string* recorded);
   std::int64_t size_bytes() const override { return chunk_->source->size_bytes(); }
   std::string name() const override { return chunk_->source->name(); }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override;
   bool is_done() const;
-  /// Compares what was only begun, and reads the rest of it. errc::checksum_mismatch. Cost: none when it is done.
+  /// Reads the rest of the chunk and compares the sums.
+  /// \errors errc::checksum_mismatch
+  /// Cost: none when the chunk is already checked.
   result<void> finish() const;
 
  private:
@@ -77,7 +82,7 @@ class chunk_checks {
   chunk_checks(const checkpoint_reader& reader, std::shared_ptr<const recorded_sums> record);
   result<void> read(std::int32_t chunk, const std::shared_ptr<const opened_chunk>& opened, const box& part,
                     const tensor_view& to, const read_options& options);
-  /// Compares the chunks that were read from their first byte on, but not to the last. Errors name key, file and box.
+  /// Finishes the check of every chunk that was read only in part. Errors name key, file, and box.
   result<void> finish();
 
  private:

@@ -23,8 +23,8 @@ namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
 
-// Takes the place of a file that cannot be opened: each of its chunks gets the same error, without a system call. The
-// error expires, as somebody may put the file there while the reader lives.
+// Stands in for a file that cannot be opened, so that each of its chunks gets the same error without a system call. The
+// error expires, because the file may appear while the reader lives.
 class refused_file final : public byte_source {
  public:
   explicit refused_file(error why) : why_(std::move(why)) {}
@@ -39,7 +39,7 @@ class refused_file final : public byte_source {
   std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
 };
 
-// Whether names alone lead from the folder to a file: no link, and no way up. Such a file lies in the folder, and
+// True when plain names lead from the folder to a file, without links or "..". Such a file lies in the folder, and
 // nothing needs to be resolved.
 bool is_plainly_inside(const fs::path& folder, const fs::path& name) {
   if (name.empty() || name.has_root_path()) return false;
@@ -54,7 +54,7 @@ bool is_plainly_inside(const fs::path& folder, const fs::path& name) {
   return type == fs::file_type::regular;
 }
 
-// Follows the path's links, and refuses those that lead out of the folder.
+// Opens the path through its links, and refuses links that lead out of the folder.
 result<std::unique_ptr<byte_source>> open_linked(const fs::path& path, const fs::path& real_folder, file_pool& pool) {
   std::error_code code;
   const fs::path real = fs::canonical(path, code);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the readers of files share: files opened when they are first needed, sections of them, recently opened chunks.
+// Shared parts of the file-based readers: files opened on first use, sections of files, and recently used chunks.
 export module shardmesh.catalog:chunk_cache;
 
 import shardmesh.std;
@@ -9,7 +9,7 @@ import :reader;
 
 export namespace shardmesh {
 
-/// The bytes [offset, offset + length) of a file, which it keeps alive.
+/// The bytes [offset, offset + length) of a file. Keeps the file alive.
 class shared_section final : public byte_source {
  public:
   shared_section(std::shared_ptr<const byte_source> whole, std::int64_t offset, std::int64_t length)
@@ -27,14 +27,16 @@ class shared_section final : public byte_source {
   section_source section_;
 };
 
-/// The files of a folder by number, opened when they are first asked for. Thread-safe.
+/// The files of a folder by number, each opened on first use. Thread-safe.
 class folder_files {
  public:
   folder_files(std::filesystem::path folder, std::vector<std::string> names, file_pool pool);
-  /// errc::bad_format when the file is missing or not a regular file, errc::unsafe_path when a symbolic link leads out
-  /// of the folder, errc::io.
+  /// Opens a file.
+  /// \errors errc::bad_format when the file is missing or not a regular file; errc::unsafe_path when a symbolic link
+  ///         leads out of the folder; errc::io
   result<std::shared_ptr<const byte_source>> open(std::int32_t file);
-  /// The range of a file; errc::out_of_bounds when the file is shorter.
+  /// Returns a range of a file as a source of its own.
+  /// \errors those of `open`; errc::out_of_bounds when the file is shorter
   result<std::shared_ptr<const byte_source>> section(std::int32_t file, std::int64_t offset, std::int64_t length);
   std::filesystem::path path_of(std::int32_t file) const { return folder_ / names_[static_cast<std::size_t>(file)]; }
 
@@ -46,12 +48,13 @@ class folder_files {
   std::vector<std::shared_ptr<const byte_source>> opened_;
 };
 
-/// That the file is one that `folder_files` opens: of the folder, and no link out of it. For files that are opened
-/// otherwise. errc::bad_format, errc::unsafe_path, errc::io, each naming the file. Cost: few system calls; opens the
-/// file only where a link is on the way to it.
+/// Checks that `folder_files` would open this file: it lies in the folder, and no link leads out of it. For files that
+/// are opened by other means.
+/// \errors errc::bad_format, errc::unsafe_path, errc::io; each names the file
+/// Cost: a few system calls; opens the file only when its path contains a link.
 result<void> check_inside(const std::filesystem::path& folder, const std::string& file);
 
-/// The chunks that were opened last. Thread-safe.
+/// The most recently used chunks. Thread-safe.
 class chunk_cache {
  public:
   using entry = std::shared_ptr<const opened_chunk>;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// composed_reader: tensors that are made of pieces of other checkpoints' tensors: a model in many files, ranks' files,
-// a flat buffer that is cut into parameters. Formats of many files derive from it or fill one. Not here: which pieces a
-// tensor has (the formats).
+// Composes tensors from pieces of other checkpoints' tensors: a model in several files, the files of several ranks, or
+// a flat buffer that is cut into parameters. Multi-file formats derive from `composed_reader` or fill one. Each format
+// decides which pieces make up a tensor.
 export module shardmesh.catalog:composed_reader;
 
 import shardmesh.std;
@@ -13,37 +13,40 @@ import :reader;
 
 export namespace shardmesh {
 
-/// A chunk of a composed tensor: elements [first, first + volume(sizes)) of a chunk of a part's tensor, counted
-/// row-major, seen as a box of these sizes.
+/// A chunk of a composed tensor: the elements [first, first + volume(sizes)) of a chunk of a part's tensor, counted
+/// row-major and viewed as a box of these sizes.
 struct chunk_piece {
   std::size_t part = 0;
   std::size_t tensor = 0;  // index into the part's catalog
-  std::int32_t chunk = 0;  // number in the part, as `tensor_entry::first_chunk` counts
+  std::int32_t chunk = 0;  // the chunk's number in the part, counted as `tensor_entry::first_chunk` counts
   std::int64_t first = 0;
   extents sizes;
 };
 
-/// Several opened checkpoints, its parts, seen as one. Whoever makes it adds the parts and then what is to be seen of
-/// them; nothing of a part is seen by itself. What the parts warn of, note and refuse is said of the whole.
+/// Several opened checkpoints, the parts, seen as one. Its creator adds the parts, then the entries to show; a part's
+/// other entries stay hidden. The parts' warnings, notes, and problems become those of the whole.
 class composed_reader : public checkpoint_reader {
  public:
   composed_reader(checkpoint_format format, std::filesystem::path path);
 
-  /// The part's number. Its files are named `folder` + its own names in the catalog.
+  /// Adds a part and returns its number. The catalog lists the part's files as `folder` + their names in the part.
   std::size_t add_part(std::unique_ptr<checkpoint_reader> part, const std::string& folder = "");
   checkpoint_reader& part(std::size_t number) { return *parts_[number].reader; }
   std::size_t part_count() const { return parts_.size(); }
 
-  /// A tensor without chunks; those that follow are its own. errc::duplicate_key when an entry has this key already.
+  /// Adds a tensor without chunks; the chunks added next belong to it.
+  /// \errors errc::duplicate_key when an entry already has this key
   result<void> add_tensor(tensor_entry entry);
-  /// A chunk of the last tensor, at the box `where`, whose sizes are the piece's.
-  /// \errors errc::dtype_mismatch, errc::out_of_bounds (elements that the part's chunk has not, a box outside of the
-  ///         tensor), errc::shape_mismatch; each names the key and the part's file
+  /// Adds a chunk to the last tensor, at the box `where`, whose sizes equal the piece's.
+  /// \errors errc::dtype_mismatch; errc::shape_mismatch; errc::out_of_bounds when the part's chunk lacks elements or
+  ///         the box leaves the tensor; errc::overflow; each names the key and the part's file
   result<void> add_chunk(const box& where, const chunk_piece& from);
-  /// A part's tensor as it is, all its chunks with it, under `entry`'s key and path: also one of a representation that
-  /// is not read as elements.
+  /// Adds a part's tensor unchanged, with all its chunks, under this key and path. The tensor may have a representation
+  /// that is not read as elements.
+  /// \errors errc::duplicate_key
   result<void> add_whole_tensor(std::string key, shardmesh::path where, std::size_t part, std::size_t tensor);
-  /// A part's object under this key and path.
+  /// Adds a part's object under this key and path.
+  /// \errors errc::duplicate_key
   result<void> add_object(std::string key, shardmesh::path where, std::size_t part, std::size_t object);
 
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override;
@@ -57,7 +60,7 @@ class composed_reader : public checkpoint_reader {
   check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override;
 
  protected:
-  /// An entry of a part.
+  /// A tensor or object of a part.
   struct origin {
     std::size_t part = 0, index = 0;
   };
@@ -66,7 +69,7 @@ class composed_reader : public checkpoint_reader {
  private:
   struct part_state {
     std::unique_ptr<checkpoint_reader> reader;
-    std::int32_t first_file = 0;  // of the part in our catalog
+    std::int32_t first_file = 0;  // index of the part's first file in this catalog
     std::int32_t first_transform = 0;
   };
   stored_range place_here(std::size_t part, stored_range place) const;
@@ -74,7 +77,7 @@ class composed_reader : public checkpoint_reader {
 
   std::vector<part_state> parts_;
   std::vector<chunk_piece> pieces_;            // one per chunk
-  std::vector<std::optional<origin>> wholes_;  // one per tensor: the part's tensor that it is
+  std::vector<std::optional<origin>> wholes_;  // one per tensor: the part's tensor that it shows whole, if any
   std::vector<origin> objects_;                // one per object
   std::set<std::string> keys_;
 };

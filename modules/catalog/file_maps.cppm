@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// file_maps: the files of one opened checkpoint that are mapped. Not here: what is read through them (stored_tensor).
+// The mapped files of one opened checkpoint. Reading through the mappings is in `stored_tensor`.
 export module shardmesh.catalog:file_maps;
 
 import shardmesh.std;
@@ -8,11 +8,12 @@ import shardmesh.storage;
 
 export namespace shardmesh {
 
-/// Files by path, each mapped when it is first asked for and for as long as this lives. Thread-safe.
+/// Memory-mapped files by path. Each file is mapped on first use and stays mapped while this object lives. Thread-safe.
 class file_maps {
  public:
   file_maps();
   ~file_maps();
+  /// Returns the mapping of a file.
   /// \errors those of `mapped_file::open`
   result<std::shared_ptr<const mapped_file>> open(const std::string& path);
 

@@ -95,7 +95,7 @@ void forwarding_reader::identify_opaque_tensors() {
   }
 }
 
-// Files beyond the inner ones are names for what lies in none.
+// File numbers beyond the inner catalog's stand for contents that lie in no file.
 result<std::shared_ptr<const byte_source>> forwarding_reader::item_bytes(const stored_range& place) {
   if (place.file >= static_cast<std::int64_t>(inner_->contents().files.size()))
     return checkpoint_reader::item_bytes(place);

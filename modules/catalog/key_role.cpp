@@ -19,7 +19,7 @@ bool is_one_of(std::string_view part, names known) {
   return std::find(known.begin(), known.end(), part) != known.end();
 }
 
-// The components of a key; Megatron's "optimizer/shard_0_1" is the component "optimizer".
+// Splits a key into components; Megatron's "optimizer/shard_0_1" becomes the component "optimizer".
 std::vector<std::string_view> components(std::string_view key) {
   std::vector<std::string_view> parts;
   for (std::size_t begin = 0; begin <= key.size();) {
@@ -31,14 +31,14 @@ std::vector<std::string_view> components(std::string_view key) {
   return parts;
 }
 
-// "optimizer_12" without its number; a name that has none stays.
+// Removes a number: "optimizer_12" becomes "optimizer"; other names stay.
 std::string_view without_number(std::string_view part) {
   const std::size_t last = part.find_last_not_of("0123456789");
   if (last == std::string_view::npos || last + 1 == part.size() || part[last] != '_') return part;
   return part.substr(0, last);
 }
 
-// "optimizer", of "optimizer_1" and "optimizer2" as well.
+// Removes trailing digits: "optimizer_1" and "optimizer2" become "optimizer".
 std::string_view without_digits(std::string_view part) {
   const std::size_t last = part.find_last_not_of("0123456789");
   return part.substr(0, last == std::string_view::npos ? 0 : last + (part[last] == '_' ? 0 : 1));
@@ -52,7 +52,7 @@ bool is_optimizer_name(std::string_view part) {
   return is_one_of(without_digits(part), known);
 }
 
-// That a module could have as well: what lies below has to say more.
+// Names that a module could have as well: the keys below have to decide.
 bool is_also_a_module_name(std::string_view part) {
   constexpr auto known = std::to_array<std::string_view>({"optim", "opt", "optimizer", "optimizers"});
   return is_one_of(without_digits(part), known);
@@ -64,7 +64,7 @@ bool is_model_name(std::string_view part) {
   return is_one_of(part, known);
 }
 
-// State names that nothing else is called by (torch.optim, bitsandbytes, Megatron).
+// State names that only optimizers use (torch.optim, bitsandbytes, Megatron).
 bool is_certain_state_name(std::string_view part) {
   constexpr auto known = std::to_array<std::string_view>(
       {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_avg_diff", "exp_inf", "momentum_buffer", "square_avg",
@@ -72,13 +72,13 @@ bool is_certain_state_name(std::string_view part) {
   return is_one_of(part, known);
 }
 
-// State names that a module could use as well: with a "step" beside them they are an optimizer's.
+// State names that a module could use as well; a "step" beside them shows that they are an optimizer's.
 bool is_possible_state_name(std::string_view part) {
   constexpr auto known = std::to_array<std::string_view>({"sum", "mu", "eta", "ax", "prev", "variance"});
   return is_one_of(part, known);
 }
 
-// What a group of parameters has, in "param_groups".
+// The fields of a parameter group, in "param_groups".
 bool is_group_field(std::string_view part) {
   constexpr auto known = std::to_array<std::string_view>(
       {"param_groups", "params", "param_names", "lr", "initial_lr", "weight_decay", "betas", "momentum", "eps"});
@@ -102,7 +102,7 @@ bool is_trainer_state(std::string_view part) {
   return is_one_of(without_number(part), known);
 }
 
-// How many components are a trainer's own prefix.
+// Returns the number of leading components that are a trainer's prefix.
 std::size_t root_of(const std::vector<std::string_view>& parts) {
   constexpr auto wrappers = std::to_array<std::string_view>({"trainer", "train_state", "app", "checkpoint", "state"});
   std::size_t root = 0;
@@ -118,9 +118,9 @@ std::size_t root_of(const std::vector<std::string_view>& parts) {
   return root;
 }
 
-// Below a name that a module could have, too: an optimizer's entry, and no module's.
+// True for an entry that only an optimizer can have, below a name that a module could have as well.
 bool is_entry_of_optimizer(std::string_view key, const std::vector<std::string_view>& parts, std::size_t root) {
-  if (key.find('/') != std::string_view::npos) return true;  // Megatron's objects of ranks
+  if (key.find('/') != std::string_view::npos) return true;  // Megatron's per-rank objects
   const bool is_weight = parts.back() == "weight" || parts.back() == "bias";
   for (std::size_t i = root + 1; i < parts.size(); ++i)
     if (parts[i] == "param_groups" || is_certain_state_name(parts[i]) ||
@@ -177,7 +177,7 @@ bool key_roles::is_optimizer(std::string_view key, const std::vector<std::string
   if (is_optimizer_name(parts[root]) && (root + 1 == parts.size() || !is_also_a_module_name(parts[root]) ||
                                          evident_.contains(joined(key, parts, root + 1))))
     return true;
-  // Of a model, whatever its modules are called, nothing is an optimizer's but by what lies around it.
+  // Modules may have any names, so below a model's name only the components up to that name count.
   const std::size_t end = is_model_name(parts[root]) ? root + 1 : parts.size();
   const auto found = groups_.find(std::string(parent_of(key)));
   const group of = found == groups_.end() ? group{} : found->second;
@@ -188,8 +188,9 @@ bool key_roles::is_optimizer(std::string_view key, const std::vector<std::string
     if (parts[i] == "state" && parts.size() - i >= 3) {
       if (below_optimizer || optimizers_.contains(joined(key, parts, i))) return true;
       const auto unknown = unknown_groups_.find(joined(key, parts, i + 1));
-      const bool is_module = has_optimizer_ || end < parts.size() ||  // names alone say nothing where structure does
-                             (unknown != unknown_groups_.end() && unknown->second > 0);
+      // Names alone do not count where structure decides.
+      const bool is_module =
+          has_optimizer_ || end < parts.size() || (unknown != unknown_groups_.end() && unknown->second > 0);
       if (!is_module && (of.has_certain_name || is_certain_state_name(parts.back()))) return true;
       if (!is_module && of.has_step && (of.has_possible_name || (i == 0 && !has_state_model_))) return true;
     }

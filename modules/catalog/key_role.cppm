@@ -1,52 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-// key_role: whether an entry of a training checkpoint belongs to the model, to an optimizer or to neither, judged by
-// the structure of all its keys. Not here: which entries a command takes (selection).
+// Decides whether an entry of a training checkpoint belongs to the model, to an optimizer, or to neither, from the
+// structure of all keys. Selecting entries for a command is in `selection`.
 export module shardmesh.catalog:key_role;
 
 import shardmesh.std;
 
 export namespace shardmesh {
 
-/// `other`: random number generators, schedulers, counters and whatever else a trainer keeps.
+/// The owner of an entry. `other` covers random number generators, schedulers, counters, and other trainer state.
 enum class key_role : std::uint8_t { model, optimizer, other };
 
-/// The roles of a checkpoint's keys. One key often cannot say ("state.model.w" is a weight in a checkpoint of Composer,
-/// and the state of the parameter "model.w" in an optimizer's own): so all keys are added first, then asked.
+/// The roles of a checkpoint's keys. A single key is often ambiguous: "state.model.w" is a weight in a checkpoint of
+/// Composer, but the state of the parameter "model.w" in an optimizer's own. Add all keys first, then ask for roles.
 ///
-/// Optimizer: what lies below a component "optimizer_states", "optimizer_state_dict" and the like that is the first, or
-/// follows a trainer's own prefix ("state.", "trainer.", "chained_0.", "mimo.NAME."); below "optim", "optimizer",
-/// "optimizer_0" or "opt" there, which a module could be called as well, where something has "state", "param_groups" or
-/// "exp_avg" in its key; what lies in "param_groups" that have fields of an
-/// optimizer ("lr", "params"), or in a "state" beside them; and entries
-/// STATE.PARAMETER.NAME, in a checkpoint in which nothing of that is, of a "state" that has "exp_avg",
-/// "momentum_buffer" and their kind, or a "step", for every parameter: a "state" with other things in it is a module
-/// that has such names of its own. A key that nothing of this fits is of the model: leaving too much in is mended by a
-/// second run, a weight that is dropped is not. Sources: torch.distributed.checkpoint.state_dict, torch.optim,
-/// composer/core/state.py, megatron/core/optimizer, lightning, deepspeed, torchtitan, torchtune.
+/// These keys are an optimizer's:
+/// - Keys below "optimizer_states", "optimizer_state_dict", and similar names, as the first component or after a
+///   trainer's prefix ("state.", "trainer.", "chained_0.", "mimo.NAME.").
+/// - Keys below "optim", "optimizer", "optimizer_0", or "opt" in that position. A module may have such a name, so some
+///   key below it must contain "state", "param_groups", or "exp_avg".
+/// - Keys in "param_groups" with an optimizer's fields ("lr", "params"), and keys in a "state" beside such groups.
+/// - Keys of the form `state.<parameter>.<name>`, when the checkpoint has no other optimizer state. Every parameter of
+///   that "state" must have "exp_avg", "momentum_buffer", or a similar name, or a "step". A "state" with other contents
+///   is a module that uses such names.
+///
+/// A key that fits no rule counts as the model's: a second run can drop a surplus entry, but cannot restore a dropped
+/// weight.
+/// Sources: torch.distributed.checkpoint.state_dict, torch.optim, composer/core/state.py, megatron/core/optimizer,
+/// lightning, deepspeed, torchtitan, torchtune.
 class key_roles {
  public:
-  /// Cost: O(length).
+  /// Adds a key. Cost: O(length).
   void add(std::string_view key);
-  /// Of a key that was added or not. Cost: O(length · components).
+  /// Returns the role of a key, whether it was added or not. Cost: O(length · components).
   key_role role_of(std::string_view key) const;
 
  private:
-  // What is known of the entries STATE.PARAMETER.* of a "state".
+  // The names seen among the entries `<state>.<parameter>.*` of one parameter.
   struct group {
     bool has_certain_name = false, has_possible_name = false, has_step = false;
     bool is_known() const { return has_certain_name || has_step; }
   };
   bool is_optimizer(std::string_view key, const std::vector<std::string_view>& parts, std::size_t root) const;
-  std::unordered_map<std::string, group> groups_;                 // by all but the last component
-  std::unordered_map<std::string, std::int64_t> unknown_groups_;  // by the prefix of their "state", with its dot
-  std::set<std::string> evident_;                                 // prefixes, with their dot, that a module could have
-  std::set<std::string> optimizers_;                              // prefixes that have param_groups, with their dot
-  bool has_optimizer_ = false;                                    // by structure
-  bool has_state_model_ = false;                                  // Composer's root
-  bool has_containers_ = false;  // a trainer's checkpoint, not the bare weights of a model
+  std::unordered_map<std::string, group> groups_;                 // by the key without its last component
+  std::unordered_map<std::string, std::int64_t> unknown_groups_;  // number of unknown groups, by prefix up to "state."
+  std::set<std::string> evident_;     // prefixes that a module could have, found to be an optimizer's
+  std::set<std::string> optimizers_;  // prefixes with param_groups, dot included
+  bool has_optimizer_ = false;        // known from structure, not from names alone
+  bool has_state_model_ = false;      // Composer's root
+  bool has_containers_ = false;       // a trainer's checkpoint, not the bare weights of a model
 };
 
-/// True when the key alone says that it is optimizer state.
+/// Returns whether the key alone identifies optimizer state.
 bool is_optimizer_key(std::string_view key);
 
 }  // namespace shardmesh

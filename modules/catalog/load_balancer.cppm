@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// load_balancer: who of several holders writes a chunk. Not here: who holds what.
+// Chooses which of a chunk's holders writes it. The caller supplies the holders.
 export module shardmesh.catalog:load_balancer;
 
 import shardmesh.std;
@@ -7,7 +7,7 @@ import shardmesh.layout;
 
 export namespace shardmesh {
 
-/// Deals out chunks: each goes to the holder that has the fewest bytes so far, ties to the lowest rank.
+/// Assigns each chunk to the holder with the fewest bytes so far; ties go to the lowest rank.
 class load_balancer {
  public:
   std::int32_t give(std::span<const owner_id> holders, std::int64_t bytes) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// name_list: lists of names in messages, cut where they grow long.
+// Joins lists of names for messages, and shortens long ones.
 export module shardmesh.catalog:name_list;
 
 import shardmesh.std;
 
 export namespace shardmesh {
 
-/// "a, b, c and 7 more": at most ten.
+/// Joins at most ten names: "a, b, c and 7 more".
 inline std::string name_list(std::span<const std::string> names) {
   constexpr std::size_t most = 10;
   std::string text;

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t most_edits = 8;
 
-// Edits that make `b` of `a`; `limit + 1` where they are more than `limit`. Only the band of Levenshtein's table that
-// can stay below the limit is computed.
+// Returns the number of edits from `a` to `b`, or `limit + 1` when there are more than `limit`. Computes only the band
+// of Levenshtein's table that can stay within the limit.
 std::size_t edits(std::string_view a, std::string_view b, std::size_t limit, std::vector<std::size_t>& row) {
   const auto [a_first, b_first] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   a.remove_prefix(static_cast<std::size_t>(a_first - a.begin()));
@@ -45,7 +45,7 @@ std::size_t edits(std::string_view a, std::string_view b, std::size_t limit, std
   return row[b.size()];
 }
 
-// Whether `outer` is `inner` behind a prefix that ends with a dot.
+// True when `outer` is `inner` behind a prefix that ends with a dot.
 bool is_prefixed(std::string_view outer, std::string_view inner) {
   return !inner.empty() && outer.size() > inner.size() && outer.ends_with(inner) &&
          outer[outer.size() - inner.size() - 1] == '.';

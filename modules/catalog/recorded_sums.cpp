@@ -25,7 +25,7 @@ namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
 
-// The first range that begins within another one; null: there is none. Each would be read for itself.
+// Returns the first range that begins within another one, or null. The common bytes would be read once for each range.
 const checksum_range* find_repeated(std::span<const checksum_range> ranges) {
   std::vector<const checksum_range*> sorted;
   for (const checksum_range& range : ranges)
@@ -39,7 +39,7 @@ const checksum_range* find_repeated(std::span<const checksum_range> ranges) {
   return nullptr;
 }
 
-// Reads the record of one folder; nothing where it has none.
+// Reads the record of one folder; returns nothing when it has none.
 result<std::optional<std::vector<checksum_range>>> read_record(const fs::path& record) {
   std::error_code code;
   if (!fs::exists(record, code)) return std::optional<std::vector<checksum_range>>();
@@ -54,7 +54,7 @@ result<std::optional<std::vector<checksum_range>>> read_record(const fs::path& r
   return std::optional(*std::move(ranges));
 }
 
-// The folders that a folder of parts has files in: "", "unet/", "a/", "a/b/".
+// Returns the folders that hold files of a folder of parts: "", "unet/", "a/", "a/b/".
 std::set<std::string> folders_of(const catalog& contents) {
   std::set<std::string> folders{""};
   for (const std::string& file : contents.files)
@@ -88,7 +88,7 @@ result<std::shared_ptr<const recorded_sums>> recorded_sums::open(const checkpoin
 
 recorded_sums::recorded_sums(fs::path folder, std::vector<checksum_range> ranges, const catalog& contents)
     : folder_(std::move(folder)), ranges_(std::move(ranges)) {
-  std::unordered_map<std::string, std::int32_t> numbers;  // by the name as the record spells it
+  std::unordered_map<std::string, std::int32_t> numbers;  // by name, as the record spells it
   for (std::size_t i = 0; i < contents.files.size(); ++i)
     numbers.emplace(escaped(contents.files[i]), static_cast<std::int32_t>(i));
   for (std::size_t i = 0; i < ranges_.size(); ++i) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// recorded_sums: the checksum record of a folder that shardmesh wrote, by the items that it speaks of. Not here: its
-// text (checksum).
+// The checksum record of a folder that shardmesh wrote, with look-up by item. Its text format is in `checksum`.
 export module shardmesh.catalog:recorded_sums;
 
 import shardmesh.std;
@@ -11,22 +10,22 @@ import :reader;
 
 export namespace shardmesh {
 
-/// Thread-safe.
+/// The recorded checksums of one checkpoint. Thread-safe.
 class recorded_sums {
  public:
-  // Null when the checkpoint has no record. errc::checksum_mismatch, errc::bad_format, errc::unsafe_path when the
-  // record itself is damaged, errc::io.
+  // Reads the checkpoint's record; null when it has none. errc::checksum_mismatch, errc::bad_format, or
+  // errc::unsafe_path when the record itself is damaged; errc::io.
   static result<std::shared_ptr<const recorded_sums>> open(const checkpoint_reader& reader);
   recorded_sums(std::filesystem::path folder, std::vector<checksum_range> ranges, const catalog& contents);
 
   std::span<const checksum_range> ranges() const { return ranges_; }
-  // The range (index) that is exactly this item; nothing when there is none.
+  // Returns the index of the range that is exactly this item; nothing when there is none.
   std::optional<std::size_t> of_item(const stored_range& place) const;
-  // The number of the file in the catalog that a range lies in; -1 when it is none of the catalog's.
+  // Returns the catalog's number of the file that a range lies in; -1 when the catalog lacks the file.
   std::int32_t file_of(std::size_t range) const { return files_[range]; }
-  // Reads one range and compares it.
+  // Reads one range and compares it with its checksum.
   result<void> check(std::size_t range) const;
-  // Every problem of the chosen ranges, and of the lengths of their files.
+  // Returns every problem of the chosen ranges and of their files' lengths.
   std::vector<error> check(std::span<const std::size_t> chosen, int threads) const;
 
  private:

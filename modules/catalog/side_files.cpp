@@ -24,7 +24,7 @@ namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
 
-// Files that the formats themselves are made of, whether this checkpoint refers to them or not.
+// True for files that belong to a format itself, whether or not this checkpoint refers to them.
 bool is_checkpoint_file(std::string_view name) {
   return name.ends_with(".distcp") || name.ends_with(".safetensors.objects.json") ||
          (name.ends_with(".json") && (name.find(".safetensors.index.") != std::string_view::npos ||
@@ -48,7 +48,7 @@ bool lies_in(const fs::path& file, const fs::path& folder) {
   return end == folder.end();
 }
 
-// Where a link ends: in the folder, or where the Hugging Face cache keeps what its snapshots link to.
+// True when a link ends in the folder, or where the Hugging Face cache keeps the targets of its snapshots' links.
 bool is_safe_link(const fs::path& link, const fs::path& folder) {
   std::error_code code;
   const fs::path target = fs::canonical(link, code);
@@ -60,7 +60,7 @@ bool is_safe_link(const fs::path& link, const fs::path& folder) {
          (snapshots.filename() == "snapshots" && lies_in(target, snapshots.parent_path() / "blobs"));
 }
 
-// A folder's names without those of the checkpoint's own files. Folders that hold such are looked in.
+// Collects a folder's files other than the checkpoint's own. Searches subfolders that hold files of the checkpoint.
 class side_search {
  public:
   side_search(const fs::path& folder, const catalog& contents) : top_(folder), contents_(contents) {
@@ -71,7 +71,7 @@ class side_search {
     }
   }
 
-  // `below`: "", or "unet/".
+  // `below` is the subfolder's prefix: "", or "unet/".
   result<void> look_in(const fs::path& folder, const std::string& below) {
     std::error_code code;
     for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
@@ -90,7 +90,7 @@ class side_search {
   side_files found() && { return std::move(found_); }
 
  private:
-  // Files that say what a checkpoint is, which no entry lies in.
+  // True for files that describe the checkpoint and hold no entry.
   bool is_description(std::string_view name) const {
     const checkpoint_format format = contents_.format;
     return is_checkpoint_file(name) ||

@@ -15,7 +15,7 @@ module shardmesh.catalog;
 namespace shardmesh {
 namespace {
 
-// The bytes from the first to the last element of a strided part: [first, first + length) within the storage.
+// The byte range from the first to the last element of a strided part: [first, first + length) within the storage.
 struct covering {
   std::int64_t first = 0, length = 0;  // bytes
 };
@@ -32,7 +32,7 @@ covering cover(const stored_tensor& tensor, const box& part) {
   return {first * item, (last + 1) * item};
 }
 
-// Bytes of the longest run that is contiguous in the source, whatever the order of dimensions.
+// Returns the size in bytes of the longest run that is contiguous in the source, whatever the order of dimensions.
 std::int64_t run_bytes(const stored_tensor& tensor, const box& part) {
   std::int64_t run = 1;
   for (bool grown = true; grown;) {
@@ -47,7 +47,7 @@ std::int64_t run_bytes(const stored_tensor& tensor, const box& part) {
   return run * item_bytes(tensor.type);
 }
 
-// The dimension whose halves lie farthest apart in the source.
+// Returns the dimension whose halves lie farthest apart in the source.
 std::size_t outermost(const stored_tensor& tensor, const box& part) {
   std::size_t best = 0;
   std::int64_t reach = -1;
@@ -59,7 +59,7 @@ std::size_t outermost(const stored_tensor& tensor, const box& part) {
   return best;
 }
 
-// Whether the covering range is much more than what is wanted of it.
+// True when the covering range is much larger than the part.
 bool leaves_much_out(const stored_tensor& tensor, const box& part) {
   const std::int64_t wanted = part.volume() * item_bytes(tensor.type);
   return cover(tensor, part).length > wanted + wanted / 4;
@@ -91,7 +91,7 @@ class box_reader {
     const bool single = part.volume() == 1;
     if (!single && (range.length > options_.staging_bytes || is_wasteful(tensor_, part, options_))) {
       const std::size_t d = outermost(tensor_, part);
-      // Parts of equal size that each fit, rather than halves of halves: reads stay large.
+      // Equal steps that each fit, instead of repeated halving: reads stay large.
       const std::int64_t per_index = std::max<std::int64_t>(tensor_.strides[d] * item_bytes(tensor_.type), 1);
       std::int64_t step = std::clamp<std::int64_t>(options_.staging_bytes / per_index, 1, part.sizes[d]);
       if (is_wasteful(tensor_, part, options_)) step = 1;
@@ -122,7 +122,7 @@ class box_reader {
   result<void> copy_mapped(const file_range& place, const box& part, const tensor_view& to, const covering& range) {
     SHARDMESH_TRY(const auto mapped, maps_->open(place.path));
     SHARDMESH_CHECK(mapped->check());
-    // It was that long when the checkpoint was opened.
+    // The file was long enough when the checkpoint was opened.
     const std::int64_t begin = place.offset + tensor_.begin + range.first;
     if (begin + range.length > static_cast<std::int64_t>(mapped->bytes().size()))
       return fail(errc::io, "became shorter after it was opened").with_file(place.path);

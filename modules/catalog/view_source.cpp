@@ -18,17 +18,17 @@ module shardmesh.catalog;
 namespace shardmesh {
 namespace {
 
-// Between two looks at whether to go on.
+// Bytes that are written between two checks for cancellation.
 constexpr std::size_t piece_bytes = std::size_t{8} << 20;
 
-// Bytes of an item where they lie in memory.
+// A run of an item's bytes in memory.
 struct plain_run {
   std::int64_t first_byte = 0;
   std::span<const std::byte> bytes;
-  std::size_t holder = 0;  // in owner order
+  std::size_t holder = 0;  // the holder's position in owner order
 };
 
-// An item that lies in memory whole, its runs front to back.
+// An item that lies in memory whole; its runs are ordered front to back.
 struct plain_item {
   item_id item;
   std::size_t transfer = 0;
@@ -36,7 +36,8 @@ struct plain_item {
   std::vector<plain_run> runs;
 };
 
-// The bytes of [first, ...) that a box is in the row-major order of a larger one; nothing when it lies there in parts.
+// Returns the index of the part's first element in the row-major order of `whole`; nothing when the part is not one run
+// there.
 std::optional<std::int64_t> first_element(const box& part, const box& whole) {
   const extents strides = contiguous_strides(whole.sizes);
   if (!is_contiguous(part.sizes, strides)) return std::nullopt;
@@ -45,8 +46,8 @@ std::optional<std::int64_t> first_element(const box& part, const box& whole) {
   return first;
 }
 
-// Nothing when some of it lies elsewhere, with gaps, in another dtype; and when it is held by nobody or twice, which
-// run_to_items refuses.
+// Returns nothing when some of the item lies elsewhere, with gaps, or in another dtype. Also returns nothing when
+// elements are missing or overlap: `run_to_items` refuses those.
 std::optional<plain_item> in_memory(const tensor_transfer& transfer, const view_source& source, const fragment& to) {
   std::vector<fragment> holders;
   transfer.from.overlapping(to.where, [&](const fragment& f) { return holders.push_back(f), true; });
@@ -64,7 +65,7 @@ std::optional<plain_item> in_memory(const tensor_transfer& transfer, const view_
         {*first * width, {part.data, static_cast<std::size_t>(common.volume() * width)}, made.runs.size()});
   }
   std::ranges::sort(made.runs, {}, [](const plain_run& run) { return std::pair(run.first_byte, run.holder); });
-  // Replicas: the first in owner order serves.
+  // Of replicas, the first in owner order is used.
   const auto same = [](const plain_run& a, const plain_run& b) {
     return a.first_byte == b.first_byte && a.bytes.size() == b.bytes.size();
   };
@@ -126,8 +127,8 @@ result<void> write_items(std::span<const tensor_transfer> transfers, std::span<c
     if (!keys.empty()) rest_keys.push_back(keys[i]);
   }
   SHARDMESH_CHECK(run_to_items(rest, rest_keys, source.items(), sink, options));
-  // The largest first: the threads end together. Not range-v3's stable_sort, which loses what elements own: from 257
-  // elements on it moves them through a buffer.
+  // Largest first, so that the threads finish together. Not range-v3's stable_sort: from 257 elements on it moves them
+  // through a buffer and loses what they own.
   std::ranges::sort(plain, {}, [](const plain_item& one) {
     return std::tuple(-one.size_bytes, one.transfer, one.item.owner, one.item.slot);
   });

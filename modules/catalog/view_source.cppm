@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// view_source: tensors in memory as an item_source; element_source and write_items: what writers take elements from, so
-// that those which lie in memory as they are to be written are not copied first. Not here: whose memory it is.
+// Tensors in memory as an item_source (`view_source`), and the element source of writers (`element_source`,
+// `write_items`). Elements that lie in memory in the form to be written are not copied first. The caller owns the
+// memory.
 export module shardmesh.catalog:view_source;
 
 import shardmesh.std;
@@ -10,7 +11,7 @@ import shardmesh.transfer;
 
 export namespace shardmesh {
 
-/// Views as items: a fragment's slot is the view's number.
+/// Tensor views as items. A fragment's slot is the view's number.
 struct view_source {
   std::vector<const_tensor_view> views;
   result<void> read(item_id item, const box& part, const tensor_view& to) {
@@ -19,7 +20,7 @@ struct view_source {
   bool reads_in_order(item_id) { return false; }
 };
 
-/// Any item_source, of which it is known whether it is tensors in memory. Refers to it: it must outlive this.
+/// Any item_source, which may be known to be tensors in memory. It refers to the source, which must outlive it.
 class element_source {
  public:
   element_source(any_item_source source) : items_(source) {}             // NOLINT: implicit, as a parameter type
@@ -29,9 +30,9 @@ class element_source {
   element_source(S& source) : items_(source) {}  // NOLINT
 
   any_item_source items() const { return items_; }
-  /// Null when the elements do not lie in memory.
+  /// Returns null when the elements do not lie in memory.
   const view_source* views() const { return views_; }
-  /// The elements lie in memory of the program that saves, which may change it during the save.
+  /// Returns whether the elements lie in memory of the program that saves, which may change it during the save.
   bool may_change() const { return views_ != nullptr; }
 
  private:
@@ -39,9 +40,10 @@ class element_source {
   const view_source* views_ = nullptr;
 };
 
-/// `run_to_items`, but items whose elements lie in the host's memory row-major and in the dtype that is written, in one
-/// run or several, reach the sink from there, at most 8 MiB at a time. The program may change that memory meanwhile:
-/// a sink that sums what it writes copies each piece first (`stable_piece`). Threads share the items.
+/// Does the same as `run_to_items`, but avoids copies. An item reaches the sink straight from host memory when its
+/// elements lie there row-major, in the dtype to be written, in one run or several. The sink gets at most 8 MiB at a
+/// time. The program may change that memory meanwhile: a sink that sums its input copies each piece first
+/// (`stable_piece`). Threads share the items.
 /// \errors those of `run_to_items`
 result<void> write_items(std::span<const tensor_transfer> transfers, std::span<const std::string> keys,
                          element_source source, any_item_sink sink, const item_run_options& options = {});

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.checkpoint: any checkpoint, whatever its format: open, load, save, convert, reshard, verify, diff, and
-// which entries. Not here: the formats, ranks that work together (collective_checkpoint), the command line (tools).
-// What lies below (catalog, storage, the formats) is imported by its own name, except for what `from_below` shows.
+// shardmesh.checkpoint: checkpoints of any format: open, load, save, convert, reshard, verify, diff, and selection of
+// entries. Formats are rooms of their own. Ranks that work together are in collective_checkpoint, and the command line
+// is in tools. `from_below` re-exports some names of the rooms below (catalog, storage, the formats); users import
+// those rooms by name for everything else.
 export module shardmesh.checkpoint;
 
 export import shardmesh.tree;

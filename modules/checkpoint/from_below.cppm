@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// from_below: what users of checkpoints call that lives in rooms below: the description of a checkpoint, options and
-// reports. Everything else there is for writers of formats, who import shardmesh.catalog or shardmesh.storage.
+// from_below: re-exports the names of lower rooms that users of checkpoints need: the description of a checkpoint,
+// options, and reports. Writers of formats import shardmesh.catalog or shardmesh.storage for the rest.
 export module shardmesh.checkpoint:from_below;
 
 import shardmesh.std;
@@ -9,7 +9,7 @@ import shardmesh.catalog;
 
 export namespace shardmesh {
 
-// What a checkpoint holds, and its reader.
+// The description of a checkpoint, and its reader.
 using shardmesh::catalog;
 using shardmesh::checkpoint_format;
 using shardmesh::checkpoint_reader;
@@ -25,12 +25,12 @@ using shardmesh::stored_properties;
 using shardmesh::stored_range;
 using shardmesh::tensor_entry;
 
-// Writing one.
+// Writing a checkpoint.
 using shardmesh::output_options;
 using shardmesh::save_options;
 using shardmesh::save_report;
 
-// What killed runs left.
+// Leftovers of killed runs.
 using shardmesh::find_leftovers;
 using shardmesh::leftover;
 using shardmesh::leftover_options;

@@ -26,19 +26,19 @@ box hull_of(const box& a, const box& b) {
   return all;
 }
 
-// Takes a chunk apart dimension by dimension: between two neighbouring cuts the same boxes are wanted.
+// Divides a chunk dimension by dimension. Between two neighbouring cuts the set of wanted boxes does not change.
 class covering {
  public:
   covering(const box& chunk, std::int64_t item_bytes)
       : chunk_(chunk), stored_{.type = dtype::uint8, .sizes = chunk.sizes, .strides = contiguous_strides(chunk.sizes)} {
-    // Costs are counted in bytes, of a last dimension that is as much longer.
+    // Costs are counted in bytes, so the last dimension is longer by the item size.
     if (chunk.rank() == 0) return;
     for (std::size_t d = 0; d + 1 < chunk.rank(); ++d) stored_.strides[d] *= item_bytes;
     stored_.sizes[chunk.rank() - 1] *= item_bytes;
     item_bytes_ = item_bytes;
   }
 
-  // Of the dimensions from `d` on; those before are the chunk's first index.
+  // The boxes over the dimensions from `d` on. In the dimensions before, they have only the chunk's first index.
   std::vector<box> boxes(const std::vector<const box*>& wanted, std::size_t d) const {
     if (d == chunk_.rank()) {
       box one = chunk_;
@@ -89,7 +89,7 @@ class covering {
     return read_cost_bytes(stored_, bytes);
   }
 
-  // Neighbours become one where that costs no more.
+  // Joins neighbours if the joined box costs no more.
   std::vector<box> joined(std::vector<box> apart) const {
     std::vector<box> made;
     for (std::size_t i = 0; i < apart.size(); ++i) {
@@ -173,7 +173,7 @@ std::vector<box> cut_in_order(const box& whole, const extents& order, std::int64
   const std::int64_t volume = whole.volume();
   if (volume <= most_elements) return {whole};
   const auto dimension = [&](std::size_t d) { return order.empty() ? d : static_cast<std::size_t>(order[d]); };
-  box stored = whole;  // its dimensions in the order in which they are stored
+  box stored = whole;  // with its dimensions in storage order
   for (std::size_t d = 0; d < whole.rank(); ++d) {
     stored.offsets[d] = whole.offsets[dimension(d)];
     stored.sizes[d] = whole.sizes[dimension(d)];

@@ -18,7 +18,7 @@ import :chunk_forms;
 namespace shardmesh {
 namespace {
 
-// The dimensions, the one with the largest stride first.
+// The dimensions by descending stride.
 extents order_of(const stored_tensor& tensor) {
   extents order = extents::filled(tensor.strides.rank(), 0);
   for (std::size_t d = 0; d < order.rank(); ++d) order[d] = static_cast<std::int64_t>(d);

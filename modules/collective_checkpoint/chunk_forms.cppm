@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: how stored chunks can be cut that several ranks read pieces of: what only their files say. Not here:
-// which chunks these are (load_assignment), cutting (reading_rounds).
+// Not exported: how to cut stored chunks of which several ranks read pieces. Only the files of these chunks show their
+// form. The choice of these chunks is in load_assignment; cutting is in reading_rounds.
 module shardmesh.collective_checkpoint:chunk_forms;
 
 import shardmesh.std;
@@ -12,11 +12,12 @@ import :rank_state;
 namespace shardmesh {
 
 struct chunk_form {
-  bool in_order = false;  // read front to back, so by one rank
-  extents order;          // its dimensions, the one whose indices lie farthest apart first
+  bool in_order = false;  // must be read front to back, so by one rank
+  extents order;          // the dimensions by descending stride
 };
 
-// Of the chunks that are not row-major and plain. Collective: each chunk is opened by one rank, which tells the others.
+// Returns the forms of those chunks that are not row-major or cannot be read at random. Collective: one rank opens each
+// chunk and reports its form to the others.
 // \errors those of open_chunk, on every rank
 result<std::unordered_map<std::int32_t, chunk_form>> look_at_chunks(const merged_state& all, checkpoint_reader& reader,
                                                                     std::span<const unclear_chunk> chunks,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.collective_checkpoint: ranks that save and load one checkpoint together. Not here: how bytes travel (comm).
+// shardmesh.collective_checkpoint: several ranks save and load one checkpoint together. The transport of bytes is in
+// comm.
 export module shardmesh.collective_checkpoint;
 
 export import shardmesh.checkpoint;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A DCP folder by many ranks: each writes a file of its own.
+// A DCP folder that many ranks write: each rank writes a file of its own.
 module;
 #include <try.hpp>
 
@@ -34,11 +34,11 @@ class dcp_ranks final : public rank_writer {
 
   result<staged_output> make(const output_options& options) override {
     SHARDMESH_TRY(staged_output output, staged_output::directory(request_.destination, options));
-    SHARDMESH_CHECK(output.reserve(dcp::data_bytes_of(work_.tensors)));  // of all ranks, before any of them writes
+    SHARDMESH_CHECK(output.reserve(dcp::data_bytes_of(work_.tensors)));  // for all ranks, before any of them writes
     return output;
   }
 
-  // All ranks give all items their places, so that rank 0 knows them.
+  // Every rank computes the places of all items, so that rank 0 knows them.
   result<std::vector<std::byte>> write(staged_output& output, const item_run_options& run) override {
     files_.emplace(output, request_.rank);
     for (std::size_t i = 0; i < work_.objects.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: whether a save or a load is to end: the caller cancelled it, or its deadline has passed.
+// Not exported: interruption, which ends a save or a load when the caller cancels it or its deadline passes.
 module shardmesh.collective_checkpoint:interruption;
 
 import shardmesh.std;
@@ -7,10 +7,10 @@ import shardmesh.core;
 
 namespace shardmesh {
 
-// Fires when the caller's token does or the deadline has passed; polled from the progress of the work.
+// Fires when the caller's token fires or the deadline has passed; the progress callbacks of the work poll it.
 class interruption {
  public:
-  // `what` is it, in errors.
+  // `what` names the work in errors.
   interruption(const call_options& call, std::string what)
       : what_(std::move(what)), deadline_(call.deadline), on_cancel_(call.cancel, stop{&source_}) {}
 

@@ -35,7 +35,7 @@ import :staged_round;
 namespace shardmesh {
 namespace {
 
-// Less is not enough for the pieces that reads are cut into, nor for the messages of an exchange.
+// Less is too little for the pieces that reads are cut into, and for the messages of an exchange.
 constexpr std::int64_t least_staging_bytes = 4096, least_message_bytes = std::int64_t{32} << 20;
 
 class rank_load {
@@ -73,7 +73,7 @@ class rank_load {
 
   std::int64_t staging_bytes() const { return std::max(options_.memory_bytes / 2, least_staging_bytes); }
 
-  // What is wanted against what is there; the same problems on every rank.
+  // Compares the wanted entries with the stored ones; the same problems on every rank.
   result<void> compare(const result<void>& opened) {
     std::vector<std::byte> note;
     std::vector<agreement_record> conditions{
@@ -94,7 +94,7 @@ class rank_load {
       return {};
     });
     SHARDMESH_TRY(agreement_notes notes, round_.settle(mine, std::move(note), conditions));
-    // What a rank reads for one that wants it compared is compared.
+    // If one rank wants checksums compared, the ranks that read for it compare them.
     for (std::vector<std::byte>& said : notes) {
       if (said.size() < 2) continue;
       for (bool* const flag : {&check_, &has_ties_}) {
@@ -110,14 +110,14 @@ class rank_load {
     return {};
   }
 
-  // The memory of this rank's parts. Whether some of it is that of several keys.
+  // Collects the memory of this rank's parts. Returns whether several keys share some of it.
   result<bool> set_parts() {
     first_part_.reserve(wanted_.tensors.size());
     parts_.reserve(wanted_.tensors.size());
     for (const held_tensor& tensor : wanted_.tensors) {
       first_part_.push_back(parts_.size());
       const std::string key = dotted(tensor.where);
-      // Of a key that the checkpoint lacks nothing is filled.
+      // A part whose key the checkpoint lacks fills nothing.
       std::optional<tensor_view> nothing;
       if (!reader_->contents().find(key)) nothing = tensor_view{nullptr, tensor.type, {}, {0}, {1}};
       for (const held_part& part : tensor.parts) parts_.push_back({key, part.where, part.memory, nothing});
@@ -129,7 +129,7 @@ class rank_load {
     return has_ties;
   }
 
-  // Tied weights, of this rank: every rank comes here when any has them.
+  // Compares this rank's tied weights. Every rank calls it if any rank has tied weights.
   result<void> compare_ties() {
     const auto mine = guarded([&]() -> result<void> {
       auto equal = ties_.compare(parts_, [](std::size_t) { return true; });
@@ -146,7 +146,7 @@ class rank_load {
       all.text(tensor.key);
       all.number(static_cast<std::int64_t>(tensor.type));
       all.numbers(tensor.shape);
-      // Where its chunks are, too: ranks that read for each other deal them out alike.
+      // Includes the places of its chunks: ranks that read for each other must deal them out identically.
       if (options_.sharing == read_sharing::each_rank) continue;
       for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
         const stored_range& place = contents.chunk_places[static_cast<std::size_t>(chunk)];
@@ -221,7 +221,7 @@ class rank_load {
     return parts_[first_part_[index] + static_cast<std::size_t>(mine.part)].to;
   }
 
-  // This rank's reads, and the objects that it reads for the others.
+  // Does this rank's reads, and reads the objects that it sends to the others.
   result<agreement_notes> read() {
     detail::wire_writer note;
     interruption stop(options_.loading.call, "load");
@@ -246,7 +246,7 @@ class rank_load {
     return round_.settle(mine, std::move(note).take());
   }
 
-  // What comes from other ranks, too, has arrived when they have given it.
+  // A key that this rank gets partly from other ranks is reported as arrived after the exchange.
   load_options local_options() {
     load_options local = options_.loading;
     local.check |= check_ && options_.sharing != read_sharing::each_rank;
@@ -285,7 +285,7 @@ class rank_load {
     return wanted;
   }
 
-  // From the memory of the readers into that of the others. Slots are the ranks' parts.
+  // Moves data from the readers' memory to that of the other holders. A slot is the index of a rank's part.
   result<void> exchange() {
     struct sides {
       std::optional<distribution_builder> from, to;
@@ -333,13 +333,13 @@ class rank_load {
     SHARDMESH_TRY(executor runs, executor::make(std::move(moves), comm_, std::move(keys),
                                                 {.progress = options_.loading.progress}, round_.call));
     SHARDMESH_CHECK(runs.run(from, to, round_.call));
-    // A rank that has all its bytes does not know whether the others have.
+    // A rank that has all its bytes does not know whether the others have theirs.
     SHARDMESH_CHECK(round_.settle({}));
     for (const std::string& key : exchanged_) options_.loading.arrived(key);
     return {};
   }
 
-  // Ranks read for each other, so much at a time that it fits the staging memory.
+  // Reads pieces for other ranks, in rounds that fit the staging memory.
   result<void> read_in_pieces() {
     SHARDMESH_TRY(const auto forms, look_at_chunks(all_, *reader_, reads_.unclear, round_));
     const std::vector<reading_round> rounds =
@@ -364,7 +364,7 @@ class rank_load {
           options_.loading.arrived(tensor.key);
       }
     }
-    // A rank that has all its bytes does not know whether the others have.
+    // A rank that has all its bytes does not know whether the others have theirs.
     SHARDMESH_CHECK(round_.settle({}));
     return {};
   }
@@ -376,7 +376,7 @@ class rank_load {
     return {};
   }
 
-  // At the very end, so that objects are as they were after an error.
+  // At the very end, so that an error leaves objects unchanged.
   result<void> set_objects(const agreement_notes& notes) {
     for (const std::vector<std::byte>& note : notes) {
       detail::wire_reader in(note);
@@ -404,15 +404,16 @@ class rank_load {
   std::vector<load_request> parts_;      // of this rank, tensor by tensor; see `first_part_`
   std::vector<std::size_t> first_part_;  // per tensor
   detail::tied_destinations ties_;
-  bool has_ties_ = false;  // some rank has
+  bool has_ties_ = false;  // on any rank
   merged_state all_;
-  problem_list problems_;                       // of what is wanted
+  problem_list problems_;                       // of the wanted entries
   std::vector<bool> is_there_;                  // per tensor, in the checkpoint
   std::vector<std::ptrdiff_t> stored_objects_;  // per object, its index in the catalog; -1: missing
-  bool check_ = false;                          // some rank wants what it gets compared with its checksums
+  bool check_ = false;                          // a rank wants its data compared with checksums
   load_assignment reads_;
   std::unordered_set<std::size_t> is_in_pieces_;  // tensors
-  std::vector<std::string> exchanged_;  // keys of which this rank gets something from another, where it is to be told
+  // Keys that this rank gets partly from another rank, if `arrived` is set.
+  std::vector<std::string> exchanged_;
   std::map<std::size_t, held_object> found_;
 };
 
@@ -437,7 +438,7 @@ result<load_in_progress> start_load(const std::filesystem::path& checkpoint, hel
                                     const rank_load_options& options) {
   auto started =
       load_in_progress::start([checkpoint, &wanted, comm, options] { return load(checkpoint, wanted, comm, options); });
-  if (!started) comm.abort(started.error());  // the others are under way already
+  if (!started) comm.abort(started.error());  // the others are already running
   return started;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// load by many ranks: each gets the boxes that it has memory for, and what several want is read once. Not here: loading
-// into one process (checkpoint), saving by many ranks (save).
+// `load` on many ranks: each rank gets the boxes that it has memory for, and data that several ranks want is read once.
+// Loading into one process is in checkpoint; saving from many ranks is in save.
 export module shardmesh.collective_checkpoint:load;
 
 import shardmesh.std;
@@ -12,50 +12,50 @@ import shardmesh.checkpoint;
 
 export namespace shardmesh {
 
-/// Who reads what several ranks want.
+/// How ranks share the reading of data that several of them want.
 enum class read_sharing : std::uint8_t {
-  automatic,  // tensors of boxes of 64 KiB and more as `group`, others as `each_rank`
-  group,      // every stored byte is read by one rank, and goes to all that want it
+  automatic,  // as `group` for tensors with a box of 64 KiB or more, else as `each_rank`
+  group,      // one rank reads each stored byte and sends it to all ranks that want it
   each_rank,  // every rank reads for itself; no bytes are exchanged
 };
 
-/// What is done about a key that only one side has.
+/// The handling of a key that only one side has.
 enum class key_check : std::uint8_t { strict, ignore };
 
-/// How `load` by many ranks reads, and what it does about keys that only one side has. All but `loading` is the same on
-/// every rank (errc::disagreement). By default a wanted key that the checkpoint lacks is an error, and one that nobody
-/// wants is not.
+/// The options of `load` on many ranks. All members except `loading` are the same on every rank (errc::disagreement).
+/// By default a wanted key that the checkpoint lacks is an error, and a stored key that no rank wants is not.
 struct rank_load_options {
-  load_options loading{};  // of this rank; `allow_narrowing` is the same on every rank; `call` bounds the whole load,
-                           // the waiting for other ranks too; `check` of one rank is that of all, unless each reads
-                           // for itself
+  // Of this rank. `allow_narrowing` is the same on every rank. `call` bounds the whole load, including the wait for
+  // other ranks. `check` on one rank applies to all ranks, unless each rank reads for itself.
+  load_options loading{};
   read_sharing sharing = read_sharing::automatic;
   key_check missing = key_check::strict;     // a rank wants it, the checkpoint lacks it
   key_check unexpected = key_check::ignore;  // the checkpoint has it, no rank wants it
-  /// Of this rank, for what it reads for others and for messages, about half each (of messages at least 32 MiB). What
-  /// does not fit is read in rounds.
+  /// The memory of this rank for what it reads for others and for messages: about half for each, but at least 32 MiB
+  /// for messages. Data that does not fit is read in rounds.
   std::int64_t memory_bytes = std::int64_t{128} << 20;
 };
 
-/// Collective; blocks. Fills the memory of `wanted` on every rank, however the checkpoint was cut and whatever the
-/// layout here is; parts need not cover a tensor, and ranks may want different keys. Objects get the stored values.
+/// Loads tensors and objects on every rank, into the memory of `wanted`. Collective; blocks. The layout here may differ
+/// from that of the checkpoint. Parts need not cover a tensor, and ranks may want different keys.
 ///
 /// \param reader  the same checkpoint on every rank
-/// \param wanted  this rank's destinations; their memory is written to
-/// \returns what became of the keys, the same on every rank: `problems` (the first 100) is empty exactly when all that
-///         was wanted and is there was loaded; and what this rank read and received
-/// \errors in the report, the same on every rank, before a byte is read: errc::missing_key, errc::shape_mismatch,
-///         errc::dtype_mismatch (ranks want different dtypes; a tensor where an object is wanted, or the reverse),
-///         errc::narrowing (a cast that loses values and was not allowed), errc::overlap (parts of a rank that fill one
-///         byte, as of `load` of one rank), errc::disagreement (another checkpoint or other options on a rank), naming
-///         keys and ranks. Later, naming the rank: those of `load` (of one rank) and of the communicator; at the end
-///         errc::disagreement for tied weights whose values differ. Destinations hold unspecified values after an error; objects are set on success only.
-/// Cost: every rank reads the metadata; two rounds of all_gather, two more where bytes are exchanged, two for every
-///       round of reading for each other. With sharing each stored byte is read once, by a rank that wants something of
-///       its tensor: a rank reads its own boxes where they are long runs that no other rank wants; one of several reads
-///       a box that all of them want; of everything else (columns of stored rows, boxes that overlap, few large
-///       replicas) ranks read pieces of chunks for each other, at most 8 MiB at once, evenly. A chunk that is
-///       compressed, or compared with its checksum, is read by one rank.
+/// \param wanted  this rank's destinations; the load writes to their memory, and sets the objects to the stored values
+/// \returns the outcome for each key, the same on every rank, and the bytes that this rank read and received.
+///          `problems` (the first 100) is empty exactly when everything that is both wanted and stored was loaded.
+/// \errors in the report, the same on every rank, before a byte is read, naming keys and ranks: errc::missing_key,
+///         errc::shape_mismatch, errc::dtype_mismatch (ranks want different dtypes, or one side has a tensor and the
+///         other an object), errc::narrowing (a cast that loses values and was not allowed), errc::overlap (parts of
+///         one rank that fill the same byte, as in `load` of one rank), errc::disagreement (a rank has another
+///         checkpoint or other options). Later, naming the rank: those of `load` of one rank and of the communicator.
+///         At the end: errc::disagreement for tied weights whose values differ. After an error destinations hold
+///         unspecified values; objects are set on success only.
+/// Cost: every rank reads the metadata. There are two rounds of all_gather, two more if bytes are exchanged, and two
+///       for each round in which ranks read for each other. With sharing, each stored byte is read once, by a rank that
+///       wants part of its tensor. A rank reads its own boxes if they are long runs that no other rank wants. One of
+///       several ranks reads a box that all of them want. Ranks read everything else in pieces for each other, evenly,
+///       at most 8 MiB at once: columns of stored rows, overlapping boxes, and a few large replicas. One rank reads a
+///       chunk that is compressed, or that is compared with its checksum.
 /// Source: torch.distributed.checkpoint.load
 load_report load(checkpoint_reader& reader, held_state& wanted, communicator_ref comm,
                  const rank_load_options& options = {});
@@ -64,11 +64,11 @@ load_report load(checkpoint_reader& reader, held_state& wanted, communicator_ref
 load_report load(const std::filesystem::path& checkpoint, held_state& wanted, communicator_ref comm,
                  const rank_load_options& options = {});
 
-/// Collective; `load` in a thread of each rank. A key has arrived (`loading.arrived`) when all that this rank wants of
-/// it is in its memory, also what other ranks read for it; objects are set at the end. `wanted` and the communicator
-/// belong to the load until `wait` returned on this rank, and outlive it; the communicator must allow calls from
-/// another thread.
-/// \errors errc::no_memory when there can be no thread; all others are in the report of `wait`
+/// Starts `load` in a thread of each rank. Collective. `loading.arrived` reports a key when everything that this rank
+/// wants of it is in its memory, including what other ranks read for it; objects are set at the end. Until `wait` has
+/// returned on this rank, `wanted` and the communicator belong to the load and must stay alive. The communicator must
+/// allow calls from another thread.
+/// \errors errc::no_memory if the thread cannot start; all others are in the report of `wait`
 result<load_in_progress> start_load(const std::filesystem::path& checkpoint, held_state& wanted, communicator_ref comm,
                                     const rank_load_options& options = {});
 

@@ -21,15 +21,16 @@ import :load_assignment;
 namespace shardmesh {
 namespace {
 
-// Tensors of smaller boxes are read by everybody, unless all is to be shared: a message costs as much as the read.
+// Every rank reads tensors with smaller boxes for itself, unless `sharing` is `group`: a message costs as much as the
+// read.
 constexpr std::int64_t least_shared_bytes = std::int64_t{64} << 10;
-// What a rank reads for itself is read run by run only where runs are at least so long: then reading pieces for each
-// other, in large reads, costs more.
+// A rank that reads for itself reads runs of this length or more one by one; at that length, reading pieces for each
+// other in large reads costs more. A single read covers shorter runs.
 constexpr read_options alone{.min_run_bytes = std::int64_t{64} << 10};
-// Chunks of a box that are looked at to see what it costs; those of a tensor are alike.
+// The most chunks of a box that are examined to estimate its cost; the chunks of a tensor are alike.
 constexpr std::int64_t most_chunks = 64;
 constexpr std::int64_t least_piece_bytes = std::int64_t{256} << 10, most_piece_bytes = std::int64_t{8} << 20;
-// Reads are even enough when nobody reads more at once than this part of a rank's share.
+// Reads are even enough if no rank reads more at once than its share divided by this.
 constexpr std::int64_t pieces_per_share = 8;
 
 enum class way_of_reading : std::uint8_t { alone, once, in_pieces };
@@ -47,7 +48,7 @@ class assigning {
       ways.push_back(way_of(t));
       if (ways.back() == way_of_reading::once) once_bytes = sum(once_bytes, bytes_of(t));
     }
-    // A box that is much of the whole is not left to one rank.
+    // One rank alone does not read a box that is a large part of the total.
     const std::int64_t most = std::max(once_bytes / limits_.ranks, least_piece_bytes);
     for (std::size_t t = 0; t < ways.size(); ++t) {
       if (ways[t] == way_of_reading::once && largest_shared_bytes(t) > most) ways[t] = way_of_reading::in_pieces;
@@ -89,7 +90,7 @@ class assigning {
     std::int64_t largest = 0;
     long double wanted = 0, once = 0, each = 0;  // bytes
     const auto chunks = contents_.distribution_of(stored);
-    if (!chunks) return way_of_reading::alone;  // its read says why
+    if (!chunks) return way_of_reading::alone;  // its read reports the error
     for (const replica_range& range : replicas_of(tensor)) {
       boxes.push_back(tensor.boxes[range.first].where);
       largest = std::max(largest, boxes.back().volume() * item_bytes(tensor.type));
@@ -104,7 +105,7 @@ class assigning {
     return once <= wanted ? way_of_reading::once : way_of_reading::in_pieces;
   }
 
-  // Bytes that are read for this box alone.
+  // The bytes that reading this box alone takes.
   static long double cost_of(const box& where, const tensor_entry& stored, const distribution& chunks) {
     long double read = 0, wanted = 0;
     std::int64_t left = most_chunks;
@@ -128,7 +129,7 @@ class assigning {
     return largest;
   }
 
-  // Of boxes that are read whole: first those that only one rank can read.
+  // Chooses the readers of boxes that are read whole. Boxes that only one rank can read are dealt out first.
   void choose_readers(std::span<const way_of_reading> ways) {
     load_balancer balance;
     for (std::size_t t = 0; t < all_.tensors.size(); ++t) {
@@ -156,7 +157,7 @@ class assigning {
     }
   }
 
-  // Compressed items are known; strides, and compression inside of archives, are not.
+  // The metadata shows which items are compressed, but neither strides nor compression inside archives.
   void find_unclear() {
     for (const std::size_t t : made_.in_pieces) {
       const merged_tensor& tensor = all_.tensors[t];
@@ -192,7 +193,7 @@ std::vector<std::int32_t> chunks_of(const catalog& contents, const tensor_entry&
     found.emplace_back(contents.chunk_box(tensor, chunk), chunk);
     if (!is_well_formed(found.back().first) || !lies_within(found.back().first, whole)) return {};
   }
-  // Of replicas the first, as by the rank that reads for itself.
+  // The first of several replicas, as when a rank reads for itself.
   const auto place = [&](std::int32_t chunk) { return contents.chunk_places[static_cast<std::size_t>(chunk)].file; };
   std::sort(found.begin(), found.end(), [&](const auto& a, const auto& b) {
     return std::tuple(std::cref(a.first), place(a.second), a.second) <

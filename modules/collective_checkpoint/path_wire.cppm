@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: paths as bytes between ranks.
+// Not exported: encodes paths as bytes that ranks exchange.
 module shardmesh.collective_checkpoint:path_wire;
 
 import shardmesh.std;

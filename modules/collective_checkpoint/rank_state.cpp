@@ -140,7 +140,7 @@ class merging {
     merged_.problems.add(std::move(e));
   }
 
-  // Whether rank may add to what is there under this key.
+  // Whether the rank may add to the entry that has this key.
   template <class Merged>
   bool fits(const Merged& known, const path& where, std::int32_t rank) {
     if (known.where != where)
@@ -273,7 +273,7 @@ result<agreement_notes> round_of_ranks::settle(const result<void>& mine, std::ve
   if (!mine) {
     problem = detail::reported_by(mine.error(), comm.rank());
     options.problem = &problem;
-    // The others are to hear of it, also when it is that this rank was cancelled.
+    // Even if this rank was cancelled, the others must receive its error.
     now.cancel = {};
   }
   return agree(comm, records, options, now);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what all ranks hold, from what each of them says that it holds. Every rank makes the same of it, with
-// the same problems. Not here: what is done with it (save, load).
+// Not exported: merges the descriptions that ranks send of their states. Every rank gets the same result with the same
+// problems. Saving is in save; loading is in load.
 module shardmesh.collective_checkpoint:rank_state;
 
 import shardmesh.std;
@@ -11,10 +11,10 @@ import shardmesh.comm;
 
 namespace shardmesh {
 
-// Most problems that a report names.
+// The most problems that a report names.
 inline constexpr std::size_t most_problems = 100;
 
-// Problems: the first ones, and how many more there are.
+// The first problems, and the number of further ones.
 struct problem_list {
   std::vector<error> named;
   std::int64_t more = 0;
@@ -22,7 +22,7 @@ struct problem_list {
   void add(error e);
 };
 
-// An object as other ranks need to know it.
+// The description of an object that a rank sends to the others.
 struct described_object {
   path where;
   digest128 digest;  // of its archive
@@ -30,17 +30,19 @@ struct described_object {
   std::string summary;
 };
 
-// What this rank says: its state's shapes and boxes, without memory. `objects` describes those of the state.
+// Encodes this rank's description: the shapes and boxes of its state, without memory. `objects` describes the objects
+// of the state.
 std::vector<std::byte> describe(const const_held_state& state, std::span<const described_object> objects);
 
-// Whether what this rank holds makes sense by itself: boxes within shapes, memory that fits them. Names key and box.
+// Checks one rank's state on its own: boxes lie within shapes, no box occurs twice, and the memory fits. Names key and
+// box.
 result<void> check_held(const const_held_state& state);
 
 // One box of a tensor and a rank that holds it.
 struct rank_box {
   box where;
   std::int32_t rank = 0;
-  std::int32_t part = 0;  // which of the rank's parts
+  std::int32_t part = 0;  // index among the rank's parts
 };
 
 struct merged_tensor {
@@ -48,15 +50,15 @@ struct merged_tensor {
   path where;
   extents shape;
   dtype type = dtype::undefined;
-  std::vector<std::int32_t> ranks;   // that know it, ascending
-  std::vector<std::size_t> indices;  // which of each rank's tensors
-  std::vector<rank_box> boxes;       // not empty; ascending by box, then rank
+  std::vector<std::int32_t> ranks;   // the ranks that have the tensor, ascending
+  std::vector<std::size_t> indices;  // per rank, the tensor's index in the rank's state
+  std::vector<rank_box> boxes;       // without empty ones; ascending by box, then rank
 
-  // Which of the rank's tensors it is; nothing: -1.
+  // The index of the tensor in the rank's state; -1 if the rank does not have it.
   std::ptrdiff_t index_on(std::int32_t rank) const;
 };
 
-// Boxes [first, last) of a merged tensor that are equal: replicas.
+// A range [first, last) of equal boxes of a merged tensor: replicas.
 struct replica_range {
   std::size_t first = 0, last = 0;
 };
@@ -72,18 +74,18 @@ struct merged_object {
   std::ptrdiff_t index_on(std::int32_t rank) const;
 };
 
-// In the order of rank 0, then what rank 1 adds, and so on.
+// In the order of rank 0, then the additions of rank 1, and so on.
 struct merged_state {
   std::vector<merged_tensor> tensors;
   std::vector<merged_object> objects;
-  problem_list problems;  // ranks that contradict each other, each naming key and ranks
+  problem_list problems;  // contradictions between ranks, each naming key and ranks
 };
 
-// `notes`: what every rank said. \errors errc::bad_format naming the rank when one makes no sense.
+// `notes`: the description from every rank. \errors errc::bad_format naming the rank if one cannot be decoded.
 result<merged_state> merge_states(std::span<const std::vector<std::byte>> notes);
 
-// One round: every rank says whether it could do its part, and something of its own. All get all notes, or the error of
-// the lowest rank that has one.
+// One round: every rank reports whether its part succeeded, with a note. All ranks get all notes, or the error of the
+// lowest rank that has one.
 struct round_of_ranks {
   communicator_ref comm;
   call_options call;
@@ -91,10 +93,10 @@ struct round_of_ranks {
                                  std::span<const agreement_record> records = {}) const;
 };
 
-// Runs one rank's own part of a phase; what it throws becomes its error, so that no other rank waits for it.
+// Runs one rank's own part of a phase. An exception becomes the rank's error, so that no other rank waits for it.
 result<void> guarded(function_ref<result<void>()> part);
-// The same of several phases with their rounds. What is thrown between the rounds ends the communicator, since the
-// others wait in the next one.
+// The same for several phases with their rounds. An exception between the rounds aborts the communicator, since the
+// other ranks wait in the next round.
 result<void> guarded(communicator_ref comm, function_ref<result<void>()> phases);
 
 }  // namespace shardmesh

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: rank_writer: what a format does in the phases of a save by many ranks, on each of them. Not here: the
-// phases and their rounds (save), who writes what (save_assignment).
+// Not exported: rank_writer, the work of a format in the phases of a save by many ranks, on each of them. The phases
+// and their rounds are in save; the choice of writers is in save_assignment.
 module shardmesh.collective_checkpoint:rank_writer;
 
 import shardmesh.std;
@@ -13,7 +13,7 @@ import :save_assignment;
 
 namespace shardmesh {
 
-// What all formats are given.
+// The input of every format's writer.
 struct rank_write_request {
   std::filesystem::path destination;
   std::int32_t rank = 0, ranks = 1;
@@ -22,29 +22,33 @@ struct rank_write_request {
   std::int64_t max_shard_bytes = 0;                  // of a Hugging Face folder
 };
 
-// Every call is made on every rank, in this order, unless it says otherwise.
+// Every rank makes every call, in this order, except where a comment names rank 0.
 class rank_writer {
  public:
   virtual ~rank_writer() = default;
 
-  // Whether ranks have to know the objects that others write; the same on every rank. Then, what of them this one has.
+  // Whether ranks need the objects that others write; the same on every rank. If so, `tell_objects` returns those that
+  // this rank writes.
   virtual bool asks_for_objects() const { return false; }
   virtual result<std::vector<std::byte>> tell_objects() { return std::vector<std::byte>{}; }
-  // Where everything goes. `told`: what the ranks said of their objects. The same problems on every rank.
+  // Plans the place of everything. `told`: the ranks' results of `tell_objects`. Returns the same problems on every
+  // rank.
   virtual result<std::vector<error>> plan(const agreement_notes& told) = 0;
 
-  // Rank 0: the destination under a temporary name, with the files that ranks share. Others join it.
+  // Rank 0: makes the destination under a temporary name, with the files that ranks share. The other ranks join it.
   virtual result<staged_output> make(const output_options& options) = 0;
-  // This rank's bytes, and what rank 0 is to know of them.
+  // Writes this rank's bytes, and returns a note about them for rank 0.
   virtual result<std::vector<std::byte>> write(staged_output& output, const item_run_options& run) = 0;
-  // Whether something can only be known when the bytes of all ranks are there; the same on every rank. Then, that.
+  // Whether some data can be computed only after all ranks have written; the same on every rank. If so, `look_again`
+  // returns it.
   virtual bool looks_again() const { return false; }
   virtual result<std::vector<std::byte>> look_again(staged_output&, const item_run_options&) {
     return std::vector<std::byte>{};
   }
-  // Rank 0: what the destination lacks before it is committed; `written` and `seen` are what the ranks said.
+  // Rank 0: completes the destination before the commit. `written` and `seen`: the ranks' notes of `write` and
+  // `look_again`.
   virtual result<void> finish(staged_output& output, const agreement_notes& written, const agreement_notes& seen) = 0;
-  // Rank 0, after the commit: what lies beside the destination.
+  // Rank 0, after the commit: replaces the files that belong beside the destination.
   virtual result<void> finish_beside(std::vector<std::string>&) { return {}; }
 
   // Of the whole save.
@@ -54,17 +58,17 @@ class rank_writer {
   std::vector<std::string> notes;
 };
 
-// The error of a note that makes no sense.
+// The error for a note that cannot be decoded.
 inline error no_sense(std::size_t rank) {
   return fail(errc::bad_format, "what a rank says that it wrote makes no sense")
       .with_rank(static_cast<std::int32_t>(rank));
 }
 
-// The writer of a format; null: several ranks do not write it together.
+// Returns the writer of a format; null if several ranks cannot write the format together.
 std::unique_ptr<rank_writer> make_rank_writer(target_format to, const rank_write_request& request);
 
 std::unique_ptr<rank_writer> dcp_rank_writer(const rank_write_request& request);
-// One file, or a folder.
+// Writes one file or a folder.
 std::unique_ptr<rank_writer> safetensors_rank_writer(const rank_write_request& request, bool folder);
 
 }  // namespace shardmesh

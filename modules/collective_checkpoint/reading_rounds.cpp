@@ -22,11 +22,11 @@ import :reading_rounds;
 namespace shardmesh {
 namespace {
 
-// A piece that nobody reads yet.
+// A piece without a reader so far.
 struct open_piece {
   std::int32_t chunk = 0;
   box where;
-  std::int64_t bytes = 0;  // as it is stored
+  std::int64_t bytes = 0;  // as stored
   bool has_one_reader = false;
 };
 
@@ -77,7 +77,7 @@ class round_planner {
     }
   }
 
-  // What is read of the tensor, chunk by chunk as they are stored.
+  // The pieces to read of the tensor, chunk by chunk in storage order.
   std::vector<open_piece> pieces_of(std::size_t tensor) const {
     const merged_tensor& wanted = all_.tensors[tensor];
     const tensor_entry& stored = *contents_.find(wanted.key);
@@ -132,11 +132,11 @@ class round_planner {
     return ranks;
   }
 
-  // What has no room in this round.
+  // Deals out pieces, and returns those that do not fit this round.
   std::vector<open_piece> deal(std::span<const open_piece> open, std::span<const std::int32_t> readers,
                                std::vector<read_piece>& dealt) {
     std::vector<open_piece> left;
-    std::unordered_set<std::int32_t> waiting;  // chunks: what comes later of them is read later
+    std::unordered_set<std::int32_t> waiting;  // chunks whose later pieces have to wait
     for (const open_piece& piece : open) {
       std::optional<std::int32_t> reader;
       if (!piece.has_one_reader || !waiting.contains(piece.chunk)) reader = reader_of(piece, readers);
@@ -182,9 +182,9 @@ class round_planner {
   const round_limits& limits_;
   std::vector<reading_round> rounds_;
   reading_round round_;
-  std::vector<std::int64_t> load_;                              // per rank, bytes of the round
-  std::unordered_map<std::int32_t, run_of_file> runs_;          // per file: who reads on there
-  std::unordered_map<std::int32_t, std::int32_t> only_reader_;  // per chunk that has one
+  std::vector<std::int64_t> load_;                              // per rank, bytes in the round
+  std::unordered_map<std::int32_t, run_of_file> runs_;          // per file: its current reader
+  std::unordered_map<std::int32_t, std::int32_t> only_reader_;  // per chunk with one reader
 };
 
 }  // namespace

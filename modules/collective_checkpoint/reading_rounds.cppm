@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what the ranks of a load read for each other between two exchanges: pieces of stored chunks, dealt out
-// evenly, so much that it fits each rank's staging memory. Not here: which tensors are read so (load_assignment).
+// Not exported: plans what the ranks of a load read for each other between two exchanges. Pieces of stored chunks are
+// dealt out evenly, and each round fits every rank's staging memory. The choice of tensors is in load_assignment.
 module shardmesh.collective_checkpoint:reading_rounds;
 
 import shardmesh.std;
@@ -12,31 +12,32 @@ import :rank_state;
 
 namespace shardmesh {
 
-// A box of a stored chunk that one rank reads for all that want something of it.
+// A box of a stored chunk that one rank reads for all ranks that want part of it.
 struct read_piece {
   std::int32_t chunk = 0;
-  box where;  // of the tensor
+  box where;  // in the tensor's indices
   std::int32_t reader = 0;
 };
 
-// What a round has of one tensor.
+// The part of one tensor that is read in a round.
 struct round_tensor {
   std::size_t tensor = 0;
-  bool is_whole = false;  // all that is wanted of it
-  bool is_last = false;   // with this round all of it was read
+  bool is_whole = false;  // everything that is wanted of it
+  bool is_last = false;   // this round completes the tensor
   std::vector<read_piece> pieces;
 };
 using reading_round = std::vector<round_tensor>;
 
 struct round_limits {
   std::int32_t ranks = 1;
-  std::int64_t staging_bytes = 0;       // of a rank in a round
-  bool one_reader_for_a_chunk = false;  // as its checksum is compared
+  std::int64_t staging_bytes = 0;       // of one rank in one round
+  bool one_reader_for_a_chunk = false;  // because its checksum is compared
 };
 
-// Pieces follow each other as they are stored, of a file as many to one rank as it reads at once; whoever has the least
-// reads on, among those that want something of the tensor. A chunk that is read in order has one reader, in all rounds.
-// `forms`: of the chunks that were unclear. The same on every rank. Cost: O(pieces x ranks).
+// Deals out pieces in storage order. Consecutive pieces of a file go to one rank until they fill one read; the next
+// ones go to the rank with the least to read. Only ranks that want part of the tensor read it. A chunk that must be
+// read in order has one reader in all rounds. `forms`: of the chunks that were unclear. The same on every rank.
+// Cost: O(pieces x ranks).
 std::vector<reading_round> plan_rounds(const merged_state& all, const catalog& contents, const load_assignment& reads,
                                        const std::unordered_map<std::int32_t, chunk_form>& forms,
                                        const round_limits& limits);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Safetensors files by many ranks: every file is shared, each rank writes its boxes where they belong in the tensors.
-// The checksum of a tensor of several writers cannot be put together from their parts: the ranks read such tensors back
-// when all bytes are there, each its share.
+// Safetensors files that many ranks write: all ranks share every file, and each writes its boxes to their places in the
+// tensors. The checksum of a tensor with several writers cannot be combined from those of its parts. After all ranks
+// have written, each rank reads its share of such tensors back.
 module;
 #include <try.hpp>
 
@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::int64_t read_bytes = std::int64_t{1} << 20;
 
-// What objects.json says of an object: its kind, type and value.
+// The description of an object in objects.json: its kind, type and value.
 result<std::string> json_of(std::span<const std::byte> archive, const std::string& key) {
   const memory_source source(archive, key);
   read_budget budget;
@@ -165,7 +165,7 @@ class safetensors_ranks final : public rank_writer {
   std::int64_t files() const override { return static_cast<std::int64_t>(plan_.files().size()); }
 
  private:
-  // The document of all ranks' objects, in the order of the save.
+  // Makes the document of all ranks' objects, in the order of the save.
   result<void> take_objects(const agreement_notes& told) {
     if (work_.objects.empty()) return {};
     std::vector<std::string> values(work_.objects.size());
@@ -190,7 +190,7 @@ class safetensors_ranks final : public rank_writer {
 
   bool is_of_one_rank(std::size_t tensor) const { return work_.tensors[tensor].chunks.size() == 1; }
 
-  // Who reads back which of the tensors that several boxes make up: the largest first, to whom has the least to read.
+  // Deals out the tensors with several boxes that are read back: the largest first, to the rank with the least to read.
   void deal_out_sums() {
     std::vector<std::pair<std::int64_t, std::size_t>> left;
     for (std::size_t t = 0; t < work_.tensors.size(); ++t)
@@ -242,7 +242,7 @@ class safetensors_ranks final : public rank_writer {
   rank_write_request request_;
   save_assignment& work_;
   safetensors::file_options format_;
-  std::string document_;  // of the objects; empty: there are none
+  std::string document_;  // of the objects; empty if there are none
   safetensors::planned_files plan_;
   std::vector<std::size_t> mine_to_sum_;
   bool sums_are_read_ = false;

@@ -34,7 +34,7 @@ namespace {
 
 constexpr std::string_view token_name = ".shardmesh_token";
 
-// All that a selection says, for ranks to compare.
+// The whole selection as text, for ranks to compare.
 std::string text_of(const selection_options& selection) {
   std::string text = fmt::format("no optimizer {}, prefix {}, unused {}, optimizer follows {}, narrowing {}",
                                  selection.no_optimizer, escaped(selection.strip_prefix), selection.allow_unused,
@@ -59,7 +59,7 @@ class rank_save {
     options_.saving = replacing_checkpoints(std::move(options_.saving));
   }
 
-  // Collective. What the ranks hold, and who writes what. False: the report says why not.
+  // Collects the state of all ranks, and decides who writes what. Collective. False: the reason is in the report.
   bool plan(const const_held_state& held) {
     return keep([&]() -> result<void> {
       std::vector<std::byte> note;
@@ -72,7 +72,7 @@ class rank_save {
       });
       SHARDMESH_TRY(const agreement_notes notes, round_.settle(mine, std::move(note), conditions()));
       SHARDMESH_TRY(merged_state all, merge_states(notes));
-      // What follows from a contradiction would only hide it.
+      // After a contradiction, further problems would only hide it.
       if (all.problems.empty()) {
         assign(all, held);
       } else {
@@ -82,7 +82,7 @@ class rank_save {
     });
   }
 
-  // Collective. What this rank writes is copied, so that the tensors may change.
+  // Copies what this rank writes, so that the tensors may change. Collective.
   bool copy_sources() {
     return keep([&]() -> result<void> {
       const auto mine = guarded([&]() -> result<void> {
@@ -94,20 +94,20 @@ class rank_save {
         return {};
       });
       const auto told = round_.settle(mine);
-      // The others can say no more than that they waited for this rank.
+      // The other ranks can only report that they waited for this one.
       if (!mine && mine.error().code == errc::deadline_exceeded) return mine;
       SHARDMESH_CHECK(told);
       return {};
     });
   }
 
-  // Collective. The files, and the commit.
+  // Writes the files, and commits. Collective.
   save_report write() {
     keep([&]() -> result<void> {
       std::optional<staged_output> output;
       SHARDMESH_CHECK(stage(output));
       auto done = write_and_commit(*output);
-      if (done && comm_.rank() != 0) output->release();  // rank 0 has the old checkpoint to take away
+      if (done && comm_.rank() != 0) output->release();  // rank 0 still has to remove the old checkpoint
       return done;
     });
     pooled_.give_back();
@@ -117,7 +117,7 @@ class rank_save {
   const save_report& report() const { return report_; }
 
  private:
-  // Memory like that of every view of the source, from the pool if there is one.
+  // Memory that matches every view of the source, from the pool if there is one.
   result<std::vector<tensor_view>> staging() {
     std::vector<tensor_view> made;
     if (options_.staging.is_none()) {
@@ -142,7 +142,7 @@ class rank_save {
     return made;
   }
 
-  // The report of an error that every rank has; true when there is none.
+  // Runs `step`, and adds its error, which every rank has, to the report. True if the report has no problem.
   bool keep(function_ref<result<void>()> step) {
     auto done = guarded(comm_, step);
     if (!done) report_.problems.push_back(std::move(done).error());
@@ -154,7 +154,7 @@ class rank_save {
     return options_.before ? options_.before(phase) : result<void>{};
   }
 
-  // What must be equal on all ranks beside what they hold.
+  // The conditions that must be equal on all ranks, in addition to their states.
   std::vector<agreement_record> conditions() const {
     std::error_code code;
     const fs::path whole = fs::absolute(destination_, code);
@@ -172,7 +172,7 @@ class rank_save {
     report_.more_problems = problems.more;
   }
 
-  // What is saved, and by whom. The same problems on every rank.
+  // Decides what is saved, and by whom. The same problems on every rank.
   void assign(const merged_state& all, const const_held_state& held) {
     problem_list problems;
     selection_result chosen = select_saved(all, options_.selection);
@@ -187,7 +187,7 @@ class rank_save {
     refuse(std::move(work_.problems));
   }
 
-  // Collective. Where everything goes. The same problems on every rank.
+  // Plans the place of everything. Collective. The same problems on every rank.
   result<void> plan_format() {
     const rank_write_request request{destination_, comm_.rank(), comm_.size(),
                                      &work_,       archives_,    options_.max_shard_bytes};
@@ -223,7 +223,7 @@ class rank_save {
     return {};
   }
 
-  // Rank 0 makes the folder, the others find it and what rank 0 wrote there: else they have another file system.
+  // Rank 0 makes the folder and writes a token there. A rank that does not find the token has another file system.
   result<void> stage(std::optional<staged_output>& output) {
     std::string token;
     detail::wire_writer note;
@@ -233,7 +233,7 @@ class rank_save {
       SHARDMESH_TRY(output, writer_->make(options_.saving.output));
       std::random_device random;
       token = fmt::format("{:08x}{:08x}", random(), random());
-      // A single file begins with the token, until its header takes that place.
+      // A single file starts with the token, until its header replaces it.
       if (is_one_file()) {
         SHARDMESH_CHECK(output->write(0, 0, std::as_bytes(std::span(token))));
       } else {
@@ -324,7 +324,7 @@ class rank_save {
 
   item_run_options run_options() {
     item_run_options run = run_options_of(options_.saving);
-    run.call = {.cancel = interruption_.token()};  // which the deadline fires, too
+    run.call = {.cancel = interruption_.token()};  // which the deadline also fires
     run.progress = [this](std::int64_t bytes) {
       interruption_.poll();
       if (bytes > 0 && options_.saving.progress) options_.saving.progress(bytes);
@@ -332,7 +332,7 @@ class rank_save {
     return run;
   }
 
-  // What was stopped says whether the caller or the deadline did it.
+  // If the work was stopped, returns an error that says whether the caller or the deadline did it.
   template <class T>
   result<T> uncancelled(result<T> done) {
     if (!done && done.error().code == errc::cancelled) SHARDMESH_CHECK(interruption_.check());
@@ -351,7 +351,7 @@ class rank_save {
   std::vector<described_object> described_;
   std::vector<std::vector<std::byte>> archives_;  // of this rank's objects
   std::list<host_tensor> copies_;                 // of what this rank writes, without a pool
-  staging_lease pooled_;                          // with one
+  staging_lease pooled_;                          // with a pool
 };
 
 }  // namespace
@@ -367,7 +367,7 @@ struct save_in_progress::state {
       : work(std::move(destination), comm, options) {}
   rank_save work;
   save_report report;
-  save_report in_child;  // of `wait` in a forked one
+  save_report in_child;  // of `wait` in a forked process
   std::atomic<bool> done = false;
   std::thread thread;
   detail::maker_process maker;
@@ -413,7 +413,7 @@ result<save_in_progress> start_save(const fs::path& destination, const const_hel
     return {};
   });
   if (!started) {
-    comm.abort(started.error());  // the others are under way already
+    comm.abort(started.error());  // the others are already running
     return started.error();
   }
   return save_in_progress(std::move(made));

@@ -28,12 +28,12 @@ error cover_error(const cover_problem& problem, const std::string& key) {
   return fail(errc::gap, "is held by no rank").with_key(key).with_box(problem.where);
 }
 
-// A tensor that is saved.
+// A tensor to save.
 struct kept_tensor {
   const merged_tensor* stored = nullptr;
   const selected* as = nullptr;
   std::vector<replica_range> boxes;
-  std::vector<std::int32_t> writers;  // per box, which of its holders writes it
+  std::vector<std::int32_t> writers;  // per box, the rank that writes it
 };
 
 void choose_writers(std::span<kept_tensor> tensors) {

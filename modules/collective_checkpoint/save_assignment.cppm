@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: who writes what when many ranks save together. Not here: writing (save).
+// Not exported: decides who writes what when many ranks save together. Writing is in save.
 module shardmesh.collective_checkpoint:save_assignment;
 
 import shardmesh.std;
@@ -11,23 +11,23 @@ import :rank_state;
 
 namespace shardmesh {
 
-// The same on every rank, but for what is said to be this rank's.
+// The same on every rank, except the members that belong to this rank.
 struct save_assignment {
   std::vector<output_tensor> tensors;
   std::vector<output_object> objects;
-  std::vector<std::int64_t> object_lengths;    // per object, of its archive
-  std::vector<std::ptrdiff_t> object_indices;  // per object, which of this rank's objects it writes; -1: none
-  view_source source;                          // what this rank writes of the tensors
-  problem_list problems;                       // when there are any, the rest is not whole
+  std::vector<std::int64_t> object_lengths;    // per object, the bytes of its archive
+  std::vector<std::ptrdiff_t> object_indices;  // per object, its index on this rank; -1: another rank writes it
+  view_source source;                          // the parts of the tensors that this rank writes
+  problem_list problems;                       // if there are any, the other members are incomplete
 };
 
-// Which of all entries are saved, tensors and then objects, under which names and dtypes.
+// Selects the saved entries, tensors and then objects, with their names and dtypes.
 selection_result select_saved(const merged_state& all, const selection_options& options);
 
-// A box that several ranks hold is written by the one that has the least to write, an object by the lowest rank that
-// has it. `kept`: what `select_saved` chose. Problems: gaps, overlaps of boxes that are not equal, dtypes that cannot
-// be cut, and objects that differ between ranks unless the lowest rank's are taken. Cost: O(n log n) of the n boxes of
-// all ranks.
+// Assigns each box to the holder that has the least to write, and each object to the lowest rank that has it. `kept`:
+// the result of `select_saved`. Problems: gaps, overlaps of unequal boxes, dtypes that cannot be cut, and objects that
+// differ between ranks (unless `lowest_rank_objects`).
+// Cost: O(n log n) of the n boxes of all ranks.
 save_assignment assign_writers(const merged_state& all, std::span<const selected> kept, const const_held_state& held,
                                std::int32_t rank, bool lowest_rank_objects);
 

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::int64_t alignment = 64;
 
-// A part of a rank's box that is read in the round.
+// The part of a rank's box that is read in the round.
 struct wanted_part {
   box where;
   const rank_box* of = nullptr;
@@ -48,7 +48,7 @@ std::vector<wanted_part> wanted_of(const merged_tensor& tensor, const round_tens
   return made;
 }
 
-// Fragments with a slot of its rank each, in the order in which they are added.
+// Collects fragments, and numbers the slots of each rank in the order in which they are added.
 class numbered_side {
  public:
   numbered_side(const extents& shape, std::int32_t ranks)
@@ -65,7 +65,7 @@ class numbered_side {
 
 }  // namespace
 
-// The smaller one travels.
+// The smaller dtype is sent.
 dtype staged_rounds::staged_type(const merged_tensor& tensor) const {
   const dtype stored = load_.reader.contents().find(tensor.key)->type;
   return bits(stored) < bits(tensor.type) ? stored : tensor.type;
@@ -129,7 +129,7 @@ result<std::int64_t> staged_rounds::move(const reading_round& round) {
     numbered_side read(tensor.shape, comm.size());
     for (const read_piece& piece : round[i].pieces) read.add(piece.reader, piece.where);
     SHARDMESH_TRY(const distribution source, finished(read));
-    // Boxes that overlap without being equal cannot be one side of a transfer.
+    // Boxes that overlap without being equal cannot be on one side of a transfer.
     const std::vector<wanted_part> wanted = wanted_of(tensor, round[i]);
     std::vector<box> boxes;
     for (const wanted_part& part : wanted) boxes.push_back(part.where);

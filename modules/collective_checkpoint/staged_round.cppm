@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: one round of a load in which ranks read for each other: what each reads lies in staging memory, and
-// goes from there to all that want something of it, by the one planner and executor. Not here: what is read in which
-// round (reading_rounds).
+// Not exported: one round of a load in which ranks read for each other. Each rank reads into staging memory, and the
+// usual planner and executor send the data from there to all ranks that want part of it. The rounds are planned in
+// reading_rounds.
 module shardmesh.collective_checkpoint:staged_round;
 
 import shardmesh.std;
@@ -14,15 +14,15 @@ import :reading_rounds;
 
 namespace shardmesh {
 
-// What the rounds of a load have in common.
+// The state that all rounds of a load share.
 struct staged_load {
   const merged_state& all;
   checkpoint_reader& reader;
   round_of_ranks ranks;
   const load_options& options;                                                    // of this rank
-  bool check = false;                                                             // chunks against their checksums
-  std::int64_t message_bytes = 0;                                                 // that messages may take
-  std::function<tensor_view(const merged_tensor&, const rank_box&)> memory_of{};  // a box of this rank
+  bool check = false;                                                             // compare chunks with their checksums
+  std::int64_t message_bytes = 0;                                                 // for messages
+  std::function<tensor_view(const merged_tensor&, const rank_box&)> memory_of{};  // of this rank's box
 };
 
 struct round_bytes {
@@ -32,8 +32,8 @@ struct round_bytes {
 class staged_rounds {
  public:
   explicit staged_rounds(staged_load load) : load_(std::move(load)) {}
-  // Collective. Reads this rank's pieces and fills this rank's memory of all that is read in the round. After an error
-  // every rank has one, which names the rank where it was.
+  // Reads this rank's pieces, and fills this rank's memory with everything that is read in the round. Collective. After
+  // an error every rank has one, which names the rank where it happened.
   result<round_bytes> run(const reading_round& round);
 
  private:
@@ -44,7 +44,7 @@ class staged_rounds {
   staged_load load_;
   std::unique_ptr<std::byte[]> memory_;
   std::int64_t capacity_ = 0;
-  std::vector<std::vector<tensor_view>> staged_;  // of the round, per tensor: this rank's pieces
+  std::vector<std::vector<tensor_view>> staged_;  // this rank's pieces in the round, per tensor
   std::set<std::int32_t> checked_chunks_;         // by this rank
 };
 

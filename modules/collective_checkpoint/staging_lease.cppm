@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: staging_lease: what one save has of a staging_pool until it ends. Not here: what is copied (save).
+// Not exported: staging_lease, the memory that one save takes from a staging_pool until it ends. Copying is in save.
 module shardmesh.collective_checkpoint:staging_lease;
 
 import shardmesh.std;
@@ -8,7 +8,7 @@ import :staging_pool;
 
 namespace shardmesh {
 
-// Move-only; gives the memory back to the pool when it goes.
+// Move-only; the destructor returns the memory to the pool.
 class staging_lease {
  public:
   staging_lease() = default;
@@ -23,10 +23,10 @@ class staging_lease {
   }
   ~staging_lease() { give_back(); }
 
-  // A place among the saves that are under way, and that much memory.
-  // \param rank  whose save it is: another one's cannot be under way, since each of the two would wait for the other
-  // \errors errc::no_memory naming the sizes (more than the pool may have, a full pool that refuses, the system's),
-  //         errc::deadline_exceeded, errc::cancelled, errc::invalid_argument (another rank's pool)
+  // Takes a place among the running saves, and memory of `size_bytes`.
+  // \param rank  whose save it is. Saves of two ranks cannot run in one pool, since each would wait for the other.
+  // \errors errc::no_memory naming the sizes (more than the pool may have, a full pool that refuses, or the system has
+  //         no more), errc::deadline_exceeded, errc::cancelled, errc::invalid_argument (another rank's pool)
   static result<staging_lease> take(const staging_pool& pool, std::int64_t size_bytes, std::int32_t rank,
                                     const call_options& call);
 

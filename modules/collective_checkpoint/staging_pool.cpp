@@ -23,9 +23,9 @@ struct staging_pool::state {
   staging_pool_options options;
   std::mutex mutex;
   std::condition_variable_any changed;
-  std::vector<host_tensor> kept;  // that nobody uses, from the smallest to the largest
+  std::vector<host_tensor> kept;  // unused memory, from the smallest to the largest
   staging_use use;
-  std::int32_t rank = 0;  // whose saves are under way
+  std::int32_t rank = 0;  // whose saves are running
 
   std::int64_t free_bytes() const { return options.max_bytes == 0 ? INT64_MAX : options.max_bytes - use.used_bytes; }
   bool has_room(std::int64_t size_bytes) const { return use.saves < options.max_saves && size_bytes <= free_bytes(); }
@@ -37,7 +37,7 @@ struct staging_pool::state {
     while (!kept.empty()) drop(kept.begin());
   }
 
-  // Kept memory that is large enough and leaves the pool within its bound, or new memory. Precondition: has_room.
+  // Returns kept memory that is large enough, or new memory within the pool's bound. Precondition: has_room.
   result<host_tensor> memory_of(std::int64_t size_bytes) {
     if (size_bytes == 0) return host_tensor();
     const auto fits = std::find_if(kept.begin(), kept.end(),
@@ -48,7 +48,8 @@ struct staging_pool::state {
       kept.erase(fits);
       return found;
     }
-    // What is too small makes way, also where there is no bound: states that grow would leave more and more behind.
+    // Memory that is too small is freed, even if the pool has no bound: growing states would leave more and more
+    // behind.
     while (!kept.empty() && (size_bytes > free_bytes() - use.kept_bytes ||
                              use.saves + std::ssize(kept) >= std::ptrdiff_t{options.max_saves}))
       drop(kept.begin());
@@ -136,7 +137,7 @@ result<staging_lease> staging_lease::take(const staging_pool& pool, std::int64_t
     return call.cancel.stop_requested()
                ? full(errc::cancelled, "the save was cancelled while it waited for staging")
                : full(errc::deadline_exceeded, "the save's deadline has passed while it waited for staging");
-  state.kept.reserve(state.kept.size() + static_cast<std::size_t>(state.use.saves) + 1);  // nothing fails later
+  state.kept.reserve(state.kept.size() + static_cast<std::size_t>(state.use.saves) + 1);  // so that nothing fails later
   SHARDMESH_TRY(host_tensor memory, state.memory_of(size_bytes));
   ++state.use.saves;
   state.use.used_bytes += std::ssize(memory.bytes());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// staging_pool: memory that `start_save` copies into, kept from one save to the next, and a bound of the saves that are
-// under way. Not here: who takes it (staging_lease), saving (save).
+// staging_pool: memory that `start_save` copies into, kept from one save to the next, and a bound on the saves that run
+// at a time. Taking memory is in staging_lease; saving is in save.
 export module shardmesh.collective_checkpoint:staging_pool;
 
 import shardmesh.std;
@@ -12,46 +12,46 @@ class staging_lease;
 
 export namespace shardmesh {
 
-/// What becomes of a save that a pool has no room for.
+/// The handling of a save that a pool has no room for.
 enum class full_staging : std::uint8_t {
-  wait,    // until saves that are under way have ended; the save's deadline and cancellation reach it
+  wait,    // until running saves have ended; the save's deadline and cancellation apply
   refuse,  // errc::no_memory on every rank
 };
 
-/// What a pool may have.
+/// The bounds of a pool.
 struct staging_pool_options {
   std::int64_t max_bytes = 0;  // of memory at a time, used or kept; 0: as much as `max_saves` saves need
-  std::int32_t max_saves = 2;  // under way at a time
+  std::int32_t max_saves = 2;  // that run at a time
   full_staging when_full = full_staging::wait;
 };
 
-/// What a pool has.
+/// The current use of a pool.
 struct staging_use {
-  std::int32_t saves = 0;       // under way
-  std::int32_t waiting = 0;     // for room
-  std::int64_t used_bytes = 0;  // that they use
-  std::int64_t kept_bytes = 0;  // that nobody uses
-  std::int64_t taken = 0;       // how often memory was taken from the system
+  std::int32_t saves = 0;       // running
+  std::int32_t waiting = 0;     // saves that wait for room
+  std::int64_t used_bytes = 0;  // by running saves
+  std::int64_t kept_bytes = 0;  // unused
+  std::int64_t taken = 0;       // allocations from the system so far
   friend bool operator==(const staging_use&, const staging_use&) = default;
 };
 
-/// Memory of the host for the copies that saves in the background write. One rank's: ranks that are threads of one
-/// process have one each. Copies of the value are the same pool; it lives until the last of them and the last save that
-/// uses it are gone. All calls are safe from several threads.
+/// Host memory for the copies that background saves write. It belongs to one rank: ranks that are threads of one
+/// process have one pool each. Copies of the value refer to the same pool, which lives until the last of them and the
+/// last save that uses it are gone. All calls are thread-safe.
 class staging_pool {
  public:
-  /// None: every save takes memory of its own and gives it back.
+  /// No pool: every save allocates memory and frees it.
   staging_pool() = default;
-  /// Takes no memory yet. \errors errc::invalid_argument (negative bytes, no saves)
+  /// Makes a pool without allocating memory. \errors errc::invalid_argument (negative bytes, no saves)
   static result<staging_pool> make(const staging_pool_options& options = {});
 
-  /// True when it was made by default.
+  /// True for a default-made value.
   bool is_none() const { return !state_; }
   // The rest has a precondition: !is_none().
 
   const staging_pool_options& options() const;
   staging_use use() const;
-  /// Gives what nobody uses back to the system. \returns how many bytes
+  /// Frees the unused memory. \returns the number of bytes
   std::int64_t release();
 
   struct state;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Digests first; records, and the search for the first difference, only when digests differ.
+// Compares digests first. Records are exchanged and searched for differences only when the digests differ.
 module;
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -27,7 +27,7 @@ import shardmesh.digest;
 namespace shardmesh {
 namespace {
 
-constexpr std::int64_t ballot_mark = 0x6565726761'6d73;  // "smagree": whoever sends something else is elsewhere
+constexpr std::int64_t ballot_mark = 0x6565726761'6d73;  // "smagree"; a rank that sends no mark is in another call
 constexpr std::size_t named_keys = 10;
 
 using records_of_rank = std::vector<agreement_record>;
@@ -36,7 +36,7 @@ digest128 hash(std::string_view bytes) {
   return xxh3(std::as_bytes(std::span(bytes)));
 }
 
-// What a rank says in the first round.
+// A rank's contribution to the first round.
 struct ballot {
   digest128 digest;
   bool has_problem = false;
@@ -79,10 +79,10 @@ std::optional<records_of_rank> decode_records(std::span<const std::byte> bytes) 
   return in.ok() ? std::optional(std::move(records)) : std::nullopt;
 }
 
-// What ranks say, and which say it.
+// The different texts, each with the ranks that have it.
 using rank_groups = std::vector<std::pair<std::string, std::vector<std::int32_t>>>;
 
-// The most common first (ties: the lowest rank's).
+// Orders the most common text first; ties go to the lowest rank.
 bool by_size(const rank_groups::value_type& a, const rank_groups::value_type& b) {
   return std::tuple(b.second.size(), a.second.front()) < std::tuple(a.second.size(), b.second.front());
 }
@@ -93,10 +93,10 @@ void add(rank_groups& groups, const std::string& text, std::size_t rank) {
   group->second.push_back(static_cast<std::int32_t>(rank));
 }
 
-// One key: the texts it has, and the ranks of each, the most common first.
+// One key, with its different texts and their ranks, the most common first.
 struct opinions {
   std::string key;
-  rank_groups groups;  // no text: missing
+  rank_groups groups;  // the text is "missing" for ranks without the key
 
   const std::vector<std::int32_t>& majority() const { return groups.front().second; }
 };
@@ -111,8 +111,8 @@ std::string text_of(const opinions& o) {
   return fmt::format("'{}' is {}", o.key, fmt::join(parts, ", "));
 }
 
-// Every key that not all ranks describe alike, in the order of the first rank that has it. The n-th record of a key is
-// compared with the n-th of the others.
+// Finds every key whose texts differ between ranks, in the order of the first rank that has the key. The n-th record of
+// a key is compared with the other ranks' n-th record of that key. Sets `keys` to the number of keys compared.
 std::vector<opinions> differences(std::span<const records_of_rank> all, std::size_t& keys) {
   std::map<std::pair<std::string_view, std::size_t>, std::vector<const std::string*>> texts;
   std::vector<const std::pair<const std::pair<std::string_view, std::size_t>, std::vector<const std::string*>>*> order;
@@ -138,7 +138,7 @@ std::vector<opinions> differences(std::span<const records_of_rank> all, std::siz
   return found;
 }
 
-// The ranks that are not of the majority, over all named keys.
+// The ranks that are outside the majority for at least one of the named keys.
 std::vector<std::int32_t> dissenters(std::span<const opinions> named) {
   std::vector<std::int32_t> ranks;
   for (const opinions& o : named)
@@ -146,7 +146,7 @@ std::vector<std::int32_t> dissenters(std::span<const opinions> named) {
   return std::move(ranks) | ranges::actions::sort | ranges::actions::unique;
 }
 
-// The same records, in different orders.
+// Finds the first position at which the ranks have different keys, given equal records in different orders.
 std::optional<opinions> first_disorder(std::span<const records_of_rank> all, std::size_t& position) {
   for (position = 0; position < all.front().size(); ++position) {
     opinions o{std::to_string(position), {}};
@@ -161,7 +161,7 @@ std::optional<opinions> first_disorder(std::span<const records_of_rank> all, std
 error different_calls(rank_groups groups) {
   std::sort(groups.begin(), groups.end(), by_size);
   opinions calls{{}, groups};
-  // As people would tell it: in the order of ranks.
+  // Lists the calls in the order of ranks, as people expect.
   std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   std::vector<std::string> parts;
   for (const auto& [call, ranks] : groups)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// any_communicator: owns a communicator of any type. Not here: functions that only use one (they take
-// communicator_ref).
+// any_communicator: owns a communicator of any type. Functions that only use a communicator take a `communicator_ref`.
 module;
 #include <shardmesh/refuse.hpp>
 export module shardmesh.comm:any_communicator;
@@ -11,7 +10,7 @@ import :communicator_ref;
 
 export namespace shardmesh {
 
-/// Owns a communicator of any type, and is a `communicator_ref` to it. Move-only; a move does not disturb references.
+/// The owner of a communicator of any type, and a `communicator_ref` to it. Move-only; references survive a move.
 class any_communicator : public communicator_ref {
  public:
   template <class C>
@@ -19,7 +18,7 @@ class any_communicator : public communicator_ref {
   explicit any_communicator(C&& c)
       : any_communicator(std::make_unique<owned<std::remove_cvref_t<C>>>(std::forward<C>(c))) {}
 
-  /// Of what is no communicator.
+  /// Refused: the type does not model `communicator`.
   template <class C>
     requires(!std::derived_from<std::remove_cvref_t<C>, communicator_ref> && !communicator<std::remove_cvref_t<C>>)
   explicit any_communicator(C&& c) = SHARDMESH_REFUSE(

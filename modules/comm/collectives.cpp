@@ -53,7 +53,7 @@ void copy_bytes(bytes to, const_bytes from) {
   if (!from.empty() && to.data() != from.data()) std::memcpy(to.data(), from.data(), from.size());
 }
 
-// A message to and from every other rank, those of no bytes left out.
+// Starts a message to and from every other rank, without the empty ones.
 template <class SendTo, class ReceiveFrom>
 result<pending> with_all(const message_group& group, const SendTo& send_to, const ReceiveFrom& receive_from,
                          const call_options& options) {
@@ -74,7 +74,8 @@ const_tensor_view elements(const std::byte* data, dtype type, std::int64_t count
   return {data, type, {}, {count}, {1}};
 }
 
-// Terms of this rank's block meet here; then, of an all_reduce, the combined blocks go to all.
+// A reduce_scatter or all_reduce in progress. It receives the terms of this rank's block and combines them; an
+// all_reduce then sends the combined block to all ranks.
 struct reduction final : pending::operation {
   message_group group;
   call_options options;
@@ -83,11 +84,11 @@ struct reduction final : pending::operation {
   dtype type = dtype::undefined;
   reduce_op op = reduce_op::none;
   bool gathers = false;
-  std::unique_ptr<std::byte[]> memory;  // the other ranks' terms, then the sum in a wider type
+  std::unique_ptr<std::byte[]> memory;  // the other ranks' terms, then the result in the wider type
   pending exchange;
   bool reduced = false;
 
-  // Elements of a block in front of rank `r`'s.
+  // The number of elements before the block of rank `r`.
   std::int64_t first(std::int32_t r) const {
     const auto count = static_cast<std::int64_t>(send.size()) / (bits(type) / 8);
     return count / group.size * r + std::min<std::int64_t>(count % group.size, r);
@@ -170,7 +171,7 @@ result<pending> reduced(message_group group, const_bytes send, bytes receive, dt
   work->op = op;
   work->gathers = gathers;
   if (auto started = work->start(); !started) {
-    // The others do not know of this rank's memory: they would wait for its messages.
+    // The other ranks do not know that this one has no memory, and would wait for its messages.
     if (started.error().code == errc::no_memory && work->group.abort) work->group.abort(started.error());
     return std::move(started).error();
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// collective_communicator: communicators with the five data collectives, and these made of messages for those that
-// have none of their own. Not here: when a plan uses them (transfer).
+// collective_communicator: communicators with the five data collectives, and the same collectives made of messages for
+// communicators that have none of their own. Room transfer decides when a plan uses them.
 export module shardmesh.comm:collectives;
 
 import shardmesh.std;
@@ -12,14 +12,14 @@ import :communicator;
 export namespace shardmesh {
 
 /// A communicator whose ranks move the same amount of data together. Every rank calls the same collective with buffers
-/// of the same size; each returns at once, and buffers live until `wait` returns. Of one tag at most one collective is
-/// under way at a time. Terms are combined in an order of the communicator's choice, so sums that round may differ
-/// from those of other communicators; `reduce_op::avg` divides by `size()`.
+/// of the same size. The call returns at once; buffers must live until `wait` returns. At most one collective per tag
+/// is in progress at a time. The communicator chooses the order in which it combines terms, so sums that round may
+/// differ between communicators. `reduce_op::avg` divides by `size()`.
 ///   all_gather_into  `receive` gets every rank's `send`, in rank order
-///   all_to_all       block i of `send` becomes block `rank()` of rank i's `receive`; blocks are equal
+///   all_to_all       block i of `send` becomes block `rank()` of rank i's `receive`; all blocks have the same size
 ///   reduce_scatter   `receive` gets block `rank()` of the combination of all `send`s
 ///   all_reduce       `receive` gets the combination of all `send`s; both may be the same memory
-///   broadcast        `receive` gets the `send` of rank `root`, the root's too; the others' `send` is empty
+///   broadcast        every rank's `receive`, the root's included, gets the root's `send`; all other `send`s are empty
 template <class C>
 concept collective_communicator =
     communicator<C> && requires(C& c, std::span<const std::byte> send, std::span<std::byte> receive, dtype type,
@@ -31,19 +31,20 @@ concept collective_communicator =
       { c.broadcast(send, receive, std::int32_t{}, options) } -> std::same_as<result<pending>>;
     };
 
-/// A group that can exchange, as `communicator` says; what `start` needs outlives the collectives.
+/// A group of ranks that can exchange messages, with the rules of `communicator`. Everything that `start` refers to
+/// must outlive the collectives.
 struct message_group {
   std::int32_t rank = 0;
   std::int32_t size = 1;
   std::function<result<pending>(std::span<const outgoing>, std::span<const incoming>, const call_options&)> start;
-  std::function<void(const error&)> abort{};  // called when this rank cannot take part: no other waits for it
+  std::function<void(const error&)> abort{};  // called when this rank cannot take part, so that no other waits for it
 };
 
-/// The collectives made of messages, each byte sent as often as must be: for communicators without better ones. Terms
-/// are combined in ascending rank order, in float32 or wider, and rounded once.
+/// Runs a collective as messages, for communicators without a better one; no byte is sent more often than necessary.
+/// Terms are combined in ascending rank order, in float32 or wider, and rounded once.
 /// \errors errc::invalid_argument (sizes that do not fit the group or the dtype), errc::unsupported (a reduction that
-///         is not defined on the dtype), each naming the rank; errc::no_memory; those of `start`
-/// Cost: `reduce_scatter` and `all_reduce` take memory for the terms of one block of `send`.
+///         is not defined on the dtype), each naming the rank; errc::no_memory; the errors of `start`
+/// Cost: `reduce_scatter` and `all_reduce` allocate memory for the terms of one block of `send`.
 result<pending> all_gather_into_by_messages(message_group group, std::span<const std::byte> send,
                                             std::span<std::byte> receive, const call_options& options);
 result<pending> all_to_all_by_messages(message_group group, std::span<const std::byte> send,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.comm: what ranks need to talk to each other: the concepts, ranks as threads of one process, agreement.
-// Not here: what is sent (transfer), other transports (optional rooms).
+// shardmesh.comm: communication between ranks: the concepts, ranks as threads of one process, and agreement.
+// Plans of messages are in shardmesh.transfer; other transports are optional rooms.
 export module shardmesh.comm;
 
 export import shardmesh.layout;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// communicator: a group of ranks that exchange bytes. Not here: transports (models of the concept).
+// The communicator concept: a group of ranks that exchange bytes. Transports are its models, in other files and rooms.
 export module shardmesh.comm:communicator;
 
 import shardmesh.std;
@@ -7,13 +7,13 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-/// Bytes for a peer. They stay as they are until the exchange is waited for.
+/// Bytes to send to a peer. They must stay alive and unchanged until `wait` on the exchange returns.
 struct outgoing {
   std::int32_t peer = 0;
   std::span<const std::byte> bytes;
 };
 
-/// Room for what a peer sends: exactly as many bytes. Alive until the exchange is waited for.
+/// The buffer for a peer's message, of exactly the message's size. It must live until `wait` on the exchange returns.
 struct incoming {
   std::int32_t peer = 0;
   std::span<std::byte> bytes;
@@ -21,12 +21,14 @@ struct incoming {
 
 /// A group of ranks 0 .. size() - 1, of which this process is one.
 ///
-/// all_gather: every rank calls it with bytes of any length; every rank gets all of them, in rank order. For control;
-/// blocks. start_exchange: involves only the named peers; at most one message per peer and direction, none to oneself,
-/// none empty; messages match by (peer, options.tag) in call order, and both sides know the sizes; more than 2 GiB
-/// works. It returns at once; buffers live until `wait` returns. With a stream, work is ordered on it and `wait` does
-/// not synchronise the device. abort, or a deadline that passes, poisons the communicator: every later call, here and
-/// on the peers, gives an error, and `wait` returns only when no transport can touch the buffers any more.
+/// all_gather: every rank passes bytes of any length, and receives those of all ranks in rank order. For control data;
+/// blocks.
+/// start_exchange: involves only the named peers, with at most one message per peer and direction. No message is empty,
+/// and no rank sends to itself. Messages match by (peer, options.tag) in call order; both sides know the sizes.
+/// Messages of more than 2 GiB work. The call returns at once; buffers must live until `wait` returns. With a stream,
+/// the work is ordered on it, and `wait` does not synchronise the device.
+/// abort, or a missed deadline, poisons the communicator: every later call returns an error, here and on the peers.
+/// `wait` returns only when no transport can touch the buffers any more.
 template <class C>
 concept communicator =
     requires(C& c, const C& constant, std::span<const std::byte> bytes, const call_options& options,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// communicator_ref: any model of `communicator` that lives elsewhere, as one type, so that planning and running are
-// compiled once. Not here: owning one (any_communicator).
+// communicator_ref: one type that refers to any model of `communicator`, so that planning and running are compiled
+// once. The owning counterpart is in any_communicator.
 export module shardmesh.comm:communicator_ref;
 
 import shardmesh.std;
@@ -13,19 +13,19 @@ import :object_numbers;
 
 namespace shardmesh::detail {
 
-// What a model may have beside the concept's functions, so that objects on one communicator number themselves there.
+// Optional for a model: it keeps the numbers of the objects that live on it.
 template <class C>
 concept numbers_objects = requires(C& c) {
   { c.numbers() } -> std::same_as<object_numbers>;
 };
 
-// What a model may have whose network has collectives among some of the ranks (see `communicator_ref::groups`).
+// Optional for a model whose network has collectives among a subset of the ranks (see `communicator_ref::groups`).
 template <class C>
 concept has_groups_of_ranks = requires(C& c, std::span<const std::int32_t> group_of, const call_options& options) {
   { c.groups(group_of, options) } -> std::same_as<result<C*>>;
 };
 
-// The functions of a type of communicator; the communicator itself is the first argument.
+// The functions of one communicator type; each takes the communicator as its first argument.
 struct communicator_calls {
   virtual std::int32_t rank(const void*) const = 0;
   virtual std::int32_t size(const void*) const = 0;
@@ -60,7 +60,7 @@ struct communicator_calls {
 
  protected:
   constexpr communicator_calls() = default;
-  ~communicator_calls() = default;  // never through the base: they are constants
+  ~communicator_calls() = default;  // not virtual: the objects are constants, never destroyed through the base
 };
 
 template <class C>
@@ -180,18 +180,18 @@ inline constexpr calls_of<C> calls_for{};
 
 export namespace shardmesh {
 
-/// A communicator that the caller keeps: a `thread_communicator`, an `mpi_communicator`, an `any_communicator` or one
-/// of your own. What all functions of several ranks take. Two pointers, passed by value; copies refer to the same
-/// communicator, and calls are const as those of a pointer are. Made from variables only: a temporary would be gone
-/// before a run that was started is over.
+/// A reference to a communicator that the caller owns: a `thread_communicator`, an `mpi_communicator`, an
+/// `any_communicator`, or a model of your own. Every function that involves several ranks takes one. It is two
+/// pointers, passed by value; copies refer to the same communicator, and members are const, as with a pointer. It binds
+/// to variables only, because a temporary would be destroyed before a started run is over.
 class communicator_ref {
  public:
-  /// Refers to `c`, which outlives this and whatever was started with it.
+  /// Refers to `c`, which must outlive this reference and all work started through it.
   template <communicator C>
     requires(!std::same_as<std::remove_const_t<C>, communicator_ref>)
   communicator_ref(C& c) : communicator_ref(refer(c)) {}
 
-  /// Refused: put the communicator into a variable that lives as long as what is started with it.
+  /// Refused: put the communicator into a variable that outlives the work started with it.
   template <class C>
     requires(!std::is_lvalue_reference_v<C> && !std::same_as<std::remove_cv_t<C>, communicator_ref> &&
              communicator<std::remove_cv_t<C>>)
@@ -209,15 +209,16 @@ class communicator_ref {
   }
   void abort(const error& reason) const { calls_->abort(object_, reason); }
 
-  /// True when the communicator's ranks share an address space, so that `start_lending` works.
+  /// Returns whether the ranks share an address space, so that `start_lending` works.
   bool shares_memory() const { return calls_->shares_memory(object_); }
-  /// As `memory_sharing_communicator`. errc::unsupported when `shares_memory()` is false.
+  /// Starts a lending, as `memory_sharing_communicator` describes. errc::unsupported when `shares_memory()` is false.
   result<lending> start_lending(std::span<const lent> lends, std::span<const borrowed> borrows,
                                 const call_options& options) const {
     return calls_->start_lending(object_, lends, borrows, options);
   }
 
-  /// True when the communicator is a `collective_communicator`, so that the next five work; else errc::unsupported.
+  /// Returns whether the communicator is a `collective_communicator`. If not, the next five functions return
+  /// errc::unsupported.
   bool has_collectives() const { return calls_->has_collectives(object_); }
   result<pending> all_gather_into(std::span<const std::byte> send, std::span<std::byte> receive,
                                   const call_options& options) const {
@@ -240,36 +241,36 @@ class communicator_ref {
     return calls_->broadcast(object_, send, receive, root, options);
   }
 
-  /// True when the model also has collectives among some of the ranks, by `groups`.
+  /// Returns whether the model also has collectives among a subset of the ranks, through `groups`.
   bool has_groups() const { return calls_->has_groups(); }
-  /// This rank's group of those that rank r's number `group_of[r]` makes of all ranks; its ranks are numbered in the
-  /// order of the whole. Collective over all ranks, which give the same numbers; blocks. The communicator keeps it, and
-  /// gives the same one when it is asked again. errc::unsupported when `has_groups()` is false, errc::invalid_argument
-  /// when there is not one number for each rank; those of the communicator.
+  /// Splits the ranks into groups and returns this rank's group. Ranks r with equal `group_of[r]` form a group,
+  /// numbered in the order of the whole. Collective over all ranks, which must pass equal numbers; blocks. The
+  /// communicator keeps the group and returns the same one for the same numbers. errc::unsupported when `has_groups()`
+  /// is false; errc::invalid_argument unless there is one number per rank; the communicator's own errors.
   result<communicator_ref> groups(std::span<const std::int32_t> group_of, const call_options& options) const {
     auto made = calls_->groups(object_, group_of, options);
     if (!made) return std::move(made).error();
     return communicator_ref(made->object, made->calls);
   }
 
-  /// The memory in which the bytes of exchanges and collectives lie: the host's, or the device's that a model names.
-  /// Bytes of `all_gather` are always the host's.
+  /// Returns the device whose memory holds the bytes of exchanges and collectives: the host, unless the model names
+  /// another. The bytes of `all_gather` are always in host memory.
   device memory() const { return calls_->memory(object_); }
-  /// True when messages are matched by the order in which they are started, not by tag (NCCL): all ranks start the same
-  /// exchanges in the same order, and runs that may overlap freely take a communicator each.
+  /// Returns whether messages match by the order in which they are started, not by tag (as in NCCL). If so, all ranks
+  /// must start the same exchanges in the same order, and runs that may overlap need a communicator each.
   bool is_ordered() const { return calls_->is_ordered(object_); }
 
-  /// The communicator itself, when it is a C; null otherwise.
+  /// Returns the communicator itself if its type is C, and null otherwise.
   template <communicator C>
   C* target() const {
     return dynamic_cast<const detail::calls_of<C>*>(calls_) != nullptr ? static_cast<C*>(object_) : nullptr;
   }
 
-  /// The live numbers of subgroups and executors on this communicator, which keep their messages apart. A model that
-  /// has this function keeps its own; the others of a process share one set.
+  /// Returns the live numbers of the subgroups and executors on this communicator, which keep their messages apart. A
+  /// model with a function `numbers` keeps its own set; all other models in a process share one.
   object_numbers numbers() const { return calls_->numbers(object_); }
 
-  /// Whether both refer to the same object.
+  /// Compares identity: equal when both refer to the same communicator object.
   friend bool operator==(const communicator_ref& a, const communicator_ref& b) { return a.object_ == b.object_; }
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors as bytes, so that every rank can return one rank's error. Not here: when (agreement, transports).
+// error_bytes: errors as bytes, so that every rank can return the error of one rank. agreement and the transports
+// exchange them.
 export module shardmesh.comm:error_bytes;
 
 import shardmesh.std;
@@ -7,17 +8,17 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-/// All fields of an error, for `error_from_bytes` in another process of the same program.
+/// Serialises all fields of an error, for `error_from_bytes` in another process of the same program.
 std::vector<std::byte> to_bytes(const error& e);
-/// Nothing when the bytes are not those of an error. Never reads or allocates beyond what is there.
+/// Parses an error, or returns nothing when the bytes are not one. Reads and allocates no more than the bytes hold.
 std::optional<error> error_from_bytes(std::span<const std::byte> bytes);
 
 }  // namespace shardmesh
 
 export namespace shardmesh::detail {
 
-// An error as this rank tells it to others: it names the rank that it comes from, unless it names ranks already or is
-// of what no rank holds, for which the one that finds it is not to blame.
+// Adds the rank that reports an error, unless the error already names ranks or is errc::gap: the rank that finds a gap
+// is not to blame for it.
 error reported_by(error e, std::int32_t rank);
 
 }  // namespace shardmesh::detail

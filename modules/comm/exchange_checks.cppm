@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// exchange_checks: what every communicator made of messages says of a call that is wrong, in one text. Not for users,
-// and not here: how messages travel (the models).
+// exchange_checks: checks of a call and error texts that the transports share. Not for users. Each transport is a model
+// of `communicator` in another file.
 export module shardmesh.comm:exchange_checks;
 
 import shardmesh.std;
@@ -9,17 +9,18 @@ import :communicator;
 
 export namespace shardmesh::detail {
 
-// The peers of one call are other ranks of the group, each named once, and no message is empty.
+// Checks the messages of a call: each peer is another rank of the group, named once per direction; no message is empty.
 // \errors errc::invalid_argument naming the peer. Cost: O(messages * log messages).
 result<void> check_peers(std::int32_t rank, std::int32_t size, std::span<const outgoing> sends,
                          std::span<const incoming> receives);
 
-// errc::deadline_exceeded of a rank that waited for messages of `givers`, and for its own to be taken by `takers`.
-// `part`: as part_of_call says it.
+// Makes the errc::deadline_exceeded of a rank that waited for messages from the senders `givers`, and for the receivers
+// `takers` to take its own. `part` names the call, in the form that part_of_call returns.
 error waited_in_vain(std::int32_t rank, std::string_view part, std::uint32_t tag, std::vector<std::int32_t> givers,
                      std::vector<std::int32_t> takers);
 
-// errc::invalid_argument of a rank that a fork copied: it belongs to the parent. `hint`: what the child can do instead.
+// Makes the errc::invalid_argument for a communicator that a fork copied into the child: it belongs to the parent.
+// `hint` tells the child's author what to do instead.
 error of_another_process(std::int32_t rank, std::string_view hint);
 
 }  // namespace shardmesh::detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lending: ranks that share an address space read each other's memory in place, so a strided piece is copied once
-// instead of packed, sent and unpacked. Not here: which pieces (transfer), messages of bytes (communicator).
+// instead of packed, sent, and unpacked. Room transfer chooses the pieces; messages of bytes are in communicator.
 export module shardmesh.comm:lending;
 
 import shardmesh.std;
@@ -9,32 +9,32 @@ import :communicator;
 
 export namespace shardmesh {
 
-/// What a rank lets a peer read: numbered pieces of its memory. Called from the peer's thread.
+/// The numbered pieces of memory that a rank lets a peer read. The peer's thread calls it.
 struct lender {
   virtual ~lender() = default;
-  /// Piece `index`, host memory. Precondition: both ranks agree that it exists.
+  /// Returns piece `index`, in host memory. Precondition: both ranks agree that the piece exists.
   virtual const_tensor_view piece(std::size_t index) const = 0;
 };
 
-/// Pieces for a peer; `size_bytes` (more than 0) must be what the peer expects. The lender and its memory stay as they
-/// are until the lending is waited for.
+/// The pieces lent to a peer. `size_bytes` (more than 0) must equal the size that the peer expects. The lender and its
+/// memory must stay alive and unchanged until `wait` on the lending returns.
 struct lent {
   std::int32_t peer = 0;
   const lender* pieces = nullptr;
   std::int64_t size_bytes = 0;
 };
 
-/// Pieces expected from a peer.
+/// The pieces borrowed from a peer.
 struct borrowed {
   std::int32_t peer = 0;
   std::int64_t size_bytes = 0;
 };
 
-/// A lending that was started. Move-only. Wait for the peers (`wait_ready`), read what they lend (`from`), then `wait`:
-/// it gives back what this rank borrowed and returns when the peers have given back what it lent.
+/// A lending in progress. Move-only. First wait for the peers (`wait_ready`), then read their pieces (`from`), then
+/// call `wait`. It gives the borrowed pieces back, and blocks until the peers have given back this rank's own.
 class lending {
  public:
-  /// What an implementation provides. `wait` is called at most once, `from` only after `wait_ready` succeeded.
+  /// The interface of an implementation. `wait` is called at most once, and `from` only after `wait_ready` succeeded.
   struct operation {
     virtual ~operation() = default;
     virtual bool ready() = 0;
@@ -46,7 +46,7 @@ class lending {
     virtual result<void> wait() = 0;
   };
 
-  /// Nothing was lent or borrowed.
+  /// Makes an empty lending: nothing lent, nothing borrowed.
   lending() = default;
   explicit lending(std::unique_ptr<operation> work) : work_(std::move(work)) {}
   lending(lending&&) noexcept = default;
@@ -59,19 +59,20 @@ class lending {
   }
   ~lending() { finish(); }
 
-  /// True when `wait_ready` would not block.
+  /// Returns whether `wait_ready` would return without blocking.
   bool ready() const { return !work_ || work_->ready(); }
   /// Blocks until every peer has lent its pieces (or the communicator is poisoned).
   result<void> wait_ready() { return work_ ? work_->wait_ready() : result<void>{}; }
-  /// What the peer of receive number `receive` lends. Precondition: `wait_ready` succeeded, `wait` was not called.
+  /// Returns the pieces lent by the peer of receive number `receive`.
+  /// Precondition: `wait_ready` succeeded, and `wait` was not called.
   const lender& from(std::size_t receive) const { return std::as_const(*work_).from(receive); }
-  /// True when the communicator was poisoned meanwhile, or the call cancelled: the reader should stop soon.
+  /// Returns whether the communicator was poisoned or the call cancelled meanwhile: the reader should stop soon.
   bool interrupted() const { return work_ && work_->interrupted(); }
-  /// The reader has all it needs: the peers may change their memory.
+  /// Ends the reading: the peers may change their memory again.
   void give_back() {
     if (work_) work_->give_back();
   }
-  /// True when `wait` would not block (after `give_back`).
+  /// Returns whether `wait` would return without blocking (after `give_back`).
   bool done() const { return !work_ || work_->done(); }
   result<void> wait() {
     const auto work = std::exchange(work_, nullptr);
@@ -85,8 +86,8 @@ class lending {
   std::unique_ptr<operation> work_;
 };
 
-/// A communicator whose ranks share an address space. Lendings and exchanges match each other's kind only: all ranks
-/// use the same one. Peers and sizes are as for `start_exchange`.
+/// A communicator whose ranks share an address space. A lending matches only a lending, and an exchange only an
+/// exchange, so both ranks must use the same kind. The rules for peers and sizes are those of `start_exchange`.
 template <class C>
 concept memory_sharing_communicator =
     communicator<C> &&

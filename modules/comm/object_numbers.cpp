@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An offer is two words, where the search for a number begins and how many are live, then the live numbers: as words
-// of 16 bits, or as a bit for each number when that is shorter.
+// An offer is two 32-bit words (the position where the search for a number begins, and the count of live numbers),
+// then the live numbers: as 16-bit words, or as one bit per number when that is shorter.
 module;
 #include <fmt/format.h>
 #include <process_token.hpp>
@@ -25,7 +25,7 @@ constexpr std::uint32_t all_numbers = 1U << 10;
 constexpr std::uint32_t most_listed = all_numbers / 16;
 using number_set = std::bitset<all_numbers>;
 
-// Number 0 is nobody's. Of the executors' range, the last belongs to the all_gathers of subgroups.
+// No object has number 0. The last number of the executors' range is taken by the all_gathers of subgroups.
 constexpr std::uint32_t largest(numbered_object kind) {
   return kind == numbered_object::subgroup ? all_numbers - 1 : all_numbers - 2;
 }
@@ -64,7 +64,7 @@ std::vector<std::byte> encode(std::uint32_t next, const number_set& live) {
   return bytes;
 }
 
-// Adds the offer's numbers. False when it is none.
+// Adds the numbers of an offer to `live`. Returns false when the bytes are not an offer.
 bool decode(std::span<const std::byte> bytes, std::uint32_t& next, number_set& live) {
   offer_head head;
   if (!take(bytes, head) || head.live > all_numbers) return false;
@@ -95,11 +95,11 @@ error none_is_free(numbered_object kind) {
 
 struct object_numbers::state {
   struct known {
-    std::uint32_t next = 0;                            // grows: where the next search begins
-    std::array<std::uint32_t, all_numbers> holders{};  // threads as ranks may share a set: each holds a number
+    std::uint32_t next = 0;                            // only grows: the position where the next search begins
+    std::array<std::uint32_t, all_numbers> holders{};  // per number: ranks that are threads may share this set
     number_set live;
   };
-  detail::lock_across_fork lock;  // a child may go on with a communicator of its parent
+  detail::lock_across_fork lock;  // a child may still use a communicator of its parent
   std::array<known, 2> kinds;
 
   known& of(numbered_object kind) { return kinds[static_cast<std::size_t>(kind)]; }
@@ -147,7 +147,7 @@ held_number object_numbers::hold(numbered_object kind, std::uint32_t number) {
 }
 
 object_numbers detail::process_numbers() {
-  static const auto* const all = new object_numbers;  // outlives what holds a number of it
+  static const auto* const all = new object_numbers;  // leaked: objects that hold a number may outlive static ones
   return *all;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// object_numbers: the numbers that keep the messages of subgroups and executors on one communicator apart, as one rank
-// knows them. A tag has 10 bits for a subgroup's number and 10 for an executor's, so numbers are used again, but never
-// while an object of any member has them. Not here: tags (subgroup.cpp, transfer's run.cpp).
+// object_numbers: one rank's record of the numbers that keep the messages of subgroups and executors on a communicator
+// apart. A tag has only 10 bits for a subgroup's number and 10 for an executor's, so numbers are reused. No number is
+// reused while an object of any member holds it. subgroup.cpp and run.cpp (room transfer) compose the tags.
 export module shardmesh.comm:object_numbers;
 
 import shardmesh.std;
@@ -9,13 +9,13 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-/// Objects with tags of their own on a communicator.
+/// The kinds of objects that have tags of their own on a communicator.
 enum class numbered_object : std::uint8_t { subgroup, executor };
 
-/// A number that an object holds; another object may have it when the last copy of this is gone.
+/// A number that an object holds. Another object may take it once the last copy of this handle is destroyed.
 class held_number {
  public:
-  /// 0, which no object has.
+  /// Holds 0, the number of no object.
   held_number() = default;
   std::uint32_t value() const { return number_ ? *number_ : 0; }
 
@@ -26,24 +26,24 @@ class held_number {
 };
 
 /// The live numbers of one communicator on one rank: subgroups 1 .. 1023, executors 1 .. 1022. A handle; copies share
-/// the numbers. A model of `communicator` that is copied keeps one and returns it from `object_numbers numbers()`.
+/// the numbers. A copyable model of `communicator` keeps one and returns it from `object_numbers numbers()`.
 /// Thread-safe.
 ///
-/// Members of a new object exchange their offers, then each chooses and holds the number. Offers of all members are
-/// needed, because each knows only of objects that it is a member of.
+/// The members of a new object exchange their offers; then each chooses and holds the number. Every member's offer is
+/// needed, because a member knows only the objects that it belongs to.
 class object_numbers {
  public:
-  /// None are live.
+  /// Makes a set without live numbers.
   object_numbers();
 
-  /// The numbers that are live here, for the other members. Cost: at most 132 bytes.
+  /// Serialises the numbers that are live on this rank, for the other members. Cost: at most 136 bytes.
   std::vector<std::byte> offer(numbered_object kind) const;
-  /// A number that is live on no member: the same on each, when the offers are. Successive numbers differ as long as
-  /// possible, so that a message that nobody received is not taken for one of the next object.
-  /// \errors errc::unsupported: every number is live on some member; errc::disagreement naming the member whose offer
-  ///         cannot be read
+  /// Chooses a number that is live on no member; equal offers give equal numbers. A number is reused as late as
+  /// possible, so that the next object does not receive a message that a dead object left behind.
+  /// \errors errc::unsupported: every number is live on some member; errc::disagreement: a member's offer cannot be
+  ///         read (names the member)
   result<std::uint32_t> choose(numbered_object kind, std::span<const std::span<const std::byte>> offers);
-  /// Marks the number as live until the last copy of what is returned is gone.
+  /// Marks the number as live until the last copy of the returned handle is destroyed.
   held_number hold(numbered_object kind, std::uint32_t number);
 
  private:
@@ -55,8 +55,8 @@ class object_numbers {
 
 namespace shardmesh::detail {
 
-// The numbers of communicators that keep none of their own. They share one set, which refuses more numbers than each of
-// them would need to, but gives none twice.
+// Returns the numbers of communicators that keep none of their own. They share one set: no number is live twice, but
+// the set runs out sooner than one set per communicator would.
 object_numbers process_numbers();
 
 }  // namespace shardmesh::detail

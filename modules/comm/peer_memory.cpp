@@ -17,13 +17,13 @@ namespace shardmesh::detail {
 machine_identity this_machine() {
   machine_identity here;
   std::ifstream("/proc/sys/kernel/random/boot_id").read(here.boot, sizeof(here.boot) - 1);
-  // "pid:[4026531836]": containers of one machine count their processes differently.
+  // "pid:[4026531836]". Containers on one machine have their own process ids.
   static_cast<void>(!readlink("/proc/self/ns/pid", here.process_space, sizeof(here.process_space) - 1));
   return here;
 }
 
 #if defined(__linux__)
-// One system call copies in the order of the list, so the guard is read last.
+// One system call copies the entries in list order, so the guard word is read last.
 read_outcome peer_memory::read(std::uint64_t address, std::span<std::byte> to) const {
   const auto there = [](std::uint64_t at, std::size_t size) {
     return iovec{reinterpret_cast<void*>(static_cast<std::uintptr_t>(at)), size};  // NOLINT: the peer's address
@@ -39,7 +39,7 @@ read_outcome peer_memory::read(std::uint64_t address, std::span<std::byte> to) c
     if (count < 0 && errno == ESRCH) return read_outcome::closed;
     if (count <= 0 || static_cast<std::size_t>(count) >= to.size()) {
       if (to.empty()) return errno == EPERM ? read_outcome::refused : read_outcome::closed;
-      // Memory of a kind that only its owner can read, unless the peer is taking it away.
+      // Either only its owner can read this kind of memory, or the peer is revoking it right now.
       return is_open() ? read_outcome::refused : read_outcome::closed;
     }
     address += static_cast<std::uint64_t>(count);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// peer_memory: reading the memory of another process of this machine, and noticing that it has gone. The reader copies;
-// the owner needs to do nothing and takes its memory back by changing a guard word that is read after the data. For
-// models whose ranks are processes; not for users. Linux; elsewhere no peer can be read.
+// peer_memory: reads the memory of another process on this machine and detects that the process is gone. The reader
+// copies; the owner stays passive. The owner revokes its memory by changing a guard word, which the reader reads after
+// the data. For communicators whose ranks are processes; not for users. Linux only: elsewhere no peer can be read.
 export module shardmesh.comm:peer_memory;
 
 import shardmesh.std;
 
 export namespace shardmesh::detail {
 
-/// Two ranks with equal identities can name each other's processes.
+/// The identity of a machine and its process namespace. Ranks with equal identities can address each other's processes.
 struct machine_identity {
   char boot[40] = {};
   char process_space[40] = {};
@@ -16,21 +16,21 @@ struct machine_identity {
 };
 machine_identity this_machine();
 
-enum class read_outcome { done, closed, refused };  // closed: the guard changed, or the process has gone
+enum class read_outcome { done, closed, refused };  // closed: the guard word changed, or the process is gone
 
-/// Where a peer's memory is.
+/// A peer process whose memory can be read, with the address and expected value of its guard word.
 class peer_memory {
  public:
-  /// No peer, or one that cannot be read.
+  /// Makes a peer that cannot be read.
   peer_memory() = default;
   inline peer_memory(std::int64_t process, std::uint64_t guard_address, std::uint64_t guard)
       : process_(process), guard_address_(guard_address), guard_(guard) {}
 
   inline bool is_readable() const { return process_ > 0; }
-  /// Copies the peer's bytes at `address`, then its guard word. Anything but `done`: they need not be the peer's
+  /// Copies the peer's bytes at `address`, then its guard word. Only after `done` are the bytes known to be the peer's
   /// message.
   read_outcome read(std::uint64_t address, std::span<std::byte> to) const;
-  /// The peer lives, and its guard word still is what it was.
+  /// Returns whether the peer is alive and its guard word is unchanged.
   inline bool is_open() const { return read(0, {}) == read_outcome::done; }
 
  private:

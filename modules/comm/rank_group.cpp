@@ -13,7 +13,7 @@ namespace shardmesh {
 
 struct rank_group::numbering {
   std::vector<std::int32_t> globals;
-  std::vector<std::pair<std::int32_t, std::int32_t>> by_global;  // (global, group rank), ascending
+  std::vector<std::pair<std::int32_t, std::int32_t>> by_global;  // (global rank, group rank), ascending
 };
 
 rank_group rank_group::world(std::int32_t size) {

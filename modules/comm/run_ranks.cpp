@@ -42,7 +42,7 @@ result<void> run_ranks(std::int32_t size, function_ref<result<void>(any_communic
     any_communicator comm(group.communicator(rank));
     if (const auto done = run_body(comm, body); !done) {
       failed = true;
-      comm.abort(done.error());  // of no effect when this is a consequence of an earlier one
+      comm.abort(done.error());  // no effect when this error is a consequence of an earlier one
     }
     group.leave(rank);
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_ranks: one function on every rank of a group of threads. Not here: threads that live longer (thread_group).
+// run_ranks: runs one function on every rank of a group of threads. For threads that live longer, see thread_group.
 export module shardmesh.comm:run_ranks;
 
 import shardmesh.std;
@@ -8,13 +8,13 @@ import :any_communicator;
 
 export namespace shardmesh {
 
-/// Runs `body` on `size` threads, each with the communicator of its rank, and waits for all of them. `body` is called
-/// from several threads at once. When a body returns an error or throws, the group is aborted with it, and when a body
-/// returns while others wait for its rank, they get an error: no rank waits for ever.
-/// \returns the error that came first in time, not one that it caused; `ranks` names where it came from, unless the
-///          error names ranks itself or is a gap, for which no rank that reports it is to blame.
-/// \errors  errc::invalid_argument for a size below 1; errc::communication for what a body throws (but a
-///          shardmesh::exception keeps its error) and when a thread cannot be started.
+/// Runs `body` on `size` threads, each with the communicator of its rank, and waits for all of them. Several threads
+/// call `body` at once. An error or exception from one call aborts the group. When a call returns while other ranks
+/// wait for its rank, they get an error. So no rank waits for ever.
+/// \returns the first error in time, not one of its consequences. Its `ranks` names the rank that it came from, unless
+///          it already names ranks or is errc::gap: no single rank is to blame for a gap.
+/// \errors  errc::invalid_argument for a size below 1; errc::communication when a body throws (a shardmesh::exception
+///          keeps its own error) or a thread cannot be started.
 result<void> run_ranks(std::int32_t size, function_ref<result<void>(any_communicator&)> body);
 
 }  // namespace shardmesh

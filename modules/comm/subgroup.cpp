@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tags: 12 bits are the users', 10 number the executors of a communicator, 10 the subgroups of a whole. Numbers are
-// used again when nobody holds them (object_numbers).
+// Subgroups and their tags. A tag has 12 bits for users, 10 for the number of an executor, and 10 for the number of a
+// subgroup of the whole. Numbers are reused once no object holds them (object_numbers).
 module;
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -25,8 +25,8 @@ namespace shardmesh {
 namespace {
 
 constexpr std::uint32_t group_shift = 22;
-constexpr std::uint32_t control_tag = (1U << group_shift) - 1;  // of all_gather; of the last executor's number
-constexpr std::uint32_t tag_limit = 1023U << 12;                // which no executor has
+constexpr std::uint32_t control_tag = (1U << group_shift) - 1;  // all_gather's; its executor number is 1023
+constexpr std::uint32_t tag_limit = 1023U << 12;                // the first tag of number 1023, which no executor has
 
 std::vector<std::byte> bytes_of(std::uint64_t number) {
   std::vector<std::byte> bytes(sizeof number);
@@ -103,8 +103,8 @@ result<std::vector<std::vector<std::byte>>> subgroup_communicator::all_gather(st
   control.tag = control_tag;
   const auto count = static_cast<std::size_t>(size());
   std::vector<std::vector<std::byte>> all(count);
-  // Each to each: what this rank gives, into what the others' parts have room for; through memory of the device where
-  // messages lie there.
+  // Exchanges bytes between all members: sends `mine`, and fills the parts of the others, which have their final sizes.
+  // Where messages must be in device memory, both go through buffers there.
   const device where = memory();
   const auto swap = [&](std::span<const std::byte> mine) -> result<void> {
     std::vector<device_buffer> there;
@@ -158,7 +158,8 @@ result<any_communicator> subgroup(communicator_ref comm, const rank_group& membe
     return fail(errc::invalid_argument,
                 fmt::format("rank {} is not a member of the subgroup {}", comm.rank(), to_string(members)))
         .with_rank(comm.rank());
-  // Every subgroup refers to the whole, whose numbers are unique between any two ranks.
+  // A subgroup of a subgroup refers to the whole as well, because only the whole's numbers are unique between any two
+  // ranks.
   communicator_ref whole = comm;
   std::vector<std::int32_t> ranks = members.globals();
   for (std::int32_t& rank : ranks) {
@@ -173,8 +174,9 @@ result<any_communicator> subgroup(communicator_ref comm, const rank_group& membe
   }
   SHARDMESH_TRY(rank_group of_whole, rank_group::make(std::move(ranks)));
   subgroup_communicator made(whole, of_whole, *mine);
-  // Members may be in different subgroups with others: they take a number that none of them has. Until then number 0,
-  // which no subgroup has, stands for all that are being made: pairs of ranks make theirs in turn.
+  // Members may also belong to different other subgroups, so they choose a number that none of them holds. Until then
+  // the new subgroup uses number 0, which no finished one has. Subgroups under construction may share it, because any
+  // two ranks make their common subgroups one after the other.
   object_numbers numbers = whole.numbers();
   SHARDMESH_TRY(const auto offered, made.all_gather(numbers.offer(numbered_object::subgroup), call));
   const std::vector<std::span<const std::byte>> offers(offered.begin(), offered.end());

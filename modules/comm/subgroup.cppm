@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// subgroup: some ranks of a communicator as a communicator of their own, for instance those along one dimension of a
-// mesh. Not here: which ranks hold what (layout).
+// subgroup: some ranks of a communicator as a communicator of their own, for instance the ranks along one mesh
+// dimension. Room layout describes which rank holds which box.
 export module shardmesh.comm:subgroup;
 
 import shardmesh.std;
@@ -15,19 +15,19 @@ import :rank_group;
 
 export namespace shardmesh {
 
-/// Ranks of another communicator, numbered from 0. Its messages never meet those of the whole or of other subgroups:
-/// no two live subgroups of a rank share a number. Tags of its exchanges are below 1023 << 12 (errc::invalid_argument).
-/// Errors name ranks of the whole, and what poisons one poisons the other. Refers to the whole, which outlives it. Not
-/// to be used from several threads at a time.
+/// Some ranks of another communicator (the whole), numbered from 0. Its messages never match those of the whole or of
+/// other subgroups, because no two live subgroups of a rank share a number. Tags of its exchanges are below 1023 << 12
+/// (errc::invalid_argument otherwise). Errors name ranks of the whole, and poisoning either poisons both. It refers to
+/// the whole, which must outlive it. Not thread-safe.
 class subgroup_communicator {
  public:
   std::int32_t rank() const { return rank_; }
   std::int32_t size() const { return members_.size(); }
-  /// Which ranks of the whole.
+  /// Returns the members, as ranks of the whole.
   const rank_group& members() const { return members_; }
   communicator_ref whole() const { return whole_; }
 
-  /// Two exchanges between all members: sizes, then bytes.
+  /// Gathers by two exchanges between all members: first the sizes, then the bytes.
   result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& options);
   result<pending> start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
                                  const call_options& options);
@@ -37,7 +37,7 @@ class subgroup_communicator {
   result<lending> start_lending(std::span<const lent> lends, std::span<const borrowed> borrows,
                                 const call_options& options);
   void abort(const error& reason) { whole_.abort(reason); }
-  /// As of `communicator_ref`: of the objects on this subgroup.
+  /// Returns the numbers of the objects on this subgroup (see `communicator_ref::numbers`).
   object_numbers numbers() const { return numbers_; }
 
  private:
@@ -62,16 +62,16 @@ class subgroup_communicator {
   std::vector<borrowed> borrows_;
 };
 
-/// The members as a communicator. Collective over the members (who may be fewer than `comm`'s ranks); blocks for one
-/// small all_gather among them. A subgroup of a subgroup is one of the whole.
-/// \param members  ranks of `comm`, in the order of their new numbers; the same on all members
+/// Makes a communicator of the members. Collective over the members only; blocks for one small all_gather among them.
+/// A subgroup of a subgroup refers to the whole directly.
+/// \param members  ranks of `comm`, in the order of their new numbers; equal on all members
 /// \errors errc::invalid_argument: this rank is not a member, or a member is not a rank of `comm` (names it);
-///         errc::unsupported: members are in 1023 live subgroups already. Those of the communicator.
+///         errc::unsupported: the members are in 1023 live subgroups already; the communicator's errors.
 result<any_communicator> subgroup(communicator_ref comm, const rank_group& members, const call_options& call = {});
 
-/// The ranks that differ from this one only in their coordinate along a mesh dimension, in its order. The mesh's ranks
-/// are `comm`'s. Collective over them, as above.
-/// \errors also errc::invalid_argument when the mesh has no such dimension or does not have this rank.
+/// Makes a communicator of the ranks that differ from this one only in their coordinate along `dimension`, in the order
+/// of that coordinate. The mesh's ranks are ranks of `comm`. Collective over those ranks, as above.
+/// \errors also errc::invalid_argument when the mesh lacks this dimension or this rank.
 result<any_communicator> subgroup(communicator_ref comm, const device_mesh& mesh, std::string_view dimension,
                                   const call_options& call = {});
 

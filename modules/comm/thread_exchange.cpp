@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between the threads of a group: how ends meet, who copies, how a wait ends.
+// Messages between the threads of a group: matching the two ends, copying, and waiting.
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
@@ -32,9 +32,9 @@ namespace {
 using guard = std::unique_lock<std::mutex>;
 using clock = std::chrono::steady_clock;
 
-constexpr std::size_t small_bytes = std::size_t{64} << 10;  // copied by whoever comes second, at once
+constexpr std::size_t small_bytes = std::size_t{64} << 10;  // up to this size, the second rank to start copies at once
 
-// The parts of an exchange, whatever it moves.
+// One message of an exchange or a lending, in either direction.
 struct part {
   std::int32_t peer = 0;
   std::int64_t size = 0;
@@ -56,7 +56,7 @@ part part_of(const borrowed& m) {
   return {m.peer, m.size_bytes, nullptr, nullptr, nullptr};
 }
 
-// A list of messages in one direction: peers exist, are others, and differ; nothing is empty.
+// Checks the messages of one direction: each peer is another rank of the group and named once; no message is empty.
 template <class Message>
 result<void> check_peers(thread_state& group, std::int32_t rank, std::span<const Message> messages, const char* verb) {
   rank_desk& desk = group.desk(rank);
@@ -95,7 +95,7 @@ error mismatch(const message_end& a, const message_end& b) {
       .with_values(fmt::format("{} bytes by the receiver", receiver.size), fmt::format("{} bytes sent", sender.size));
 }
 
-// Joins an end with the oldest one that waits for it, or lets it wait.
+// Matches an end with the oldest one that waits for it, or else queues it.
 void meet(thread_state& group, message_end& end) {
   thread_exchange& owner = *end.owner;
   channel& line = group.between(end.sends ? owner.rank : end.peer, end.sends ? end.peer : owner.rank);
@@ -112,7 +112,7 @@ void meet(thread_state& group, message_end& end) {
   }
   line.remove(*other);
   if (other->size != end.size || other->is_lent != end.is_lent) {
-    // Neither is linked any more; both owners find the poison.
+    // Neither end is in the channel any more; both owners will find the poison.
     group.set_poison(mismatch(end, *other), owner.rank);
     other->state = end.state = end_state::done;
     return;
@@ -121,11 +121,12 @@ void meet(thread_state& group, message_end& end) {
   other->twin = &end;
   end.state = other->state = end_state::matched;
   const std::size_t unmatched = --(end.sends ? *other : end).owner->unmatched;
-  // The peer is woken for what it may do now: read what it waited for, or copy, unless this rank does so at once.
+  // Wakes a peer that can act now: it can read a complete lending, or copy a message that this rank does not copy at
+  // once.
   if (end.is_lent ? end.sends && unmatched == 0 : end.size > small_bytes) group.desk(end.peer).signal();
 }
 
-// A message that this exchange could copy now: what it receives first, then what it sends.
+// Returns a message of this exchange that can be copied now, or null. Receives come before sends.
 message_end* claimable(thread_exchange& e, std::size_t limit) {
   const auto usable = [&](const message_end& end) {
     return end.state == end_state::matched && !end.is_lent && end.size <= limit;
@@ -146,7 +147,7 @@ void set_busy(message_end& end) {
   }
 }
 
-// Both ends of a message are over with.
+// Marks both ends of a message as done, and wakes the owners that were waiting for that.
 void complete(thread_state& group, message_end& end) {
   for (message_end* one : {&end, end.twin}) {
     thread_exchange& owner = *one->owner;
@@ -157,7 +158,7 @@ void complete(thread_state& group, message_end& end) {
   }
 }
 
-// Copies one message; false when there is none to copy. The lock is released meanwhile.
+// Copies one message, with the lock released. Returns false when there is none to copy.
 bool copy_one(thread_exchange& e, guard& locked, std::size_t limit = SIZE_MAX) {
   thread_state& group = *e.group;
   if (group.poison) return false;
@@ -172,14 +173,14 @@ bool copy_one(thread_exchange& e, guard& locked, std::size_t limit = SIZE_MAX) {
   return true;
 }
 
-// The exchange is over for its owner: nobody will touch its buffers from here on.
+// Takes an exchange out of the group after an error: no thread touches its buffers from then on.
 void detach(thread_exchange& e, guard& locked) {
   thread_state& group = *e.group;
   group.desk(e.rank).changed.wait(locked, [&] { return e.busy == 0; });
   for (message_end& end : e.ends) {
     if (end.state == end_state::waiting && end.owner != nullptr)
       group.between(end.sends ? e.rank : end.peer, end.sends ? end.peer : e.rank).remove(end);
-    if (end.state == end_state::matched) end.twin->state = end_state::done;  // its owner finds the poison
+    if (end.state == end_state::matched) end.twin->state = end_state::done;  // its owner will find the poison
     end.state = end_state::done;
   }
   e.open = 0;
@@ -206,7 +207,7 @@ error waited_in_vain(thread_exchange& e) {
   return problem;
 }
 
-// Waits until `over()`; copies meanwhile. The error is the group's poison.
+// Waits until `over()` is true, and copies messages meanwhile. The error is the group's poison.
 template <class Over>
 result<void> wait_until(thread_exchange& e, guard& locked, const Over& over) {
   thread_state& group = *e.group;
@@ -227,7 +228,7 @@ result<void> wait_until(thread_exchange& e, guard& locked, const Over& over) {
   return {};
 }
 
-// Wakes the rank when the call is cancelled. Made and destroyed without the lock.
+// Wakes the rank when the call is cancelled. Make and destroy it without holding the lock.
 class cancel_wake {
  public:
   cancel_wake(const std::stop_token& token, thread_state& group, std::int32_t rank)
@@ -252,7 +253,7 @@ result<void> wait_for_all(thread_exchange& e, guard& locked) {
   return done;
 }
 
-// This rank has read what it borrowed: its peers may change it.
+// Ends this rank's reading of borrowed pieces: their owners may change them again.
 void finish_reading(thread_exchange& e) {
   if (!e.reading) return;
   e.reading = false;
@@ -347,13 +348,13 @@ result<thread_exchange*> start(const std::shared_ptr<thread_state>& group, std::
 }
 
 void thread_exchange::recycle() {
-  const auto keep = std::move(group);  // the group, and this within it, live until the end of this function
+  const auto keep = std::move(group);  // keeps the group, which owns this object, alive until the function returns
   cancel = {};
   keep->desk(rank).give_back(*this);
 }
 
 bool thread_exchange::pending_face::done() {
-  if (self.group->is_forked()) return true;  // `wait` has an error
+  if (self.group->is_forked()) return true;  // `wait` returns an error
   return is_done(self);
 }
 
@@ -365,7 +366,7 @@ result<void> thread_exchange::pending_face::wait() {
 }
 
 bool thread_exchange::lending_face::ready() {
-  if (self.group->is_forked()) return true;  // `wait_ready` has an error
+  if (self.group->is_forked()) return true;  // `wait_ready` returns an error
   const guard locked = enter(*self.group);
   return would_not_block(self, self.unmatched == 0);
 }
@@ -395,7 +396,7 @@ void thread_exchange::lending_face::give_back() {
 }
 
 bool thread_exchange::lending_face::done() {
-  if (self.group->is_forked()) return true;  // `wait` has an error
+  if (self.group->is_forked()) return true;  // `wait` returns an error
   const guard locked = enter(*self.group);
   return would_not_block(self, self.open == 0);
 }
@@ -405,7 +406,7 @@ result<void> thread_exchange::lending_face::wait() {
   const cancel_wake wake(self.cancel, *self.group, self.rank);
   guard locked = enter(*self.group);
   finish_reading(self);
-  // Nothing was read and this rank gives up: the lenders must not wait for it.
+  // This rank gives up before reading anything: the lenders must not wait for it.
   bool never_read = false;
   for (std::size_t i = self.sends; i < self.ends.size(); ++i) never_read |= self.ends[i].state != end_state::done;
   if (never_read && !self.group->poison)
@@ -415,7 +416,7 @@ result<void> thread_exchange::lending_face::wait() {
             .with_rank(self.rank),
         self.rank);
   SHARDMESH_CHECK(wait_for_all(self, locked));
-  // What was lent is back; but a reader that failed gave it back unread.
+  // All lent pieces are back, but a reader that failed gave them back unread.
   if (self.group->poison) return *self.group->poison;
   return {};
 }

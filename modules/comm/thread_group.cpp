@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The group itself, all_gather, and how it is poisoned. Messages are in thread_exchange.cpp.
+// The group of threads: waiting, all_gather, and poisoning. Messages are in thread_exchange.cpp.
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
@@ -36,12 +36,13 @@ using gathered = std::vector<std::vector<std::byte>>;
 
 constexpr std::size_t named_ranks = 16;
 
-// How often a wait looks before it yields, and before it sleeps. Few where ranks outnumber the cores: whoever is waited
-// for may need this one, every yield may cost a time slice, and a sleeper is served sooner than one that yields.
+// The spins of a wait before it yields, and the yields before it sleeps. Spins are few where ranks outnumber the cores:
+// the awaited rank may need this core, each yield may cost a time slice, and a sleeper is scheduled sooner than a
+// thread that yields.
 constexpr std::int32_t least_looks = 2, patient_looks = 2048;
 constexpr int yields = 12;
 
-// Between two looks at what another core will write.
+// Pauses between two polls of a variable that another core writes.
 void relax() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -67,7 +68,7 @@ error gathered_in_vain(thread_state& group, const gathering& g, std::int32_t ran
   return problem;
 }
 
-// The rank that the others of a gathering wait for has left.
+// Returns a rank that has left without joining the gathering, or nothing.
 std::optional<std::int32_t> deserter(const thread_state& group, const gathering& g) {
   for (std::size_t r = 0; r < g.came.size(); ++r)
     if (!g.came[r] && group.desks[r].left) return static_cast<std::int32_t>(r);
@@ -84,7 +85,7 @@ void rank_desk::signal() {
 void rank_desk::wait(guard& locked, const std::optional<clock::time_point>& deadline, std::int32_t most_looks) {
   const std::uint32_t before = signals.load(std::memory_order_relaxed);
   const auto is_signalled = [&] { return signals.load(std::memory_order_relaxed) != before; };
-  // What does not pay is tried for half as long the next time, and in full once in a while: cores may be free by then.
+  // After a spin in vain the next one is half as long. Once in a while a full spin is tried: cores may be free by then.
   const bool tries_again = ++waits % 2048 == 0;
   const std::int32_t longest = std::min(tries_again ? most_looks : looks, most_looks);
   locked.unlock();
@@ -164,7 +165,7 @@ void thread_state::set_poison(error reason, std::int32_t rank) {
 }
 
 result<void> thread_state::check_call(std::int32_t rank, const call_options& options, const char* part) {
-  const auto what = [&] { return detail::part_of_call(part, options.name); };  // a sound call allocates nothing
+  const auto what = [&] { return detail::part_of_call(part, options.name); };  // lazy: a valid call allocates nothing
   if (!poison && options.cancel.stop_requested())
     set_poison(fail(errc::cancelled, fmt::format("rank {} was cancelled before {}", rank, what())).with_rank(rank),
                rank);
@@ -238,7 +239,7 @@ result<gathered> thread_state::all_gather(std::int32_t rank, std::span<const std
   }
   desk(rank).trace.end(event);
   locked.unlock();
-  return mine->parts;  // complete, so nobody writes to it any more
+  return mine->parts;  // complete, so no thread writes to it any more
 }
 
 std::int32_t thread_communicator::size() const {
@@ -265,7 +266,7 @@ result<lending> thread_communicator::start_lending(std::span<const lent> lends, 
 
 namespace {
 
-// Messages of a copy of this communicator: it lives as long as they need it.
+// The message group of a communicator. It holds a copy, which lives as long as the collectives need it.
 message_group messages_of(const thread_communicator& comm) {
   return {comm.rank(), comm.size(),
           [copy = comm](std::span<const outgoing> sends, std::span<const incoming> receives,
@@ -332,7 +333,7 @@ void thread_group::leave(std::int32_t rank) const {
   const guard locked(state_->lock);
   state_->desk(rank).left = true;
   for (std::int32_t other = 0; other < state_->size; ++other) {
-    // Whoever waits for it finds out by itself in all_gather; messages are looked up here.
+    // Ranks in all_gather notice by themselves; ranks with pending messages are found here.
     const auto waiting = [&](const channel& line, bool sends) {
       for (const message_end* end = line.first; end != nullptr; end = end->next)
         if (end->sends == sends) return true;

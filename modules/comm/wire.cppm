@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks tell each other about tensors, as bytes: small numbers take one byte, and nothing that was received is
-// trusted. For this room and those above it, not for users. Not here: tensors' bytes (transfer).
+// wire: control data about tensors as bytes. Small numbers take one byte, and received bytes are never trusted. For
+// this room and the rooms above it, not for users. Room transfer moves the tensors' own bytes.
 export module shardmesh.comm:wire;
 
 import shardmesh.std;
@@ -11,9 +11,9 @@ export namespace shardmesh::detail {
 
 class wire_writer {
  public:
-  void number(std::int64_t value);  // zigzag, 7 bits a byte
+  void number(std::int64_t value);  // zigzag, 7 bits per byte
   void flag(bool value) { number(value ? 1 : 0); }
-  void numbers(std::span<const std::int64_t> values);  // of a rank within max_rank
+  void numbers(std::span<const std::int64_t> values);  // at most max_rank values
   void where(const box& value);
   void text(std::string_view value) { bytes(std::as_bytes(std::span(value))); }
   void bytes(std::span<const std::byte> value);
@@ -26,7 +26,7 @@ class wire_writer {
   std::vector<std::byte> bytes_;
 };
 
-// Reads what wire_writer wrote. After the first thing that makes no sense every answer is empty and `ok` is false.
+// Reads the output of wire_writer. From the first malformed value on, every result is empty and `ok` is false.
 class wire_reader {
  public:
   explicit wire_reader(std::span<const std::byte> bytes) : left_(bytes) {}
@@ -39,10 +39,10 @@ class wire_reader {
   std::string text();
   std::vector<std::byte> bytes();
   digest128 digest();
-  std::size_t count();  // of things that take at least a byte each
+  std::size_t count();  // a number of items that take at least one byte each
 
   bool ok() const { return ok_; }
-  // Everything was read and made sense.
+  // Whether all bytes were read and well-formed.
   bool finished() const { return ok_ && left_.empty(); }
   std::span<const std::byte> rest() const { return left_; }
 

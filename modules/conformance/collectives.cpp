@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of what only some communicators have: data collectives, and memory that ranks share.
+// Checks of optional features: data collectives, and memory that ranks share.
 module;
 #include <fmt/format.h>
 
@@ -22,7 +22,7 @@ constexpr std::int64_t block = 37;
 
 using numbers = std::vector<std::int64_t>;
 
-// What rank r has in place i: small, and different everywhere.
+// The value of rank r at place i: small, and different everywhere.
 std::int64_t value_of(std::int32_t rank, std::int64_t i) {
   return (rank + 1) * std::int64_t{1000} + i;
 }
@@ -91,7 +91,7 @@ void check_broadcast(trial& t) {
 void check_reductions(trial& t) {
   if (!t.comm.has_collectives()) return;
   const numbers mine = values_of(t.rank, block * t.size);
-  // Whole numbers: every order of the terms gives the same.
+  // Whole numbers, so that every order of the terms gives the same result.
   numbers sums, largest;
   for (std::int64_t i = 0; i < block * t.size; ++i) {
     std::int64_t sum = 0;
@@ -128,7 +128,7 @@ void check_lending(trial& t) {
   std::memcpy(got.data(), view.data, got.size() * sizeof got[0]);
   started->give_back();
   if (!t.succeeds(started->wait(), "wait of a lending")) return;
-  mine.assign(mine.size(), -1);  // nobody reads it any more
+  mine.assign(mine.size(), -1);  // nothing reads it any more
   compare(t, values_of(previous, block), got, "what was lent");
 }
 

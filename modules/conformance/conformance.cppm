@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.conformance: does a communicator of your own do what everything above it counts on? For tests; no test
-// framework is needed. Not here: the concept (comm), how fast it is.
+// Tests whether a communicator of your own does everything that the code above it relies on. No test framework is
+// needed. The communicator concept is in comm; speed is not tested.
 export module shardmesh.conformance;
 
 export import shardmesh.comm;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of what happens when a rank does not come, gives up or is stopped: every rank gets an error, soon, and no
-// memory is touched any more.
+// Checks of ranks that are missing, give up, or are stopped. Every rank gets an error soon, and nothing touches memory
+// any more.
 module;
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -49,10 +49,10 @@ void check_names(trial& t, const result<void>& done, std::int32_t rank) {
            to_string(done.error()));
 }
 
-// A call that began then and was to end at the deadline.
+// Expects that a call that began at `began` failed at the deadline.
 void check_time(trial& t, clock::time_point began) {
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - began);
-  // Another rank may have begun earlier, and told this one.
+  // Another rank may have begun earlier and notified this one.
   t.expect(took >= t.options.deadline / 2 && took <= t.options.deadline + t.options.grace,
            fmt::format("an error at the deadline of {} ms", t.options.deadline.count()),
            fmt::format("one after {} ms", took.count()));
@@ -147,7 +147,7 @@ void check_cancelling(trial& t) {
 
 void check_different_sizes(trial& t) {
   if (t.size == 1) return;
-  // A network that matches by order compares no sizes: who waits gives up.
+  // A network that matches by order compares no sizes, so the receiver waits until its deadline.
   const bool compares = !t.comm.is_ordered();
   const errc expected = compares ? errc::communication : errc::deadline_exceeded;
   const call_options call = compares ? t.patient(1) : t.hasty(1);
@@ -155,7 +155,7 @@ void check_different_sizes(trial& t) {
   bordered room(24);
   if (t.rank == 0) {
     const std::vector<outgoing> sends{{1, bytes}};
-    // A transport may have taken the message before the receiver looks at its size.
+    // A transport may have taken the message before the receiver sees its size.
     if (auto started = t.comm.start_exchange(sends, {}, call)) static_cast<void>(started->wait());
   }
   if (t.rank == 1) t.fails(receive(t, 0, room.inside(), call), expected, "a wait for 24 bytes when 16 bytes are sent");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of what ranks tell each other when all is well, and of calls that are refused.
+// Checks of messages when all is well, and of rejected calls.
 module;
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,7 +23,7 @@ namespace {
 
 using gathered = result<std::vector<std::vector<std::byte>>>;
 
-// Rank r gave message number `number` to all, of `size_of(r)` bytes.
+// Expects that rank r gave message number `number`, of `size_of(r)` bytes.
 bool gathered_well(trial& t, const gathered& all, std::uint32_t number,
                    function_ref<std::size_t(std::int32_t)> size_of) {
   if (!t.succeeds(all ? result<void>{} : result<void>(all.error()), "all_gather")) return false;
@@ -51,7 +51,7 @@ void check_ranks(trial& t) {
   if (!t.expect(t.size >= 1 && t.rank >= 0 && t.rank < t.size, "a rank of 0 .. size() - 1",
                 fmt::format("rank {} of {}", t.rank, t.size)))
     return;
-  // Each tells who it is: another order, or another number of ranks, is seen by somebody.
+  // Each rank sends its own bytes, so some rank notices another order or another number of ranks.
   gather(t, 1, [](std::int32_t rank) { return static_cast<std::size_t>(rank) + 1; });
 }
 
@@ -80,7 +80,7 @@ void check_sizes(trial& t) {
   std::uint32_t number = 0;
   for (const std::size_t size :
        {std::size_t{1}, std::size_t{63}, std::size_t{4096}, std::size_t{65'537}, std::size_t{300'000}}) {
-    // Each way another size.
+    // Every direction has a different size.
     auto e = start_between_all(
         t, ++number,
         [&](std::int32_t from, std::int32_t to) {
@@ -99,14 +99,14 @@ void check_call_order(trial& t) {
     if (!e) return;
     running.push_back(*std::move(e));
   }
-  // Odd ranks wait for the last one first.
+  // Odd ranks wait for the last exchange first.
   if (t.rank % 2 == 1) std::reverse(running.begin(), running.end());
   for (started_exchange& e : running)
     if (!finish(t, e, "one of 8 exchanges of one tag")) return;
 }
 
 void check_tags(trial& t) {
-  if (t.comm.is_ordered()) return;  // it matches by the order of starting, which all ranks have to keep
+  if (t.comm.is_ordered()) return;  // it matches by start order, which all ranks must keep
   // All 32 bits count: executors and subgroups use the upper ones.
   std::vector<std::uint32_t> tags{0, 1, 1U << 12, 1U << 22, 1U << 31, 0xffff'fffe};
   if (t.rank % 2 == 1) std::reverse(tags.begin(), tags.end());
@@ -127,7 +127,7 @@ void check_gather_beside_exchange(trial& t) {
 }
 
 void check_few_ranks(trial& t) {
-  // One message, from the first to the last rank; the others make no call.
+  // One message, from the first to the last rank. The others make no call.
   const std::int32_t last = t.size - 1;
   if (t.rank == 0 || t.rank == last) {
     auto e = start_between_all(
@@ -188,7 +188,7 @@ void check_refusals(trial& t) {
     refuses("an empty message to a peer", peer, {{peer, {}}}, {});
     refuses("an empty message from a peer", peer, {}, {{peer, {}}});
   }
-  // Nothing was started, and nobody is the worse for it.
+  // Nothing was started, so the communicator still works.
   auto e = start_between_all(t, 2, [](std::int32_t, std::int32_t) { return std::size_t{8}; }, 0);
   if (e) finish(t, *e, "an exchange after refused ones");
 }

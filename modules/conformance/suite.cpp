@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of checks, and running them.
+// The list of checks, and the code that runs them.
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
@@ -67,7 +67,7 @@ bool decode(std::span<const std::byte> bytes, std::int32_t rank, std::vector<con
   return in.finished();
 }
 
-// What all ranks found, on every rank.
+// Gathers the problems of all ranks on every rank.
 std::vector<conformance_problem> gathered(std::vector<conformance_problem> mine, communicator_ref comm,
                                           const conformance_options& options) {
   trial t("what the ranks found can be gathered", comm, options);
@@ -114,7 +114,7 @@ std::vector<conformance_problem> run_check(const conformance_check& check, commu
                                            const conformance_options& options) {
   trial t(check.name, comm, options);
   try {
-    // Where ranks are to fail, time counts: they begin when all are there.
+    // Checks of failures measure time, so ranks begin them together.
     if (check.poisons) t.meet("at the beginning");
     check.run(t);
   } catch (const std::exception& e) {
@@ -126,7 +126,7 @@ std::vector<conformance_problem> run_check(const conformance_check& check, commu
 conformance_report check_communicator(function_ref<result<any_communicator>()> make,
                                       const conformance_options& options) {
   conformance_report report;
-  std::vector<any_communicator> groups;  // a rank that is done early must not be missed
+  std::vector<any_communicator> groups;  // kept to the end: peers may still need a rank that is done early
   const auto open = [&](std::string_view check) -> any_communicator* {
     auto made = make();
     if (made) return &groups.emplace_back(*std::move(made));

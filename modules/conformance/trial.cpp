@@ -57,13 +57,14 @@ call_options trial::hasty(std::uint32_t tag) const {
 
 bool trial::meet(std::string_view when) {
   const auto met = comm.all_gather({}, patient());
-  // Whoever is through may make the communicator fail while others still wait for a third: not before they begin this.
+  // Without a second all_gather, a fast rank could fail the communicator while others still wait in the first. The
+  // second one ends only after every rank has left the first.
   if (met) static_cast<void>(comm.all_gather({}, patient()));
   return succeeds(met ? result<void>{} : result<void>(met.error()), fmt::format("an all_gather {}", when));
 }
 
 void trial::becomes_poisoned(errc code) {
-  // The news is taken in by calls; that of a rank that just failed may still be under way.
+  // A rank learns of a failure in its calls, and the news of a recent failure may still be under way.
   const clock::time_point end = clock::now() + options.deadline + options.grace;
   for (;;) {
     const auto called = comm.start_exchange({}, {}, patient());

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// trial: what checks are written with: a rank's communicator, bytes that say where they come from, and a list of what
-// is wrong.
+// The tools of the checks: a rank's communicator, bytes that identify their sender, and a list of problems.
 module shardmesh.conformance:trial;
 
 import shardmesh.std;
@@ -19,19 +18,19 @@ class trial {
   const conformance_options& options;
   const std::int32_t rank, size;
 
-  // Both record what is wrong and say whether all is well.
+  // Record a problem if the condition fails, and return whether it holds.
   bool expect(bool holds, std::string expected, std::string found);
   bool succeeds(const result<void>& done, std::string_view what);
-  // `done` failed with this code.
+  // Expects that `done` failed with this code.
   bool fails(const result<void>& done, errc code, std::string_view what);
 
-  // Options of a call that is to succeed, and of one that is to fail at its deadline.
+  // Options of a call that should succeed, and of one that should fail at its deadline.
   call_options patient(std::uint32_t tag = 0) const;
   call_options hasty(std::uint32_t tag = 0) const;
 
   // Waits until all ranks are here.
   bool meet(std::string_view when);
-  // A communicator that failed on one rank: every call of this rank fails with that code, soon.
+  // Expects that the communicator, which failed on one rank, soon fails every call of this rank with that code.
   void becomes_poisoned(errc code);
 
   std::vector<conformance_problem> found() && { return std::move(problems_); }
@@ -41,10 +40,10 @@ class trial {
   std::vector<conformance_problem> problems_;
 };
 
-// Message number `number` from one rank to another.
+// The bytes of message number `number` from one rank to another.
 std::vector<std::byte> message_bytes(std::int32_t from, std::int32_t to, std::uint32_t number, std::size_t size);
 
-// Memory for a receive between two borders that are to stay as they are.
+// Memory for a receive, between two borders that must not change.
 class bordered {
  public:
   explicit bordered(std::size_t size) : all_(size + 2 * border, filling) {}
@@ -58,7 +57,7 @@ class bordered {
   std::vector<std::byte> all_;
 };
 
-// One exchange of this rank, and the memory that it uses.
+// One exchange of this rank, with the memory that it uses.
 struct started_exchange {
   struct expected_message {
     std::int32_t from = 0;
@@ -70,15 +69,15 @@ struct started_exchange {
   pending work;
 };
 
-// Message number `number`, of `size_of(from, to)` bytes (0: none), between any two ranks.
+// Starts an exchange between every pair of ranks: message number `number`, of `size_of(from, to)` bytes (0: none).
 std::optional<started_exchange> start_between_all(trial& t, std::uint32_t number,
                                                   function_ref<std::size_t(std::int32_t, std::int32_t)> size_of,
                                                   std::uint32_t tag);
-// All of its messages are here, and nothing else was written.
+// Expects that all messages of the exchange have arrived and nothing else was written.
 bool arrived(trial& t, const started_exchange& e, std::string_view what);
 bool finish(trial& t, started_exchange& e, std::string_view what);
 
-// Checks, by what they are about.
+// The checks, by subject.
 void check_ranks(trial& t);
 void check_gather_lengths(trial& t);
 void check_many_gathers(trial& t);

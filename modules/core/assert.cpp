@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not of the module: headers declare it, which other frameworks include without an import.
+// Not part of the module: headers that other frameworks include without an import declare this function.
 #include <shardmesh/assert.hpp>
 
 #include <cstdio>

@@ -43,7 +43,7 @@ std::string to_string(const box& b) {
     fmt::format_to(std::back_inserter(text), "{}{}:", d == 0 ? "" : ", ", b.offsets[d]);
     if (const auto end = checked_add(b.offsets[d], b.sizes[d]))
       fmt::format_to(std::back_inserter(text), "{}", *end);
-    else  // of an error that says so
+    else  // the end overflows; the error that prints this box says so
       fmt::format_to(std::back_inserter(text), "{}+{}", b.offsets[d], b.sizes[d]);
   }
   return text + ")";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// box: a half-open rectangle of index space, and its few operations. Not here: where a box lies (layout's fragment).
+// box: a half-open box of index space and its basic operations. A box with a place is layout's `fragment`.
 export module shardmesh.core:box;
 
 import shardmesh.std;
@@ -7,18 +7,18 @@ import :extents;
 
 export namespace shardmesh {
 
-/// The indices i with offsets[d] <= i[d] < offsets[d] + sizes[d]. Sizes may be 0; rank 0 is the box of a scalar, with
-/// volume 1. Boxes from files go through `is_well_formed` and `lies_within` before anything else.
+/// The indices i with offsets[d] <= i[d] < offsets[d] + sizes[d]. Sizes may be 0. A box of rank 0 is a scalar's box,
+/// with volume 1. Check boxes from files with `is_well_formed` and `lies_within` before any other use.
 struct box {
   extents offsets;
   extents sizes;
 
-  /// The whole of a tensor of this shape.
+  /// Returns the box of a whole tensor of this shape.
   static constexpr box whole(const extents& shape) { return {extents::filled(shape.rank(), 0), shape}; }
 
   constexpr std::size_t rank() const { return sizes.rank(); }
   constexpr std::int64_t end(std::size_t d) const { return offsets[d] + sizes[d]; }
-  /// Number of elements. Precondition: it fits (true of every box within a valid tensor). Cost: O(rank).
+  /// Number of elements. Precondition: it fits in 64 bits (true of every box within a valid tensor). Cost: O(rank).
   constexpr std::int64_t volume() const {
     std::int64_t product = 1;
     for (const std::int64_t size : sizes) product *= size;
@@ -34,14 +34,16 @@ struct box {
   friend constexpr std::strong_ordering operator<=>(const box&, const box&) = default;
 };
 
-/// Offsets and sizes have equal rank, none is negative and every end fits in 64 bits.
+/// Returns whether offsets and sizes have equal rank, none is negative, and every end fits in 64 bits.
 bool is_well_formed(const box& b);
 
-/// Every index of `inner` is one of `outer` (an empty box lies within when its offsets and ends do).
-/// Precondition: both well formed, equal rank.
+/// Returns whether every index of `inner` is an index of `outer`. For an empty box, its offsets and ends must lie
+/// within `outer`.
+/// Precondition: both are well formed and have equal rank.
 bool lies_within(const box& inner, const box& outer);
 
-/// The common indices, or nothing when there are none. Precondition: equal rank. Two scalars' boxes intersect.
+/// Returns the common indices, or nothing when there are none. Two scalars' boxes intersect.
+/// Precondition: equal rank.
 constexpr std::optional<box> intersect(const box& a, const box& b) {
   box common{extents::filled(a.rank(), 0), extents::filled(a.rank(), 0)};
   for (std::size_t d = 0; d < a.rank(); ++d) {
@@ -54,13 +56,13 @@ constexpr std::optional<box> intersect(const box& a, const box& b) {
   return common;
 }
 
-/// `b` moved by `distance`, one entry per dimension.
+/// Returns `b` moved by `distance`, which has one entry per dimension.
 box shifted(const box& b, const extents& distance);
 
-/// `b` seen from `origin`: offsets minus origin's offsets.
+/// Returns `b` relative to `origin`: its offsets minus the offsets of `origin`.
 box relative_to(const box& b, const box& origin);
 
-/// "[4:6, 0:8)"; a scalar's is "[)" with nothing inside.
+/// Spells a box as "[4:6, 0:8)"; a scalar's box is "[)".
 std::string to_string(const box& b);
 
 }  // namespace shardmesh

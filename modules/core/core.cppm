@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.core: the vocabulary of every other room: numbers, boxes, errors, element types, views of tensors.
-// Not here: anything that knows of ranks, files or Python.
+// shardmesh.core: the vocabulary of every other room: numbers, boxes, errors, element types, and views of tensors.
+// Nothing here depends on ranks, files, or Python.
 export module shardmesh.core;
 
 export import :checked;

@@ -60,7 +60,7 @@ result<remote_device> parse_remote_device(std::string_view text) {
   };
   const auto slash = text.find('/');
   remote_device made;
-  std::string_view owner = text;  // without a device: "worker0" and "rank:1" are on the CPU
+  std::string_view owner = text;  // without a device, "worker0" and "rank:1" are on the CPU
   if (slash == std::string_view::npos) {
     if (auto here = parse_device(text)) return made.where = *here, made;
   } else {

@@ -56,7 +56,8 @@ bool widens(dtype from, dtype to) {
   const detail::dtype_info& a = detail::info(from);
   const detail::dtype_info& b = detail::info(to);
   if (a.kind == dtype_kind::bits || b.kind == dtype_kind::bits || b.kind == dtype_kind::boolean) return false;
-  // No zero in the one, neither -0 nor infinity in the other two, whose range is smaller than their exponents say.
+  // float8_e8m0fnu has no zero. The fnuz types below have neither -0 nor infinity, and their range is smaller than
+  // their exponent bits suggest.
   if (to == dtype::float8_e8m0fnu) return false;
   if (a.kind == dtype_kind::boolean) return true;
   if ((to == dtype::float8_e4m3fnuz || to == dtype::float8_e5m2fnuz) && a.kind != dtype_kind::integer) return false;

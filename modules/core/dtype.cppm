@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names, sizes and kinds of element types. Not here: conversions (room kernels) and file spellings (room checkpoint).
+// Names, sizes, and kinds of element types. Conversions are in room kernels, and file spellings in room checkpoint.
 export module shardmesh.core:dtype;
 
 import shardmesh.std;
@@ -7,20 +7,20 @@ import :extents;
 
 export namespace shardmesh {
 
-/// What the elements of a dtype are, as far as casts and reductions tell them apart: see `kind`.
+/// The kind of a dtype's elements, as far as casts and reductions distinguish them; see `kind`.
 enum class dtype_kind : std::uint8_t {
   boolean,
-  integer,   // signed or not
+  integer,   // signed or unsigned
   floating,  // real numbers with a fraction: float64 to the float8 types
   complex,
-  bits  // the bits, float4 and float6 types, and `undefined`
+  bits  // the bits, float4, and float6 types, and `undefined`
 };
 
 }  // namespace shardmesh
 
 namespace shardmesh::detail {
 
-// `digits` is the number of significand (or value) bits, `exponents` of exponent bits: what `widens` compares.
+// `widens` compares `digits` (the number of significand or value bits) and `exponents` (the number of exponent bits).
 struct dtype_info {
   dtype type;
   std::string_view name;
@@ -73,33 +73,37 @@ constexpr const dtype_info& info(dtype type) {
 
 export namespace shardmesh {
 
-/// PyTorch's name, "float32"; "float4_e2m1fn", "float6_e2m3" for types PyTorch lacks; "undefined".
+/// PyTorch's name, such as "float32". Types that PyTorch lacks are "float4_e2m1fn", "float6_e2m3", and so on;
+/// `undefined` is "undefined".
 constexpr std::string_view name(dtype type) {
   return detail::info(type).name;
 }
 std::string to_string(dtype type);
-/// The dtype with that name; accepts PyTorch's aliases (half, float, double, long, int, short, bool, cfloat ...).
+/// Returns the dtype of that name, with or without "torch." in front. Accepts PyTorch's aliases (half, float, double,
+/// long, int, short, boolean, cfloat, ...).
 std::optional<dtype> parse_dtype(std::string_view text);
-/// Bits an element takes: 4, 6 or a multiple of 8; 0 for undefined.
+/// Bits per element: 4, 6, or a multiple of 8; 0 for `undefined`.
 constexpr int bits(dtype type) {
   return detail::info(type).bits;
 }
-/// Bytes an element takes. Precondition: not a sub-byte type.
+/// Bytes per element. Precondition: not a sub-byte type.
 constexpr std::int64_t item_bytes(dtype type) {
   return bits(type) / 8;
 }
 constexpr dtype_kind kind(dtype type) {
   return detail::info(type).kind;
 }
-/// float64 to the float8 types: real numbers with a fraction. Complex dtypes are not, nor are float4 and float6 types.
+/// True for float64 down to the float8 types, which are real numbers with a fraction. False for complex, float4, and
+/// float6 types.
 constexpr bool is_floating(dtype type) {
   return kind(type) == dtype_kind::floating;
 }
-/// Every value of `from` is one of `to`. bool widens to anything, integers to floats that hold them exactly.
+/// Returns whether `to` represents every value of `from`. `boolean` widens to all numeric types but float8_e8m0fnu, and
+/// integers widen to floating types that hold them exactly.
 bool widens(dtype from, dtype to);
-/// Bytes of `numel` elements, or nothing when that overflows or is not a whole number of bytes.
+/// Returns the bytes of `numel` elements, or nothing when that overflows or is not a whole number of bytes.
 std::optional<std::int64_t> size_bytes(dtype type, std::int64_t numel);
-/// The dtype of a C++ type: `dtype_of<float>` is dtype::float32. `undefined` where there is none.
+/// The dtype of a C++ type: `dtype_of<float>` is `dtype::float32`. `undefined` for a type without one.
 template <class T>
 inline constexpr dtype dtype_of = dtype::undefined;
 template <>
@@ -127,7 +131,7 @@ inline constexpr dtype dtype_of<double> = dtype::float64;
 /// A C++ type whose objects are elements of a dtype.
 template <class T>
 concept native_element = dtype_of<T> != dtype::undefined;
-/// Every dtype but `undefined`.
+/// Every dtype except `undefined`.
 std::span<const dtype> all_dtypes();
 
 }  // namespace shardmesh

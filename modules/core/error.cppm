@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// error: what went wrong, where (key, file, ranks, boxes), what was expected and what was found, in one line.
+// error: one line about a failure: its cause, its place (key, file, ranks, boxes), and the expected and found values.
 export module shardmesh.core:error;
 
 import shardmesh.std;
@@ -7,8 +7,8 @@ import :box;
 
 export namespace shardmesh {
 
-/// What kind of thing went wrong: the code of every `error`, and a std::error_code of `category()`. Which ones a
-/// function returns stands in its comment. `ok` is the code of no error.
+/// The kind of a failure: the code of every `error`, and a std::error_code of `category()`. Each function's comment
+/// lists the codes that it returns. `ok` is the code of an `error` that reports nothing.
 enum class errc {
   ok,
   invalid_argument,    // a caller's or user's value makes no sense
@@ -16,41 +16,41 @@ enum class errc {
   rank_too_large,      // more than max_rank dimensions
   shape_mismatch,      // sizes that must be equal differ
   dtype_mismatch,      // element types that must be equal differ
-  out_of_bounds,       // a box or byte range leaves what it lies in
+  out_of_bounds,       // a box or byte range exceeds its container
   overlap,             // two different boxes share cells
-  gap,                 // a cell is held by nobody
+  gap,                 // no rank or item holds a cell
   mixed_partial,       // reductions that cannot be combined
   unaligned,           // a sub-byte type is cut inside a byte
   narrowing,           // a cast that loses values was not allowed
   no_memory,           // the memory budget is too small
   missing_key,         // a named tensor does not exist
-  duplicate_key,       // two entries have one name
-  bad_format,          // a file is not what it says it is
-  bad_pickle,          // a pickle stream is malformed or beyond our bounds
-  unsupported,         // well-formed, but of a kind we do not read or write
+  duplicate_key,       // two entries have the same name
+  bad_format,          // a file does not follow its format
+  bad_pickle,          // a pickle stream is malformed or exceeds our limits
+  unsupported,         // valid, but of a kind that we do not read or write
   checksum_mismatch,   // bytes differ from their checksum
-  incomplete_save,     // an interrupted save
+  incomplete_save,     // a save was interrupted
   unsafe_path,         // a path that leaves the checkpoint's folder
-  destination_exists,  // and it may not be replaced
-  io,                  // the operating system said no (see sys)
-  no_space,            // ... because the disk is full
-  cancelled,           // by the caller
+  destination_exists,  // the destination exists and must not be replaced
+  io,                  // the operating system reported an error (see `sys`)
+  no_space,            // like io: the disk or quota is full
+  cancelled,           // the caller cancelled the call
   deadline_exceeded,
-  disagreement,   // ranks hold different descriptions of one thing
+  disagreement,   // ranks hold different descriptions of the same thing
   communication,  // a transport failed
 };
 
-/// The category of errc codes: name "shardmesh".
+/// The category of `errc` codes, named "shardmesh".
 const std::error_category& category() noexcept;
 std::error_code make_error_code(errc code) noexcept;
 
-/// One thing that went wrong. All fields but `code` are optional; `to_string` prints those that are set.
-/// Build it as `fail(errc::gap, "rows are held by no rank").with_key("w").with_box(b)`.
+/// A failure. All fields except `code` are optional; `to_string` prints the fields that are set. Build one as
+/// `fail(errc::gap, "rows are held by no rank").with_key("w").with_box(b)`.
 struct error {
   errc code = errc::ok;
   std::string message;
   std::string key;   // fqn of the tensor or object
-  std::string file;  // path, as the user would know it
+  std::string file;  // path, as the user knows it
   std::vector<std::int32_t> ranks;
   std::vector<box> boxes;
   std::string expected, found, hint;
@@ -66,17 +66,18 @@ struct error {
   friend bool operator==(const error&, const error&) = default;
 };
 
-/// A new error. `message` says what is wrong, without the key, file or values: those have fields.
+/// Makes an error. `message` describes the failure without key, file, or values, which have their own fields.
 error fail(errc code, std::string message);
 
-/// An operating system's error: `action` such as "cannot open"; code errc::no_space for ENOSPC and EDQUOT, else
-/// errc::io.
+/// Makes an error from an `errno` value. `action` is a phrase such as "cannot open". The code is errc::no_space for
+/// ENOSPC and EDQUOT, else errc::io.
 error fail_sys(int sys, std::string_view action, std::string_view file);
 
-/// One line: "file: key: message in boxes (ranks ..): expected .., found ..; hint". Control bytes are escaped.
+/// Formats an error as one line: "file: key: message in boxes (ranks ..): expected .., found ..; hint". Control bytes
+/// are escaped.
 std::string to_string(const error& e);
 
-/// Thrown by result<T>::value(). what() is to_string(error()).
+/// Thrown by `result<T>::value()`. `what()` is `to_string(error())`.
 class exception : public std::exception {
  public:
   using error_type = shardmesh::error;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// function_ref: a callable that is called before the call it was given to returns. No allocation, no ownership.
+// function_ref: a reference to a callable, for parameters. It neither allocates nor owns.
 module;
 #include <shardmesh/refuse.hpp>
 export module shardmesh.core:function_ref;
@@ -8,12 +8,12 @@ import shardmesh.std;
 
 export namespace shardmesh {
 
-/// A parameter type for a callable that is called before the function it was given to returns: a visitor, a predicate.
-/// `Signature` is `Return(Arguments...)`. It refers to the callable and neither copies nor allocates.
+/// A parameter type for a visitor or predicate that the function calls only until it returns. `Signature` is
+/// `Return(Arguments...)`. The object refers to the callable: it neither copies nor allocates.
 template <class Signature>
 class function_ref;
 
-/// Refers to any callable of this signature, a plain function too; the callable must outlive the function_ref.
+/// Refers to any callable of this signature, including a plain function. The callable must outlive the function_ref.
 template <class Return, class... Arguments>
 class function_ref<Return(Arguments...)> {
  public:
@@ -42,7 +42,7 @@ class function_ref<Return(Arguments...)> {
   Return operator()(Arguments... arguments) const { return call_(object_, std::forward<Arguments>(arguments)...); }
 
  private:
-  // To the callable, const or not as it was given, or a plain function; `call_` knows which.
+  // Points to a plain function or to a callable, const or not; `call_` knows which.
   union pointer {
     template <class Callable>
     static pointer to(Callable& callable) {

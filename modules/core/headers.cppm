@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exports the types of include/shardmesh/: they live in the global module so that headers of other frameworks can use
+// Exports the types of include/shardmesh/. They are in the global module, so that headers of other frameworks can use
 // them without `import`.
 module;
 #include <shardmesh/adapter.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// host_tensor: row-major memory of our own on the host, for users without a framework and for tests.
+// host_tensor: a row-major tensor that owns host memory, for users without a framework and for tests.
 module;
 #include <shardmesh/assert.hpp>
 #include <shardmesh/refuse.hpp>
@@ -13,7 +13,8 @@ import :tensor;
 
 export namespace shardmesh {
 
-/// A row-major tensor on the host. Moves; does not copy (call `clone`). Memory is aligned to 64 bytes.
+/// A row-major tensor on the host. It is movable but not copyable; call `clone` to copy it. Its memory is aligned to 64
+/// bytes.
 class host_tensor {
  public:
   host_tensor() = default;
@@ -24,17 +25,17 @@ class host_tensor {
   host_tensor& operator=(const host_tensor&) =
       SHARDMESH_REFUSE("a host_tensor is not copied by accident: std::move it, or clone() it");
   ~host_tensor() = default;
-  /// Uninitialised memory. errc::overflow when the size does not fit, errc::unaligned for a sub-byte type that does not
-  /// fill whole bytes, errc::no_memory when there is none. Cost: one allocation.
+  /// Makes a tensor with uninitialised memory. \errors errc::overflow when the size does not fit; errc::unaligned for a
+  /// sub-byte type that does not fill whole bytes; errc::no_memory when the allocation fails. Cost: one allocation.
   static result<host_tensor> make(dtype type, const extents& sizes);
-  /// The same, filled with zeros.
+  /// Makes a tensor filled with zeros; errors as for `make`.
   static result<host_tensor> zeros(dtype type, const extents& sizes);
 
   dtype type() const { return type_; }
   const extents& sizes() const { return sizes_; }
   std::span<std::byte> bytes() { return {data_.get(), size_bytes_}; }
   std::span<const std::byte> bytes() const { return {data_.get(), size_bytes_}; }
-  /// The elements, row-major. Precondition: type() == dtype_of<T>.
+  /// The elements, in row-major order. Precondition: `type() == dtype_of<T>`.
   template <native_element T>
   std::span<T> values() {
     return SHARDMESH_ASSERT(type_ == dtype_of<T>),

@@ -17,7 +17,8 @@ module shardmesh.core;
 namespace shardmesh {
 namespace {
 
-// What was thrown, as an error: want of memory; anything else is named by its text.
+// Converts an exception to an error: that of an `exception`, errc::no_memory when memory ran out, else errc::io with
+// the text of `what()`.
 error error_of(const std::exception_ptr& thrown) {
   const auto no_memory = [] {
     error made = fail(errc::no_memory, "there is not enough memory");
@@ -37,8 +38,8 @@ error error_of(const std::exception_ptr& thrown) {
   }
 }
 
-// Why a piece of work failed. An exception must not leave its thread; the error of it is made by the caller's thread,
-// where memory for that may be free again.
+// The cause of a failed piece of work. An exception must not leave its thread. The caller's thread converts it to an
+// error later, when memory for the error may be free again.
 struct failure {
   std::int64_t at;
   error cause;
@@ -75,7 +76,7 @@ result<void> parallel_for(int threads, std::int64_t count, function_ref<result<v
     const std::int64_t extra = std::min<std::int64_t>(thread_count(threads), count) - 1;
     try {
       for (std::int64_t i = 0; i < extra; ++i) helpers.emplace_back(work);
-    } catch (const std::exception&) {  // no more threads, or no memory for one: those that run, and this one, do it
+    } catch (const std::exception&) {  // no more threads, or no memory for one: the threads that run do all the work
     }
     work();
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// parallel_for: independent pieces of work on a few threads; the first error stops the rest.
+// parallel_for: runs independent pieces of work on a few threads and stops at the first error.
 export module shardmesh.core:parallel;
 
 import shardmesh.std;
@@ -8,11 +8,11 @@ import :result;
 
 export namespace shardmesh {
 
-/// `requested`, or the machine's cores when it is 0.
+/// Returns `requested`, or the machine's number of cores when `requested` is 0 or negative.
 int thread_count(int requested);
 
-/// Calls `body(i)` for every i in [0, count), in ascending order of start, on up to `threads` threads (this one
-/// included). After an error no further i is started; the error of the lowest i is returned.
+/// Calls `body(i)` for every i in [0, count), started in ascending order, on up to `threads` threads including the
+/// calling one. After an error, no further i is started. Returns the error of the lowest i that failed.
 result<void> parallel_for(int threads, std::int64_t count, function_ref<result<void>(std::int64_t)> body);
 
 }  // namespace shardmesh

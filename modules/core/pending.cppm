@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// call_options and pending: how long-running calls are bounded, cancelled and waited for.
+// call_options and pending: deadlines, cancellation, and completion of long-running calls.
 export module shardmesh.core:pending;
 
 import shardmesh.std;
@@ -7,23 +7,24 @@ import :result;
 
 export namespace shardmesh {
 
-/// A device queue, opaque here: the optional GPU rooms know its type. Null: none, the call is ordered by the host.
+/// A device queue. The type of `handle` is known only to the optional GPU rooms. Null means no queue: the host orders
+/// the call.
 struct stream_ref {
   void* handle = nullptr;
   friend bool operator==(const stream_ref&, const stream_ref&) = default;
 };
 
-/// What every call that can block takes.
+/// The options of every call that can block.
 struct call_options {
   std::optional<std::chrono::steady_clock::time_point> deadline{};
   std::stop_token cancel{};
   stream_ref stream{};
   std::uint32_t tag = 0;
-  /// What the call is, in errors and traces: a literal. Functions of several ranks name themselves where it is empty,
-  /// so that what they call is known as theirs.
+  /// The call's name in errors and traces; a string literal. When it is empty, functions that involve several ranks set
+  /// their own name, so that the calls they make report it.
   const char* name = "";
 
-  /// These options, of a call of that name unless it has one.
+  /// Returns these options with the name `call`, unless they already have a name.
   call_options named(const char* call) const {
     call_options made = *this;
     if (*made.name == '\0') made.name = call;
@@ -31,17 +32,18 @@ struct call_options {
   }
 };
 
-/// Work that was started. Move-only. The destructor waits, so buffers given to a call outlive it by scoping alone.
+/// Work that has been started. Move-only. The destructor waits for the work, so buffers declared before it outlive the
+/// work.
 class pending {
  public:
-  /// What an implementation provides. `wait` is called at most once.
+  /// The interface that an implementation provides. `wait` is called at most once.
   struct operation {
     virtual ~operation() = default;
     virtual bool done() = 0;
     virtual result<void> wait() = 0;
   };
 
-  /// Work that is already finished.
+  /// Constructs finished work.
   pending() = default;
   explicit pending(std::unique_ptr<operation> work) : work_(std::move(work)) {}
   pending(pending&&) noexcept = default;

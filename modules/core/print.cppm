@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// operator<< for everything in this library that has a spelling: one place instead of one operator per type.
+// One `operator<<` for every type of this library that has a `to_string`, instead of one per type.
 export module shardmesh.core:print;
 
 import shardmesh.std;
@@ -10,13 +10,13 @@ import :extents;
 
 export namespace shardmesh {
 
-/// A type with a spelling: `to_string(value)`, found beside the type.
+/// A type with a `to_string(value)` that argument-dependent look-up finds.
 template <class T>
 concept printable = requires(const T& value) {
   { to_string(value) } -> std::convertible_to<std::string_view>;
 };
 
-/// Prints the spelling. Found for this library's types by argument-dependent look-up.
+/// Prints `to_string(value)`. Argument-dependent look-up finds this operator for the library's types.
 template <printable T>
 std::ostream& operator<<(std::ostream& out, const T& value) {
   return out << std::string_view(to_string(value));

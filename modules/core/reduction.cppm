@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// reduce_op: how the terms of a Partial are combined. Not here: the arithmetic (kernels), partial placements (layout).
+// reduce_op: the operation that combines the terms of a Partial. The arithmetic is in room kernels, and partial
+// placements are in room layout.
 export module shardmesh.core:reduction;
 
 import shardmesh.std;
@@ -7,16 +8,16 @@ import :headers;
 
 export namespace shardmesh {
 
-/// Whether partial mesh dimensions with these reductions make one tensor together: equal ones, and sum with avg (an
-/// average of sums).
+/// Returns whether one tensor can be partial over two mesh dimensions with these reductions. Equal reductions can be
+/// combined, and so can sum and avg (an average of sums).
 constexpr bool are_combinable(reduce_op a, reduce_op b) {
   const auto averages = [](reduce_op op) { return op == reduce_op::sum || op == reduce_op::avg; };
   return a == b || (averages(a) && averages(b));
 }
 
-/// PyTorch's spelling: "sum", "avg", "product", "min", "max", "band", "bor", "bxor"; "none".
+/// PyTorch's spelling: "sum", "avg", "product", "min", "max", "band", "bor", "bxor". Any other value is "none".
 std::string_view to_string(reduce_op op);
-/// The operation with that spelling, or nothing; "none" is not one.
+/// Returns the operation with that spelling, or nothing. "none" is not accepted.
 std::optional<reduce_op> parse_reduce_op(std::string_view text);
 
 }  // namespace shardmesh

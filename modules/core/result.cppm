@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// result<T>: a value or an error, for what can fail in good programs.
+// result<T>: a value or an error, for calls that can fail in correct programs.
 module;
 #include <shardmesh/assert.hpp>
 export module shardmesh.core:result;
@@ -9,8 +9,9 @@ import :error;
 
 export namespace shardmesh {
 
-/// What a result can hold: an object type that is not itself an error. T may still be incomplete here, so that a class
-/// can declare a factory that returns result of itself; it must be move-constructible where the result is used.
+/// A type that a `result` can hold: an object type that is neither an array nor an `error`. T may be incomplete here,
+/// so that a class can declare a factory that returns a `result` of itself. T must be move-constructible where the
+/// result is used.
 template <class T>
 concept result_value = std::is_object_v<T> && !std::is_array_v<T> && !std::same_as<std::remove_cv_t<T>, error>;
 
@@ -25,17 +26,17 @@ template <class T>
 inline constexpr bool is_result<result<T>> = true;
 }  // namespace detail
 
-/// A `result` of something: what a function gives that `and_then` and `or_else` can go on with.
+/// A `result` of any type, as the callables of `and_then` and `or_else` return.
 template <class R>
 concept some_result = detail::is_result<std::remove_cvref_t<R>>;
 
-/// What `and_then` calls with the value: it gives another result.
+/// A callable for `and_then`: it takes the value and returns another result.
 template <class F, class... Value>
 concept result_continuation = std::invocable<F, Value...> && some_result<std::invoke_result_t<F, Value...>>;
 
-/// A T or an `error`, with the names of C++23's std::expected. Tests as true when it holds a T. `*r` and `r->` require
-/// that, `error()` the opposite; `value()` throws `exception`. An error goes on to the caller by
-/// `if (!r) return std::move(r).error();`, or a chain of `and_then`, `transform` and `or_else` carries it.
+/// A T or an `error`, with the names of C++23's std::expected. It converts to true when it holds a T. `*r` and `r->`
+/// require a T, and `error()` requires an error; `value()` throws `exception`. To pass an error on, write
+/// `if (!r) return std::move(r).error();` or chain `and_then`, `transform`, and `or_else`.
 template <class T>
   requires(std::is_void_v<T> || result_value<T>)
 class [[nodiscard("a result says whether the call worked: test it, or call value(), which throws")]] result {
@@ -57,7 +58,7 @@ class [[nodiscard("a result says whether the call worked: test it, or call value
   T& value() & { return check(), **this; }
   const T& value() const& { return check(), **this; }
   T&& value() && { return check(), *std::move(*this); }
-  /// The value, or `otherwise` where there is none.
+  /// Returns the value, or `otherwise` when there is none.
   template <std::convertible_to<T> Other>
   T value_or(Other&& otherwise) const& {
     return has_value() ? **this : static_cast<T>(std::forward<Other>(otherwise));
@@ -70,7 +71,7 @@ class [[nodiscard("a result says whether the call worked: test it, or call value
   const error_type& error() const& { return SHARDMESH_ASSERT(!has_value()), *std::get_if<1>(&state_); }
   error_type&& error() && { return SHARDMESH_ASSERT(!has_value()), std::move(*std::get_if<1>(&state_)); }
 
-  /// `next(value)`, which is a result; or this one's error.
+  /// Returns the result of `next(value)`, or this error.
   template <result_continuation<const T&> Next>
   std::remove_cvref_t<std::invoke_result_t<Next, const T&>> and_then(Next&& next) const& {
     if (!has_value()) return error();
@@ -81,7 +82,7 @@ class [[nodiscard("a result says whether the call worked: test it, or call value
     if (!has_value()) return std::move(*this).error();
     return std::invoke(std::forward<Next>(next), *std::move(*this));
   }
-  /// A result of what `change(value)` gives; or this one's error.
+  /// Returns a result that holds `change(value)`, or this error.
   template <std::invocable<const T&> Change>
   result<std::remove_cvref_t<std::invoke_result_t<Change, const T&>>> transform(Change&& change) const& {
     if (!has_value()) return error();
@@ -92,7 +93,7 @@ class [[nodiscard("a result says whether the call worked: test it, or call value
     if (!has_value()) return std::move(*this).error();
     return transformed(std::forward<Change>(change), *std::move(*this));
   }
-  /// The value; or `instead(error)`, which is a result of the same type or of another error.
+  /// Returns the value, or `instead(error)`, which is a result of the same type or an error.
   template <std::invocable<error_type> Instead>
     requires std::convertible_to<std::invoke_result_t<Instead, error_type>, result>
   result or_else(Instead&& instead) && {
@@ -123,7 +124,7 @@ class [[nodiscard("a result says whether the call worked: test it, or call value
  public:
   using value_type = void;
   using error_type = shardmesh::error;
-  // Not defaulted: `{}` would clear the room of the error too, which small moves would feel.
+  // Not defaulted: `{}` would also zero the storage of the error, which slows small moves measurably.
   result() noexcept {}  // NOLINT(modernize-use-equals-default)
   result(error_type e) : error_(std::move(e)) {}
 
@@ -136,13 +137,13 @@ class [[nodiscard("a result says whether the call worked: test it, or call value
   const error_type& error() const& { return SHARDMESH_ASSERT(error_), *error_; }
   error_type&& error() && { return SHARDMESH_ASSERT(error_), std::move(*error_); }
 
-  /// `next()`, which is a result; or this one's error.
+  /// Returns the result of `next()`, or this error.
   template <result_continuation<> Next>
   std::remove_cvref_t<std::invoke_result_t<Next>> and_then(Next&& next) && {
     if (error_) return std::move(*error_);
     return std::invoke(std::forward<Next>(next));
   }
-  /// A result of what `change()` gives; or this one's error.
+  /// Returns a result that holds `change()`, or this error.
   template <std::invocable Change>
   result<std::remove_cvref_t<std::invoke_result_t<Change>>> transform(Change&& change) && {
     if (error_) return std::move(*error_);
@@ -153,7 +154,7 @@ class [[nodiscard("a result says whether the call worked: test it, or call value
       return std::invoke(std::forward<Change>(change));
     }
   }
-  /// Success; or `instead(error)`, which is a result<void> or another error.
+  /// Returns success, or `instead(error)`, which is a `result<void>` or an error.
   template <std::invocable<error_type> Instead>
     requires std::convertible_to<std::invoke_result_t<Instead, error_type>, result>
   result or_else(Instead&& instead) && {

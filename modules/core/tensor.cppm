@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Views of tensors: the adapter, the concepts over it, and sub-views. Not here: memory of our own (host_tensor).
+// The adapter of tensors, the concepts over it, and sub-views. Memory of our own is in `host_tensor`.
 export module shardmesh.core:tensor;
 
 import shardmesh.std;
@@ -9,23 +9,23 @@ import :extents;
 import :result;
 
 export namespace shardmesh {
-/// A view of a tensor: one that is written through, or one that is only read.
+/// A view of a tensor, writable or read-only.
 template <class V>
 concept tensor_view_type = std::same_as<V, tensor_view> || std::same_as<V, const_tensor_view>;
 
-/// A tensor of any framework: `adapter<T>` gives a `tensor_view` of it. `T const` is asked for as T.
+/// A tensor of any framework: `adapter<T>` provides a `tensor_view` of it. The concept treats `const T` as T.
 template <class T>
 concept local_tensor = requires(std::remove_const_t<T>& t) {
   { adapter<std::remove_const_t<T>>::view(t) } -> std::same_as<tensor_view>;
 };
 
-/// A local tensor that functions can also make: `allocate` returns an uninitialised row-major tensor.
+/// A local tensor that functions can also create: `allocate` returns an uninitialised row-major tensor.
 template <class T>
 concept allocatable_tensor = local_tensor<T> && requires(dtype type, const extents& sizes, device where) {
   { adapter<std::remove_const_t<T>>::allocate(type, sizes, where) } -> std::same_as<std::remove_const_t<T>>;
 };
 
-/// The memory of a tensor: writable of a `T&`, to be read of a `const T&`. Of a temporary there is none.
+/// Returns the memory of a tensor: writable for a `T&`, read-only for a `const T&`. Temporaries are refused.
 template <local_tensor T>
   requires(!std::is_const_v<T>)
 tensor_view view_of(T& tensor) {
@@ -37,15 +37,14 @@ const_tensor_view view_of(const T& tensor) {
                   { adapter<T>::view(tensor) } -> std::convertible_to<const_tensor_view>;
                 })
     return adapter<T>::view(tensor);
-  else  // An adapter may know `view(T&)` alone. It makes a view and changes nothing, and what it made is only read
-        // here.
+  else  // The adapter may have only `view(T&)`. It changes nothing, and the view is only read here.
     return adapter<T>::view(const_cast<T&>(tensor));
 }
 template <local_tensor T>
 void view_of(const T&& tensor) = delete;
 
-/// A view of a tensor that is one: what its adapter's `check` says of others (lazily conjugated, sparse, ...) comes out
-/// as its error. Where an adapter has no `check`, every tensor is.
+/// Reports a tensor that no view can describe (lazily conjugated, sparse, ...): the error comes from the adapter's
+/// `check`. Without a `check`, every tensor is accepted.
 template <local_tensor T>
 result<void> check_tensor(const T& tensor) {
   if constexpr (requires {
@@ -56,35 +55,34 @@ result<void> check_tensor(const T& tensor) {
     return {};
 }
 
-/// Tells the adapter that the elements were written (its framework may count versions). Where it has no `written`,
-/// nothing is done.
+/// Notifies the adapter that the elements were written, for frameworks that count versions. Does nothing when the
+/// adapter has no `written`.
 template <local_tensor T>
   requires(!std::is_const_v<T>)
 void note_written(T& tensor) {
   if constexpr (requires { adapter<T>::written(tensor); }) adapter<T>::written(tensor);
 }
-/// A tensor whose framework wants to know that its elements were written: its adapter has the `written` that
-/// `note_written` calls.
+/// A tensor whose adapter has the `written` that `note_written` calls.
 template <class T>
 concept counts_writes = requires(T& tensor) { adapter<T>::written(tensor); };
 
-/// Row-major strides, in elements. Sizes of 0 count as 1, as in PyTorch; a stride that does not fit then (or of sizes
-/// that are no valid tensor's) is 2^63 - 1.
+/// Row-major strides, in elements. A size of 0 counts as 1, as in PyTorch. A stride that does not fit is 2^63 - 1.
 extents contiguous_strides(const extents& sizes);
-/// Row-major without gaps (dimensions of size 1 may have any stride; an empty tensor is contiguous).
+/// Returns whether the strides are row-major without gaps. Dimensions of size 1 may have any stride, and an empty
+/// tensor is contiguous.
 bool is_contiguous(const extents& sizes, const extents& strides);
 template <tensor_view_type View>
 bool is_contiguous(const View& view) {
   return is_contiguous(view.sizes, view.strides);
 }
-/// Number of elements. Precondition: the sizes are a valid tensor's.
+/// Number of elements. Precondition: the sizes are those of a valid tensor.
 std::int64_t numel(const extents& sizes);
 template <tensor_view_type View>
 std::int64_t numel(const View& view) {
   return numel(view.sizes);
 }
-/// The part of `view` at `b` (in the view's own indices), written through as `view` is. Precondition: `b` lies within,
-/// whole-byte dtype.
+/// Returns the part of `view` at `b` (in the view's own indices), as writable as `view`. Precondition: `b` lies within
+/// the view, and the dtype has whole bytes.
 template <tensor_view_type View>
 View subview(const View& view, const box& b) {
   View part = view;
@@ -94,8 +92,8 @@ View subview(const View& view, const box& b) {
   return part;
 }
 
-/// Whether the host may follow a pointer into this device's memory: everything here that reads or writes memory asks
-/// first. \errors errc::unsupported naming the device
+/// Checks that the host may access the memory of this device. Everything in the library that reads or writes memory
+/// calls it first. \errors errc::unsupported naming the device
 result<void> check_host_memory(device where);
 template <tensor_view_type View>
 result<void> check_host_memory(const View& view) {

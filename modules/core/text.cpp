@@ -15,7 +15,7 @@ module shardmesh.core;
 namespace shardmesh {
 namespace {
 
-// Length of the well-formed UTF-8 sequence at the front of `text`, 0 when there is none (Unicode table 3-7).
+// Length of the well-formed UTF-8 sequence at the front of `text`; 0 when there is none (Unicode table 3-7).
 std::size_t sequence_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const auto continues = [&](std::size_t i, unsigned char low = 0x80, unsigned char high = 0xBF) {
@@ -49,9 +49,9 @@ struct code_range {
   char32_t first, last;
 };
 
-// What a terminal obeys or does not show, so that a name could look like another or reorder the line: controls (Cc),
-// format characters (Cf), line and paragraph separators, everything that Unicode calls Default_Ignorable_Code_Point
-// (zero-width, bidirectional, variation selectors, tags), noncharacters. Ascending, of Unicode 16.
+// Characters that a terminal obeys or does not show, so that a name could imitate another or reorder the line: controls
+// (Cc), format characters (Cf), line and paragraph separators, noncharacters, and all characters with Unicode's
+// Default_Ignorable_Code_Point (zero-width, bidirectional, variation selectors, tags). Ascending, from Unicode 16.
 constexpr auto hidden_ranges = std::to_array<code_range>({
     {0x0000, 0x001F},   {0x007F, 0x009F},   {0x00AD, 0x00AD},   {0x034F, 0x034F},   {0x0600, 0x0605},
     {0x061C, 0x061C},   {0x06DD, 0x06DD},   {0x070F, 0x070F},   {0x0890, 0x0891},   {0x08E2, 0x08E2},
@@ -102,7 +102,7 @@ std::string json_quoted(std::string_view text) {
     const std::size_t length = sequence_length(text);
     const bool surrogate = length == 0 && byte(0) == 0xED && text.size() >= 3 && byte(1) >= 0xA0 && byte(1) <= 0xBF &&
                            byte(2) >= 0x80 && byte(2) <= 0xBF;
-    if (surrogate) {  // as Python's surrogatepass encodes one
+    if (surrogate) {  // a surrogate as Python's surrogatepass encodes it
       fmt::format_to(out, "\\u{:04x}", 0xD000 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F));
       text.remove_prefix(3);
       continue;
@@ -119,7 +119,7 @@ std::string json_quoted(std::string_view text) {
       quoted += text.substr(0, length);
     else if (code < 0x10000)
       fmt::format_to(out, "\\u{:04x}", static_cast<std::uint32_t>(code));
-    else  // as UTF-16 has it
+    else  // a UTF-16 surrogate pair
       fmt::format_to(out, "\\u{:04x}\\u{:04x}", 0xD7C0 + static_cast<std::uint32_t>(code >> 10),
                      0xDC00 | static_cast<std::uint32_t>(code & 0x3FF));
     text.remove_prefix(length == 0 ? 1 : length);

@@ -49,10 +49,10 @@ class recorded_event final : public device_event {
   std::shared_ptr<cuda::launcher> launcher_;
 };
 
-// Of a device, found out when it is used first.
+// The facts about a device, queried at its first use.
 struct device_facts {
   bool has_pools = false;
-  cuda::stream allocations;  // orders nothing but allocations that are made for the host's order
+  cuda::stream allocations;  // used only for allocations without a stream
 };
 
 class cuda_memory final : public kernel_backend {
@@ -122,8 +122,8 @@ class cuda_memory final : public kernel_backend {
   std::map<std::int16_t, device_facts> facts_;
 };
 
-// Threads of one process may be ranks with a device each, and NCCL then reads the memory of the others in place: memory
-// of a pool is theirs to read only when the pool says so, as that of cudaMalloc is. What a pool refuses is left as is.
+// Lets the other devices access the pool's memory, as they can access that of cudaMalloc. Threads of one process may be
+// ranks with a device each, and NCCL then reads the other ranks' memory in place. A refusal of the pool is ignored.
 void cuda_memory::open_pool(device where) const {
   const functions& f = cuda_.call();
   void* pool = nullptr;
@@ -178,7 +178,8 @@ result<device_buffer> cuda_memory::allocate(std::int64_t size_bytes, device wher
                            static_cast<void>(cuda.call().free(done));
                          }));
   }
-  // Without a stream the memory is anybody's when this returns: the pool may have to wait for whoever had it before.
+  // Without a stream the memory must be usable everywhere on return, so this waits: the pool may reuse memory that
+  // enqueued work still uses.
   const stream_ref order = stream.handle != nullptr ? stream : known->allocations.ref();
   SHARDMESH_CHECK(refused(f.malloc_async(&memory, size, order.handle), "cudaMallocAsync"));
   device_buffer made(static_cast<std::byte*>(memory), size_bytes, where,

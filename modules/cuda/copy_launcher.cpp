@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches without kernels: copies that convert nothing, as calls of cudaMemcpyAsync and cudaMemcpy2DAsync.
+// Batches without kernels: copies without conversion, as calls of cudaMemcpyAsync and cudaMemcpy2DAsync.
 module;
 #include <shardmesh/kernels/batch.hpp>
 #include <try.hpp>
@@ -21,10 +21,10 @@ import :launcher;
 namespace shardmesh::cuda {
 namespace {
 
-// More calls than this for a batch take longer than whoever asks for it can want.
+// A batch that needs more calls than this would be too slow to be useful.
 constexpr std::size_t most_calls = 65'536;
 
-// Rows of `width` bytes; one row is a plain copy.
+// A copy of rows of `width` bytes; one row is a plain copy.
 struct call {
   std::uint32_t to_slot = 0, from_slot = 0;
   std::int64_t to = 0, from = 0;
@@ -39,7 +39,7 @@ error refusal(const batch_item& item, device where, std::string_view why) {
           "cuda_options::kernels or SHARDMESH_CUDA_KERNELS");
 }
 
-// The calls of an item's loops from `depth` on.
+// Appends the calls of an item's loops from `depth` on.
 result<void> append(const batch_item& item, int depth, call at, std::int64_t max_pitch, device where,
                     std::vector<call>& calls) {
   const auto is_row = [&](const batch_loop& loop) {
@@ -76,7 +76,7 @@ class copies final : public launchable {
     for (const call& c : calls_) {
       std::byte* const to = bases.to[c.to_slot] + c.to;
       const std::byte* const from = bases.from[c.from_slot] + c.from;
-      if (to == from) continue;  // elements that are copied onto themselves
+      if (to == from) continue;  // a copy onto itself
       const int code = c.rows == 1 ? f.memcpy_async(to, from, c.width, copy_default, stream.handle)
                                    : f.memcpy_2d_async(to, c.to_pitch, from, c.from_pitch, c.width, c.rows,
                                                        copy_default, stream.handle);
@@ -98,7 +98,7 @@ class by_copies final : public launcher {
     int max_pitch = 0;
     SHARDMESH_CHECK(cuda_.check(cuda_.call().device_get_attribute(&max_pitch, attribute_max_pitch, where.index),
                                 "cudaDeviceGetAttribute", where));
-    // A stream does its copies in order, so phases are kept by order alone.
+    // A stream copies in order, so sorting by phase is enough.
     std::vector<std::size_t> order(items.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::sort(order, {}, [&](std::size_t i) { return std::pair(items[i].phase, i); });

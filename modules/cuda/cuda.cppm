@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors in CUDA memory: an optional component that builds without CUDA and finds its libraries at run time.
+// shardmesh.cuda: tensors in CUDA memory. An optional room that builds without CUDA and finds its libraries at run
+// time.
 export module shardmesh.cuda;
 
 export import shardmesh.kernels;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// device_tensor: row-major memory of our own on a device. Not here: who allocates (the backend of the device).
+// device_tensor: a row-major tensor that owns its memory on a device. The backend of the device allocates the memory.
 module;
 #include <shardmesh/refuse.hpp>
 export module shardmesh.cuda:device_tensor;
@@ -10,11 +10,12 @@ import shardmesh.kernels;
 
 export namespace shardmesh {
 
-/// A row-major tensor in the memory of a device that a backend reaches (an open `cuda_scope`). Moves; does not copy
-/// (`copy_between` copies, also from and to the host). With a stream the memory is allocated and freed in its order: it
-/// may be used there at once, and what was enqueued there may go on using it after the tensor is gone; the stream
-/// outlives the tensor. Without one it may be used everywhere, and is freed in the order of the device's default
-/// stream: other work on it is waited for before the tensor goes.
+/// A row-major tensor in the memory of a device that a backend reaches (for instance by an open `cuda_scope`).
+/// Move-only; `copy_between` copies it, also from and to the host.
+/// With a stream, the memory is allocated and freed in the stream's order. It may be used there at once, and work
+/// enqueued there may use it even after the tensor is destroyed. The stream must outlive the tensor.
+/// Without a stream, the memory may be used everywhere, and is freed in the order of the device's default stream. Wait
+/// for work on other streams before you destroy the tensor.
 class device_tensor {
  public:
   device_tensor() = default;
@@ -26,20 +27,21 @@ class device_tensor {
       SHARDMESH_REFUSE("a device_tensor is not copied by accident: std::move it, or copy_between two of them");
   ~device_tensor() = default;
 
-  /// Uninitialised memory. \errors errc::unsupported naming the device that no backend reaches; errc::overflow when the
-  /// size does not fit, errc::unaligned for a sub-byte type that does not fill whole bytes; errc::no_memory with the
-  /// bytes and the device
+  /// Makes a tensor with uninitialised memory.
+  /// \errors errc::unsupported naming a device that no backend reaches; errc::overflow when the size does not fit into
+  ///         64 bits; errc::unaligned for a sub-byte type that does not fill whole bytes; errc::no_memory with the
+  ///         bytes and the device
   static result<device_tensor> make(dtype type, const extents& sizes, device where = {device_type::cuda, -1},
                                     stream_ref stream = {});
 
   dtype type() const { return type_; }
   const extents& sizes() const { return sizes_; }
-  /// With its index.
+  /// Returns the device, with its index.
   device where() const { return memory_.where(); }
   std::byte* data() { return memory_.data(); }
   const std::byte* data() const { return memory_.data(); }
   std::int64_t size_bytes() const { return memory_.size_bytes(); }
-  /// For communicators: their bytes; the host does not follow these addresses.
+  /// Returns the bytes, for communicators. The host must not access these addresses.
   std::span<std::byte> bytes() { return {memory_.data(), static_cast<std::size_t>(memory_.size_bytes())}; }
   std::span<const std::byte> bytes() const { return {memory_.data(), static_cast<std::size_t>(memory_.size_bytes())}; }
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of the CUDA runtime that this library calls, as a table that is filled at run time. Declared here and
-// not included, so that one build runs with and without a GPU (tests/unit/cuda compares them with the real headers).
-// Not here: finding the library (runtime).
+// The functions of the CUDA runtime that this library calls, as a table that is filled at run time. They are declared
+// here instead of included, so that one build runs with and without a GPU; tests/unit/cuda compares them with the real
+// headers. The partition runtime loads them.
 export module shardmesh.cuda:functions;
 
 import shardmesh.std;
 
 export namespace shardmesh::cuda {
 
-/// Values of CUDA's enums and flags that are used here; enums of its functions are `int`.
+/// The values of CUDA's enums and flags that are used here. In the functions below, enums are `int`.
 enum : int {
   success = 0,
   error_invalid_value = 1,
@@ -19,7 +19,7 @@ enum : int {
   error_invalid_device = 101,
   error_not_ready = 600,
   error_not_supported = 801,
-  copy_default = 4,              // cudaMemcpyDefault: the direction is that of the addresses
+  copy_default = 4,              // cudaMemcpyDefault: the direction follows from the addresses
   attribute_max_pitch = 11,      // cudaDevAttrMaxPitch
   attribute_memory_pools = 115,  // cudaDevAttrMemoryPoolsSupported
   memory_type_unregistered = 0,
@@ -36,7 +36,7 @@ enum : unsigned {
   host_alloc_portable = 1,   // cudaHostAllocPortable: pinned for all devices
 };
 
-/// cudaPointerAttributes of CUDA 13. Version 12's lacks the last member.
+/// cudaPointerAttributes of CUDA 13. In CUDA 12 the last member is missing.
 struct pointer_attributes {
   int type = 0;
   int device = 0;
@@ -45,15 +45,15 @@ struct pointer_attributes {
   long reserved[8] = {};
 };
 
-/// cudaMemAccessDesc: who may use the memory of a pool.
+/// cudaMemAccessDesc: a device's access to the memory of a pool.
 struct memory_access {
   int location_type = location_device;
   int device = 0;
   int flags = access_read_write;
 };
 
-/// One pointer per function of the library; streams, events and pools are opaque. Of a loaded table only the last four
-/// may be null.
+/// One pointer per function of the library. Streams, events, and pools are opaque pointers. In a loaded table only the
+/// last four may be null.
 struct functions {
   int (*runtime_get_version)(int* version) = nullptr;
   const char* (*get_error_string)(int code) = nullptr;

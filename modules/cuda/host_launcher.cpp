@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches as host functions on their stream: the host's kernels, for memory that the host can follow.
+// Batches as host functions on their stream: the host's kernels, for memory that the host can access.
 module;
 #include <shardmesh/kernels/batch.hpp>
 #include <try.hpp>
@@ -19,7 +19,7 @@ import :launcher;
 namespace shardmesh::cuda {
 namespace {
 
-// The first error of functions that ran on a stream, where nobody can return one.
+// The first error of host functions that ran on a stream, and so could not return it.
 struct late_error {
   std::mutex lock;
   std::optional<error> first;
@@ -29,7 +29,7 @@ struct late_error {
   }
 };
 
-// What a host function is given; it deletes it.
+// The argument of a host function, which deletes it.
 struct launched {
   std::shared_ptr<prepared_batch> batch;
   std::shared_ptr<late_error> late;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// launcher: who carries out batches on a device. Three kinds: a library of kernels, the host's kernels as host
-// functions, and CUDA's own copies.
+// launcher: the execution of batches on a device. There are three kinds: a library of kernels, the host's kernels as
+// host functions, and CUDA's own copies.
 module shardmesh.cuda:launcher;
 
 import shardmesh.std;
@@ -11,13 +11,13 @@ import :runtime;
 
 namespace shardmesh::cuda {
 
-// A batch as its launcher keeps it.
+// A batch in its launcher's form.
 class launchable : public prepared_batch {
  public:
   explicit launchable(device where, std::size_t items) : where_(where), items_(items) {}
   std::size_t items() const override { return items_; }
   inline device where() const { return where_; }
-  // The device is the current one.
+  // Enqueues the batch on a stream. Precondition: the device is the current one.
   virtual result<void> launch(const batch_bases& bases, stream_ref stream) = 0;
 
  private:
@@ -29,18 +29,19 @@ class launcher {
  public:
   virtual ~launcher() = default;
   virtual std::string_view name() const = 0;
-  // The device is the current one.
+  // Prepares a batch. Precondition: the device is the current one.
   virtual result<std::unique_ptr<launchable>> prepare(std::span<const batch_item> items, device where) = 0;
-  // The first error of launched work that the device does not know of; once.
+  // Returns, once, the first error of launched work that the device itself does not report.
   virtual std::optional<error> take_late_error() { return std::nullopt; }
 };
 
-// errc::unsupported: the library cannot be loaded, or is of another version. Null: none is there and none was named.
+// Loads the library of kernels. errc::unsupported: it cannot be loaded, or has another version. Null: no path was
+// given, and the loader finds no library.
 result<std::shared_ptr<launcher>> library_launcher(const runtime& cuda, const std::string& path);
 std::shared_ptr<launcher> host_function_launcher(const runtime& cuda);
 std::shared_ptr<launcher> copy_launcher(const runtime& cuda);
 
-// "bfloat16 -> float32", for errors.
+// Describes an item in errors: "copy of bfloat16 to float32 in 2 loops".
 std::string describe(const batch_item& item);
 
 }  // namespace shardmesh::cuda

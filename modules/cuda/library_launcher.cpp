@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches by a library of kernels (cuda_kernels.h).
+// Batches that a library of kernels runs (cuda_kernels.h).
 module;
 #include <shardmesh/kernels/cuda_kernels.h>
 #include <shardmesh/kernels/batch.hpp>
@@ -41,7 +41,7 @@ class table final : public launchable {
     kernels_->destroy(table_);
   }
   result<void> launch(const batch_bases& bases, stream_ref stream) override {
-    // The same addresses as unsigned bytes, which is what C has.
+    // Passes the addresses as unsigned bytes, because C has no std::byte.
     return cuda_.check(
         kernels_->launch(table_, reinterpret_cast<unsigned char* const*>(bases.to.data()), bases.to.size(),
                          reinterpret_cast<const unsigned char* const*>(bases.from.data()), bases.from.size(),

@@ -80,7 +80,7 @@ result<runtime> runtime::load(const std::string& path) {
 
 result<void> runtime::check(int code, std::string_view operation, device where) const {
   if (code == success) return {};
-  static_cast<void>(call().get_last_error());  // or the next call of anybody would be told of it
+  static_cast<void>(call().get_last_error());  // clears it, or the thread's next call would return it again
   const char* const text = call().get_error_string(code);
   return fail(code_of(code), std::string(operation) + " on " + to_string(where) +
                                  " failed: " + (text != nullptr ? text : "an unknown error") + " (CUDA error " +

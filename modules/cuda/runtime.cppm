@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime: the CUDA runtime library of this process, found when it is needed, and its errors as ours. Not here: memory
-// (memory), streams (stream).
+// runtime: the CUDA runtime library of this process, loaded when it is needed, and its errors as ours. Memory is in
+// backend, and streams are in stream.
 export module shardmesh.cuda:runtime;
 
 import shardmesh.std;
@@ -10,27 +10,28 @@ import :shared_library;
 
 export namespace shardmesh::cuda {
 
-/// A loaded CUDA runtime. Cheap to copy; immutable; every member may be called from any thread. Loading does not touch
-/// a GPU: without one, the first call that needs it gives an error.
+/// A loaded CUDA runtime. Cheap to copy; immutable; thread-safe. Loading it does not touch a GPU: without one, the
+/// first call that needs it returns an error.
 class runtime {
  public:
-  /// \param path  of the library; empty: what SHARDMESH_CUDART names, else libcudart.so.13, .12, or of any version
-  /// \errors errc::unsupported: it cannot be loaded or lacks a function
+  /// Loads the CUDA runtime.
+  /// \param path  the library's path; empty: the path in SHARDMESH_CUDART, or else libcudart.so.13, .so.12, or .so
+  /// \errors errc::unsupported: the library cannot be loaded or lacks a function
   static result<runtime> load(const std::string& path = {});
 
   const functions& call() const { return *functions_; }
-  /// Path or name of the library.
+  /// Returns the path or name of the library.
   const std::string& library() const { return library_.name(); }
 
-  /// What a function gave, as a result. An error names the operation, the device and the library's text; its code is
-  /// errc::no_memory, errc::unsupported (no GPU, no driver), errc::invalid_argument (a value or device that does not
-  /// exist) or errc::communication (the device failed).
+  /// Turns the code of a CUDA function into a result. An error names the operation and the device, and quotes the
+  /// library's text. Its code is errc::no_memory, errc::unsupported (no GPU, no driver), errc::invalid_argument (an
+  /// invalid value or device), or errc::communication (the device failed).
   result<void> check(int code, std::string_view operation, device where = {device_type::cuda, -1}) const;
 
-  /// Devices of this machine. \errors those of `check`
+  /// Returns the number of devices of this machine. \errors the errors of `check`
   result<std::int32_t> device_count() const;
-  /// The device with its index: -1 is the one that is current on the calling thread.
-  /// \errors errc::invalid_argument when it is no CUDA device or there is none of that index
+  /// Returns the device with its index; index -1 means the calling thread's current device.
+  /// \errors errc::invalid_argument when it is not a CUDA device, or none has that index
   result<device> resolve(device where) const;
 
  private:
@@ -38,10 +39,11 @@ class runtime {
   std::shared_ptr<const functions> functions_;
 };
 
-/// A device is the calling thread's current one from here to the end of the scope.
+/// A scope in which a device is the calling thread's current device.
 class current_device {
  public:
-  /// Not to be asked for anything when `outcome` is an error. Precondition: `where` has an index.
+  /// Makes `where` the current device. Do not use the device when `outcome` is an error. Precondition: `where` has an
+  /// index.
   current_device(const runtime& cuda, device where);
   current_device(const current_device&) = delete;
   current_device& operator=(const current_device&) = delete;
@@ -50,7 +52,7 @@ class current_device {
 
  private:
   const runtime& cuda_;
-  int before_ = -1;  // to go back to; -1: nothing changed
+  int before_ = -1;  // the previous device, to be restored; -1: unchanged
   result<void> outcome_;
 };
 

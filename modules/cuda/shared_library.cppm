@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shared_library: a library that is loaded when it is needed, and stays for the rest of the process. Not here: what is
-// called in it (functions).
+// shared_library: a library that is loaded when it is needed, and stays loaded for the rest of the process. The tables
+// of its functions are in functions.
 export module shardmesh.cuda:shared_library;
 
 import shardmesh.std;
@@ -8,24 +8,24 @@ import shardmesh.core;
 
 export namespace shardmesh::cuda {
 
-/// A library of the system's loader. Copies name the same one. It is never unloaded: drivers keep threads in theirs,
-/// and memory is given back to it by whoever goes last.
+/// A library loaded by the system's loader. Copies refer to the same library. It is never unloaded: drivers have
+/// running threads in their libraries, and the last owner of memory may free it through the library at any time.
 class shared_library {
  public:
   shared_library() = default;
 
-  /// The library at `path`; without one, at the path that the environment variable holds, if it is set; without that,
-  /// the first of `names` that the loader finds.
-  /// \param what  for errors: "the CUDA runtime"
-  /// \errors errc::unsupported with what was tried and what the loader says
+  /// Loads the library at `path`. If `path` is empty, loads the one whose path is in the environment variable; if that
+  /// is not set, the first of `names` that the loader finds.
+  /// \param what  the library's name in errors: "the CUDA runtime"
+  /// \errors errc::unsupported with the names tried and the loader's messages
   static result<shared_library> open(std::string_view what, const std::string& path, const char* variable,
                                      std::initializer_list<const char*> names);
 
-  /// Where it was found: a path or a name.
+  /// Returns the path or name under which the library was found.
   const std::string& name() const { return name_; }
   bool is_open() const { return handle_ != nullptr; }
 
-  /// Sets `function` to the library's function of that name; null when it has none.
+  /// Sets `function` to the library's function of that name, or to null. Returns whether there is one.
   template <class Function>
   bool find(const char* function_name, Function*& function) const {
     function = reinterpret_cast<Function*>(address_of(function_name));
@@ -38,7 +38,7 @@ class shared_library {
   void* handle_ = nullptr;
 };
 
-/// Fills a table: the functions that a library must have, one after the other.
+/// A loader of the functions that a library must have, one after the other, into a table.
 class function_loader {
  public:
   explicit function_loader(const shared_library& library) : library_(library) {}
@@ -46,7 +46,7 @@ class function_loader {
   void operator()(const char* name, Function*& function) {
     if (!library_.find(name, function) && missing_.empty()) missing_ = name;
   }
-  /// errc::unsupported naming the library and the first function that it lacks.
+  /// Returns success, or errc::unsupported naming the library and the first function that it lacks.
   result<void> outcome() const;
 
  private:

@@ -30,7 +30,7 @@ staging_pool::~staging_pool() {
 
 result<device_buffer> staging_pool::take(std::int64_t size_bytes, device where) {
   if (size_bytes <= 0) return device_buffer();
-  // Beyond that nothing is kept anyway, and doubling would waste.
+  // A larger buffer is never kept, so rounding its size up would only waste memory.
   const std::int64_t size =
       size_bytes > keep_bytes_
           ? size_bytes

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// stream and event: CUDA's queues of work and points in them, owned. Not here: work (backend).
+// stream and event: owners of CUDA's queues of work, and of points in them. The work itself is in backend.
 export module shardmesh.cuda:stream;
 
 import shardmesh.std;
@@ -8,11 +8,11 @@ import :runtime;
 
 export namespace shardmesh::cuda {
 
-/// A point in a stream's work; move-only. Until it is recorded it is passed by everybody.
+/// A point in a stream's work. Move-only. Before it is recorded, it counts as passed.
 class event {
  public:
   event() = default;
-  /// \errors those of `runtime::check`
+  /// Makes an event of a device. \errors the errors of `runtime::check`
   static result<event> make(const runtime& cuda, device where);
   event(event&& other) noexcept { swap(other); }
   event& operator=(event&& other) noexcept {
@@ -22,13 +22,13 @@ class event {
   }
   ~event();
 
-  /// It is from now on behind what was enqueued on `stream` (null: the device's default stream) so far.
+  /// Places the event behind all work enqueued so far on `stream` (null: the device's default stream).
   result<void> record(stream_ref stream);
-  /// True when everything before it is done. \errors what the device says of work that failed
+  /// Returns whether all work before the event is done. \errors the device's error when that work failed
   result<bool> done() const;
-  /// Waits on the host.
+  /// Waits for the event on the host.
   result<void> wait() const;
-  /// What is enqueued on `stream` from now on begins after it.
+  /// Makes work that is enqueued on `stream` from now on begin after the event.
   result<void> hold(stream_ref stream) const;
   device where() const { return where_; }
   bool is_made() const { return handle_ != nullptr; }
@@ -44,12 +44,12 @@ class event {
   void* handle_ = nullptr;
 };
 
-/// A queue of work of one device, apart from the device's default stream; move-only. It outlives memory that was
-/// allocated on it; its destructor does not wait for its work.
+/// A queue of work of one device, independent of the device's default stream. Move-only. It must outlive memory that
+/// was allocated on it. Its destructor does not wait for its work.
 class stream {
  public:
   stream() = default;
-  /// \errors errc::invalid_argument: no such device; those of `runtime::check`
+  /// Makes a stream of a device. \errors errc::invalid_argument: no such device; the errors of `runtime::check`
   static result<stream> make(const runtime& cuda, device where = {device_type::cuda, -1});
   stream(stream&& other) noexcept { swap(other); }
   stream& operator=(stream&& other) noexcept {
@@ -62,9 +62,9 @@ class stream {
   stream_ref ref() const { return {handle_}; }
   device where() const { return where_; }
   bool is_made() const { return handle_ != nullptr; }
-  /// Waits on the host until all that was enqueued is done.
+  /// Waits on the host until all enqueued work is done.
   result<void> synchronize() const;
-  /// True when all that was enqueued is done.
+  /// Returns whether all enqueued work is done.
   result<bool> done() const;
 
  private:

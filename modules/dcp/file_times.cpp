@@ -43,7 +43,7 @@ std::vector<std::string> files_rewritten_after(const std::filesystem::path& fold
   std::vector<std::string> rewritten;
   const auto reference = times_of(folder / mark);
   if (!reference) return rewritten;
-  // A save makes the files before the mark; a copy that makes them later has made the mark first.
+  // A save creates the files before the mark. A copy may create files later, but only after it has created the mark.
   const bool is_dated = reference->born && *reference->born <= reference->written;
   const moment made = is_dated ? *reference->born : reference->written;
   for (const std::string& file : files) {

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what the ages of a folder's files say about an overwrite that was interrupted.
+// Not exported: detects an interrupted overwrite from the ages of a folder's files.
 module shardmesh.dcp:file_times;
 
 import shardmesh.std;
 
 namespace shardmesh::dcp {
 
-// Those of `files` (names within the folder) that were written after `mark` in a way that copying the folder cannot
-// explain. A copy makes files anew, in any order, so all that come after the mark are newer than it: they came into
-// being after it, too. A file that is older than the mark and was written again afterwards did not come by a copy; nor
-// did one whose time was given to it (it is older than the file itself), which keeps the original's. Where the file
-// system does not know when a file came into being, a newer one counts. Cost: one system call a file.
+// Returns those of `files` (names within the folder) that were written after `mark` in a way that copying the folder
+// cannot explain. A copy creates files anew, in any order. So every file that is copied after the mark is newer than it
+// and was also created after it. A file that was created before the mark and written again afterwards did not come from
+// a copy. Nor did a file whose time was set (its time is older than its creation): it keeps the original's time. Where
+// the file system does not record creation times, a newer file counts.
+// Cost: one system call per file.
 std::vector<std::string> files_rewritten_after(const std::filesystem::path& folder, const std::string& mark,
                                                std::span<const std::string> files);
 

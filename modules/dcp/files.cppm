@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// dcp::rank_files: the ranks' files of a DCP folder while they are written: where items lie, their bytes and checksums;
-// and the metadata that ends a folder. Not here: which folder (staged_output), who writes what (save,
-// collective_checkpoint).
+// The ranks' files of a DCP folder while they are written: places, bytes, and checksums of items. Also adds the
+// metadata that completes a folder. The folder itself is in `staged_output`; `save` and `collective_checkpoint` decide
+// which rank writes what.
 export module shardmesh.dcp:files;
 
 import shardmesh.std;
@@ -14,36 +14,37 @@ import :metadata;
 
 export namespace shardmesh::dcp {
 
-/// "__3_0.distcp": the file that rank 3 writes.
+/// Returns the name of a rank's file: "__3_0.distcp" for rank 3.
 std::string file_name(std::int32_t rank);
 
-/// Gives items their places, in the order of the calls, and writes those of one rank or of all. Every process that
-/// makes the same calls gets the same places, so ranks need not tell each other.
+/// Assigns places to items, in the order of the calls, and writes the items of one rank or of all. Processes that make
+/// the same calls get the same places, so that ranks need not communicate.
 class rank_files {
  public:
-  /// `only`: this process writes that rank's file; nothing: every file. `output` outlives it.
+  /// `only`: the rank whose file this process writes; nothing: every file. `output` must outlive this object.
   explicit rank_files(staged_output& output, std::optional<std::int32_t> only = {}) : output_(output), only_(only) {}
 
   bool writes(std::int32_t rank) const { return !only_ || *only_ == rank; }
-  /// The place of the next item of a rank; its file is created with the first. errc::overflow, errc::io.
+  /// Returns the place of a rank's next item. The first item creates the rank's file.
+  /// \errors errc::overflow, errc::io
   result<item_place> place(std::int32_t rank, std::int64_t length);
-  /// A whole archive at its place, when this process writes that rank's file.
+  /// Writes a whole archive at its place, when this process writes that rank's file.
   result<void> write_archive(std::int32_t rank, const item_place& at, std::span<const std::byte> bytes);
-  /// Gives each chunk of a tensor its place, and `bytes.to` the chunks that this process writes. Places are appended
-  /// to `places()`.
+  /// Assigns a place to each chunk of a tensor, and sets `bytes.to` to the chunks that this process writes. Appends the
+  /// places to `places()`.
   result<void> place_tensor(output_tensor& tensor);
-  /// Writes the chunks that were placed. Call once, with the same tensors in the same order; those with an archive are
-  /// left out.
+  /// Writes the placed chunks. Call it once, with the same tensors in the same order; tensors with an archive are
+  /// skipped.
   result<void> write_tensors(std::span<const output_tensor> tensors, element_source source,
                              const item_run_options& options);
 
-  /// One per chunk, in order; further ones are the caller's.
+  /// Returns the places: one per chunk, in order. The caller may append further ones.
   std::vector<item_place>& places() { return places_; }
-  /// Of what this process wrote.
+  /// Returns the checksums of what this process wrote.
   const std::vector<checksum_range>& ranges() const { return ranges_; }
-  /// Number of ranks that got a place.
+  /// Returns the number of ranks that have a place.
   std::int64_t files() const { return static_cast<std::int64_t>(files_.size()); }
-  /// Bytes of the elements of all chunks that were placed.
+  /// Returns the size of all placed chunks' elements, in bytes.
   std::int64_t data_bytes() const { return data_bytes_; }
 
  private:
@@ -63,11 +64,11 @@ class rank_files {
   std::int64_t data_bytes_ = 0;
 };
 
-/// Bytes of all chunks' elements: what the files will hold at least. Saturates.
+/// Returns the size of all chunks' elements in bytes, a lower bound on the size of the files. Saturates.
 std::int64_t data_bytes_of(std::span<const output_tensor> tensors);
 
-/// Adds `.metadata`, the side files and the checksum record: all that a folder lacks before it is committed.
-/// `ranges` are those of all items; the metadata's own is added.
+/// Adds `.metadata`, the side files, and the checksum record: everything that a folder lacks before it is committed.
+/// `ranges` are the checksums of all items; the function adds the metadata's own.
 result<void> finish_folder(staged_output& output, std::span<const output_tensor> tensors,
                            std::span<const output_object> objects, std::span<const item_place> places,
                            const dcp::extras& extras, std::vector<checksum_range> ranges);

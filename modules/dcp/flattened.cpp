@@ -17,7 +17,7 @@ import :pickled_fields;
 namespace shardmesh::dcp {
 namespace {
 
-// The sizes of one part, where the stored shape is a flat form of `shape`; else nothing.
+// Returns the sizes of one part when `stored` is a flat form of `shape`; else nothing.
 std::optional<extents> part_of(const extents& stored, const extents& shape) {
   if (stored.rank() != shape.rank() + 1) return std::nullopt;
   extents part;
@@ -73,7 +73,7 @@ result<std::vector<whole_piece>> pieces_of(const flattened_tensor& tensor, const
   if (parts > static_cast<std::int64_t>(most / run.size()))
     return beyond_limit("a tensor of Megatron's is cut into too many pieces", static_cast<std::int64_t>(most),
                         "pieces");
-  extents at = extents::filled(rank, 0);  // the part's place in the chunk's grid of them
+  extents at = extents::filled(rank, 0);  // the part's position in the chunk's grid of parts
   for (std::int64_t number = 0; number < parts; ++number) {
     for (const flat_box& one : run) {
       whole_piece piece{one.where, number * size + one.begin - begin};

@@ -29,8 +29,8 @@ namespace shardmesh::dcp {
 namespace fs = std::filesystem;
 namespace {
 
-// The entries of these keys alone, as a metadata file of their own; nothing where the file is written in another way
-// than PyTorch's.
+// Returns the entries of these keys alone, as a metadata file of their own; nothing when the file is not written as
+// PyTorch writes it.
 result<std::optional<std::vector<std::byte>>> excerpt_of(const fs::path& file, std::span<const std::string> keys) {
   static constexpr std::array<std::string_view, 4> dicts{"state_dict_metadata", "planner_data", "storage_data",
                                                          strides_attribute};
@@ -40,7 +40,7 @@ result<std::optional<std::vector<std::byte>>> excerpt_of(const fs::path& file, s
   return pickle::excerpt(read, source->size_bytes(), {dicts, keys});
 }
 
-// One metadata file. All of a checkpoint's together stay below the limit of one.
+// Reads one metadata file. All files of a checkpoint together stay below the limit of one.
 result<metadata> read_file_of_metadata(const fs::path& file, std::span<const std::string> only_keys,
                                        read_budget& budget, std::int64_t& left) {
   std::error_code code;
@@ -49,7 +49,7 @@ result<metadata> read_file_of_metadata(const fs::path& file, std::span<const std
     return beyond_limit("the metadata is too long", budget.limits().description_bytes).with_file(file.string());
   if (!only_keys.empty()) {
     SHARDMESH_TRY(auto part, excerpt_of(file, only_keys));
-    // What is wrong with it may be wrong with our cut: the whole tells.
+    // An error may come from our excerpt: reading the whole file decides.
     if (part)
       if (auto read = parse_metadata(std::move(*part), file.string(), &budget); read)
         return left -= size, read->names.clear(), read;
@@ -59,7 +59,7 @@ result<metadata> read_file_of_metadata(const fs::path& file, std::span<const std
   return parse_metadata(std::move(bytes), file.string(), &budget);
 }
 
-// Keys as the files have them: KEY@RANK is KEY there.
+// Returns the keys as the files spell them: KEY@RANK is KEY there.
 std::vector<std::string> stored_keys(const open_options& options) {
   std::vector<std::string> keys = options.only_keys;
   if (!options.keys_at_ranks) return keys;
@@ -68,7 +68,7 @@ std::vector<std::string> stored_keys(const open_options& options) {
   return keys;
 }
 
-// The descriptions of all ranks, as one.
+// Merges the descriptions of all ranks into one.
 metadata merge_ranks(const fs::path& folder, std::vector<metadata> parts, std::vector<std::int64_t> ranks,
                      const open_options& options) {
   std::map<std::string, std::int32_t> numbers;
@@ -158,7 +158,7 @@ void note_oddities(const fs::path& folder, const folder_listing& listing, metada
   for (const std::string& referenced : description.contents.files) unreferenced.erase(referenced);
   for (const std::string& item : unreferenced) {
     std::error_code code;
-    // A rank that had nothing left to write leaves an empty file: nothing is odd about that.
+    // A rank that had nothing left to write leaves an empty file, which is normal.
     if (fs::file_size(folder / item, code) > 0 && !code)
       description.warnings.push_back(
           fail(errc::incomplete_save, "nothing refers to this file: a leftover of another save").with_file(file(item)));

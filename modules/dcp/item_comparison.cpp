@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t small_item_bytes = std::int64_t{1} << 20;
 constexpr std::int64_t block_bytes = std::int64_t{256} << 10;
 
-// Whether every record has a checksum, so that equal directories mean equal contents.
+// True when every record has a checksum, so that equal directories mean equal contents.
 bool is_summed(const zip_directory& directory) {
   return std::ranges::all_of(directory.records(),
                              [](const zip_record& one) { return one.crc32 != 0 || one.size_bytes == 0; });

@@ -24,8 +24,8 @@ namespace shardmesh::dcp {
 namespace fs = std::filesystem;
 namespace {
 
-// A chunk of a flat tensor is a few boxes, or one for each part where ranks' chunks were put together. More than these
-// are a few numbers of a file that would fill the memory.
+// Returns the largest number of pieces. A chunk of a flat tensor becomes a few boxes, or one for each part when ranks'
+// chunks were put together. With more pieces, a few values of a file would fill the memory.
 std::size_t most_pieces(const catalog& stored) {
   return (std::size_t{1} << 18) + 64 * stored.chunk_places.size();
 }
@@ -60,7 +60,7 @@ class megatron_reader final : public composed_reader, public torch_file::archive
     return {};
   }
 
-  // Returns the keys of what was added.
+  // Adds the entries of common.pt, and returns the keys that were added.
   std::set<std::string> add_common(const open_options& options) {
     std::set<std::string> keys;
     auto opened = open_common(options);
@@ -96,7 +96,7 @@ class megatron_reader final : public composed_reader, public torch_file::archive
     tensor_entry whole = stored.tensors[flat.index];
     const std::int32_t first = whole.first_chunk, count = whole.chunk_count;
     whole.shape = flat.shape;
-    whole.properties.strides.reset();  // of the flat form
+    whole.properties.strides.reset();  // they describe the flat form
     const std::string key = whole.key;
     SHARDMESH_CHECK(add_tensor(std::move(whole)));
     for (std::int32_t chunk = first; chunk < first + count; ++chunk) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: a DCP folder that Megatron wrote (`torch_dist`) as its own load sees it: flat shards of the distributed
-// optimizer as whole tensors, and beside the sharded entries those of `common.pt`. Not here: how a tensor was made flat
-// (flattened).
+// Not exported: shows a DCP folder that Megatron wrote (`torch_dist`) as Megatron's own load sees it. Flat shards of
+// the distributed optimizer become whole tensors, and the entries of `common.pt` stand beside the sharded ones. How a
+// tensor was flattened is in `flattened`.
 module shardmesh.dcp:megatron;
 
 import shardmesh.std;
@@ -13,19 +13,19 @@ namespace shardmesh::dcp {
 
 inline constexpr std::string_view common_file = "common.pt";
 
-// What `megatron_view` found beside its entries.
+// The reader that `megatron_view` made, and the keys that it found in `common.pt`.
 struct megatron_view_result {
   std::unique_ptr<checkpoint_reader> reader;
   std::set<std::string> common_keys;  // entries that lie in common.pt
 };
 
-// `plain` with these of its tensors whole, and with the entries of the folder's common.pt when it has one. A common.pt
-// that cannot be read is a problem of the result, not an error.
-// \errors those of `composed_reader::add_chunk`; a tensor in too many pieces
+// Returns a reader that shows `plain` with the `flattened` tensors whole, and with the entries of the folder's
+// common.pt when it has one. A common.pt that cannot be read is a problem of the result, not an error.
+// \errors those of `composed_reader::add_chunk`; `beyond_limit` for a tensor in too many pieces
 result<megatron_view_result> megatron_view(std::unique_ptr<checkpoint_reader> plain,
                                            const std::vector<flattened_tensor>& flattened, const open_options& options);
 
-// One line for entries in buckets of the distributed optimizer: no file says which parameters' elements they hold.
+// Returns a note on entries in buckets of the distributed optimizer: no file says which parameters' elements they hold.
 std::optional<std::string> bucket_note(const catalog& stored);
 
 }  // namespace shardmesh::dcp

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One description from those of several ranks.
+// Merges the descriptions of several ranks into one.
 module;
 #include <fmt/format.h>
 
@@ -21,7 +21,7 @@ module shardmesh.dcp;
 namespace shardmesh::dcp {
 namespace {
 
-// A rank's entry under a key: exactly one of the two.
+// A rank's entry under a key: exactly one of `tensor` and `object` is set.
 struct held_entry {
   std::int64_t rank = 0;
   const catalog* from = nullptr;
@@ -40,12 +40,12 @@ std::string description_of(const held_entry& entry) {
   return entry.object ? "an object" : fmt::format("{} {}", name(entry.tensor->type), to_string(entry.tensor->shape));
 }
 
-// Copies entries of several catalogs into one, with files and transforms numbered anew.
+// Copies entries of several catalogs into one, and renumbers files and transforms.
 class catalog_merge {
  public:
   explicit catalog_merge(const merge_rules& rules) : rules_(rules) {}
 
-  // The entries of one key, in the order of the ranks.
+  // Adds the entries of one key, in the order of the ranks.
   void add(const std::string& key, holders all) {
     const auto own = std::ranges::find(all, rules_.preferred.value_or(-1), &held_entry::rank);
     if (rules_.preferred && own != all.end()) return add_seen_by(all, *own, key);
@@ -85,7 +85,7 @@ class catalog_merge {
     return place;
   }
 
-  // The value of one rank; of a tensor also the chunks that only others have. `key`: its own, or KEY@RANK.
+  // Adds the value of one rank; for a tensor, also the chunks that only other ranks have. `key`: its own, or KEY@RANK.
   void add_seen_by(const holders& all, const held_entry& own, const std::string& key) {
     if (own.object) {
       merged.objects.push_back(*own.object);
@@ -121,7 +121,7 @@ class catalog_merge {
     entry.key = key;
   }
 
-  // Equal boxes are one chunk.
+  // Adds each box once: equal boxes are one chunk.
   void add_chunks(const held_entry& entry, std::set<box>& boxes) {
     const tensor_entry& tensor = *entry.tensor;
     for (std::int32_t c = tensor.first_chunk; c < tensor.first_chunk + tensor.chunk_count; ++c) {
@@ -131,7 +131,7 @@ class catalog_merge {
     }
   }
 
-  // Listed, without a place to read it from.
+  // Lists the entry without a place to read it from.
   void add_conflict(const std::string& key, const held_entry& first, error conflict) {
     warnings.push_back(conflict);
     conflicts.emplace(key, std::move(conflict));
@@ -147,7 +147,7 @@ class catalog_merge {
     merged.add_chunk(box::whole(first.tensor->shape), nowhere);
   }
 
-  // What the ranks disagree about; nothing when they all have one value.
+  // Returns the ranks' disagreement; nothing when they all have one value.
   std::optional<error> conflict_in(const holders& all) {
     for (const held_entry& entry : all)
       if (!are_described_alike(all.front(), entry))
@@ -187,7 +187,7 @@ class catalog_merge {
     return made;
   }
 
-  // Items that cannot be compared are a problem of their own, and no reason to take them for different.
+  // Items that cannot be compared are a problem of their own, not a difference.
   bool hold_the_same(const held_entry& a, const stored_range& at, const held_entry& b, const stored_range& other) {
     if (&a == &b || at.file < 0 || other.file < 0 || !rules_.are_equal) return true;
     if (a.from->transforms[static_cast<std::size_t>(at.transform)] !=
@@ -239,7 +239,7 @@ metadata merge_metadata(std::vector<metadata> parts, const merge_rules& rules) {
   made.warnings.insert(made.warnings.end(), merge.warnings.begin(), merge.warnings.end());
   made.conflicts = std::move(merge.conflicts);
   std::erase_if(made.extras.planner_entries, [&](const auto& named) {
-    return group_of.contains(named.first);  // another rank's entries
+    return group_of.contains(named.first);  // these are entries of another rank
   });
   made.contents = std::move(merge.merged);
   return made;

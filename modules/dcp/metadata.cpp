@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading: the entries of a `.metadata`. Not here: single fields (pickled_fields), places (storage_data), several files
-// (merge), writing (metadata_writer).
+// Reads the entries of a `.metadata`. Single fields are in `pickled_fields`, places in `storage_data`, several files in
+// `merge`, and writing in `metadata_writer`.
 module;
 #include <fmt/format.h>
 #include <try.hpp>
@@ -25,8 +25,9 @@ import :storage_data;
 namespace shardmesh::dcp {
 namespace {
 
-// The values beside the entries get a graph of their own: the whole description's takes several times the file's bytes,
-// and would live as long as the reader. What cannot be written again stays where it is.
+// Moves the values beside the entries to a graph of their own. The graph of the whole description takes several times
+// the file's bytes, and would live as long as the reader. If a value cannot be written again, all values stay where
+// they are.
 void move_to_own_graph(dcp::extras& extras) {
   pickle::writer out;
   out.begin_list();
@@ -55,7 +56,7 @@ class metadata_parser {
       return fail(errc::bad_format, "is not DCP metadata: it has no state_dict_metadata")
           .with_file(account_.file())
           .with_values("a Metadata object", class_text(root));
-    // Subclasses of other frameworks are welcome; PyTorch's own name in another module is damage.
+    // Subclasses of other frameworks are accepted; PyTorch's own class name in another module is damage.
     if (class_name(root) == "Metadata" && !is_metadata_class(root, "Metadata"))
       problem(errc::bad_format, "is not PyTorch's Metadata", {}).found = class_text(root);
     read_extras(root);
@@ -89,11 +90,11 @@ class metadata_parser {
  private:
   struct given_path {
     pickle::value steps;
-    std::string_view in;  // the field that has it
+    std::string_view in;  // the field that holds it
   };
 
-  // What entries cost once they are built; shared parts of the pickle are built for each entry that has them. A chunk
-  // is opened, checked and perhaps complained about by whoever reads on: more than its room.
+  // The costs of entries that are built, in bytes. Shared parts of the pickle are built for each entry that has them. A
+  // chunk costs more than its own memory: it is opened and checked, and the caller may report errors on it.
   static constexpr std::size_t entry_bytes = 512, chunk_bytes = 2048, place_bytes = 64;
 
   bool spend(std::size_t bytes, std::string_view key) { return account_.spend(bytes, key); }
@@ -103,8 +104,8 @@ class metadata_parser {
   }
   void problem(error e, std::string_view key) { account_.problem(std::move(e), key); }
 
-  // A vector that doubles holds its elements twice while it moves them. A short pickle may list one entry a million
-  // times, so that a number counts only as far as the bytes explain it.
+  // Reserves memory, because a growing vector holds its elements twice while it moves them. A short pickle may list one
+  // entry a million times, so a number counts only as far as the pickle's bytes explain it.
   void reserve(std::size_t tensors, std::size_t chunks) {
     constexpr std::size_t least_bytes_of_tensor = 128, least_bytes_of_chunk = 64;
     made_.contents.reserve(std::min(tensors, graph_->consumed_bytes() / least_bytes_of_tensor),
@@ -132,7 +133,7 @@ class metadata_parser {
     made_.contents.version = made_.extras.version;
   }
 
-  // Bounded, since a pickle may name one long text a million times.
+  // Limits the total, because a pickle may name one long text a million times.
   void read_texts(pickle::value texts) {
     std::int64_t total = 0;
     for (const auto [key, value] : texts.pairs()) {
@@ -158,13 +159,13 @@ class metadata_parser {
     tensor.properties.strides = read_strides(strides, tensor.shape.rank());
   }
 
-  // (0,), in our own attribute.
+  // Reads an integer key, which our own attribute stores as (0,).
   static std::optional<std::int64_t> integer_key_of(pickle::value step) {
     if (step.kind() != pickle::kind::tuple || step.items().size() != 1) return std::nullopt;
     return step.items()[0].as_int();
   }
 
-  // (text, JSON), likewise.
+  // Reads another Python key, which our own attribute stores as (text, JSON).
   std::optional<path_key> python_key_of(pickle::value step) {
     const pickle::items parts = step.items();
     if (step.kind() != pickle::kind::tuple || parts.size() != 2 || !parts[0].text() || !parts[1].text())
@@ -174,8 +175,8 @@ class metadata_parser {
     return made ? std::optional(*std::move(made)) : std::nullopt;
   }
 
-  // PyTorch writes planner_data in the order of the entries: its next item mostly has this key. At the first key for
-  // which it has not, a table is made. No key is looked up twice.
+  // PyTorch writes planner_data in the order of the entries, so the next item mostly has this key. At the first key
+  // where it does not, a table is built. No key is looked up twice.
   std::optional<given_path> planned_path_of(std::string_view key) {
     if (planned_.empty()) {
       if (next_planned_ == planner_.size()) return std::nullopt;
@@ -260,8 +261,8 @@ class metadata_parser {
     }
   }
 
-  // A dtype that we do not have keeps its name, so that a copy says the same. torch.undefined, and what is no name of
-  // torch's at all, stops PyTorch from reading the whole metadata.
+  // Keeps the name of a dtype that we lack, so that a copy states the same. torch.undefined, or a name that does not
+  // belong to torch, stops PyTorch from reading the whole metadata.
   void note_foreign_dtype(pickle::value type, std::string_view key, tensor_entry& tensor) {
     const std::string_view spelled = type.global_name();
     const bool is_name = !spelled.empty() && std::all_of(spelled.begin(), spelled.end(), [](char c) {
@@ -314,7 +315,7 @@ class metadata_parser {
   std::shared_ptr<const pickle::graph> graph_;
   parse_account account_;
   metadata made_;
-  std::unordered_map<std::string_view, given_path> paths_;  // of the attribute that shardmesh adds
+  std::unordered_map<std::string_view, given_path> paths_;  // from the attribute that shardmesh adds
   pickle::pairs planner_;
   std::size_t next_planned_ = 0;
   std::unordered_map<std::string_view, pickle::value> planned_;

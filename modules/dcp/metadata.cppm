@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DCP metadata: from the pickle in `.metadata` to a catalog, and back. Not here: items, folders (reader, save).
+// DCP metadata: converts the pickle in `.metadata` to a catalog, and back. Items and folders are in `reader` and
+// `save`.
 export module shardmesh.dcp:metadata;
 
 import shardmesh.std;
@@ -10,24 +11,25 @@ import shardmesh.catalog;
 
 export namespace shardmesh::dcp {
 
-/// What a DCP folder holds beside tensors, objects and places.
+/// The contents of a DCP folder beside tensors, objects, and places.
 struct extras {
   std::shared_ptr<const pickle::graph> graph;  // owns the values below; null: none
   std::string version;                         // empty: the file has none
   bool has_version = true;
   bool has_planner_data = true;                                        // false: written without flattening
   std::vector<std::pair<std::string, pickle::value>> attributes;       // storage_meta, mcore_data, ...
-  std::vector<std::pair<std::string, pickle::value>> planner_entries;  // of planner_data, under names of no entry
-  /// Texts of the safetensors files that it was made from: the attribute `safetensors_metadata`, a dict of str.
+  std::vector<std::pair<std::string, pickle::value>> planner_entries;  // of planner_data, under names that no entry has
+  /// Texts of the safetensors files from which the checkpoint was made: the attribute `safetensors_metadata`, a dict of
+  /// str.
   std::vector<std::pair<std::string, std::string>> texts;
-  /// StorageMeta.save_id of a new save; empty: `attributes` hold a storage_meta or there is none.
+  /// StorageMeta.save_id of a new save; empty: `attributes` hold a storage_meta, or there is none.
   std::string save_id;
-  std::vector<side_file> side_files;  // to be copied beside
-  /// Entries of the reader that lie in a side file, Megatron's common.pt: they go where it goes.
+  std::vector<side_file> side_files;  // to be copied beside the checkpoint
+  /// Entries of the reader that lie in Megatron's common.pt, a side file: they are copied with it.
   std::set<std::string> common_keys;
 };
 
-/// Those of a folder that is made of nothing that had any: the version that PyTorch writes.
+/// Returns the extras of a folder whose source had none: the version that PyTorch writes.
 /// Source: torch/distributed/checkpoint/filesystem.py, CURRENT_DCP_VERSION
 extras new_extras();
 
@@ -35,57 +37,58 @@ struct metadata {
   catalog contents;
   dcp::extras extras;
   std::vector<error> problems;  // entries that cannot be used; the rest can
-  std::vector<error> warnings;  // what is odd without making an entry unreadable
-  /// Errors of reading an entry, by its key: ranks hold different values under it.
+  std::vector<error> warnings;  // oddities that leave every entry readable
+  /// The error of reading an entry, by its key: ranks hold different values under it.
   std::map<std::string, error, std::less<>> conflicts;
-  /// What the pickle of each file names, by the file's name: those files alone that were read whole.
+  /// The names in the pickle of each file, by the file's name; only for files that were read whole.
   std::map<std::string, pickle::used_names, std::less<>> names;
 };
 
 /// Reads the pickle of a `.metadata` or `__N.metadata` file, of any PyTorch since 1.13. Unknown classes and attributes
-/// are kept as inert records. `file` is for messages.
-/// \errors errc::bad_pickle; errc::bad_format when the root is no Metadata. Defects of single entries (a negative size,
-///         a chunk out of bounds, a path that leaves the folder) are problems, each naming file and key.
-/// `budget`: what is made of the bytes is built there; null: one of its own.
+/// are kept as inert records. `file` is for messages. `budget` counts what is built from the bytes; null: a budget of
+/// its own.
+/// \errors errc::bad_pickle; errc::bad_format when the root is not a Metadata. Defects of single entries (a negative
+///         size, a chunk out of bounds, a path that leaves the folder) are problems, each naming file and key.
 /// Cost: O(bytes). Source: torch/distributed/checkpoint/metadata.py, filesystem.py
 result<metadata> parse_metadata(std::vector<std::byte> bytes, std::string_view file, read_budget* budget = nullptr);
 
-/// Attributes of Metadata that shardmesh adds; PyTorch keeps and ignores what it does not know.
+/// Attributes of Metadata that shardmesh adds. PyTorch keeps and ignores unknown attributes.
 inline constexpr std::string_view texts_attribute = "safetensors_metadata";
 inline constexpr std::string_view strides_attribute = "tensor_strides";
 inline constexpr std::string_view paths_attribute = "nested_paths";
 
-/// How the descriptions of several ranks become one.
+/// The rules by which the descriptions of several ranks become one.
 struct merge_rules {
-  /// The rank of each part; empty: their positions.
+  /// The rank of each part; empty: the parts' positions.
   std::vector<std::int64_t> ranks = {};
-  /// This rank's values win over those of others. Its shards are still merged with theirs.
+  /// The rank whose values win over those of others. Its shards are still merged with theirs.
   std::optional<std::int64_t> preferred = {};
   /// A key with different values becomes one entry KEY@RANK for each rank.
   bool keys_at_ranks = false;
-  /// Whether two items, each with the name of its file, hold the same bytes. Null: all do.
+  /// Returns whether two items, each with the name of its file, hold the same bytes. Null: all do.
   std::function<result<bool>(const std::string& file, const stored_range& place, const std::string& other_file,
                              const stored_range& other)>
       are_equal = {};
 };
 
-/// One description from the `__N.metadata` of every rank (at least one). Equal boxes of several ranks are one chunk
-/// when their items hold the same bytes. Different values under one key, or different shapes and dtypes, are the
-/// preferred rank's, entries KEY@RANK, or one of the `conflicts`. Cost: O(n log n) in chunks, and a comparison of each
-/// item that several ranks hold (none with a preferred rank that holds it).
+/// Merges the `__N.metadata` of every rank (at least one) into one description. Equal boxes of several ranks are one
+/// chunk when their items hold the same bytes. A key with different values, shapes, or dtypes gives the preferred
+/// rank's value, entries KEY@RANK, or one of the `conflicts`.
+/// Cost: O(n log n) in chunks, and a comparison of each item that several ranks hold (none when a preferred rank holds
+/// it).
 metadata merge_metadata(std::vector<metadata> parts, const merge_rules& rules = {});
 
-/// Where a written entry lies: file, offset and length of its item.
+/// The location of a written entry: file, offset, and length of its item.
 struct item_place {
   std::string file;
   std::int64_t offset = 0, length = 0;
 };
 
-/// The pickle of a `.metadata` for these entries. `places`: one per chunk of every tensor, in order; then one per
-/// object. Loads in PyTorch 2.13 and 2.15 as their own Metadata object: TensorProperties have the five fields that both
-/// read. The sixth that 2.15 writes, strides, would stop older ones, so it is an attribute `tensor_strides` (a dict by
-/// key), for tensors whose dtype and chunks are as they were. Paths that PyTorch could not nest entries by are
-/// shortened in planner_data, and whole in an attribute `nested_paths` (a dict of tuples by key).
+/// Returns the pickle of a `.metadata` for these entries. `places`: one per chunk of every tensor, in order; then one
+/// per object. PyTorch 2.13 and 2.15 load it as their own Metadata object: TensorProperties have the five fields that
+/// both read. The sixth field that 2.15 writes, strides, would stop older versions. It is therefore an attribute
+/// `tensor_strides` (a dict by key), for tensors whose dtype and chunks are unchanged. Paths by which PyTorch could not
+/// nest entries are shortened in planner_data, and whole in an attribute `nested_paths` (a dict of tuples by key).
 std::vector<std::byte> format_metadata(std::span<const output_tensor> tensors, std::span<const output_object> objects,
                                        std::span<const item_place> places, const dcp::extras& extras);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The writing half of dcp::metadata: the same objects, in the same order of fields, as PyTorch 2.13 pickles them.
+// Writes DCP metadata: the same objects, in the same order of fields, as PyTorch 2.13 pickles them.
 module;
 #include <algorithm>
 #include <cstddef>
@@ -18,8 +18,7 @@ namespace {
 
 constexpr std::string_view metadata_module = "torch.distributed.checkpoint.metadata";
 
-// Strides are those of a part in a rank's memory: they say something as long as the tensor is of that dtype and in
-// those parts.
+// Strides describe a part in a rank's memory. They are valid only while the tensor keeps its dtype and its parts.
 bool keeps_strides(const output_tensor& tensor) {
   const distribution& from = tensor.bytes.from;
   if (!tensor.properties.strides || tensor.type != tensor.bytes.from_type) return false;
@@ -61,7 +60,8 @@ class metadata_writer {
     write_storage_data();
     for (const auto& [name, value] : extras_.attributes) {
       out_.text(name);
-      // The limit is far above any real attribute; what cannot be repeated becomes None rather than damage.
+      // The limit is far above any real attribute. A value that cannot be written again becomes None rather than
+      // damage.
       if (!out_.value(value)) out_.none();
     }
     write_storage_meta();
@@ -77,7 +77,7 @@ class metadata_writer {
   }
 
  private:
-  // A dataclass instance: NEWOBJ of the class, then BUILD with the dict of its fields.
+  // Begins a dataclass instance: NEWOBJ of the class, then BUILD with the dict of its fields.
   void begin_object(std::string_view module_name, std::string_view type) {
     out_.global(module_name, type);
     out_.empty_tuple();
@@ -196,7 +196,7 @@ class metadata_writer {
     out_.end_dict();
   }
 
-  // Where planner_data says less than is known.
+  // Writes the full paths of entries whose path in planner_data is shortened.
   void write_joined_paths() {
     const auto is_joined = [this](std::size_t entry) {
       const path& where = where_of(entry);
@@ -212,7 +212,7 @@ class metadata_writer {
     out_.end_dict();
   }
 
-  // Of tensors, then objects.
+  // Entries are numbered over tensors, then objects.
   const std::string& key_of(std::size_t entry) const {
     return entry < tensors_.size() ? tensors_[entry].key : objects_[entry - tensors_.size()].key;
   }
@@ -224,12 +224,12 @@ class metadata_writer {
     out_.text(key);
     out_.begin_tuple();
     for (const path_key& item : where) {
-      if (item.is_integer()) {  // (0,) of a dict, 0 of a list
+      if (item.is_integer()) {  // a dict's key is (0,), a list's index is 0
         out_.begin_tuple();
         out_.integer(item.integer());
         out_.end_tuple();
       } else if (const auto json = item.is_python() ? torch_file::json_of_key(item) : std::nullopt) {
-        out_.begin_tuple();  // (text, JSON) of a dict
+        out_.begin_tuple();  // a dict's key
         out_.text(item.name());
         out_.text(*json);
         out_.end_tuple();
@@ -285,7 +285,7 @@ class metadata_writer {
   std::span<const output_object> objects_;
   std::span<const item_place> places_;
   const extras& extras_;
-  std::vector<path> paths_;  // as planner_data has them; none without it
+  std::vector<path> paths_;  // as in planner_data; empty without it
   pickle::writer out_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problems and costs of parsing.
+// Counts the problems and costs of parsing.
 module;
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what parsing one `.metadata` has found wrong and what it has cost.
+// Not exported: collects the problems, and counts the cost, of parsing one `.metadata`.
 module shardmesh.dcp:parse_account;
 
 import shardmesh.std;
@@ -15,24 +15,25 @@ class parse_account {
   parse_account(std::string_view file, read_budget& budget) : file_(file), budget_(budget) {}
 
   std::string_view file() const { return file_; }
-  /// Counts what is about to be built for `key`; false beyond the limit, from where on nothing is read.
+  /// Counts the cost of an object before it is built for `key`. Returns false once the limit is exceeded; nothing more
+  /// is read then.
   inline bool spend(std::size_t bytes, std::string_view key) {
     if (refusal_) return false;
     if (auto done = budget_.build(static_cast<std::int64_t>(bytes)); !done) refuse(std::move(done).error(), key);
     return !refusal_;
   }
-  /// Why nothing more is read: a limit was met.
+  /// Returns why reading stopped: a limit was exceeded.
   const std::optional<error>& refusal() const { return refusal_; }
-  /// An attribute; looking for it costs as much as the object has.
+  /// Returns an attribute. The search visits the object's attributes, so its cost is counted for large objects.
   inline pickle::value field(const pickle::value& object, std::string_view attribute) {
     const pickle::value state = object.state();
     if (state.size() > 16 && !spend(8 * state.size(), {})) return {};
     return object.attribute(attribute);
   }
 
-  /// Notes a problem, with the file. The first ones are kept, the others counted.
+  /// Records a problem, with the file. The first ones are kept, the others counted.
   void problem(error e, std::string_view key);
-  /// The same; the result may be completed.
+  /// Does the same; the caller may complete the returned error.
   error& problem(errc code, std::string message, std::string_view key);
   std::vector<error> take_problems() &&;
 
@@ -44,8 +45,8 @@ class parse_account {
   read_budget& budget_;
   std::optional<error> refusal_;
   std::vector<error> problems_;
-  std::int64_t unnamed_ = 0;  // beyond those that are kept
-  error spare_;               // the last of them
+  std::int64_t unnamed_ = 0;  // number of problems beyond those that are kept
+  error spare_;               // the last of these
 };
 
 }  // namespace shardmesh::dcp

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fields of pickled DCP metadata.
+// Reads fields of pickled DCP metadata.
 module;
 #include <fmt/format.h>
 
@@ -18,7 +18,8 @@ import :pickled_fields;
 namespace shardmesh::dcp {
 namespace {
 
-// The class of a record, whatever the protocol: protocols 0 and 1 go through copyreg._reconstructor(cls, object, None).
+// Returns the class of a record, whatever the protocol: protocols 0 and 1 go through copyreg._reconstructor(cls,
+// object, None).
 pickle::value class_of(pickle::value value) {
   if (value.kind() != pickle::kind::record) return {};
   const pickle::value callable = value.callable();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the classes and fields of pickled DCP metadata, whatever protocol and PyTorch wrote them. Not here:
-// what a whole entry must look like (metadata).
+// Not exported: reads the classes and fields of pickled DCP metadata, whatever protocol and PyTorch wrote them.
+// Requirements on a whole entry are in `metadata`.
 module shardmesh.dcp:pickled_fields;
 
 import shardmesh.std;
@@ -9,24 +9,26 @@ import shardmesh.pickle;
 
 namespace shardmesh::dcp {
 
-// "module.Name" of a record's class, for messages.
+// Returns "module.Name" of a record's class, for messages.
 std::string class_text(pickle::value value);
-// The class's name alone; empty for what is no record.
+// Returns the class's name alone; empty when the value is not a record.
 std::string_view class_name(pickle::value value);
-// A class of PyTorch's checkpoint metadata: the package moved with 2.0.
+// Returns whether the value's class is `type` of PyTorch's checkpoint metadata. The package moved with 2.0.
 bool is_metadata_class(pickle::value value, std::string_view type);
 
-// torch.Size((..)), or a plain tuple or list, of integers that are not negative. `what` is for messages.
+// Reads torch.Size((..)), or a plain tuple or list, of integers that are not negative. `what` is for messages.
 result<extents> read_sizes(pickle::value value, std::string_view what);
-// Informative: strides that make no sense are as good as none.
+// Reads strides. They are only informative, so that invalid strides count as none.
 std::optional<extents> read_strides(pickle::value strides, std::size_t rank);
-// One field of TensorProperties: its state is a tuple in this order, or a dict in foreign files.
+// Returns one field of TensorProperties. Its state is a tuple, in which the field has this index, or a dict in foreign
+// files.
 pickle::value property(pickle::value properties, std::size_t index, std::string_view field);
-// The enum _MEM_FORMAT_ENCODING(n), also written through builtins.getattr(class, "NAME").
+// Reads the enum _MEM_FORMAT_ENCODING(n), which may also be written through builtins.getattr(class, "NAME").
 std::int32_t read_memory_format(pickle::value value);
-// The dtypes of PyTorch 2.13 that we have no tensors of: of quantized tensors, and integers without arithmetic.
+// Returns whether `name` is a dtype of PyTorch 2.13 that shardmesh lacks: one of quantized tensors, or an integer
+// without arithmetic.
 bool is_other_torch_dtype(std::string_view name);
-// Relative paths are text; foreign writers pickle a pathlib path.
+// Reads a relative path. It is text; foreign writers pickle a pathlib path.
 std::optional<std::string> read_relative_path(pickle::value value);
 
 }  // namespace shardmesh::dcp

@@ -14,7 +14,7 @@ import :planner_paths;
 namespace shardmesh::dcp {
 namespace {
 
-// The tree that paths make, as PyTorch would flatten it again.
+// The tree that the paths form, as PyTorch would flatten it again.
 class nesting {
  public:
   nesting(const unflattened& tree, std::size_t tensor_count)
@@ -27,7 +27,8 @@ class nesting {
 
   bool comes_back() const { return comes_back_; }
 
-  // For each leaf, in order: how many keys of its path stay; the rest becomes one name. All of them where `whole`.
+  // Returns, for each leaf in order, the number of keys of its path that stay; the rest becomes one name. `whole`: all
+  // stay.
   static constexpr std::size_t whole = static_cast<std::size_t>(-1);
   std::vector<std::size_t> kept_keys() const {
     std::vector<std::size_t> kept(nodes_.size(), whole), depth(nodes_.size()), of_leaves;
@@ -45,10 +46,10 @@ class nesting {
   }
 
  private:
-  // A list that does not come back takes the lists around it along: one of their elements is gone.
+  // A list that flattening does not restore takes the lists around it with it: they lose an element.
   void find_lists() {
     const std::size_t count = nodes_.size();
-    std::vector<std::size_t> outermost(count);  // of lists in lists
+    std::vector<std::size_t> outermost(count);  // for nested lists: the outermost one
     std::vector<bool> has_gaps(count);
     for (std::size_t node = count; node-- > 0;) {
       const std::size_t parent = parents_[node];
@@ -74,7 +75,8 @@ class nesting {
   bool comes_back_ = true;
 };
 
-// Joins what cannot be nested; false where the paths contradict each other, or still do not come back.
+// Joins the path ends that cannot be nested. Returns false when the paths contradict each other, or still do not come
+// back from flattening.
 bool join_lost(std::vector<path>& paths, std::size_t tensor_count) {
   const auto tree = unflatten(paths);
   if (!tree) return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the nested paths that planner_data may name. Not here: the pickle around them (metadata_writer).
+// Not exported: the nested paths that planner_data may name. The pickle around them is in `metadata_writer`.
 module shardmesh.dcp:planner_paths;
 
 import shardmesh.std;
@@ -8,10 +8,10 @@ import shardmesh.catalog;
 
 namespace shardmesh::dcp {
 
-// The path that planner_data names for each entry, tensors first. PyTorch's dcp_to_torch_save nests entries by their
-// paths and flattens what comes of it, which has to give the same keys: where lists have gaps or nothing that PyTorch
-// would enter them for, or the outermost container is a list, the path is joined into one name from there on. Entries
-// that no nesting holds together have their keys.
+// Returns the path that planner_data names for each entry, tensors first. PyTorch's dcp_to_torch_save nests entries by
+// their paths and flattens the result, which has to give the same keys. This fails when a list has gaps, when PyTorch
+// would not enter a list, or when the outermost container is a list: from there on, the path is joined into one name.
+// When no nesting gives the same keys, each entry's path is its key.
 // Cost: O(entries + length of paths). Source: torch.distributed.checkpoint.format_utils, _nested_dict
 std::vector<path> planner_paths(std::span<const output_tensor> tensors, std::span<const output_object> objects);
 

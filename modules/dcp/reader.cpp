@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader of DCP folders: entries of the metadata; items are opened when they are asked for.
+// Reads DCP folders: entries come from the metadata, and items are opened on demand.
 module;
 #include <fmt/format.h>
 #include <try.hpp>
@@ -32,17 +32,17 @@ namespace {
 
 constexpr std::int64_t archive_limit_bytes = std::int64_t{4} << 30;
 
-// An item whose bytes are in memory, with those of others. All other questions go to its file.
+// An item whose bytes are in memory, together with those of other items. All other calls go to its file.
 class kept_item final : public byte_source {
  public:
-  // `begin`: of the item in `bytes`.
+  // `begin`: the item's position in `bytes`.
   kept_item(std::shared_ptr<const byte_source> item, std::shared_ptr<const std::vector<std::byte>> bytes,
             std::int64_t begin)
       : item_(std::move(item)), bytes_(std::move(bytes)), begin_(begin) {}
   std::int64_t size_bytes() const override { return item_->size_bytes(); }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
     const bool is_inside = offset >= 0 && offset <= size_bytes() && std::ssize(out) <= size_bytes() - offset;
-    if (!is_inside) return item_->read(offset, out);  // which says what is wrong
+    if (!is_inside) return item_->read(offset, out);  // which returns the error
     std::copy_n(bytes_->begin() + begin_ + offset, out.size(), out.begin());
     return {};
   }
@@ -72,7 +72,8 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     path_ = std::move(folder);
   }
 
-  // Chunks that all have one item would make a small file large. What is refused here is neither read nor rewritten.
+  // Counts chunks that repeat an item: many of them would make a small file large. After a refusal here, no chunk is
+  // read or rewritten.
   void check_repeats() {
     std::vector<std::pair<place_key, std::size_t>> places;
     places.reserve(contents_.chunk_places.size());
@@ -104,7 +105,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     return found != names_.end() && path_ / file.filename() == file ? &found->second : nullptr;
   }
 
-  // What Megatron adds to the folder, seen as Megatron sees it; this reader itself where there is none of it.
+  // Shows Megatron's additions to the folder as Megatron sees them; returns `plain` itself when there are none.
   static result<std::unique_ptr<checkpoint_reader>> with_megatron(std::unique_ptr<dcp_reader> plain,
                                                                   const open_options& options) {
     dcp_reader& reader = *plain;
@@ -118,7 +119,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
       return std::unique_ptr<checkpoint_reader>(std::move(plain));
     SHARDMESH_TRY(megatron_view_result seen, megatron_view(std::move(plain), flattened, options));
     reader.extras_.common_keys = std::move(seen.common_keys);
-    // Whole tensors are not what it describes.
+    // The attribute describes the flat tensors, not the whole ones.
     if (!flattened.empty())
       std::erase_if(reader.extras_.attributes, [](const auto& named) { return named.first == megatron_attribute; });
     return std::move(seen.reader);
@@ -140,7 +141,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     const place_key place = key_of(object.place);
     {
       const std::scoped_lock guard(repeated_lock_);
-      // The tensors inside have names below the object's own.
+      // Tensors inside have keys below the object's own, so a value with tensors is not shared.
       if (repeated_value_ && repeated_value_->first == place && repeated_value_->second.tensors.empty())
         return repeated_value_->second;
     }
@@ -183,7 +184,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     return bytes;
   }
 
-  // Everything that is copied of such entries is their archive, so every record of it counts.
+  // A copy of such an entry is a copy of its archive, so every record of the archive is checked.
   check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
     return check_each(entries, options, [&](const whole_entry& entry) -> result<std::pair<std::int64_t, std::int64_t>> {
       if (!entry.is_tensor) {
@@ -206,7 +207,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   result<std::optional<digest128>> content_of(const whole_entry& entry) override {
     const tensor_entry* const tensor = entry.is_tensor ? &contents_.tensors[entry.index] : nullptr;
     const std::string& key = tensor ? tensor->key : contents_.objects[entry.index].key;
-    // A sharded tensor of an unknown representation has no parts that another cut could be compared with.
+    // The parts of a sharded tensor of unknown representation cannot be compared with those of another sharding.
     if (tensor && tensor->chunk_count != 1) return std::optional<digest128>();
     const stored_range& place = tensor ? contents_.chunk_places[static_cast<std::size_t>(tensor->first_chunk)]
                                        : contents_.objects[entry.index].place;
@@ -228,10 +229,10 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
       const stored_range& place = contents_.chunk_places[static_cast<std::size_t>(tensor.first_chunk)];
       if (place.file < 0) continue;
       const auto source = item_source_of(place);
-      if (!source) continue;  // verify and reading say what is wrong
+      if (!source) continue;  // `verify` and reading report the error
       const auto item = torch_file::item::open(**source, item_options());
       if (!item || !item->is_opaque_tensor(item->root())) continue;
-      // That of a dtype which we do not have is known from the metadata.
+      // For a dtype that we lack, the type is known from the metadata.
       if (tensor.opaque_type.empty()) tensor.opaque_type = classify(*item, item->root()).type;
       tensor.opaque_kind = torch_file::tensor_kind(item->root());
     }
@@ -262,7 +263,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     return name_in(std::move(e), tensor.key, contents_.chunk_places[static_cast<std::size_t>(chunk)]);
   }
 
-  // The item's bytes, decoded when a transform says so.
+  // Returns the item's bytes, decoded when it has a transform.
   result<std::shared_ptr<const byte_source>> item_source_of(const stored_range& place) {
     if (place.file < 0) return fail(errc::missing_key, "nothing says where it is stored");
     SHARDMESH_TRY(auto section, files_.section(place.file, place.offset, place.length));
@@ -271,7 +272,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     if (!transform.starts_with("stream.zstd") || transform.find('+') != std::string::npos)
       return fail(errc::unsupported, "is stored through a transform that we do not know")
           .with_values("stream.zstd/1", transform);
-    // Entries that share a stream share its decoder: it is decoded once to be measured.
+    // Entries that share a stream share its decoder, because opening one decodes the whole stream to measure it.
     const place_key key = key_of(place);
     {
       const std::scoped_lock guard(repeated_lock_);
@@ -285,9 +286,9 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     return decoded;
   }
 
-  // Biases, norms, steps of an optimizer: an item is opened, read, and held against its checksums, each time with a
-  // read and a check of the file's version. The bytes of a small one are kept; where one follows another, those of the
-  // next ones are read with it.
+  // Avoids small reads for biases, norms, and an optimizer's steps. An item is opened, read, and compared with its
+  // checksums, each time with a read and a check of the file's version. The bytes of a small item are therefore kept.
+  // When one item follows another, the next ones are read with it.
   std::shared_ptr<const byte_source> with_bytes(const stored_range& place, std::shared_ptr<const byte_source> item) {
     run_of_items& run = runs_[static_cast<std::size_t>(place.file) % runs_.size()];
     const std::scoped_lock guard(run.lock);
@@ -301,7 +302,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     if (!run.bytes || place.offset < run.begin || end > run_end) {
       const bool goes_on = run.bytes && place.offset >= run.begin && place.offset - run_end <= near_bytes;
       const bool follows = place.offset >= run.last_end && place.offset - run.last_end <= near_bytes;
-      // Other threads are a few items behind: theirs are read again.
+      // Other threads may be a few items behind: their items are read again as well.
       const std::int64_t begin =
           goes_on ? std::min(place.offset, std::max(run.begin, run_end - near_bytes)) : place.offset;
       const auto whole = files_.open(place.file);
@@ -311,7 +312,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
           static_cast<std::size_t>(goes_on || follows ? std::min(left, run_bytes) : place.length));
       if (!(*whole)->read(begin, *bytes)) return item;
       run.last_end = end;
-      if (!goes_on && !follows && run.bytes)  // the run may go on in another thread
+      if (!goes_on && !follows && run.bytes)  // another thread may continue the run
         return std::make_shared<kept_item>(std::move(item), std::move(bytes), 0);
       run.bytes = std::move(bytes);
       run.begin = begin;
@@ -320,7 +321,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     return std::make_shared<kept_item>(std::move(item), run.bytes, place.offset - run.begin);
   }
 
-  // The bytes as they are to be copied: a damaged record must not go on under a fresh checksum.
+  // Returns the bytes to be copied, checked: a damaged record must not get a fresh checksum.
   result<std::vector<std::byte>> archive_of(const stored_range& place) {
     SHARDMESH_TRY(const auto source, item_source_of(place));
     SHARDMESH_TRY(std::vector<std::byte> bytes, read_all(*source, archive_limit_bytes));
@@ -328,7 +329,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     return bytes;
   }
 
-  // Bytes with and without checksums of an item that is copied as it is.
+  // Returns the number of bytes with and without checksums in an item that is copied verbatim.
   result<std::pair<std::int64_t, std::int64_t>> check_item(const stored_range& place, bool quick) {
     auto sums = [&]() -> result<torch_file::record_sums> {
       SHARDMESH_TRY(const auto source, item_source_of(place));
@@ -371,7 +372,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     return fmt::format("{}:{}:{}", place.file, place.offset, place.length);
   }
 
-  // Elements that an expanded view repeats: little is stored, much would be read.
+  // Counts elements that an expanded view repeats: little is stored, but much would be read.
   result<void> pay_for_repeats(const opened_chunk& opened, std::int32_t chunk) {
     const std::int64_t bytes = size_bytes(opened.tensor.type, box::whole(opened.tensor.sizes).volume()).value_or(0);
     const std::int64_t beyond = bytes - opened.tensor.size_bytes;
@@ -386,18 +387,18 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   folder_files files_;
   chunk_cache cache_;
   std::shared_ptr<read_budget> budget_;
-  bool is_identified_ = false;  // whether every tensor was looked at for what it is
+  bool is_identified_ = false;  // whether `identify_opaque_tensors` was called
   static constexpr std::int64_t small_item_bytes = 4096, near_bytes = 1 << 14, run_bytes = 5 * near_bytes;
   struct run_of_items {
     std::mutex lock;
     std::int32_t file = -1;
     std::shared_ptr<const std::vector<std::byte>> bytes;  // of the file, from `begin` on
-    std::int64_t begin = 0, last_end = 0;                 // `last_end`: of the item that was asked for last
+    std::int64_t begin = 0, last_end = 0;                 // `last_end`: of the item requested last
   };
-  std::array<run_of_items, 32> runs_;  // by number of the file
+  std::array<run_of_items, 32> runs_;  // by the file's number
   std::mutex repeated_lock_;
   std::optional<std::pair<place_key, object_value>>
-      repeated_value_;  // none has the place of an entry that has no place
+      repeated_value_;  // optional, because an entry without a place has a key as well
   std::pair<place_key, std::shared_ptr<const byte_source>> decoded_{{-1, 0, 0, 0}, nullptr};
   std::set<std::int32_t> paid_;  // chunks whose repeats were counted
 };
@@ -419,7 +420,7 @@ result<std::unique_ptr<checkpoint_reader>> open(const fs::path& folder, const op
   SHARDMESH_TRY(const folder_listing listing, list_folder(folder));
   const auto budget = std::make_shared<read_budget>(options.limits);
   SHARDMESH_TRY(metadata description, read_metadata(folder, listing, options, *budget));
-  if (options.only_keys.empty()) note_oddities(folder, listing, description);  // of what was left out nothing is known
+  if (options.only_keys.empty()) note_oddities(folder, listing, description);  // skipped entries are unknown
   auto reader = std::make_unique<dcp_reader>(folder, std::move(description), options, budget);
   reader->check_repeats();
   return dcp_reader::with_megatron(std::move(reader), options);

@@ -51,7 +51,7 @@ class dcp_save {
     SHARDMESH_TRY(staged_output output, staged_output::directory(destination, options_.output));
     SHARDMESH_CHECK(output.reserve(data_bytes_of(tensors_)));
     rank_files files(output);
-    // Objects come first in every file, as PyTorch places them; their archives are known now.
+    // Objects come first in every file, as PyTorch places them; their archives are known already.
     std::vector<item_place> object_places;
     for (const output_object& object : objects_) {
       SHARDMESH_TRY(item_place place, write_archive(files, object.rank, object.key, object.archive));
@@ -66,7 +66,7 @@ class dcp_save {
     SHARDMESH_CHECK(ask_before_commit(options_));
     SHARDMESH_CHECK(output.commit());
     report_.notes = output.notes();
-    // With text for keys load_state_dict() of an optimizer drops its state without a word.
+    // With text as keys, an optimizer's load_state_dict() silently drops its state.
     if (auto note = torch_file::note_of_integer_keys(
             tensors_, objects_,
             "text for PyTorch's dcp_to_torch_save, as always in DCP; shardmesh makes integers of them again"))
@@ -95,7 +95,7 @@ class dcp_save {
     return place;
   }
 
-  // Gives every chunk its item and every tensor its `to` distribution. Opaque tensors are written at once.
+  // Gives every chunk its item and every tensor its `to` distribution. Writes opaque tensors immediately.
   result<void> place_tensors(rank_files& files) {
     for (output_tensor& tensor : tensors_) {
       if (tensor.archive) {

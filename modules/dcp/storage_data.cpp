@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places of chunks and objects, from the pickle to the catalog.
+// Reads the places of chunks and objects from the pickle into the catalog.
 module;
 #include <fmt/format.h>
 
@@ -20,7 +20,7 @@ import :storage_data;
 namespace shardmesh::dcp {
 namespace {
 
-// Names of files lie within the folder: no "..", nothing absolute.
+// File names must lie within the folder: no "..", no absolute path.
 bool is_safe_path(const std::filesystem::path& relative) {
   if (relative.empty() || relative.is_absolute()) return false;
   return std::none_of(relative.begin(), relative.end(), [](const auto& part) { return part == ".."; });
@@ -30,7 +30,8 @@ bool is_safe_path(const std::filesystem::path& relative) {
 
 std::int32_t storage_data_reader::file_number(std::string_view relative) {
   if (const auto found = files_.find(relative); found != files_.end()) return found->second;
-  if (relative.find('\0') != std::string_view::npos) {  // the system would open what stands in front of it
+  // The system would open the name that ends before the NUL.
+  if (relative.find('\0') != std::string_view::npos) {
     account_.problem(fail(errc::unsafe_path, "a file name holds a NUL").with_values("", std::string(relative)), {});
     return files_.emplace(relative, -1).first->second;
   }
@@ -44,7 +45,7 @@ std::int32_t storage_data_reader::file_number(std::string_view relative) {
   return files_.emplace(relative, static_cast<std::int32_t>(contents_.files.size() - 1)).first->second;
 }
 
-// 0 for bytes as they are; nothing when the names of the transforms cost too much.
+// Returns the number of the joined transforms: 0 for plain bytes, nothing when their names cost too much.
 std::optional<std::int32_t> storage_data_reader::transform_number(std::string_view key, pickle::value transforms) {
   std::string joined;
   for (const pickle::value one : transforms.items()) {
@@ -75,8 +76,8 @@ std::optional<stored_range> storage_data_reader::read_info(std::string_view key,
   return place;
 }
 
-// By the hint (position in the list, may be stale), else by offset. Where an empty chunk shares its offset with one
-// that is not, the bytes are the latter's.
+// Finds a chunk by the hint (its position in the list, which may be stale), else by offset. When an empty chunk shares
+// its offset with another one, the bytes belong to the other.
 std::optional<std::int32_t> storage_data_reader::find_chunk(std::size_t tensor, const extents& at,
                                                             std::optional<std::int64_t> hint) {
   const tensor_entry& entry = contents_.tensors[tensor];
@@ -103,7 +104,7 @@ void storage_data_reader::read(pickle::value index, pickle::value info) {
   if (!account_.spend(fqn->size(), *fqn)) return;
   const auto entry = entries_.find(*fqn);
   if (entry == entries_.end()) {
-    // An entry that could not be read was reported already; others are leftovers that PyTorch ignores, too.
+    // Entries that could not be read were reported already; others are leftovers, which PyTorch ignores as well.
     return;
   }
   const auto place = read_info(*fqn, info);

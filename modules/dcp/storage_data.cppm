@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: storage_data of DCP metadata: where the bytes of chunks and objects are. Not here: what they are
-// (metadata).
+// Not exported: storage_data of DCP metadata: the places of chunks' and objects' bytes. Their descriptions are in
+// `metadata`.
 module shardmesh.dcp:storage_data;
 
 import shardmesh.std;
@@ -11,7 +11,7 @@ import :parse_account;
 
 namespace shardmesh::dcp {
 
-// Looks strings up by views of them.
+// Hashes strings, so that a view can look one up.
 struct string_hash {
   using is_transparent = void;
   std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
@@ -19,17 +19,17 @@ struct string_hash {
 template <class Value>
 using text_map = std::unordered_map<std::string, Value, string_hash, std::equal_to<>>;
 
-// By key, a text of the graph: a tensor's index in the catalog, or -1 - an object's.
+// By key, which is a view into the graph: a tensor's index in the catalog, or -1 - an object's.
 using entry_numbers = std::unordered_map<std::string_view, std::int64_t>;
 
 class storage_data_reader {
  public:
-  /// The catalog has its entries and chunks already; they get their places.
+  /// `contents` has its entries and chunks already; the reader sets their places.
   storage_data_reader(catalog& contents, const entry_numbers& entries, parse_account& account)
       : contents_(contents), entries_(entries), account_(account) {}
-  /// One item of the dict: a MetadataIndex and a _StorageInfo.
+  /// Reads one item of the dict: a MetadataIndex and a _StorageInfo.
   void read(pickle::value index, pickle::value info);
-  /// Afterwards: every chunk with elements and every object has a place.
+  /// Checks, after the last item, that every chunk with elements and every object has a place.
   void check_complete() const;
 
  private:

@@ -22,7 +22,7 @@ namespace {
 
 using texts = std::map<std::string, std::string>;
 
-// What a value is, comparable: bytes of a number in a tensor, the text of an object.
+// Returns a comparable form of a value: the bytes of a scalar tensor in hex, or the text of an object.
 result<std::string> text_of(const saved_file& file, const group_value& value) {
   if (value.is_tensor && file.reader->contents().tensors[value.index].shape.rank() == 0) {
     SHARDMESH_TRY(const auto bytes, read_scalar(file, value.index));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: flat buffers that are cut into parameters. Not here: which elements a parameter has (partition).
+// Not exported: cuts flat buffers into parameters. The elements of each parameter are determined in partition.
 module shardmesh.deepspeed:flat_run;
 
 import shardmesh.std;
@@ -9,7 +9,7 @@ import shardmesh.catalog;
 
 namespace shardmesh::deepspeed {
 
-// A one-dimensional tensor of a part, whole; without `tensor` its elements were not saved.
+// A whole one-dimensional tensor of a part. Without `tensor`, its elements were not saved.
 struct flat_segment {
   std::size_t part = 0;
   std::optional<std::size_t> tensor;
@@ -22,13 +22,13 @@ struct flat_piece {
   std::int64_t first = 0, count = 0;
 };
 
-// Segments one after the other.
+// A sequence of consecutive segments.
 class flat_run {
  public:
   explicit flat_run(std::vector<flat_segment> segments);
   std::int64_t numel() const { return ends_.empty() ? 0 : ends_.back(); }
-  // Appends the pieces of [begin, begin + count). False when elements of it were not saved.
-  // Precondition: the range lies within. Cost: O(log segments + pieces).
+  // Appends the pieces of [begin, begin + count). Returns false when some of its elements were not saved. Precondition:
+  // the range is within the run. Cost: O(log segments + pieces).
   bool cut(std::int64_t begin, std::int64_t count, std::vector<flat_piece>& pieces) const;
 
  private:
@@ -36,7 +36,7 @@ class flat_run {
   std::vector<std::int64_t> ends_;
 };
 
-// A tensor as it will be seen: pieces that are its elements in row-major order, or a part's tensor as it is.
+// A tensor of the checkpoint: either pieces with its elements in row-major order, or a whole tensor of a part.
 struct planned_tensor {
   dtype type = dtype::undefined;
   extents shape;
@@ -44,7 +44,7 @@ struct planned_tensor {
   std::optional<std::pair<std::size_t, std::size_t>> whole;  // part, tensor
 };
 
-// Adds the entry with its chunks. errc::duplicate_key and those of `composed_reader::add_chunk`.
+// Adds the entry with its chunks. errc::duplicate_key and the errors of `composed_reader::add_chunk`.
 result<void> add_planned(composed_reader& reader, const std::string& key, shardmesh::path where,
                          const planned_tensor& planned);
 

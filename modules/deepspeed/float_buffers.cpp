@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::int64_t float_bytes = 4;
 
-// The elements of an opened chunk as float32, one after the other in row-major order.
+// The elements of an opened chunk as float32, in row-major order.
 class float_source final : public byte_source {
  public:
   explicit float_source(std::shared_ptr<const opened_chunk> stored)
@@ -32,7 +32,7 @@ class float_source final : public byte_source {
     if (offset < 0 || offset > size_ || length > size_ - offset)
       return fail(errc::out_of_bounds, "reads past the end").with_file(name());
     if (offset % float_bytes == 0 && length % float_bytes == 0) return convert(offset / float_bytes, out);
-    // Somebody reads by bytes: the elements around them.
+    // A read that is not aligned to elements converts the elements around it.
     const std::int64_t first = offset / float_bytes, end = (offset + length + float_bytes - 1) / float_bytes;
     std::vector<std::byte> elements(static_cast<std::size_t>((end - first) * float_bytes));
     SHARDMESH_CHECK(convert(first, elements));
@@ -68,11 +68,11 @@ class float_reader final : public checkpoint_reader {
       entry.chunk_count = 0;
       const box whole = box::whole(entry.shape);
       contents_.tensors.push_back(std::move(entry));
-      contents_.add_chunk(whole, {});  // they lie nowhere as they are
+      contents_.add_chunk(whole, {});  // no file holds the converted bytes
     }
   }
 
-  // The sum of the stored bytes is compared here: it is not one of what is read.
+  // Verifies the checksum of the stored bytes here, because it does not cover the converted bytes.
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
     const tensor_entry& stored = inner_.contents().tensors[tensors_[static_cast<std::size_t>(chunk)]];
     SHARDMESH_TRY(auto opened, inner_.open_chunk(stored, stored.first_chunk));

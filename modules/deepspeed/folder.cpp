@@ -21,7 +21,7 @@ namespace shardmesh::deepspeed {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::int64_t longest_latest = 4096;  // bytes: it holds the name of a folder
+constexpr std::int64_t longest_latest = 4096;  // bytes: it holds a folder's name
 constexpr std::size_t longest_name = 255;      // bytes of a folder's name
 
 bool is_step(const fs::path& folder) {
@@ -32,7 +32,8 @@ bool is_step(const fs::path& folder) {
   return false;
 }
 
-// The file that names the last step: `latest`, or where there is none, that of universal checkpoints; empty: neither.
+// Returns the file that names the last step: `latest`, or else that of universal checkpoints; empty when both are
+// missing.
 fs::path latest_file(const fs::path& folder) {
   std::error_code ignored;
   for (const std::string_view name : {"latest", "latest_universal"})
@@ -40,10 +41,10 @@ fs::path latest_file(const fs::path& folder) {
   return {};
 }
 
-// The name in it, as DeepSpeed strips it; nothing without one.
+// Returns the name in the file, stripped as DeepSpeed does; empty without a file.
 result<std::string> latest_tag(const fs::path& file) {
   if (file.empty()) return std::string();
-  // Its text may be printed: that of a file elsewhere is none of the checkpoint's.
+  // Errors may print its text, so a link to a file outside the folder is refused.
   SHARDMESH_CHECK(check_inside(file.parent_path(), file.filename().string()));
   SHARDMESH_TRY(const auto bytes, read_file(file, longest_latest));
   std::string tag(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -53,14 +54,14 @@ result<std::string> latest_tag(const fs::path& file) {
   return tag;
 }
 
-// A step that a link leads to counts where it lies in the folder.
+// Returns true when a step is outside the folder. Links to steps inside it are allowed.
 bool leads_out(const fs::path& step, const fs::path& folder) {
   std::error_code code;
   const fs::path end = fs::canonical(step, code), home = fs::canonical(folder, code);
   return code || std::mismatch(home.begin(), home.end(), end.begin(), end.end()).first != home.end();
 }
 
-// Looked into are folders of these names only: a run's folder may hold anything else.
+// Searches only folders with these names, because a run's folder may hold anything else.
 std::vector<std::string> steps_in(const fs::path& folder, const std::string& tag) {
   std::vector<std::string> found;
   std::error_code code;
@@ -88,7 +89,7 @@ bool holds_checkpoint(const fs::path& folder) {
   const auto tag = latest_tag(latest);
   const std::size_t steps = steps_in(folder, tag ? *tag : "").size();
   if (steps > 0) return steps == 1 || !latest.empty();
-  // A link out of the folder is refused by name, when the step is opened.
+  // A link out of the folder counts here; opening the step refuses it with its name.
   std::error_code ignored;
   return tag && is_plain_name(*tag) && fs::is_symlink(folder / *tag, ignored) && is_step(folder / *tag);
 }

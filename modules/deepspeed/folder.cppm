@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// folder: which folders DeepSpeed saved, by the names in them, and the one step of a run's folder. Not here: what the
-// files hold (reader).
+// Recognises folders that DeepSpeed saved by the names in them, and finds the step in a run's folder. The content of
+// the files is in reader.
 export module shardmesh.deepspeed:folder;
 
 import shardmesh.std;
@@ -8,15 +8,16 @@ import shardmesh.core;
 
 export namespace shardmesh::deepspeed {
 
-/// Whether `folder` is one step (it has files named as ranks' model or optimizer states, or is a universal checkpoint)
-/// or a run's folder with a step in it: one that a file `latest` names (without it `latest_universal`), or the only one
-/// that is named global_step.... False for what cannot be listed.
+/// Returns true for the folder of one step, and for a run's folder with a step that can be chosen. A step has files
+/// named as ranks' model or optimizer states, or is a universal checkpoint. The chosen step is the one that a file
+/// `latest` (or else `latest_universal`) names, or the only folder named global_step.... Returns false for a folder
+/// that cannot be listed.
 /// Cost: lists the folder, and those in it that have such a name.
 bool holds_checkpoint(const std::filesystem::path& folder);
 
-/// The step's folder: `folder` itself, or what `latest` says, or the only one there is.
-/// \errors errc::io; errc::bad_format when there is none, several and no `latest`, or `latest` names one that is not
-///         there; errc::unsafe_path when `latest` is no plain name
+/// Returns the step's folder: `folder` itself, the one that `latest` names, or the only one.
+/// \errors errc::io; errc::bad_format when there is no step, several and no `latest`, or when `latest` names a missing
+///         one; errc::unsafe_path when `latest` is not a plain name
 result<std::filesystem::path> step_folder(const std::filesystem::path& folder);
 
 }  // namespace shardmesh::deepspeed

@@ -50,7 +50,7 @@ planned_state folder_reader::plan_buffers(const model_states& model) {
   const std::set<std::string> names(model.buffers.begin(), model.buffers.end());
   planned_state made;
   std::vector<std::size_t> converted;
-  const std::size_t converter = part_count();  // the part that will be added
+  const std::size_t converter = part_count();  // the number of the part that is added below
   for (const std::string& name : model.module_order) {
     if (!names.contains(name)) continue;
     const std::size_t tensor = model.module.at(name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what readers of DeepSpeed's folders share: entries with a key each, values of the files beside the
-// parameters. Not here: where parameters lie (reader, universal).
+// Not exported: the shared part of the readers of DeepSpeed's folders: entries with unique keys, and the values of the
+// files beside the parameters. The places of parameters are in reader and universal.
 module shardmesh.deepspeed:folder_reader;
 
 import shardmesh.std;
@@ -19,40 +19,41 @@ namespace shardmesh::deepspeed {
 class folder_reader : public composed_reader {
  public:
   const std::filesystem::path& step() const { return step_; }
-  // A file of torch.save below the step, as a part. Errors of the file: that it is missing, or a link out of the
-  // folder.
+  // Opens a torch.save file below the step as a part. Fails with the file's errors, also when it is missing or a link
+  // out of the folder.
   result<saved_file> open_file(const std::string& name);
-  // errc::incomplete_save of a file of the step.
+  // Makes an errc::incomplete_save for a file of the step.
   error missing(std::string_view name, std::string_view what) const;
 
  protected:
-  // `step` is `folder` or lies in it.
+  // `step` is `folder` or inside it.
   folder_reader(const std::filesystem::path& folder, std::filesystem::path step, const open_options& options);
 
-  // The buffers of the model as zero_to_fp32.py gives them: floating ones as float32, others as they are.
+  // Plans the model's buffers as zero_to_fp32.py returns them: floating-point ones as float32, others unchanged.
   planned_state plan_buffers(const model_states& model);
-  // A planned tensor below `root_`. errc::duplicate_key.
+  // Adds a planned tensor below `root_`. errc::duplicate_key.
   result<void> add(const shardmesh::path& where, const planned_tensor& tensor);
-  // The whole of what ranks of tensor parallelism have, likewise. errc::shape_mismatch.
+  // Adds the whole of a tensor that ranks of tensor parallelism share, below `root_`. errc::shape_mismatch.
   result<void> add(const shardmesh::path& where, std::span<const planned_tensor* const> ranks, const merge_rule& rule);
-  // A tensor or an object of a file as it is, below `root_`; left out with a note where a parameter has its name.
+  // Adds a tensor or an object of a file unchanged, below `root_`. When a parameter has its name, it is left out with a
+  // note.
   result<void> add_beside(const saved_file& file, const shardmesh::path& where, const group_value& value);
-  // What the model file has beside the model.
+  // Adds the values of the model file that are not part of the model.
   result<void> add_beside_model(const saved_file& file);
-  // The value of the model file at `where`, which may be the caller's.
+  // Adds one such value, found at `where`; it may be the caller's (`client_state`).
   result<void> add_beside_model(const saved_file& file, const shardmesh::path& where, const group_value& value);
 
   std::filesystem::path step_;
   open_options options_;
   read_budget budget_;
-  std::string folder_;    // of the step in the run's
-  shardmesh::path root_;  // of what is being added
+  std::string folder_;    // the step's name within the run's folder
+  shardmesh::path root_;  // prefix of the added paths
 
  private:
   std::set<std::string> keys_;
 };
 
-// The steps of `where` from `first` on, below others.
+// Appends the steps of `where` from `first` on to `made`.
 shardmesh::path below(shardmesh::path made, const shardmesh::path& where, std::size_t first);
 
 }  // namespace shardmesh::deepspeed

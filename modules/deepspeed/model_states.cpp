@@ -19,11 +19,11 @@ import :model_states;
 namespace shardmesh::deepspeed {
 namespace {
 
-// Of the model and of how ranks share it: said by the entries themselves.
+// Fields that describe the model and its partition. The entries already express them.
 constexpr std::array<std::string_view, 7> of_the_model{
     "module",        "buffer_names", "param_shapes", "frozen_param_shapes", "frozen_param_fragments",
     "shared_params", "optimizer"};
-// What the engine saves beside it; every other name is the caller's (`client_state`).
+// Fields that the engine saves beside the model; every other name is the caller's (`client_state`).
 constexpr std::array<std::string_view, 16> of_the_engine{"lr_scheduler",
                                                          "data_sampler",
                                                          "random_ltd",
@@ -40,7 +40,7 @@ constexpr std::array<std::string_view, 16> of_the_engine{"lr_scheduler",
                                                          "universal_checkpoint_info",
                                                          "ds_autoep_layers",
                                                          "autoep_layers"};
-// What ranks of one save agree on.
+// Fields that ranks of one save share.
 constexpr std::array<std::string_view, 6> counters{"global_steps",  "global_samples", "skipped_steps",
                                                    "dp_world_size", "mp_world_size",  "ds_version"};
 
@@ -122,7 +122,7 @@ class model_file {
     return made;
   }
 
-  // A dict for each group of parameters; an empty one has no entry.
+  // Adds a shape. There is one dict per group of parameters; an empty one has no entry.
   result<void> add_shape(const shardmesh::path& where, std::size_t index) {
     if (where.size() == 1) {
       SHARDMESH_TRY(const bool is_absent, is_none(made_.file, index));

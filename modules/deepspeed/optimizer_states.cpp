@@ -20,7 +20,7 @@ import :optimizer_states;
 namespace shardmesh::deepspeed {
 namespace {
 
-// How the ranks shared the buffers: said by the entries themselves.
+// Fields that describe how ranks share the buffers. The entries already express them.
 constexpr std::array<std::string_view, 6> of_the_partition{"zero_stage",           "partition_count",
                                                            "group_paddings",       "param_alignment_paddings",
                                                            "param_slice_mappings", "ds_version"};
@@ -39,7 +39,7 @@ class optimizer_file {
     };
     if (made_.partitions < 1)
       return refuse(errc::bad_format, "it is no optimizer file of ZeRO: it has no 'partition_count'");
-    if (!stage_) stage_ = has_12_ ? std::optional<std::int64_t>(1) : std::nullopt;  // BF16_Optimizer does not say
+    if (!stage_) stage_ = has_12_ ? std::optional<std::int64_t>(1) : std::nullopt;  // BF16_Optimizer does not record it
     if (!stage_) return refuse(errc::bad_format, "it is no optimizer file of ZeRO: it has no 'zero_stage'");
     made_.stage = *stage_;
     if (made_.stage < 1 || made_.stage > 3)
@@ -100,7 +100,7 @@ class optimizer_file {
     return {};
   }
 
-  // STATE.GROUP.NAME, from the group on. A tensor of rank 1 has an element for each of the buffer's.
+  // Adds STATE.GROUP.NAME; `at` is the step of the group. A tensor of rank 1 has one element per element of the buffer.
   result<void> add_state(const shardmesh::path& where, std::size_t at, std::size_t index, bool is_tensor) {
     const auto group = number_of(where[at]);
     const std::string name = dotted(where, at + 1);

@@ -25,10 +25,10 @@ namespace shardmesh::deepspeed {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::int64_t longest_object = std::int64_t{1} << 28;  // bytes of a file that holds no tensor
+constexpr std::int64_t longest_object = std::int64_t{1} << 28;  // bytes of a file without a tensor
 constexpr std::string_view ending = ".pt", folder_of_parameters = "zero";
 
-// What a file says of how its tensor was put together.
+// Returns true when a file's dict has one of these fields, which describe how its tensor was merged.
 bool has_any(const pickle::value& entries, std::initializer_list<std::string_view> names) {
   return std::any_of(names.begin(), names.end(), [&](std::string_view name) { return bool(entries.find(name)); });
 }
@@ -42,7 +42,7 @@ bool is_universal(const fs::path& step) {
   bool has_model = false;
   for (fs::directory_iterator at(step, code), end; !code && at != end; at.increment(code)) {
     const std::string name = at->path().filename().string();
-    if (name.ends_with("optim_states.pt") && is_rank_file(name)) return false;  // of the step that it was made of
+    if (name.ends_with("optim_states.pt") && is_rank_file(name)) return false;  // only the original step has these
     has_model |= is_rank_file(name);
   }
   return has_model;
@@ -51,7 +51,7 @@ bool is_universal(const fs::path& step) {
 struct parameter_files::opened_file {
   std::shared_ptr<const byte_source> source;
   torch_file::item item;
-  pickle::value entries;  // of a dict; absent when the root is the value
+  pickle::value entries;  // entries of a dict; absent when the root is the value
   std::optional<std::size_t> tensor;
 };
 
@@ -82,7 +82,7 @@ result<void> parameter_files::list_names() {
     if (code) return fail_sys(code.value(), "cannot list", at->path().string());
   }
   if (code) return fail_sys(code.value(), "cannot list", top.string());
-  std::sort(names_.begin(), names_.end());  // so that errors do not depend on the file system
+  std::sort(names_.begin(), names_.end());  // errors then do not depend on the file system
   for (const auto& [parameter, state] : names_)
     contents_.files.push_back(fmt::format("{}/{}/{}{}", folder_of_parameters, parameter, state, ending));
   files_ = std::make_unique<folder_files>(path_, contents_.files, options_.pool());
@@ -154,7 +154,7 @@ result<std::shared_ptr<const opened_chunk>> parameter_files::open_chunk(const te
                                                                         std::int32_t chunk) {
   if (auto known = cache_.find(chunk)) return known;
   if (const auto refusal = budget_.refusal()) return *refusal;
-  const std::size_t number = file_of_tensor_[static_cast<std::size_t>(chunk)];  // each has one chunk
+  const std::size_t number = file_of_tensor_[static_cast<std::size_t>(chunk)];  // each tensor has one chunk
   auto made = [&]() -> result<opened_chunk> {
     SHARDMESH_TRY(const opened_file opened, open_file(number));
     if (!opened.tensor || opened.item.tensors()[*opened.tensor].type != tensor.type ||
@@ -178,7 +178,7 @@ result<object_value> parameter_files::read_object(std::size_t index) {
   return value;
 }
 
-// The file is such an archive.
+// The file itself is such an archive.
 result<std::vector<std::byte>> parameter_files::object_archive(std::size_t index) {
   const std::size_t number = file_of_object_[index];
   auto bytes = [&]() -> result<std::vector<std::byte>> {
@@ -195,7 +195,7 @@ result<std::vector<std::byte>> parameter_files::object_archive(std::size_t index
 check_outcome parameter_files::check_whole(std::span<const whole_entry> entries, const check_options& options) {
   using sums = std::pair<std::int64_t, std::int64_t>;
   return check_each(entries, options, [&](const whole_entry& entry) -> result<sums> {
-    if (entry.is_tensor || options.quick) return sums{};  // all tensors are read as elements
+    if (entry.is_tensor || options.quick) return sums{};  // all tensors are read element by element
     const std::size_t number = file_of_object_[entry.index];
     auto checked = [&]() -> result<sums> {
       SHARDMESH_TRY(const auto source, files_->open(static_cast<std::int32_t>(number)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the files in the folder `zero` of a universal checkpoint, one for each state of each parameter, as a
-// part of the checkpoint. They are many: only so many are open at a time. Not here: what is seen of them (universal).
+// Not exported: reads the folder `zero` of a universal checkpoint, with one file per state of each parameter, as a part
+// of the checkpoint. The files are many, so the number of open ones is limited. Their use is in universal.
 // Source: deepspeed.checkpoint.ds_to_universal.merge_tp_slices, merge_zero3_slices
 module shardmesh.deepspeed:parameter_files;
 
@@ -14,20 +14,20 @@ namespace shardmesh::deepspeed {
 
 struct parameter_file {
   std::string state;           // "fp32", "exp_avg", "step": the file's name
-  bool is_tensor = false;      // or an object: a step
+  bool is_tensor = false;      // otherwise an object, such as a step
   std::size_t index = 0;       // into the catalog's tensors or objects
-  bool is_described = false;   // a dict of the tensor and how it was put together; else the tensor alone
-  bool is_merged = false;      // it says how ranks' parts were put together
-  bool is_vocabulary = false;  // padding behind its rows was taken away
+  bool is_described = false;   // a dict of the tensor and how it was merged; otherwise the tensor alone
+  bool is_merged = false;      // the dict says how ranks' parts were merged
+  bool is_vocabulary = false;  // padding after its rows was removed
 };
 
 class parameter_files final : public checkpoint_reader {
  public:
   parameter_files(std::filesystem::path step, const open_options& options);
-  // Opens every file for a moment. errc::io, errc::bad_format for what is no parameter, errc::unsupported for tensors
-  // that are not read; each names the file.
+  // Opens every file briefly. errc::io, errc::bad_format for a file that is not a parameter, errc::unsupported for
+  // tensors that cannot be read; each names the file.
   result<void> list();
-  // By parameter; the states of one in order of their names.
+  // By parameter; the states of each are in name order.
   const std::map<std::string, std::vector<parameter_file>>& parameters() const { return parameters_; }
 
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override;
@@ -53,9 +53,9 @@ class parameter_files final : public checkpoint_reader {
   chunk_cache cache_;
 };
 
-// Whether the step's folder is a universal checkpoint.
+// Returns true when the step's folder is a universal checkpoint.
 bool is_universal(const std::filesystem::path& step);
-// "zero/optimizer_state.pt": what the optimizer has beside its states.
+// "zero/optimizer_state.pt": the values of the optimizer beside its states.
 inline constexpr std::string_view common_state_file = "zero/optimizer_state.pt";
 
 }  // namespace shardmesh::deepspeed

@@ -30,7 +30,7 @@ error do_not_fit(const model_states& model, std::string message, std::int64_t ex
       .with_hint("the model's and the optimizers' files may be of different saves");
 }
 
-// Sizes are bounded by those of files, but their sums need not be.
+// File sizes bound each size, but not the sums.
 result<std::int64_t> sum(const model_states& model, std::int64_t a, std::int64_t b) {
   if (const auto total = checked_add(a, b)) return *total;
   return fail(errc::overflow, "its parameters have more elements than 64 bits can count").with_file(model.file.file());
@@ -66,7 +66,7 @@ std::int64_t partition::numel_of(std::size_t rank, std::size_t group) const {
   return entry_of(rank, ranks_[rank].weights[group]).shape[0];
 }
 
-// All ranks have equal parts; without their padding (ZeRO 1 and 2) the last ones may be shorter.
+// Checks that all ranks have equal parts. Without padding (ZeRO 1 and 2), the last ones may be shorter.
 result<void> partition::check_sizes() const {
   const std::size_t groups = ranks_.front().weights.size();
   for (std::size_t rank = 1; rank < ranks_.size(); ++rank) {
@@ -91,7 +91,7 @@ result<void> partition::check_sizes() const {
 
 result<void> partition::place_over_ranks(const model_states& model) {
   const optimizer_states& first = ranks_.front();
-  if (model.groups.size() > first.weights.size())  // fewer: the last ones have no parameters
+  if (model.groups.size() > first.weights.size())  // with fewer, the last ones have no parameters
     return do_not_fit(model, "another number of groups of parameters", static_cast<std::int64_t>(model.groups.size()),
                       static_cast<std::int64_t>(first.weights.size()));
   const std::int64_t alignment = 2 * static_cast<std::int64_t>(ranks_.size());
@@ -117,7 +117,7 @@ result<void> partition::place_over_ranks(const model_states& model) {
       if (padding < 0) return do_not_fit(model, "a negative padding", 0, padding).with_key(parameter.name);
       SHARDMESH_TRY(offset, sum(model, end, padding));
     }
-    // Padding behind the last parameter was left out or not, so only this is known of the lengths.
+    // The buffers may or may not include the padding after the last parameter, so only the aligned lengths must agree.
     if (offset > available + alignment || aligned(offset, alignment) != aligned(available, alignment))
       return do_not_fit(model, fmt::format("group {} has another length than its parameters", group), offset,
                         available);
@@ -199,7 +199,7 @@ std::optional<std::vector<std::pair<std::size_t, planned_tensor>>> partition::st
       if (tensor.has_value() != chosen(0, group).has_value()) return std::nullopt;
       if (!tensor) continue;
       const std::int64_t numel = entry_of(rank, *tensor).shape[0], weights = numel_of(rank, group);
-      // Weights are saved without the padding at their end, states may be with it.
+      // Weights are saved without the padding at their end; states may include it.
       const bool is_last = rank + 1 == ranks_.size() || numel_of(rank + 1, group) == 0;
       if (numel < weights || (numel > weights && (is_stage_3() || !is_last))) return std::nullopt;
     }

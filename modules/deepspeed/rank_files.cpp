@@ -63,7 +63,7 @@ std::optional<parsed_name> parse(std::string_view name) {
   return made;
 }
 
-// What the files of such names hold, which no rule here puts together.
+// Returns the content of files that no rule here merges; empty for other names.
 std::string_view kind_not_read(std::string_view name) {
   if (name.starts_with("expp_rank_") && name.ends_with("_optim_states.pt")) return "experts";
   if (name.starts_with("layer_") && name.ends_with("_model_states.pt") && name.find("_expert_") != name.npos)
@@ -96,7 +96,7 @@ result<std::map<std::int64_t, model_parallel_rank>> list_rank_files(const fs::pa
   for (fs::directory_iterator at(step, code), end; !code && at != end; at.increment(code))
     names.push_back(at->path().filename().string());
   if (code) return fail_sys(code.value(), "cannot list", step.string());
-  std::sort(names.begin(), names.end());  // so that errors do not depend on the file system
+  std::sort(names.begin(), names.end());  // errors then do not depend on the file system
   std::map<std::int64_t, model_parallel_rank> ranks;
   for (const std::string& name : names) {
     if (const std::string_view kind = kind_not_read(name); !kind.empty())

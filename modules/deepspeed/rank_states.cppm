@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the files of one model-parallel rank, opened as parts of a checkpoint and read. Not here: what is made
-// of them (reader).
+// Not exported: opens and reads the files of one model-parallel rank as parts of a checkpoint. Their combination is in
+// reader.
 module shardmesh.deepspeed:rank_states;
 
 import shardmesh.std;
@@ -15,16 +15,16 @@ import :saved_values;
 namespace shardmesh::deepspeed {
 
 struct rank_states {
-  std::vector<model_states> models;          // one, or (ZeRO 3) one of each rank
-  std::vector<optimizer_states> optimizers;  // of each rank; none: ZeRO 0
+  std::vector<model_states> models;          // one, or (ZeRO 3) one per data-parallel rank
+  std::vector<optimizer_states> optimizers;  // one per data-parallel rank; none for ZeRO 0
 };
 
 class rank_loader {
  public:
-  // `made` gets the files as parts; it must outlive this.
+  // `made` receives the files as parts; it must outlive this object.
   explicit rank_loader(folder_reader& made) : made_(made) {}
 
-  // errc::incomplete_save for a file that is missing, errc::disagreement for one too many, those of the files.
+  // errc::incomplete_save for a missing file, errc::disagreement for an extra one, and the files' errors.
   result<rank_states> load(const model_parallel_rank& rank);
 
  private:

@@ -67,7 +67,8 @@ class deepspeed_reader final : public folder_reader {
                                      : add_partitioned(states.models, states.optimizers);
   }
 
-  // Whole parameters of all ranks of tensor parallelism; or, without adding any, why they are not put together.
+  // Adds the whole parameters of all ranks of tensor parallelism. Returns the reason, without adding any, when they
+  // cannot be merged.
   result<std::string> add_merged_ranks(std::span<const rank_states> ranks) {
     const model_states& first = ranks.front().models.front();
     SHARDMESH_TRY(const tensor_rules rules, tensor_rules::read(first));
@@ -144,7 +145,7 @@ class deepspeed_reader final : public folder_reader {
     notes_.push_back(fmt::format("the optimizer's '{}' is not divided as the parameters are: it is left out", name));
   }
 
-  // ZeRO 0: the model and its optimizer as one rank has them.
+  // ZeRO 0: adds the model and its optimizer as one rank has them.
   result<void> add_replicated(const model_states& model) {
     const catalog& contents = model.file.reader->contents();
     for (std::size_t i = 0; i < contents.tensors.size(); ++i)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// reader: a DeepSpeed folder as a checkpoint. Not here: which folders are (folder).
+// Opens a DeepSpeed folder as a checkpoint. Such folders are recognised in folder.
 export module shardmesh.deepspeed:reader;
 
 import shardmesh.std;
@@ -8,13 +8,14 @@ import shardmesh.catalog;
 
 export namespace shardmesh::deepspeed {
 
-/// One step that DeepSpeed saved (the step's folder, or the run's: see `step_folder`): the state dict of
-/// `zero_to_fp32.py` under the model's names, the optimizer's state per parameter as `optimizer.state.NAME.PARAMETER`,
-/// and whatever else was saved. Every tensor is pieces of the ranks' files: opening reads their descriptions alone.
-/// Also a universal checkpoint, which `ds_to_universal.py` made of such a step.
-/// \errors those of `step_folder` and of the files; errc::incomplete_save for a rank's file that is missing,
-///         errc::disagreement for ranks of different saves, errc::shape_mismatch where partitions and parameters do not
-///         fit, errc::unsupported for what has no rule of merging (experts, pipeline stages); each names the file
+/// Opens one step that DeepSpeed saved, from the step's folder or the run's (see `step_folder`). The checkpoint has the
+/// state dict of `zero_to_fp32.py` under the model's names, the optimizer's state per parameter as
+/// `optimizer.state.NAME.PARAMETER`, and everything else that was saved. Tensors are made of pieces of the ranks'
+/// files; opening reads only the files' descriptions. Universal checkpoints, which `ds_to_universal.py` made, are
+/// opened as well.
+/// \errors those of `step_folder` and of the files; errc::incomplete_save for a missing file of a rank,
+///         errc::disagreement for ranks of different saves, errc::shape_mismatch when partitions and parameters do not
+///         fit, errc::unsupported for parts without a merge rule (experts, pipeline stages); each names the file
 /// Cost: O(files + ranks * parameters).
 /// Source: deepspeed.utils.zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint
 result<std::unique_ptr<checkpoint_reader>> open(const std::filesystem::path& folder, const open_options& options = {});

@@ -25,7 +25,7 @@ namespace {
 // The members of ZeroStageEnum, by value.
 constexpr std::array<std::string_view, 4> stage_names{"disabled", "optimizer_states", "gradients", "weights"};
 
-// The object's own pickle: what `zero_stage` is, no JSON says.
+// Opens the object's own pickle, because its JSON does not show values such as `zero_stage`.
 result<torch_file::item> pickled(const saved_file& from, std::size_t object) {
   SHARDMESH_TRY(const auto archive, from.reader->object_archive(object));
   return torch_file::item::open(memory_source(archive, from.file()));

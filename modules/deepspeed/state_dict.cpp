@@ -30,7 +30,7 @@ result<std::size_t> fragment_of(const model_states& model, const std::string& na
       .with_file(model.file.file());
 }
 
-// ZeRO 1 and 2: every rank has all of it.
+// ZeRO 1 and 2: every rank has the whole parameter.
 result<planned_tensor> whole_frozen(const model_states& model, const named_shape& frozen) {
   SHARDMESH_TRY(const std::size_t fragment, fragment_of(model, frozen.name));
   const tensor_entry& stored = model.file.reader->contents().tensors[fragment];
@@ -42,7 +42,7 @@ result<planned_tensor> whole_frozen(const model_states& model, const named_shape
   return planned_tensor{stored.type, stored.shape, {}, std::pair(model.file.part, fragment)};
 }
 
-// ZeRO 3: its elements one after the other over ranks, with padding behind the last.
+// ZeRO 3: the elements are consecutive over ranks, with padding after the last.
 result<planned_tensor> gathered_frozen(std::span<const model_states> models, const named_shape& frozen) {
   planned_tensor made{dtype::undefined, frozen.shape, {}, {}};
   std::int64_t left = frozen.numel;
@@ -96,7 +96,7 @@ result<void> add_shared(const model_states& model, planned_state& into, read_bud
   SHARDMESH_CHECK(budget.expand(0, stored));
   for (const auto& [name, source] : model.shared) {
     const planned_tensor* held = into.find(source);
-    if (held == nullptr) continue;  // as zero_to_fp32.py does: neither of the two was saved
+    if (held == nullptr) continue;  // as in zero_to_fp32.py: neither of the two was saved
     const planned_tensor copy = *held;
     if (auto done = budget.expand(bytes_of(copy), 0); !done)
       return std::move(done).error().with_key(name).with_file(model.file.file());

@@ -25,18 +25,18 @@ namespace {
 using pattern_list = std::vector<std::unique_ptr<re2::RE2>>;
 
 constexpr std::size_t most_patterns = 1000;
-// Averages are no elements of any rank; the others say more than a dimension.
+// Averages are not elements of any rank; the other rules need more than a dimension.
 constexpr std::array<std::string_view, 3> not_followed{"parameter_to_average_patterns", "parameter_with_sub_params",
                                                        "affine_map"};
 
-// As Python's re.match.
+// Matches as Python's re.match does.
 bool matches(const pattern_list& patterns, const std::string& name) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const auto& pattern) {
     return pattern->Match(name, 0, name.size(), re2::RE2::ANCHOR_START, nullptr, 0);
   });
 }
 
-// A run of a part's tensor that is a box of a rank's parameter.
+// A run of elements in a part's tensor that is a box of a rank's parameter.
 struct placed_run {
   box where;
   chunk_piece from;
@@ -62,7 +62,7 @@ std::vector<placed_run> runs_of(composed_reader& reader, const planned_tensor& p
   return made;
 }
 
-// The indices [begin, end) along the first dimension, of which a run's elements are a run again.
+// Returns the rows [begin, end) of a run. Their elements are consecutive too.
 std::optional<placed_run> rows_of(const placed_run& run, std::int64_t begin, std::int64_t end) {
   placed_run made = run;
   const std::int64_t first = std::max(run.where.offsets[0], begin);
@@ -167,7 +167,7 @@ result<void> add_merged(composed_reader& reader, const std::string& key, shardme
         SHARDMESH_CHECK(reader.add_chunk(run.where, run.from));
         continue;
       }
-      const std::int64_t height = ranks[r]->shape[0] / rule.sub_parameters;  // of a sub-parameter here
+      const std::int64_t height = ranks[r]->shape[0] / rule.sub_parameters;  // of this rank's part of a sub-parameter
       for (std::int64_t sub = 0; sub < rule.sub_parameters; ++sub) {
         auto part = rows_of(run, sub * height, (sub + 1) * height);
         if (!part) continue;

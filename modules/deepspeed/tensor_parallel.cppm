@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: how ranks of tensor parallelism cut parameters, as the model files say it to ds_to_universal.py, and
-// the whole parameters. Not here: one rank's (partition).
+// Not exported: reads how ranks of tensor parallelism cut parameters (the model files record it for
+// ds_to_universal.py), and merges whole parameters. One rank's parameters are in partition.
 // Source: deepspeed.checkpoint.ds_to_universal.merge_tp_slices
 module shardmesh.deepspeed:tensor_parallel;
 
@@ -12,18 +12,19 @@ import :model_states;
 
 namespace shardmesh::deepspeed {
 
-// How the ranks' parts of one parameter make it whole.
+// The rule that merges the ranks' parts of one parameter.
 struct merge_rule {
   bool is_replicated = false;        // every rank has all of it
-  std::size_t dim = 0;               // parts lie one after the other along it
-  std::int64_t sub_parameters = 1;   // along dim, each of which was cut by itself
-  std::optional<std::int64_t> rows;  // of a vocabulary, before it was padded
+  std::size_t dim = 0;               // parts are consecutive along this dimension
+  std::int64_t sub_parameters = 1;   // along dim, each cut separately
+  std::optional<std::int64_t> rows;  // rows of a vocabulary before its padding
 };
 
 class tensor_rules {
  public:
-  // Of `universal_checkpoint_info`. Without rules, `reason` says why: there are none, or some that have no merging
-  // without arithmetic or that are not known. errc::bad_format for values of another kind, naming key and file.
+  // Reads the rules in `universal_checkpoint_info`. When the rules cannot be used, `reason` says why: there are none,
+  // or some are unknown or need arithmetic to merge. errc::bad_format for values of the wrong kind, naming key and
+  // file.
   static result<tensor_rules> read(const model_states& model);
   bool ok() const { return reason_.empty(); }
   const std::string& reason() const { return reason_; }
@@ -36,8 +37,8 @@ class tensor_rules {
   std::optional<std::int64_t> rows_;
 };
 
-// Adds the whole of the ranks' parts, in order, without copying any. errc::shape_mismatch where they do not fit each
-// other, those of `composed_reader::add_chunk`; each names the key.
+// Adds the whole of the ranks' parts, in order, without copying them. errc::shape_mismatch when they do not fit each
+// other, and the errors of `composed_reader::add_chunk`; each names the key.
 result<void> add_merged(composed_reader& reader, const std::string& key, shardmesh::path where,
                         std::span<const planned_tensor* const> ranks, const merge_rule& rule);
 

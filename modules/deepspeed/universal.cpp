@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view weights = "fp32";
-// Of rank 0's buffers and how ranks shared them: the parameters are whole.
+// Fields of rank 0's buffers and of their partition, which whole parameters do not need.
 constexpr std::array<std::string_view, 9> of_the_partition{
     "base_optimizer_state",     "single_partition_of_fp32_groups",
     "fp32_flat_groups",         "zero_stage",
@@ -62,7 +62,7 @@ class universal_reader final : public folder_reader {
   }
 
  private:
-  // Those of one rank of data parallelism, or (ZeRO 3) of all; each has the shapes of its stage of a pipeline.
+  // Opens the model files of one data-parallel rank, or (ZeRO 3) of all. Each has the shapes of its pipeline stage.
   result<void> open_models() {
     SHARDMESH_TRY(const auto ranks, list_rank_files(step_));
     ranks_ = ranks.size();
@@ -84,7 +84,7 @@ class universal_reader final : public folder_reader {
   result<void> open_models_of(const model_parallel_rank& rank) {
     std::vector<std::string> names;
     if (!rank.model.empty()) names.push_back(rank.model);
-    is_stage_3_ = rank.model.empty();  // which has a file for each rank of data parallelism
+    is_stage_3_ = rank.model.empty();  // ZeRO 3 has one model file per data-parallel rank
     for (const auto& [data_rank, name] : rank.models) {
       const auto expected = static_cast<std::int64_t>(names.size());
       if (data_rank != expected || !rank.model.empty())
@@ -99,7 +99,7 @@ class universal_reader final : public folder_reader {
     return {};
   }
 
-  // Every parameter that a model file speaks of has its weights.
+  // Checks that every parameter in a model file has its weights.
   result<void> check_complete() {
     for (const model_states& model : models_)
       for (const auto& group : model.groups)
@@ -129,7 +129,8 @@ class universal_reader final : public folder_reader {
     return (step_ / "zero" / parameter / (file.state + ".pt")).string();
   }
 
-  // In the order of the model's parameters; a buffer is that of the model file, a tied name is its source's.
+  // Plans the parameters in the model's order. A buffer comes from the model file; a tied name takes its source's
+  // tensor.
   result<planned_state> plan(planned_state made) {
     const model_states& first = models_.front();
     std::set<std::string> elsewhere(first.buffers.begin(), first.buffers.end());
@@ -158,8 +159,8 @@ class universal_reader final : public folder_reader {
     return made;
   }
 
-  // ZeRO 3 writes parameters as lists of elements. What was padded or put together of ranks' parts may have another
-  // shape than the model file says.
+  // ZeRO 3 writes parameters as lists of elements. A padded or merged parameter may differ in shape from the model
+  // file.
   result<planned_tensor> planned_parameter(const std::string& name, const parameter_file& file) {
     const tensor_entry& held = entry_of(file);
     const auto said = shapes_.find(name);
@@ -197,7 +198,7 @@ class universal_reader final : public folder_reader {
     return {};
   }
 
-  // What rank 0's optimizer had beside its part of the states.
+  // Adds the values of rank 0's optimizer beside its part of the states.
   result<void> add_common_state() {
     std::error_code code;
     if (!fs::exists(step_ / common_state_file, code)) return missing(common_state_file, "what the optimizer shares");
@@ -213,19 +214,19 @@ class universal_reader final : public folder_reader {
   result<void> add_common(const saved_file& file, const shardmesh::path& where, const group_value& value) {
     const std::string first = key_text(where[0]);
     if (std::find(of_the_partition.begin(), of_the_partition.end(), first) != of_the_partition.end()) return {};
-    if (first == "ds_version") return {};  // the model file has it
+    if (first == "ds_version") return {};  // also in the model file
     if (first != "optimizer_state_dict") return add_beside(file, below({"optimizer"}, where, 0), value);
-    // `param_groups` stand beside it, too; of the states, rank 0's parts are whole elsewhere.
+    // `param_groups` are also beside it. The parameter files have the whole states; here are only rank 0's parts.
     if (where.size() < 4 || key_text(where[1]) != "state") return {};
     if (value.is_tensor && file.reader->contents().tensors[value.index].shape.rank() != 0) return {};
     return add_beside(file, {"optimizer", "group_state", key_text(where[2]), dotted(where, 3)}, value);
   }
 
-  std::size_t ranks_ = 0;  // of tensor and pipeline parallelism
+  std::size_t ranks_ = 0;  // number of tensor- and pipeline-parallel ranks
   bool is_stage_3_ = false;
   std::vector<model_states> models_;
   std::map<std::string, named_shape> shapes_;
-  parameter_files* files_ = nullptr;  // a part, as number part_
+  parameter_files* files_ = nullptr;  // part number part_
   std::size_t part_ = 0;
   std::vector<std::string> trained_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.digest: the sums of bytes that descriptions and files are known by: XXH3-128, CRC-32, SHA-256; one wrapper
-// of each library. Not here: what is summed (layout, storage).
+// shardmesh.digest: checksums that identify descriptions and files: XXH3-128, CRC-32, and SHA-256, one wrapper per
+// library. Rooms layout and storage decide which bytes are summed.
 export module shardmesh.digest;
 
 export import :crc32;

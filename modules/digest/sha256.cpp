@@ -20,7 +20,7 @@ struct sha256::state {
 };
 
 sha256::sha256() : state_(std::make_unique<state>()) {
-  // OpenSSL fails here only when memory is out.
+  // OpenSSL fails here only when memory runs out.
   if (!state_->context || EVP_DigestInit_ex(state_->context.get(), EVP_sha256(), nullptr) != 1) throw std::bad_alloc();
 }
 sha256::sha256(sha256&&) noexcept = default;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// sha256: digests of bytes, in pieces.
+// sha256: digests of bytes that arrive in pieces.
 export module shardmesh.digest:sha256;
 
 import shardmesh.std;
 
 export namespace shardmesh {
 
-/// A running SHA-256. Movable; one thread at a time.
+/// A running SHA-256. Movable; usable by one thread at a time.
 class sha256 {
  public:
   sha256();
@@ -14,9 +14,9 @@ class sha256 {
   sha256& operator=(sha256&&) noexcept;
   ~sha256();
   void update(std::span<const std::byte> bytes);
-  /// 64 lower-case hexadecimal digits; nothing may be added afterwards.
+  /// Returns 64 lower-case hexadecimal digits; no bytes may be added afterwards.
   std::string finish_hex();
-  /// Of all bytes at once.
+  /// Returns the digest of all bytes at once.
   static std::string hex_of(std::span<const std::byte> bytes);
 
  private:

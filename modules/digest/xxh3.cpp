@@ -3,7 +3,7 @@ module;
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
 #ifdef SHARDMESH_XXHASH_DISPATCHES
-#include <xxh_x86dispatch.h>  // its macros give the functions below the widest vectors that the processor has
+#include <xxh_x86dispatch.h>  // its macros select the processor's widest vectors for the functions below
 #endif
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// xxh3: XXH3-128 of bytes that arrive in pieces: the checksum of everything that shardmesh writes.
+// xxh3: XXH3-128 of bytes that arrive in pieces. It is the checksum of everything that shardmesh writes.
 export module shardmesh.digest:xxh3;
 
 import shardmesh.std;
@@ -7,7 +7,7 @@ import :digest128;
 
 export namespace shardmesh {
 
-/// XXH3-128 of bytes given in pieces.
+/// A running XXH3-128.
 class xxh3_stream {
  public:
   xxh3_stream();
@@ -15,7 +15,7 @@ class xxh3_stream {
   xxh3_stream& operator=(xxh3_stream&&) noexcept;
   ~xxh3_stream();
   void update(std::span<const std::byte> bytes);
-  /// Of everything given so far.
+  /// Returns the digest of all bytes added so far.
   digest128 digest() const;
 
  private:
@@ -23,7 +23,7 @@ class xxh3_stream {
   std::unique_ptr<state> state_;
 };
 
-/// Of all bytes at once.
+/// Returns the digest of all bytes at once.
 digest128 xxh3(std::span<const std::byte> bytes);
 
 }  // namespace shardmesh

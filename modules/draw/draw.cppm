@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.draw: pictures of layouts, plans and trees. Not here: deciding anything.
+// shardmesh.draw: pictures of layouts, plans and trees. It draws the decisions of other rooms and makes none.
 export module shardmesh.draw;
 
 export import shardmesh.tree;

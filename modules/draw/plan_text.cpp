@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traffic between ranks as characters: a table of amounts while it fits, then one character per pair, then only the
+// Traffic between ranks as characters: a table of amounts if it fits, else one character per pair, else only the
 // busiest pairs.
 module;
 #include <fmt/format.h>
@@ -43,13 +43,13 @@ extent_of_traffic measure(const traffic& sent) {
   return all;
 }
 
-// 1 to 9: a ninth of the largest amount or less, up to two, .. all of it.
+// 1 to 9: n means more than n - 1 and at most n ninths of the largest amount.
 int ninths(std::int64_t bytes, std::int64_t largest) {
   for (; largest > INT64_MAX / 9; largest /= 2) bytes /= 2;
   return static_cast<int>(std::clamp<std::int64_t>((bytes * 9 + largest - 1) / largest, 1, 9));
 }
 
-// More is bolder: of 256 colours five blues that both dark and light terminals show.
+// Larger amounts are more saturated, and the largest are bold. The five blues are readable on dark and light terminals.
 std::string shaded(const std::string& text, int ninth, bool color) {
   constexpr std::array shades{110, 75, 39, 33, 27};
   if (!color) return text;
@@ -74,7 +74,7 @@ std::string table_of_amounts(const traffic& sent, const extent_of_traffic& all, 
   return text;
 }
 
-// A digit per pair; receivers stand above in two lines, tens and ones.
+// One digit per pair. The receivers are above the columns, in one line of tens and one of ones.
 std::string table_of_digits(const traffic& sent, const extent_of_traffic& all, bool color) {
   std::string tens = fmt::format("{:<8}", "from\\to"), ones(margin, ' ');
   for (owner_id to = 0; to < all.takers; ++to) {

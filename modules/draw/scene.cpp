@@ -18,7 +18,7 @@ import :scene;
 namespace shardmesh {
 namespace {
 
-// Box edges along dimension d, with both ends of the tensor.
+// The edges of boxes along dimension d, and both ends of the tensor.
 std::vector<std::int64_t> edges(const std::map<box, std::vector<owner_id>>& held, const extents& shape, std::size_t d) {
   std::vector<std::int64_t> all{0, shape[d]};
   for (const auto& [where, owners] : held) {
@@ -84,7 +84,7 @@ scene make_scene(const distribution& d, std::size_t max_slices) {
 
 std::string owner_label(const std::vector<owner_id>& owners, std::size_t most) {
   if (owners.empty()) return ".";
-  std::string text, fitting = "..";  // the longest that can stand with ".." behind it
+  std::string text, fitting = "..";  // `fitting`: the longest start of it that leaves room for ".."
   for (std::size_t first = 0, last = 0; first < owners.size(); first = last) {
     while (last < owners.size() && owners[last] == owners[first] + static_cast<owner_id>(last - first)) ++last;
     const auto add = [&](std::string_view separator, owner_id owner) {

@@ -26,7 +26,7 @@ std::string frame_at(double x, double y, double width, double height) {
                      width, height);
 }
 
-// Neighbouring owners get colours far apart: the golden angle.
+// The golden angle: neighbouring owners get very different colours.
 std::string color_of(owner_id owner) {
   return fmt::format("hsl({:.0f},60%,75%)", std::fmod(static_cast<double>(owner) * 137.508, 360.0));
 }
@@ -35,7 +35,7 @@ double scaled(std::int64_t coordinate, std::int64_t size, double length) {
   return size == 0 ? 0 : static_cast<double>(coordinate) / static_cast<double>(size) * length;
 }
 
-// Coordinates at the edges of boxes, as many as find room.
+// Coordinates at the edges of boxes, as many as fit.
 std::string column_edges(const std::set<std::int64_t>& edges, const scene& all, double top) {
   std::string body;
   double free = 0;
@@ -61,7 +61,7 @@ std::string row_edges(const std::set<std::int64_t>& edges, const scene& all, dou
   return body;
 }
 
-// What the pointer says of a box: where it is, who holds it.
+// The tooltip of a box: its range and its owners.
 std::string hover_text(const tile& t, const scene& all) {
   const std::string rows = all.rows > 1 ? fmt::format("{}:{}, ", t.row, t.row + t.rows) : "";
   return fmt::format("[{}{}:{}) on {}", rows, t.column, t.column + t.columns, owner_label(t.owners, 400));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures as SVG documents: who holds what, who sends what to whom.
+// Pictures as SVG documents: the owners of a distribution, and the traffic of a plan.
 export module shardmesh.draw:svg;
 
 import shardmesh.std;
@@ -8,10 +8,10 @@ import shardmesh.transfer;
 
 export namespace shardmesh {
 
-/// An SVG document of who holds what: a map of the last two dimensions per slice of the others (64 at most), one
-/// coloured rectangle per box, drawn to scale. Cost: O(fragments).
+/// Draws the owners of a distribution as an SVG document: a map of the last two dimensions per slice of the others (64
+/// at most), with one coloured rectangle per box, to scale. Cost: O(fragments).
 std::string svg_layout(const distribution& d);
-/// The same of whatever is distributed: a layout, a dtensor, a sharded tensor. \errors those of `distribution_of`
+/// The same for any distributed object: a layout, a dtensor, a sharded tensor. \errors those of `distribution_of`
 template <distributed_object D>
 result<std::string> svg_layout(const D& d) {
   const auto held = distribution_of(d);
@@ -19,7 +19,7 @@ result<std::string> svg_layout(const D& d) {
   return svg_layout(*held);
 }
 
-/// An SVG document of the bytes from every rank (rows) to every rank (columns), darker for more. Cost: O(copies).
+/// Draws the bytes from every rank (rows) to every rank (columns) as an SVG document, darker for more. Cost: O(copies).
 std::string svg_plan(const transfer_plan& plan);
 
 }  // namespace shardmesh

@@ -11,7 +11,7 @@ import :svg_parts;
 namespace shardmesh {
 namespace {
 
-// Readable on light and dark: what has a colour of its own (boxes and what is written on them) keeps it.
+// Readable on light and dark pages: boxes and the text on them keep their own colours.
 constexpr std::string_view shared_style =
     ".page{fill:#fff}text{fill:#222}.edge{font-size:10px;fill:#666}.on{fill:#111}.light{fill:#fff}"
     ".frame{fill:none;stroke:#444}@media(prefers-color-scheme:dark){.page{fill:#16181d}text{fill:#ddd}"

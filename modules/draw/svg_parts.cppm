@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what all SVG pictures are made of.
+// Not exported: the elements that all SVG pictures share.
 module shardmesh.draw:svg_parts;
 
 import shardmesh.std;
 
 namespace shardmesh {
 
-// A document of that size, light or dark as its reader's system is. style: rules beside those that all pictures share.
+// A document of that size, light or dark as the reader's system is. style: rules in addition to the shared ones.
 std::string svg_document(double width, double height, const std::string& body, std::string_view style = "");
 
-// anchor: "start", "middle" or "end". text: as `svg_text` gives it. name: its class in the style sheet.
+// anchor: "start", "middle" or "end". text: from `svg_text`. name: its class in the style sheet.
 std::string svg_text_at(double x, double y, std::string_view anchor, const std::string& text,
                         std::string_view name = "name");
 
-// Any bytes, as text of a document: control bytes and what is not UTF-8 are spelled.
+// Converts any bytes to text for a document; control bytes and invalid UTF-8 are escaped.
 std::string svg_text(std::string_view text);
 
 }  // namespace shardmesh

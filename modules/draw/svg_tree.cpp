@@ -17,7 +17,8 @@ import :tree_rows;
 namespace shardmesh {
 namespace {
 
-constexpr double margin = 16, row_height = 18, indent = 18, column = 7;  // a character is about that wide
+// `column`: the approximate width of a character
+constexpr double margin = 16, row_height = 18, indent = 18, column = 7;
 
 constexpr std::string_view tree_style =
     ".branch{fill:none;stroke:#bbb}.mapping{fill:#1f5fc4}.sequence{fill:#0b7a75}.tuple{fill:#9b3fb5}.rest{fill:#666}"
@@ -28,7 +29,7 @@ double left_of(const tree_row& row) {
   return margin + indent * static_cast<double>(row.depth);
 }
 
-// Of the row's text.
+// The baseline of the row's text.
 double base_of(std::size_t row) {
   return margin + row_height * static_cast<double>(row) + 12;
 }

@@ -26,7 +26,7 @@ namespace shardmesh {
 namespace views = ranges::views;
 namespace {
 
-// Positions of edges along one axis of the picture: `at[i]` is the character line of `edges[i]`.
+// The positions of edges along one axis of the picture: `at[i]` is the line or column of characters for `edges[i]`.
 struct axis {
   std::vector<std::int64_t> edges;
   std::vector<std::size_t> at;
@@ -100,8 +100,8 @@ class canvas {
   std::vector<std::vector<int>> colors_;
 };
 
-// A rectangle of the picture: one tile, none, what tiles that overlap share, or several that the picture is too coarse
-// to tell apart.
+// A rectangle of the picture. It is one tile, an area without a tile, an overlap of tiles, or several tiles that are
+// too small to draw separately.
 struct drawn_tile {
   std::size_t top, left, bottom, right;
   std::vector<owner_id> owners;
@@ -113,7 +113,7 @@ std::string label_of(const drawn_tile& t) {
   return owner_label(t.owners, t.right - t.left - 1);
 }
 
-// The tiles that reach into each interval of rows (by the interval of columns), in the order of the slice.
+// The tiles in each cell of the grid of row and column intervals, in the order of the slice.
 std::vector<std::vector<std::size_t>> tiles_by_cell(const slice& s, const axis& rows, const axis& columns) {
   const std::size_t width = columns.edges.size() - 1;
   std::vector<std::vector<std::size_t>> cells((rows.edges.size() - 1) * width);
@@ -132,7 +132,7 @@ std::vector<owner_id> owners_of(const slice& s, const std::vector<std::size_t>& 
   return std::move(owners) | ranges::actions::sort | ranges::actions::unique;
 }
 
-// Cells of the same tiles become one rectangle, as wide as can be and then as high: nothing is drawn over another.
+// Joins cells with the same tiles to rectangles, as wide and then as high as possible, so that no two overlap.
 std::vector<drawn_tile> arrange(const slice& s, const axis& rows, const axis& columns) {
   const std::size_t height = rows.edges.size() - 1, width = columns.edges.size() - 1;
   const auto cells = tiles_by_cell(s, rows, columns);
@@ -159,7 +159,8 @@ std::vector<drawn_tile> arrange(const slice& s, const axis& rows, const axis& co
   return drawn;
 }
 
-// Of labels that were cut: all their owners. Tiles of different widths cut the same owners differently: each is listed.
+// Lists all owners of each label that was cut. Tiles of different widths cut the same owners differently, so each cut
+// label is listed.
 std::string legend_of(const std::vector<drawn_tile>& drawn) {
   constexpr std::size_t most = 64;
   std::set<std::pair<std::string, std::vector<owner_id>>> listed;
@@ -187,7 +188,7 @@ std::string draw_slice(const slice& s, const scene& all, const draw_options& opt
   axis columns = make_axis(std::move(column_edges), std::max<std::size_t>(1, room / (label + 3)));
   axis rows = make_axis(std::move(row_edges), most_rows);
   const bool is_exact = rows.edges.size() + columns.edges.size() == intervals;
-  // Columns take width in proportion to their cells, at least a label's.
+  // Columns get width in proportion to their cells, but at least that of a label.
   const std::size_t least = label + 3;
   const std::size_t spare = room - std::min(room, least * (columns.edges.size() - 1));
   const std::size_t wide = std::min<std::size_t>(spare, 8 * (columns.edges.size() - 1));
@@ -207,7 +208,7 @@ std::string draw_slice(const slice& s, const scene& all, const draw_options& opt
     picture.label(t.top, t.left, t.bottom, t.right, label_of(t),
                   options.color && !t.owners.empty() ? t.owners.front() : -1);
 
-  // Column coordinates above, row coordinates to the left, at the edges.
+  // Writes column coordinates above and row coordinates to the left, at the edges.
   std::string heading(columns.at.back() + 24, ' ');
   std::size_t free = 0;
   for (const auto& [edge, at] : views::zip(columns.edges, columns.at)) {

@@ -16,7 +16,7 @@ import :tree_rows;
 namespace shardmesh {
 namespace {
 
-// "key {2}", "key  label", fitted into `room` characters.
+// "key {2}" or "key  label", cut to `room` characters.
 std::string row_text(const tree_row& row, node_kind kind, std::size_t room, bool color) {
   const std::string fitted(cut_text(row.key, room));
   room -= std::min(room, fitted.size());
@@ -33,7 +33,7 @@ std::string row_text(const tree_row& row, node_kind kind, std::size_t room, bool
 std::string draw_tree(const tree_spec& tree, std::span<const std::string> leaf_labels, const draw_options& options) {
   const auto nodes = tree.nodes();
   const std::vector<tree_row> rows = rows_of(tree, leaf_labels, options.max_lines);
-  std::string text, prefix;  // of a row's children, three characters for each of their depth but the first
+  std::string text, prefix;  // `prefix`: of a row's children, three characters per level of the row
   for (const tree_row& row : rows) {
     std::string_view branch;
     if (row.depth > 0) {

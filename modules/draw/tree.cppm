@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures of trees: nested containers, one line per node. Not here: what leaves are; their labels are the caller's.
+// Pictures of trees: nested containers, one line per node. The caller supplies the labels of leaves.
 export module shardmesh.draw:tree;
 
 import shardmesh.std;
@@ -8,9 +8,9 @@ import :text;
 
 export namespace shardmesh {
 
-/// A tree, one line per node: its key, for a container how many children it has ("{2}" a mapping, "[2]" a sequence,
-/// "(2)" a tuple), for a leaf its label. Keys are spelled as in `to_string(path)`; control bytes of keys and labels are
-/// escaped. With `color`, keys of containers are coloured by kind.
+/// Draws a tree, one line per node. A line has the node's key, then the number of children of a container ("{2}" a
+/// mapping, "[2]" a sequence, "(2)" a tuple), or the label of a leaf. Keys are spelled as in `to_string(path)`; control
+/// bytes of keys and labels are escaped. With `color`, keys of containers are coloured by kind.
 ///     {2}
 ///     |- model {2}
 ///     |  |- weight  float32 [2, 3]
@@ -18,16 +18,16 @@ export namespace shardmesh {
 ///     `- betas (2)
 ///        |- [0]  0.9
 ///        `- [1]  0.99
-/// \param leaf_labels  a label for each leaf, in leaf order; where there are too few, the other leaves have none
-/// \returns at most `max_lines` lines and one that counts the other nodes; each cut at `max_columns` characters, but
-///          for the lines that lead to it. Ends with a newline; empty for an empty spec
+/// \param leaf_labels  a label for each leaf, in leaf order; leaves beyond its end have none
+/// \returns at most `max_lines` lines, and one more with the number of further nodes. Each is cut at `max_columns`
+///          characters, but its branch lines are always whole. Ends with a newline; empty for an empty spec.
 /// Cost: O(lines * depth + children of the containers drawn). No recursion.
 std::string draw_tree(const tree_spec& tree, std::span<const std::string> leaf_labels = {},
                       const draw_options& options = {});
 
-/// The same as an SVG document, light or dark as its reader's system is: one row per node, branches as lines, keys of
-/// containers coloured by kind. `max_columns` is of a row's own text. Cost: O(lines + children of the containers
-/// drawn).
+/// Draws the same as an SVG document, light or dark as the reader's system is: one row per node, branches as lines,
+/// keys of containers coloured by kind. `max_columns` limits the text of a row, without its branch lines.
+/// Cost: O(lines + children of the containers drawn).
 std::string svg_tree(const tree_spec& tree, std::span<const std::string> leaf_labels = {},
                      const draw_options& options = {});
 

@@ -16,7 +16,7 @@ struct open_container {
   std::vector<std::size_t> children;
   std::size_t row = 0;
   std::size_t next = 0;
-  std::size_t next_leaf = 0;  // of the next child, the first
+  std::size_t next_leaf = 0;  // the first leaf of the next child
 };
 
 std::string size_text(const tree_node& n) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cutting tensors that every rank of a group holds whole, also those that tensor parallelism has cut already. No
-// communication: each rank keeps its part. Not here: parameters that lie in flat memory (save).
+// Cuts tensors that every rank of a group holds whole, including tensors that tensor parallelism has already cut. No
+// communication: each rank keeps its part. Parameters in flat memory are in save.
 export module shardmesh.fsdp:chunk;
 
 import shardmesh.std;
@@ -8,51 +8,52 @@ import shardmesh.sharding;
 
 export namespace shardmesh {
 
-/// How a group cuts a tensor. PyTorch: dimension 0, torch.chunk.
+/// How a group cuts a tensor. PyTorch cuts dimension 0 with torch.chunk.
 struct chunk_options {
-  std::int32_t dim = 0;  // negative: from the end; a scalar is kept whole by the group's first rank
+  std::int32_t dim = 0;  // negative counts from the last; a scalar stays whole on the group's first rank
   split_rule rule{};
-  // Of other ranks' placements on devices that are not the host's: their index is that of their global rank on its
-  // node. 0: not known, placements name the type only. A rank's own placement is where its tensor is.
+  // For other ranks' placements on devices other than the host: the device index is the global rank modulo this number.
+  // 0: not known, so that placements name only the type. A rank's own placement is the device of its tensor.
   std::int32_t devices_per_node = 0;
 };
 
-/// The box of each rank of a group, in group order.
-/// \errors errc::out_of_bounds (no such dimension), errc::invalid_argument (the rule does not fit)
+/// Returns the box of each rank of a group, in group order. A scalar has one box only.
+/// \errors errc::out_of_bounds (no such dimension), errc::invalid_argument (the rule does not fit; no parts)
 /// Cost: O(parts).
 result<std::vector<box>> chunk_boxes(const extents& shape, std::int32_t parts, const chunk_options& options = {});
 
-/// Whether a chunk appears in metadata, as torch.chunk has it: not when it is an empty part of a dimension with
+/// Whether metadata lists a chunk. As with torch.chunk, it does not list an empty part of a dimension that has
 /// elements.
 bool is_listed_chunk(const box& chunk, const extents& shape);
 
-/// Metadata of those chunks: an empty part of a dimension that is not empty is left out; a tensor without rows has an
-/// empty shard on every rank. The devices are of the type of `where`, each rank's own (`devices_per_node`).
+/// Returns the metadata of those chunks. An empty part of a dimension that has elements is left out; a tensor without
+/// rows has an empty shard on every rank. The devices have the type of `where` and each rank's own index
+/// (`devices_per_node`).
 /// \errors as above
 /// Source: torch.distributed.fsdp._shard_utils._create_chunk_sharded_tensor
 result<sharded_tensor_metadata> chunk_metadata(const extents& shape, const tensor_properties& properties,
                                                const rank_group& group, device where,
                                                const chunk_options& options = {});
 
-/// Metadata of a layout's shards, exact for every placement list, as seen by one rank: of boxes that several ranks hold
-/// it names this rank where it is one of them, else the first. Strided shards are several boxes each.
-/// \param ranks  global ranks of the mesh's; none given: numbered alike
+/// Returns the metadata of a layout's shards as one rank sees it, exact for every placement list. A box that several
+/// ranks hold is listed under this rank if it is one of them, else under the first. A strided shard is several boxes.
+/// \param ranks  global ranks of the mesh's ranks; default: the same numbers
 /// \param where  the device of this rank's tensor
-/// \errors errc::mixed_partial (terms are not shards), errc::invalid_argument (fewer ranks than the mesh's), those of
+/// \errors errc::mixed_partial (terms are not shards), errc::invalid_argument (fewer ranks than the mesh has), those of
 ///         `distribute`
 /// Source: torch.distributed.tensor.parallel.fsdp._create_sharded_tensor_md_from_dt, _create_shard_md_from_dt, which
-///         are right for even shards of a 1-D mesh, and for coordinate 0, only
+///         are right only for even shards of a 1-D mesh, and for coordinate 0
 result<sharded_tensor_metadata> shards_of_layout(const layout& l, const tensor_properties& properties,
                                                  std::int32_t rank, const rank_group& ranks, device where,
                                                  std::int32_t devices_per_node = 0);
 
-/// The layout that FSDP over mesh dimension `fsdp_dim` gives a tensor: Shard(dim) there, everything else as it is. On
-/// a (replicate, shard, tp) mesh that is dimension 1 for every tensor.
-/// \errors errc::out_of_bounds (no such mesh or tensor dimension), errc::invalid_argument (cut there already)
+/// Returns the layout that FSDP over mesh dimension `fsdp_dim` gives a tensor: Shard(dim) there, all other placements
+/// unchanged. On a (replicate, shard, tp) mesh, `fsdp_dim` is 1 for every tensor.
+/// \errors errc::out_of_bounds (no such mesh or tensor dimension), errc::invalid_argument (`fsdp_dim` already cuts)
 /// Source: torch.distributed.tensor.parallel.fsdp._chunk_dtensor, which cuts plain tensors on the first mesh dimension
 result<layout> chunk_layout(const layout& l, std::size_t fsdp_dim, std::int32_t dim = 0);
 
-/// The layout after gathering mesh dimension `fsdp_dim`: Replicate there.
+/// Returns the layout after gathering over mesh dimension `fsdp_dim`: Replicate there.
 /// Source: torch.distributed.tensor.parallel.fsdp._all_gather_dtensor
 result<layout> gathered_layout(const layout& l, std::size_t fsdp_dim);
 
@@ -60,17 +61,17 @@ result<layout> gathered_layout(const layout& l, std::size_t fsdp_dim);
 
 namespace shardmesh::detail {
 
-// The numbering that a caller gave, or 0 .. ranks - 1 for the default. errc::invalid_argument for another number of
-// ranks; with `may_be_more` for fewer.
+// The caller's numbering of ranks, or 0 .. ranks - 1 for the default. errc::invalid_argument for another number of
+// ranks; with `may_be_more`, for fewer only.
 result<rank_group> numbering_of(const rank_group& given, std::int32_t ranks, bool may_be_more);
 
-// Where another rank's shard is, of a tensor that this rank has on `where`.
+// The placement of another rank's shard, for a tensor that this rank has on `where`.
 remote_device placement_of_other(std::int32_t global_rank, device where, std::int32_t devices_per_node);
 
-// One rank is not called by two numbers, outside and inside of a nested tensor.
+// Checks that this rank has the same global number outside and inside a nested tensor.
 result<void> check_one_name(std::int32_t outside, std::int32_t inside);
 
-// A row-major copy of a box of a tensor.
+// Copies a box of a tensor into a new row-major tensor.
 template <allocatable_tensor T>
 result<T> copy_of(const T& tensor, const box& where) {
   if (auto plain = check_tensor(tensor); !plain) return std::move(plain).error();
@@ -86,7 +87,7 @@ result<T> copy_of(const T& tensor, const box& where) {
 
 export namespace shardmesh {
 
-/// This rank's chunk of a tensor that every rank of the group holds.
+/// Returns this rank's chunk of a tensor that every rank of the group holds.
 /// \param rank  this process in the group
 /// \errors as `chunk_metadata`; errc::invalid_argument when the rank is not in the group
 /// Cost: a copy of the chunk. No communication.
@@ -112,11 +113,11 @@ result<sharded_tensor<T>> create_chunk_sharded_tensor(const T& tensor, std::int3
   return sharded_tensor<T>::make(std::move(own), *std::move(metadata), group, rank);
 }
 
-/// The same for a tensor that is sharded already (by tensor parallelism): every local shard is chunked over the group
-/// and nested; `flatten_nested_shards` (room state) makes one level of it.
-/// \param group  of the ranks that hold the same shards as this one, in which this process is `rank`
-/// \errors as above; errc::unsupported for a shard that is nested itself; errc::invalid_argument when the group calls
-///         this rank otherwise than the tensor
+/// Chunks a tensor that is already sharded (by tensor parallelism): every local shard is chunked over the group and
+/// becomes a nested shard. `flatten_nested_shards` (room state) flattens the result to one level.
+/// \param group  the ranks that hold the same shards as this one; this process is its group rank `rank`
+/// \errors as above; errc::unsupported for a shard that is itself nested; errc::invalid_argument when the group and the
+///         tensor give this rank different global ranks
 /// Source: torch.distributed.tensor.parallel.fsdp._chunk_tensor
 template <allocatable_tensor T>
 result<sharded_tensor<T>> chunk_tensor(const sharded_tensor<T>& tensor, std::int32_t rank, const rank_group& group,
@@ -140,8 +141,8 @@ result<sharded_tensor<T>> chunk_tensor(const sharded_tensor<T>& tensor, std::int
   return sharded_tensor<T>::make(std::move(own), std::move(metadata), tensor.group(), tensor.rank());
 }
 
-/// The same for a dtensor: an outer sharded tensor with the exact boxes of its layout, chunked as above.
-/// \param ranks  global ranks of the mesh's; none given: numbered alike. `group` has the same global ranks
+/// Chunks a dtensor: an outer sharded tensor with the exact boxes of its layout, chunked as above.
+/// \param ranks  global ranks of the mesh's ranks; default: the same numbers. `group` has the same global ranks
 template <allocatable_tensor T>
 result<sharded_tensor<T>> chunk_tensor(const dtensor<T>& tensor, std::int32_t rank, const rank_group& group,
                                        const rank_group& ranks = {}, const chunk_options& options = {}) {

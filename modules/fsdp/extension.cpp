@@ -54,7 +54,8 @@ result<layout> lifted_layout(const layout& l, const device_mesh& mesh, std::int3
   const std::size_t before = mesh.rank() - l.mesh().rank();
   for (std::size_t d = before; d < mesh.rank(); ++d)
     if (l.mesh().sizes()[d - before] != mesh.sizes()[d]) return other();
-  // The same ranks: this rank's coordinate in front, all coordinates behind.
+  // Both meshes must have the same ranks: those at `rank`'s coordinate in the first dimensions and at any in the
+  // others.
   extents coordinate = *at;
   for (std::size_t d = before; d < mesh.rank(); ++d) coordinate[d] = 0;
   for (std::int64_t p = 0; p < l.mesh().size(); ++p) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fsdp_extension: what FSDP asks of someone who has cut parameters before it, and its model for tensor parallelism.
-// Not here: who holds what of the flat parameters that come out (parallel_parameters).
+// fsdp_extension: the functions that FSDP calls on a scheme that has cut parameters before it, and the implementation
+// for tensor parallelism. The distribution of the resulting flat parameters is in parallel_parameters.
 export module shardmesh.fsdp:extension;
 
 import shardmesh.std;
@@ -12,21 +12,22 @@ import :unit;
 
 export namespace shardmesh {
 
-/// A parameter as FSDP flattens it: what this rank holds, and what it was part of.
+/// A parameter as FSDP flattens it: this rank's tensor, and the layout of the whole that it is part of.
 template <local_tensor T>
 struct flattened_parameter {
   T local;
-  std::optional<layout> placed{};  // of a dtensor: over its own mesh; nothing: it was not cut
+  std::optional<layout> placed{};  // of a dtensor, over its own mesh; empty: the parameter was not cut
 };
 
-/// Someone who has cut tensors before FSDP. Names are PyTorch's:
-/// - `pre_flatten_transform(value)`: what goes into the flat parameter, and what is needed to undo that;
-/// - `post_unflatten_transform(local, placed, rank)`: undoes it;
-/// - `chunk_tensor(value, rank, group)`: this rank's chunk as a sharded tensor, nested where it was cut before;
-/// - `chunk_dtensor(value, rank)`: the same as a dtensor of the whole mesh;
-/// - `pre_load_state_dict_transform(tensor)`: the sharded tensor to load from, of what `chunk_tensor` made;
-/// - `all_gather_dtensor(tensor, comm)`: what `chunk_dtensor` cut. Collective.
-/// Nothing but the last communicates. Source: torch.distributed.fsdp._fsdp_extensions.FSDPExtensions
+/// A scheme that has cut tensors before FSDP. The names are PyTorch's:
+/// - `pre_flatten_transform(value)`: returns the tensor to flatten, and the layout for the way back;
+/// - `post_unflatten_transform(local, placed, rank)`: undoes the first transform;
+/// - `chunk_tensor(value, rank, group)`: this rank's chunk as a sharded tensor, nested if the value was cut before;
+/// - `chunk_dtensor(value, rank)`: the same chunk as a dtensor of the whole mesh;
+/// - `pre_load_state_dict_transform(tensor)`: the sharded tensor to load from, given a result of `chunk_tensor`;
+/// - `all_gather_dtensor(tensor, comm)`: gathers a dtensor that `chunk_dtensor` made. Collective.
+/// Only the last one communicates.
+/// Source: torch.distributed.fsdp._fsdp_extensions.FSDPExtensions
 template <class E, class T>
 concept fsdp_extension =
     allocatable_tensor<T> &&
@@ -42,27 +43,28 @@ concept fsdp_extension =
 
 }  // namespace shardmesh
 
-// Exported as `detail` of the room: mover is too.
+// Exported, but internal to this room, like the `detail` of mover.
 export namespace shardmesh::detail {
 
-// `l` over the whole of `mesh`: as it is, or lifted from the last mesh dimensions that contain `rank`.
+// Returns `l` as a layout over the whole of `mesh`. A layout over the last mesh dimensions, at `rank`'s coordinate of
+// the others, is replicated over those others.
 result<layout> lifted_layout(const layout& l, const device_mesh& mesh, std::int32_t rank);
 
-// Every rank holds, with `has`, what it has to with `wants`; the mesh is the same.
+// Checks that every rank holds in `has` all elements that it needs for `wants`. Both have the same mesh.
 result<void> check_holds(const layout& has, const layout& wants);
 
-// Copies what `wants` needs on this rank out of the local tensor of `has`.
+// Copies the elements that this rank needs for `wants` out of its local tensor of `has`.
 result<void> copy_held(const layout& has, const const_tensor_view& from, const layout& wants, const tensor_view& to,
                        std::int32_t rank);
 
-// Collective: moves this rank's local tensor of `from` into that of `to`. `mine` is an error when this rank has no
-// memory for it: every rank gets it.
+// Collective: moves this rank's local tensor of `from` into that of `to`. `mine` is an error when this rank could not
+// allocate the destination; every rank then gets that error.
 result<void> gather_layout(const layout& from, const const_tensor_view& source, const layout& to,
                            const tensor_view& destination, const result<void>& mine, communicator_ref comm,
                            const call_options& call);
 
-// The order of a local tensor's dimensions in memory, as of `parallel_parameter_info`; empty where it is not
-// dense. Dimensions of size 1 stand where their strides say, so that ranks with uneven parts say the same.
+// The memory order of a local tensor's dimensions, as in `parallel_parameter_info`; empty when the tensor is not dense.
+// Dimensions of size 1 are ordered by their strides, so that ranks with uneven parts get the same order.
 extents flatten_order(const const_tensor_view& local);
 
 error no_tensor(value_kind kind);
@@ -71,17 +73,18 @@ error no_tensor(value_kind kind);
 
 export namespace shardmesh {
 
-/// FSDP over one dimension of a mesh of parameters that tensor parallelism has cut over others: (dp, tp) with fsdp_dim
-/// 0, (replicate, shard, tp) with 1. Dtensors are over the whole mesh (Replicate on FSDP's dimension) or over its last
-/// dimensions, at this rank's coordinate of the others; tensors are the same on all ranks.
+/// The `fsdp_extension` for tensor parallelism: FSDP cuts over one dimension of a mesh, and tensor parallelism has cut
+/// over others. `fsdp_dim` is 0 on a (dp, tp) mesh and 1 on (replicate, shard, tp). Dtensors are over the whole mesh
+/// (Replicate on FSDP's dimension), or over its last dimensions, at this rank's coordinate of the others. Tensors are
+/// the same on all ranks.
 /// Source: torch.distributed.tensor.parallel.fsdp.DTensorExtensions
 struct tensor_parallel_extension {
   device_mesh mesh;
   std::size_t fsdp_dim = 0;
-  std::int32_t dim = 0;  // of tensors, that FSDP cuts
-  rank_group ranks{};    // global ranks of those that the mesh numbers, as of the groups; none given: numbered alike
+  std::int32_t dim = 0;  // tensor dimension that FSDP cuts
+  rank_group ranks{};    // global ranks of the mesh's ranks, as in the groups; default: the same numbers
 
-  /// The local tensor of a dtensor and its layout; a tensor as it is. Nothing is copied.
+  /// Returns the local tensor of a dtensor and its layout, or a tensor as it is. Nothing is copied.
   /// \errors errc::invalid_argument (no tensor, or none on this rank)
   template <allocatable_tensor T>
   result<flattened_parameter<T>> pre_flatten_transform(state_value<T> value) const {
@@ -91,15 +94,19 @@ struct tensor_parallel_extension {
     return flattened_parameter<T>{std::move(placed->local()), placed->layout()};
   }
 
+  /// Makes the dtensor again from its local tensor.
   /// \errors errc::shape_mismatch (another local shape)
   template <allocatable_tensor T>
   result<dtensor<T>> post_unflatten_transform(T local, const layout& placed, std::int32_t rank) const {
     return dtensor<T>::make(placed, rank, std::optional<T>(std::move(local)));
   }
 
-  /// \param rank  this process in the group \param group  of the ranks that hold the same as this one, global ranks
-  /// \errors errc::invalid_argument (no tensor; a group that calls this rank otherwise than `ranks`), those of
-  ///         `shardmesh::chunk_tensor` Cost: a copy of the chunk
+  /// Returns this rank's chunk as a sharded tensor.
+  /// \param rank   this process in the group
+  /// \param group  the ranks that hold the same part as this one, as global ranks
+  /// \errors errc::invalid_argument (no tensor; `group` and `ranks` give this rank different global ranks), those of
+  ///         `shardmesh::chunk_tensor`
+  /// Cost: a copy of the chunk
   template <allocatable_tensor T>
   result<sharded_tensor<T>> chunk_tensor(const state_value<T>& value, std::int32_t rank,
                                          const rank_group& group) const {
@@ -110,13 +117,15 @@ struct tensor_parallel_extension {
     return detail::no_tensor(value.kind());
   }
 
-  /// This rank's part in the layout of `strided_chunk_layout`: what a rank holds already, so nothing is sent.
+  /// Returns this rank's part in the layout of `strided_chunk_layout`. The rank already holds that part, so nothing is
+  /// sent.
   /// \param rank  in the numbering of the mesh
   /// \errors errc::invalid_argument (no tensor, another mesh, cut along FSDP's dimension), errc::unsupported when a
-  ///         rank would need what another holds (uneven cuts that do not nest): `sharded_state_dict` moves it
+  ///         rank would need another rank's elements (uneven cuts that do not nest): `sharded_state_dict` moves them
   /// Cost: a copy of the chunk; O(mesh) boxes
-  /// Source: DTensorExtensions.chunk_dtensor, which gives [Shard(0), Shard(0)] where both cut dimension 0 and sends for
-  ///         that, cuts whole tensors along the first mesh dimension and is wrong where tensor parallelism is uneven
+  /// Source: DTensorExtensions.chunk_dtensor, which gives [Shard(0), Shard(0)] where both cut dimension 0, and
+  ///         communicates for that. It cuts whole tensors along the first mesh dimension, and is wrong where tensor
+  ///         parallelism is uneven.
   template <allocatable_tensor T>
   result<dtensor<T>> chunk_dtensor(const state_value<T>& value, std::int32_t rank) const {
     const T* local = value.tensor();
@@ -139,8 +148,9 @@ struct tensor_parallel_extension {
     return dtensor<T>::make(*std::move(wants), rank, std::optional<T>(*std::move(made)));
   }
 
-  /// The inner tensor of a tensor with one nested shard, else the tensor itself. `load_state_dict` takes those: of a
-  /// unit that is parallel, also tensors of the shape of this rank's column, cut over its ranks.
+  /// Returns the inner tensor of a tensor with one nested shard, or else the tensor itself. `load_state_dict` accepts
+  /// either. For a parallel unit, it also accepts tensors with the shape of this rank's column, cut over the column's
+  /// ranks.
   /// \errors errc::unsupported for several nested shards: `flatten_nested_shards` makes one level of them
   template <allocatable_tensor T>
   result<sharded_tensor<T>> pre_load_state_dict_transform(sharded_tensor<T> tensor) const {
@@ -152,10 +162,10 @@ struct tensor_parallel_extension {
     return sharded_tensor<T>(std::move(tensor.local_shards()[0].nested()));
   }
 
-  /// What this rank's column holds together: Replicate along FSDP's dimension, cut by tensor parallelism as before.
-  /// Collective over a communicator of the mesh's ranks; blocks. \errors those of the executor; what `allocate` throws,
-  /// on every rank
-  /// Cost: what ranks lack travels once.
+  /// Gathers the part that this rank's column holds: Replicate along FSDP's dimension, cut by tensor parallelism as
+  /// before. Collective over a communicator of the mesh's ranks; blocks.
+  /// \errors those of the executor; errors that `allocate` throws, on every rank
+  /// Cost: bytes that ranks lack travel once.
   template <allocatable_tensor T>
   result<T> all_gather_dtensor(const dtensor<T>& tensor, communicator_ref comm, const call_options& call = {}) const {
     if (!tensor.has_local())
@@ -172,14 +182,17 @@ struct tensor_parallel_extension {
   }
 };
 
-/// A chunk spec whose placement of this rank is on the device where its tensor really is; every other spec as it is.
-/// Optimizer state that was moved to the CPU says so. \param rank  global \param where  of this rank's tensor
-/// Cost: O(placements). Source: torch.distributed.tensor.parallel.fsdp._rewrite_spec_if_needed
+/// Moves this rank's placement in a chunk spec to the device where its tensor really is; other specs are unchanged.
+/// This matters for optimizer state that was moved to the CPU.
+/// \param rank   global rank
+/// \param where  device of this rank's tensor
+/// Cost: O(placements).
+/// Source: torch.distributed.tensor.parallel.fsdp._rewrite_spec_if_needed
 sharding_spec rewrite_spec_if_needed(sharding_spec spec, device where, std::int32_t rank);
 
-/// Where a rank's shard is on nodes that have all the same number of devices: "rank:9/cuda:1" of 4 per node,
-/// "rank:9/cpu".
-/// \errors errc::invalid_argument (no such device type, less than one device per node where it matters)
+/// Returns the placement of a rank's shard when all nodes have the same number of devices: "rank:9/cuda:1" with 4 per
+/// node, or "rank:9/cpu".
+/// \errors errc::invalid_argument (no such device type; less than one device per node, unless the type is cpu)
 /// Source: torch.distributed.fsdp._shard_utils._get_remote_device_str, which divides by zero
 result<remote_device> remote_device_of(std::int32_t rank, std::string_view device_type, std::int32_t devices_per_node);
 
@@ -190,27 +203,29 @@ struct named_parameter {
   state_value<T> value;
 };
 
-/// A unit and the memory that it is a view of.
+/// A unit, and the tensor whose memory it views.
 template <local_tensor T>
 struct flattened_unit {
   T shard;
   fsdp_unit unit;
 };
 
-/// Where and how parameters are flattened.
+/// Options of `flatten_parameters`.
 struct flatten_parameters_options {
-  std::string prefix{};        // the module's name
-  std::int32_t ranks = 0;      // of the communicator; 0: those of the mesh
-  std::int64_t alignment = 0;  // as of flat_parameter_options
-  bool sharded = true;         // as of flat_parameter_options
+  std::string prefix{};        // name of the module
+  std::int32_t ranks = 0;      // size of the communicator; 0: that of the mesh
+  std::int64_t alignment = 0;  // as in flat_parameter_options
+  bool sharded = true;         // as in flat_parameter_options
   std::vector<shared_parameter_info> shared{};
 };
 
-/// This rank's flat shard of parameters that each rank holds as tensor parallelism left them, with padding filled, and
-/// the unit over it. A dense tensor keeps the order of its memory (channels_last), which is the same on all ranks;
-/// others are flattened row-major. No communication. \param rank  in the mesh's numbering; one of its ranks
+/// Flattens parameters, which each rank holds as tensor parallelism left them, into this rank's flat shard. Fills the
+/// padding, and makes the unit over the shard. A dense tensor keeps its memory order (channels_last), which is the same
+/// on all ranks; other tensors are flattened row-major. No communication.
+/// \param rank  in the mesh's numbering; one of its ranks
 /// \errors those of the extension and of `parallel_parameters::make`, each naming the parameter
-/// Cost: a copy of the shard. Source: torch.distributed.fsdp._flat_param.FlatParamHandle._init_flat_param_and_metadata
+/// Cost: a copy of the shard.
+/// Source: torch.distributed.fsdp._flat_param.FlatParamHandle._init_flat_param_and_metadata
 template <allocatable_tensor T, fsdp_extension<T> E>
 result<flattened_unit<T>> flatten_parameters(std::vector<named_parameter<T>> parameters, const E& extension,
                                              const device_mesh& mesh, std::size_t fsdp_dim, std::int32_t rank,

@@ -36,7 +36,7 @@ result<void> check_shard(const flat_parameter& flat, std::string_view key, std::
   return {};
 }
 
-// The positions of the group that may hold elements of a range of the flat tensor.
+// The positions of the group, [first, last), that may hold elements of a range of the flat tensor.
 std::pair<std::int32_t, std::int32_t> positions_of(const flat_parameter& flat, std::int64_t begin, std::int64_t numel) {
   if (numel == 0) return {0, 0};
   if (!flat.is_sharded()) return {0, flat.group_size()};

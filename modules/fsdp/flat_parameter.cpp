@@ -25,7 +25,7 @@ struct flat_parameter::description {
   flat_parameter_options options;
   std::vector<extents> orders;
   std::vector<flat_segment> segments;
-  std::vector<std::size_t> segment_of;  // of each parameter
+  std::vector<std::size_t> segment_of;  // for each parameter, its index in `segments`
   std::map<std::string, std::size_t, std::less<>> by_name;
   std::int64_t unsharded_numel = 0, sharded_numel = 0, padded_numel = 0;
 };
@@ -115,7 +115,7 @@ result<flat_parameter> flat_parameter::make(std::vector<parameter_info> paramete
     if (!made->by_name.emplace(s.fqn, stored->second).second)
       return fail(errc::duplicate_key, "two parameters of a flat parameter have one name").with_key(s.fqn);
   }
-  // With alignment, PyTorch makes the whole divisible by the group with padding of the same kind.
+  // With alignment, PyTorch also pads the end, in the same way, so that the group size divides the whole.
   const std::int64_t group = options.group_size;
   if (options.alignment > 0 && total % group != 0 && !append(group - total % group, std::nullopt)) return too_large({});
   made->unsharded_numel = total;
@@ -191,8 +191,8 @@ std::int64_t flat_parameter::shard_numel_padded(std::int32_t rank) const {
 }
 
 shard_parameter_info flat_parameter::shard_info(std::int32_t rank, std::size_t parameter) const {
-  // PyTorch's comparison of first and last elements: an empty parameter is in a shard that has elements on both sides
-  // of its place, and in none when it lies at a border.
+  // As in PyTorch, first and last elements are compared. So an empty parameter is in a shard that has elements on both
+  // sides of its place, and in no shard when it lies at a border.
   const std::int64_t begin = is_sharded() ? sharded_numel() * rank : 0, last = begin + sharded_numel() - 1;
   const std::int64_t first_element = offset(parameter), last_element = first_element + numel(parameter) - 1;
   if (begin > last || begin > last_element || last < first_element) return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.fsdp: many parameters in one flat, evenly sharded tensor, and their state dicts without gathering what need
-// not move. Not here: state dicts in general (state), files (checkpoint).
+// shardmesh.fsdp: many parameters in one flat, evenly sharded tensor, and their state dicts, without gathering anything
+// that need not move. State dicts in general are in room state; files are in room checkpoint.
 export module shardmesh.fsdp;
 
 export import shardmesh.state;

@@ -16,8 +16,9 @@ module shardmesh.fsdp;
 namespace shardmesh {
 namespace {
 
-// The boxes of a parameter that lie in this rank's flat shard. What a rank holds alone is cut as its memory is; columns
-// that are cut elsewhere and hold the same share their cuts, as boxes that overlap have to be equal.
+// The boxes of a parameter that lie in this rank's flat shard. A part that no other column holds is cut as its memory
+// is. Columns that hold the same elements but cut them at different places share all cuts, because overlapping boxes
+// must be equal.
 result<std::vector<held_part>> parts_of(const fsdp_unit& unit, std::size_t parameter, std::int32_t rank) {
   std::vector<held_part> parts;
   const auto position = unit.group.position(rank);
@@ -57,7 +58,7 @@ result<const_held_state> held_model::to_save() {
 
 held_state held_model::to_load(const std::function<bool(std::string_view key)>& has) const {
   const auto knows = [&](std::size_t name) { return !has || has(dotted(names_.tensors[name].where)); };
-  // Per own name, the name that is asked for.
+  // For each own name, the name to request.
   std::map<std::size_t, std::size_t> asked;
   for (std::size_t i = 0; i < same_as_.size(); ++i)
     if (same_as_[i] == i && knows(i)) asked.emplace(i, i);
@@ -75,7 +76,7 @@ result<held_model> held_by(const fsdp_model& model, std::int32_t rank, const hel
   SHARDMESH_CHECK(detail::ranks_of(model, rank));
   SHARDMESH_TRY(const std::vector<fsdp_entry> entries, entries_of(model));
   held_model made;
-  std::map<std::pair<std::size_t, std::size_t>, std::size_t> own;  // the name of a parameter by unit and index
+  std::map<std::pair<std::size_t, std::size_t>, std::size_t> own;  // index of the own name, by unit and parameter
   for (std::size_t i = 0; i < entries.size(); ++i)
     if (entries[i].kind == fsdp_entry_kind::parameter) own.emplace(std::pair(entries[i].unit, entries[i].index), i);
   for (std::size_t i = 0; i < entries.size(); ++i) {

@@ -31,13 +31,13 @@ std::vector<std::string> load_state_report::keys(load_status status) const {
 namespace detail {
 namespace {
 
-constexpr std::size_t named_keys = 100;  // of those that are wrong; the rest is counted
+constexpr std::size_t named_keys = 100;  // at most this many wrong keys are named; the rest are counted
 
-// What one rank tells the others.
+// The kind of value that a rank has for an entry, as it reports it to the others.
 enum class offer_kind : std::uint8_t { none, whole, sharded };
 
 struct rank_note {
-  digest128 described;  // of where all sharded values are, as this rank describes it
+  digest128 described;  // digest of the distributions of all sharded values, as this rank describes them
   std::vector<offer_kind> kinds;
   std::vector<dtype> types;
   std::vector<std::string> unexpected;
@@ -76,7 +76,7 @@ result<rank_note> parse_note(std::span<const std::byte> bytes, std::size_t entri
   return fail(errc::communication, "a rank's note about its state dict is damaged").with_rank(rank);
 }
 
-// Where the elements of an entry go: who needs what, and this rank's memory.
+// The destination of an entry's elements: its distribution, and this rank's memory.
 struct load_target {
   distribution to;
   tensor_binding memory;
@@ -109,7 +109,7 @@ class loader {
                                                  : model_.units[entry.unit].parameters.type();
   }
 
-  // Sharded tensors of the shape of this rank's column, as shards of the whole parameter.
+  // Turns sharded tensors with the shape of this rank's column into shards of the whole parameter.
   result<void> widen_columns() {
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       offered_value& offer = offers_[i];
@@ -127,7 +127,7 @@ class loader {
     return {};
   }
 
-  // Memory that is filled can be reached.
+  // Checks that backends reach the memory to fill.
   result<void> check_targets() const {
     const auto check = [&](const tensor_view& view, const std::string& key) -> result<void> {
       if (auto held = check_reachable(view); !held)
@@ -141,12 +141,12 @@ class loader {
     return {};
   }
 
-  // Whether what this rank offers can be taken at all.
+  // Checks that this rank's values can be loaded at all.
   result<void> check_offers() const {
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       const offered_value& offer = offers_[i];
       const fsdp_entry& entry = entries_[i];
-      // A local state dict of PyTorch's with use_orig_params holds flat pieces under the names of parameters.
+      // A local state dict of PyTorch with use_orig_params has flat pieces under the names of parameters.
       const bool is_superseded = entry.kind != fsdp_entry_kind::flat && entry.kind != fsdp_entry_kind::tensor &&
                                  offers_flat_.contains(entry.unit);
       if (!offer.is_offered || is_superseded) continue;
@@ -196,7 +196,7 @@ class loader {
     return notes;
   }
 
-  // The status of every key; `sources_` are the entries that are read.
+  // Finds the status of every key. `sources_` gets the entries that are read.
   void decide(std::span<const rank_note> notes) {
     const auto is_offered = [&](std::size_t i) {
       return std::any_of(notes.begin(), notes.end(),
@@ -206,7 +206,7 @@ class loader {
     std::set<std::pair<std::size_t, std::size_t>> taken;  // unit, parameter
     for (std::size_t i = 0; i < entries_.size(); ++i)
       if (entries_[i].kind == fsdp_entry_kind::flat && is_offered(i)) flat_units.insert(entries_[i].unit);
-    // Own names go before shared ones.
+    // A parameter's own name takes precedence over shared ones.
     for (const bool shared : {false, true})
       for (std::size_t i = 0; i < entries_.size(); ++i) {
         const fsdp_entry& entry = entries_[i];
@@ -221,7 +221,7 @@ class loader {
       if (std::binary_search(sources_.begin(), sources_.end(), i))
         report_.entries.push_back({entry.key, load_status::loaded});
       else if (entry.kind == fsdp_entry_kind::flat)
-        continue;  // one of two spellings; the parameters' names are the other
+        continue;  // only an alternative to the names of its parameters, which are listed
       else if (entry.kind != fsdp_entry_kind::tensor && flat_units.contains(entry.unit))
         report_.entries.push_back({entry.key, load_status::superseded});
       else
@@ -232,7 +232,7 @@ class loader {
     for (const std::string& key : unexpected) report_.entries.push_back({key, load_status::unexpected});
   }
 
-  // A key is whole or sharded, and of one dtype.
+  // Checks that all ranks with a key have it whole, or all have it sharded, and in one dtype.
   result<void> check_agreement(std::span<const rank_note> notes) const {
     const auto text = [](const rank_note& note, std::size_t i) {
       return fmt::format("{} {}", note.kinds[i] == offer_kind::whole ? "whole" : "sharded", name(note.types[i]));
@@ -241,7 +241,7 @@ class loader {
       std::optional<std::size_t> first;
       for (std::size_t r = 0; r < notes.size(); ++r) {
         if (notes[r].kinds[i] == offer_kind::none) continue;
-        // A dtensor of which a rank holds nothing says nothing about its dtype.
+        // A rank that holds nothing of a dtensor does not know its dtype.
         const bool is_unknown =
             notes[r].types[i] == dtype::undefined || (first && notes[*first].types[i] == dtype::undefined);
         if (first && (notes[*first].kinds[i] != notes[r].kinds[i] ||
@@ -257,8 +257,9 @@ class loader {
     return {};
   }
 
-  // Where sharded values are. Mostly every rank describes them alike. Otherwise (replicas that each describe their own
-  // shards, ranks that lack the key) every rank says what it holds itself, and the union counts.
+  // Finds the distributions of sharded values. Usually every rank describes them alike. Otherwise (replicas that each
+  // describe their own shards, or ranks that lack the key) every rank reports its own fragments, and their union is
+  // used.
   result<void> locate(std::span<const rank_note> notes) {
     const bool is_alike =
         std::all_of(notes.begin(), notes.end(), [&](const rank_note& n) { return n.described == notes[0].described; });
@@ -396,10 +397,10 @@ class loader {
   std::vector<fsdp_entry> entries_;
   std::vector<offered_value> offers_;
   const load_state_options& options_;
-  std::set<std::size_t> offers_flat_;  // units of which this rank has the flat parameter
+  std::set<std::size_t> offers_flat_;  // units whose flat parameter is in this rank's state dict
   std::set<std::string_view> known_;
   std::vector<std::size_t> sources_;             // entries that are read
-  std::map<std::size_t, distribution> located_;  // those of them that are sharded
+  std::map<std::size_t, distribution> located_;  // distributions of the sharded ones
   load_state_report report_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Taking state dicts back into flat parameters and buffers, from whatever is in them: whole tensors on all ranks or on
-// some, sharded tensors, dtensors, flat shards of any number of ranks. Not here: making them (save).
+// Loads state dicts into flat parameters and buffers. A state dict may have whole tensors on all ranks or on some,
+// sharded tensors, dtensors, or flat shards of any number of ranks. Making state dicts is in save.
 export module shardmesh.fsdp:load;
 
 import shardmesh.std;
@@ -11,42 +11,43 @@ import :mover;
 
 export namespace shardmesh {
 
-/// What to do about keys that one side has and the other has not.
+/// What to do about keys that only one side has.
 enum class load_mode : std::uint8_t {
-  strict,  // an error that names them; nothing is loaded
-  report,  // what is there is loaded, the rest reported
-  ignore,  // what is there is loaded
+  strict,  // fail with an error that names them, and load nothing
+  report,  // load all common keys, and report the others
+  ignore,  // load all common keys
 };
 
-/// How `load_state_dict` takes a state dict into an FSDP model. `mode` is the same on every rank. By default keys that
-/// only one side has are an error, and so is a cast that loses values.
+/// Options of `load_state_dict`. `mode` must be the same on every rank. By default, a key that only one side has is an
+/// error, and so is a cast that loses values.
 struct load_state_options {
   load_mode mode = load_mode::strict;
-  bool allow_narrowing = false;   // casts that lose values; PyTorch's copy_ always does
-  rank_group ranks{};             // global ranks of the communicator's, for sharded tensors; none given: numbered alike
-  std::int64_t memory_bytes = 0;  // of messages alive at a time; 0: the default of plan_options
+  bool allow_narrowing = false;  // allow casts that lose values, as PyTorch's copy_ always does
+  rank_group ranks{};  // global ranks of the communicator's ranks, for sharded tensors; default: the same numbers
+  std::int64_t memory_bytes = 0;  // limit of the messages alive at a time; 0: the default of plan_options
   call_options call{};
 };
 
-/// What became of a key in `load_state_dict`.
+/// The outcome of `load_state_dict` for one key.
 enum class load_status : std::uint8_t {
-  loaded,      // its elements were taken
-  shared,      // not read: another name of the same parameter was taken
-  superseded,  // not read: its unit's flat parameter was taken
+  loaded,      // its elements were loaded
+  shared,      // not read: another name of the same parameter was loaded
+  superseded,  // not read: its unit's flat parameter was loaded
   missing,     // no rank's state dict has it
-  unexpected,  // some rank's state dict has it and the model has not
+  unexpected,  // some rank's state dict has it, but the model does not
 };
 
-/// A key of the model or of a state dict, and what `load_state_dict` did about it.
+/// A key of the model or of a state dict, and the outcome for it.
 struct load_entry {
   std::string key;
   load_status status = load_status::loaded;
   friend bool operator==(const load_entry&, const load_entry&) = default;
 };
 
-/// What was done about every key: the model's in its order, then the unexpected ones sorted. The same on every rank.
+/// The outcome for every key: the model's keys in its order, then the unexpected ones, sorted. `entries` is the same on
+/// every rank.
 struct load_state_report {
-  std::vector<load_entry> entries;  // with load_mode::ignore without those missing and unexpected
+  std::vector<load_entry> entries;  // load_mode::ignore leaves out missing and unexpected keys
   fsdp_profile profile;
   std::vector<std::string> keys(load_status status) const;
 };
@@ -55,12 +56,12 @@ struct load_state_report {
 
 export namespace shardmesh::detail {
 
-// What this rank's state dict has under a key of the model.
+// The value that this rank's state dict has under a key of the model.
 struct offered_value {
   bool is_offered = false;
   extents shape;
   dtype type = dtype::undefined;
-  std::optional<distribution> where;  // of sharded values; nothing: the whole is here
+  std::optional<distribution> where;  // of a sharded value; empty: the whole is here
   const_tensor_binding memory;
 };
 
@@ -108,7 +109,7 @@ result<offered_value> offer(const state_value<T>& value, const rank_group& ranks
       .with_values("a tensor", std::string(name(value.kind())));
 }
 
-// What a state dict has for each entry of the model, in the order of `entries_of(model, all)`.
+// The values that a state dict has for the entries of the model, in the order of `entries_of(model, all)`.
 template <local_tensor T>
 result<std::vector<offered_value>> offers_of(const fsdp_model& model, const state_dict<T>& state,
                                              const rank_group& ranks) {
@@ -126,7 +127,7 @@ result<std::vector<offered_value>> offers_of(const fsdp_model& model, const stat
   return offers;
 }
 
-// The top-level keys of a state dict (those of what lies deeper as exact paths).
+// The keys of a state dict: top-level ones as they are, deeper ones as exact paths.
 template <local_tensor T>
 std::vector<std::string> keys_of(const state_dict<T>& state) {
   std::vector<std::string> keys;
@@ -139,20 +140,21 @@ std::vector<std::string> keys_of(const state_dict<T>& state) {
 
 export namespace shardmesh {
 
-/// Puts the elements of a state dict into the model's flat shards and tensors. Collective; blocks; every rank of the
-/// communicator calls it with its own state dict. A whole tensor may be on any ranks: those that have it not get it
-/// from one that has. Sharded values lie anywhere: the shards of other meshes, other numbers of ranks, other splits; of
-/// a parallel unit also what ranks of a column hold of their part (`pre_load_state_dict_transform`). A
-/// parameter is taken under any of its names; if a unit's "_flat_param" is there, it is taken instead of its
-/// parameters. Padding is not touched.
+/// Loads the elements of a state dict into the model's flat shards and tensors. Collective; blocks; every rank of the
+/// communicator calls it with its own state dict.
+/// A whole tensor may be on any ranks; ranks without it receive it from one that has it. A sharded value may have any
+/// distribution: shards of other meshes, of other numbers of ranks, or of other splits. For a parallel unit it may also
+/// be the shards of one column's part, held by the ranks of that column (`pre_load_state_dict_transform`). A parameter
+/// is loaded under any of its names. If a unit's "_flat_param" is there, it is loaded instead of the unit's parameters.
+/// Padding is not modified.
 /// \errors errc::missing_key (strict) naming the first 100 missing and unexpected keys; errc::shape_mismatch,
-///         errc::narrowing, errc::disagreement (different dtypes or models, whole here and sharded there),
-///         errc::unsupported (memory that no backend reaches), each naming the key and the ranks; errc::invalid_argument
-///         (`ranks` of another number); those of the executor. Every rank gets one. With errors before bytes move the
-///         model stays as it was
-/// Cost: one all_gather of a few bytes per key, a second one of their own boxes when ranks describe sharded values
-/// differently; the bytes that a rank needs and does not hold travel once.
-/// Source: torch.distributed.fsdp._state_dict_utils, the pre-load hooks (which gather every unit whole).
+///         errc::narrowing, errc::disagreement (different dtypes or models, whole on one rank and sharded on another),
+///         errc::unsupported (memory that no backend reaches), each naming the key and the ranks;
+///         errc::invalid_argument (`ranks` of another size); those of the executor. Every rank gets an error. After an
+///         error before bytes move, the model is as it was
+/// Cost: one all_gather of a few bytes per key, and a second one of each rank's own boxes when ranks describe sharded
+///       values differently. Bytes that a rank needs and lacks travel once.
+/// Source: torch.distributed.fsdp._state_dict_utils, the pre-load hooks, which gather every unit whole
 template <local_tensor T>
 result<load_state_report> load_state_dict(const fsdp_model& model, const state_dict<T>& state, communicator_ref comm,
                                           const load_state_options& options = {}) {

@@ -21,7 +21,7 @@ module shardmesh.fsdp;
 namespace shardmesh {
 namespace {
 
-// Where keys stand in the model's order.
+// The positions of keys in the model's order.
 class key_order {
  public:
   explicit key_order(const fsdp_model& model) {
@@ -31,7 +31,7 @@ class key_order {
     const auto found = places_.find(key);
     return found == places_.end() ? unlisted : found->second;
   }
-  // Of the first listed key of a module.
+  // The position of the first listed key of a module.
   std::size_t of_module(const std::string& prefix) const {
     if (prefix.empty()) return 0;
     std::size_t first = unlisted;
@@ -49,8 +49,8 @@ class key_order {
 struct placed_entry {
   fsdp_entry entry;
   std::size_t place = 0;
-  bool is_other = true;   // flat entries that are not listed come first among those of their place ..
-  std::size_t depth = 0;  // .. outer modules before inner ones
+  bool is_other = true;   // false for unlisted flat entries, which come first at their place ..
+  std::size_t depth = 0;  // .. with outer modules before inner ones
 };
 
 result<void> check_unit(const fsdp_unit& unit) {
@@ -77,7 +77,7 @@ result<std::vector<fsdp_entry>> entries_of(const fsdp_model& model, fsdp_entries
     const std::size_t place = order.of(key);
     placed.push_back({{std::move(key), kind, unit, index}, place});
   };
-  // Several units of one module have no flat key of their own: they are named by their parameters only.
+  // Several units of one module would share one flat key, so only the names of their parameters identify them.
   std::map<std::string, int> flat_keys;
   for (const fsdp_unit& unit : model.units)
     if (has_flat(unit)) ++flat_keys[flat_key(unit)];

@@ -52,7 +52,7 @@ result<void> run_transfers(const result<void>& mine, std::vector<tensor_transfer
   return runner->run(from, to, call);
 }
 
-// What is read and what is filled can be reached: said before anything is made or moved.
+// Checks that backends reach all memory that is read or filled, before anything is allocated or moved.
 result<void> check_memory(std::span<const planned_entry> planned) {
   for (const planned_entry& entry : planned) {
     const auto check = [&](device where) -> result<void> {

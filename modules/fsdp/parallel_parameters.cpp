@@ -22,10 +22,10 @@ struct parallel_parameters::description {
   std::size_t fsdp_dim = 0;
   std::vector<parallel_parameter_info> parameters;
   std::vector<layout> placed;
-  std::vector<std::int32_t> column_of;  // of every rank, -1: outside the mesh
-  std::vector<std::int32_t> rank_in;    // of every column
-  std::vector<flat_parameter> flats;    // of every column
-  std::vector<shard_group> groups;      // of every column
+  std::vector<std::int32_t> column_of;  // for each rank; -1: outside the mesh
+  std::vector<std::int32_t> rank_in;    // for each column
+  std::vector<flat_parameter> flats;    // for each column
+  std::vector<shard_group> groups;      // for each column
   shard_group group, cells;
 };
 
@@ -44,7 +44,7 @@ result<layout> placed_layout(const device_mesh& mesh, const parallel_parameter_i
   return made;
 }
 
-// Strides of a dense tensor whose dimensions vary in that order.
+// Strides of a dense tensor whose dimensions have this memory order; empty: row-major.
 result<extents> strides_of(const extents& sizes, const extents& order) {
   if (order.empty()) return contiguous_strides(sizes);
   const bool is_empty = box::whole(sizes).is_empty();
@@ -56,7 +56,7 @@ result<extents> strides_of(const extents& sizes, const extents& order) {
       return fail(errc::invalid_argument, "the order of a parameter's dimensions names each of them once")
           .with_values(fmt::format("0 to {}", static_cast<std::int64_t>(sizes.rank()) - 1), to_string(order));
     strides[d] = step;
-    if (!is_empty) step *= sizes[d];  // a shape was checked; without elements the product says nothing
+    if (!is_empty) step *= sizes[d];  // shapes have been checked; without elements, the product has no meaning
   }
   return strides;
 }
@@ -65,7 +65,7 @@ error at_parameter(error e, const std::string& fqn) {
   return e.key.empty() ? std::move(e).with_key(fqn) : std::move(e);
 }
 
-// The part of a fragment that is `part`, which lies in it.
+// Narrows a fragment to `part`, which lies in it.
 fragment narrowed(const fragment& f, const box& part) {
   fragment made = f;
   made.where = part;
@@ -73,7 +73,8 @@ fragment narrowed(const fragment& f, const box& part) {
   return made;
 }
 
-// Adds what `inner` says about the elements at `where.local_offsets` of a local tensor, as elements of the global one.
+// Adds the fragments of `inner` that lie in the box at `where.local_offsets` of a local tensor, as fragments of the
+// global tensor.
 void add_inside(distribution_builder& to, const distribution& inner, const placed_box& where) {
   const box local{where.local_offsets, where.where.sizes};
   inner.overlapping(local, [&](const fragment& f) {
@@ -86,7 +87,7 @@ void add_inside(distribution_builder& to, const distribution& inner, const place
   });
 }
 
-// The same with every fragment cut where `cuts` are: at each of their boxes.
+// Cuts every fragment of `d` along the boxes of `cuts`.
 result<distribution> cut_at(const distribution& d, const distribution& cuts) {
   distribution_builder builder(d.global_shape(), owner_space::ranks);
   builder.at_least_owners(d.owners());
@@ -102,7 +103,7 @@ result<distribution> cut_at(const distribution& d, const distribution& cuts) {
   return builder.finish();
 }
 
-// The columns from `first` on that hold the same of a parameter as it does.
+// The columns, from `first` on, that hold the same boxes of a parameter as column `first`.
 std::vector<std::int32_t> alike(const parallel_parameters& unit, const layout& l, std::int32_t first) {
   std::vector<std::int32_t> columns;
   const auto boxes = l.boxes(unit.rank_in(first));
@@ -111,7 +112,7 @@ std::vector<std::int32_t> alike(const parallel_parameters& unit, const layout& l
   return columns;
 }
 
-// Who holds what of the local tensor that these columns share.
+// The distribution of the local tensor that these columns share.
 result<distribution> shared_local(const parallel_parameters& unit, std::size_t parameter,
                                   std::span<const std::int32_t> columns) {
   std::vector<distribution> parts;
@@ -122,7 +123,7 @@ result<distribution> shared_local(const parallel_parameters& unit, std::size_t p
     is_cut_alike &= flat.offset(parameter) == first.offset(parameter) && flat.sharded_numel() == first.sharded_numel();
   }
   if (is_cut_alike) return merge(parts);
-  std::vector<distribution> cuts;  // one holder each, so that replicas do not cut twice
+  std::vector<distribution> cuts;  // one holder per box, so that replicas do not cut twice
   for (const distribution& part : parts) {
     SHARDMESH_TRY(cuts.emplace_back(), deduplicate(part));
   }
@@ -153,7 +154,7 @@ result<parallel_parameters> parallel_parameters::make(const device_mesh& mesh, s
     for (std::size_t d = 0; d < mesh.rank(); ++d) cuts[d] = cuts[d] || placed->placements()[d].is_shard();
     made->placed.push_back(*std::move(placed));
   }
-  // A column is a coordinate on the mesh dimensions that cut something.
+  // A column is a coordinate on the mesh dimensions that cut any parameter.
   const auto size = static_cast<std::size_t>(ranks);
   made->column_of.assign(size, -1);
   std::vector<std::int32_t> cells(size, -1);
@@ -245,8 +246,8 @@ result<layout> strided_chunk_layout(const layout& l, std::size_t fsdp_dim, std::
         .with_values("R", to_string(l.placements()[fsdp_dim]));
   if (l.shape().rank() == 0) return l;
   const std::int32_t resolved = dim < 0 ? dim + static_cast<std::int32_t>(l.shape().rank()) : dim;
-  // Mesh dimensions act from left to right: those on the left have cut already, those on the right cut afterwards
-  // although tensor parallelism came first. So FSDP takes its part of each of the pieces that they will make.
+  // Mesh dimensions act from left to right: those on the left have cut already, and those on the right cut afterwards,
+  // although tensor parallelism came first. So FSDP takes its part of each piece that the right ones will make.
   std::int64_t pieces = 1;
   for (std::size_t d = fsdp_dim + 1; d < l.mesh().rank(); ++d)
     if (l.placements()[d].is_shard() && l.placements()[d].dim == resolved) pieces *= l.mesh().sizes()[d];
@@ -263,7 +264,7 @@ result<distribution> distribution_of(const parallel_parameters& unit, std::size_
   for (std::int32_t c = 0; c < unit.columns(); ++c) {
     if (is_done[static_cast<std::size_t>(c)]) continue;
     const auto boxes = l.boxes(unit.rank_in(c));
-    if (boxes.empty()) continue;  // nothing here: local shapes without elements may differ
+    if (boxes.empty()) continue;  // no elements here: empty local shapes may differ
     const auto columns = alike(unit, l, c);
     for (const std::int32_t same : columns) is_done[static_cast<std::size_t>(same)] = true;
     SHARDMESH_TRY(const distribution local, shared_local(unit, parameter, columns));

@@ -22,7 +22,7 @@ error at(error e, const std::string& key) {
   return e.key.empty() ? std::move(e).with_key(key) : std::move(e);
 }
 
-// The key, shape, type and memory of an entry; nothing is planned yet.
+// Describes an entry's key, shape, type, and memory; plans nothing yet.
 result<planned_entry> described(const fsdp_model& model, const fsdp_entry& entry, std::int32_t rank) {
   planned_entry made;
   made.key = entry.key;
@@ -57,7 +57,7 @@ result<planned_entry> described(const fsdp_model& model, const fsdp_entry& entry
   return made;
 }
 
-// This rank's part is a whole tensor that it holds already.
+// Makes the whole tensor this rank's part.
 void take_whole(planned_entry& entry) {
   entry.form = entry_form::tensor;
   entry.local = entry.shape;
@@ -73,21 +73,22 @@ bool is_member(const fsdp_model& model, const fsdp_entry& entry, std::int32_t ra
 }
 
 result<void> set_transfer(planned_entry& entry, const fsdp_unit& unit, std::size_t parameter, distribution to) {
-  if (box::whole(entry.shape).is_empty()) return {};  // nothing moves, nobody holds anything
+  if (box::whole(entry.shape).is_empty()) return {};  // nothing moves, because no rank holds anything
   SHARDMESH_TRY(distribution from, distribution_of(unit, parameter));
   entry.transfer = tensor_transfer{std::move(from), std::move(to), entry.type, entry.type};
   return {};
 }
 
-// What the ranks at one position of a group get.
+// A chunk, and the position in the group of the ranks that get it.
 struct group_chunk {
   std::int32_t position = 0;
   box where;
 };
 
-// The rank in its replica's numbering, and the metadata of the chunks. A part of a dimension is left out when it is
-// empty and the dimension is not: so a tensor without rows has an empty shard on every rank, as torch.chunk makes it.
-// Of chunks that several positions hold (replicated over tensor parallelism) the own one is named, else the first.
+// Sets the metadata of the chunks, and this rank's number within its replica. An empty part is left out if its
+// dimension has elements. So a tensor without rows has an empty shard on every rank, as torch.chunk makes it. A chunk
+// that several positions hold (replicated over tensor parallelism) is listed under this rank if it holds it, else under
+// the first.
 result<void> describe_shards(planned_entry& entry, const shard_group& group, std::span<const group_chunk> chunks,
                              std::int32_t rank, const rank_group& ranks, std::int32_t devices_per_node) {
   auto numbering = detail::numbering_of(ranks, group.ranks(), false);
@@ -104,7 +105,7 @@ result<void> describe_shards(planned_entry& entry, const shard_group& group, std
   entry.metadata.properties.type = entry.type;
   entry.metadata.properties.requires_grad = false;
   entry.group_rank = *group.position(rank);
-  std::map<box, std::size_t> listed;  // of chunks with elements
+  std::map<box, std::size_t> listed;  // index in the metadata, for chunks with elements
   for (const group_chunk& chunk : chunks) {
     if (!is_listed_chunk(chunk.where, entry.shape)) continue;
     const std::int32_t holder = globals[static_cast<std::size_t>(chunk.position)];
@@ -123,8 +124,8 @@ result<void> describe_shards(planned_entry& entry, const shard_group& group, std
   return {};
 }
 
-// Every column's part is chunked by itself: what FSDP does with what tensor parallelism has left. So with equal flat
-// shards nothing crosses columns.
+// Chunks the part of every column separately, as FSDP does with the parts that tensor parallelism left. With equal flat
+// shards, nothing crosses columns.
 result<std::vector<group_chunk>> chunks_of(const fsdp_unit& unit, std::size_t parameter, const chunk_options& options) {
   std::vector<group_chunk> made;
   const std::int32_t parts = unit.group.size();
@@ -164,7 +165,8 @@ result<void> plan_chunks(planned_entry& entry, const fsdp_unit& unit, std::size_
   return describe_shards(entry, cells, chunks, rank, options.ranks, options.devices_per_node);
 }
 
-// The layout that a parameter gets: as asked for; of tensor parallelism's mesh what FSDP leaves of its cut.
+// The layout of a parameter in the result: the requested one, or on tensor parallelism's mesh the layout of FSDP's
+// shards.
 result<layout> wanted_layout(const extents& shape, const fsdp_unit& unit, std::size_t parameter,
                              const sharded_state_options& options) {
   const bool is_own_mesh =
@@ -200,7 +202,7 @@ result<void> plan_placed(planned_entry& entry, const fsdp_unit& unit, std::size_
   return {};
 }
 
-// Entries under several names move under the first.
+// Moves an entry with several names once, under the first.
 class named_once {
  public:
   void add(const fsdp_entry& entry, planned_entry& made, std::size_t at) {

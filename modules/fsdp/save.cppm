@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Full, sharded and local state dicts of FSDP units. Only bytes that change owner move. Not here: what moves (planned),
-// taking state dicts back (load).
+// Full, sharded, and local state dicts of FSDP units. Only bytes that change owner move. Planning the transfers is in
+// planned; loading state dicts is in load.
 export module shardmesh.fsdp:save;
 
 import shardmesh.std;
@@ -11,14 +11,14 @@ import :planned;
 
 export namespace shardmesh {
 
-/// A state dict and what it took.
+/// A state dict and its measured cost.
 template <local_tensor T>
 struct saved_state {
   state_dict<T> state;
   fsdp_profile profile;
 };
 
-/// Takes one T (a tensor, or a state_value of a part) at a time: `visit(key, value)`, which returns nothing or a
+/// A visitor of one T (a tensor, or a state_value of a part) at a time: `visit(key, value)`, which returns nothing or a
 /// result<void>.
 template <class V, class T>
 concept tensor_visitor = std::invocable<V&, std::string_view, T> &&
@@ -29,7 +29,7 @@ concept tensor_visitor = std::invocable<V&, std::string_view, T> &&
 
 namespace shardmesh::detail {
 
-// The value of an entry whose memory is filled.
+// Makes the value of an entry whose memory is filled.
 template <local_tensor T>
 result<state_value<T>> to_value(planned_entry entry, std::optional<T> tensor, std::int32_t rank) {
   if (entry.form == entry_form::tensor) return state_value<T>(*std::move(tensor));
@@ -60,8 +60,8 @@ result<void> give(V& visit, const std::string& key, T value) {
   }
 }
 
-// Makes the entries run by run and hands each to `take(entry, optional tensor)`. Other names of an entry are made with
-// it, and wait for their turn.
+// Makes the entries run by run, and passes each to `take(entry, optional tensor)`. Other names of an entry are made
+// together with it, and kept until their turn.
 template <allocatable_tensor T, class Take>
 result<fsdp_profile> make_entries(entry_mover mover, std::int64_t run_bytes, Take&& take) {
   try {
@@ -136,15 +136,15 @@ result<saved_state<T>> collect(result<entry_mover> mover, std::int32_t rank, std
 
 export namespace shardmesh {
 
-/// Gives a visitor the whole of one tensor at a time, in key order: on all ranks, or on one. Collective; blocks; every
-/// rank of the communicator calls it, also those that get nothing. At most `options.memory_bytes` of results (at least
-/// one tensor) and as much of messages are alive at a time, and the other names of tied parameters: they are copied
-/// when the first name is made, and wait for their turn.
-/// \param model  its memory does not change meanwhile
-/// \errors those of `plan_full`, the executor and the visitor, what `allocate` throws, errc::unsupported (memory that
-///         is not the host's) naming the key; every rank gets one. errc::disagreement when ranks describe different
-///         models
-/// Cost: the bytes that receivers lack travel once, whatever the number of their names.
+/// Passes a visitor one whole tensor at a time, in key order, on all ranks or on one. Collective; blocks; every rank of
+/// the communicator calls it, including ranks that get nothing. At most `options.memory_bytes` of results (at least one
+/// tensor) are alive at a time; messages have the default limit of `plan_options`. The other names of tied parameters
+/// come on top: they are copied with the first name, and kept until their turn.
+/// \param model  its memory must not change during the call
+/// \errors those of `plan_full`, the executor, and the visitor; errors that `allocate` throws; errc::unsupported
+///         (memory that no backend reaches) naming the key; every rank gets an error. errc::disagreement when ranks
+///         describe different models
+/// Cost: bytes that receivers lack travel once, whatever the number of their names.
 template <allocatable_tensor T, tensor_visitor<T> V>
 result<fsdp_profile> stream_full_state_dict(const fsdp_model& model, communicator_ref comm, V&& visit,
                                             const full_state_options& options = {}) {
@@ -157,8 +157,9 @@ result<fsdp_profile> stream_full_state_dict(const fsdp_model& model, communicato
                                  });
 }
 
-/// Whole tensors under the names of the model, on all ranks or on one. Collective; blocks. \errors, cost as
-/// `stream_full_state_dict`, which needs less memory.
+/// Returns whole tensors under the names of the model, on all ranks or on one. Collective; blocks.
+/// `stream_full_state_dict` needs less memory.
+/// \errors, cost as `stream_full_state_dict`
 /// Source: torch.distributed.fsdp._state_dict_utils, FULL_STATE_DICT
 template <allocatable_tensor T>
 result<saved_state<T>> full_state_dict(const fsdp_model& model, communicator_ref comm,
@@ -168,12 +169,12 @@ result<saved_state<T>> full_state_dict(const fsdp_model& model, communicator_ref
                             comm.rank(), options.memory_bytes);
 }
 
-/// Gives a visitor this rank's part of one entry at a time, in key order: a sharded tensor or a dtensor, or a tensor
-/// where the unit is not sharded. Collective; blocks; every rank of the communicator calls it. At most
-/// `options.memory_bytes` (0: 256 MiB) of results (at least one part) and as much of messages are alive at a time, so
-/// that a model is saved or sent on without a second copy of its shards.
-/// \errors those of `plan_sharded`, the executor and the visitor, what `allocate` throws, errc::unsupported (memory
-///         that is not the host's) naming the key; every rank gets one. errc::disagreement
+/// Passes a visitor this rank's part of one entry at a time, in key order: a sharded tensor or a dtensor, or a tensor
+/// if the unit is not sharded. Collective; blocks; every rank of the communicator calls it. At most
+/// `options.memory_bytes` (0: 256 MiB) of results (at least one part) and as many of messages are alive at a time. So a
+/// model can be saved or sent on without a second copy of its shards.
+/// \errors those of `plan_sharded`, the executor, and the visitor; errors that `allocate` throws; errc::unsupported
+///         (memory that no backend reaches) naming the key; every rank gets an error. errc::disagreement
 /// Cost: only bytes that change owner travel; no parameter is whole anywhere.
 template <allocatable_tensor T, tensor_visitor<state_value<T>> V>
 result<fsdp_profile> stream_sharded_state_dict(const fsdp_model& model, communicator_ref comm, V&& visit,
@@ -191,10 +192,10 @@ result<fsdp_profile> stream_sharded_state_dict(const fsdp_model& model, communic
                                  });
 }
 
-/// Sharded tensors or dtensors under the names of the model; every rank gets its part. Collective; blocks.
-/// \errors those of `plan_sharded` and the executor; every rank gets one. errc::disagreement
+/// Returns sharded tensors or dtensors under the names of the model; every rank gets its part. Collective; blocks.
+/// \errors those of `plan_sharded` and the executor; every rank gets an error. errc::disagreement
 /// Cost: only bytes that change owner travel; no parameter is whole anywhere. `stream_sharded_state_dict` needs less
-/// memory.
+///       memory.
 /// Source: torch.distributed.fsdp._state_dict_utils, SHARDED_STATE_DICT
 template <allocatable_tensor T>
 result<saved_state<T>> sharded_state_dict(const fsdp_model& model, communicator_ref comm,
@@ -204,8 +205,8 @@ result<saved_state<T>> sharded_state_dict(const fsdp_model& model, communicator_
                             comm.rank(), 0);
 }
 
-/// The flat shards as they are, without padding at the end, as 1-D sharded tensors named "<module>._flat_param". No
-/// communication: the metadata follows from the flat parameter.
+/// Returns the flat shards as they are, without padding at the end, as 1-D sharded tensors named
+/// "<module>._flat_param". No communication: the metadata follows from the flat parameter.
 /// \param rank  this process in the units' communicator
 /// \errors those of `plan_local`
 /// Cost: one copy of the shards.

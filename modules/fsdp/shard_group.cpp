@@ -17,9 +17,9 @@ module shardmesh.fsdp;
 namespace shardmesh {
 
 struct shard_group::description {
-  std::vector<std::int32_t> positions;  // of every rank, -1: none
-  std::vector<std::int32_t> holders;    // by position, ascending
-  std::vector<std::size_t> first;       // of every position in `holders`, and the end
+  std::vector<std::int32_t> positions;  // for each rank; -1: not a member
+  std::vector<std::int32_t> holders;    // ranks by position, ascending
+  std::vector<std::size_t> first;       // where each position begins in `holders`, and the end
 };
 
 shard_group::shard_group() : shard_group(world(1)) {}
@@ -67,7 +67,7 @@ result<shard_group> shard_group::along(const device_mesh& mesh, std::size_t dim,
     return fail(errc::out_of_bounds, "the mesh has ranks beyond the communicator")
         .with_rank(mesh.rank_limit() - 1)
         .with_values(fmt::format("ranks below {}", ranks), std::to_string(mesh.rank_limit() - 1));
-  std::int64_t stride = 1;  // of the dimension among row-major positions
+  std::int64_t stride = 1;  // stride of the dimension among row-major positions
   for (std::size_t d = dim + 1; d < mesh.rank(); ++d) stride *= mesh.sizes()[d];
   std::vector<std::int32_t> positions(static_cast<std::size_t>(ranks), -1);
   for (std::int64_t p = 0; p < mesh.size(); ++p)

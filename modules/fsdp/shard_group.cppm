@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shard_group: which ranks of a communicator share a flat parameter, and which of them hold the same part (replicas).
-// Not here: talking to them (comm).
+// shard_group: which ranks of a communicator share a flat parameter, and which of them are replicas that hold the same
+// part. Communicating with them is in room comm.
 export module shardmesh.fsdp:shard_group;
 
 import shardmesh.std;
@@ -9,32 +9,36 @@ import shardmesh.layout;
 
 export namespace shardmesh {
 
-/// For every rank of a communicator its position in the group that shares a flat parameter. Several ranks may have one
-/// position: they are replicas (hybrid sharding). Cheap to copy.
+/// The position of every rank of a communicator in the group that shares a flat parameter. Ranks with the same position
+/// are replicas (hybrid sharding). Cheap to copy.
 class shard_group {
  public:
-  /// One rank at position 0.
+  /// Makes a group of one rank, at position 0.
   shard_group();
-  /// All ranks, rank i at position i. Precondition: ranks >= 1.
+  /// Makes a group of all ranks, with rank i at position i. Precondition: ranks >= 1.
   static shard_group world(std::int32_t ranks);
+  /// Makes a group from the ranks' positions.
   /// \param positions  one per rank of the communicator; -1: not a member
-  /// \errors errc::invalid_argument when the positions of members are not 0 .. size - 1, each at least once
+  /// \errors errc::invalid_argument unless the positions of members are 0 .. size - 1, each at least once
   static result<shard_group> make(std::vector<std::int32_t> positions);
-  /// The members are the ranks of `mesh`; a rank's position is its coordinate along `dim`, ranks that differ in other
-  /// coordinates only are replicas: (replicate, shard) meshes with dim 1 are PyTorch's HYBRID_SHARD.
-  /// \param ranks  of the communicator \errors errc::out_of_bounds (no such dimension, a mesh beyond the communicator)
+  /// Makes a group of the ranks of `mesh`. A rank's position is its coordinate along `dim`; ranks that differ only in
+  /// other coordinates are replicas. A (replicate, shard) mesh with dim 1 is PyTorch's HYBRID_SHARD.
+  /// \param ranks  size of the communicator
+  /// \errors errc::out_of_bounds (no such dimension, a mesh beyond the communicator)
   static result<shard_group> along(const device_mesh& mesh, std::size_t dim, std::int32_t ranks);
 
-  /// Ranks of the communicator.
+  /// The number of ranks of the communicator.
   std::int32_t ranks() const;
-  /// Positions, which is the `group_size` of the flat parameter.
+  /// The number of positions, which is the `group_size` of the flat parameter.
   std::int32_t size() const;
-  /// Nothing for a rank that is not a member. Precondition: 0 <= rank < ranks().
+  /// The position of a rank; empty for a rank that is not a member. Precondition: 0 <= rank < ranks().
   std::optional<std::int32_t> position(std::int32_t rank) const;
   /// The ranks at a position, ascending. Precondition: 0 <= position < size().
   std::span<const std::int32_t> holders(std::int32_t position) const;
-  /// The ranks that hold the whole together with `rank`, by position: those with the same number of members of lower
-  /// rank at their position. Empty when `rank` is not a member or its replica is not complete. Cost: O(size log ranks).
+  /// Returns the ranks that together with `rank` hold the whole, by position. At each position, the rank has as many
+  /// lower-ranked members beside it as `rank` has at its own. Empty when `rank` is not a member or its replica is not
+  /// complete.
+  /// Cost: O(size log ranks).
   std::vector<std::int32_t> replica_of(std::int32_t rank) const;
 
   friend bool operator==(const shard_group& a, const shard_group& b);

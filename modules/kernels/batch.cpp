@@ -28,7 +28,7 @@ error no_kernel(const std::string& what, dtype type) {
   return fail(errc::unsupported, what + " of " + std::string(name(type)) + " is not defined");
 }
 
-// Bytes from an element's place to the lowest and past the highest byte that the loops reach; nothing beyond 64 bits.
+// The lowest byte that the loops reach from an offset, and one past the highest. Nothing if they exceed 64 bits.
 struct reach {
   std::int64_t low = 0, high = 0;
 };
@@ -44,8 +44,9 @@ std::optional<reach> reach_of(std::int64_t offset, std::span<const batch_loop> l
   return reach{*low, *high};
 }
 
-// Whether two indices lead to one element of the destination. Loops come with the largest stride first: where each
-// stride passes over all that the inner ones reach, none do; otherwise elements are listed, as far as that goes.
+// Whether two indices lead to one element of the destination. Loops come with the largest stride first. If each stride
+// passes over everything that the inner loops reach, there are none. Otherwise elements are listed, up to a limit;
+// beyond it the answer is true.
 bool writes_twice(std::span<const batch_loop> loops, std::int64_t item) {
   constexpr std::int64_t most_listed = std::int64_t{1} << 22;
   std::int64_t inner = item, count = 1;
@@ -68,7 +69,7 @@ bool writes_twice(std::span<const batch_loop> loops, std::int64_t item) {
                             [&](std::int64_t a, std::int64_t b) { return b - a < item; }) != places.end();
 }
 
-// Loops in bytes; a dtype of parts of bytes becomes its bytes, where its runs are whole ones.
+// Converts the loops to bytes. A sub-byte dtype becomes uint8, if its runs are whole bytes.
 result<std::vector<batch_loop>> loops_in_bytes(const loop_nest& nest, batch_item& item) {
   std::vector<batch_loop> loops;
   std::size_t rank = nest.rank;
@@ -130,7 +131,7 @@ result<void> batch_builder::add(batch_item item, const placed_view& to, const pl
     return fail(errc::overflow, "strides lead out of the address space")
         .with_values("", to_string(to.strides) + " and " + to_string(from.strides));
 
-  // The largest strides are unrolled where there are too many loops.
+  // If there are too many loops, those with the largest strides are unrolled.
   const std::size_t unrolled = loops.size() > batch_max_loops ? loops.size() - batch_max_loops : 0;
   item.rank = static_cast<std::uint8_t>(loops.size() - unrolled);
   std::copy(loops.begin() + static_cast<std::ptrdiff_t>(unrolled), loops.end(), item.loops);

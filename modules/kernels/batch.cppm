@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_builder: views as items of a batch: loops merged and ordered, what needs too many of them cut. Not here:
-// running (backend).
+// Turns views into the items of a batch: merges and orders their loops, and splits views with too many loops. Running a
+// batch is in `backend`.
 module;
 #include <shardmesh/kernels/batch.hpp>
 export module shardmesh.kernels:batch;
@@ -17,28 +17,28 @@ using shardmesh::batch_op;
 /// A strided piece of a slot's memory: a view without an address.
 struct placed_view {
   std::uint32_t slot = 0;
-  std::int64_t offset_bytes = 0;  // of the element with index 0 in every dimension
+  std::int64_t offset_bytes = 0;  // of the element whose indices are all 0
   dtype type = dtype::undefined;
   extents sizes{}, strides{};  // in elements
 };
-/// A view that lies in the memory at `base`, seen from there.
+/// The placement of a view relative to `base`, the address of its slot.
 placed_view place(std::uint32_t slot, const std::byte* base, const const_tensor_view& view);
 
-/// What a launch is given beside a batch: where the slots are. Sources are only read.
+/// The addresses of the slots for one launch of a batch. Sources are only read.
 struct batch_bases {
   std::span<std::byte* const> to;
   std::span<const std::byte* const> from;
 };
 
-/// Collects work on strided memory as a table. Pieces without elements leave no item; dimensions that are one run in
-/// both pieces become one loop; the loop with the smallest strides is the innermost.
+/// Collects work on strided memory as a table. Pieces without elements give no item. Dimensions that are one run in
+/// both pieces become one loop. The loop with the smallest strides is innermost.
 class batch_builder {
  public:
-  /// Each appends what the kernel of that name does, in `phase`.
-  /// \errors errc::shape_mismatch for unequal sizes; errc::unsupported with both dtypes when there is no conversion, or
-  ///         the reduction or the arithmetic is not defined; errc::unaligned for parts of bytes; errc::overflow when an
-  ///         offset leaves 64 bits; errc::invalid_argument for a stride of 0 in a destination of more than one element.
-  ///         Nothing is appended then.
+  /// Append the work of the kernel of the same name, in `phase`.
+  /// \errors errc::shape_mismatch for unequal sizes; errc::unsupported with both dtypes if there is no conversion, or
+  ///         if the reduction or the arithmetic is not defined; errc::unaligned for parts of bytes; errc::overflow if
+  ///         an offset exceeds 64 bits; errc::invalid_argument for a destination in which two indices share an element,
+  ///         such as a stride of 0. Nothing is appended then.
   result<void> copy(const placed_view& to, const placed_view& from, std::uint32_t phase = 0);
   result<void> accumulate(const placed_view& to, const placed_view& from, reduce_op op, std::uint32_t phase = 0);
   result<void> fill_identity(const placed_view& to, reduce_op op, std::uint32_t phase = 0);
@@ -54,7 +54,7 @@ class batch_builder {
   std::vector<batch_item> items_;
 };
 
-/// Elements of an item, and bytes that it writes.
+/// The number of elements of an item, and the number of bytes that it writes.
 std::int64_t volume(const batch_item& item);
 std::int64_t written_bytes(const batch_item& item);
 

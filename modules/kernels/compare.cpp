@@ -29,14 +29,14 @@ T at(const pass_buffer& lanes, std::int64_t i) {
   return value;
 }
 
-// `bit` is the first element's offset from `data`.
+// `bit` is the offset of the first element from `data`.
 void load_any(dtype type, const std::byte* data, std::int64_t bit, std::int64_t stride, std::int64_t count,
               pass_buffer& out) {
   if (bits(type) % 8 != 0) return load_packed(type, data, bit, stride, count, out);
   load_lanes(type, data + bit / 8, stride / 8, count, out);
 }
 
-// Loads bits of types without values as unsigned integers of their size.
+// Types without values are loaded as unsigned integers of the same size.
 dtype type_of_bits(dtype type) {
   if (lane_of(type) != lane::none) return type;
   return bits(type) == 16 ? dtype::uint16 : dtype::uint8;
@@ -87,7 +87,7 @@ bool same(double a, double b) {
   return a == b || (std::isnan(a) && std::isnan(b));
 }
 
-// How far apart two numbers are, infinitely when only one of them is finite; and whether that is within tolerance.
+// The distance of two numbers, infinite unless both are finite, and whether it is within the tolerance.
 struct verdict {
   bool equal = true;
   double difference = 0;
@@ -117,8 +117,8 @@ verdict judge(double a, double b, double tolerance) {
   return {tolerance > 0 && difference <= tolerance + tolerance * std::fabs(b), difference};
 }
 
-// An integer against a floating number, exactly: beyond 2^53 a double cannot tell integers from their neighbours, so
-// there both are compared as integers.
+// Compares an integer with a floating-point number exactly. Beyond 2^53, a double cannot tell neighbouring integers
+// apart, so both are compared as integers.
 verdict judge(const wide& a, const std::complex<double>& b, double tolerance, bool swapped) {
   constexpr double beyond = 18446744073709551616.0;  // 2^64: no integer reaches it, but the largest are rounded to it
   const double rounded = a.negative ? -static_cast<double>(a.magnitude) : static_cast<double>(a.magnitude);
@@ -207,7 +207,7 @@ std::string hex_text(std::uint64_t value, int width) {
   const bool real = !exact && !mixed && !is_complex(a_lane) && !is_complex(b_lane);
   const loop_nest nest = ordered_nest(a, b);
   const loop_nest::loop inner = nest.rank > 0 ? nest.inner() : loop_nest::loop{1, 0, 0};
-  // Only bytes that are side by side can be compared at once.
+  // Only adjacent bytes can be compared at once.
   const bool dense = a.type == b.type && inner.a == bits(a.type) && inner.b == inner.a && inner.a % 8 == 0;
 
   comparison found;

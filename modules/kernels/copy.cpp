@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between equal dtypes move runs of bytes; others go pass by pass through lanes.
+// Copies between equal dtypes move runs of bytes. Other copies go pass by pass through lanes.
 module;
 #include <kernels/ieee_mode.hpp>
 #include <kernels/runs.hpp>
@@ -20,7 +20,7 @@ import :loops;
 namespace shardmesh {
 namespace {
 
-// In bytes, one level below loop_nest.
+// Two inner loops, with strides in bytes.
 struct plane {
   std::int64_t rows = 1, row_to = 0, row_from = 0;
   std::int64_t columns = 1, column_to = 0, column_from = 0;
@@ -35,7 +35,7 @@ void move_plane(std::byte* to, const std::byte* from, const plane& p, const Move
   }
 }
 
-// Rows are close together in `from`, columns in `to`: square tiles keep both sides' cache lines alive.
+// Rows are close together in `from`, columns in `to`. Square tiles keep the cache lines of both sides alive.
 template <class Move>
 void move_tiled(std::byte* to, const std::byte* from, const plane& p, const Move& move) {
   constexpr std::int64_t tile = 32;
@@ -55,7 +55,8 @@ result<void> check_whole_bytes(const loop_nest& nest, std::int64_t run_bits, dty
   return fail(errc::unaligned, "a run of " + std::string(name(type)) + " does not start and end at whole bytes");
 }
 
-// Moves the loop along which `from` is densest next to the innermost one, along which `to` is; false when they are one.
+// Moves the loop along which `from` is densest next to the innermost one. Returns false, without a change, if no other
+// loop is denser or `from` repeats along it.
 bool bring_densest_inward(loop_nest& nest) {
   if (nest.rank < 2) return false;
   auto* const last = nest.loops + nest.rank - 1;
@@ -104,7 +105,7 @@ result<void> copy_bytes(const tensor_view& to, const const_tensor_view& from) {
   return {};
 }
 
-// One pass of a conversion, along one loop.
+// Converts one pass along one loop.
 void convert_run(const tensor_view& to, const const_tensor_view& from, std::int64_t a, std::int64_t b,
                  const loop_nest::loop& along, std::int64_t count) {
   pass_buffer lanes;
@@ -112,7 +113,7 @@ void convert_run(const tensor_view& to, const const_tensor_view& from, std::int6
   store_lanes(to.type, from.type, lanes, to.data + a / 8, along.a / 8, count);
 }
 
-// Passes run along `rows`, where `from` is dense; a band of columns at a time keeps the lines of `to` in the cache.
+// Passes run along `rows`, where `from` is dense. A band of columns at a time keeps the lines of `to` in the cache.
 void convert_tiled(const tensor_view& to, const const_tensor_view& from, std::int64_t a, std::int64_t b,
                    const loop_nest::loop& rows, const loop_nest::loop& columns) {
   constexpr std::int64_t band = 32;
@@ -137,7 +138,7 @@ void convert_tiled(const tensor_view& to, const const_tensor_view& from, std::in
   });
 }
 
-// A complex view as its real parts, when those have the dtype `to`: no arithmetic then, so NaNs stay bit for bit.
+// A complex view as its real parts, if those have the dtype `to`. This needs no arithmetic, so NaNs stay bit for bit.
 const_tensor_view real_parts(const const_tensor_view& from, dtype to) {
   const bool fits = (from.type == dtype::complex32 && to == dtype::float16) ||
                     (from.type == dtype::complex64 && to == dtype::float32) ||

@@ -15,7 +15,7 @@ import :loops;
 namespace shardmesh {
 namespace {
 
-// One copy on one device.
+// Copies on one device.
 result<void> copy_on(kernel_backend& backend, const tensor_view& to, const const_tensor_view& from, stream_ref stream) {
   batch_builder work;
   SHARDMESH_CHECK(work.copy(place(0, to.data, to), place(0, from.data, from)));
@@ -47,7 +47,8 @@ result<void> copy_between(const tensor_view& to, const const_tensor_view& from, 
     return call.stream.handle != nullptr ? result<void>() : wait_for(*writer, to.where, {});
   }
 
-  // Elements travel as they are, contiguous: packed there, unpacked and converted here. The stream is the one device's.
+  // Elements travel in the source's dtype, contiguous: packed at the source, unpacked and converted at the destination.
+  // The stream belongs to one device.
   const bool to_device = to.where.type != device_type::cpu;
   kernel_backend& mover = to_device ? *writer : *reader;
   const stream_ref writing = to_device ? call.stream : stream_ref{}, reading = to_device ? stream_ref{} : call.stream;
@@ -74,7 +75,7 @@ result<void> copy_between(const tensor_view& to, const const_tensor_view& from, 
     if (!to_device) SHARDMESH_CHECK(wait_for(mover, from.where, call.stream));  // the host unpacks
     SHARDMESH_CHECK(copy_on(*writer, to, {landing, from.type, to.where, from.sizes, row_major}, writing));
   }
-  // Memory of the host that was on the way is freed when it is no longer read.
+  // Host memory that was used on the way is freed only when nothing reads it any more.
   const bool keeps_staging = packed.data() != nullptr && packed.where().type == device_type::cpu;
   const bool may_go_on = call.stream.handle != nullptr && !keeps_staging;
   return may_go_on ? result<void>() : wait_for(mover, to_device ? to.where : from.where, call.stream);
@@ -85,7 +86,7 @@ result<host_elements> on_host(const const_tensor_view& view, const call_options&
   SHARDMESH_TRY(const auto backend, backend_for(view.where));
   SHARDMESH_TRY(device_buffer memory, backend->allocate_staging((numel(view) * bits(view.type) + 7) / 8, view.where));
   const tensor_view copied{memory.data(), view.type, {}, view.sizes, contiguous_strides(view.sizes)};
-  call_options at_once = call;  // the host looks at it when this returns
+  call_options at_once = call;  // the host reads it on return
   at_once.stream = {};
   SHARDMESH_CHECK(copy_between(copied, view, at_once));
   return host_elements{copied, std::move(memory)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// device_buffer: bytes in some device's memory that somebody owns.
+// Owned bytes in the memory of some device.
 export module shardmesh.kernels:device_buffer;
 
 import shardmesh.std;
@@ -7,12 +7,12 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-/// Owns bytes in a memory; move-only. Whoever made it knows how they are freed: a backend frees in the order of the
-/// stream that they were allocated on, so that work which was enqueued there may still use them.
+/// Owns bytes in some memory; move-only. Its maker defines how they are freed. A backend frees them in the order of the
+/// stream on which they were allocated, so that work enqueued there may still use them.
 class device_buffer {
  public:
   device_buffer() = default;
-  /// `owner` frees the bytes when it goes.
+  /// `owner` frees the bytes in its destructor.
   device_buffer(std::byte* data, std::int64_t size_bytes, device where, std::shared_ptr<void> owner)
       : data_(data), size_bytes_(size_bytes), where_(where), owner_(std::move(owner)) {}
   device_buffer(device_buffer&& other) noexcept { swap(other); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's backend: each item is a call of a tuned kernel. Streams and events are the order of the calls.
+// The host's backend: each item is a call of a tuned kernel. Call order stands in for streams and events.
 module;
 #include <try.hpp>
 
@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t alignment = 64;
 
-// An item as the views of a kernel, which lack the addresses.
+// An item as the views of a kernel, without their addresses.
 struct host_work {
   batch_item item;
   tensor_view to;
@@ -31,7 +31,7 @@ struct host_work {
 
 struct host_batch final : prepared_batch {
   std::size_t items() const override { return work.size(); }
-  std::vector<host_work> work;  // by phases
+  std::vector<host_work> work;  // in phase order
 };
 
 host_work work_of(const batch_item& item) {
@@ -45,7 +45,7 @@ host_work work_of(const batch_item& item) {
   return made;
 }
 
-// Elements that are copied onto themselves.
+// Whether elements are copied onto themselves.
 bool stays_in_place(const tensor_view& to, const const_tensor_view& from) {
   return to.data == from.data && to.type == from.type && to.strides == from.strides;
 }

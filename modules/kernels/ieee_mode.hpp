@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ieee_mode: arithmetic on subnormal numbers as IEEE 754 has it, whatever the thread chose (torch.set_flush_denormal, a
-// program built with -ffast-math). Not for sums and products of tensors, which follow the thread as PyTorch's do.
+// Arithmetic on subnormal numbers as in IEEE 754, whatever the thread's mode (torch.set_flush_denormal, or a program
+// built with -ffast-math). Sums and products of tensors do not use it: they follow the thread's mode, as PyTorch's do.
 #pragma once
 #include <cstdint>
 #if defined(__x86_64__)
@@ -9,8 +9,8 @@
 
 namespace shardmesh {
 
-/// While it lives, this thread neither reads nor writes subnormal numbers as zero. Keep the arithmetic in a function
-/// of its own that is not inlined: compilers move arithmetic past the change of mode.
+/// While it lives, this thread neither reads nor writes subnormal numbers as zero. Keep the arithmetic in a separate
+/// function that is not inlined: compilers move arithmetic past the change of mode.
 class ieee_mode {
  public:
   ieee_mode() : before_(read()) { write(before_ & ~flags); }

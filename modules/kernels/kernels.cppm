@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.kernels: strided copies, casts, sums and comparisons of tensor views on the host, tuned; the same as tables
-// of work (batches) that a backend runs wherever the memory is. What each does is written as plain loops in
-// tests/support/reference_kernels.cpp, with which every backend is compared.
-// Not here: which bytes go where (transfer), backends for more than the host (the optional rooms).
+// Strided copies, casts, sums, and comparisons of tensor views, tuned for the host; and the same work as batches,
+// tables that a backend runs in its own memory. The plain loops in tests/support/reference_kernels.cpp define each
+// operation, and every backend is compared with them. The choice of bytes to move is in transfer; backends beyond the
+// host are in the optional rooms.
 export module shardmesh.kernels;
 
 export import shardmesh.core;

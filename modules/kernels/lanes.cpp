@@ -30,7 +30,7 @@ void store(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-// A float lane is handled as its bits where NaNs must not be touched.
+// Float lanes are handled as bits, so that NaNs are not changed.
 template <class Decode>
 constexpr auto decode_table(Decode decode) {
   std::array<std::uint32_t, 256> table{};
@@ -43,8 +43,8 @@ constexpr auto e4m3fnuz_table = decode_table(from_float8_e4m3fnuz);
 constexpr auto e5m2fnuz_table = decode_table(from_float8_e5m2fnuz);
 constexpr auto e8m0fnu_table = decode_table(from_float8_e8m0fnu);
 
-// Lane from element: `Element` as stored, `convert` to what the lane stores. The contiguous case is a loop of its own
-// so that it vectorises. `Parts` is 2 for complex.
+// Converts elements to lane values: `Element` is the stored type, `convert` yields the lane's type. The contiguous case
+// is a separate loop, so that it vectorises. `Parts` is 2 for complex.
 template <class Element, int Parts = 1, class Convert>
 void load_run(const std::byte* from, std::int64_t stride, std::int64_t count, pass_buffer& out, Convert convert) {
   using value = decltype(convert(Element{}));
@@ -70,9 +70,9 @@ void store_run(std::byte* to, std::int64_t stride, std::int64_t count, auto elem
     for (std::int64_t i = 0; i < count; ++i) store<Element>(to + i * stride, element_of(i));
 }
 
-// Truncation as the cvttss2si family does it: what does not fit is the smallest integer. Written without undefined
-// conversions; unsigned types subtract half their range first, narrow ones go through 32 bits (so that what PyTorch
-// leaves undefined, values out of range, mostly agrees with its x86 builds too).
+// Truncates as the cvttss2si family does: a value that does not fit gives the smallest integer. It avoids undefined
+// conversions. Unsigned types subtract half their range first; narrow ones go through 32 bits. Values out of range,
+// which PyTorch leaves undefined, then mostly agree with its x86 builds.
 template <class Integer, class Float>
 Integer truncated(Float value) {
   constexpr Float limit = sizeof(Integer) == 8 ? Float(9223372036854775808.0) : Float(2147483648.0);
@@ -95,8 +95,8 @@ Integer to_integer(Float value) {
   }
 }
 
-// uint32 from a value out of int32's and uint32's ranges: the low half of the 64-bit integer, as the kernels of devices
-// (shardmesh/kernels/elements.hpp) have it. `to_integer` agrees within those ranges, and vectorises.
+// uint32 from a value outside the ranges of int32 and uint32: the low half of the 64-bit integer, as in the kernels of
+// devices (shardmesh/kernels/elements.hpp). `to_integer` agrees within those ranges, and vectorises.
 template <class Float>
 std::uint32_t low_half(Float value) {
   return static_cast<std::uint32_t>(truncated<std::int64_t>(value));
@@ -106,7 +106,7 @@ bool fits_32_bits(Float value) {
   return value >= Float(-2147483648.0) && value < Float(4294967296.0);
 }
 
-// The float32 bits that a lane's value has; through float32 is how PyTorch reaches every small float.
+// A lane's value as float32 bits. PyTorch reaches every small float through float32.
 std::uint32_t float_bits(std::uint32_t bits) {
   return bits;
 }
@@ -165,7 +165,7 @@ struct complex_of {
   Part real, imaginary;
 };
 
-// `Value` is the lane's component (std::uint32_t stands for float32 bits), `Parts` 2 when the lane is complex.
+// `Value` is the lane's component (std::uint32_t stands for float32 bits). `Parts` is 2 if the lane is complex.
 template <class Value, int Parts>
 void store_as(dtype type, dtype from, const pass_buffer& in, std::byte* to, std::int64_t stride, std::int64_t count) {
   const auto part = [&](std::int64_t i, int which) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// loop_nest: the loops that visit two views together, brought to a simple form. Internal to the room.
+// The loops that visit two views together, in a simple form. Internal.
 module shardmesh.kernels:loops;
 
 import shardmesh.std;
@@ -7,7 +7,7 @@ import shardmesh.core;
 
 namespace shardmesh {
 
-/// What loops need of a view, be it written or read; refers to it.
+/// The part of a view that loops need, for reading or for writing; refers to the view.
 struct strided {
   const extents& sizes;
   const extents& strides;
@@ -17,7 +17,7 @@ struct strided {
 };
 
 /// Loops over two views of equal sizes, outermost first; sizes are at least 2. Strides are in bits, so that sub-byte
-/// types need no second version; `a` and `b` are bit offsets of the first element from the views' data.
+/// types need no second version. `a` and `b` are bit offsets from the views' data to the first element.
 struct loop_nest {
   struct loop {
     std::int64_t size = 0, a = 0, b = 0;
@@ -30,14 +30,14 @@ struct loop_nest {
   const loop& inner() const { return loops[rank - 1]; }
 };
 
-/// Keeps the row-major order of indices; merges neighbouring loops that are one run in both views.
+/// The loops in the row-major order of indices. Neighbouring loops that are one run in both views are merged.
 loop_nest ordered_nest(const strided& a, const strided& b);
 
-/// Any order: loops of negative `a` stride are turned round, then sorted by `a` stride (ties: `b`), then merged.
-/// So `a` is visited in memory order.
+/// The loops in any order, so that `a` is visited in memory order. Loops with a negative `a` stride are reversed, then
+/// loops are sorted by `a` stride (ties: `b`), then merged.
 loop_nest free_nest(const strided& a, const strided& b);
 
-/// Calls `visit(a, b)` with the bit offsets of each iteration of the loops but the innermost `skip`.
+/// Calls `visit(a, b)` with the bit offsets of each iteration of all loops but the innermost `skip`.
 template <class Visit>
 void for_each_outer(const loop_nest& nest, std::size_t skip, Visit visit) {
   if (nest.empty) return;
@@ -60,7 +60,8 @@ void for_each_outer(const loop_nest& nest, std::size_t skip, Visit visit) {
   }
 }
 
-/// Two views of equal sizes in host memory. errc::shape_mismatch with both sizes, errc::unsupported with the device.
+/// Check that two views have equal sizes (errc::shape_mismatch with both sizes). `check_pair` also checks that they are
+/// in host memory (errc::unsupported with the device).
 result<void> check_shapes(const extents& a, const extents& b);
 template <tensor_view_type A, tensor_view_type B>
 result<void> check_pair(const A& a, const B& b) {

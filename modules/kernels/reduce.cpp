@@ -33,7 +33,7 @@ template <class T>
 T multiply(T a, T b) {
   return a * b;
 }
-// Signed sums wrap.
+// Signed sums and products wrap.
 std::int64_t add(std::int64_t a, std::int64_t b) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
 }
@@ -101,7 +101,7 @@ void combine(lane which, pass_buffer& a, const pass_buffer& b, std::int64_t coun
   }
 }
 
-// Loads a pass of each view, changes the first's lanes and stores them.
+// Loads a pass of each view, changes the lanes of the first, and stores them.
 template <class Change>
 void for_each_pass(const tensor_view& to, const const_tensor_view& from, Change change) {
   const loop_nest nest = free_nest(to, from);
@@ -144,7 +144,7 @@ result<void> change_view(const tensor_view& view, std::string_view what, Functio
   return {};
 }
 
-// The largest value of a format, infinity where it has one.
+// The largest value of a format: infinity if it has one.
 double largest(dtype type) {
   switch (type) {
     case dtype::float8_e4m3fn:
@@ -158,7 +158,7 @@ double largest(dtype type) {
   }
 }
 
-// The identity as one element of a dtype.
+// Writes the identity as one element of a dtype.
 void write_identity(dtype type, reduce_op op, std::byte* element) {
   const auto put = [&](dtype lane_type, auto value) {
     pass_buffer one;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element-wise combination, for the terms of a Partial. Not here: which terms there are (transfer), communication.
+// Element-wise reduction of tensors, for the terms of a Partial. The choice of terms is in transfer; this module does
+// not communicate.
 export module shardmesh.kernels:reduce;
 
 import shardmesh.std;
@@ -7,32 +8,34 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-/// True when `op` is defined on this dtype: everything but `avg` on integers and bool, sum, avg and product on complex,
-/// all but the bit-wise ones on floats; nothing on float4, float6 and bits, and `none` nowhere.
+/// Whether `op` is defined on this dtype. Integers and bool have every op but `avg`. Floats have every op but the
+/// bit-wise ones. Complex types have sum, avg, and product. float8_e8m0fnu, float8_e4m3, float4, float6, and bits have
+/// none, and `none` is defined nowhere.
 bool is_combinable(dtype type, reduce_op op);
 
-/// to[i] = to[i] op from[i], in the dtype of `to`; `from` is converted to it first as `copy` does. So the precision of
-/// a long sum is the caller's choice of `to`. float16 and smaller are combined in float32 and rounded. Integers wrap;
-/// bool sum is "or", product "and". `avg` sums: `divide` by the number of terms at the end. min and max yield NaN when
-/// either side is NaN (as torch.minimum); of equal values (-0 and 0) that of `to` stays.
-/// \errors errc::shape_mismatch; errc::unsupported when the op is not defined on `to`'s dtype or there is no
-/// conversion. Cost: O(elements), no allocation.
+/// to[i] = to[i] op from[i], in the dtype of `to`; `from` is first converted to it as `copy` does. The dtype of `to`
+/// thus sets the precision of a long sum. float16 and smaller are combined in float32 and rounded. Integers wrap. On
+/// bool, sum is "or" and product is "and". `avg` only sums; `divide` by the number of terms at the end. min and max
+/// yield NaN if either side is NaN (as torch.minimum). Of equal values (-0 and 0), that of `to` stays.
+/// \errors errc::shape_mismatch; errc::unsupported if the op is not defined on the dtype of `to`, there is no
+///         conversion, or memory is not the host's.
+/// Cost: O(elements), no allocation.
 result<void> accumulate(const tensor_view& to, const const_tensor_view& from, reduce_op op);
 
 /// Sets every element to the identity of `op`: 0 for sum and avg, 1 for product, the largest value (infinity) for min,
-/// the smallest for max, all bits set for band, 0 for bor and bxor. errc::unsupported when the op is not defined on the
+/// the smallest for max, all bits set for band, 0 for bor and bxor. errc::unsupported if the op is not defined on the
 /// dtype.
 result<void> fill_identity(const tensor_view& view, reduce_op op);
 
-/// True when `scale` and `divide` are defined on this dtype: floats and complex types of whole bytes.
+/// Whether `scale` and `divide` are defined on this dtype: floats and complex types of whole bytes, except float8_e4m3.
 bool is_scalable(dtype type);
 
-/// view[i] = view[i] * factor, computed in double and rounded to the dtype as `copy` does. errc::unsupported on
-/// integers, bool, bits and sub-byte types.
+/// view[i] = view[i] * factor, computed in double and rounded to the dtype as `copy` does. errc::unsupported on dtypes
+/// that are not `is_scalable`.
 result<void> scale(const tensor_view& view, double factor);
 
-/// view[i] = view[i] / divisor, computed in double and rounded as `copy` does: the average of a sum has PyTorch's
-/// value. errc::unsupported on what `scale` refuses.
+/// view[i] = view[i] / divisor, computed in double and rounded as `copy` does, so that the average of a sum has
+/// PyTorch's value. errc::unsupported as `scale`.
 result<void> divide(const tensor_view& view, double divisor);
 
 }  // namespace shardmesh

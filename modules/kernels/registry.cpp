@@ -13,7 +13,7 @@ namespace {
 
 struct open_scopes {
   std::mutex lock;
-  std::vector<std::shared_ptr<kernel_backend>> backends;  // the last one that was opened is the last
+  std::vector<std::shared_ptr<kernel_backend>> backends;  // in the order of opening
 };
 
 open_scopes& scopes() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which backend is for which device: the host's own, and those that scopes have brought.
+// Finds the backend of a device: the host's own, or one that an open scope provides.
 export module shardmesh.kernels:registry;
 
 import shardmesh.std;
@@ -8,22 +8,23 @@ import :backend;
 
 export namespace shardmesh {
 
-/// The tuned kernels of this room, for host memory. Always there.
+/// The tuned host kernels as a backend. Always available.
 std::shared_ptr<kernel_backend> host_backend();
 
-/// The backend for memory of this device: of the scopes that are open the last one that reaches it, else the host's.
-/// Keeps it alive. \errors errc::unsupported naming the device when nobody reaches it, and what would.
+/// The backend for memory of this device: that of the last opened scope that reaches it, else the host's. The result
+/// keeps the backend alive. \errors errc::unsupported naming the device if no backend reaches it, with a hint at one
+/// that would
 result<std::shared_ptr<kernel_backend>> backend_for(device where);
 
-/// Whether tensors may be there: functions that move them ask first. \errors as `backend_for`
+/// Checks that a backend reaches this device; functions that move tensors call it first. \errors as `backend_for`
 result<void> check_reachable(device where);
 template <tensor_view_type View>
 result<void> check_reachable(const View& view) {
   return check_reachable(view.where);
 }
 
-/// A backend is used from here to the end of the scope. Scopes end in any order. What has been prepared goes on with
-/// the backend that it has.
+/// Makes a backend available until the end of the scope. Scopes may end in any order. Prepared work keeps the backend
+/// that prepared it.
 class backend_scope {
  public:
   explicit backend_scope(std::shared_ptr<kernel_backend> backend);

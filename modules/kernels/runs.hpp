@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves of one run of bytes, by its length: what the loops of `copy` do innermost. Private to the room.
+// Moves of one run of bytes, chosen by its length: the innermost step of `copy`. Internal.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -32,16 +32,16 @@ struct long_run {
   void operator()(std::byte* to, const std::byte* from) const { std::memcpy(to, from, bytes); }
 };
 
-// Copies of at least this many bytes, in runs of at least this many, do not pass through the cache: a line that is
-// written whole need not be read first, and what is as large as a cache would only push out everything else. memcpy
-// does so by itself for long runs, not for the short ones of a part of a matrix.
+// Copies of at least this many bytes, in runs of at least this length, bypass the cache. A line that is written whole
+// need not be read first, and data as large as a cache would only push out everything else. memcpy does this for long
+// runs, but not for the short ones of a part of a matrix.
 inline bool streams(std::int64_t run_bytes, std::int64_t runs) {
   return run_bytes >= 512 && runs > 1 && runs >= (512 << 10) / run_bytes;
 }
 #ifdef __SSE2__
 struct streaming_run : long_run {
-  std::int64_t next_from;  // where the next run is read: it is fetched meanwhile, as no hardware foresees the gap
-  // Whole lines bypass the cache; what is in front of the first and behind the last does not.
+  std::int64_t next_from;  // offset to the next run's source, prefetched because hardware does not foresee the gap
+  // Whole lines bypass the cache. Bytes before the first and after the last whole line do not.
   void operator()(std::byte* to, const std::byte* from) const {
     constexpr std::size_t line = 64;
     const std::size_t head = (line - reinterpret_cast<std::uintptr_t>(to) % line) % line;
@@ -55,7 +55,7 @@ struct streaming_run : long_run {
     }
     std::memcpy(to + at, from + at, bytes - at);
   }
-  static void finish() { _mm_sfence(); }  // before another thread is told
+  static void finish() { _mm_sfence(); }  // before another thread is notified
 };
 #else
 struct streaming_run : long_run {

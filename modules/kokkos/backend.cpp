@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend: host memory through Kokkos's host execution space, in the order of the calls; memory of the device that
-// Kokkos was started on through that device's streams.
+// The Kokkos backend. Work on host memory runs in Kokkos's host execution space, in call order. Work on the memory of
+// Kokkos's device runs on that device's streams.
 module;
 #include "device.hpp"
 #include "engine.hpp"
@@ -71,7 +71,7 @@ class kokkos final : public kernel_backend {
            (where.index == device_.index || where.index == -1);
   }
 
-  // Host memory is the host's: Kokkos's own would be the same bytes, behind its bookkeeping.
+  // Host memory comes from the host backend: Kokkos would return the same kind of memory, with bookkeeping on top.
   result<device_buffer> allocate(std::int64_t size_bytes, device where, stream_ref stream) override {
     if (where.type == device_type::cpu) return host_->allocate(size_bytes, where, stream);
     SHARDMESH_CHECK(check_reached(where));
@@ -149,7 +149,7 @@ class kokkos final : public kernel_backend {
   }
 
   std::string name_;
-  device device_;  // the host's type where there is none
+  device device_;  // of type cpu if Kokkos has no device
   std::shared_ptr<kernel_backend> host_ = host_backend();
 };
 

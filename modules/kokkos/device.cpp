@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of device.hpp: plain, one text for nvcc, hipcc and compilers without a device. It includes nothing of Kokkos,
-// which gives the device, not the launch: so that addresses are arguments and streams anybody's.
+// The bodies of device.hpp, in one plain file for nvcc, hipcc, and compilers without a device. It includes no Kokkos
+// header. Kokkos chooses the device, but does not launch: so addresses are kernel arguments, and any stream will do.
 #include "device.hpp"
 
 #if defined(__CUDACC__) || defined(__HIPCC__)
@@ -32,7 +32,7 @@ using event_type = SHARDMESH_GPU(Event_t);
 
 std::string text_of(status code, const char* action) {
   if (code == SHARDMESH_GPU(Success)) return {};
-  (void)SHARDMESH_GPU(GetLastError)();  // it is told here, and not once more by the next call
+  (void)SHARDMESH_GPU(GetLastError)();  // clears it, or the next call would return it again
   return std::string(action) + ": " + SHARDMESH_GPU(GetErrorString)(code);
 }
 stream_type stream_of(void* stream) {
@@ -42,7 +42,7 @@ event_type event_of(void* event) {
   return static_cast<event_type>(event);
 }
 
-// As many slots as kernels take arguments for everywhere, and from sm_70 on.
+// The numbers of slots that fit into a kernel's arguments on every device, and on devices from sm_70 on.
 constexpr int few_slots = 240, many_slots = 2000;
 
 }  // namespace
@@ -50,7 +50,7 @@ constexpr int few_slots = 240, many_slots = 2000;
 class device_batch {
  public:
   struct phase {
-    tiled_phase there;  // pointers into the device's memory
+    tiled_phase there;  // pointers into device memory
     std::int64_t tiles = 0;
   };
   std::vector<phase> phases;

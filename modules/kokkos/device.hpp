@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory, batches and events of the device that Kokkos was started on, through its runtime (CUDA's, HIP's). Plain:
-// device.cpp is compiled by that device's compiler where this Kokkos has one, and says that there is none elsewhere.
-// Functions return "" or what went wrong. Streams are cudaStream_t or hipStream_t; null is the device's own order.
+// Memory, batches, and events of the device that Kokkos was started on, through the device's runtime (CUDA or HIP). A
+// plain header, not a module: if this Kokkos has a device, its compiler compiles device.cpp; otherwise every function
+// there reports that there is none. Functions return "" or a description of the failure. Streams are cudaStream_t or
+// hipStream_t; null is the device's default stream.
 #pragma once
 #include <shardmesh/kernels/batch.hpp>
 
@@ -12,16 +13,16 @@
 
 namespace shardmesh::kokkos_engine {
 
-/// "CUDA", "HIP"; nullptr where device.cpp was compiled for none.
+/// Returns "CUDA" or "HIP", or nullptr when device.cpp was compiled without a device.
 const char* device_space();
-/// Why that device cannot be used; "" where it can, or there is none to use.
+/// Returns why the device cannot be used; "" if it can, or if device.cpp was compiled without a device.
 std::string missing_device();
 
 std::string allocate_on_device(std::int64_t bytes, void* stream, void*& memory);
 void free_on_device(void* memory, void* stream);
 std::string allocate_pinned(std::int64_t bytes, void*& memory);
 void free_pinned(void* memory);
-/// Between any two memories, in the stream's order.
+/// Copies bytes between any two memories, in the stream's order.
 std::string copy_on_device(void* to, const void* from, std::int64_t bytes, void* stream);
 
 /// A batch as tables in device memory.
@@ -32,7 +33,7 @@ struct device_batch_deleter {
 using device_batch_pointer = std::unique_ptr<device_batch, device_batch_deleter>;
 std::string prepare_on_device(const batch_item* items, std::size_t count, device_batch_pointer& made);
 std::size_t items_of(const device_batch& batch);
-/// One launch for each phase; nothing is uploaded, the addresses are arguments.
+/// Runs a batch with one launch per phase. The addresses are kernel arguments, so nothing is uploaded.
 std::string run_on_device(const device_batch& batch, std::byte* const* to, const std::byte* const* from, void* stream);
 
 std::string record_on_device(void* stream, void*& event);

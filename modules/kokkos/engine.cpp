@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of engine.hpp: a plain file, compiled with Kokkos's flags.
+// The bodies of engine.hpp, in a plain file that is compiled with Kokkos's flags.
 #include "engine.hpp"
 
 #include "device.hpp"
@@ -21,9 +21,9 @@ namespace {
 using namespace kernel_bodies;
 using host = Kokkos::DefaultHostExecutionSpace;
 
-// Below, a thread is done before others are awake.
+// Below this size, one thread is done before the others are awake.
 constexpr std::int64_t least_shared_bytes = 96 << 10;
-// What a thread takes at a time: enough for a prefetcher to get going, little enough to end together.
+// The bytes that a thread takes at a time: enough for the prefetcher, and few enough that all threads end together.
 constexpr std::int64_t least_share = 64 << 10, largest_share = 512 << 10;
 
 std::int64_t bytes_of(const batch_item& item) {
@@ -36,7 +36,7 @@ std::int64_t bytes_of(const tile_item& item) {
   return units * std::max(item.to_bytes, item.from_bytes);
 }
 
-// Neighbouring tiles, for one thread.
+// A run of neighbouring tiles for one thread.
 struct share {
   std::int64_t first_tile = 0, first_item = 0, tiles = 0;
 };
@@ -46,12 +46,13 @@ struct shared_phase {
   std::int64_t bytes = 0;
 };
 
-// The shares of one thread, in its own cache line: those that are left begin at `next`.
+// The shares assigned to one thread, in a cache line of their own. The shares from `next` to `end` are left.
 struct alignas(64) thread_part {
   std::atomic<std::int64_t> next{0};
   std::int64_t end = 0;
 
-  // The number of a share, `end` when none is left; who only looks does not take the line from who works on it.
+  // Takes a share and returns its number, or at least `end` when none is left. It reads before it writes, so that a
+  // thread that finds nothing does not take the cache line from one that works on it.
   std::int64_t take() {
     return next.load(std::memory_order_relaxed) < end ? next.fetch_add(1, std::memory_order_relaxed) : end;
   }
@@ -67,7 +68,7 @@ void run_share(const tiled_phase& phase, const share& mine, std::byte* const* to
     std::byte* const target = to[item.to_slot] + item.to_offset;
     const std::byte* const source = reads(item.op) ? from[item.from_slot] + item.from_offset : target;
     if (item.op == batch_op::copy && target == source && item.to_type == item.from_type) {
-      const std::int64_t skipped = std::min(end - tile, left);  // onto itself
+      const std::int64_t skipped = std::min(end - tile, left);  // a copy onto itself
       tile += skipped, left -= skipped;
       continue;
     }
@@ -88,7 +89,7 @@ class host_batch {
  public:
   tile_tables tables;
   std::vector<shared_phase> phases;
-  // One per thread, written while threads_in_use is held.
+  // One per thread; written only while threads_in_use is held.
   mutable std::vector<thread_part> parts;
 };
 
@@ -104,11 +105,11 @@ bool is_finalised() {
 }
 
 std::string initialise(int threads) {
-  if (std::string problem = missing_device(); !problem.empty()) return problem;  // Kokkos would end the process
+  if (std::string problem = missing_device(); !problem.empty()) return problem;  // or Kokkos would end the process
   try {
     Kokkos::InitializationSettings settings;
     if (threads > 0) settings.set_num_threads(threads);
-    settings.set_disable_warnings(true);  // a library does not write to somebody's terminal
+    settings.set_disable_warnings(true);  // a library must not write to the user's terminal
     Kokkos::initialize(settings);
   } catch (const std::exception& problem) {
     return problem.what();
@@ -139,7 +140,7 @@ host_batch_pointer prepare_on_host(const batch_item* items, std::size_t count) {
   const int threads = host_threads();
   std::int64_t all_bytes = 0;
   for (std::size_t i = 0; i < count; ++i) all_bytes += bytes_of(items[i]);
-  // Small batches in smaller tiles, so that there is something for every thread.
+  // Small batches get smaller tiles, so that there is work for every thread.
   tile_sizes sizes = host_tiles;
   sizes.bytes = std::clamp(all_bytes / (2 * threads), least_share, sizes.bytes);
   made->tables = cut_all(items, count, sizes);
@@ -182,8 +183,8 @@ void run_on_host(const host_batch& batch, std::byte* const* to, const std::byte*
       for (const share& mine : phase.shares) run_share(phase.tiles, mine, to, from);
       continue;
     }
-    // Every thread begins with the same shares in every run, which its caches may still have, and then helps the
-    // others: a thread that the system has put aside holds nobody up.
+    // Every thread begins with the same shares in every run, because its caches may still hold them. Then it takes the
+    // shares of other threads, so that a descheduled thread does not delay the run.
     const auto parts = static_cast<std::int64_t>(batch.parts.size());
     thread_part* const part = batch.parts.data();
     for (std::int64_t i = 0; i < parts; ++i) {

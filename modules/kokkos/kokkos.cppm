@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.kokkos: the kernels of include/shardmesh/kernels run by Kokkos, as a backend. An optional room:
-// `import shardmesh;` does not bring it. Not here: Kokkos::View as a tensor (include/shardmesh/kokkos_view.hpp).
+// shardmesh.kokkos: a backend that runs the kernels of include/shardmesh/kernels with Kokkos. An optional room:
+// `import shardmesh;` does not include it. For a Kokkos::View as a tensor, see include/shardmesh/kokkos_view.hpp.
 export module shardmesh.kokkos;
 
 export import shardmesh.kernels;

@@ -13,7 +13,7 @@ module shardmesh.kokkos;
 
 namespace shardmesh {
 
-// Kokkos, while a scope of ours lives: ended by the last one, where the first one started it.
+// The use of Kokkos by the open scopes. If the first scope started Kokkos, the last one ends it.
 class kokkos_scope::session {
  public:
   explicit session(bool starts) : starts_(starts) {}

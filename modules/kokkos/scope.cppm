@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kokkos_scope: Kokkos as the backend of the memories that it reaches, from here to the end of a scope.
+// kokkos_scope: a scope in which Kokkos is the backend of the memories that it reaches.
 export module shardmesh.kokkos:scope;
 
 import shardmesh.std;
@@ -7,39 +7,39 @@ import shardmesh.kernels;
 
 export namespace shardmesh {
 
-/// How `kokkos_scope::open` starts Kokkos. Where it runs already, `threads` is 0 or what it runs with
-/// (errc::invalid_argument).
+/// The options with which `kokkos_scope::open` starts Kokkos. If Kokkos runs already, `threads` must be 0 or its number
+/// of threads (errc::invalid_argument otherwise).
 struct kokkos_options {
-  /// Threads of the host's execution space, where Kokkos is started here; 0: what Kokkos takes by itself
-  /// (OMP_NUM_THREADS, or every core).
+  /// The number of threads of the host's execution space. 0: Kokkos's default (OMP_NUM_THREADS, or every core).
   int threads = 0;
 };
 
-/// The backend, where Kokkos runs. Its host execution space (OpenMP, Serial, ...) is for host memory, its device (CUDA,
-/// HIP), where this Kokkos has one, for that device's.
-/// \errors errc::unsupported where Kokkos was not started, or has ended
+/// Returns the backend of the running Kokkos. Its host execution space (OpenMP, Serial, ...) works on host memory; its
+/// device (CUDA, HIP), if this Kokkos has one, works on that device's memory.
+/// \errors errc::unsupported when Kokkos was not started, or has ended
 result<std::shared_ptr<kernel_backend>> kokkos_backend();
 
-/// Joins an application that has started Kokkos, or else starts it, and ends it with the last scope. Work on memory of
-/// Kokkos's devices goes to it as long as the scope lives (`backend_for`). Move-only.
+/// A scope in which Kokkos does the work on the memory that it reaches (`backend_for`). It uses the Kokkos that the
+/// application has started, or else starts Kokkos, which then ends with the last scope. Move-only.
 class kokkos_scope {
  public:
-  /// Not to be called by several threads at a time, as Kokkos::initialize is not.
-  /// \errors errc::unsupported where Kokkos has ended already: it starts once in a process;
-  ///         errc::invalid_argument for a negative number of threads, or one that differs from the running Kokkos's
+  /// Opens a scope. Like Kokkos::initialize, it must not be called by several threads at a time.
+  /// \errors errc::unsupported when Kokkos has ended already, because it starts only once in a process, or does not
+  ///         start; errc::invalid_argument for a negative number of threads, or one that differs from the running
+  ///         Kokkos's
   static result<kokkos_scope> open(const kokkos_options& options = {});
 
   const std::shared_ptr<kernel_backend>& backend() const { return backend_; }
-  /// "OpenMP", "Serial", ...
+  /// Returns the name of the host's execution space: "OpenMP", "Serial", ...
   std::string_view execution_space() const;
   int threads() const;
-  /// Whether Kokkos ends with the last scope, and not with the application.
+  /// Returns whether the scopes started Kokkos, so that it ends with the last scope.
   bool started_kokkos() const;
 
  private:
   class session;
   kokkos_scope() = default;
-  std::shared_ptr<session> session_;  // goes last
+  std::shared_ptr<session> session_;  // destroyed last
   std::shared_ptr<kernel_backend> backend_;
   std::unique_ptr<backend_scope> registered_;
 };

@@ -22,7 +22,7 @@ import :model;
 namespace shardmesh {
 namespace {
 
-// Visits every fragment, owner by owner, until `visit` is false.
+// Visits every fragment, owner by owner, until `visit` returns false.
 void each_fragment(const distribution& d, fragment_visitor visit) {
   bool going = true;
   d.for_each_owner([&](owner_id owner) {
@@ -47,7 +47,7 @@ result<void> same_tensor(const distribution& a, const distribution& b) {
   return {};
 }
 
-// `outer` with the fragments for which `is_replaced` holds replaced by inner's.
+// Returns `outer` with the first fragment for which `is_replaced` holds replaced by the fragments of `inner`.
 result<distribution> embed_where(const distribution& outer, function_ref<bool(const fragment&)> is_replaced,
                                  const distribution& inner, const std::string& what) {
   if (outer.reduction() != reduce_op::none && inner.reduction() != reduce_op::none)

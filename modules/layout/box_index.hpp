@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// box_index: finds the boxes that share a cell with a given one among many: a packed tree of bounding boxes over flat
-// arrays. Splits fall between different begins, near the median, so the parts of rows, columns, grids and guillotine
-// cuts have bounding boxes that hardly overlap, and a query costs O(log n + result). Private to this room.
+// box_index: finds the boxes that share a cell with a given box. It is a packed tree of bounding boxes over flat
+// arrays. Splits lie between different begins, near the median. For rows, columns, grids, and guillotine cuts, the
+// tree's bounding boxes therefore hardly overlap, and a query costs O(log n + result). Private to this room.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -15,8 +15,8 @@ class box_index {
  public:
   box_index() = default;
 
-  /// `offsets` and `sizes` hold `rank` numbers per box and must outlive the index; `members` are the boxes to index
-  /// (none of them empty).
+  /// `offsets` and `sizes` hold `rank` numbers per box and must outlive the index; `members` are the boxes to index,
+  /// none of them empty.
   box_index(std::size_t rank, std::span<const std::int64_t> offsets, std::span<const std::int64_t> sizes,
             std::vector<std::uint32_t> members)
       : rank_(rank), offsets_(offsets.data()), sizes_(sizes.data()), members_(std::move(members)) {
@@ -30,7 +30,7 @@ class box_index {
     return query(begin, end, work, visit);
   }
 
-  /// The same, and adds to `work` what it cost: one for every node looked at and for every box found.
+  /// The same; adds the cost to `work`: one for every node visited and for every box found.
   template <class Visit>
   bool query(const std::int64_t* begin, const std::int64_t* end, std::int64_t& work, Visit&& visit) const {
     if (nodes_.empty()) return true;
@@ -62,7 +62,7 @@ class box_index {
 
  private:
   struct node {
-    std::uint32_t first, last;  // members
+    std::uint32_t first, last;  // range of members
     std::uint32_t left;         // children are left and left + 1; 0: a leaf
   };
   static constexpr std::uint32_t leaf_size = 8;
@@ -95,7 +95,7 @@ class box_index {
     bounds_.shrink_to_fit();
   }
 
-  // Bounding box of the members, and the spread of their begins per dimension.
+  // Computes the bounding box of the members, and the spread of their begins per dimension.
   void bound(std::uint32_t first, std::uint32_t last, std::int64_t* low, std::int64_t* high,
              std::vector<std::int64_t>& spread) const {
     for (std::size_t d = 0; d < rank_; ++d) {
@@ -112,8 +112,8 @@ class box_index {
     }
   }
 
-  // Reorders the members so that [first, result) and [result, last) differ in begins along one dimension: the widest
-  // that can be split evenly enough. Equal begins everywhere (replicas): in the middle.
+  // Reorders the members so that those of [first, result) begin before those of [result, last) along one dimension.
+  // Chooses the widest dimension that splits evenly enough. If all begins are equal (replicas), splits in the middle.
   std::uint32_t split(std::uint32_t first, std::uint32_t last, std::vector<std::int64_t>& spread) {
     const std::uint32_t count = last - first;
     std::uint32_t best = 0;
@@ -134,7 +134,7 @@ class box_index {
     return static_cast<std::uint32_t>(middle - members_.begin());
   }
 
-  // A key near the median with something on both sides: members below it go left. And how many those are.
+  // Returns a key near the median that leaves members on both sides, and the number of members below it, which go left.
   std::pair<std::int64_t, std::uint32_t> median_key(std::uint32_t first, std::uint32_t last, std::size_t d) {
     const auto begin = members_.begin() + first, end = members_.begin() + last;
     const auto middle = begin + (last - first) / 2;
@@ -159,7 +159,7 @@ class box_index {
   const std::int64_t* sizes_ = nullptr;
   std::vector<std::uint32_t> members_;
   std::vector<node> nodes_;
-  std::vector<std::int64_t> bounds_;  // per node: low, high
+  std::vector<std::int64_t> bounds_;  // per node: low and high of every dimension
 };
 
 }  // namespace shardmesh

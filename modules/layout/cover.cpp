@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coverage in two steps. The proof: random measures of boxes that hold every cell once add up to the whole's
-// (cover_measure.hpp). Only when they do not, a search finds where (cover_search.hpp), and what is found is named.
+// Checks coverage in two steps. First the proof: the random measures of boxes that hold every cell once add up to the
+// measure of the whole (cover_measure.hpp). If they do not, a search finds the defects (cover_search.hpp) and reports
+// them.
 module;
 #include <fmt/format.h>
 #include <xxhash.h>
@@ -66,7 +67,7 @@ bool has_an_end(std::size_t rank, const std::int64_t* offsets, const std::int64_
   return true;
 }
 
-// The part of a box that lies in the tensor; what makes no sense becomes empty.
+// Cuts a box to its part in the tensor; invalid boxes become empty.
 void clip(const extents& shape, std::span<std::int64_t> offsets, std::span<std::int64_t> sizes) {
   for (std::size_t d = 0; d < shape.rank(); ++d) {
     const auto end = checked_add(offsets[d], sizes[d]);
@@ -86,7 +87,7 @@ class report_writer {
     if (room() > 0) report.problems.push_back(std::move(problem));
   }
   void count(std::int64_t more) { report.total += more; }
-  // All but the first `kept` problems, which are all of those that were counted.
+  // Drops all but the first `kept` problems. Precondition: every counted problem after them is also listed.
   void forget(std::size_t kept) {
     report.total -= static_cast<std::int64_t>(report.problems.size() - kept);
     report.problems.resize(kept);
@@ -98,7 +99,7 @@ class report_writer {
   owner_space space_;
 };
 
-// The first of each set of equal boxes, ascending.
+// Returns the first of each set of equal boxes, ascending.
 indices first_of_equals(const boxes& b, const indices& members) {
   std::size_t capacity = 16;
   while (capacity < members.size() * 2) capacity *= 2;
@@ -124,12 +125,12 @@ bool are_a_partition(const box& whole, const boxes& b, const indices& members) {
   return sum.equals(whole.offsets.data(), whole.sizes.data());
 }
 
-// A set of boxes in a region that is known not to hold every cell once.
+// A set of boxes in a region that is known not to hold every cell exactly once.
 struct suspicion {
   const boxes& b;
   const box& whole;
-  const indices& members;         // not empty, inside; ascending
-  std::vector<std::size_t> cuts;  // dimensions that members cut, at least one
+  const indices& members;         // not empty, inside the region; ascending
+  std::vector<std::size_t> cuts;  // dimensions that some member does not span; at least one
 
   suspicion(const boxes& all, const box& region, const indices& which) : b(all), whole(region), members(which) {
     for (std::size_t d = 0; d < b.rank; ++d)
@@ -155,7 +156,7 @@ struct suspicion {
     return made;
   }
 
-  // With how many of the others each of `some` shares cells.
+  // Counts for each of `some` the others with which it shares cells.
   covering::degree_counter degrees(const indices& some) const {
     std::vector<covering::interval> all;
     all.reserve(some.size() * cuts.size());
@@ -167,8 +168,8 @@ struct suspicion {
   }
 };
 
-// Names pairs of `some` boxes that share cells, in the order of the input, as long as the report has room, and counts
-// the rest. Stops when `work` is spent. True: these are all.
+// Reports pairs of `some` boxes that share cells, in input order, while the report has room, and counts the rest. Stops
+// when `work` is spent. Returns whether it has found all pairs.
 bool name_overlaps(const boxes& b, const indices& some, std::int64_t work, report_writer& out) {
   const box_index index(b.rank, b.offsets, b.sizes, some);
   std::int64_t spent = 0;
@@ -192,7 +193,7 @@ bool name_overlaps(const boxes& b, const indices& some, std::int64_t work, repor
 }
 
 void report_overlaps(const suspicion& s, const covering::defect_search& search, report_writer& out) {
-  indices some;  // all boxes that share cells with others are among them
+  indices some;  // contains all boxes that share cells with others
   if (search.is_complete())
     for (const std::uint32_t i : search.suspects()) some.push_back(s.members[i]);
   else
@@ -202,10 +203,11 @@ void report_overlaps(const suspicion& s, const covering::defect_search& search, 
   const std::size_t named_before = out.report.problems.size();
   const std::int64_t work = 5'000'000 + 40 * static_cast<std::int64_t>(some.size());
   if (name_overlaps(s.b, some, work, out)) return;
-  // Very many pairs, or boxes that an index cannot tell apart: it takes longer to look at the pairs than to count them.
+  // There are very many pairs, or boxes that an index cannot separate. Counting pairs is then faster than visiting
+  // them.
   const covering::degree_counter counter = s.degrees(some);
   if (out.room() > 0 &&
-      counter.pairs() > out.report.total - before) {  // named too few: begins again with those that count
+      counter.pairs() > out.report.total - before) {  // too few reported: restart with the boxes that share cells
     indices sharing;
     for (std::size_t i = 0; i < some.size(); ++i)
       if (counter.degrees()[i] != 0) sharing.push_back(some[i]);
@@ -327,7 +329,7 @@ cover_report check_boxes(const extents& shape, std::span<const std::int64_t> off
   }
   if (are_a_partition(whole, b, members)) return out.report;
   const suspicion s(b, whole, members);
-  // The proof uses both measures, the search one at a time: were there nothing by the first, it would be by the second.
+  // The proof uses both measures, but a search uses one. If the search by the first finds nothing, the second does.
   for (const covering::which_mark which : {&covering::mark::first, &covering::mark::second}) {
     covering::defect_search search = s.search(true, which);
     if (!search.has_found()) continue;

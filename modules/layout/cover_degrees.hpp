@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// With how many others each of many boxes shares cells, without looking at the pairs. In up to two dimensions a sweep
-// with counting trees: O(n log n) however many pairs there are; every further dimension is a segment tree around that,
-// and a factor of log n (the streamed segment trees of Zomorodian and Edelsbrunner, with counting for the innermost
-// two). Not who with whom: box_index.hpp. Private to this room.
+// Counts for each of many boxes the others with which it shares cells, without visiting the pairs. In up to two
+// dimensions, this is a sweep with counting trees: O(n log n), however many pairs there are. Every further dimension
+// adds a segment tree around the sweep and a factor of log n. (These are the streamed segment trees of Zomorodian and
+// Edelsbrunner, with counting for the innermost two dimensions.) box_index.hpp finds the pairs themselves. Private to
+// this room.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -14,12 +15,12 @@
 
 namespace shardmesh::covering {
 
-/// Half-open, not empty.
+/// A half-open, non-empty interval.
 struct interval {
   std::int64_t begin = 0, end = 0;
 };
 
-// Fenwick's tree: adds at positions, asks for the sum below one.
+// A Fenwick tree: it adds at positions and returns the sum below a position.
 class counting_tree {
  public:
   explicit counting_tree(std::size_t size) : sums_(size + 1, 0) {}
@@ -38,7 +39,7 @@ class counting_tree {
 
 class degree_counter {
  public:
-  /// `dims` (at least 1) intervals per box.
+  /// `boxes` has `dims` (at least 1) intervals per box.
   degree_counter(std::size_t dims, std::vector<interval> boxes)
       : dims_(dims),
         boxes_(std::move(boxes)),
@@ -46,14 +47,14 @@ class degree_counter {
         begin_position_(degrees_.size()),
         end_position_(degrees_.size()) {}
 
-  /// Counts everything, or (in three dimensions and more) until there is something and `work` is spent.
+  /// Counts all pairs. In three dimensions and more, it stops once it has found a pair and spent `work`.
   void run(std::int64_t work) {
     work_ = work;
     std::vector<std::uint32_t> all(degrees_.size());
     std::iota(all.begin(), all.end(), 0U);
-    if (dims_ > 2) return pair_up_along(dims_ - 1, all, all);  // meets every pair once: where the later one begins
+    if (dims_ > 2) return pair_up_along(dims_ - 1, all, all);  // counts every pair once, where the later box begins
     add_degrees(all, all);
-    for (std::int64_t& degree : degrees_) --degree;  // itself
+    for (std::int64_t& degree : degrees_) --degree;  // the box itself
   }
 
   bool is_complete() const { return is_complete_; }
@@ -76,8 +77,8 @@ class degree_counter {
     return all;
   }
 
-  // Counts the pairs of a and b (none in both) that intersect in the first `dims` dimensions. Calls itself at most 16
-  // deep: once per dimension.
+  // Counts the pairs of a and b (which are disjoint sets) that intersect in the first `dims` dimensions. The recursion
+  // is at most 16 deep, once per dimension.
   void pair_up(std::size_t dims, indices a, indices b) {
     if (work_ <= 0 && found_) is_complete_ = false;
     if (!is_complete_ || a.empty() || b.empty()) return;
@@ -105,9 +106,9 @@ class degree_counter {
       }
   }
 
-  // Pairs of a box of `a` and one of `b` that begins within it along `d`, not before it (of equal begins, the greater
-  // index is the later). A segment tree over the begins of `b`: each interval of `a` is put to few nodes, and meets
-  // along `d` all boxes below those.
+  // Counts pairs of a box of `a` and a box of `b` that begins within it along `d`, not before it. (Of equal begins, the
+  // greater index is later.) It uses a segment tree over the begins of `b`. Each interval of `a` is stored at few nodes
+  // and meets, along `d`, all boxes below them.
   void pair_up_along(std::size_t d, indices a, indices b) {
     const auto begins = sorted_by(b, [&](std::uint32_t i) { return along(i, d).begin; });
     std::vector<std::uint32_t> points;
@@ -139,8 +140,9 @@ class degree_counter {
     }
   }
 
-  // Adds to each box of `a` how many of `b` it intersects in the first two dimensions (or the only one). Of those that
-  // meet it along y: all that begin before it ends along x, less all that end before it begins.
+  // Adds to each box of `a` the number of boxes of `b` that it intersects in the first two dimensions (or the only
+  // one). Of the boxes that meet it along y, it counts those that begin before it ends along x, minus those that end
+  // before it begins.
   void add_degrees(indices a, indices b) {
     const std::size_t y = std::min<std::size_t>(1, dims_ - 1);
     const auto begin = [this](std::size_t d) { return [this, d](std::uint32_t i) { return along(i, d).begin; }; };
@@ -173,7 +175,7 @@ class degree_counter {
   std::size_t dims_;
   std::vector<interval> boxes_;
   std::vector<std::int64_t> degrees_;
-  std::vector<std::uint32_t> begin_position_, end_position_;  // along y, of the boxes that add_degrees looks at
+  std::vector<std::uint32_t> begin_position_, end_position_;  // along y, of the boxes of the current add_degrees
   std::int64_t work_ = 0;
   bool found_ = false, is_complete_ = true;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joins boxes that touch face to face, so that a missing row reads as one box. Private to this room.
+// Joins boxes that touch face to face, so that a missing row is reported as one box. Private to this room.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace shardmesh::covering {
 
 namespace detail {
 
-// Compares all numbers of two boxes but those of dimension `last`, then those.
+// Orders boxes by all their numbers except those of dimension `last`, then by their begin along `last`.
 inline bool is_before(const std::int64_t* a, const std::int64_t* b, std::size_t dims, std::size_t last) {
   for (std::size_t n = 0; n < 2 * dims; ++n)
     if (n / 2 != last && a[n] != b[n]) return a[n] < b[n];
@@ -26,8 +26,8 @@ inline bool is_equal_across(const std::int64_t* a, const std::int64_t* b, std::s
 
 }  // namespace detail
 
-/// `boxes`: begin and end per dimension, disjoint. Repeats until nothing joins, but for very many boxes not forever:
-/// then some stay cut, and every cell is still in exactly one box. Cost: O(n log n) per round.
+/// Joins disjoint `boxes`, which have begin and end per dimension, until nothing more joins. The work is bounded: for
+/// very many boxes, some stay cut, but exactly one box still holds each cell. Cost: O(n log n) per round.
 inline void join_touching(std::vector<std::int64_t>& boxes, std::size_t dims) {
   const std::size_t width = 2 * dims;
   std::int64_t work = 4'000'000;

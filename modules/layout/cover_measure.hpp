@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A random measure of boxes, which proves coverage in one pass: every coordinate of every dimension gets a random mark,
-// a box measures the product of (mark of its end - mark of its begin) over the dimensions. Measures add up like
-// volumes, so boxes that hold every cell once add up to the whole, whatever the marks. Boxes that do not are a
-// polynomial in the marks that is not zero: by Schwartz and Zippel they add up with probability at most rank / 2^61,
-// per measure, however the boxes were chosen, as the marks' keys are drawn by each process. Cost per box: its rank,
-// where corners cost 2^rank; and numbers near 2^63 are as good as small ones, where volumes overflow. Private to this
-// room.
+// A random measure of boxes that proves coverage in one pass. Every coordinate of every dimension has a random mark. A
+// box measures the product of (mark of its end - mark of its begin) over the dimensions. Measures add up like volumes,
+// so boxes that hold every cell once add up to the whole, whatever the marks. For any other boxes, the difference is a
+// non-zero polynomial in the marks. By Schwartz and Zippel, it vanishes with probability at most rank / 2^61 per
+// measure. This holds however the boxes were chosen, since each process draws its own keys for the marks. The cost per
+// box is its rank, whereas comparing corners costs 2^rank. Unlike volumes, measures do not overflow for numbers near
+// 2^63. Private to this room.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace shardmesh::covering {
 
-/// Arithmetic modulo the prime 2^61 - 1; values are at most that.
+/// Arithmetic modulo the prime 2^61 - 1; values are at most the prime.
 namespace field {
 
 inline constexpr std::uint64_t prime = (std::uint64_t{1} << 61) - 1;
@@ -40,13 +40,13 @@ inline std::uint64_t multiply(std::uint64_t a, std::uint64_t b) {
 
 }  // namespace field
 
-/// Two independent values, for two measures at once.
+/// Two independent values, for two measures computed together.
 struct mark {
   std::uint64_t first = 0, second = 0;
 };
 using which_mark = std::uint64_t mark::*;
 
-/// The marks of all coordinates: a keyed hash.
+/// The marks of all coordinates, from a keyed hash.
 class marks {
  public:
   static const marks& of_this_process() {
@@ -73,16 +73,16 @@ class marks {
   std::array<std::uint64_t, 3> keys_{};
 };
 
-/// Adds up the measures of boxes given one after another, of `rank` at most 16. Boxes that touch the last one face to
-/// face are joined with it, and so are the rows that this makes: most layouts come in an order in which all becomes one
-/// box.
+/// Adds up the measures of boxes that are given one after another; `rank` is at most 16. It joins a box with the
+/// previous one when they touch face to face, and does the same with the rows that result. Most layouts come in an
+/// order in which everything joins to one box.
 class tally {
  public:
   static constexpr std::size_t most_dims = 16;
 
   explicit tally(std::size_t rank) : rank_(rank) {}
 
-  /// Precondition: not empty, no end beyond 64 bits.
+  /// Adds a box. Precondition: it is not empty, and its ends fit in 64 bits.
   void add(const std::int64_t* offsets, const std::int64_t* sizes) {
     run& next = incoming_;
     for (std::size_t d = 0; d < rank_; ++d) next.begin[d] = offsets[d], next.end[d] = offsets[d] + sizes[d];
@@ -90,7 +90,7 @@ class tally {
     put(0);
   }
 
-  /// Everything added so far measures as much as this box. Nothing may be added afterwards.
+  /// Returns whether the boxes added so far measure as much as this box. Nothing may be added afterwards.
   bool equals(const std::int64_t* offsets, const std::int64_t* sizes) {
     for (std::size_t level = 0; level < last_.size(); ++level) {
       std::swap(incoming_, last_[level]);
@@ -108,13 +108,13 @@ class tally {
     bool is_set = false;
     std::array<std::int64_t, most_dims> begin, end;
   };
-  struct length {  // of one dimension; most boxes are as long there as the one before
+  struct length {  // of one dimension; most boxes have the same one as the previous box
     bool is_set = false;
     std::int64_t begin = 0, end = 0;
     mark value;
   };
 
-  // The incoming box joins the last one of this level, or takes its place and sends it to the next level.
+  // Joins the incoming box to the last one of this level; otherwise takes its place and passes it to the next level.
   void put(std::size_t level) {
     for (; level < last_.size(); ++level) {
       run& last = last_[level];
@@ -130,7 +130,7 @@ class tally {
     sum_ = {field::add(sum_.first, measured.first), field::add(sum_.second, measured.second)};
   }
 
-  // Joins the incoming box when it goes on where `last` ends, in one dimension, and is the same in the others.
+  // Joins the incoming box to `last` when it continues `last` in one dimension and equals it in all others.
   bool extend(run& last) const {
     std::size_t along = rank_;
     for (std::size_t d = 0; d < rank_; ++d) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where boxes fail to cover a region once: cuts the region in halves at box edges and drops every half whose boxes add
-// up to its measure (cover_measure.hpp), so a single defect among n boxes costs O(n), and each further one little more.
-// Finds the cells that nobody holds, as boxes, and the boxes that share cells with others; not who with whom
-// (cover_pairs.hpp). Private to this room.
+// Finds the places where boxes do not cover a region exactly once. The search halves the region at box edges and drops
+// every half whose boxes add up to its measure (cover_measure.hpp). A single defect among n boxes costs O(n), and each
+// further one a little more. The results are the cells that no box holds, as boxes, and the boxes that share cells. The
+// overlapping pairs themselves are found with box_index.hpp. Private to this room.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace shardmesh::covering {
 
-/// A box along one dimension.
+/// The extent of a box along one dimension, with the marks of its ends.
 struct extent_1d {
   std::int64_t begin = 0, end = 0;
   std::uint64_t begin_mark = 0, end_mark = 0;
@@ -24,7 +24,7 @@ struct extent_1d {
 
 class defect_search {
  public:
-  /// `boxes`: `dims` (at least 1) entries per box, non-empty, inside `region`.
+  /// `boxes` has `dims` (at least 1) entries per box; the boxes are non-empty and lie inside `region`.
   defect_search(std::size_t dims, std::vector<extent_1d> boxes, std::vector<extent_1d> region, bool wants_gaps)
       : dims_(dims),
         boxes_(std::move(boxes)),
@@ -42,8 +42,8 @@ class defect_search {
     settle(region, all, sum, has_full);
   }
 
-  /// Searches everything, or until `work` (boxes looked at) is spent; but where gaps are wanted, something is found
-  /// first.
+  /// Searches everything, or until `work` (the number of boxes visited) is spent. When gaps are wanted, it continues
+  /// until it has found a defect.
   void run(std::int64_t work) {
     const std::size_t most_gaps = 1'000'000 + 4 * is_suspect_.size();
     while (!open_.empty()) {
@@ -54,9 +54,9 @@ class defect_search {
 
   bool has_found() const { return found_; }
   bool is_complete() const { return open_.empty(); }
-  /// begin and end per dimension of boxes that nobody holds; disjoint.
+  /// Boxes that nothing holds: begin and end per dimension; disjoint.
   std::vector<std::int64_t>& gaps() { return gaps_; }
-  /// The boxes that are known to share cells with others: all of those, when complete. Ascending.
+  /// Boxes that are known to share cells with others, ascending. A complete search lists them all.
   std::vector<std::uint32_t> suspects() const {
     std::vector<std::uint32_t> all;
     for (std::uint32_t i = 0; i < is_suspect_.size(); ++i)
@@ -66,12 +66,12 @@ class defect_search {
 
  private:
   struct region {
-    std::size_t first;  // its boxes are stack_[first, ..): it is the last of open_ when it is looked at
-    std::uint64_t sum;  // their measure inside the region
+    std::size_t first;  // its boxes are stack_[first, ..): only the last open region is processed
+    std::uint64_t sum;  // measure of its boxes inside the region
   };
   struct cut {
     std::size_t dim = 0;
-    extent_1d at;  // begin is where
+    extent_1d at;  // only `begin` and its mark are used
     bool in_slabs = false;
   };
 
@@ -82,18 +82,19 @@ class defect_search {
     return product;
   }
 
-  // `box` holds all of `where`, but for dimension `except`.
+  // Returns whether `box` contains `where` in all dimensions but `except`.
   bool spans(const extent_1d* box, const extent_1d* where, std::size_t except) const {
     for (std::size_t d = 0; d < dims_; ++d)
       if (d != except && (box[d].begin > where[d].begin || box[d].end < where[d].end)) return false;
     return true;
   }
 
-  // What a region with these boxes means. Most are full, or go to the stack.
+  // Classifies a region with these boxes: covered, overlapping, a gap, or still open. Most are covered or go to the
+  // stack.
   void settle(const std::vector<extent_1d>& where, const std::vector<std::uint32_t>& boxes, std::uint64_t sum,
               bool has_full) {
     if (sum == field::normal(measure(where.data()))) return;
-    if (has_full) {  // and the others share cells with it
+    if (has_full) {  // all other boxes share cells with the full one
       found_ = true;
       for (const std::uint32_t i : boxes) is_suspect_[i] = true;
     } else if (boxes.empty()) {
@@ -107,7 +108,7 @@ class defect_search {
     }
   }
 
-  // Takes the last region, cuts it and settles the halves. Returns how many boxes it looked at.
+  // Cuts the last region and settles both halves. Returns the number of boxes visited.
   std::size_t halve() {
     const region r = open_.back();
     open_.pop_back();
@@ -147,7 +148,7 @@ class defect_search {
     return current_.size();
   }
 
-  // Measure of the part of `box` in the region, without dimension `except`.
+  // Returns the measure of the part of `box` in the region, without dimension `except`.
   std::uint64_t across(const extent_1d* box, std::size_t except) const {
     std::uint64_t product = 1;
     for (std::size_t d = 0; d < dims_; ++d) {
@@ -159,7 +160,7 @@ class defect_search {
     return product;
   }
 
-  // About the median of the box edges inside the region, along the dimension that has most of them.
+  // Returns an edge near the median of the box edges inside the region, along the dimension with the most edges.
   cut middle_edge() {
     constexpr std::size_t sample = 512;
     for (auto& edges : edges_) edges.clear();
@@ -188,14 +189,14 @@ class defect_search {
     return c;
   }
 
-  // A number below `count`: a fixed stride through the boxes could meet a pattern of the input.
+  // Returns a random number below `count`. A fixed stride through the boxes could match a pattern of the input.
   std::size_t somewhere(std::size_t count) {
     random_ = random_ * 6364136223846793005U + 1442695040888963407U;
     return static_cast<std::size_t>(random_ >> 33) % count;
   }
 
-  // Slabs reach through the region in all dimensions but `dim`. Where they hold all of it and there are other boxes,
-  // those share cells with slabs: no need to look at the pieces, which can be as many as slabs times other boxes.
+  // Slabs extend through the region in all dimensions but `dim`. When slabs hold the whole region, every other box
+  // shares cells with them. The pieces, which can be as many as slabs times other boxes, then need no search.
   bool is_held_by_slabs(std::size_t dim) {
     struct span_1d {
       std::int64_t begin, end;
@@ -220,7 +221,8 @@ class defect_search {
     }
     if (held < where_[dim].end) return false;
     found_ = true;
-    // A slab shares cells with whatever comes near it along `dim`. Two passes: what began before, what begins later.
+    // A slab shares cells with every box that meets it along `dim`: an earlier box that reaches into it, or the next
+    // box if that begins before the slab ends.
     std::int64_t reach = where_[dim].begin;
     for (std::size_t i = 0; i < spans_along.size(); ++i) {
       const span_1d& s = spans_along[i];
@@ -239,7 +241,7 @@ class defect_search {
   std::vector<std::int64_t> gaps_;
   std::vector<region> open_;
   std::vector<std::uint32_t> stack_;
-  std::vector<extent_1d> bounds_;  // of the open regions
+  std::vector<extent_1d> bounds_;  // of all open regions
   std::uint64_t random_ = 1;
   // Scratch memory of halve().
   std::vector<std::uint32_t> current_, left_, right_;

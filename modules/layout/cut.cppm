@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one tensor dimension is cut by the mesh dimensions that shard it, one after the other: the arithmetic behind
-// `layout`, grids and `static_layout`. What a coordinate holds of a dimension is a list of runs, of a tensor their
-// product.
+// The arithmetic behind `layout`, grids, and `static_layout`: mesh dimensions cut one tensor dimension, one after the
+// other. A coordinate's share of a dimension is a list of runs; its share of a tensor is the product of those lists.
 export module shardmesh.layout:cut;
 
 import shardmesh.std;
@@ -23,8 +22,8 @@ struct dimension_cut {
   split_rule rule;
 };
 
-/// Most boxes that a layout gives one rank: more is a mistake or an attack, a strided shard's pieces have no use for
-/// it.
+/// The maximum number of boxes that a layout gives one rank. More is a mistake or an attack: no strided shard needs as
+/// many pieces.
 inline constexpr std::int64_t max_boxes_of_a_rank = std::int64_t{1} << 22;
 
 /// Number of local indices that the runs hold.
@@ -32,14 +31,14 @@ constexpr std::int64_t length_of(const std::vector<index_run>& runs) {
   return runs.empty() ? 0 : runs.back().local + runs.back().size;
 }
 
-/// The whole of a dimension: one run, none when it is empty.
+/// Returns the runs of a whole dimension: one run, or none when the dimension is empty.
 constexpr std::vector<index_run> whole_dimension(std::int64_t size) {
   std::vector<index_run> runs;
   if (size > 0) runs.push_back({0, size, 0});
   return runs;
 }
 
-/// Appends what lies at the local indices `range` of `runs`; runs that touch become one. Cost: O(log runs + result).
+/// Appends the part of `runs` at the local indices `range`, merging runs that touch. Cost: O(log runs + result).
 constexpr void append_slice(const std::vector<index_run>& runs, index_range range, std::vector<index_run>& out) {
   if (range.size == 0) return;
   const std::int64_t end = range.begin + range.size;
@@ -56,12 +55,12 @@ constexpr void append_slice(const std::vector<index_run>& runs, index_range rang
   }
 }
 
-/// True when a strided cut has pieces of one index each: coordinate 0 then holds all of them.
+/// Returns whether a strided cut has pieces of one index each; coordinate 0 then holds all of them.
 constexpr bool pieces_are_single(const dimension_cut& cut, std::int64_t length) {
   return cut.pieces >= length;
 }
 
-/// What coordinate `index` of a cut holds of `runs`, in PyTorch's local order.
+/// Returns the share of `runs` that coordinate `index` of a cut holds, in PyTorch's local order.
 /// Cost: O(log runs + result), times the pieces of a strided cut.
 /// Source: torch.distributed.tensor.placement_types Shard and _StridedShard `_split_tensor`.
 constexpr std::vector<index_run> cut_runs(const std::vector<index_run>& runs, const dimension_cut& cut,
@@ -88,8 +87,8 @@ constexpr std::vector<index_run> cut_runs(const std::vector<index_run>& runs, co
 
 namespace shardmesh {
 
-// Visits the product of the runs of every dimension, row-major in local order, until `visit(box, local_offsets)` is
-// false; returns false then. A rank that holds nothing of some dimension has no boxes.
+// Visits the product of the runs of every dimension, row-major in local order. Stops and returns false when
+// `visit(box, local_offsets)` returns false. A rank that holds nothing of some dimension has no boxes.
 template <class Visit>
 constexpr bool for_each_box(std::span<const std::vector<index_run>> runs, Visit&& visit) {
   const std::size_t rank = runs.size();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every distribution answers through its model, and the digest.
+// The members of `distribution`, which its model answers, and the digest.
 module;
 #include <algorithm>
 #include <bit>
@@ -17,7 +17,7 @@ import :model;
 namespace shardmesh {
 namespace {
 
-// A running XXH3 over 64-bit little-endian numbers: the same on every machine.
+// A running XXH3 over 64-bit little-endian numbers, so that it is the same on every machine.
 class hasher {
  public:
   void add(std::int64_t value) {
@@ -53,7 +53,7 @@ struct no_fragments final : distribution::model {
 
 }  // namespace
 
-// The canonical form: the header, then every owner's fragments sorted by (slot, box, local offsets, term).
+// Hashes the canonical form: the header, then every owner's fragments sorted by (slot, box, local offsets, term).
 digest128 distribution::model::digest() const {
   std::call_once(once_, [this] {
     hasher hash;
@@ -88,7 +88,8 @@ digest128 distribution::model::digest() const {
 }
 
 digest128 digest_of(std::span<const std::int64_t> numbers) {
-  // Plans look themselves up by digests of some ten numbers each: where these are their own bytes, at once.
+  // Plans are looked up by digests of about ten numbers each. On little-endian machines, the array is hashed in one
+  // call.
   if constexpr (std::endian::native == std::endian::little) return xxh3(std::as_bytes(numbers));
   hasher hash;
   for (const std::int64_t number : numbers) hash.add(number);

@@ -18,7 +18,7 @@ std::optional<extents> memory_order(const extents& sizes, const extents& strides
   extents order;
   for (std::size_t d = 0; d < sizes.rank(); ++d) order.push_back(static_cast<std::int64_t>(d));
   if (box::whole(sizes).is_empty()) return order;
-  // Only dimensions with several indices move; those of size 1 stay where they are.
+  // Only dimensions with several indices are sorted; those of size 1 stay in place.
   std::vector<std::size_t> moving;
   for (std::size_t d = 0; d < sizes.rank(); ++d)
     if (sizes[d] != 1) moving.push_back(d);
@@ -41,14 +41,14 @@ std::vector<flat_box> boxes_of_range(const extents& sizes, const extents& order,
   std::vector<flat_box> boxes;
   if (range.size == 0) return boxes;
   if (rank == 0) return {{box::whole(sizes), 0}};
-  // Elements of one step of each dimension, slowest first.
+  // The number of elements per step of each dimension, slowest first.
   extents permuted, step = extents::filled(rank, 1);
   for (const std::int64_t d : order) permuted.push_back(sizes[static_cast<std::size_t>(d)]);
   for (std::size_t i = rank - 1; i-- > 0;) step[i] = step[i + 1] * permuted[i + 1];
 
   const std::int64_t end = range.begin + range.size;
   for (std::int64_t at = range.begin; at < end;) {
-    // The slowest dimension of which whole steps begin here and fit.
+    // The slowest dimension in which whole steps begin here and fit.
     std::size_t level = 0;
     while (at % step[level] != 0 || step[level] > end - at) ++level;
     const std::int64_t index = at / step[level] % permuted[level];

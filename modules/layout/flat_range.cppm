@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A range of a tensor's elements in memory order, as boxes. Not here: which range a rank holds (fsdp's flat_parameter).
+// Converts a range of a tensor's elements in memory order to boxes. The range that each rank holds is in fsdp's
+// `flat_parameter`.
 export module shardmesh.layout:flat_range;
 
 import shardmesh.std;
@@ -8,25 +9,25 @@ import :split_rule;
 
 export namespace shardmesh {
 
-/// The dimensions of a dense tensor from the one that varies slowest in memory to the one that varies fastest:
-/// 0, 1, 2, .. for a row-major tensor, 0, 2, 3, 1 for channels_last. Nothing when the elements have gaps, overlap or
-/// run backwards. Strides of dimensions of size 1 say nothing, nor do those of an empty tensor. Cost: O(rank^2).
+/// Returns the dimensions of a dense tensor, from the slowest-varying in memory to the fastest: 0, 1, 2, .. for a
+/// row-major tensor, and 0, 2, 3, 1 for channels_last. Returns nothing when the elements have gaps, overlap, or run
+/// backwards. Ignores the strides of dimensions of size 1 and of an empty tensor. Cost: O(rank^2).
 std::optional<extents> memory_order(const extents& sizes, const extents& strides);
 
-/// A box of a tensor whose elements lie one after the other in memory, `begin` elements after the tensor's first.
+/// A box of a tensor whose elements are contiguous in memory, starting `begin` elements after the tensor's first.
 struct flat_box {
   box where;
   std::int64_t begin = 0;
   friend bool operator==(const flat_box&, const flat_box&) = default;
 };
 
-/// The elements [range.begin, range.begin + range.size) of a dense tensor, in the order of its memory, as the fewest
-/// boxes that are contiguous there: at most 2 * rank - 1, one for a scalar.
-/// \param sizes  of the tensor
-/// \param order  its `memory_order`
+/// Splits the elements [range.begin, range.begin + range.size) of a dense tensor, in memory order, into the fewest
+/// boxes that are contiguous in memory: at most 2 * rank - 1, and one for a scalar.
+/// \param sizes  sizes of the tensor
+/// \param order  the tensor's `memory_order`
 /// Precondition: the range lies in the tensor. Cost: O(rank^2).
 std::vector<flat_box> boxes_of_range(const extents& sizes, const extents& order, index_range range);
-/// Of a row-major tensor.
+/// The same for a row-major tensor.
 std::vector<flat_box> boxes_of_range(const extents& sizes, index_range range);
 
 }  // namespace shardmesh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The distribution of a layout: answers by arithmetic, never enumerates the mesh.
+// The distribution of a layout: computes its answers and never enumerates the mesh.
 module;
 #include <algorithm>
 #include <cstdint>
@@ -31,7 +31,7 @@ class grid final : public distribution::model {
   }
 
   digest128 description_digest() const override {
-    constexpr std::int64_t kind = 0x6469726720736968;  // so that it differs from every list's digest
+    constexpr std::int64_t kind = 0x6469726720736968;  // makes it differ from every list's digest
     const device_mesh& mesh = parts_->mesh;
     std::vector<std::int64_t> numbers{kind, static_cast<std::int64_t>(shape.rank()),
                                       static_cast<std::int64_t>(mesh.rank())};
@@ -56,7 +56,8 @@ class grid final : public distribution::model {
     std::call_once(counted_, [this] {
       std::int64_t count = 1;
       for (const std::int64_t size : parts_->mesh.sizes()) count *= size;
-      // Uncut mesh dimensions repeat; every tensor dimension contributes its runs over the coordinates that cut it.
+      // Mesh dimensions that cut nothing repeat the fragments. Every tensor dimension multiplies them by its runs over
+      // all coordinates that cut it.
       for (std::size_t m = 0; m < parts_->placements.size(); ++m)
         if (parts_->placements[m].is_shard()) count /= parts_->mesh.sizes()[m];
       for (std::size_t d = 0; d < shape.rank(); ++d) count *= count_runs(d, 0, whole_dimension(shape[d]));
@@ -82,7 +83,7 @@ class grid final : public distribution::model {
       static_cast<void>(s.descend(0));
       return;
     }
-    // Another numbering: gather, then in owner order.
+    // With any other numbering: collect the fragments, then visit them in owner order.
     std::vector<fragment> found;
     auto gather = [&](const fragment& f) { return found.push_back(f), true; };
     search all{*this, where, gather, s.held, s.coordinate};
@@ -107,7 +108,7 @@ class grid final : public distribution::model {
   }
 
  private:
-  // Owners' numbers over the mesh dimensions that cut nothing, ascending.
+  // Appends the owners' summands over the mesh dimensions that cut nothing, ascending.
   void add_replicas(std::size_t mesh_dim, std::int64_t owner, std::span<const std::int64_t> strides,
                     run_axis& replicas) const {
     if (mesh_dim == parts_->mesh.rank()) return replicas.append({owner, 0, 0, owner});
@@ -116,7 +117,7 @@ class grid final : public distribution::model {
       add_replicas(mesh_dim + 1, owner + c * strides[mesh_dim], strides, replicas);
   }
 
-  // A walk over the mesh dimensions from left to right that enters only coordinates which hold some of `where`.
+  // Walks over the mesh dimensions from left to right and enters only coordinates that hold part of `where`.
   struct search {
     const grid& g;
     const box& where;
@@ -169,8 +170,8 @@ class grid final : public distribution::model {
     });
   }
 
-  // Runs of dimension d over all coordinates of the cuts from `level` on. A plain cut of one run needs only the
-  // different part sizes: equal lengths are cut alike.
+  // Counts the runs of dimension d over all coordinates of the cuts from `level` on. A plain cut of one run is counted
+  // once per part size, since equal lengths are cut alike.
   std::int64_t count_runs(std::size_t d, std::size_t level, const runs& held) const {
     if (held.empty()) return 0;
     if (level == parts_->cuts[d].size()) return static_cast<std::int64_t>(held.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coordinates and runs of one dimension of a grid.
+// The coordinates and runs of one dimension of a grid.
 module;
 #include <algorithm>
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace {
 
 using runs = std::vector<index_run>;
 
-// Parts of these rules are in a row of equal sizes, or two, and an end: never smaller before larger.
+// Returns whether the part sizes under this rule never increase: one or two series of equal sizes, then a remainder.
 bool is_even(const split_rule& rule) {
   return rule.policy() == split_policy::torch_chunk || rule.policy() == split_policy::balanced;
 }
@@ -57,13 +57,14 @@ class axis_maker {
     }
   }
 
-  // The parts first .. last of a run, as many at once as have one size.
+  // Adds the parts first .. last of a run. Consecutive parts of the same size are added together.
   void add_parts(const index_run& whole, const dimension_cut& cut, std::int64_t first, std::int64_t last,
                  std::int64_t owner, std::int64_t stride) {
     const auto part = [&](std::int64_t c) { return cut.rule.part(whole.size, cut.parts, c); };
     for (std::int64_t c = first; c <= last;) {
       const index_range one = part(c);
-      std::int64_t same = c, other = is_even(cut.rule) ? last + 1 : c + 1;  // of the same size; not so any more
+      // The last part known to have this size, and the first known not to.
+      std::int64_t same = c, other = is_even(cut.rule) ? last + 1 : c + 1;
       while (other - same > 1) {
         const std::int64_t middle = same + (other - same) / 2;
         (part(middle).size == one.size ? same : other) = middle;
@@ -74,7 +75,7 @@ class axis_maker {
     }
   }
 
-  // What lies within. The first and the last of some in a row may be cut.
+  // Adds the part of the runs that lies within the range. The range may cut the first and the last run.
   void add(owned_run first, const owned_run& step = {}, std::int64_t count = 1) {
     const auto is_cut = [&](const owned_run& r) { return r.begin < begin_ || r.begin + r.size > end_; };
     if (is_cut(first)) {

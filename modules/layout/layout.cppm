@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.layout: which piece of which tensor lives where: meshes, placements, layouts, and what all of them become,
-// a distribution. Not here: memory addresses (core's tensor_view), movement (transfer).
+// shardmesh.layout: the place of each piece of each tensor: meshes, placements, layouts, and the distributions that
+// they become. Memory addresses are in core's `tensor_view`, and movement is in room transfer.
 export module shardmesh.layout;
 
 export import shardmesh.core;
@@ -19,7 +19,7 @@ export import :distribution;
 export import :cover;
 export import :distributed;
 
-// A distribution is known by its digest; how one is made is nothing that users of layouts need.
+// Digests identify distributions. Users of layouts do not need the functions that make digests.
 export namespace shardmesh {
 using shardmesh::digest128;
 using shardmesh::to_hex;

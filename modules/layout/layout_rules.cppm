@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What mesh, shape and placements must be to make a layout, and which terms they make: the rules that `layout::make`
-// and `static_layout` share, so that the one refuses what the other does. Not here: the sentences that refusals become.
+// The rules for a layout's mesh, shape, and placements, and the terms that they yield. `layout::make` and
+// `static_layout` share them, so both refuse the same arguments. The error texts are in `tensor_layout.cpp`.
 export module shardmesh.layout:layout_rules;
 
 import shardmesh.std;
@@ -11,28 +11,27 @@ import :split_rule;
 
 export namespace shardmesh {
 
-/// A rule that arguments of a layout break.
+/// A rule that a layout's arguments break.
 enum class layout_fault : std::uint8_t {
   none,
   too_many_mesh_dimensions,    // more than `max_rank`
   empty_mesh_dimension,        // a size below 1
   too_many_ranks,              // more than 2^31 - 1
-  too_many_dimensions,         // of the tensor: more than `max_rank`
-  negative_size,               // of the tensor
-  too_many_elements,           // they do not fit in 64 bits
-  wrong_number_of_placements,  // not one per mesh dimension
-  wrong_number_of_rules,       // not one per mesh dimension
+  too_many_dimensions,         // the tensor has more than `max_rank` dimensions
+  negative_size,               // a size of the tensor is below 0
+  too_many_elements,           // the number of elements does not fit in 64 bits
+  wrong_number_of_placements,  // not one placement per mesh dimension
+  wrong_number_of_rules,       // not one rule per mesh dimension
   missing_dimension,           // a shard of a dimension that the tensor lacks
   split_factor_below_one,
-  missing_reduction,        // a partial without one
-  mixed_reductions,         // they cannot be combined
+  missing_reduction,        // a partial placement without a reduction
+  mixed_reductions,         // reductions that cannot be combined
   listed_rule_of_strided,   // explicit sizes or weights cannot cut a strided shard
-  rule_does_not_fit,        // it does not cut this dimension into as many parts
+  rule_does_not_fit,        // the rule does not cut this dimension into that many parts
   too_many_boxes_of_a_rank  // more than `max_boxes_of_a_rank`
 };
 
-/// What is wrong with arguments of a layout, and where: a mesh dimension, or for faults of the shape a tensor
-/// dimension.
+/// The first broken rule and its place: a mesh dimension, or a tensor dimension for faults of the shape.
 struct layout_problem {
   layout_fault fault = layout_fault::none;
   std::size_t at = 0;
@@ -40,7 +39,7 @@ struct layout_problem {
   friend constexpr bool operator==(const layout_problem&, const layout_problem&) = default;
 };
 
-/// The first rule that sizes of a mesh break. Cost: O(mesh dimensions).
+/// Returns the first rule that the sizes of a mesh break. Cost: O(mesh dimensions).
 constexpr layout_problem find_mesh_problem(std::span<const std::int64_t> sizes) {
   if (sizes.size() > max_rank) return {layout_fault::too_many_mesh_dimensions};
   for (std::size_t m = 0; m < sizes.size(); ++m)
@@ -50,7 +49,7 @@ constexpr layout_problem find_mesh_problem(std::span<const std::int64_t> sizes) 
   return {};
 }
 
-/// The first rule that sizes of a tensor break. Cost: O(tensor dimensions).
+/// Returns the first rule that the sizes of a tensor break. Cost: O(tensor dimensions).
 constexpr layout_problem find_shape_problem(std::span<const std::int64_t> shape) {
   if (shape.size() > max_rank) return {layout_fault::too_many_dimensions};
   for (std::size_t d = 0; d < shape.size(); ++d)
@@ -63,15 +62,15 @@ constexpr layout_problem find_shape_problem(std::span<const std::int64_t> shape)
 
 namespace shardmesh::detail {
 
-// The tensor dimension that a placement names, not negative.
+// The tensor dimension that a placement names, converted to a non-negative number.
 constexpr std::size_t resolved_dim(const placement& p, std::size_t rank) {
   return static_cast<std::size_t>(p.dim < 0 ? p.dim + static_cast<std::int64_t>(rank) : p.dim);
 }
 
-// How the terms on partial mesh dimensions combine.
+// The combination of the terms on all partial mesh dimensions.
 struct combined_terms {
   reduce_op reduction = reduce_op::none;
-  std::int64_t divisor = 1;  // what dimensions of `avg` average over
+  std::int64_t divisor = 1;  // number of ranks over which `avg` dimensions average
   std::int64_t terms = 1;
 };
 constexpr combined_terms combine_terms(std::span<const std::int64_t> mesh, std::span<const placement> placements) {
@@ -86,7 +85,7 @@ constexpr combined_terms combine_terms(std::span<const std::int64_t> mesh, std::
   return made;
 }
 
-// The number of the term that a coordinate holds: row-major over the partial mesh dimensions.
+// Returns the number of the term at a coordinate: row-major over the partial mesh dimensions.
 constexpr std::int32_t term_at(std::span<const std::int64_t> mesh, std::span<const placement> placements,
                                const extents& coordinate) {
   std::int64_t term = 0;
@@ -106,7 +105,7 @@ constexpr layout_problem find_dim_problem(std::span<const placement> placements,
   return {};
 }
 
-// The one reduction of all partial dimensions: sum and avg go together (an average of sums), nothing else mixes.
+// Requires one reduction on all partial dimensions; only sum and avg combine (an average of sums).
 constexpr layout_problem find_reduction_problem(std::span<const placement> placements) {
   reduce_op all = reduce_op::none;
   for (std::size_t m = 0; m < placements.size(); ++m) {
@@ -119,7 +118,7 @@ constexpr layout_problem find_reduction_problem(std::span<const placement> place
   return {};
 }
 
-// No rules: torch_chunk everywhere. Everything else has been found right.
+// Empty `rules` mean torch_chunk everywhere. Precondition: the other checks have passed.
 constexpr layout_problem find_cut_problem(std::span<const std::int64_t> mesh, std::span<const std::int64_t> shape,
                                           std::span<const placement> placements, std::span<const split_rule> rules) {
   std::int64_t boxes = 1;
@@ -149,8 +148,8 @@ constexpr layout_problem find_cut_problem(std::span<const std::int64_t> mesh, st
 
 export namespace shardmesh {
 
-/// The first rule that arguments of a layout break; none: `layout::make` takes them, and a `static_layout` of them
-/// compiles.
+/// Returns the first rule that the arguments of a layout break. With no broken rule, `layout::make` accepts the
+/// arguments and a `static_layout` of them compiles.
 /// \param mesh        sizes of the mesh
 /// \param shape       sizes of the tensor
 /// \param placements  one per mesh dimension

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Distributions of any fragments: flat arrays with the tensor's rank, sorted by owner and slot, and a box_index; and of
-// one.
+// Distributions of any fragments: flat arrays with the tensor's rank, sorted by owner and slot, and a box_index. Also
+// the distribution of a single fragment.
 module;
 #include <fmt/format.h>
 #include <try.hpp>
@@ -31,7 +31,7 @@ box box_at(const numbers& offsets, const numbers& sizes, std::size_t rank, std::
 
 class list final : public distribution::model {
  public:
-  numbers offsets, sizes, local_offsets;  // rank numbers per fragment
+  numbers offsets, sizes, local_offsets;  // `rank` numbers per fragment in each
   std::vector<owner_id> owner;            // ascending
   std::vector<std::int32_t> slot, term;
   box_index index;
@@ -79,7 +79,7 @@ class list final : public distribution::model {
   }
 };
 
-// `values` in the order of `order`, `width` at a time.
+// Reorders `values` by `order`, `width` values at a time.
 template <class T>
 void reorder(std::vector<T>& values, const std::vector<std::uint32_t>& order, std::size_t width) {
   std::vector<T> sorted(values.size());
@@ -89,14 +89,14 @@ void reorder(std::vector<T>& values, const std::vector<std::uint32_t>& order, st
   values = std::move(sorted);
 }
 
-// A fragment whose numbers lie elsewhere.
+// A fragment whose numbers are stored elsewhere.
 struct fragment_view {
   std::span<const std::int64_t> offsets, sizes, local_offsets;
   owner_id owner = 0;
   std::int32_t term = 0;
 };
 
-// It lies within the tensor.
+// Checks that the fragment lies within the tensor, and that its owner, term, and local offsets are valid.
 result<void> check(const distribution::model& tensor, const fragment_view& f) {
   const std::size_t rank = tensor.shape.rank();
   bool within = true;
@@ -123,7 +123,7 @@ result<void> check(const distribution::model& tensor, const fragment_view& f) {
   return std::move(e).with_rank(f.owner);
 }
 
-// A single fragment, as of most tensors of most checkpoints: no arrays, no index.
+// A single fragment, as for most tensors of most checkpoints. It needs neither arrays nor an index.
 class one_fragment final : public distribution::model {
  public:
   fragment held;
@@ -223,7 +223,8 @@ result<distribution> distribution_builder::finish() {
     sorted = sorted && (i == 0 || !state_->before(i, i - 1));
   }
   if (!sorted) {
-    // Owner, slot and first offset decide nearly always; they lie beside the index, so that sorting stays in cache.
+    // Owner, slot, and first offset nearly always decide the order. They are stored beside the index, so that sorting
+    // stays in cache.
     struct entry {
       std::uint64_t place;
       std::int64_t first;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// device_mesh: ranks arranged in an n-dimensional grid, with names for its dimensions. Also the spelling of shapes.
-// Not here: devices and processes themselves.
+// device_mesh: ranks arranged in an n-dimensional grid with named dimensions. Also the spelling of shapes. The mesh
+// knows neither devices nor processes.
 module;
 #include <shardmesh/refuse.hpp>
 export module shardmesh.layout:mesh;
@@ -10,9 +10,9 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-/// Ranks arranged in an n-dimensional grid, row-major. Cheap to copy. By default the ranks are 0 .. size() - 1 in
-/// order; any other numbering (a part of a larger communicator) is a list. Source:
-/// torch.distributed.device_mesh.DeviceMesh.
+/// Ranks arranged in an n-dimensional row-major grid. Cheap to copy. By default the ranks are 0 .. size() - 1 in order;
+/// a list provides any other numbering, such as for part of a larger communicator.
+/// Source: torch.distributed.device_mesh.DeviceMesh.
 class device_mesh {
  public:
   /// A mesh of one rank and no dimensions.
@@ -21,7 +21,7 @@ class device_mesh {
   /// \param sizes  extent of every mesh dimension, each at least 1
   /// \param names  one name per dimension, or none; all different, not empty
   /// \param ranks  the rank at each position, row-major, all different and not negative; empty: 0 .. size() - 1
-  /// \errors errc::invalid_argument naming the dimension, name or rank; errc::overflow above 2^31 - 1 ranks;
+  /// \errors errc::invalid_argument naming the dimension, name, or rank; errc::overflow above 2^31 - 1 ranks;
   ///         errc::rank_too_large
   static result<device_mesh> make(std::span<const std::int64_t> sizes, std::vector<std::string> names = {},
                                   std::vector<std::int32_t> ranks = {});
@@ -30,7 +30,7 @@ class device_mesh {
     return make(std::span(sizes.begin(), sizes.size()), std::move(names), std::move(ranks));
   }
 
-  /// A number where the names are expected.
+  /// Refuses a number in place of the names.
   static result<device_mesh> make(std::initializer_list<std::int64_t> sizes, std::integral auto names) =
       SHARDMESH_REFUSE("the number of ranks follows from the sizes; what comes after them are names: {\"dp\", \"tp\"}");
 
@@ -39,20 +39,20 @@ class device_mesh {
   std::size_t rank() const { return sizes_.rank(); }
   /// Number of ranks.
   std::int64_t size() const { return size_; }
-  /// Empty when the dimensions have no names.
+  /// The dimensions' names; empty when they have none.
   std::span<const std::string> names() const;
-  /// The dimension with that name, or nothing.
+  /// Returns the dimension with that name, or nothing.
   std::optional<std::size_t> dimension(std::string_view name) const;
   /// The largest rank of the mesh, plus one.
   std::int32_t rank_limit() const;
   /// True when position i holds rank i.
   bool is_in_order() const { return !numbering_; }
 
-  /// The rank at a coordinate. Precondition: it lies in the mesh.
+  /// Returns the rank at a coordinate. Precondition: the coordinate is in the mesh.
   std::int32_t rank_at(const extents& coordinate) const;
-  /// The rank at a row-major position. Precondition: 0 <= position < size().
+  /// Returns the rank at a row-major position. Precondition: 0 <= position < size().
   std::int32_t rank_of_position(std::int64_t position) const;
-  /// The coordinate of a rank, or nothing when it is not part of the mesh. Cost: O(log size).
+  /// Returns the coordinate of a rank, or nothing when the rank is not in the mesh. Cost: O(log size).
   std::optional<extents> coordinate_of(std::int32_t rank) const;
 
   friend bool operator==(const device_mesh& a, const device_mesh& b);
@@ -65,19 +65,19 @@ class device_mesh {
   std::shared_ptr<const numbering> numbering_;
 };
 
-/// "2,3" or "dp=2,tp=3".
+/// Spells a mesh as "2,3" or "dp=2,tp=3".
 std::string to_string(const device_mesh& mesh);
 
-/// "2,3" or "dp=2,tp=3" (all named or none).
-/// \errors errc::invalid_argument naming the part that is wrong, errc::overflow, errc::rank_too_large
+/// Parses "2,3" or "dp=2,tp=3" (either all dimensions are named or none).
+/// \errors errc::invalid_argument naming the wrong part, errc::overflow, errc::rank_too_large
 result<device_mesh> parse_mesh(std::string_view text);
 
-/// "10,7", "[10, 7]", "(10,)"; a scalar is "[]", "()" or "scalar".
-/// \errors errc::invalid_argument naming the part that is wrong, errc::overflow when the volume does not fit,
+/// Parses "10,7", "[10, 7]", or "(10,)"; a scalar is "[]", "()", or "scalar".
+/// \errors errc::invalid_argument naming the wrong part, errc::overflow when the volume does not fit,
 ///         errc::rank_too_large
 result<extents> parse_shape(std::string_view text);
 
-/// Every size is at least 0 and the volume fits in 64 bits.
+/// Checks that every size is at least 0 and that the volume fits in 64 bits.
 /// \errors errc::invalid_argument, errc::overflow
 result<void> check_shape(const extents& shape);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what this room's units share: the parts of a layout, and what answers for a distribution.
+// Internals that this room's units share: the parts of a layout, and the model behind a distribution. Not exported.
 module shardmesh.layout:model;
 
 import shardmesh.std;
@@ -15,7 +15,7 @@ import :tensor_layout;
 
 namespace shardmesh {
 
-// A cut of a tensor dimension and the mesh dimension that makes it.
+// A cut of a tensor dimension, with the mesh dimension that makes it.
 struct mesh_cut {
   std::size_t mesh_dim = 0;
   dimension_cut cut;
@@ -34,13 +34,13 @@ struct layout::description {
   std::vector<index_run> runs(const extents& coordinate, std::size_t dim) const;
 };
 
-// Boxes in flat arrays: `rank` numbers each in offsets and sizes.
+// Boxes in flat arrays: each box has `rank` numbers in `offsets` and in `sizes`.
 struct boxes_view {
   std::span<const std::int64_t> offsets, sizes;
   std::span<const owner_id> owners;
 };
 
-// What answers for a distribution.
+// The interface behind a distribution: it answers all questions about the fragments.
 struct distribution::model {
   extents shape;
   owner_space space = owner_space::ranks;
@@ -56,12 +56,12 @@ struct distribution::model {
   virtual std::int64_t fragment_count() const = 0;
   virtual void fragments_of(owner_id owner, fragment_visitor visit) const = 0;
   virtual void overlapping(const box& where, fragment_visitor visit) const = 0;
-  // What the fragments share with a box, where it is a product.
+  // Returns the fragments' intersections with a box as a product, if they form one.
   virtual std::optional<fragment_product> product_within(const box&) const { return std::nullopt; }
-  // Every owner that may hold something, ascending.
+  // Visits every owner that may hold a fragment, in ascending order.
   virtual void for_each_owner(function_ref<void(owner_id)> visit) const;
 
-  // The fragments of a list; nothing for a grid.
+  // Returns the fragments of a list; empty for a grid.
   virtual boxes_view flat() const { return {}; }
 
   virtual digest128 description_digest() const { return digest(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small pieces of text parsing that meshes, shapes and placements share. Private to this room's .cpp units.
+// Text parsing that meshes, shapes, and placements share. Only this room's .cpp files include it.
 #pragma once
 #include <charconv>
 #include <cstdint>
@@ -15,7 +15,7 @@ inline std::string_view trim(std::string_view text) {
   return text;
 }
 
-/// The whole text as a decimal number that fits, or nothing.
+/// Parses the whole text as a decimal number; returns nothing when it is none or does not fit.
 inline std::optional<std::int64_t> integer(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -23,7 +23,7 @@ inline std::optional<std::int64_t> integer(std::string_view text) {
   return value;
 }
 
-/// The whole text looks like a decimal number, whether it fits or not.
+/// Returns whether the whole text is a decimal number, even one that does not fit.
 inline bool is_digits(std::string_view text) {
   if (!text.empty() && text.front() == '-') text.remove_prefix(1);
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;

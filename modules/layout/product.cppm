@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fragment_product: many fragments as one run of every dimension, each, in a few numbers: what a grid of sixteen
-// thousand ranks holds of a box is said without a list of them. Not here: who makes one (distribution).
+// fragment_product: many fragments as a product of one run axis per dimension. A few numbers describe the intersection
+// of a box with a grid of sixteen thousand ranks, without a list. `distribution` makes the products.
 export module shardmesh.layout:product;
 
 import shardmesh.std;
@@ -8,40 +8,41 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-/// Indices [begin, begin + size) of a tensor dimension, which lie from `local` on in the owner's tensor, and what the
-/// run adds to the owner's number.
+/// Indices [begin, begin + size) of a tensor dimension, which begin at `local` in the owner's tensor. `owner` is the
+/// run's contribution to the owner's number (see `fragment_product`).
 struct owned_run {
   std::int64_t begin = 0, size = 0, local = 0, owner = 0;
   friend constexpr bool operator==(const owned_run&, const owned_run&) = default;
 };
 
-/// Runs of one dimension, ascending. Those that follow each other in equal steps take the memory of one.
+/// Ascending runs of one dimension. A series of runs at equal steps takes the memory of one run.
 class run_axis {
  public:
-  /// `count` runs of one size, all after those that are there: the first, and what is added from each to the next.
+  /// Appends `count` runs of the same size behind all others: the first run, and the step from each run to the next.
   /// `step.size` is 0.
   constexpr void append(const owned_run& first, std::int64_t count = 1, const owned_run& step = {});
 
   constexpr std::int64_t size() const { return series_.empty() ? 0 : series_.back().index + series_.back().count; }
-  /// Run `index`. Cost: O(log series).
+  /// Returns run `index`. Cost: O(log series).
   constexpr owned_run operator[](std::int64_t index) const {
     return series_of(index, [](const series& s) { return s.index; }).run(index);
   }
-  /// The run that begins at this index of the dimension. Precondition: there is one. Cost: O(log series).
+  /// Returns the index of the run that begins at this index of the dimension. Precondition: there is one. Cost:
+  /// O(log series).
   constexpr std::int64_t index_of(std::int64_t begin) const {
     const series& s = series_of(begin, [](const series& one) { return one.first.begin; });
     return s.index + (s.step.begin == 0 ? 0 : (begin - s.first.begin) / s.step.begin);
   }
-  /// Elements of all runs. Cost: O(series).
+  /// Number of elements in all runs. Cost: O(series).
   constexpr std::int64_t length() const {
     std::int64_t sum = 0;
     for (const series& s : series_) sum += s.count * s.first.size;
     return sum;
   }
-  /// What it takes.
+  /// The memory that the series take.
   constexpr std::size_t memory_bytes() const { return series_.size() * sizeof(series); }
 
-  /// Goes through the runs from one on. Cost of a step: O(1).
+  /// Iterates over the runs, starting at any of them. Cost of a step: O(1).
   class cursor {
    public:
     constexpr cursor() = default;
@@ -51,7 +52,7 @@ class run_axis {
     }
     constexpr const owned_run& operator*() const { return run_; }
     constexpr std::int64_t index() const { return index_; }
-    /// False after the last: it is at the first again.
+    /// Moves to the next run. Returns false after the last one, and is then at the first run again.
     constexpr bool next() {
       const series& s = axis_->series_[series_];
       if (++index_ < s.index + s.count) {
@@ -73,7 +74,7 @@ class run_axis {
 
  private:
   struct series {
-    std::int64_t index = 0, count = 1;  // of its first run among all
+    std::int64_t index = 0, count = 1;  // `index`: position of its first run among all runs
     owned_run first, step;
     constexpr owned_run run(std::int64_t at) const {
       const std::int64_t i = at - index;
@@ -81,7 +82,7 @@ class run_axis {
     }
   };
 
-  // The last series whose number, `of(series)`, is at most `value`.
+  // Returns the last series for which `of(series)` is at most `value`.
   template <class Number>
   constexpr std::size_t place_of(std::int64_t value, const Number& of) const {
     std::size_t low = 0, high = series_.size();
@@ -99,11 +100,12 @@ class run_axis {
   std::vector<series> series_;
 };
 
-/// Fragments of a distribution without terms: one for every choice of a run of each dimension and of a replica. Its
-/// owner is the sum of their owners' numbers, its slot 0. In the order of boxes, then of owners, they are row-major.
+/// Fragments of a distribution without terms: one for every combination of a run from each dimension and a replica. Its
+/// owner is the sum of their `owner` numbers, and its slot is 0. Ordered by box and then by owner, the fragments are
+/// row-major.
 struct fragment_product {
   std::vector<run_axis> dims;
-  run_axis replicas;  // `begin` counts them
+  run_axis replicas;  // `begin` is the number that the replica adds to the owner
   /// Number of fragments, if it fits in 64 bits.
   constexpr std::optional<std::int64_t> count() const {
     std::optional<std::int64_t> product = replicas.size();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// split_rule: how a length is cut into parts. Libraries differ here (10 over 4 is 3,3,3,1 or 3,3,2,2), so it is a named
-// policy and never an assumption.
+// split_rule: the way in which a length is cut into parts. Libraries differ here (10 over 4 is 3,3,3,1 or 3,3,2,2), so
+// the rule is a named policy and never an assumption.
 export module shardmesh.layout:split_rule;
 
 import shardmesh.std;
@@ -8,13 +8,13 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-/// Indices [begin, begin + size).
+/// The indices [begin, begin + size).
 struct index_range {
   std::int64_t begin = 0, size = 0;
   friend constexpr bool operator==(const index_range&, const index_range&) = default;
 };
 
-/// The kinds of a `split_rule`, by the names of the functions that make them.
+/// The kinds of a `split_rule`, named after the functions that make them.
 enum class split_policy : std::uint8_t {
   torch_chunk,     // 10 over 4 is 3, 3, 3, 1
   balanced,        // 10 over 4 is 3, 3, 2, 2
@@ -22,32 +22,35 @@ enum class split_policy : std::uint8_t {
   weighted         // in proportion to given weights
 };
 
-/// How a length is cut into consecutive parts.
+/// A rule for cutting a length into consecutive parts.
 class split_rule {
  public:
-  /// torch.chunk: every part has ceil(length / parts), the last ones less or nothing: 10 over 4 is 3, 3, 3, 1.
+  /// torch.chunk: every part has ceil(length / parts) indices, except that the last parts have fewer or none. 10 over 4
+  /// is 3, 3, 3, 1.
   constexpr split_rule() = default;
   static constexpr split_rule torch_chunk() { return {}; }
-  /// Parts differ by one at most, the larger ones first: 10 over 4 is 3, 3, 2, 2.
+  /// The parts differ by at most one, with the larger ones first: 10 over 4 is 3, 3, 2, 2.
   static constexpr split_rule balanced() { return split_rule(split_policy::balanced); }
-  /// These sizes; as many as there are parts, and their sum is the length.
+  /// The given sizes, one per part; their sum must be the length.
   /// \errors errc::invalid_argument, errc::overflow
   static result<split_rule> explicit_sizes(std::vector<std::int64_t> sizes);
-  /// In proportion to these weights: part i ends at floor(length * (w0 + .. + wi) / sum).
-  /// \errors errc::invalid_argument when one is negative or all are 0, errc::overflow
+  /// In proportion to the given weights: part i ends at floor(length * (w0 + .. + wi) / sum).
+  /// \errors errc::invalid_argument when a weight is negative or all are 0, errc::overflow
   static result<split_rule> weighted(std::vector<std::int64_t> weights);
 
   constexpr split_policy policy() const { return policy_; }
   /// Running sums of the sizes or weights; empty for the other policies.
   const std::vector<std::int64_t>& ends() const { return ends_; }
 
-  /// Part `index` of `parts`. Precondition: this rule `fits(length, parts)`, 0 <= index < parts. Cost: O(1).
+  /// Returns part `index` of `parts`. Precondition: this rule `fits(length, parts)`, and 0 <= index < parts. Cost:
+  /// O(1).
   constexpr index_range part(std::int64_t length, std::int64_t parts, std::int64_t index) const {
     const std::int64_t begin = boundary(length, parts, index);
     return {begin, boundary(length, parts, index + 1) - begin};
   }
 
-  /// The part that holds `position`. Precondition: 0 <= position < length. Cost: O(1), O(log parts) for listed rules.
+  /// Returns the part that holds `position`. Precondition: 0 <= position < length. Cost: O(1), or O(log parts) for
+  /// explicit sizes and weights.
   constexpr std::int64_t part_of(std::int64_t length, std::int64_t parts, std::int64_t position) const {
     if (policy_ == split_policy::torch_chunk) return position / chunk(length, parts);
     if (policy_ == split_policy::balanced) {
@@ -66,7 +69,7 @@ class split_rule {
     return first;
   }
 
-  /// True when a length can be cut into that many parts by this rule.
+  /// Returns whether this rule can cut the length into that many parts.
   constexpr bool fits(std::int64_t length, std::int64_t parts) const {
     if (policy_ == split_policy::torch_chunk || policy_ == split_policy::balanced) return true;
     if (static_cast<std::int64_t>(ends_.size()) != parts) return false;
@@ -82,7 +85,7 @@ class split_rule {
     return length / parts + (length % parts != 0 ? 1 : 0);
   }
 
-  // Where part `index` begins; `boundary(parts)` is the length.
+  // The beginning of part `index`; `boundary(parts)` is the length.
   constexpr std::int64_t boundary(std::int64_t length, std::int64_t parts, std::int64_t index) const {
     if (index == parts) return length;
     if (index == 0) return 0;
@@ -108,9 +111,9 @@ class split_rule {
   std::vector<std::int64_t> ends_;
 };
 
-/// "torch_chunk", "balanced", "sizes:3,3,4", "weights:1,2".
+/// Spells a rule as "torch_chunk", "balanced", "sizes:3,3,4", or "weights:1,2".
 std::string to_string(const split_rule& rule);
-/// The rule with that spelling. \errors errc::invalid_argument with the text, errc::overflow
+/// Parses the spelling of a rule. \errors errc::invalid_argument with the text, errc::overflow
 result<split_rule> parse_split_rule(std::string_view text);
 
 }  // namespace shardmesh

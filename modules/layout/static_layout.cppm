@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// static_layout: a layout whose mesh, shape and placements are template arguments: the answers of `layout`, constexpr;
-// and require_even, which refuses one that is cut unevenly. Not here: what moves between two (room transfer).
+// static_layout: a `layout` whose mesh, shape, and placements are template arguments and whose answers are constexpr.
+// Also require_even, which refuses uneven cuts. Transfers between static layouts are in room transfer.
 export module shardmesh.layout:static_layout;
 
 import shardmesh.std;
@@ -13,7 +13,7 @@ import :tensor_layout;
 
 export namespace shardmesh {
 
-/// Integers that sizes are written as: not bool.
+/// An integer type for sizes; bool is excluded.
 template <class T>
 concept static_size = std::integral<T> && !std::same_as<T, bool>;
 
@@ -32,11 +32,11 @@ static_extents() -> static_extents<0>;
 template <static_size... Sizes>
 static_extents(Sizes...) -> static_extents<sizeof...(Sizes)>;
 
-/// `layout` at compile time, with the torch_chunk rule. What `layout::make` refuses does not compile.
+/// A `layout` at compile time, with the torch_chunk rule. Arguments that `layout::make` refuses do not compile.
 ///     using weights = static_layout<static_extents{2, 3}, static_extents{10, 7}, placement::shard(0),
 ///                                   placement::shard(1)>;
 ///     static_assert(weights::local_shape(5) == extents{5, 1});
-/// Ranks are 0 .. size() - 1. Cost of an answer: as of `layout`, within the compiler's limit of constexpr steps.
+/// Ranks are 0 .. size() - 1. Cost: as for `layout`, within the compiler's limit of constexpr steps.
 template <static_extents Mesh, static_extents Shape, placement... Placements>
 class static_layout {
   static constexpr std::array<placement, sizeof...(Placements)> each_{Placements...};
@@ -62,7 +62,8 @@ class static_layout {
   static constexpr extents shape() { return Shape; }
   static constexpr std::int64_t size() { return box::whole(mesh()).volume(); }
 
-  /// As of `layout`: how the terms on partial mesh dimensions combine, over how many an average is, how many there are.
+  /// As in `layout`: the reduction of the terms, the number of ranks that an average divides by, and the number of
+  /// terms.
   static constexpr reduce_op reduction() { return detail::combine_terms(Mesh.values, each_).reduction; }
   static constexpr std::int64_t divisor() { return detail::combine_terms(Mesh.values, each_).divisor; }
   static constexpr std::int32_t terms() {
@@ -71,7 +72,7 @@ class static_layout {
   /// The number of the term that a rank holds; 0 when there are no terms. Precondition: 0 <= at < size().
   static constexpr std::int32_t term(std::int64_t at) { return detail::term_at(Mesh.values, each_, coordinate_of(at)); }
 
-  /// What a rank holds of one tensor dimension, in local order. Precondition: 0 <= at < size().
+  /// Returns a rank's runs of one tensor dimension, in local order. Precondition: 0 <= at < size().
   static constexpr std::vector<index_run> runs(std::int64_t at, std::size_t dim) {
     const extents coordinate = coordinate_of(at);
     auto held = whole_dimension(Shape.values[dim]);
@@ -80,14 +81,14 @@ class static_layout {
     return held;
   }
 
-  /// Sizes of a rank's local tensor. Precondition: 0 <= at < size().
+  /// Returns the sizes of a rank's local tensor. Precondition: 0 <= at < size().
   static constexpr extents local_shape(std::int64_t at) {
     extents sizes = extents::filled(rank, 0);
     for (std::size_t d = 0; d < rank; ++d) sizes[d] = length_of(runs(at, d));
     return sizes;
   }
 
-  /// Global index of a rank's first element, as `layout::first_index`. Precondition: 0 <= at < size().
+  /// Returns the global index of a rank's first element, as `layout::first_index`. Precondition: 0 <= at < size().
   static constexpr extents first_index(std::int64_t at) {
     extents first = shape();
     for (std::size_t d = 0; d < rank; ++d) {
@@ -97,7 +98,7 @@ class static_layout {
     return first;
   }
 
-  /// The boxes of a rank's local tensor, as `layout::boxes`; none when it is not in the mesh.
+  /// Returns the boxes of a rank's local tensor, as `layout::boxes`; none when the rank is not in the mesh.
   static constexpr std::vector<placed_box> boxes(std::int64_t at) {
     std::vector<placed_box> made;
     if (at < 0 || at >= size()) return made;
@@ -110,10 +111,11 @@ class static_layout {
     return made;
   }
 
-  /// The mesh cuts a size of this tensor dimension evenly when it is a multiple of this number: every rank gets equally
-  /// many indices, and every piece of a strided shard too. The largest number when it does not fit in 64 bits.
+  /// Returns the number whose multiples are the sizes of this dimension that the mesh cuts evenly. All ranks then hold
+  /// equally many indices, and all pieces of a strided shard are equally long. Returns the maximum of the type when the
+  /// number does not fit in 64 bits.
   static constexpr std::int64_t even_multiple(std::size_t dim) {
-    std::int64_t multiple = 1, parts = 1;  // parts: into how many the mesh dimensions so far have cut
+    std::int64_t multiple = 1, parts = 1;  // parts: number of parts after the mesh dimensions so far
     for (std::size_t m = 0; m < mesh_rank; ++m) {
       if (!cuts(m, dim) || Mesh.values[m] == 1) continue;
       parts *= Mesh.values[m];  // at most the number of ranks
@@ -126,7 +128,7 @@ class static_layout {
     return multiple;
   }
 
-  /// The layout at run time.
+  /// Makes the layout at run time.
   static layout as_layout() {
     return layout::make(device_mesh::make(Mesh.values).value(), {Placements...}, shape()).value();
   }
@@ -142,7 +144,8 @@ class static_layout {
   }
 };
 
-/// A type that answers as a layout does, at compile time: every rank's boxes and terms, as of its `as_layout()`.
+/// A type with the answers of a layout at compile time: every rank's boxes and terms, equal to those of its
+/// `as_layout()`.
 template <class T>
 concept compile_time_layout = requires(std::int64_t at, std::size_t dim) {
   { T::shape() } -> std::same_as<extents>;
@@ -160,13 +163,13 @@ concept compile_time_layout = requires(std::int64_t at, std::size_t dim) {
 
 namespace shardmesh::detail {
 
-// The least size that is cut evenly and not below this one; the largest number when there is none.
+// Returns the smallest evenly cut size that is at least `size`; the maximum of the type when there is none.
 constexpr std::int64_t next_even_size(std::int64_t size, std::int64_t multiple) {
   if (size == 0) return 0;
   return checked_multiply((size - 1) / multiple + 1, multiple).value_or(std::numeric_limits<std::int64_t>::max());
 }
 
-// The compiler prints the arguments, and both sizes.
+// The compiler's message prints the template arguments, which contain both sizes.
 template <std::size_t Dimension, std::int64_t Size, std::int64_t NextEvenSize>
 struct cut_evenly {
   static_assert(Size == NextEvenSize,
@@ -189,8 +192,8 @@ struct evenly_cut<Layout, std::index_sequence<Dimensions...>> {
 
 export namespace shardmesh {
 
-/// The same layout, if the mesh cuts every dimension evenly; else it does not compile, and the compiler names the size
-/// and the next one that is cut evenly.
+/// The same layout, if the mesh cuts every dimension evenly. Otherwise it does not compile, and the compiler names the
+/// size and the next larger one that is cut evenly.
 ///     using weights = require_even<static_layout<static_extents{4}, static_extents{8, 3}, placement::shard(0)>>;
 template <compile_time_layout Layout>
 using require_even = typename detail::evenly_cut<Layout>::type;

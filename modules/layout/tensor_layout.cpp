@@ -17,7 +17,7 @@ import :model;
 namespace shardmesh {
 namespace {
 
-// The sentence of a refusal. What is wrong with the mesh by itself, `device_mesh::make` says.
+// Converts a problem to an error. `device_mesh::make` reports problems of the mesh alone.
 error refusal(const layout_problem& problem, const device_mesh& mesh, std::span<const placement> placements,
               const extents& shape, std::span<const split_rule> rules) {
   const std::size_t m = problem.at;

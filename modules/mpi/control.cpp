@@ -10,7 +10,7 @@ import :session;
 
 namespace shardmesh::mpi {
 
-// A buffer that MPI still holds is given up, not freed: its request cannot be taken back (a stopped or dead peer).
+// A buffer that MPI still holds is leaked, not freed: its request cannot be revoked (a stopped or dead peer).
 control_channel::~control_channel() {
   const bool up = is_up();
   if (arriving_ != MPI_REQUEST_NULL) {
@@ -30,7 +30,7 @@ result<void> control_channel::send(std::int32_t peer, const record_head& head, s
   std::memcpy(record.bytes.get(), &head, sizeof(head));
   if (!bytes.empty()) std::memcpy(record.bytes.get() + sizeof(head), bytes.data(), bytes.size());
   constexpr std::string_view action = "cannot send a control record";
-  // It has its place before MPI has its memory: no failure frees what MPI may still read.
+  // Store the record before MPI gets its address, so that no failure frees memory that MPI may still read.
   departing& sending = departing_.emplace_back(std::move(record));
   auto begun = called(
       [&] {
@@ -53,7 +53,7 @@ result<void> control_channel::post() {
 }
 
 result<bool> control_channel::poll(handler handle) {
-  constexpr int most = 64;  // then the data gets its turn
+  constexpr int most = 64;  // per call, so that data makes progress as well
   static_cast<void>(is_flushed());
   if (arriving_ == MPI_REQUEST_NULL) SHARDMESH_CHECK(post());
   for (int i = 0; i < most; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// control_channel: control records over an MPI communicator of its own, sent and received without blocking.
+// control_channel: non-blocking control records over an MPI communicator of its own.
 module;
 #include "includes.hpp"
 module shardmesh.mpi:control;
@@ -18,11 +18,11 @@ class control_channel {
   control_channel& operator=(const control_channel&) = delete;
   ~control_channel();
 
-  /// Copies the record and sends it. Precondition: bytes.size() <= inline_bytes.
+  /// Copies a record and starts to send it. Precondition: bytes.size() <= inline_bytes.
   result<void> send(std::int32_t peer, const record_head& head, std::span<const std::byte> bytes = {});
-  /// Gives the records that have come to `handle`, in the order of each peer; true when there was one.
+  /// Passes the records that have arrived to `handle`, in order per peer. Returns whether there was one.
   result<bool> poll(handler handle);
-  /// Every record that was sent has left this rank.
+  /// Returns whether every record sent has left this rank.
   bool is_flushed();
 
  private:

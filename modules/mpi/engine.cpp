@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine's life and its calls: starting, waiting, giving up.
+// The lifetime and the calls of an engine: starting, waiting, and poisoning.
 module;
 #include "includes.hpp"
 module shardmesh.mpi;
@@ -17,14 +17,14 @@ namespace {
 
 constexpr std::uint32_t protocol_version = 3;
 constexpr std::chrono::milliseconds flush_time{100};
-constexpr std::chrono::milliseconds suspect_time{300};  // a peer's last records may still be under way
+constexpr std::chrono::milliseconds suspect_time{300};  // lets the last records of a peer arrive
 
-// What ranks tell each other when a communicator is made.
+// The data that ranks exchange when a communicator is made.
 struct hello {
   std::uint32_t version = 0;
   std::uint32_t record_size = 0;
   machine_identity machine;
-  std::int64_t process = 0;  // 0: memory is not to be read
+  std::int64_t process = 0;  // 0: peers must not read this rank's memory
   std::uint64_t guard_address = 0, guard = 0;
   std::int64_t chunk_bytes = 0;
 };
@@ -88,9 +88,9 @@ result<void> engine::open(MPI_Comm parent, const mpi_options& options) {
     chunk_bytes = std::min(chunk_bytes, it.chunk_bytes);
     if (mine.process == 0 || it.process == 0 || static_cast<int>(i) == rank || !(it.machine == mine.machine)) continue;
     const peer_memory memory(it.process, it.guard_address, it.guard);
-    if (memory.is_open()) peers_[i] = memory;  // else the system does not let us, or it is not that process
+    if (memory.is_open()) peers_[i] = memory;  // otherwise the system refuses, or it is another process
   }
-  // Nobody lets go of a communicator that others are still looking at.
+  // No rank may destroy its communicator while another one still probes its memory.
   SHARDMESH_CHECK(called([&] { return MPI_Barrier(control_comm_); }, "cannot greet the other ranks"));
   pool_.emplace(static_cast<std::size_t>(chunk_bytes));
   for (std::deque<transfer>* transfers : {&receiving_, &sending_, &pushing_}) transfers->resize(most_transfers);
@@ -105,7 +105,7 @@ engine::~engine() {
   const bool whole = control_.has_value() && !poison_;
   if (control_) flush(flush_time);
   control_.reset();
-  // Freeing is collective by the standard: a communicator that failed is left alone.
+  // The standard makes freeing collective, so a failed communicator is not freed.
   if (whole && abandoned_.is_empty())
     for (MPI_Comm* comm : {&control_comm_, &data_comm_})
       static_cast<void>(succeeds([&] { return MPI_Comm_free(comm); }));
@@ -125,7 +125,7 @@ void engine::give_up(guard& locked, const exchange& e, const std::exception& thr
                                            no_memory ? "has no memory left" : "cannot go on", name_of(e), e.tag))
                  .with_rank(rank_);
     if (!no_memory) reason.found = thrown.what();
-  } catch (const std::bad_alloc&) {  // the code alone
+  } catch (const std::bad_alloc&) {  // `reason` keeps only the code
   }
   poison(std::move(reason), false, true);
 }
@@ -135,8 +135,8 @@ error engine::failed(error why, const char* verb, std::int32_t peer, const excha
   return std::move(why).with_rank(peer);
 }
 
-// The receiver may have acknowledged a message that MPI still holds here: its request is not complete. The staging
-// memory outlives the engine then.
+// Ends all transfers. MPI may still hold a message that the receiver has acknowledged, because the request is not
+// complete; its staging memory then outlives the engine.
 void engine::end_transfers() {
   const auto last = clock::now() + flush_time;
   for (std::deque<transfer>* transfers : {&receiving_, &sending_, &pushing_})
@@ -145,7 +145,7 @@ void engine::end_transfers() {
       while (is_up() && !at.moving->is_finished() && clock::now() < last) {
         try {
           if (!at.moving->step()) break;
-        } catch (const std::bad_alloc&) {  // for the text of an error
+        } catch (const std::bad_alloc&) {  // from making an error's text
           break;
         }
       }
@@ -210,7 +210,7 @@ result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends,
 }
 
 bool engine::would_not_block(const exchange& e) {
-  if (is_forked()) return true;  // `wait` has an error
+  if (is_forked()) return true;  // `wait` returns an error
   guard locked(lock_);
   static_cast<void>(guarded(locked, e, [&]() -> result<void> { return progress(), result<void>(); }));
   return e.open == 0 || poison_ || e.cancel.stop_requested() || (e.deadline && clock::now() >= *e.deadline);
@@ -278,7 +278,7 @@ error engine::waited_in_vain(const exchange& e) const {
   return problem;
 }
 
-// All that is known here of what others do: their messages say in which call they were sent.
+// Describes the last known calls of other ranks. Nothing more is known here: each message names the call that sent it.
 std::string engine::last_heard(std::span<const std::int32_t> ranks) const {
   const auto now = clock::now();
   std::string text;
@@ -296,7 +296,7 @@ std::string engine::last_heard(std::span<const std::int32_t> ranks) const {
   return text;
 }
 
-// Notices that a rank of this machine has ended or let go of the communicator, which MPI does not say.
+// Detects that a rank on this machine has ended or destroyed its communicator, which MPI does not report.
 void engine::watch_peers(const exchange& e) {
   std::vector<std::int32_t> ranks = waited_for(e, false);
   const std::vector<std::int32_t> takers = waited_for(e, true);
@@ -317,13 +317,13 @@ void engine::watch_peers(const exchange& e) {
 
 void engine::poison(error reason, bool doubt, bool tell_peers) noexcept {
   if (poison_) return;
-  guard_word_ = 0;  // from here on peers that read this rank's memory know that it is not the message any more
+  guard_word_ = 0;  // from now on peers that read this rank's memory discard the bytes
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (doubt) session_->doubt();
   std::vector<std::byte> text;
   try {
     text = short_error_bytes(reason);
-  } catch (const std::bad_alloc&) {  // the others hear that this rank gave up, not why
+  } catch (const std::bad_alloc&) {  // the others learn that this rank gave up, but not why
   }
   poison_.emplace(std::move(reason));
   for (std::deque<transfer>* transfers : {&receiving_, &sending_, &pushing_}) {
@@ -338,7 +338,7 @@ void engine::poison(error reason, bool doubt, bool tell_peers) noexcept {
   incoming_.clear();
   outgoing_.clear();
   if (!tell_peers) return;
-  // To whom MPI does not send hears of it at its deadline.
+  // A peer that MPI cannot reach finds out at its own deadline.
   for (std::int32_t peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
     try {
@@ -349,7 +349,7 @@ void engine::poison(error reason, bool doubt, bool tell_peers) noexcept {
   flush(flush_time);
 }
 
-// Lets records go out, for a limited time: a peer that is stopped takes none.
+// Waits until all records have left, for a limited time, because a stopped peer takes none.
 void engine::flush(std::chrono::milliseconds most) {
   const auto last = clock::now() + most;
   while (!control_->is_flushed() && clock::now() < last) std::this_thread::yield();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine: the state of an mpi_communicator: which messages are open, how they progress, when it is poisoned. Everything
-// moves in `progress`, which every call and every wait runs under the lock.
+// engine: the state of an mpi_communicator: open messages, their progress, and poison. Everything moves in `progress`,
+// which every call and every wait runs under the lock.
 module;
 #include "includes.hpp"
 module shardmesh.mpi:engine;
@@ -22,15 +22,15 @@ using detail::this_machine;
 /// One started exchange.
 struct exchange {
   std::int64_t open = 0;    // messages that are not done
-  std::uint64_t event = 0;  // in the trace
+  std::uint64_t event = 0;  // its number in the trace
   std::uint32_t tag = 0;
-  const char* call = "";  // that it is part of
+  const char* call = "";  // the name of the call that it is part of; may be empty
   bool is_gather = false;
   std::optional<std::chrono::steady_clock::time_point> deadline;
   std::stop_token cancel;
 };
 
-/// "an exchange of save", for errors.
+/// Names an exchange in errors: "an exchange of save".
 std::string name_of(const exchange& e);
 
 struct outgoing_message {
@@ -43,21 +43,21 @@ struct incoming_message {
   std::int32_t peer = 0;
   std::span<std::byte> bytes = {};
   std::shared_ptr<exchange> owner = {};
-  std::vector<std::byte>* grows = nullptr;  // of an all_gather: the sender says how much
+  std::vector<std::byte>* grows = nullptr;  // the buffer in an all_gather, where the sender determines the size
   std::uint64_t sender_id = 0;              // once matched
   std::uint64_t address = 0;
   std::size_t read_bytes = 0;
-  int channel = 0;  // on which the sender sends it without being asked; 0: none
+  int channel = 0;  // the channel of a pushed message; 0: not pushed
 };
 
-/// What a peer was last heard of.
+/// The latest news of a peer: when a message of it arrived, and from which call.
 struct last_words {
   std::optional<std::chrono::steady_clock::time_point> at;
   std::array<char, 24> call{};
   bool in_gather = false;
 };
 
-/// Messages of a (peer, tag) that wait for their other side, in call order; at most one of the two is not empty.
+/// The unmatched messages of a (peer, tag), in call order. At most one of the two queues is not empty.
 struct message_line {
   struct announcement {
     record_head head;
@@ -69,7 +69,7 @@ struct message_line {
 
 class engine {
  public:
-  /// Collective over `parent`, which is duplicated.
+  /// Makes an engine over a duplicate of `parent`. Collective over `parent`.
   static result<std::shared_ptr<engine>> make(std::shared_ptr<session> session, MPI_Comm parent,
                                               const mpi_options& options);
   engine(const engine&) = delete;
@@ -95,16 +95,16 @@ class engine {
   inline explicit engine(std::shared_ptr<session> session) : session_(std::move(session)) {}
   result<void> open(MPI_Comm parent, const mpi_options& options);
   error of_another_process() const;
-  // Runs `work` of a call. An exception becomes the error of every rank, so that nothing here refers to the memory of
-  // the call any more.
+  // Runs `work` of a call. An exception poisons the communicator, so that nothing here refers to the call's memory any
+  // more.
   template <class Work>
   auto guarded(guard& locked, const exchange& e, const Work& work) -> decltype(work());
   void give_up(guard& locked, const exchange& e, const std::exception& thrown);
-  // What MPI said, with the peer and the call. `verb`: "cannot send to" or "cannot receive from".
+  // Adds the peer and the call to an MPI error. `verb`: "cannot send to" or "cannot receive from".
   error failed(error why, const char* verb, std::int32_t peer, const exchange& e) const;
   error failed_sending(error why, std::uint64_t id) const;
 
-  // engine.cpp: calls. All of these with the lock held.
+  // engine.cpp: calls. All of these need the lock.
   result<void> check_call(const call_options& options, std::string_view what);
   result<void> wait_for(guard& locked, exchange& e);
   void poison(error reason, bool doubt, bool tell_peers) noexcept;
@@ -122,7 +122,7 @@ class engine {
   result<bool> try_progress();
   void handle(std::int32_t peer, const record_head& head, std::span<const std::byte> bytes);
   void match(std::int32_t peer, std::uint64_t id, const record_head& head, std::span<const std::byte> bytes);
-  // On behalf of `e`, which its error names.
+  // Sends a record on behalf of `e`, which an error names.
   void send(std::int32_t peer, const record_head& head, const exchange& e, std::span<const std::byte> bytes = {});
   int push(const outgoing_message& message, std::uint64_t id);
   void taken(std::uint64_t id);
@@ -135,7 +135,7 @@ class engine {
   std::int32_t rank_ = 0, size_ = 1;
   std::vector<peer_memory> peers_;
   std::vector<last_words> heard_;              // per rank
-  std::atomic<std::uint64_t> guard_word_ = 0;  // peers read it: what it holds says that messages here are valid
+  std::atomic<std::uint64_t> guard_word_ = 0;  // peers read it; while it is unchanged, the messages here are valid
 
   std::mutex lock_;
   std::optional<error> poison_;
@@ -147,7 +147,7 @@ class engine {
   std::unordered_map<std::uint64_t, incoming_message> incoming_;
   std::unordered_map<std::uint64_t, message_line> lines_;  // by peer and tag
 
-  // Matched receives, by what happens next. A channel is an index of `receiving_`.
+  // Matched receives, by their next step: read the peer's memory, or grant a channel (an index of `receiving_`).
   std::deque<std::uint64_t> reading_, to_grant_;
   struct transfer {
     std::uint64_t id = 0;  // 0: none
@@ -155,7 +155,7 @@ class engine {
   };
   std::optional<staging_pool> pool_;
   std::deque<transfer> receiving_, sending_;
-  std::deque<transfer> pushing_;  // sent without a grant; occupied until the receiver has the message
+  std::deque<transfer> pushing_;  // sent without a grant; an entry is occupied until the receiver has the message
   struct granted {
     std::uint64_t id = 0;
     int channel = 0;

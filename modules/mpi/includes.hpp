@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the bodies of this room include in their global fragments: the C interface of MPI alone, the standard library,
-// and the system's calls for memory of other processes. Private to this room's .cpp units.
-// The room's other headers declare types of the module in several units: there, members defined in a class are not
-// inline by themselves, hence the word.
+// The includes of this room's partitions and bodies, for their global module fragments: the C interface of MPI, the
+// standard library, and unistd.h. Private to this room.
+// The partitions say `inline` at members defined in a class, because in a named module these are not implicitly inline.
 #pragma once
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1

@@ -39,7 +39,7 @@ result<mpi_communicator> mpi_communicator::from_handle(std::int32_t fortran_hand
   SHARDMESH_TRY(auto session, mpi::session::open(false));
   MPI_Comm const comm = MPI_Comm_f2c(fortran_handle);
   int between_groups = 0;
-  // OpenMPI gives a null pointer for numbers it never gave out; asking about that would end the job.
+  // OpenMPI returns a null pointer for an unknown handle; a query on that would end the job.
   if (comm == MPI_COMM_NULL || comm == MPI_Comm{} ||
       !mpi::succeeds([&] { return MPI_Comm_test_inter(comm, &between_groups); }) || between_groups != 0)
     return fail(errc::invalid_argument, "not the Fortran handle of an MPI intra-communicator")
@@ -69,7 +69,7 @@ result<pending> mpi_communicator::start_exchange(std::span<const outgoing> sends
 
 namespace {
 
-// Messages of a copy of this communicator: it lives as long as they need it.
+// The message group of a communicator. It holds a copy, which lives as long as the collectives need it.
 message_group messages_of(const mpi_communicator& comm) {
   return {comm.rank(), comm.size(),
           [copy = comm](std::span<const outgoing> sends, std::span<const incoming> receives,

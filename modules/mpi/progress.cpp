@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How messages match and move.
+// Matching and progress of messages.
 module;
 #include "includes.hpp"
 module shardmesh.mpi;
@@ -14,10 +14,10 @@ import :staged;
 namespace shardmesh::mpi {
 namespace {
 
-// Read under the lock at a time: small enough that an abort is seen soon.
+// The bytes read under the lock at a time; few enough that an abort is seen soon.
 constexpr std::size_t read_step = 4 << 20;
 
-// Tags of exchanges and of all_gathers are 33 bits together, ranks 31.
+// The key of a message line: 31 bits of the rank, 1 bit for all_gathers, 32 bits of the tag.
 std::uint64_t line_key(std::int32_t peer, std::uint64_t tag, bool in_gather) {
   return static_cast<std::uint64_t>(peer) << 33 | static_cast<std::uint64_t>(in_gather) << 32 | tag;
 }
@@ -34,7 +34,7 @@ error size_mismatch(std::int32_t from, std::int32_t to, std::uint64_t tag, std::
 
 }  // namespace
 
-// A receive: takes the oldest message of its kind that was announced, or waits for it.
+// Starts a receive: matches it with the oldest announced message of its peer and tag, or queues it.
 void engine::expect(incoming_message message) {
   const std::uint64_t id = next_id_++;
   const std::int32_t peer = message.peer;
@@ -63,16 +63,16 @@ void engine::announce(outgoing_message message) {
   if (!is_small && !peers_[static_cast<std::size_t>(peer)].is_readable())
     head.channel = static_cast<std::uint64_t>(push(message, head.sender_id));
   if (!is_small) head.address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(bytes.data()));
-  if (is_small && e.is_gather) return send(peer, head, e, bytes);  // nobody answers it
+  if (is_small && e.is_gather) return send(peer, head, e, bytes);  // not answered, so nothing to wait for
   ++message.owner->open;
   const std::shared_ptr<const exchange> owner = message.owner;
   outgoing_.emplace(head.sender_id, std::move(message));
   send(peer, head, *owner, is_small ? bytes : std::span<const std::byte>());
 }
 
-// Begins to send a message that nobody has asked for, so that small ones need no further round trip. The channel is
-// free again when the receiver has the message: chunks of a later one on it could be taken for this one's. 0: none is
-// left, or MPI failed.
+// Starts to send a message without a grant, to save small messages a round trip. Returns its channel, or 0 if none is
+// free or MPI failed. The channel stays occupied until the receiver has the message: otherwise chunks of a later
+// message on it could be taken for chunks of this one.
 int engine::push(const outgoing_message& message, std::uint64_t id) {
   for (std::size_t i = 0; i < pushing_.size() && !poison_; ++i) {
     transfer& at = pushing_[i];
@@ -89,7 +89,7 @@ int engine::push(const outgoing_message& message, std::uint64_t id) {
   return 0;
 }
 
-// A failure of MPI itself poisons; whoever waits finds it.
+// Moves messages. A failure of MPI itself poisons the communicator; waiting threads find the poison.
 bool engine::progress() {
   if (poison_) return false;
   auto moved = try_progress();
@@ -187,7 +187,7 @@ void engine::sent(std::uint64_t id) {
     if (pushed.id == id) pushed.id = 0;
 }
 
-// Reads a part of the first message whose sender is on this machine.
+// Reads the next part of the oldest message that can be read from its sender's memory.
 bool engine::read_some() {
   if (reading_.empty()) return false;
   const std::uint64_t id = reading_.front();
@@ -203,10 +203,11 @@ bool engine::read_some() {
   reading_.pop_front();
   if (outcome == read_outcome::done) taken(id);
   if (outcome == read_outcome::refused) to_grant_.push_back(id);
-  return true;  // closed: the peer gave up and its `stop` comes, or watch_peers finds out
+  return true;  // closed: the peer gave up, and either its `stop` arrives or watch_peers detects it
 }
 
-// The receiver may have acknowledged a message of which a request is still open here.
+// Names the peer and the call in an error of sending. The message may be gone already: the receiver may have
+// acknowledged it while a request is still open here.
 error engine::failed_sending(error why, std::uint64_t id) const {
   const auto at = outgoing_.find(id);
   if (at == outgoing_.end()) return std::move(why).with_rank(rank_);
@@ -223,7 +224,7 @@ result<bool> engine::step_staged() {
       incoming_message& m = incoming_.at(at.id);
       at.moving.emplace(data_comm_, m.peer, m.channel != 0 ? m.channel : static_cast<int>(channel), nullptr,
                         m.bytes.data(), m.bytes.size(), *pool_);
-      // Receives are posted before a sender that waits for it may send.
+      // Post the receives before the sender gets the grant.
       if (auto begun = at.moving->step(); !begun)
         return failed(std::move(begun).error(), "cannot receive from", m.peer, *m.owner);
       moved = true;
@@ -262,7 +263,7 @@ result<bool> engine::step_staged() {
     const auto stepped = at.moving->step();
     if (!stepped) return failed_sending(stepped.error(), at.id);
     moved |= *stepped;
-    if (!at.moving->is_finished()) continue;  // then the receiver says that it has taken the message
+    if (!at.moving->is_finished()) continue;  // after that, the receiver answers `taken`
     at.moving.reset();
     at.id = 0;
   }

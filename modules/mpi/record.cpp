@@ -10,7 +10,7 @@ namespace shardmesh::mpi {
 
 std::vector<std::byte> short_error_bytes(error e) {
   auto bytes = to_bytes(e);
-  // Longest lists first, then the texts, ever shorter: what is left still says what and where.
+  // Halves the limits on lists and texts until the error fits: the rest still says what failed and where.
   for (std::size_t most = inline_bytes / 4; bytes.size() > inline_bytes && most > 0; most /= 2) {
     e.ranks.resize(std::min(e.ranks.size(), most / 16));
     e.boxes.resize(std::min(e.boxes.size(), most / 256));

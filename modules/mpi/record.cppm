@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control records: what ranks tell each other about messages. A record is small enough that MPI sends it without asking
-// the receiver first (OpenMPI in shared memory: up to 4 KiB).
+// Control records: the protocol by which ranks move messages. A record is small enough that MPI sends it eagerly,
+// without asking the receiver first (OpenMPI in shared memory: up to 4 KiB).
 //
 //   sender                                    receiver
 //   ready {size, address} or {size} + bytes ->  matches the oldest receive of (peer, tag)
-//                                               reads the sender's memory, or for want of that:
+//                                               reads the sender's memory, or if it cannot:
 //                <- grant {channel}  posts receives into staging memory
 //   chunks, as MPI messages with the channel as tag ->
-//   ready {size, channel} and chunks ->         the same without a grant: the sender expects that its memory cannot be
-//                                               read, and has a channel of its own left
+//   ready {size, channel} and chunks ->         the same without a grant, when the sender expects that its memory
+//                                               cannot be read, and has a free channel of its own
 //                                  <- taken     has the whole message
-//   stop {doubt} + error   ->                   either may poison the communicator, to all ranks
+//   stop {doubt} + error   ->                   to all ranks, from any rank: poisons the communicator
 module;
 #include "includes.hpp"
 module shardmesh.mpi:record;
@@ -25,19 +25,19 @@ enum class record_kind : std::uint32_t { ready, ready_with_bytes, grant, taken, 
 
 struct record_head {
   record_kind kind = record_kind::ready;
-  std::uint32_t in_gather = 0;  // ready: 1 when the message belongs to an all_gather, whose tags are its own
+  std::uint32_t in_gather = 0;  // ready: 1 for a message of an all_gather; these have tags of their own
   std::uint64_t tag = 0;
-  std::uint64_t sender_id = 0;  // the message, as its sender numbers it
-  std::uint64_t channel = 0;    // grant: the receiver's; ready: the sender's, 0 when it waits for a grant
-  std::uint64_t size = 0;       // ready: of the message; stop: 1 when a rank may be dead
-  std::uint64_t address = 0;    // ready: of the message, in the sender
-  std::array<char, 24> call{};  // ready: what the sender's call is part of; cut short
+  std::uint64_t sender_id = 0;  // the sender's number of the message
+  std::uint64_t channel = 0;    // grant: the receiver's; ready: the sender's, or 0 when it waits for a grant
+  std::uint64_t size = 0;       // ready: bytes of the message; stop: 1 when a rank may be dead
+  std::uint64_t address = 0;    // ready: address of the message in the sender
+  std::array<char, 24> call{};  // ready: name of the operation that the sender's call is part of; truncated
 };
 
-/// Messages up to this size travel in their `ready` record.
+/// The largest message that travels inside its `ready` record, in bytes.
 inline constexpr std::size_t inline_bytes = record_capacity - sizeof(record_head);
 
-/// The error as bytes for `error_from_bytes`, shortened to fit a record.
+/// Serialises an error for `error_from_bytes`, shortened to fit a record.
 std::vector<std::byte> short_error_bytes(error e);
 
 }  // namespace shardmesh::mpi

@@ -11,7 +11,7 @@ import :session;
 namespace shardmesh::mpi {
 namespace {
 
-// How long a session that has seen a failure waits for the others before it leaves MPI as it is.
+// How long a session that has seen a failure waits for the other ranks before it leaves MPI unfinalised.
 constexpr std::chrono::milliseconds farewell_time{500};
 
 const char* level_name(int level) {
@@ -27,7 +27,7 @@ const char* level_name(int level) {
   }
 }
 
-// The process whose MPI this is; 0: no session was opened yet.
+// Token of the process that owns MPI; 0: no session was opened yet.
 std::atomic<std::uint64_t> owner = 0;
 
 error too_low(int level) {
@@ -84,7 +84,7 @@ bool is_up() {
 result<std::shared_ptr<session>> session::open(bool may_initialise) {
   static std::mutex lock;
   static std::weak_ptr<session> current;
-  if (is_forked())  // before the lock, which a fork may have copied locked
+  if (is_forked())  // checked before the lock, which a fork may have copied while it was locked
     return fail(errc::unsupported, "MPI belongs to the process that forked this one")
         .with_hint("start ranks with mpirun, or fork before the first communicator is made");
   const std::lock_guard locked(lock);
@@ -115,7 +115,8 @@ result<void> session::initialise() {
                 "cannot set an MPI error handler");
 }
 
-// MPI_Finalize waits for every rank, also for dead ones. So the ranks meet first; after a failure for a limited time.
+// MPI_Finalize waits for every rank, even for dead ones. So the ranks meet in a barrier first; after a failure, for a
+// limited time.
 session::~session() {
   if (!finalises_ || !is_up()) return;
   if (farewell_ != MPI_COMM_NULL) {

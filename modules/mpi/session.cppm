@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// session: whether MPI is up, who brought it up and who takes it down; and its error codes as errors.
+// session: the lifetime of MPI in this process (initialising, finalising), and MPI's error codes as errors.
 module;
 #include "includes.hpp"
 module shardmesh.mpi:session;
@@ -8,31 +8,31 @@ import shardmesh.comm;
 
 namespace shardmesh::mpi {
 
-/// Success, or errc::communication with MPI's text: "cannot duplicate a communicator: MPI_ERR_COMM: ...".
+/// Turns an MPI code into success or errc::communication: "cannot duplicate a communicator: MPI_ERR_COMM: ...".
 result<void> check(int code, std::string_view action);
-/// As `check` of the code that the call returns. The error handler of a program may throw, out of MPI and out of the
-/// call: that is such an error as well, with the exception's text.
+/// Makes an MPI call and checks its code. A program's MPI error handler may throw through the call; the exception also
+/// becomes an errc::communication, with the exception's text.
 result<void> called(function_ref<int()> call, std::string_view action);
-/// Whether the call succeeded. Nothing is thrown: for ends, where there is nobody to tell.
+/// Makes an MPI call and returns whether it succeeded. Never throws: for clean-up, where no error can be returned.
 bool succeeds(function_ref<int()> call) noexcept;
 
-/// MPI may be called. After MPI_Finalize it may not, nor in a forked child, which shares its parent's connections. Then
-/// what MPI holds stays where it is.
+/// Returns whether MPI may be called. It may not after MPI_Finalize, nor in a forked child, which shares its parent's
+/// connections. Memory that MPI holds is leaked then.
 bool is_up();
-/// A fork copied MPI and all that is here: they belong to the parent.
+/// Returns whether this is a forked child, so that MPI and this room's objects belong to the parent.
 bool is_forked();
 
-/// Held by every communicator. One for the process while any communicator lives.
+/// The use of MPI by this process. There is at most one; every communicator holds it.
 class session {
  public:
-  /// The running session, or a new one. \errors errc::unsupported: MPI is finalised, not initialised when it may not be
-  /// initialised here, or lacks MPI_THREAD_MULTIPLE.
+  /// Returns the running session, or makes one. \errors errc::unsupported: MPI is finalised, belongs to the parent of
+  /// this forked process, is not initialised (and `may_initialise` is false), or lacks MPI_THREAD_MULTIPLE.
   static result<std::shared_ptr<session>> open(bool may_initialise);
   session(const session&) = delete;
   session& operator=(const session&) = delete;
   ~session();
 
-  /// From now on a rank may be dead: do not wait for it at the end.
+  /// Notes that a rank may be dead: finalising then waits for the other ranks for a limited time only.
   inline void doubt() { doubted_ = true; }
 
  private:
@@ -40,7 +40,7 @@ class session {
   result<void> initialise();
   bool finalises_ = false;
   std::atomic<bool> doubted_ = false;
-  MPI_Comm farewell_ = MPI_COMM_NULL;  // of the world, when this session finalises
+  MPI_Comm farewell_ = MPI_COMM_NULL;  // a duplicate of MPI_COMM_WORLD, when this session finalises MPI
 };
 
 }  // namespace shardmesh::mpi

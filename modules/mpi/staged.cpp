@@ -20,7 +20,7 @@ abandoned_memory::abandoned_memory() {
 }
 
 void abandoned_memory::add(staging memory) noexcept {
-  if (!is_up()) return held_.push_back(std::move(memory));  // nobody can be asked any more
+  if (!is_up()) return held_.push_back(std::move(memory));  // MPI may not be called any more
   std::erase_if(held_, [](staging& held) { return held.is_free(); });
   if (!memory.is_free()) held_.push_back(std::move(memory));
 }
@@ -80,7 +80,7 @@ result<void> staged_transfer::post(std::size_t slot) {
 
 result<bool> staged_transfer::step() {
   bool moved = false;
-  while (done_ < posted_) {  // chunks end in order
+  while (done_ < posted_) {  // chunks are completed in order
     staging& at = slots_[done_ / chunk_ % slots_.size()];
     int over = 0;
     SHARDMESH_CHECK(

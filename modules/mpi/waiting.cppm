@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// backoff: how a wait that polls spends the time between two polls.
+// backoff: the pauses between the polls of a wait.
 module;
 #include "includes.hpp"
 module shardmesh.mpi:waiting;
@@ -8,10 +8,10 @@ import shardmesh.comm;
 
 namespace shardmesh::mpi {
 
-/// How often a wait looks whether the processes it waits for still exist.
+/// The interval at which a wait checks that the awaited processes still exist.
 inline constexpr std::chrono::milliseconds watch_interval{20};
 
-/// Polls at once a few times, then yields; after 2 ms without progress sleeps, at last 0.5 ms at a time.
+/// The policy of a polling wait: a few polls without a pause, then yields for 2 ms, then sleeps of 20 us up to 0.5 ms.
 class backoff {
  public:
   inline void reset() {

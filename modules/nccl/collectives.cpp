@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives: what NCCL can combine, what is refused before it is asked.
+// The collectives: NCCL's dtypes and reductions, and the checks before NCCL is called.
 module;
 #include "includes.hpp"
 module shardmesh.nccl;
@@ -14,7 +14,7 @@ using nccl::operation;
 using const_bytes = std::span<const std::byte>;
 using bytes = std::span<std::byte>;
 
-// Elements as NCCL combines them: complex numbers are pairs.
+// An element as NCCL combines it; a complex number is two of them.
 struct element {
   int type = 0;
   std::int64_t size_bytes = 1;
@@ -74,7 +74,7 @@ result<void> check_sizes(const engine& on, const char* what, std::size_t expecte
       .with_values(std::to_string(expected) + " bytes to receive", std::to_string(found) + " bytes");
 }
 
-// What a reduction is in NCCL's words.
+// A reduction in NCCL's terms.
 struct combining {
   int type = 0, op = 0;
   std::size_t item = 1;  // bytes
@@ -95,7 +95,7 @@ result<combining> combining_of(const engine& on, const char* what, std::size_t s
   return combining{element->type, *reduction, static_cast<std::size_t>(element->size_bytes)};
 }
 
-// Starts a collective that has something to move.
+// Starts a collective. Without bytes it is done at once.
 result<pending> start(engine& on, const char* what, const_bytes send, bytes receive, const call_options& options,
                       std::function<int(void*, void*)> launch) {
   if (send.empty() && receive.empty()) return pending();

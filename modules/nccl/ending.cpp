@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How calls end, well or badly: errors of NCCL, of the device and of other ranks, deadlines, aborts, and the parting of
-// the ranks.
+// How calls and engines end: errors of NCCL, of the device, and of other ranks, deadlines, aborts, and finalising.
 module;
 #include "includes.hpp"
 module shardmesh.nccl;
@@ -10,14 +9,14 @@ import :engine;
 namespace shardmesh::nccl {
 namespace {
 
-constexpr std::chrono::milliseconds ask_every{1};  // other ranks
-constexpr std::chrono::seconds parting{5};         // for NCCL to say goodbye
+constexpr std::chrono::milliseconds ask_every{1};  // how often to check for errors of other ranks
+constexpr std::chrono::seconds parting{5};         // the time limit of NCCL's finalising
 
 }  // namespace
 
 void engine::look(clock::duration at_most_every) {
   if (poison_) return;
-  if (queue_.empty()) {  // else `advance` asks
+  if (queue_.empty()) {  // otherwise `advance` checks this
     int state = success;
     auto asked = parts_.nccl.check(parts_.nccl.call().comm_get_async_error(comm_, &state), "ncclCommGetAsyncError",
                                    parts_.where, comm_);
@@ -36,7 +35,7 @@ bool engine::is_over(operation& op) {
   const auto over = op.finished.done();
   if (!over) return poison(over.error(), true), false;
   if (!*over) return false;
-  look(ask_every);  // what ended because NCCL failed ends, too
+  look(ask_every);  // an operation also ends when NCCL fails
   if (poison_) return false;
   op.at = stage::done;
   idle_events_.push_back(std::move(op.finished));
@@ -56,15 +55,15 @@ void engine::check_limits(const operation& op) {
   poison(std::move(reason), true);
 }
 
-// After an abort: NCCL's kernels see it and end. Until then they may use the memory of the call, which its caller frees
-// after the error: so this waits as long as that takes, past the deadline of the call, or until the device has failed.
-// Kernels that wait on the default stream for the caller's own work see the abort only after that work.
-// Memory of calls on callers' streams lives until the stream has passed.
+// Waits until NCCL's kernels have seen an abort and ended. Until then they may use the call's memory, which the caller
+// frees after the error. So this waits past the call's deadline if necessary, or until the device has failed. Kernels
+// that wait on the default stream for the caller's own work see the abort only after that work.
+// Calls on callers' streams need no wait: their memory lives until the stream has passed them.
 void engine::settle(operation& op) {
   for (patience each;; each.rest()) {
     const guard locked(lock_);
     if (op.is_streamed) return;
-    if (op.at == stage::launching && !mark(op)) {  // no event can be had: the whole stream, then
+    if (op.at == stage::launching && !mark(op)) {  // without an event, wait for the whole stream
       static_cast<void>(parts_.stream.synchronize());
       op.at = stage::done;
     }
@@ -79,7 +78,7 @@ void engine::watch(const std::stop_token& stop) {
   while (has_streamed_.wait(locked, stop, [&] { return !streamed_.empty() || !queue_.empty(); })) {
     advance();
     look(ask_every);
-    const auto running = streamed_;  // what is over leaves the list
+    const auto running = streamed_;  // a copy, because `is_over` erases from the list
     for (const auto& op : running)
       if (!is_over(*op)) check_limits(*op);
     locked.unlock();
@@ -93,7 +92,7 @@ void engine::poison(error reason, bool tells) {
   reason = detail::reported_by(std::move(reason), rank_);
   if (tells) {
     control_.abort(reason);
-    // Of several ranks that fail at once, all have the error of the first.
+    // When several ranks fail at once, all take the error of the first.
     if (auto first = heard_from(told_by_); !first) reason = std::move(first).error();
   }
   poison_ = std::move(reason);
@@ -110,12 +109,12 @@ engine::~engine() {
     watcher_.request_stop();
     watcher_.join();
   }
-  groups_.clear();  // parts of this one end before it, in one order on all ranks
+  groups_.clear();  // groups end before the whole, in the same order on all ranks
   const guard locked(lock_);
   close();
 }
 
-// All ranks part together; who does not come is not waited for long.
+// Finalises NCCL's communicator together with the other ranks; waits for them for a limited time.
 void engine::close() {
   if (comm_ == nullptr) return;
   const cuda::current_device at(parts_.cuda, parts_.where);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launching and waiting. Making engines is in make.cpp, what goes wrong and how they end in ending.cpp.
+// Launching and waiting. Engines are made in make.cpp; errors, deadlines, and the end are in ending.cpp.
 module;
 #include "includes.hpp"
 module shardmesh.nccl;
@@ -9,13 +9,13 @@ import :engine;
 namespace shardmesh::nccl {
 namespace {
 
-constexpr std::chrono::milliseconds ask_every{1};  // other ranks, in a wait
+constexpr std::chrono::milliseconds ask_every{1};  // how often a wait checks for errors of other ranks
 
 class started final : public pending::operation {
  public:
   started(std::shared_ptr<engine> on, std::shared_ptr<nccl::operation> what)
       : engine_(std::move(on)), operation_(std::move(what)) {}
-  // What NCCL and CUDA gave to the operation is the parent's, so a forked child leaks it.
+  // The operation's NCCL and CUDA resources belong to the parent, so a forked child leaks it.
   ~started() override {
     if (engine_->is_forked()) static_cast<void>(new std::shared_ptr<nccl::operation>(std::move(operation_)));
   }
@@ -103,7 +103,7 @@ result<pending> engine::start(std::shared_ptr<operation> op, const call_options&
   return status().error();
 }
 
-// Puts calls on their streams, one after the other: before NCCL is done with one, it takes no other.
+// Launches queued calls one after the other: NCCL accepts no call before the previous one is on its stream.
 void engine::advance() {
   while (!poison_ && !queue_.empty()) {
     operation& op = *queue_.front();
@@ -135,13 +135,13 @@ void engine::launch(operation& op) {
   if (!failed(code)) {
     op.at = stage::launching;
     code = op.launch(comm_, op.stream.handle);
-    const int ended = f.group_end();  // whatever came before: groups nest
+    const int ended = f.group_end();  // even after an error, because groups nest
     if (!failed(code)) code = ended;
   }
   if (failed(code)) poison(parts_.nccl.check(code, op.what, parts_.where, comm_).error(), true);
 }
 
-// The event behind a call: it runs.
+// Records the event behind a call, which is running from then on.
 result<void> engine::mark(operation& op) {
   if (!idle_events_.empty()) {
     op.finished = std::move(idle_events_.back());
@@ -155,7 +155,7 @@ result<void> engine::mark(operation& op) {
 }
 
 bool engine::would_not_block(operation& op) {
-  if (is_forked()) return true;  // `wait` has an error
+  if (is_forked()) return true;  // `wait` returns an error
   const guard locked(lock_);
   if (!poison_) advance();
   look(ask_every);
@@ -182,7 +182,7 @@ result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const s
                                                                const call_options& options) {
   SHARDMESH_CHECK(check_call(options, "all_gather"));
   call_options control = options;
-  control.stream = {};  // bytes of the host
+  control.stream = {};  // the bytes are in host memory
   auto all = control_.all_gather(bytes, control);
   if (!all) SHARDMESH_CHECK(status());
   return all;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of NCCL that this library calls, as a table that is filled at run time. Declared here and not included,
-// so that one build runs with and without NCCL (tests/unit/nccl compares them with the real header). Not here: finding
-// the library (library).
+// The functions of NCCL that this library calls, as a table that is filled at run time. They are declared here instead
+// of included, so that one build runs with and without NCCL; tests/unit/nccl compares them with the real header. The
+// partition library loads them.
 export module shardmesh.nccl:functions;
 
 import shardmesh.std;
 
 export namespace shardmesh::nccl {
 
-/// Values of NCCL's enums that are used here; enums of its functions are `int`.
+/// The values of NCCL's enums that are used here. In the functions below, enums are `int`.
 enum : int {
   success = 0,
   unhandled_cuda_error = 1,
@@ -32,15 +32,15 @@ enum data_type : int {
 };
 enum reduction : int { sum = 0, product = 1, max = 2, min = 3, average = 4 };
 
-/// ncclUniqueId: given by value.
+/// ncclUniqueId, passed by value.
 struct unique_id {
   char internal[128] = {};
 };
 
-/// What stands for "the library's own choice" in a `config`.
+/// The value in a `config` that leaves a choice to the library.
 inline constexpr int undefined = std::numeric_limits<int>::min();
 
-/// ncclConfig_t as of 2.27, which is what it says it is: newer libraries read what is there, `size` bytes.
+/// ncclConfig_t of NCCL 2.27. `size` and `version` say so, and newer libraries read only the `size` bytes.
 struct config {
   std::size_t size = sizeof(config);
   unsigned magic = 0xcafebeef;
@@ -59,8 +59,8 @@ struct config {
   int nvls_ctas = undefined;
 };
 
-/// One pointer per function of the library; communicators, streams and registrations are opaque. A loaded table has no
-/// null.
+/// One pointer per function of the library. Communicators, streams, and registrations are opaque pointers. A loaded
+/// table has no null pointer.
 struct functions {
   int (*get_version)(int* version) = nullptr;
   const char* (*get_error_string)(int code) = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the bodies of this room include, and with them the members of its engine.
+// The standard headers of this room's bodies and of the partition engine.
 #pragma once
 #include <process_token.hpp>
 #include <try.hpp>

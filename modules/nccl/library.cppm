@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// library: the NCCL of this process, found when it is needed, and its errors as ours. Not here: communicators.
+// library: the NCCL of this process, loaded when it is needed, and its errors as ours. Communicators are in
+// nccl_communicator.
 export module shardmesh.nccl:library;
 
 import shardmesh.std;
@@ -12,16 +13,17 @@ export namespace shardmesh::nccl {
 /// A loaded NCCL. Cheap to copy; immutable.
 class library {
  public:
-  /// \param path  of the library; empty: what SHARDMESH_NCCL names, else libnccl.so.2
-  /// \errors errc::unsupported: it cannot be loaded, lacks a function, or is older than 2.27
+  /// Loads NCCL.
+  /// \param path  the library's path; empty: the path in SHARDMESH_NCCL, or else libnccl.so.2
+  /// \errors errc::unsupported: the library cannot be loaded, lacks a function, or is older than 2.27
   static result<library> load(const std::string& path = {});
 
   const functions& call() const { return *functions_; }
-  /// Such as 22703.
+  /// Returns NCCL's version number, such as 22703.
   int version() const { return version_; }
 
-  /// What a function gave, as a result. An error (errc::communication) names the operation, the device and the
-  /// library's texts: what the code means, and the details that it keeps for `comm` (null: for the process).
+  /// Turns the code of an NCCL function into a result. An error (errc::communication) names the operation and the
+  /// device, and quotes NCCL's text for the code and its last error on `comm` (null: in the process).
   result<void> check(int code, std::string_view operation, device where, void* comm = nullptr) const;
 
  private:
@@ -30,7 +32,7 @@ class library {
   int version_ = 0;
 };
 
-/// "2.27.3"
+/// Formats a version number: "2.27.3".
 std::string version_text(int version);
 
 }  // namespace shardmesh::nccl

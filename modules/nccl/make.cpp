@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making communicators: what ranks agree on before NCCL is asked, and waiting for NCCL.
+// Making and splitting communicators: the agreement of the ranks before NCCL is called, and the wait for NCCL.
 module;
 #include "includes.hpp"
 module shardmesh.nccl;
@@ -15,10 +15,10 @@ config non_blocking() {
   return made;
 }
 
-// What a rank has before it talks to the others.
+// The resources of a rank before it communicates with the others.
 struct prepared {
   parts made;
-  std::optional<unique_id> id;  // of rank 0
+  std::optional<unique_id> id;  // on rank 0 only
 };
 
 result<prepared> prepare(std::int32_t rank, device where, const nccl_options& options) {
@@ -47,10 +47,10 @@ communicator_ref told_by(communicator_ref control) {
   return part != nullptr ? part->whole() : control;
 }
 
-// An exchange of nothing involves nobody; a communicator that is poisoned refuses it.
+// Starts an empty exchange: it involves no peer, but a poisoned communicator refuses it.
 result<void> heard_from(communicator_ref told_by) {
   call_options named;
-  named.name = "a call over NCCL";  // what others read of this rank when they wait for it in vain
+  named.name = "a call over NCCL";  // shown in the errors of ranks that wait for this one in vain
   SHARDMESH_TRY(pending nothing, told_by.start_exchange({}, {}, named));
   return nothing.wait();
 }
@@ -97,8 +97,8 @@ engine::engine(parts made, any_communicator own_control, void* comm)
 
 namespace {
 
-// A forked child has none of the engine's threads, and the other ranks are the parent's peers: there the destructor,
-// which would wait for both, does not run.
+// Makes a shared engine whose destructor does not run in a forked child: it would wait for the engine's thread and for
+// the other ranks, and the child has neither.
 template <class Control>
 std::shared_ptr<engine> shared(parts made, Control&& control, void* comm) {
   const auto end = [](engine* e) {
@@ -113,10 +113,10 @@ result<std::shared_ptr<engine>> engine::make(communicator_ref control, device wh
                                              const call_options& given) {
   call_options call = given.named("nccl_communicator::make");
   call.stream = {};
-  SHARDMESH_CHECK(heard_from(control));  // CUDA and NCCL are not asked in a child that was forked from a rank
+  SHARDMESH_CHECK(heard_from(control));  // fails in a child forked from a rank, before CUDA and NCCL are called
   auto mine = prepare(control.rank(), where, options);
 
-  // Everybody goes on, or everybody has the same error: until here nobody waits for anybody.
+  // Either all ranks continue or all get the same error. Before this point no rank waits for another.
   agree_options agreeing{.what = "libraries", .ordered = true};
   std::vector<agreement_record> records;
   std::optional<error> problem;
@@ -151,14 +151,14 @@ result<std::shared_ptr<engine>> engine::make(communicator_ref control, device wh
       begun = finish_call(made, comm, "ncclCommInitRankConfig", call, [&] { return heard_from(told_by(control)); });
   }
   if (!begun) {
-    // The others wait for this rank within NCCL.
+    // The other ranks wait for this one inside NCCL.
     error reason = of_rank(std::move(begun).error(), control.rank(), made.where, call.name);
     control.abort(reason);
     if (comm != nullptr) static_cast<void>(made.nccl.call().comm_abort(comm));
-    return heard_from(control) ? reason : heard_from(control).error();  // the first of all ranks'
+    return heard_from(control) ? reason : heard_from(control).error();  // the error of the first rank that failed
   }
   SHARDMESH_TRY(auto all_made, finished(shared(std::move(made), control, comm)));
-  SHARDMESH_TRY(const auto met, control.all_gather({}, call));  // it is made on every rank, before one can abort it
+  SHARDMESH_TRY(const auto met, control.all_gather({}, call));  // no rank may abort it before all have made it
   return all_made;
 }
 
@@ -175,7 +175,7 @@ result<std::shared_ptr<engine>> engine::finished(std::shared_ptr<engine> made) {
 result<std::shared_ptr<engine>> engine::split(std::int32_t color, std::int32_t key, const call_options& given) {
   call_options call = given.named("nccl_communicator::split");
   call.stream = {};
-  // Who goes where, known to all.
+  // Every rank learns the color and key of all.
   std::array<std::int32_t, 2> mine{std::max(color, -1), key};
   SHARDMESH_TRY(const auto all, all_gather(std::as_bytes(std::span(mine)), call));
   std::vector<std::pair<std::int32_t, std::int32_t>> ranks;  // by key, then by rank
@@ -202,7 +202,7 @@ result<std::shared_ptr<engine>> engine::split(std::int32_t color, std::int32_t k
   config configuration = non_blocking();
   void* comm = nullptr;
   result<void> done;
-  // NCCL takes no call before the last one is on its stream.
+  // NCCL accepts no call before the previous one is on its stream.
   const auto deadline = deadline_of(call, parts_.options);
   for (patience each;; each.rest()) {
     const guard locked(lock_);

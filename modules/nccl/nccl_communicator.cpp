@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchanges, and what communicators are made of. Collectives are in collectives.cpp.
+// Exchanges, and the making of communicators. Collectives are in collectives.cpp.
 module;
 #include "includes.hpp"
 module shardmesh.nccl;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: sequences, containers and records in the words of an arena (`tag` says how each lies there).
+// Not exported: writes sequences, containers, and records into the words of an arena. `tag` documents their layout.
 module shardmesh.pickle:arena_writer;
 
 import shardmesh.std;
@@ -8,7 +8,7 @@ import :value;
 
 namespace shardmesh::pickle {
 
-/// The parts of a record's block, beside its arguments.
+/// The parts of a record's block besides its arguments.
 enum class block_part : std::uint8_t { keyword_args, state, list, dict };
 
 inline bool is_record(std::uint64_t bits) {
@@ -16,14 +16,14 @@ inline bool is_record(std::uint64_t bits) {
   return kind == tag::reduce || kind == tag::newobj || kind == tag::newobj_ex || kind == tag::instance;
 }
 
-// Values are bits: a tag and a payload. Functions that return false have recorded why.
+// Values are bits: a tag and a payload. Functions that return false have recorded the reason.
 class arena_writer {
  public:
   arena_writer(pickle::arena& arena, failure& problem) : arena_(arena), words_(arena.words), problem_(problem) {}
 
   inline pickle::value value_of(std::uint64_t bits) const { return {&arena_, bits}; }
 
-  /// A tuple or frozenset of these items.
+  /// Makes a tuple or frozenset of these items.
   inline std::uint64_t make_sequence(tag kind, std::span<const std::uint64_t> items) {
     const bool is_long = items.size() >= long_tuple;
     const std::uint64_t first = extend(items.size() + (is_long ? 1 : 0));
@@ -32,20 +32,20 @@ class arena_writer {
     const std::uint64_t count = is_long ? long_tuple : items.size();
     return bits_of(kind, count << 40 | first);
   }
-  /// An empty list, dict or set.
+  /// Makes an empty list, dict, or set.
   inline std::uint64_t make_container(tag kind) { return bits_of(kind, make_words({0, 0})); }
   inline std::uint64_t make_record(tag kind, std::uint64_t callable, std::uint64_t args) {
     const std::uint64_t first = make_words({callable, args, 0});
     return bits_of(kind, first);
   }
-  /// Index of new words with these values.
+  /// Appends words with these values and returns the index of the first.
   inline std::uint64_t make_words(std::initializer_list<std::uint64_t> values) {
     const std::uint64_t first = extend(values.size());
     std::copy(values.begin(), values.end(), words_.data() + first);
     return first;
   }
 
-  /// Adds items (keys and values in turn) to a container; a container at the end of the arena grows in place.
+  /// Adds items (alternating keys and values for a dict) to a container. The arena's last container grows in place.
   inline bool append(std::uint64_t container, std::span<const std::uint64_t> items) {
     const std::uint64_t header = container >> 5;
     std::uint64_t begin = words_[header];
@@ -67,7 +67,7 @@ class arena_writer {
     words_[header + 1] = wanted << 32 | room;
     return true;
   }
-  /// The container that takes a target's items: the target itself when it is `plain`, or a record's own list or dict.
+  /// Finds the container for a target's items: the target itself when it is `plain`, or a record's own list or dict.
   inline bool container_of(std::uint64_t target, tag plain, block_part part, std::uint64_t& container) {
     if (tag_of(target) == plain) return container = target, true;
     if (!is_record(target)) return problem_.bad("cannot add items to a " + std::string(name(value_of(target).kind())));
@@ -80,7 +80,7 @@ class arena_writer {
     return true;
   }
 
-  /// False, without a word, when it has one.
+  /// Sets a record's state. Returns false, without recording a problem, when the record already has one.
   inline bool set_state(std::uint64_t record, std::uint64_t state) {
     std::uint64_t& tail = words_[(record >> 5) + 2];
     const bool has_block = tag_of(tail) == tag::block;
@@ -95,13 +95,13 @@ class arena_writer {
     words_[block + static_cast<std::uint64_t>(block_part::keyword_args)] = keywords;
   }
 
-  /// Where the next words will lie, unless a container left some.
+  /// Returns the index of the next new words, unless they reuse words that a container left.
   std::uint64_t end() const { return end_; }
-  /// Takes the words from `begin` on back. Precondition: no value refers to them.
+  /// Frees the words from `begin` on. Precondition: no value refers to them.
   void give_back_from(std::uint64_t begin) { end_ = begin; }
 
  private:
-  /// Index of new words, of any value.
+  /// Returns the index of `count` new words with unspecified values.
   inline std::uint64_t extend(std::size_t count) {
     if (count > free_end_ - free_begin_) return extend_end(count);
     return std::exchange(free_begin_, free_begin_ + count);
@@ -111,12 +111,13 @@ class arena_writer {
     if (end_ > words_.size()) words_.extend(end_ - words_.size());
     return first;
   }
-  /// A container that grew has left these words. The large dicts of a description would leave as much as they take.
+  /// Frees words that a growing container left. Without reuse, the large dicts of checkpoint metadata would waste as
+  /// much memory as they occupy.
   inline void reuse(std::uint64_t begin, std::size_t count) {
     if (count > free_end_ - free_begin_) free_begin_ = begin, free_end_ = begin + count;
   }
 
-  /// Index of the record's block, made when it has none yet.
+  /// Returns the index of the record's block, and makes the block when there is none yet.
   inline std::uint64_t block_of(std::uint64_t record) {
     const std::uint64_t tail = words_[(record >> 5) + 2];
     if (tag_of(tail) == tag::block) return tail >> 5;
@@ -128,8 +129,8 @@ class arena_writer {
   pickle::arena& arena_;
   word_array& words_;
   failure& problem_;
-  std::uint64_t end_ = 0;                        // words behind it are free again
-  std::uint64_t free_begin_ = 0, free_end_ = 0;  // words that nothing lies in any more
+  std::uint64_t end_ = 0;                        // words from here on are free
+  std::uint64_t free_begin_ = 0, free_end_ = 0;  // free words inside the arena
 };
 
 }  // namespace shardmesh::pickle

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names that published scanners of pickles (picklescan, modelscan, fickling), and the advisories about ways around
-// them, call dangerous: they start processes, run or import code, open files or connections, or reach such a function
-// by its name. No list of this kind is complete: what is on neither table is unknown, not harmless.
+// The dangerous names of published pickle scanners (picklescan, modelscan, fickling) and of the advisories about ways
+// around them. They start processes, run or import code, open files or connections, or reach such a function by its
+// name. No such list is complete: a name that is on neither table is unknown, not harmless.
 module;
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@ import :old_names;
 namespace shardmesh::pickle {
 namespace {
 
-// Modules of which every name is dangerous, and every module below them, but for the exceptions below.
+// Modules whose names are all dangerous, with their submodules, except for the exceptions below.
 constexpr std::string_view modules =
     // Processes, code, imports.
     " subprocess _posixsubprocess os posix nt pty popen2 runpy codeop importlib imp zipimport pkgutil "
@@ -31,7 +31,7 @@ constexpr std::string_view modules =
     "_testinternalcapi _sitebuiltins pyclbr tabnanny imputil ihooks rexec Bastion hotshot dl xml.dom.domreg xml.sax "
     "sympy.parsing sympy.core.sympify sympy.utilities.lambdify sympy.utilities.autowrap sympy.utilities._compilation "
     "six.moves past.builtins past.translation future.moves future.builtins "
-    // Pickles inside of pickles.
+    // Nested pickles.
     "pickle _pickle cPickle pickletools dill cloudpickle joblib sklearn.externals.joblib jsonpickle shelve marshal "
     "yaml "
     // Files.
@@ -43,7 +43,7 @@ constexpr std::string_view modules =
     "socket _socket socketserver ssl _ssl selectors http httplib urllib urllib2 urllib3 httpx aiohttp requests "
     "ftplib imaplib poplib smtplib smtpd nntplib telnetlib xmlrpc wsgiref asyncore asynchat webbrowser paramiko zmq "
     "cgi cgitb syslog "
-    // PyTorch's own loaders, compilers and launchers.
+    // PyTorch's own loaders, compilers, and launchers.
     "torch.hub torch._weights_only_unpickler torch.package torch.jit torch.ops torch._ops "
     "torch.classes torch._classes torch.library torch.export torch._export torch.onnx torch.compiler torch._dynamo "
     "torch._inductor torch._functorch torch.fx.experimental torch.fx.graph_module torch.fx._lazy_graph_module "
@@ -64,8 +64,8 @@ constexpr std::string_view modules =
     "numpy.f2py numpy.testing numpy.distutils numpy.ctypeslib numpy.compat numpy.lib.npyio numpy.lib._npyio_impl "
     "numpy.lib.format numpy.lib._format_impl pandas.io pandas.core.computation ";
 
-// Names of one module, separated by blanks, and their parts ("attrgetter.x"). Modules of the standard library whose
-// name many a program gives its own ("code", "trace") are here, not above.
+// Dangerous names of single modules, separated by blanks; attributes of a name ("attrgetter.x") count too. Modules of
+// the standard library whose names are common in programs ("code", "trace") are here, not above.
 struct module_names {
   std::string_view module_name, names;
 };
@@ -167,7 +167,7 @@ constexpr auto table = std::to_array<module_names>({
     {"tensorflow.keras.models", "load_model"},
 });
 
-// Of the modules above: what only holds data.
+// Names of the modules above that only hold data.
 constexpr auto exceptions = std::to_array<module_names>({
     {"io", "BytesIO StringIO"},
     {"_io", "BytesIO StringIO"},
@@ -178,14 +178,14 @@ constexpr auto exceptions = std::to_array<module_names>({
     {"torch._dynamo.eval_frame", "OptimizedModule"},
 });
 
-// Modules that others import: reached as an attribute of those, they are what they are.
+// Modules that other modules import: an attribute that names one leads to it.
 constexpr std::string_view reached =
     " os sys subprocess builtins __builtins__ posix nt importlib ctypes socket shutil pickle _pickle runpy pty _os "
     "_sys "
     "_subprocess _builtins _importlib _ctypes _socket _shutil bltns ";
 
-// Other names that modules of the standard library, PyTorch and programs import them by. An underscore before the name
-// itself needs no entry.
+// Other names under which the standard library, PyTorch, and programs import modules. A leading underscore needs no
+// entry of its own.
 struct import_alias {
   std::string_view name, module_name;
 };
@@ -209,8 +209,8 @@ constexpr auto aliases = std::to_array<import_alias>({
     {"sp", "subprocess"},
 });
 
-// Functions that modules import by their own names, such as `itemgetter` of collections: no class of a program is
-// called so.
+// Functions that modules import under their own names, such as `itemgetter` in collections. No class of a program has
+// such a name.
 constexpr std::string_view imported_functions =
     " Popen check_call check_output getoutput getstatusoutput import_module attrgetter itemgetter methodcaller "
     "execfile "
@@ -227,7 +227,7 @@ bool is_word_of(std::string_view words, std::string_view name) {
   return false;
 }
 
-// "a.b.c": ("a", "b"), ("a.b", "c"), ("a.b.c", "").
+// Splits "a.b.c" into ("a", "b"), ("a.b", "c"), and ("a.b.c", "").
 template <class Test>
 bool any_beginning(std::string_view dotted, Test test) {
   for (std::size_t at = 0;;) {
@@ -256,9 +256,9 @@ bool names(const Table& known, std::string_view module_name, std::string_view na
   });
 }
 
-// Of "torch.hub.load": "torch.hub" and "load" are what "torch" and "hub.load" are.
+// For "torch.hub.load", tests "hub" in "torch", then "load" in "torch.hub", then the whole name.
 bool is_listed(std::string_view whole) {
-  const bool is_numpy = whole.starts_with("numpy.");  // whose functions lie in many of its modules
+  const bool is_numpy = whole.starts_with("numpy.");  // numpy repeats its functions in many of its modules
   return any_beginning(whole, [&](std::string_view module_part, std::string_view next) {
     return is_word_of(modules, module_part) || names(table, module_part, next) ||
            (is_numpy && names(table, "numpy", next));
@@ -275,7 +275,7 @@ bool is_reached(std::string_view whole) {
   return is_listed(whole) && !is_exempt(whole);
 }
 
-// "hub.torch.load": what begins with a module that another one imported. One word may be the name of anything.
+// Finds "hub.torch.load", which begins with a module that another one imported. A single word may name anything.
 bool names_imported_module(std::string_view attribute) {
   for (;;) {
     const std::size_t dot = attribute.find('.');
@@ -309,7 +309,7 @@ bool is_dangerous_global(std::string_view module_name, std::string_view attribut
     return is_word_of(reached, part) || (part.size() > 4 && part.starts_with("__") && part.ends_with("__"));
   };
   if (any_component(attribute, leads_away)) return true;
-  // "OrderedDict.fromkeys": no method of the harmless classes is pickled. Their nested classes and enums' members are.
+  // "OrderedDict.fromkeys": picklers write no methods of the harmless classes, only nested classes and enum members.
   const std::string_view first = attribute.substr(0, attribute.find('.'));
   if (first.size() == attribute.size() || !is_harmless_global(module_name, first)) return false;
   const std::string_view last = attribute.substr(attribute.rfind('.') + 1);

@@ -23,7 +23,7 @@ namespace shardmesh::pickle {
 namespace {
 
 constexpr std::size_t pass_window_bytes = std::size_t{1} << 18;
-constexpr int most_passes = 32;  // definitions that need definitions that need ...
+constexpr int most_passes = 32;  // a definition may need others, which need others in turn
 constexpr std::int64_t definition_bytes = std::int64_t{64} << 20;
 
 bool is_put(unsigned char opcode) {
@@ -33,12 +33,12 @@ bool is_get(unsigned char opcode) {
   return opcode == 'h' || opcode == 'j' || opcode == 'g';
 }
 
-// Copies ranges of opcodes into one new pickle, where every entry of the memo has the number that it had.
+// Copies ranges of opcodes into one new pickle. Every memo entry keeps its number.
 class copier {
  public:
   explicit copier(read_at read) : read_(read) {}
 
-  // The entries that ranges make, and those that they take.
+  // The memo entries that ranges make, and those that they fetch.
   struct memo_use {
     std::set<std::uint64_t> puts, gets;
   };
@@ -50,7 +50,7 @@ class copier {
     });
   }
 
-  // PROTO and frames are of the whole pickle, and not copied.
+  // PROTO and frames belong to the whole pickle and are not copied.
   result<bool> copy(const opcode_range& range, std::vector<std::byte>& out) {
     std::int64_t run = range.begin;
     const auto flush = [&](std::int64_t end) -> result<void> {
@@ -74,7 +74,7 @@ class copier {
   }
 
  private:
-  // False when `act` is, or where the opcodes are not what an earlier pass saw.
+  // Returns false when `act` does, or when the opcodes differ from those that an earlier pass saw.
   template <class Act>
   result<bool> each(const opcode_range& range, Act act) {
     opcode_stream in(read_, range.begin, range.end, 0, false);
@@ -92,7 +92,7 @@ class copier {
   read_at read_;
 };
 
-// What is left between the dropped ranges, up to behind STOP.
+// Returns the ranges between the dropped ones, up to the offset after STOP.
 std::vector<opcode_range> kept_beside(const std::vector<opcode_range>& dropped, std::int64_t end,
                                       std::uint64_t memo_end) {
   std::vector<opcode_range> kept;
@@ -110,7 +110,7 @@ std::vector<opcode_range> kept_beside(const std::vector<opcode_range>& dropped, 
 result<std::optional<std::vector<std::byte>>> excerpt(read_at read, std::int64_t size_bytes,
                                                       const excerpt_filter& filter) {
   const std::optional<std::vector<std::byte>> nothing;
-  for (const std::string& text : filter.wanted)  // a key that is named like an attribute could be taken for it
+  for (const std::string& text : filter.wanted)  // such a key could be mistaken for the attribute
     if (std::find(filter.dicts.begin(), filter.dicts.end(), text) != filter.dicts.end()) return nothing;
   opcode_stream all(read, 0, size_bytes, pass_window_bytes, true);
   skimmer choice(&filter, {});
@@ -125,7 +125,8 @@ result<std::optional<std::vector<std::byte>>> excerpt(read_at read, std::int64_t
     SHARDMESH_TRY(const bool looked, source.look_at(range, use));
     if (!looked) return nothing;
   }
-  // Entries that are made in what is left out, and those that these need; what the kept parts make comes too late.
+  // The kept parts need entries that the dropped ranges make, and these may need others. Definitions precede the kept
+  // parts, so entries that the kept parts make come too late for them.
   std::set<std::uint64_t> needed;
   std::set_difference(use.gets.begin(), use.gets.end(), use.puts.begin(), use.puts.end(),
                       std::inserter(needed, needed.end()));

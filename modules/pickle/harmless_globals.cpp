@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one table of names that a pickle may hold without a word: what torch.save, DCP and numpy write for tensors,
-// containers and scalars. A name is here when calling it, with any arguments that a pickle can make of this table,
-// builds data and does nothing else. Not here, on purpose: torch.storage._load_from_bytes (runs another pickle),
-// builtins.getattr (see pickle_names), functools.partial, anything with a callback that is a plain argument.
+// The one table of names that a pickle may hold without a report: those that torch.save, DCP, and numpy write for
+// tensors, containers, and scalars. Calling a listed name, with any arguments that this table can make, only builds
+// data. Deliberately absent: torch.storage._load_from_bytes (runs another pickle), builtins.getattr (see
+// names.cpp), functools.partial, and anything that takes a callback as a plain argument.
 module;
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@ module shardmesh.pickle;
 namespace shardmesh::pickle {
 namespace {
 
-// Names of one module, separated by blanks.
+// The names of one module, separated by blanks.
 struct known_names {
   std::string_view module_name, names;
 };
@@ -36,7 +36,7 @@ constexpr auto table = std::to_array<known_names>({
     {"numpy.core.numeric", "_frombuffer"},
     {"numpy._core.numeric", "_frombuffer"},
     {"torch",
-     // Dtypes that we have are known by parse_dtype; these are the others of PyTorch 2.13.
+     // parse_dtype knows the dtypes that we have; these are the others of PyTorch 2.13.
      "qint8 quint8 qint32 quint4x2 quint2x4 bit int1 int2 int3 int4 int5 int6 int7 uint1 uint2 uint3 uint4 uint5 uint6 "
      "uint7 "
      "Size Tensor device strided sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc jagged _mkldnn "
@@ -78,7 +78,7 @@ constexpr auto table = std::to_array<known_names>({
     {"torch.distributed.tensor.placement_types", "Partial Replicate Shard _StridedShard"},
 });
 
-// Whether `name` is one of the blank-separated words.
+// Returns true when `name` is one of the blank-separated words.
 bool is_word_of(std::string_view words, std::string_view name) {
   for (std::size_t at = words.find(name); at != std::string_view::npos; at = words.find(name, at + 1)) {
     const std::size_t end = at + name.size();
@@ -87,7 +87,7 @@ bool is_word_of(std::string_view words, std::string_view name) {
   return false;
 }
 
-// torch.FloatStorage, torch.cuda.HalfStorage and the rest of that family.
+// Matches torch.FloatStorage, torch.cuda.HalfStorage, and the rest of that family.
 bool is_storage_class(std::string_view module_name, std::string_view name) {
   if ((module_name != "torch" && module_name != "torch.cuda" && module_name != "torch.storage") ||
       !name.ends_with("Storage"))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the bytes of a pickle as opcodes take them: numbers, counted bytes, lines; and what was wrong first.
-// Stated lengths are checked against what is left before anything is done with them.
+// Not exported: reads the units that opcodes take from a pickle's bytes: numbers, counted bytes, and lines. It also
+// records the first problem. Every stated length is checked against the bytes left before it is used.
 module;
 #include <cstring>
 module shardmesh.pickle:input;
@@ -9,12 +9,12 @@ import shardmesh.std;
 
 namespace shardmesh::pickle {
 
-/// The first problem of a run. It is recorded where it occurs and ends the run: the hot path has no result objects.
+/// The first problem of a run. It is recorded where it occurs and ends the run, so the hot path has no result objects.
 struct failure {
   std::string text;
-  bool is_cut = false;  // more bytes could make the pickle whole
+  bool is_cut = false;  // more bytes could complete the pickle
 
-  /// Always false, so that `return bad(...)` ends an opcode.
+  /// Records a problem and returns false, so that an opcode can end with `return bad(...)`.
   [[gnu::cold, gnu::noinline]] bool bad(std::string message) {
     if (text.empty()) text = std::move(message);
     return false;
@@ -25,7 +25,7 @@ struct failure {
   }
 };
 
-// Every function that returns false has recorded why.
+// Every function that returns false has recorded the reason.
 class input {
  public:
   input(std::span<const std::byte> bytes, failure& problem) : bytes_(bytes), problem_(problem) {}
@@ -34,18 +34,18 @@ class input {
   inline std::size_t position() const { return at_; }
   inline bool is_at_end() const { return at_ == bytes_.size(); }
   inline unsigned char byte_at(std::size_t offset) const { return std::to_integer<unsigned char>(bytes_[offset]); }
-  /// Precondition: not at the end.
+  /// Reads one byte. Precondition: the input is not at its end.
   inline unsigned char next() { return byte_at(at_++); }
 
-  /// That many bytes follow.
+  /// Checks that `count` more bytes follow.
   inline bool need(std::uint64_t count) { return count <= left() || too_long(count); }
-  /// The next bytes. Precondition: they follow.
+  /// Takes the next `count` bytes. Precondition: they follow.
   inline std::span<const std::byte> take(std::size_t count) {
     const auto taken = bytes_.subspan(at_, count);
     at_ += count;
     return taken;
   }
-  /// A little-endian number.
+  /// Reads a little-endian number.
   template <class Unsigned>
   bool number(Unsigned& out) {
     if (!need(sizeof(Unsigned))) return false;
@@ -56,7 +56,7 @@ class input {
     at_ += sizeof(Unsigned);
     return true;
   }
-  /// What stands before the next newline.
+  /// Reads the text up to the next newline, and skips the newline.
   inline bool line(std::string_view& out) {
     const auto* begin = reinterpret_cast<const char*>(bytes_.data()) + at_;
     const void* end = left() == 0 ? nullptr : std::memchr(begin, '\n', left());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The run of the pickle machine, and the opcodes that large pickles are made of: together, for speed.
+// The main loop of the pickle machine and the opcodes of large pickles, in one file for speed.
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
@@ -21,7 +21,7 @@ import :opcode;
 namespace shardmesh::pickle {
 namespace {
 
-// Memory that a graph may take: metadata of real checkpoints takes about four bytes for each of its own.
+// The memory limit of a graph. Metadata of real checkpoints takes about four bytes per input byte.
 constexpr std::size_t graph_bytes = std::size_t{1} << 28, graph_bytes_per_byte = 8;
 
 constexpr const char* too_large = "its values take more memory than its bytes explain";
@@ -30,8 +30,8 @@ bool fits_small(std::int64_t value) {
   return value >= -(1LL << 58) && value < (1LL << 58);
 }
 
-// The pairs of OrderedDict([[key, value], ...]), as Python 2 pickled them; Python 3 fills an empty one. Nothing for
-// other calls.
+// Returns the pairs of OrderedDict([[key, value], ...]), as Python 2 pickled them; Python 3 fills an empty one. Returns
+// nothing for other calls.
 std::optional<items> given_entries(const value& callable, const value& args) {
   const items given = args.items();
   if (given.size() != 1 || given[0].kind() != kind::list || !callable.is_global("collections", "OrderedDict"))
@@ -67,7 +67,7 @@ bool machine::pop_to_mark() {
   return stack_.resize(begin), true;
 }
 
-// An integer whose opcode is at start_, as a small one if it is small.
+// Pushes the integer whose opcode is at start_, as a small one when it fits.
 bool machine::push_int_at_start() {
   const std::uint64_t bits = bits_of(tag::int_at, start_);
   const auto small = value_of(bits).as_int();
@@ -80,7 +80,7 @@ bool machine::small_number() {
   return in_.number(number) && push_int(static_cast<std::int64_t>(number));
 }
 
-// A counted string whose opcode is at start_.
+// Pushes the counted string whose opcode is at start_.
 template <class Count>
 bool machine::counted(tag kind) {
   Count count = 0;
@@ -89,7 +89,7 @@ bool machine::counted(tag kind) {
   return push(kind, start_);
 }
 
-// A string of Python 2: text, if it can be one.
+// Pushes a string of Python 2: as text when it is UTF-8.
 template <class Count>
 bool machine::byte_string() {
   Count count = 0;
@@ -135,7 +135,7 @@ bool machine::add_items(std::size_t begin, tag plain, block_part part) {
     note(event::what::changed, target);
   else if (!items.empty() && !make_.container_of(target, plain, part, container))
     return false;
-  // No name is made of what a container holds: a log of names does without, which is half of its memory.
+  // A log of names does not need the items of containers, which are half of its memory.
   else if (!items.empty() && !forgive() && !make_.append(container, items))
     return false;
   stack_.resize(begin);
@@ -166,8 +166,8 @@ bool machine::stack_global() {
   return note_global(stack_.back()), true;
 }
 
-// Every chunk calls torch.Size with arguments such as ((4, 16),), which mostly occurred before: equal ones are in
-// memory once. They must be the last words of the arena, and nothing but the stack may have held them.
+// Every chunk calls torch.Size with arguments such as ((4, 16),), and most of them occurred before. Equal arguments
+// share memory. To be freed, the new ones must be the last words of the arena, and only the stack may have held them.
 std::uint64_t machine::shared_args(std::uint64_t args) {
   const auto count_of = [](std::uint64_t tuple) { return tuple >> 45; };
   const auto first_of = [](std::uint64_t tuple) { return tuple >> 5 & ((std::uint64_t{1} << 40) - 1); };
@@ -205,7 +205,7 @@ bool machine::record(tag kind) {
   push(make_.make_record(kind, callable, entries ? make_.make_sequence(tag::tuple, {}) : args));
   note_call(callable, args, stack_.back());
   if (!entries || entries->empty()) return true;
-  // A list can be given many times: entries beyond a byte of input for each are not what Python wrote.
+  // A pickle can pass one list many times. Python does not write more entries than the input has bytes.
   given_entries_ += entries->size();
   if (given_entries_ > in_.size()) return bad(too_large);
   std::uint64_t dict = 0;
@@ -262,7 +262,7 @@ bool machine::extension() {
 }
 
 bool machine::get(std::uint64_t index) {
-  const std::uint64_t found = memo_is_unknown_ ? bits_of(tag::none, 0)  // a name that is made of it is unknown
+  const std::uint64_t found = memo_is_unknown_ ? bits_of(tag::none, 0)  // a name made of it counts as unknown
                                                : memo_.get(index);
   return found != 0 ? push(found) : bad(fmt::format("the memo has no entry {}", index));
 }
@@ -287,7 +287,7 @@ bool machine::protocol() {
   return true;
 }
 
-// Frames only help readers of streams; one that reaches past the end means that the file was cut.
+// Frames only help readers of streams. A frame that reaches past the end means that the file was truncated.
 bool machine::frame() {
   std::uint64_t length = 0;
   return in_.number(length) && in_.need(length);
@@ -430,7 +430,7 @@ bool machine::step(unsigned char opcode) {
     case 0x96:
       return counted<std::uint64_t>(tag::bytearray_at);
     case 0x98:
-      if (forgive()) return has(1);  // Python makes read-only whatever is a buffer: bytes are one
+      if (forgive()) return has(1);  // Python makes any buffer read-only, and bytes are one
       [[fallthrough]];
     case 0x97:
       return bad("out-of-band buffers are not supported");

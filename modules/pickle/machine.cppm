@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the pickle machine: one pass over the opcodes, a stack, a memo, no recursion. Every allocation is paid
-// for by input bytes. Not here: how values lie in memory (arena_writer), what is done with the result (parse).
+// Not exported: the pickle machine. It makes one pass over the opcodes, with a stack, a memo, and no recursion. Input
+// bytes bound every allocation. The memory layout of values is in arena_writer; the use of the result is in parse.cpp.
 module shardmesh.pickle:machine;
 
 import shardmesh.std;
@@ -13,11 +13,11 @@ import :value;
 
 namespace shardmesh::pickle {
 
-// Functions that return false have recorded why: the hot path has no result objects.
+// Functions that return false have recorded the reason: the hot path has no result objects.
 class machine {
  public:
-  /// With `log`, what is met is noted there. With `forgives`, what Python's unpickler does not mind is no error, and
-  /// containers stay empty: for the log alone.
+  /// With `log`, the run records events there. With `forgives`, the machine accepts what Python's unpickler accepts,
+  /// and containers stay empty: such a run only serves the log.
   explicit machine(pickle::arena& arena, event_log* log = nullptr, bool forgives = false)
       : arena_(arena),
         in_(arena.input, problem_),
@@ -25,9 +25,9 @@ class machine {
         log_(log),
         forgives_(forgives),
         memo_(arena.input) {}
-  /// Up to STOP; the arena has the root then. errc::bad_pickle with the opcode and its byte offset.
+  /// Runs up to STOP and stores the root in the arena. Fails with errc::bad_pickle, the opcode, and its byte offset.
   result<void> run();
-  /// Of the last opcode.
+  /// Returns the byte offset of the last opcode.
   std::size_t position() const { return start_; }
 
  private:
@@ -35,10 +35,10 @@ class machine {
   bool step(unsigned char opcode);
   bool is_too_large() const;
   bool bad(std::string message) { return problem_.bad(std::move(message)); }
-  // For what is an error to us but not to Python, so that a trace goes on behind it.
+  // True when errors that Python tolerates are ignored, so that a trace continues past them.
   inline bool forgive() const { return forgives_; }
 
-  // The stack; a mark hides what lies below it.
+  // The stack. A mark hides the values below it.
   inline std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   inline bool has(std::size_t count) { return stack_.size() - floor() >= count || too_few(count); }
   bool too_few(std::size_t count);
@@ -55,7 +55,7 @@ class machine {
     marks_.pop_back();
     return true;
   }
-  /// Of what lies on the stack from `begin` on, which goes.
+  /// Replaces the stack's values from `begin` on by one value.
   inline void replace(std::size_t begin, std::uint64_t bits) {
     stack_.resize(begin);
     stack_.push_back(bits);
@@ -63,7 +63,7 @@ class machine {
   bool pop_top();
   bool pop_to_mark();
 
-  // Numbers and strings: they stay where they are in the input.
+  // Numbers and strings stay in the input; values refer to them.
   inline bool push_int(std::int64_t value) { return push(tag::small_int, static_cast<std::uint64_t>(value)); }
   bool push_int_at_start();
   template <class Unsigned>
@@ -89,7 +89,7 @@ class machine {
   bool add_items_from_mark(tag plain, block_part part);
   bool container_from_mark(tag kind);
 
-  // What Python would look up and call.
+  // Names that Python would look up, and calls that it would make.
   bool name_lines();
   bool global_line();
   bool stack_global();
@@ -135,15 +135,15 @@ class machine {
   arena_writer make_;
   event_log* log_;
   const bool forgives_;
-  std::size_t start_ = 0;  // of the current opcode
+  std::size_t start_ = 0;  // offset of the current opcode
   bool stopped_ = false;
   std::vector<std::uint64_t> stack_;
   std::vector<std::size_t> marks_;
   pickle::memo memo_;
-  std::uint64_t kept_end_ = 0;  // of the arena, when the memo last kept a value: what lies behind is on the stack alone
-  std::array<std::uint64_t, 256> recent_args_{};  // by hash
+  std::uint64_t kept_end_ = 0;  // the arena's end when the memo last kept a value; only the stack refers to later words
+  std::array<std::uint64_t, 256> recent_args_{};  // indexed by hash
   bool memo_is_unknown_ = false;
-  std::uint64_t given_entries_ = 0;  // of OrderedDict([...])
+  std::uint64_t given_entries_ = 0;  // entries added by OrderedDict([...])
 };
 
 }  // namespace shardmesh::pickle

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the memo of a pickle: values by number.
+// Not exported: the memo of a pickle, values by number.
 module shardmesh.pickle:memo;
 
 import shardmesh.std;
@@ -10,25 +10,25 @@ namespace shardmesh::pickle {
 
 class memo {
  public:
-  /// Of the pickle at the start of these bytes. Of a long one only the entries are kept that it fetches: all of them
-  /// would take as much as the pickle.
+  /// Prepares the memo of the pickle at the start of these bytes. For a long pickle it keeps only the entries that the
+  /// pickle fetches, because all entries together would take as much memory as the pickle.
   explicit memo(std::span<const std::byte> bytes) {
     if (bytes.size() < long_pickle) return;
     use_ = memo_use_of(bytes);
     if (use_) dense_.grow(use_->size());
   }
 
-  /// Whether it is known what is fetched. Then a value that leaves the stack and is not kept is nowhere else.
+  /// True when the fetched entries are known. Then only the stack refers to a value that the memo did not keep.
   inline bool knows_use() const { return use_.has_value(); }
-  /// Number of entries: what MEMOIZE gives the next one.
+  /// Returns the number of entries, which is the number that MEMOIZE assigns next.
   inline std::uint64_t size() const { return count_; }
 
-  /// `offset`: of the opcode in the input. A writer numbers its memo in order, so indices stay below it; others are
-  /// kept in a map, so that an absurd index costs no more than a small one.
-  /// False where nothing fetches the entry.
+  /// Stores an entry. Returns false when nothing fetches it.
+  /// \param offset  byte offset of the opcode in the input. Picklers number the memo in order, so indices stay below
+  ///   it. Other indices go into a map, so an absurd index costs no more than a small one.
   inline bool put(std::uint64_t index, std::uint64_t bits, std::size_t offset) {
     if (use_) {
-      ++count_;  // whose use is known is in order
+      ++count_;  // a pickle with known use numbers its memo in order
       if (!use_->contains(index)) return false;
       dense_[use_->rank(index)] = bits;
     } else if (index <= offset) {
@@ -40,7 +40,7 @@ class memo {
     }
     return true;
   }
-  /// 0 where there is no entry.
+  /// Returns an entry, or 0 when there is none.
   inline std::uint64_t get(std::uint64_t index) const {
     if (use_) return use_->contains(index) ? dense_[use_->rank(index)] : 0;
     if (index < dense_.size() && dense_[index] != 0) return dense_[index];
@@ -56,7 +56,7 @@ class memo {
  private:
   static constexpr std::size_t long_pickle = 1 << 16;
 
-  std::optional<memo_use> use_;  // then `dense_` has the entries of that set
+  std::optional<memo_use> use_;  // when set, `dense_` has one element per fetched entry
   word_array dense_;
   std::unordered_map<std::uint64_t, std::uint64_t> sparse_;
   std::uint64_t count_ = 0;

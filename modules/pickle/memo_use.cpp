@@ -33,7 +33,7 @@ void memo_use::count() {
 
 namespace {
 
-// Opcodes over bytes in memory, as far as the memo is concerned.
+// Scans the opcodes in memory for their effect on the memo.
 class memo_scan {
  public:
   explicit memo_scan(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -66,7 +66,7 @@ class memo_scan {
     std::uint64_t count = 0;
     return number<Width>(count) && skip(count);
   }
-  // A number of 4 bytes may be far beyond the memo: the set has no room for it.
+  // A 4-byte number may be far beyond the memo; such a pickle is refused, so the set stays small.
   template <std::size_t Width>
   bool fetch() {
     std::uint64_t of = 0;
@@ -151,7 +151,7 @@ class memo_scan {
         return counted<8>();
       case 'c':
         return line() && line();
-      default:  // DUP, a second way to a value; other opcodes whose argument is text; what is no opcode
+      default:  // DUP, which copies a reference; other opcodes with text arguments; unknown opcodes
         return false;
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what the pickle machine met to names for people.
+// Turns the events of the pickle machine into names for people.
 module;
 #include <fmt/format.h>
 #include <try.hpp>
@@ -22,9 +22,9 @@ import :trace;
 namespace shardmesh::pickle {
 namespace {
 
-constexpr std::size_t longest_name = 300;  // what is longer is cut: names come from the file
-constexpr std::string_view torch_magic_number = "119547037146038801333356";  // begins an old torch.save
-constexpr std::size_t most_names = 10'000;                                   // of one run of bytes
+constexpr std::size_t longest_name = 300;  // longer names are cut, because they come from the file
+constexpr std::string_view torch_magic_number = "119547037146038801333356";  // begins a file of torch.save before 1.6
+constexpr std::size_t most_names = 10'000;                                   // in one run of bytes
 
 std::string cut(std::string text) {
   if (text.size() > longest_name) text.resize(longest_name), text += "...";
@@ -43,7 +43,8 @@ bool is_getattr(const pickle::value& value) {
   return module_name == "builtins" && name == "getattr";
 }
 
-// A value as source text: "builtins.getattr(os, 'system')". Depth is bounded: the file nests as it likes.
+// Returns a value as source text: "builtins.getattr(os, 'system')". Depth is bounded, because the file decides the
+// nesting.
 std::string expression(const pickle::value& value, int depth = 0) {
   if (depth > 6) return "...";
   switch (value.kind()) {
@@ -63,7 +64,7 @@ std::string expression(const pickle::value& value, int depth = 0) {
   }
 }
 
-// getattr(_MEM_FORMAT_ENCODING, "TORCH_CONTIGUOUS_FORMAT"): how Python 3.11 and later pickle a member of an enum.
+// Matches getattr(_MEM_FORMAT_ENCODING, "TORCH_CONTIGUOUS_FORMAT"): Python 3.11 and later pickle enum members this way.
 bool is_enum_member(const value& call) {
   const items args = call.args().items();
   if (!is_getattr(call.callable()) || args.size() != 2 || args[0].kind() != kind::global || !args[1].text())
@@ -78,7 +79,7 @@ bool is_enum_member(const value& call) {
 
 enum class risk : std::uint8_t { harmless, unknown, dangerous };
 
-// Whether getattr has a part in how a value is made.
+// Returns true when getattr takes part in making a value.
 bool involves_getattr(const value& value, int depth = 0) {
   if (is_getattr(value) || depth > 6) return true;
   if (value.kind() == kind::tuple || value.kind() == kind::list) {
@@ -91,8 +92,9 @@ bool involves_getattr(const value& value, int depth = 0) {
          (involves_getattr(value.callable(), depth + 1) || involves_getattr(value.args(), depth + 1));
 }
 
-// Of getattr(CLASS, "name"): protocols below 4 write nested classes so, and Python 3.11 members of enums. That is as
-// much as the name CLASS.name. Attributes that are no plain names, and attributes of anything else, are chains.
+// Returns the risk of getattr(CLASS, "name"). Protocols below 4 write nested classes this way, and Python 3.11 enum
+// members. Such a call is as risky as the name CLASS.name. Any other attribute name or object is the start of a chain
+// and is dangerous.
 risk risk_of_getattr(const value& call) {
   const items args = call.args().items();
   if (args.size() != 2 || args[0].kind() != kind::global || !args[1].text()) return risk::dangerous;
@@ -103,7 +105,8 @@ risk risk_of_getattr(const value& call) {
                                                                                            : risk::dangerous;
 }
 
-// Of what is got, classes may be called: their names begin with a capital.
+// Returns the risk of a call. A result of getattr may be called only when it looks like a class: its name begins with a
+// capital.
 risk risk_of_call(const value& call) {
   if (is_enum_member(call)) return risk::harmless;
   const value callable = call.callable();
@@ -117,7 +120,7 @@ risk risk_of_call(const value& call) {
   return !member.empty() && member[0] >= 'A' && member[0] <= 'Z' ? risk_of_getattr(callable) : risk::dangerous;
 }
 
-// A storage of torch.save: ("storage", class, key, location, count).
+// Matches the persistent id of a storage in torch.save: ("storage", class, key, location, count).
 bool is_storage_id(const value& reference) {
   const value id = reference.persistent_id();
   return id.kind() == kind::tuple && id.size() >= 5 && id.items()[0].text() == "storage" &&
@@ -128,7 +131,7 @@ used_names names_in(std::span<const std::byte> bytes, int depth, const trace* fi
 
 class naming {
  public:
-  // `depth`: of pickles that lie in pickles.
+  // `depth` counts the pickles that enclose this one.
   explicit naming(int depth) : depth_(depth) {}
 
   void add(std::string text, risk how = risk::unknown) {
@@ -145,7 +148,7 @@ class naming {
   }
 
   void add(const pickle::trace& trace) {
-    // That of getattr is the highest of its calls; a getattr that nobody calls is for a chain.
+    // The risk of getattr is the highest risk of the noted calls. A getattr without calls may serve a chain.
     const auto highest_risk = [&] {
       risk highest = risk::harmless;
       std::size_t calls = 0;
@@ -162,7 +165,7 @@ class naming {
           break;
         }
         case event::what::load:
-          break;  // with the name
+          break;  // reported with the loader's name
         case event::what::call:
           if (const risk how = risk_of_call(event.value); how != risk::harmless)
             add("<call of " + expression(event.value) + ">", how);
@@ -183,17 +186,18 @@ class naming {
   std::vector<used_name> names;
 
  private:
-  // torch.storage._load_from_bytes: pickle.dump writes a tensor's storage as a stream of torch.save in the pickle.
+  // torch.storage._load_from_bytes: pickle.dump writes a tensor's storage as a torch.save stream inside the pickle.
   static bool is_loader(const value& global) {
     const auto [module_name, name] = python3_name(global);
     return module_name == "torch.storage" && name == "_load_from_bytes";
   }
 
-  // Of what it loads, which is listed, too. What only builds a storage is no more than the name; what cannot be looked
-  // through, and a name that nothing is seen to call, may do anything.
+  // Returns the risk of the loader, and lists the names in the nested pickles. If they hold only harmless names, the
+  // loader is unknown, as its name alone is. A nested pickle that cannot be scanned, or a loader without visible calls,
+  // may do anything.
   risk risk_of_loads(const pickle::trace& trace) {
     bool is_plain = false;
-    std::set<std::uint64_t> met;  // nested pickles that were scanned
+    std::set<std::uint64_t> met;  // nested pickles that were already scanned
     for (const pickle::event& event : trace.events) {
       if (event.kind != event::what::load || !is_loader(event.value.callable())) continue;
       const value content = argument_of(event.value, 0);
@@ -212,7 +216,7 @@ class naming {
     return is_plain && !trace.is_cut ? risk::unknown : risk::dangerous;
   }
 
-  // A name that cannot be told is one that somebody hides.
+  // A name that is not text was probably hidden on purpose.
   static risk risk_of_global(std::string_view module_name, std::string_view name) {
     if (module_name.empty() || name.empty() || is_dangerous_global(module_name, name)) return risk::dangerous;
     return is_harmless_global(module_name, name) ? risk::harmless : risk::unknown;
@@ -222,7 +226,7 @@ class naming {
   std::map<std::string, std::size_t> index_;
 };
 
-// `first`: the trace of the first pickle, where there is one already.
+// `first` is the trace of the first pickle when it was already made.
 used_names names_in(std::span<const std::byte> bytes, int depth, const trace* first) {
   naming found(depth);
   used_names made;

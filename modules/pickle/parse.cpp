@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pickles in bytes, parsed to the end or followed as far as they go.
+// Parses pickles in bytes, or follows them as far as possible.
 module;
 #include <try.hpp>
 

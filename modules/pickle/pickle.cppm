@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.pickle: Python pickles, read as inert values and written: nothing is imported, looked up or called. The one
-// place where a class name is looked up (names). Not here: tensors (torch_file), limits (storage).
+// shardmesh.pickle reads Python pickles as inert values, and writes pickles. It imports, looks up, and calls nothing.
+// Class names are looked up in one place, names. Tensors are in torch_file; limits are in storage.
 export module shardmesh.pickle;
 
 export import shardmesh.core;

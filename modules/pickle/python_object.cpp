@@ -12,7 +12,7 @@ module shardmesh.pickle;
 namespace shardmesh::pickle {
 namespace {
 
-/// A str whose characters are all below 256, as one byte each.
+/// Encodes a str with one byte per character, when all characters are below 256.
 std::optional<std::string> latin1(std::string_view utf8) {
   std::string out;
   for (std::size_t i = 0; i < utf8.size(); ++i) {
@@ -49,7 +49,7 @@ std::pair<std::string_view, std::string_view> python3_name(const value& global) 
 }
 
 std::string type_name(value global) {
-  // A class whose source text lies beside it, in PyTorch's oldest files: ("module", class, file, text).
+  // PyTorch's oldest files store a class with its source text: ("module", class, file, text).
   if (const items id = global.persistent_id().items(); id.size() == 4 && id[0].text() == "module") global = id[1];
   if (global.kind() != kind::global) return "unknown";
   const auto [module_name, attribute] = python3_name(global);
@@ -98,7 +98,7 @@ std::optional<std::string> bytes_of(const pickle::value& value) {
   if (content.bytes() && !encoded) return plain_bytes(content);
   const std::string_view encoding = argument_of(value, 1).text().value_or("");
   if (!content.text() || (encoding != "latin1" && encoding != "latin-1")) {
-    // bytearray(_codecs.encode(...)): one level only, so that hostile nesting costs nothing.
+    // bytearray(_codecs.encode(...)): only one level, so that hostile nesting costs nothing.
     if (!encoded && content.is_record_of("_codecs", "encode")) return bytes_of(content);
     return std::nullopt;
   }

@@ -18,11 +18,11 @@ import :python_text;
 namespace shardmesh::pickle {
 namespace {
 
-// Keys are names: what is longer or deeper is no name, and a small hostile tuple could print for ever.
+// Keys are names. Longer or deeper values are not names, and a small hostile tuple could print for ever.
 constexpr std::size_t most_characters = 4096;
 constexpr int deepest = 16;
 
-// Python's str(float): the shortest digits that read back, with an exponent below 1e-4 and from 1e16 on.
+// Python's str(float): the shortest digits that round-trip, with an exponent below 1e-4 and from 1e16 on.
 std::string python_float(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
@@ -36,8 +36,7 @@ std::string python_float(double value) {
   return out.find('.') == std::string::npos ? out + ".0" : out;
 }
 
-// The quotes that Python's repr chooses, and its escapes of ASCII. Characters beyond ASCII stay where `is_bytes` is not
-// set.
+// Quotes and escapes text as Python's repr does. Characters beyond ASCII stay unless `is_bytes` is set.
 std::string quoted(std::string_view text, bool is_bytes) {
   const bool has_single = text.find('\'') != std::string_view::npos;
   const char quote = has_single && text.find('"') == std::string_view::npos ? '"' : '\'';
@@ -59,7 +58,7 @@ std::string quoted(std::string_view text, bool is_bytes) {
 
 class representation {
  public:
-  // repr(value), appended to `out`; false where there is none.
+  // Appends repr(value) to `out`. Returns false when it is unsupported or too long.
   bool add(const pickle::value& value, int depth) {
     if (depth > deepest || out.size() > most_characters) return false;
     if (const auto bytes = value.kind() == kind::bytearray ? std::nullopt : bytes_of(value))

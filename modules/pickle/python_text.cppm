@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// python_text: Python's str() of the values that serve as dict keys: PyTorch's flattening takes str(key) of each.
-// Not here: JSON (object_json).
+// Computes Python's str() of values that serve as dict keys, because PyTorch's flattening takes str(key) of each key.
+// JSON is in object_json.
 export module shardmesh.pickle:python_text;
 
 import shardmesh.std;
@@ -8,8 +8,8 @@ import :value;
 
 export namespace shardmesh::pickle {
 
-/// What Python's str() gives: of str, int, bool, float, None, bytes, dtypes, devices, sizes, and tuples of them, of at
-/// most a few thousand characters. Nothing where that needs Python: enums, instances, sets of several elements.
+/// Returns Python's str() of a str, int, bool, float, None, bytes, dtype, device, size, or tuple of them, up to a few
+/// thousand characters. Returns nothing for values that need Python: enums, instances, and sets of several elements.
 std::optional<std::string> python_str(const pickle::value& value);
 
 }  // namespace shardmesh::pickle

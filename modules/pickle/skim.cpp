@@ -23,7 +23,7 @@ opcode_stream::opcode_stream(read_at read, std::int64_t begin, std::int64_t end,
       end_(end),
       joins_memoize_(joins_memoize) {}
 
-// Moves what is left to the front and reads behind it.
+// Moves the unread bytes to the front of the window and reads more after them.
 bool opcode_stream::refill(std::size_t count) {
   const std::size_t left = filled_ - at_;
   std::memmove(window_.data(), window_.data() + at_, left);
@@ -142,7 +142,7 @@ bool opcode_stream::argument(token& out) {
     case 0x92:
     case 0x93:
       return true;
-    default:  // DUP, POP and POP_MARK: no pickler makes dicts with them; escaped text; what is no opcode
+    default:  // DUP, POP, and POP_MARK, which no pickler uses to make dicts; escaped text; unknown opcodes
       return false;
   }
 }

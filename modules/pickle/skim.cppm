@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: a pickle's opcodes one by one out of a source that is read by windows, without their values. Not here:
-// what values they make (machine).
+// Not exported: reads a pickle's opcodes one by one through a window over the source, without making values. The values
+// are in machine.
 module shardmesh.pickle:skim;
 
 import shardmesh.std;
@@ -8,37 +8,38 @@ import shardmesh.core;
 
 namespace shardmesh::pickle {
 
-// Fills `out` with the bytes from `offset` on.
+// Fills `out` with the source's bytes from `offset` on.
 using read_at = function_ref<result<void>(std::int64_t offset, std::span<std::byte> out)>;
 
 // One opcode with its argument.
 struct token {
   unsigned char opcode = 0;
   std::int64_t begin = 0, end = 0;
-  std::uint64_t number = 0;  // of GET and PUT
-  bool is_memoized = false;  // MEMOIZE follows, and belongs to it: most values have one
-  std::string_view text;     // of a counted string of at most `max_text` bytes; valid until the next token
+  std::uint64_t number = 0;  // the argument of GET and PUT
+  bool is_memoized = false;  // a MEMOIZE follows and is part of this token, as for most values
+  std::string_view text;     // a counted string of at most `max_text` bytes; valid until the next token
   bool is_text = false;
 };
 
-// The opcodes of a range of the source. What is not an opcode, is cut off, or is written as text with escapes (protocol
-// 0) ends it.
+// The opcodes of a range of the source. Unknown opcodes, truncated opcodes, and escaped text (protocol 0) end the
+// stream.
 class opcode_stream {
  public:
   static constexpr std::size_t max_text = 4096;
 
-  // With `joins_memoize`, a MEMOIZE behind an opcode is given out with it, where the window has both.
+  // With `joins_memoize`, an opcode and the MEMOIZE after it are one token when the window holds both.
   opcode_stream(read_at read, std::int64_t begin, std::int64_t end, std::size_t window_bytes, bool joins_memoize);
 
-  // False at the end, and when something is wrong: `failed` tells.
+  // Returns false at the end and after a problem; `failed` tells them apart.
   inline bool next(token& out);
   bool failed() const { return failed_; }
-  // The source's own, when a read failed.
+  // The source's error, when a read failed.
   const std::optional<error>& problem() const { return problem_; }
 
  private:
   inline std::int64_t position() const { return window_begin_ + static_cast<std::int64_t>(at_); }
-  // `count` bytes from here on are in the window; at most max_text + 16. False, without a word, when there are fewer.
+  // Ensures that the window holds `count` bytes from here on, at most max_text + 16. Returns false when there are
+  // fewer, without marking the stream as failed.
   inline bool have(std::size_t count) { return filled_ - at_ >= count || refill(count); }
   bool refill(std::size_t count);
   bool skip(std::uint64_t count);
@@ -67,7 +68,7 @@ inline bool opcode_stream::next(token& out) {
   out.begin = position();
   out.opcode = std::to_integer<unsigned char>(window_[at_++]);
   out.is_text = false;
-  switch (out.opcode) {  // those that metadata is made of; all others in `argument`
+  switch (out.opcode) {  // the most frequent opcodes of metadata; `argument` handles all others
     case 'h':
     case 'K':
       if (!have(1)) return fail_here();

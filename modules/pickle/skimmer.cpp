@@ -17,7 +17,7 @@ import :skimmer;
 namespace shardmesh::pickle {
 namespace {
 
-// Above the root object and the dict of its attributes lie names and values in turn.
+// The root object and the dict of its attributes take the first two slots; above them, names and values alternate.
 constexpr std::size_t first_name_slot = 2;
 
 }  // namespace
@@ -93,7 +93,8 @@ bool skimmer::collapse_to_mark(const token& t) {
   return true;
 }
 
-// Items from `begin` on go into what lies below them. An alias would be changed behind its definition.
+// Adds the items from `begin` on to the value below them. Changing an alias is refused: its definition would miss the
+// change.
 bool skimmer::add(std::size_t begin, const token& t, bool is_dict) {
   if (begin == 0 || begin - 1 < floor() || stack_[begin - 1].what == static_cast<std::uint64_t>(kind::alias))
     return false;
@@ -115,7 +116,7 @@ bool skimmer::add_from_mark(const token& t, bool is_dict) {
 
 void skimmer::drop_items(std::size_t begin, const token& t) {
   met_dict_ = true;
-  // SETITEM belongs to its one item, SETITEMS does not.
+  // SETITEM belongs to its only item; SETITEMS belongs to no item.
   const std::int64_t end = t.opcode == 's' ? t.end : t.begin;
   auto hit = hits_.begin();
   for (std::size_t i = begin; i < stack_.size(); i += 2) {
@@ -191,7 +192,7 @@ bool skimmer::step(const token& t) {
     case 'e':
     case 0x90:
       return add_from_mark(t, false);
-    default:  // everything else that the stream gives out is a value
+    default:  // every other opcode of the stream is a value
       return push(t);
   }
 }

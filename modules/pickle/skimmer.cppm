@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the pickle machine without values: for each place on the stack where in the source it came from. It
-// finds the items of dicts that nobody wants, and where values of the memo are made. Not here: the result (excerpt).
+// Not exported: runs the pickle machine without values, and tracks where in the source each stack slot came from. It
+// finds the dict items to leave out, and where memo entries are made. The result is in excerpt.
 module shardmesh.pickle:skimmer;
 
 import shardmesh.std;
@@ -10,28 +10,28 @@ import :skim;
 
 namespace shardmesh::pickle {
 
-// Opcodes [begin, end), and how many entries the memo has before them and behind.
+// The opcodes in [begin, end), and the number of memo entries before and after them.
 struct opcode_range {
   std::int64_t begin = 0, end = 0;
   std::uint64_t memo_begin = 0, memo_end = 0;
 };
 
-// What is found in one pass; the pass ends early when all of `wanted_memo` is found, where that is not empty.
+// The findings of one pass. A pass with a non-empty `wanted_memo` ends as soon as all of them are found.
 class skimmer {
  public:
-  // `filter`: null for a pass that only looks for where entries of the memo are made.
+  // `filter` is null for a pass that only looks for the definitions of memo entries.
   skimmer(const excerpt_filter* filter, std::span<const std::uint64_t> wanted_memo);
 
-  // False when the pickle is unusual, or cut off.
+  // Returns false when the pickle is unusual or truncated.
   bool run(opcode_stream& in);
 
-  // Items to leave out, ascending; none where no dict of the filter was met.
+  // The items to leave out, ascending; empty when no dict of the filter was found.
   const std::vector<opcode_range>& dropped() const { return dropped_; }
   bool met_dict() const { return met_dict_; }
-  // Behind STOP, and the entries that the memo has then.
+  // The offset after STOP, and the number of memo entries there.
   std::int64_t end() const { return end_; }
   std::uint64_t memo_count() const { return memo_count_; }
-  // By number in the memo: what makes the entry, to the last opcode that changes it.
+  // By memo number: the opcodes that make the entry, up to the last one that changes it.
   const std::map<std::uint64_t, opcode_range>& definitions() const { return definitions_; }
 
  private:
@@ -59,7 +59,7 @@ class skimmer {
   }
   bool push_text(const token& t);
   bool get(const token& t);
-  // Picklers number the memo in order; of other numbers nobody knows here what they are.
+  // Picklers number the memo in order. The skimmer rejects any other numbering.
   inline bool put(std::uint64_t number) {
     if (!has(1) || number != memo_count_) return false;
     ++memo_count_;
@@ -71,7 +71,7 @@ class skimmer {
   bool add(std::size_t begin, const token& t, bool is_dict);
   bool add_from_mark(const token& t, bool is_dict);
   void drop_items(std::size_t begin, const token& t);
-  // What leaves the stack is complete: it ends where what lies above it begins, or this opcode.
+  // Values that leave the stack are complete: each ends where the value above it begins, or at this opcode.
   inline void shrink(std::size_t size, const token& t) {
     if (!pending_.empty()) define(size, t);
     stack_.resize(size);
@@ -91,11 +91,11 @@ class skimmer {
   std::int64_t end_ = 0;
   bool stopped_ = false, met_dict_ = false;
 
-  std::uint64_t wanted_lengths_ = 0;  // bit n: a wanted text has n mod 64 bytes
+  std::uint64_t wanted_lengths_ = 0;  // bit n is set when a wanted text's size is n mod 64
   std::set<std::string, std::less<>> wanted_texts_;
-  std::set<std::uint64_t> known_wanted_;     // numbers in the memo of wanted texts
-  std::vector<std::uint64_t> known_filter_;  // bits, by number mod 65536
-  std::vector<std::int64_t> hits_;           // where wanted texts are named, since the last items were chosen
+  std::set<std::uint64_t> known_wanted_;     // memo numbers of wanted texts
+  std::vector<std::uint64_t> known_filter_;  // one bit per number mod 65536
+  std::vector<std::int64_t> hits_;           // where wanted texts occur, since items were last chosen
   std::vector<opcode_range> dropped_;
   std::vector<pending> pending_;
   std::map<std::uint64_t, opcode_range> definitions_;

@@ -21,7 +21,7 @@ void append_utf8(std::string& out, std::uint32_t code) {
   put(0xf0 | code >> 18), put(0x80 | (code >> 12 & 63)), put(0x80 | (code >> 6 & 63)), put(0x80 | (code & 63));
 }
 
-/// `count` hexadecimal digits at the start of `text`, or -1.
+/// Reads `count` hexadecimal digits at the start of `text`; returns -1 when they are malformed.
 std::int64_t hex_number(std::string_view text, std::size_t count) {
   std::uint32_t number = 0;
   if (text.size() < count) return -1;
@@ -37,7 +37,7 @@ bool decode_raw_unicode(std::string_view line, std::string& out) {
     const char next = i + 1 < line.size() ? line[i + 1] : '\0';
     if (c != '\\' || (next != 'u' && next != 'U')) {
       append_utf8(out, static_cast<unsigned char>(c));
-      // A backslash before anything else stands for itself, and so does what follows it.
+      // A backslash before any other character stands for itself, and so does that character.
       if (c == '\\' && i + 1 < line.size()) append_utf8(out, static_cast<unsigned char>(line[++i]));
       continue;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opcodes of the pickle machine whose argument is a line of text: those of protocol 0, and globals. Rare in what is
-// large, so they stand apart from the others.
+// Opcodes whose argument is a line of text: those of protocol 0, and globals. They are rare in large pickles, so they
+// are separate from machine.cpp.
 module;
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ import :text;
 
 namespace shardmesh::pickle {
 
-// A name or number: lines are looked at again whenever the value is, so long ones would add up.
+// Reads a name or number. Each access to the value parses its line again, so long lines would be slow.
 bool machine::short_line(std::string_view& out) {
   if (!in_.line(out)) return false;
   return out.size() <= 4300 || forgive() || bad(fmt::format("a line of {} bytes is no name or number", out.size()));
@@ -57,7 +57,7 @@ bool machine::text_line(bool raw_unicode) {
   if (!in_.line(text)) return false;
   const std::size_t begin = arena_.decoded.size();
   const bool fine = raw_unicode ? decode_raw_unicode(text, arena_.decoded) : decode_string_repr(text, arena_.decoded);
-  if (!fine && forgive()) return push(tag::none, 0);  // a name made of it is unknown
+  if (!fine && forgive()) return push(tag::none, 0);  // a name made of it counts as unknown
   if (!fine) return bad("the string's quotes or escapes are malformed");
   const std::string_view made = std::string_view(arena_.decoded).substr(begin);
   push(raw_unicode || is_utf8(made) ? tag::text_decoded : tag::bytes_decoded, arena_.decoded_spans.size());
@@ -92,7 +92,7 @@ bool machine::memo_line(bool is_put) {
   if (!in_.line(digits)) return false;
   const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
   const bool is_number = status == std::errc{} && end == digits.data() + digits.size();
-  // Python reads "1_0" and " 7" as well: from then on we no longer know what the memo holds.
+  // Python also accepts "1_0" and " 7". From then on the content of the memo is unknown.
   if (forgive() && !is_number) {
     memo_is_unknown_ = true;
     return is_put || push(tag::none, 0);

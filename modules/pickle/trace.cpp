@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a run is worth an event.
+// Decides which globals and calls of a run deserve an event.
 module;
 #include <algorithm>
 #include <cstddef>
@@ -21,7 +21,7 @@ void event_log::note_global(const pickle::value& global) {
 }
 
 void event_log::note_call(const pickle::value& callable, const pickle::value& args, const pickle::value& call) {
-  // The same three are called for each chunk of a checkpoint.
+  // Every chunk of a checkpoint calls the same three callables.
   std::uint64_t& plain = plain_[(callable.identity() >> 5) * 0x9e3779b97f4a7c15 >> 58];
   if (getters_.empty() && plain == callable.identity()) return;
   bool is_odd = callable.kind() != kind::global || getters_.contains(callable.identity());
@@ -30,7 +30,7 @@ void event_log::note_call(const pickle::value& callable, const pickle::value& ar
     for (std::size_t i = 0; i < std::min<std::size_t>(items.size(), 16); ++i)
       is_odd |= getters_.contains(items[i].identity());
   }
-  // What calls its first argument is as odd as that one.
+  // A function that calls its first argument is as odd as that argument.
   if (!is_odd && callable.global_name() == "_rebuild_from_type_v2") {
     const pickle::items items = args.items();
     is_odd = !items.empty() && items[0].kind() != kind::global;

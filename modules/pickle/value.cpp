@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What pickle values answer. Not here: parsing (parse.cpp).
+// Observers of pickle values. Parsing is in parse.cpp.
 module;
 #include <algorithm>
 #include <array>
@@ -27,7 +27,7 @@ std::uint64_t little_endian(const std::byte* at, std::size_t count) {
   return number;
 }
 
-/// Width of the count that follows a counted opcode.
+/// Returns the width in bytes of the count after a counted opcode.
 std::size_t count_width(char opcode) {
   switch (opcode) {
     case '\x8c':
@@ -49,14 +49,14 @@ char opcode_at(const pickle::arena& arena, std::uint64_t offset) {
   return static_cast<char>(arena.input[offset]);
 }
 
-/// The argument of a counted opcode.
+/// Returns the argument of a counted opcode.
 std::span<const std::byte> counted(const pickle::arena& arena, std::uint64_t offset) {
   const std::size_t width = count_width(opcode_at(arena, offset));
   const std::uint64_t count = little_endian(arena.input.data() + offset + 1, width);
   return arena.input.subspan(offset + 1 + width, count);
 }
 
-/// The `n`th line after an opcode, without its newline.
+/// Returns the `n`th line after an opcode, counting from 0, without its newline.
 std::string_view line(const pickle::arena& arena, std::uint64_t offset, int n) {
   const auto* text = reinterpret_cast<const char*>(arena.input.data());
   std::size_t begin = offset + 1;
@@ -76,7 +76,7 @@ bool is_long_binary(char opcode) {
   return opcode == '\x8a' || opcode == '\x8b';
 }
 
-/// Decimal digits of an INT or LONG line, without "L", "+", leading zeros.
+/// Returns the decimal digits of an INT or LONG line, without "L", "+", and leading zeros.
 std::string decimal_of_line(std::string_view digits) {
   if (digits.ends_with('L')) digits.remove_suffix(1);
   const bool negative = digits.starts_with('-');
@@ -85,7 +85,7 @@ std::string decimal_of_line(std::string_view digits) {
   return (negative && digits != "0" ? "-" : "") + std::string(digits);
 }
 
-/// Decimal digits of a two's complement little-endian number. Cost: O(bytes^2).
+/// Returns the decimal digits of a two's complement little-endian number. Cost: O(bytes^2).
 std::string decimal_of_bytes(std::span<const std::byte> bytes) {
   std::vector<std::uint32_t> limbs((bytes.size() + 3) / 4, 0);
   const bool negative = !bytes.empty() && std::to_integer<int>(bytes.back()) >= 0x80;
@@ -119,7 +119,8 @@ std::string decimal_of_bytes(std::span<const std::byte> bytes) {
 
 std::optional<std::int64_t> int_of_bytes(std::span<const std::byte> bytes) {
   if (bytes.empty()) return 0;
-  if (bytes.size() > 64) return std::nullopt;  // nobody pads so far; asked again and again, looking would add up
+  // Padding never reaches this far; checking it on every call would be quadratic.
+  if (bytes.size() > 64) return std::nullopt;
   const std::byte fill = std::to_integer<int>(bytes.back()) >= 0x80 ? std::byte{0xff} : std::byte{0};
   std::array<std::byte, 8> low;
   low.fill(fill);
@@ -257,7 +258,7 @@ std::optional<double> value::as_float() const {
   const std::string_view text = line(*arena_, payload(), 0);
   double number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  // Out of range means an overflow to infinity or an underflow to zero, as in Python's float().
+  // Out of range means overflow to infinity or underflow to zero, as in Python's float().
   if (status == std::errc::result_out_of_range) return std::strtod(std::string(text).c_str(), nullptr);
   return number;
 }
@@ -347,7 +348,7 @@ value value::args() const {
 
 namespace {
 
-/// A part of a record's block; absent when the record has no block.
+/// Returns a part of a record's block; absent when the record has no block.
 value block_part(const pickle::arena* arena, std::uint64_t record, std::uint64_t part) {
   const std::uint64_t tail = arena->words[record + 2];
   if (tag_of(tail) != tag::block) return {};

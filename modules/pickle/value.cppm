@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// pickle: Python's pickle streams, protocols 0 to 5, as an inert graph of values: nothing is imported, looked up or
-// called. Not here: what the values mean (torch_file::item, dcp metadata), writing (pickle::writer).
+// Reads Python's pickle streams, protocols 0 to 5, as an inert graph of values: nothing is imported, looked up, or
+// called. The meaning of values is in torch_file::item and dcp metadata; writing is in pickle::writer.
 //
-// A checkpoint's metadata can have millions of small objects, so a value is 8 bytes (a tag and a payload), everything
-// lives in one arena of 8-byte words, and strings and numbers stay where they are in the input: the value is the offset
-// of the opcode. Shared references and cycles are values with equal bits; whoever walks a graph must expect them.
-// Members in classes say `inline`: in a module they are not by themselves, and readers call them for every value.
+// A checkpoint's metadata can have millions of small objects, so a value is 8 bytes: a tag and a payload. Everything is
+// in one arena of 8-byte words. Strings and numbers stay in the input, and their value is the offset of the opcode.
+// Shared references and cycles are values with equal bits; code that walks a graph must expect them. Class members say
+// `inline` because a module does not make them inline implicitly, and readers call them for every value.
 export module shardmesh.pickle:value;
 
 import shardmesh.std;
@@ -13,13 +13,13 @@ import shardmesh.core;
 
 namespace shardmesh::pickle {
 
-/// What the low 5 bits of a value say. `*_at`: the payload is the offset of an opcode in the input.
+/// The meaning of a value's low 5 bits. For `*_at`, the payload is the offset of an opcode in the input.
 enum class tag : std::uint8_t {
   absent,
   none,
   boolean,       // payload 0 or 1
   small_int,     // payload: the number itself, 59 bits
-  int_at,        // INT, LONG, LONG1 or LONG4 too large for the above
+  int_at,        // INT, LONG, LONG1, or LONG4 that does not fit into `small_int`
   float_at,      // BINFLOAT or FLOAT
   text_at,       // counted strings
   text_decoded,  // payload: index into `decoded_spans`
@@ -29,7 +29,7 @@ enum class tag : std::uint8_t {
   list,  // payload: index of a header [begin, count << 32 | capacity]; likewise dict (count in words) and set
   dict,
   set,
-  tuple,  // payload: count << 40 | index of the items; a count of `long_tuple` is stored before the items
+  tuple,  // payload: count << 40 | index of the items; for the count `long_tuple`, the real count precedes the items
   frozenset,
   global_at,    // GLOBAL or INST: two lines
   global_pair,  // payload: index of [module, name]
@@ -37,14 +37,14 @@ enum class tag : std::uint8_t {
   newobj,
   newobj_ex,
   instance,
-  block,       // of a record: index of [keyword args, state, list, dict]; never seen from outside
+  block,       // of a record: index of [keyword args, state, list, dict]; never visible outside
   persistent,  // payload: index of [id]
   extension,   // payload: the code of EXT1, EXT2, EXT4
 };
 
 inline constexpr std::uint64_t long_tuple = (std::uint64_t{1} << 19) - 1;
 
-/// Words that grow with realloc: large blocks move by page tables, so growth never holds two copies.
+/// Words that grow with realloc: large blocks move by page tables, so growth never needs two copies.
 class word_array {
  public:
   word_array() = default;
@@ -55,14 +55,14 @@ class word_array {
   inline std::size_t size() const { return size_; }
   inline std::uint64_t& operator[](std::uint64_t i) { return data_[i]; }
   inline std::uint64_t operator[](std::uint64_t i) const { return data_[i]; }
-  /// Index of `count` new words, of any value.
+  /// Returns the index of `count` new words with unspecified values.
   inline std::uint64_t extend(std::size_t count) {
     const std::uint64_t first = size_;
     if (count > capacity_ - size_) make_room(count);
     size_ += count;
     return first;
   }
-  /// The same, of zeros.
+  /// Returns the index of `count` new words of zero.
   inline std::uint64_t grow(std::size_t count) {
     const std::uint64_t first = extend(count);
     std::fill_n(data_ + first, count, 0);
@@ -78,12 +78,12 @@ class word_array {
   std::size_t size_ = 0, capacity_ = 0;
 };
 
-/// Everything a graph owns. Its address is stable while the graph moves.
+/// Everything a graph owns. Its address stays the same when the graph moves.
 struct arena {
   std::vector<std::byte> owned;
   std::span<const std::byte> input;
   word_array words;
-  std::string decoded;  // strings whose escapes were resolved
+  std::string decoded;  // strings after their escapes were resolved
   std::vector<std::pair<std::uint64_t, std::uint64_t>> decoded_spans;
   std::uint64_t root = 0;
   std::size_t consumed = 0;
@@ -97,15 +97,15 @@ constexpr tag tag_of(std::uint64_t bits) {
   return static_cast<tag>(bits & 31);
 }
 
-/// The opcode at `offset` with its argument, as it stands in the input. For numbers and strings.
+/// Returns the bytes of the opcode at `offset` and its argument. Only for numbers and strings.
 std::span<const std::byte> raw_opcode(const pickle::arena& arena, std::uint64_t offset);
 
 }  // namespace shardmesh::pickle
 
 export namespace shardmesh::pickle {
 
-/// Kinds of values as a reader sees them. `record` is whatever needs Python to be made: a callable with its arguments,
-/// its state, and items given later. `none` is Python's None; `absent` is no value at all.
+/// Kinds of values as a reader sees them. A `record` is any value that only Python can make: a callable with its
+/// arguments, its state, and items added later. `none` is Python's None; `absent` is no value at all.
 enum class kind : std::uint8_t {
   absent,
   none,
@@ -125,13 +125,13 @@ enum class kind : std::uint8_t {
   persistent,
   extension
 };
-/// "none", "integer", ... for messages.
+/// Returns a kind's name for messages: "none", "integer", ...
 std::string_view name(pickle::kind kind);
 
-/// How a record was written: REDUCE, NEWOBJ, NEWOBJ_EX, or INST and OBJ.
+/// The opcode that wrote a record: REDUCE, NEWOBJ, NEWOBJ_EX, or (for `instance`) INST and OBJ.
 enum class form : std::uint8_t { reduce, newobj, newobj_ex, instance };
 
-/// What `error::found` says of a pickle that ends too early: more bytes could make it whole.
+/// The value of `error::found` for a truncated pickle: more bytes could complete it.
 inline constexpr std::string_view cut_short = "the end of the bytes";
 
 class items;
@@ -139,42 +139,43 @@ class pairs;
 class writer;
 struct named_graph;
 
-/// One value of a graph: a cheap handle, valid while its graph lives. Observers of a kind that does not fit return
-/// nothing (or an empty range), so that readers chain them and check once.
+/// One value of a graph: a cheap handle, valid while its graph lives. Observers of the wrong kind return nothing or an
+/// empty range, so readers can chain them and check once.
 class value {
  public:
-  /// Absent.
+  /// Makes an absent value.
   value() = default;
   inline value(const pickle::arena* arena, std::uint64_t bits) : arena_(arena), bits_(bits) {}
 
   pickle::kind kind() const;
-  /// False for an absent value only.
+  /// Returns false only for an absent value.
   inline explicit operator bool() const { return bits_ != 0; }
-  /// Equal exactly for the same object (or equal small immutable value): the key for visited sets and caches.
+  /// Returns a key for visited sets and caches: equal exactly for the same object or an equal small immutable value.
   inline std::uint64_t identity() const { return bits_; }
 
   inline bool is_none() const { return tag_of(bits_) == tag::none; }
   std::optional<bool> as_bool() const;
-  /// An integer that fits into 64 bits; nothing for bools.
+  /// Returns an integer that fits into 64 bits; nothing for bools.
   std::optional<std::int64_t> as_int() const;
-  /// Exact decimal digits of an integer of any size; nothing when it has more than about `max_digits`.
+  /// Returns the exact decimal digits of an integer; nothing when it has more than about `max_digits`.
   std::optional<std::string> decimal(std::size_t max_digits = 4300) const;
   std::optional<double> as_float() const;
-  /// A str's UTF-8 bytes; lone surrogates may occur as three bytes each. Protocol-2 byte strings that are UTF-8 count.
+  /// Returns a str's UTF-8 bytes; a lone surrogate takes three bytes. Protocol 2 byte strings that are UTF-8 count as
+  /// str.
   std::optional<std::string_view> text() const;
-  /// A bytes' or bytearray's content.
+  /// Returns the content of a bytes or bytearray.
   std::optional<std::span<const std::byte>> bytes() const;
 
-  /// Items of a list, tuple, set or frozenset.
+  /// Returns the items of a list, tuple, set, or frozenset.
   pickle::items items() const;
-  /// Entries of a dict, in order; a key that occurs twice counts last.
+  /// Returns the entries of a dict, in order. When a key occurs twice, its last entry counts.
   pickle::pairs pairs() const;
-  /// Number of items or entries.
+  /// Returns the number of items or entries.
   std::size_t size() const;
-  /// The value of a text key of a dict; absent when there is none. Cost: O(entries).
+  /// Returns the value of a text key of a dict; absent when there is none. Cost: O(entries).
   value find(std::string_view key) const;
 
-  /// A global's module and name ("collections", "OrderedDict"); empty for other kinds.
+  /// Returns a global's module and name ("collections", "OrderedDict"); empty for other kinds.
   std::string_view global_module() const;
   std::string_view global_name() const;
   bool is_global(std::string_view module_name, std::string_view attribute) const;
@@ -183,20 +184,20 @@ class value {
   value callable() const;
   value args() const;
   value keyword_args() const;
-  /// What BUILD gave; absent when there was none.
+  /// Returns the argument of BUILD; absent without BUILD.
   value state() const;
-  /// List of what APPEND(S) or ADDITEMS gave to a record; absent when there was none.
+  /// Returns the list of items that APPEND(S) or ADDITEMS added to a record; absent when there are none.
   value appended() const;
-  /// Dict of what SETITEM(S) gave to a record; absent when there was none.
+  /// Returns the dict of entries that SETITEM(S) added to a record; absent when there are none.
   value assigned() const;
-  /// An attribute from the state: a dict, or a pair (dict or None, dict of slots). Absent when there is none.
+  /// Finds an attribute in the state: a dict, or a pair (dict or None, dict of slots). Absent when there is none.
   value attribute(std::string_view attribute_name) const;
-  /// A record whose callable is this global.
+  /// Returns true for a record whose callable is this global.
   bool is_record_of(std::string_view module_name, std::string_view attribute) const;
 
-  /// The id of a persistent reference (text for protocol 0).
+  /// Returns the id of a persistent reference; protocol 0 has text ids.
   value persistent_id() const;
-  /// The code of an EXT opcode.
+  /// Returns the code of an EXT opcode.
   inline std::uint64_t extension_code() const { return bits_ >> 5; }
 
   friend bool operator==(const value&, const value&) = default;
@@ -209,7 +210,7 @@ class value {
   std::uint64_t bits_ = 0;
 };
 
-/// A run of values. Random access.
+/// A run of values with random access.
 class items {
  public:
   items() = default;
@@ -247,7 +248,7 @@ struct pair {
   pickle::value key, value;
 };
 
-/// The entries of a dict. Random access.
+/// The entries of a dict with random access.
 class pairs {
  public:
   pairs() = default;
@@ -278,25 +279,25 @@ class pairs {
   items flat_;
 };
 
-/// A parsed stream. Moving it keeps values valid.
+/// A parsed stream. Moving it keeps its values valid.
 class graph {
  public:
-  /// Parses one pickle at the start of `bytes`, which must outlive the graph. What follows its STOP is ignored: see
+  /// Parses one pickle at the start of `bytes`, which must outlive the graph. Bytes after its STOP are ignored: see
   /// `consumed_bytes`.
-  /// \errors errc::bad_pickle with the opcode and its byte offset: malformed, truncated, a protocol above 5,
-  ///   out-of-band buffers, or an object that BUILD or APPEND cannot apply to
-  /// Cost: O(bytes) time and memory: about 3 bytes a byte of real metadata, refused beyond 256 MiB and 8 a byte.
+  /// \errors errc::bad_pickle with the opcode and its byte offset: malformed or truncated input, a protocol above 5,
+  ///   out-of-band buffers, or a value that BUILD or APPEND cannot change
+  /// Cost: O(bytes) time and memory. Real metadata takes about 3 bytes per byte; the limit is 256 MiB plus 8 per byte.
   /// Source: Lib/pickletools.py, Lib/pickle.py of CPython.
   static result<graph> parse(std::span<const std::byte> bytes);
-  /// The same; the graph owns the bytes.
+  /// The same, but the graph owns the bytes.
   static result<graph> parse(std::vector<std::byte> bytes);
 
   inline value root() const { return {arena_.get(), arena_->root}; }
-  /// The highest PROTO seen; 0 when there was none (protocols 0 and 1).
+  /// Returns the highest PROTO number, or 0 without PROTO (protocols 0 and 1).
   int protocol() const { return arena_->protocol; }
-  /// Length of the pickle, with its STOP.
+  /// Returns the size of the pickle, including its STOP.
   std::size_t consumed_bytes() const { return arena_->consumed; }
-  /// Memory held, without the input.
+  /// Returns the graph's memory without the input.
   std::size_t memory_bytes() const;
 
  private:

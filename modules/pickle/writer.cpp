@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Emission of pickles of protocol 4 or 2, and re-emission of parsed values without recursion.
+// Writes pickles of protocol 4 or 2, and writes parsed values again without recursion.
 module;
 #include <shardmesh/assert.hpp>
 #include <try.hpp>
@@ -34,7 +34,7 @@ constexpr std::uint8_t mark = '(', stop = '.', pop = '0', pop_mark = '1', none =
 
 writer::writer(int protocol) : protocol_(protocol) {
   SHARDMESH_ASSERT(protocol == 2 || protocol == 4);
-  out_.reserve(512);  // that of a tensor or two
+  out_.reserve(512);  // enough for one or two tensors
   put(op::proto);
   put(static_cast<std::uint8_t>(protocol));
 }
@@ -90,7 +90,7 @@ void writer::text(std::string_view value) {
   texts_.emplace(value, memoize());
 }
 
-// As protocol 2 has bytes: callable(text with a letter for each byte, encoding).
+// Writes bytes as protocol 2 has them: callable(text with one letter per byte, encoding).
 void writer::latin1(std::string_view callable_module, std::string_view callable, std::span<const std::byte> content,
                     std::string_view encoding) {
   std::string letters;
@@ -115,7 +115,7 @@ void writer::global(std::string_view module_name, std::string_view attribute) {
   const std::pair key(module_name, attribute);
   if (const auto known = globals_.find(key); known != globals_.end()) return recall(known->second);
   if (is_protocol2()) {
-    // A line break would end the name, and what follows would be read as opcodes.
+    // A line break would end the name, and readers would take the rest for opcodes.
     has_broken_name_ |= (std::string(module_name) += attribute).find('\n') != std::string::npos;
     put(op::global);
     for (const std::string_view part : {module_name, attribute}) put_raw(part.data(), part.size()), put('\n');
@@ -135,7 +135,7 @@ void writer::begin_tuple() {
   put(op::mark);
 }
 void writer::end_tuple() {
-  // "()" cannot be made with a mark by writers that memoize it; the mark is taken back instead.
+  // The empty tuple has its own opcode without a mark, so the mark is removed again.
   if (out_.size() == tuples_.back() + 1) {
     out_.pop_back();
     put(op::empty_tuple);
@@ -184,7 +184,7 @@ void writer::recall(std::uint32_t memo) {
   put(op::long_binget), put_number(memo, 4);
 }
 
-// One step of the walk: open a value, or emit what comes after its parts.
+// One step of the walk: open a value, or write what follows its parts.
 struct writer::work {
   enum class what : std::uint8_t { open, opcode, finish_tuple, remember } task;
   std::uint8_t opcode = 0;
@@ -207,7 +207,7 @@ void writer::open(const pickle::value& parsed, std::vector<work>& pending) {
   const auto later = [&pending](what task, std::uint8_t opcode, const pickle::value& value = {}) {
     pending.push_back({task, opcode, value});
   };
-  // What is pushed last is done first, so parts are pushed in reverse.
+  // The step pushed last runs first, so parts are pushed in reverse.
   const auto open_items = [&](const pickle::items& items) {
     for (std::size_t i = items.size(); i-- > 0;) later(what::open, 0, items[i]);
   };
@@ -217,7 +217,7 @@ void writer::open(const pickle::value& parsed, std::vector<work>& pending) {
       later(what::open, 0, pairs[i].key);
     }
   };
-  // As protocol 2 has them: set([...]).
+  // Protocol 2 has sets as set([...]).
   const auto open_set = [&](std::string_view name) {
     global("builtins", name);
     put(op::empty_list), put(op::mark);
@@ -235,10 +235,10 @@ void writer::open(const pickle::value& parsed, std::vector<work>& pending) {
       return boolean(*parsed.as_bool());
     case kind::integer:
       if (tag_of(parsed.bits_) == tag::small_int) return integer(*parsed.as_int());
-      [[fallthrough]];  // numbers in the input are valid in every protocol: copied as they are
+      [[fallthrough]];  // numbers in the input are valid in every protocol, so they are copied
     case kind::floating: {
       const auto raw = raw_opcode(*parsed.arena_, parsed.payload());
-      // Long ones are written once, as they stand in the input once: references to them are what may be many.
+      // A long number is written once and then recalled: the input holds it once, but may refer to it many times.
       const bool is_long = raw.size() > 16;
       if (is_long && recall_value(parsed)) return;
       put_raw(raw.data(), raw.size());
@@ -265,7 +265,7 @@ void writer::open(const pickle::value& parsed, std::vector<work>& pending) {
       bytes(*parsed.bytes());
       return remember(parsed);
     case kind::bytearray: {
-      // BYTEARRAY8 is protocol 5, which every Python since 3.8 reads wherever it occurs.
+      // BYTEARRAY8 is protocol 5, but every Python since 3.8 reads it in any protocol.
       const auto content = *parsed.bytes();
       if (is_protocol2())
         latin1("builtins", "bytearray", content, "latin-1");
@@ -311,14 +311,14 @@ void writer::open(const pickle::value& parsed, std::vector<work>& pending) {
       return later(what::open, 0, parsed.persistent_id());
     case kind::record: {
       const bool is_changed =
-          parsed.assigned() || parsed.appended() || parsed.state();  // which Python refuses of bytes
+          parsed.assigned() || parsed.appended() || parsed.state();  // Python refuses these on bytes
       const bool makes_bytes = !is_changed && (parsed.is_record_of("_codecs", "encode") || is_builtin(parsed, "bytes"));
-      // Bytes that protocols 0 to 2 spell as text.
+      // Protocols 0 to 2 spell bytes as text.
       if (const auto plain = makes_bytes && !is_protocol2() ? bytes_of(parsed) : std::nullopt) {
         bytes(std::as_bytes(std::span(*plain)));
         return remember(parsed);
       }
-      // Python's order: the object, remembered at once (its parts may refer to it), then items, then state.
+      // Python's order: the object, memoized at once because its parts may refer to it, then items, then state.
       if (parsed.state()) {
         later(what::opcode, op::build);
         later(what::open, 0, parsed.state());
@@ -371,7 +371,8 @@ void writer::close(const work& done) {
   const bool is_tuple = done.task == work::what::finish_tuple;
   const std::size_t count = is_tuple ? parsed.size() : 0;
   const bool by_mark = parsed.kind() == kind::frozenset || count > 3;
-  // A part that refers back to this value has already made it: drop the parts and take that one (as Python does).
+  // A part that refers back to this value has already written it. The parts are dropped and that copy is recalled, as
+  // Python does.
   if (objects_.contains({parsed.arena_, parsed.bits_})) {
     if (is_tuple && by_mark) put(op::pop_mark);
     for (std::size_t i = 0; is_tuple && !by_mark && i < count; ++i) put(op::pop);
@@ -402,7 +403,7 @@ result<void> writer::value(const pickle::value& parsed, std::size_t limit_bytes,
 result<void> writer::walk(const pickle::value& parsed, std::size_t limit_bytes) {
   const std::size_t begin = out_.size();
   std::vector<work> pending{{work::what::open, 0, parsed}};
-  // Every part of the graph waits at most once, but for tuples that contain themselves.
+  // Each part of the graph is pending at most once, except in tuples that contain themselves.
   const std::size_t most_pending = parsed.arena_ == nullptr ? 16 : 2 * parsed.arena_->words.size() + 16;
   while (!pending.empty()) {
     const work next = pending.back();

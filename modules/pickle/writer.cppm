@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pickle::writer: emits pickles that Python loads, value by value, and parsed values again as they were.
-// Not here: what is written (dcp metadata, torch_file::archive).
+// pickle::writer emits pickles that Python loads, value by value. It also writes parsed values again unchanged. The
+// content of pickles is decided in dcp metadata and torch_file::archive.
 export module shardmesh.pickle:writer;
 
 import shardmesh.std;
@@ -9,7 +9,7 @@ import :value;
 
 export namespace shardmesh::pickle {
 
-/// Emits values in post-order, as the pickle machine reads them: what a composite takes is written before it.
+/// Emits values in post-order, as the pickle machine reads them: the parts of a composite value precede it.
 ///
 ///     pickle::writer w;
 ///     w.begin_dict();                          // {"size": torch.Size((2, 3))}
@@ -19,22 +19,23 @@ export namespace shardmesh::pickle {
 ///     w.end_dict();
 ///     auto bytes = std::move(w).finish();
 ///
-/// Strings, globals and `()` are memoized; so are objects when asked (`memoize`, `recall`). Wrong nesting is a broken
-/// precondition.
+/// Strings and globals are memoized; other objects are memoized on request (`memoize`, `recall`). Wrong nesting
+/// violates a precondition.
 class writer {
  public:
-  /// \param protocol  4 (the default of Python 3.8 to 3.13), or 2 (what torch.save writes, and all that the restricted
-  ///                  unpickler of `torch.load(weights_only=True)` reads)
+  /// \param protocol  4 (the default of Python 3.8 to 3.13), or 2 (what torch.save writes, and the only one that the
+  ///                  restricted unpickler of `torch.load(weights_only=True)` reads)
   explicit writer(int protocol = 4);
 
   void none();
   void boolean(bool value);
   void integer(std::int64_t value);
   void floating(double value);
-  /// `value` is UTF-8 (lone surrogates as three bytes each, as Python's "surrogatepass").
+  /// Writes UTF-8 text. A lone surrogate takes three bytes, as with Python's "surrogatepass".
   void text(std::string_view value);
   void bytes(std::span<const std::byte> value);
-  /// A module's attribute: `module_name.attribute`. Precondition in protocol 2: no line breaks; `value` looks for them.
+  /// Writes a module's attribute, `module_name.attribute`. Precondition in protocol 2: the names have no line breaks
+  /// (`value` checks its names).
   void global(std::string_view module_name, std::string_view attribute);
 
   void empty_tuple();
@@ -42,33 +43,34 @@ class writer {
   void end_tuple();
   void begin_list();
   void end_list();
-  /// Keys and values alternate.
+  /// Begins a dict whose keys and values alternate.
   void begin_dict();
   void end_dict();
 
-  /// Takes a callable and a tuple of arguments.
+  /// Calls a callable with a tuple of arguments; both precede it.
   void reduce();
-  /// Takes a class and a tuple of arguments.
+  /// Instantiates a class with a tuple of arguments; both precede it.
   void newobj();
-  /// Takes an object and its state; leaves the object.
+  /// Sets an object's state; both precede it, and the object remains.
   void build();
-  /// Takes an id; leaves what the reader's persistent_load makes of it.
+  /// Makes a persistent reference from the id that precedes it; the reader's persistent_load resolves it.
   void persistent();
 
-  /// Remembers the value written last; `recall` writes it again as the same object.
+  /// Memoizes the last written value; `recall` writes the same object again.
   std::uint32_t memoize();
   void recall(std::uint32_t memo);
 
-  /// A parsed value and all below it: shared references stay shared, cycles stay cycles, also between several calls
-  /// with values of one graph, which must outlive the writer. Records keep their form, arguments, items and state.
+  /// Writes a parsed value and everything below it. Shared references stay shared and cycles stay cycles, also across
+  /// calls with values of one graph, which must outlive the writer. Records keep their form, arguments, items, and
+  /// state.
   /// \errors errc::unsupported when the output would exceed `limit_bytes`, or protocol 2 cannot hold a name
   /// Cost: O(size of the subtree).
   result<void> value(const pickle::value& parsed, std::size_t limit_bytes = std::size_t{1} << 32);
-  /// The same, but the ids of persistent references are written by the caller: `write_id` writes one value, another id.
+  /// The same, but the caller writes the ids of persistent references: `write_id` writes one value as the new id.
   using id_writer = function_ref<void(const pickle::value& id)>;
   result<void> value(const pickle::value& parsed, std::size_t limit_bytes, id_writer write_id);
 
-  /// Bytes so far.
+  /// Returns the number of bytes written.
   std::size_t size_bytes() const { return out_.size(); }
   /// Ends the pickle. Precondition: exactly one value was written.
   std::vector<std::byte> finish() &&;
@@ -94,7 +96,7 @@ class writer {
       return (reinterpret_cast<std::uintptr_t>(object.first) ^ object.second) * 0x9e3779b97f4a7c15 >> 8;
     }
   };
-  // Both tables are asked by views, for every name and text of a description.
+  // Transparent lookup: both tables are searched by views, for every name and text of checkpoint metadata.
   struct text_hash {
     using is_transparent = void;
     std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }

@@ -28,8 +28,8 @@ struct value_place {
   std::size_t begin = 0, length = 0;
 };
 
-// Where the value stands in the header's JSON as `safetensors::layout_file` writes it. Quotes inside names and values
-// are escaped, so the pattern can only be a key with its value.
+// Finds the value in a header's JSON from `safetensors::layout_file`. Quotes inside names and values are escaped, so
+// the pattern can only match a key with its value.
 std::optional<value_place> find_value(std::string_view header) {
   const std::string pattern = fmt::format("\"{}\":\"", checksum_key);
   const std::size_t at = header.find(pattern);

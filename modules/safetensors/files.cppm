@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// planned_files: the .safetensors files of a destination: which tensor lies where in which of them, their headers, and
-// what ends a folder. Not here: the tensors' bytes (save, collective_checkpoint), one file's layout (writer).
+// `planned_files` plans the .safetensors files of a destination: the place of every tensor, the headers, and the final
+// files of a folder. The tensors' bytes are in save and collective_checkpoint; one file's layout is in writer.
 export module shardmesh.safetensors:files;
 
 import shardmesh.std;
@@ -15,44 +15,48 @@ export namespace shardmesh::safetensors {
 
 /// One .safetensors file of a destination.
 struct planned_file {
-  std::string name;                  // within the folder; empty: the one file
-  std::vector<std::size_t> tensors;  // numbers of the tensors given, in the order of the layout's `begins`
+  std::string name;                  // within the folder; empty for a single file
+  std::vector<std::size_t> tensors;  // indices of the given tensors, in the order of the layout's `begins`
   file_layout layout;
 };
 
-/// Where a tensor's bytes begin.
+/// The place where a tensor's bytes begin.
 struct tensor_place {
-  std::size_t file = 0;    // which of the files
-  std::int64_t begin = 0;  // absolute
+  std::size_t file = 0;    // index of the file
+  std::int64_t begin = 0;  // absolute offset
 };
 
-/// Everything of a destination but its tensors' bytes. Equal arguments give equal plans, so ranks need not tell each
-/// other. Made in two steps, since what the files say beside their tensors may depend on which tensors they have.
+/// Everything of a destination except its tensors' bytes. Equal arguments give equal plans, so ranks need not exchange
+/// them. A plan is made in two steps, because a file's metadata may depend on its tensors.
 class planned_files {
  public:
   using texts = std::vector<std::pair<std::string, std::string>>;
 
   planned_files() = default;
-  /// Deals the tensors out to files, in order. errc::overflow
+  /// Distributes the tensors over files, in order. errc::overflow
   static result<planned_files> make(std::vector<tensor> tensors, const file_options& format);
-  /// Lays every file out. `said`: what each file says of itself (none: nothing); `objects`: the document that the
-  /// header of a single file holds, if any. \errors those of `layout_file`, naming the file in `destination`
+  /// Lays out every file.
+  ///
+  /// \param said     each file's own metadata; empty when no file has any
+  /// \param objects  the objects' document for the header of a single file; empty when there is none
+  /// \errors those of `layout_file`, naming the file in `destination`
   result<void> lay_out(std::span<const texts> said, std::string_view objects, const std::filesystem::path& destination);
 
   std::span<const tensor> tensors() const { return tensors_; }
   std::span<const planned_file> files() const { return files_; }
-  /// After `lay_out`, of each tensor.
+  /// Returns a tensor's place. Call it after `lay_out`.
   tensor_place place_of(std::size_t tensor) const { return places_[tensor]; }
   std::int64_t bytes_of(std::size_t tensor) const;
-  /// Of all tensors; of all files. Saturate.
+  /// The bytes of all tensors, and of all files. Both saturate.
   std::int64_t data_bytes() const;
   std::int64_t file_bytes() const;
 
-  /// Adds the files to the output, empty: file i becomes its number i.
+  /// Adds the files to the output, which must be empty: file i gets number i.
   result<void> add_to(staged_output& output) const;
-  /// Writes the headers, with the tensors' sums in them: one per tensor.
+  /// Writes the headers with the tensors' checksums, one per tensor.
   result<void> write_headers(staged_output& output, std::span<const digest128> sums);
-  /// Of a folder: the objects' document (if any), the index (if any), side files and the checksum record. Call it last.
+  /// Finishes a folder: writes the objects' document (if any), the index (if any), side files, and the checksum record.
+  /// Call it last.
   result<void> finish_folder(staged_output& output, std::string_view objects, std::span<const side_file> side_files);
 
  private:

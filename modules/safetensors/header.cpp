@@ -31,7 +31,7 @@ struct spelling {
   std::string_view name;
   dtype type;
 };
-// In the order of safetensors' Dtype enum, which is the order of its writer, smallest alignment first.
+// In the order of safetensors' Dtype enum, which its writer uses: smallest alignment first.
 constexpr auto spellings = std::to_array<spelling>({
     {"BOOL", dtype::boolean},
     {"F4", dtype::float4_e2m1fn},
@@ -57,7 +57,7 @@ constexpr auto spellings = std::to_array<spelling>({
     {"U64", dtype::uint64},
 });
 
-// As the package computes it: sizes that overflow are refused, also before a size of 0.
+// Returns true when the product of sizes overflows, even before a size of 0, as in the Rust package.
 bool overflows(std::span<const std::int64_t> shape) {
   std::uint64_t count = 1;
   for (const std::int64_t size : shape)
@@ -87,7 +87,7 @@ result<entry> check_entry(raw_entry& raw, std::int64_t data_begin) {
   if (!absolute_end) return bad(errc::overflow, fmt::format("data_offsets end at {}", end));
   entry.begin = begin + data_begin;
   entry.end = *absolute_end;
-  // PyTorch's F4 tensors hold two values a byte.
+  // PyTorch's F4 tensors hold two values per byte.
   if (*type == dtype::float4_e2m1fn && raw.rank > 0 && entry.shape[raw.rank - 1] % 2 == 0) {
     entry.type = dtype::float4_e2m1fn_x2;
     entry.shape[raw.rank - 1] /= 2;
@@ -96,8 +96,8 @@ result<entry> check_entry(raw_entry& raw, std::int64_t data_begin) {
   return entry;
 }
 
-// Collects the header while nlohmann-json parses it: no document is built, duplicate keys are seen. Depth is bounded by
-// a counter; values of unknown fields are skipped, as the package's reader does.
+// Collects the header while nlohmann-json parses it, without building a document, and detects duplicate keys. A counter
+// bounds the depth. Values of unknown fields are skipped, as in the Rust package's reader.
 class header_handler final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit header_handler(std::int64_t data_begin) : data_begin_(data_begin) {}
@@ -107,7 +107,7 @@ class header_handler final : public nlohmann::json_sax<nlohmann::json> {
   std::optional<error> problem;
 
   bool null() override {
-    if (place_ == place::metadata_start) return place_ = place::top, true;  // as if it were not there
+    if (place_ == place::metadata_start) return place_ = place::top, true;  // the same as no __metadata__
     return other_value();
   }
   bool boolean(bool) override { return other_value(); }
@@ -245,7 +245,7 @@ class header_handler final : public nlohmann::json_sax<nlohmann::json> {
         return "the entry";
     }
   }
-  // A value of a kind that has no business here.
+  // Handles a value of a type that does not belong here.
   bool other_value() {
     if (skipping_ > 0 || place_ == place::unknown) return scalar_done();
     switch (place_) {
@@ -265,7 +265,7 @@ class header_handler final : public nlohmann::json_sax<nlohmann::json> {
     if (skipping_ == 0) place_ = place::entry;
     return true;
   }
-  // The package's reader goes no deeper, so that no other program can read such a file.
+  // The Rust package's reader stops at this depth, so no other program can read a deeper file.
   bool skip_deeper() {
     constexpr std::size_t most_levels = 127, around = 2;  // the header and the entry
     if (++skipping_ + around <= most_levels) return true;
@@ -341,11 +341,11 @@ result<std::int64_t> header_length(const byte_source& source) {
   return static_cast<std::int64_t>(length);
 }
 
-// A header of the form that writers give it; nothing where it has another form, or anything is wrong with it.
+// Reads a header of the usual form; nothing for another form or any defect.
 std::optional<header> read_usual(std::string_view text) {
   safetensors::header made;
   made.data_begin = static_cast<std::int64_t>(text.size()) + 8;
-  made.entries.reserve(text.size() / 128);  // what most entries are longer than with names of layers
+  made.entries.reserve(text.size() / 128);  // few entries with layer names are shorter
   const auto add = [&](raw_entry& raw) {
     auto entry = check_entry(raw, made.data_begin);
     if (entry) made.entries.push_back(*std::move(entry));
@@ -355,7 +355,7 @@ std::optional<header> read_usual(std::string_view text) {
   return made;
 }
 
-// Any header, and what is wrong with it.
+// Reads any header and reports its defects.
 result<header> read_any(std::string_view text) {
   const std::int64_t data_begin = static_cast<std::int64_t>(text.size()) + 8;
   header_handler handler(data_begin);
@@ -370,10 +370,10 @@ result<header> read_header(const byte_source& source) {
   SHARDMESH_CHECK(check_readable(source, 8, length, max_header_bytes));
   std::string text(static_cast<std::size_t>(length), '\0');
   SHARDMESH_CHECK(source.read(8, std::as_writable_bytes(std::span(text))));
-  // A byte order mark, which nlohmann-json would pass over, is refused by the package, too.
+  // nlohmann-json would skip a byte order mark, but the Rust package refuses it.
   if (const std::size_t first = text.find_first_not_of(" \t\n\r"); first == std::string::npos || text[first] != '{')
     return fail(errc::bad_format, "the header does not begin with {");
-  // nlohmann-json takes a NUL for the end of its input and would ignore what follows.
+  // nlohmann-json takes a NUL for the end of its input and would ignore the rest.
   if (text.find('\0') != std::string::npos) return fail(errc::bad_format, "the header holds a NUL byte");
 
   auto usual = read_usual(text);

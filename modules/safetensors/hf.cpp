@@ -34,7 +34,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where each tensor of one file begins in its global tensor: DCP_SHARDING_INFO.
+// The offset of each tensor of one file in its global tensor, from DCP_SHARDING_INFO.
 using saved_offsets = std::unordered_map<std::string, extents>;
 
 result<std::optional<saved_offsets>> read_sharding_info(const hf_file& file) {
@@ -72,7 +72,8 @@ bool ends_with_index(std::string_view name) {
   return name.ends_with(".safetensors.index.json");
 }
 
-// The safetensors files of a folder in name order and its index files. Dot files are what copying tools leave behind.
+// A folder's safetensors files in name order, and its index files. Copying tools leave dot files behind; those are
+// skipped.
 struct listing {
   std::vector<std::string> files, indices;
 };
@@ -91,21 +92,21 @@ result<listing> list_folder(const fs::path& folder) {
   return found;
 }
 
-// Which files make the model.
+// The files that make up the model.
 struct choice {
   fs::path folder;
   std::vector<std::string> files;
   std::optional<hf_index> index;
   std::string index_name;
-  std::vector<std::string> set_aside;  // beside the whole model
+  std::vector<std::string> set_aside;  // other files beside the whole model
 };
 
 bool is_part(const std::string& name) {
   return hf_stem_of(name) + ".safetensors" != name;
 }
 
-// Beside the whole model an index and its files are of another save, as transformers takes it; even an index that
-// cannot be read.
+// An index beside the whole model, even an unreadable one, belongs to another save. Transformers also prefers the whole
+// model.
 void prefer_whole_model(choice& chosen, file_pool& pool) {
   const std::string whole = "model.safetensors";
   const auto is_whole = [&](const std::string& name) { return name == whole; };
@@ -114,7 +115,7 @@ void prefer_whole_model(choice& chosen, file_pool& pool) {
   if (const auto source = pool.open(chosen.folder / chosen.index_name)) {
     if (const auto index = parse_hf_index(**source)) {
       for (const auto& [name, file] : index->weight_map) named.insert(file);
-      if (std::all_of(named.begin(), named.end(), is_whole)) return;  // it is of this file
+      if (std::all_of(named.begin(), named.end(), is_whole)) return;  // the index describes the whole model
     }
   }
   chosen.set_aside.push_back(std::exchange(chosen.index_name, {}));
@@ -177,7 +178,7 @@ result<std::vector<hf_file>> open_files(const choice& chosen, file_pool& pool) {
   return files;
 }
 
-// Gathers the files' tensors; parts of one tensor meet here.
+// Gathers the files' tensors and joins the parts of one tensor.
 class gatherer {
  public:
   explicit gatherer(const std::vector<hf_file>& files) : files_(files), by_name_(entry_count(files)) {
@@ -266,10 +267,10 @@ class gatherer {
 
   const std::vector<hf_file>& files_;
   std::vector<gathered> found_;
-  detail::position_table by_name_;  // of found_
+  detail::position_table by_name_;  // indexes found_
 };
 
-// The index must say of every tensor the file that has it, and name every tensor of its files.
+// The index must name the right file for every tensor, and every tensor of its files.
 result<void> check_index(const choice& chosen, const std::vector<hf_file>& files,
                          const std::vector<hf_tensor>& tensors) {
   const std::string index_file = (chosen.folder / chosen.index_name).string();
@@ -304,7 +305,7 @@ result<void> check_index(const choice& chosen, const std::vector<hf_file>& files
   return {};
 }
 
-// An index without entries is right for a model without tensors only.
+// An index without entries is valid only for a model without tensors.
 result<void> check_not_empty(const choice& chosen, file_pool& pool) {
   if (!chosen.index || !chosen.index->weight_map.empty()) return {};
   SHARDMESH_TRY(const listing found, list_folder(chosen.folder));
@@ -319,21 +320,22 @@ result<void> check_not_empty(const choice& chosen, file_pool& pool) {
   return {};
 }
 
-// "model" of "model.fp16.safetensors" and "model.fp16-00001-of-00002.safetensors"; the whole stem where it has no dot.
+// Returns "model" for "model.fp16.safetensors" and "model.fp16-00001-of-00002.safetensors"; a stem without a dot is
+// unchanged.
 std::string without_variant(const std::string& stem) {
   return stem.substr(0, stem.find('.'));
 }
 
-// Removes the files that are copies of the others. Where none is more canonical, all stay, and a tensor that two of
-// them have is an error later.
+// Removes files that are copies of others. When no file is more canonical, all stay; a tensor that is in two of them is
+// then an error.
 std::vector<std::string> set_copies_aside(std::vector<hf_file>& files) {
-  std::unordered_set<std::string> whole, stems;  // stems of plain files, and of plain files and parts
+  std::unordered_set<std::string> whole, stems;  // stems of whole files, and of all files
   for (const hf_file& file : files) {
     const std::string stem = hf_stem_of(file.name);
     stems.insert(stem);
     if (!is_part(file.name)) whole.insert(stem);
   }
-  // The stem that a file may be a copy of; empty: none.
+  // Returns the stem of which a file may be a copy; empty for none.
   const auto original_of = [&](const hf_file& file) -> std::string {
     const std::string stem = hf_stem_of(file.name), plain = without_variant(stem);
     if (plain != stem && stems.contains(plain)) return plain;
@@ -358,7 +360,7 @@ std::vector<std::string> set_copies_aside(std::vector<hf_file>& files) {
   return aside;
 }
 
-// What all files have in common.
+// Returns the stem that all files share.
 std::string stem_of(const choice& chosen, const std::vector<hf_file>& files) {
   if (!chosen.index_name.empty()) return hf_stem_of(chosen.index_name);
   const std::string first = hf_stem_of(files.front().name);

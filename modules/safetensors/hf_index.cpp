@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The index file and the rule that splits tensors over files.
+// The index file, and the rule that distributes tensors over files.
 module;
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -23,13 +23,13 @@ namespace {
 
 constexpr std::int64_t max_index_bytes = 1'000'000'000;
 
-// A name that stays in the folder.
+// A name that does not lead out of the folder.
 bool is_plain_file_name(std::string_view name) {
   return !name.empty() && name != "." && name != ".." &&
          name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
 }
 
-// Collects what we use of the index while it is parsed; everything else is skipped. Sees duplicate keys.
+// Collects the used parts of the index while it is parsed, and skips the rest. Detects duplicate keys.
 class index_handler final : public nlohmann::json_sax<nlohmann::json> {
  public:
   hf_index index;
@@ -105,7 +105,7 @@ class index_handler final : public nlohmann::json_sax<nlohmann::json> {
 result<hf_index> parse_hf_index(const byte_source& source) {
   SHARDMESH_TRY(const std::vector<std::byte> bytes, read_all(source, max_index_bytes));
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  // nlohmann-json takes a NUL for the end of its input and would ignore what follows.
+  // nlohmann-json takes a NUL for the end of its input and would ignore the rest.
   if (text.find('\0') != std::string_view::npos)
     return fail(errc::bad_format, "holds a NUL byte").with_file(source.name());
   index_handler handler;
@@ -128,7 +128,7 @@ std::string hf_index_name_of(std::string_view stem) {
 }
 
 std::string hf_stem_of(std::string_view file) {
-  constexpr std::size_t longest = 200;  // with what follows it, a file name has at most 255 bytes
+  constexpr std::size_t longest = 200;  // with its suffix, a file name has at most 255 bytes
   std::string_view stem = file.substr(0, file.find(".safetensors"));
   const auto is_number = [](std::string_view text) {
     return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -139,7 +139,7 @@ std::string hf_stem_of(std::string_view file) {
     if (part[0] == '-' && is_number(part.substr(1, 5)) && part.substr(6, 4) == "-of-" && is_number(part.substr(10)))
       stem.remove_suffix(15);
   }
-  // "shard-00001-", which PyTorch's writer puts before the name of the file that it would consolidate to
+  // "shard-00001-": PyTorch's writer puts it before the name of the file that it would consolidate to
   if (stem.starts_with("shard-") && stem.size() > 12 && is_number(stem.substr(6, 5)) && stem[11] == '-')
     stem.remove_prefix(12);
   return std::string(stem.empty() || stem.size() > longest ? "model" : stem);
@@ -149,8 +149,8 @@ result<hf_shard_plan> plan_hf_shards(std::span<const std::int64_t> tensor_bytes,
                                      std::string_view stem) {
   const std::int64_t limit = max_shard_bytes > 0 ? max_shard_bytes : std::numeric_limits<std::int64_t>::max();
   hf_shard_plan plan;
-  std::vector<std::size_t> run_of(tensor_bytes.size());  // runs are numbered as they are begun
-  std::vector<std::size_t> file_of_run;                  // files as they are finished
+  std::vector<std::size_t> run_of(tensor_bytes.size());  // runs are numbered in the order in which they begin
+  std::vector<std::size_t> file_of_run;                  // files are numbered in the order in which they end
   std::size_t files = 0;
   constexpr auto open = std::numeric_limits<std::size_t>::max();
   std::size_t current = open;

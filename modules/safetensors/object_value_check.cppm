@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the JSON value of one object (the tags of docs/formats.md) while it is read, and spells it anew without
-// blanks. No recursion: a stack of what is open.
+// Checks the JSON value of one object (the tags of docs/formats.md) while it is parsed, and writes it again without
+// blanks. Uses a stack of open brackets, no recursion.
 module;
 #include <fmt/format.h>
 
@@ -12,12 +12,12 @@ import shardmesh.core;
 
 namespace shardmesh::safetensors {
 
-// Digits only, two a byte.
+// Hex digits only, two per byte.
 inline bool is_hex(std::string_view text) {
   return text.size() % 2 == 0 && text.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
 }
 
-// Python's float.hex(), "inf", "-inf" or "nan".
+// Python's float.hex(), "inf", "-inf", or "nan".
 inline bool is_float_hex(const std::string& text) {
   if (text == "inf" || text == "-inf" || text == "nan") return true;
   const std::size_t sign = text.starts_with('-') ? 1 : 0;
@@ -44,7 +44,7 @@ inline bool is_device(std::string_view text) {
 
 class object_value_check {
  public:
-  // Begins anew; the value's text is in `out`, its kind (as `object_value` has it) in `kind` when `is_whole`.
+  // Starts a new value. Once `is_whole`, `out` is the value's text, and `kind` is its kind as in `object_value`.
   void begin() { *this = object_value_check(); }
   bool is_whole() const { return begun_ && open_.empty(); }
   std::string out, kind, problem;
@@ -150,7 +150,7 @@ class object_value_check {
   }
 
  private:
-  // What an open bracket holds.
+  // The content of an open bracket.
   enum class place { object, tagged, tensor, other, items, pairs, pair, sizes, parts, numbers };
   struct level {
     place what;
@@ -177,7 +177,7 @@ class object_value_check {
     if (tag == "$other") return "opaque";
     return std::string(tag.substr(1));  // $int: int, $float: float, ...
   }
-  // What is wrong with the text behind a tag; empty when nothing is.
+  // Returns the problem of a text after a tag; empty when there is none.
   static std::string text_problem(std::string_view tag, const std::string& value) {
     const bool good = tag == "$int"                            ? is_decimal(value)
                       : tag == "$float"                        ? is_float_hex(value)
@@ -191,11 +191,11 @@ class object_value_check {
   }
 
   bool in(place what) const { return !open_.empty() && open_.back().what == what; }
-  // Beside the bytes of numpy's arrays and scalars stands their value, for people.
+  // An entry for numpy's arrays and scalars shows their value beside their bytes, for people.
   bool shows_value() const {
     return in(place::other) && (open_.back().name == "value" || open_.back().name == "values");
   }
-  // The tag whose value comes now.
+  // Returns the tag whose value comes next.
   std::string_view pending_tag() const {
     return in(place::tagged) ? std::string_view(open_.back().name) : std::string_view();
   }
@@ -203,7 +203,7 @@ class object_value_check {
     if (open_.size() <= 1 && kind.empty()) kind = found;
     return true;
   }
-  // A value without a tag, of this kind where it is the whole object.
+  // Accepts a value without a tag, and records its kind when it is the whole object.
   bool plain(std::string_view found, bool as_element = true) {
     if (const auto tag = pending_tag(); !tag.empty()) return wrong(fmt::format("{} has a value of another kind", tag));
     if (in(place::tensor) || (in(place::other) && !shows_value()) || in(place::sizes) || in(place::parts) ||
@@ -221,7 +221,7 @@ class object_value_check {
     if (open_.empty() || in(place::object) || in(place::items) || in(place::pair) || shows_value()) return true;
     return wrong("something stands where its kind does not belong");
   }
-  // Comes before every element of a list; nothing elsewhere.
+  // Precedes every element of a list; elsewhere it writes nothing.
   bool element() {
     begun_ = true;
     if (!open_.empty() && open_.back().bracket == ']' && open_.back().items++ > 0) out += ',';
@@ -255,7 +255,7 @@ class object_value_check {
   }
 
   std::vector<level> open_;
-  std::int64_t composites_ = 0;  // Python objects that the current value lies in
+  std::int64_t composites_ = 0;  // open Python objects around the current value
   bool begun_ = false;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// objects_copy: NAME.objects.json beside a single safetensors file while that file is written: the copy of the objects
-// in its header. Not here: the document (objects_file).
+// `objects_copy` writes NAME.objects.json beside a single safetensors file: a copy of the objects in the file's header.
+// The document is in objects_file.
 export module shardmesh.safetensors:objects_copy;
 
 import shardmesh.std;
@@ -9,20 +9,22 @@ import shardmesh.storage;
 
 export namespace shardmesh::safetensors {
 
-/// The copy is made durable before, and renamed after, the file that holds the objects as well.
+/// The copy of the objects. It is made durable before the main file is renamed, and is renamed after it.
 class objects_copy {
  public:
-  /// Looks at what an overwrite would replace or remove: the copy of the objects of the file that it replaces, and
-  /// nothing else that has its name. `document`: empty where there are no objects; it outlives the result.
+  /// Records the copy that an overwrite would replace or remove. Only a file of objects that shardmesh wrote is
+  /// replaced.
+  ///
+  /// \param document  the copy's text, which must outlive the result; empty when there are no objects
   /// \errors errc::destination_exists, errc::io
   static result<objects_copy> look(const std::filesystem::path& destination, std::string_view document,
                                    const output_options& options);
-  /// Makes the file, under a temporary name.
+  /// Creates the file under a temporary name.
   result<void> stage();
-  /// Writes it, all but the rename.
+  /// Writes the file completely, except for the rename.
   result<void> prepare();
-  /// After the file itself is in place: puts the copy there, or takes away the one that belonged to the file which was
-  /// just replaced. Adds to `notes`.
+  /// Runs after the main file is in place: puts the copy there, or removes the copy that belonged to the replaced file.
+  /// Adds to `notes`.
   result<void> commit(std::vector<std::string>& notes);
 
  private:

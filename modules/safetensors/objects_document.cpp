@@ -30,7 +30,7 @@ bool is_kind(std::string_view text) {
   return false;
 }
 
-// What Python calls the type of plain values; other kinds have several.
+// Python's type name of plain values; other kinds have several types.
 std::string_view type_of_kind(std::string_view kind) {
   static constexpr std::pair<std::string_view, std::string_view> types[] = {{"none", "builtins.NoneType"},
                                                                             {"bool", "builtins.bool"},
@@ -53,7 +53,7 @@ std::string_view type_of_kind(std::string_view kind) {
   return {};
 }
 
-// An opaque value keeps its type alone, and so does an integer that is too long for its digits to be kept.
+// An opaque value keeps only its type. So does an integer with too many digits.
 bool matches(std::string_view stated, std::string_view found) {
   if (found == "opaque")
     return stated == "opaque" || stated == "opaque-tensor" || stated == "global" || stated == "int";
@@ -61,8 +61,9 @@ bool matches(std::string_view stated, std::string_view found) {
   return stated == found;
 }
 
-/// {"format":..,"xxh3":..,"objects":{KEY:{"path":[..],"kind":..,"type":..,"value":..}},"tensors":{KEY:[..]}}, event by
-/// event. A step of a path is a name, an index, {"$int": 0} for an integer key, or {"$key": JSON, "text": NAME}.
+/// Parses {"format":..,"xxh3":..,"objects":{KEY:{"path":[..],"kind":..,"type":..,"value":..}},"tensors":{KEY:[..]}},
+/// event by event. A step of a path is a name, an index, {"$int": 0} for an integer key, or
+/// {"$key": JSON, "text": NAME}.
 class document_reader final : public nlohmann::json_sax<json> {
  public:
   stored_objects made;
@@ -156,7 +157,7 @@ class document_reader final : public nlohmann::json_sax<json> {
 
  private:
   enum class place { outside, document, objects, entry, path, tensors, tensor_path };
-  // How much of {"$int": 0}, or of {"$key": JSON, "text": NAME}, of a path was read.
+  // The progress within {"$int": 0}, or {"$key": JSON, "text": NAME}, in a path.
   enum class integer_key { none, open, named, python, given, text, whole };
 
   bool in_path() const { return at_ == place::path || at_ == place::tensor_path; }
@@ -212,11 +213,11 @@ class document_reader final : public nlohmann::json_sax<json> {
   }
 
   place at_ = place::outside;
-  std::string member_;                       // the last of the document or of an entry
-  std::unordered_set<std::string> members_;  // of the entry
-  path path_;                                // that is being read
+  std::string member_;                       // the last member of the document or of an entry
+  std::unordered_set<std::string> members_;  // members of the current entry
+  path path_;                                // the path that is being read
   integer_key step_ = integer_key::none;
-  std::string key_json_;  // of a step of it
+  std::string key_json_;  // the "$key" of the current step
   std::unordered_set<std::string> keys_, keys_of_tensors_;
   object_value_check value_;
 };

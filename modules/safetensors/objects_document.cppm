@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the document of objects.json, read and checked. Not here: its digest and its writing (objects_file).
+// Not exported: reads and checks the document of objects.json. Its digest and its writing are in objects_file.
 module shardmesh.safetensors:objects_document;
 
 import shardmesh.std;
@@ -8,8 +8,8 @@ import :objects_file;
 
 namespace shardmesh::safetensors {
 
-// See `parse_objects`. A value that nobody would print is an error naming its key: what is accepted here is pickled
-// again when the checkpoint becomes a DCP folder.
+// See `parse_objects`. An ill-formed value is an error that names its key, because accepted values are pickled again
+// when the checkpoint becomes a DCP folder.
 result<stored_objects> read_objects_document(std::string_view text);
 
 }  // namespace shardmesh::safetensors

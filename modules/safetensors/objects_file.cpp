@@ -41,7 +41,8 @@ std::string path_json(const path& where) {
   return text + "]";
 }
 
-// Names that are not UTF-8 cannot be in a document; a key says as much.
+// Returns true when the document must hold a tensor's path. A name that is not UTF-8 cannot be in a document; the key
+// serves instead.
 bool has_path_beside_key(const output_tensor& tensor) {
   const path& where = tensor.where;
   if (where.empty() || (where.size() == 1 && where[0] == path_key(tensor.key))) return false;
@@ -61,7 +62,7 @@ result<std::string> format_objects(std::span<const output_object> objects, std::
   for (const output_object& object : objects) {
     auto value = object.json();
     if (!value) return std::move(value).error().with_key(object.key);
-    // The value is an object of its own: its members follow the path.
+    // The value is an object itself: its members follow the path.
     fmt::format_to(std::back_inserter(text), "{}{}:{{\"path\":{},{}", separator, json_quoted(object.key),
                    path_json(object.where), std::string_view(*value).substr(1));
     separator = ",\n";
@@ -81,7 +82,7 @@ result<std::string> format_objects(std::span<const output_object> objects, std::
 std::vector<error> problems_of_names(std::span<const output_object> objects) {
   std::vector<error> problems;
   for (const output_object& object : objects)
-    // A name inside the nested path counts too: our own reader would not take the document back.
+    // Names inside the nested path count too: our own reader would refuse the document.
     if (!is_utf8(object.key) || !std::all_of(object.where.begin(), object.where.end(), [](const path_key& step) {
           return step.is_index() || is_utf8(step.name());
         }))

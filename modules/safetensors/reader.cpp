@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader of safetensors files and Hugging Face folders, with the objects.json that our own conversions put beside.
+// Reads safetensors files and Hugging Face folders, with the objects.json that our own conversions write beside them.
 module;
 #include <fmt/format.h>
 #include <try.hpp>
@@ -37,8 +37,7 @@ class safetensors_reader final : public checkpoint_reader {
     auto opened = open_hf_folder(path, pool_);
     if (!opened) {
       error cause = std::move(opened).error();
-      if (cause.sys == ENOENT)
-        cause.code = errc::bad_format;  // the index names a file that is missing: the data's fault
+      if (cause.sys == ENOENT) cause.code = errc::bad_format;  // the index names a missing file: a defect of the data
       return cause;
     }
     hf_folder folder = std::move(*opened);
@@ -61,7 +60,7 @@ class safetensors_reader final : public checkpoint_reader {
     for (hf_tensor& tensor : folder.tensors) {
       tensor_entry& entry = contents_.tensors.emplace_back();
       entry.key = std::move(tensor.name);
-      entry.where = shardmesh::path{entry.key};  // the dots in it may be the name's own
+      entry.where = shardmesh::path{entry.key};  // dots may be part of the name
       entry.type = tensor.type;
       entry.shape = tensor.shape;
       for (const hf_chunk& chunk : tensor.chunks)
@@ -93,7 +92,7 @@ class safetensors_reader final : public checkpoint_reader {
   }
 
  private:
-  // The same model as files of torch.save, from before it was converted: many repositories have both.
+  // Warns of the same model as torch.save files from before its conversion: many repositories have both.
   result<void> warn_of_torch_files() {
     std::vector<std::string> names;
     std::error_code code;
@@ -112,7 +111,7 @@ class safetensors_reader final : public checkpoint_reader {
     return {};
   }
 
-  // A folder's stem is kept. A single file may be called anything: only names that have a meaning are.
+  // A folder keeps its stem. A single file may have any name, so only known stems are kept.
   static std::string stem_for_folders(const std::string& stem, checkpoint_format format) {
     constexpr auto known = std::to_array<std::string_view>(
         {"adapter_model", "diffusion_pytorch_model", "pytorch_lora_weights", "open_clip_model"});
@@ -120,7 +119,8 @@ class safetensors_reader final : public checkpoint_reader {
     return "model";
   }
 
-  // Checksums that our own writer put into the header; a header that differs from its own is a problem.
+  // Reads the checksums that our own writer put into the header. A header that does not match its own checksum is a
+  // problem.
   result<void> keep_checksums(const hf_file& file) {
     if (!find_metadata(file.header, checksum_key)) {
       note_damaged_key(file);
@@ -141,7 +141,7 @@ class safetensors_reader final : public checkpoint_reader {
     return {};
   }
 
-  // A value as long as our checksums under a name that is ours but for a letter: a flipped bit.
+  // A key that differs from ours in one letter, with a value as long as our checksums, is a flipped bit.
   void note_damaged_key(const hf_file& file) {
     for (const auto& [key, value] : file.header.metadata) {
       if (key.size() != checksum_key.size() || value.size() != 32 * (file.header.entries.size() + 1)) continue;
@@ -162,7 +162,7 @@ class safetensors_reader final : public checkpoint_reader {
     return found->second;
   }
 
-  // The header is the truth; the copy beside it is only held against it.
+  // The header's objects are authoritative; the copy beside the file is only compared with them.
   result<void> read_embedded_objects(const safetensors::header& header, const fs::path& copy) {
     const auto embedded = find_metadata(header, embedded_objects_key);
     if (!embedded) return {};
@@ -205,7 +205,7 @@ class safetensors_reader final : public checkpoint_reader {
     const bool is_ours = has_checksums_ || text.find("shardmesh objects") != std::string_view::npos;
     auto objects = parse_objects(text);
     if (!objects) {
-      // A file of that name that is not ours is none of our business; ours, damaged, is a problem.
+      // A foreign file of that name is ignored; a damaged one of ours is a problem.
       if (is_ours || objects.error().code == errc::checksum_mismatch)
         problems_.push_back(std::move(objects).error().with_file(file.string()));
       return {};
@@ -217,7 +217,7 @@ class safetensors_reader final : public checkpoint_reader {
   file_pool pool_;
   std::vector<std::shared_ptr<const byte_source>> sources_;
   std::vector<stored_object> objects_;
-  bool has_checksums_ = false;                                              // which only our own writer adds
+  bool has_checksums_ = false;                                              // only our own writer adds them
   std::vector<std::pair<std::array<std::int64_t, 3>, digest128>> digests_;  // (file, begin, end), ascending
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.safetensors: safetensors files and Hugging Face folders, read and written, with the objects that lie beside
-// them. Not here: which format a path is (checkpoint).
+// shardmesh.safetensors reads and writes safetensors files and Hugging Face folders, with the objects beside them. The
+// format of a path is determined in checkpoint.
 export module shardmesh.safetensors;
 
 export import shardmesh.torch_file;

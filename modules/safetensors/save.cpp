@@ -57,7 +57,8 @@ class safetensors_save {
     return entries;
   }
 
-  // Per file: what the source's files say that gave it tensors. The first takes what files without tensors say, too.
+  // Returns the texts of each file, from the source files of its tensors. The first file also takes the texts of source
+  // files without tensors.
   std::vector<planned_files::texts> carried_texts() {
     const std::span<const planned_file> files = plan_.files();
     std::vector<planned_files::texts> texts(files.size());
@@ -85,7 +86,7 @@ class safetensors_save {
     SHARDMESH_TRY(plan_, planned_files::make(described(all_indices()), format_));
     SHARDMESH_CHECK(plan_.lay_out(carried_texts(), objects_text_, destination));
     SHARDMESH_TRY(const auto incomplete, objects_not_held_whole(objects_));
-    // Without objects there is no document that could hold keys.
+    // Without objects, no document can hold Python keys.
     if (auto note = torch_file::note_of_python_keys(
             tensors_, objects_, "text in names of safetensors",
             [&](const path_key& key) { return objects_.empty() || !torch_file::json_of_key(key); }))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing safetensors: one file, or a Hugging Face folder. What safetensors cannot hold goes to objects.json beside it.
+// Writes safetensors: one file, or a Hugging Face folder. Objects that are not tensors go to objects.json beside it.
 export module shardmesh.safetensors:save;
 
 import shardmesh.std;
@@ -11,20 +11,19 @@ export namespace shardmesh::safetensors {
 
 struct file_options {
   bool folder = false;               // a Hugging Face folder instead of one file
-  std::int64_t max_shard_bytes = 0;  // of a folder; 0: one file
-  std::string stem = "model";        // of a folder: STEM.safetensors, or STEM-00001-of-00002.safetensors with an index
-  /// Its texts go into the `__metadata__` of the files that take tensors of their files ("format" is "pt" without one):
-  /// owners of `bytes.from` are numbers of its files. Where they differ for one key, the first stays and a note says
-  /// so.
+  std::int64_t max_shard_bytes = 0;  // for a folder; 0: one file
+  std::string stem = "model";        // for a folder: STEM.safetensors, or STEM-00001-of-00002.safetensors with an index
+  /// A catalog whose texts go into the `__metadata__` of the files that receive tensors from its files. The text
+  /// "format" defaults to "pt". The owners of `bytes.from` are its file numbers. When texts of one key differ, the
+  /// first stays and a note reports the difference.
   const catalog* carried = nullptr;
-  std::vector<side_file> side_files{};  // of a folder: to be copied beside
+  std::vector<side_file> side_files{};  // for a folder: copied beside
 };
 
-/// Writes whole tensors (their chunks are not looked at) and, when there are any, the objects: to NAME.objects.json
-/// beside NAME.safetensors and into its header, or to objects.json in the folder. Streams from `source`; every file
-/// carries its own checksums in
-/// __metadata__ ("shardmesh.xxh3"), a folder also the record of `checksum`.
-/// The report lists every tensor that the format cannot hold; nothing is written then.
+/// Writes whole tensors (their chunks are ignored) and, if any, the objects: into the header of NAME.safetensors and to
+/// NAME.objects.json beside it, or to objects.json in the folder. Streams from `source`. Every file carries its own
+/// checksums in __metadata__ ("shardmesh.xxh3"); a folder also has the record of `checksum`. When the format cannot
+/// hold some tensors, the report lists every one, and nothing is written.
 save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
                  std::span<const output_object> objects, element_source source, const file_options& format,
                  const save_options& options = {});

@@ -22,7 +22,7 @@ namespace {
 
 using texts = std::vector<std::pair<std::string, std::string>>;
 
-// Members return whether the text goes on as they say, and have passed over it then.
+// Each member returns whether the text continues as its name says; on success it has advanced past that part.
 class scanner {
  public:
   explicit scanner(std::string_view text) : at_(text.data()), end_(text.data() + text.size()) {}
@@ -48,7 +48,7 @@ class scanner {
     return ++at_, true;
   }
 
-  // What stands between two brackets, with commas between.
+  // Parses a comma-separated list between two brackets.
   template <class Member>
   bool list(char open, char close, Member member) {
     if (!is(open)) return false;
@@ -80,7 +80,7 @@ class scanner {
   bool numbers(std::span<std::int64_t> values, std::size_t& count) {
     return list('[', ']', [&] { return count < values.size() && number(values[count++]); });
   }
-  // Of up to 18 digits: those fit. What follows them ends the number, or is no list of numbers.
+  // Reads a number of up to 18 digits, which always fits. Any other character ends the number; the caller checks it.
   bool number(std::int64_t& value) {
     skip_space();
     const char* const first = at_;
@@ -101,7 +101,7 @@ class scanner {
     return is_whole && std::adjacent_find(keys.begin(), keys.end()) == keys.end();
   }
 
-  // A string with its quotes; at_ is behind it.
+  // Finds a string including its quotes, and advances past it.
   bool quoted(std::string_view& found) {
     skip_space();
     if (at_ == end_ || *at_ != '"') return false;
@@ -110,13 +110,13 @@ class scanner {
       at_ = static_cast<const char*>(std::memchr(at_, '"', static_cast<std::size_t>(end_ - at_)));
       if (at_ == nullptr) return at_ = end_, false;
       std::size_t slashes = 0;
-      while (at_[-1 - static_cast<std::ptrdiff_t>(slashes)] == '\\') ++slashes;  // ends at the first quote
+      while (at_[-1 - static_cast<std::ptrdiff_t>(slashes)] == '\\') ++slashes;  // stops at the opening quote
       if (slashes % 2 == 0) break;
     }
     found = {first, static_cast<std::size_t>(++at_ - first)};
     return true;
   }
-  // Of ASCII without escapes: it says itself.
+  // ASCII without escapes needs no decoding.
   static bool is_plain(std::string_view inside) {
     unsigned other = 0;
     for (const char c : inside) other |= static_cast<unsigned char>(c) - 0x20U >= 0x60U || c == '\\' ? 1U : 0U;
@@ -127,7 +127,7 @@ class scanner {
     text = text.substr(1, text.size() - 2);
     return is_plain(text);
   }
-  // The rest, escapes and UTF-8, is the library's to decode and to refuse.
+  // Reads a string. The library decodes escapes and UTF-8, and refuses malformed text.
   bool string(std::string& text) {
     std::string_view whole;
     if (!quoted(whole)) return false;

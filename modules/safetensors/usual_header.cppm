@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Headers in the form that writers give them, read in one scan: a model of 20,000 tensors has two megabytes of header.
-// Not here: headers of any other form and what is wrong with them (header, which reads those with nlohmann-json).
+// Reads headers of the usual form in one scan: a model of 20,000 tensors has two megabytes of header. Headers of any
+// other form, and their defects, are in header, which reads them with nlohmann-json.
 module shardmesh.safetensors:usual_header;
 
 import shardmesh.std;
@@ -8,7 +8,7 @@ import shardmesh.core;
 
 namespace shardmesh::safetensors {
 
-// An entry as the JSON says it, before it is checked.
+// An entry as it is in the JSON, before its checks.
 struct raw_entry {
   std::string name;
   std::string type;
@@ -19,11 +19,11 @@ struct raw_entry {
   bool has_type = false, has_shape = false, has_offsets = false;
 };
 
-// Takes an entry over; false when it is not a good one.
+// Takes an entry over; returns false when the entry is not valid.
 using raw_entry_visitor = function_ref<bool(raw_entry& entry)>;
 
-// Scans a header whose entries have dtype, shape and data_offsets once each and nothing else, in any order. False for
-// every other text, JSON or not: what was visited means nothing then. Metadata keys are distinct.
+// Scans a header whose entries have dtype, shape, and data_offsets once each and nothing else, in any order. Returns
+// false for every other text, JSON or not; the visited entries are then meaningless. Metadata keys are distinct.
 // Cost: O(text). Source: the fields of safetensors/src/tensor.rs.
 bool scan_usual_header(std::string_view text, std::vector<std::pair<std::string, std::string>>& metadata,
                        raw_entry_visitor visit);

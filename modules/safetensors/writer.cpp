@@ -20,7 +20,7 @@ module shardmesh.safetensors;
 namespace shardmesh::safetensors {
 namespace {
 
-// The Rust writer's order of dtypes, last first: see the order of `safetensors::parse_dtype_name`'s names there.
+// The Rust writer's order of dtypes, last first: see the order of `safetensors::parse_dtype_name`'s names.
 int writer_rank(dtype type) {
   constexpr std::string_view order[] = {
       "BOOL", "F4",  "F6_E2M3", "F6_E3M2", "U8",  "I8",  "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
@@ -33,11 +33,11 @@ std::string json_text(std::string_view text) {
 }
 
 struct file_shape {
-  extents shape;  // as the file says it
+  extents shape;  // as in the file
   std::int64_t bytes = 0;
 };
 
-// The shape and size in the file, or why there is none.
+// Returns the shape and size in the file, or the reason why there is none.
 result<file_shape> shape_in_file(const safetensors::tensor& tensor) {
   const auto bad = [&](errc code, std::string message) { return fail(code, std::move(message)).with_key(tensor.name); };
   if (!can_hold(tensor.type))

@@ -29,7 +29,7 @@ void append(std::vector<error>& problems, result<void> checked) {
   if (!checked) problems.push_back(std::move(checked).error());
 }
 
-// The shards of one rank's metadata, as ours.
+// Appends copies of the shards of one rank's metadata.
 result<void> append_shards(sharded_tensor_metadata& made, const sharded_tensor_metadata_view& one) {
   for (std::size_t s = 0; s < one.shards().size(); ++s) {
     SHARDMESH_TRY(auto copied, detail::copy_of(one.shards()[s], s));
@@ -49,7 +49,7 @@ extents sizes_of_nested(const sharded_tensor_metadata_view& nested) {
 
 namespace {
 
-// Problems of one shard, each with its rank and box.
+// Collects the problems of one shard, each with its rank and box.
 class shard_checker {
  public:
   shard_checker(std::vector<error>& problems, const local_shard_facts& shard, std::size_t index, std::int32_t rank)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metadata of a rank from its shards, and of the whole tensor from that of all ranks. Not here: exchanging it (init),
-// offsets that are not known yet (recalculate).
+// Builds the metadata of one rank's shards, and combines the metadata of all ranks into that of the whole tensor.
+// Exchanging metadata is in init; computing offsets that are not known yet is in recalculate.
 module;
 #include <shardmesh/refuse.hpp>
 #include <shardmesh/shard_adapter.hpp>
@@ -14,16 +14,16 @@ import :shard_like;
 
 namespace shardmesh::detail {
 
-// What the checks of a local shard need, whatever its tensor type is.
+// The facts about a local shard that its checks need, whatever its tensor type is.
 struct local_shard_facts {
-  shard_metadata_view metadata;  // refers to the shard's
+  shard_metadata_view metadata;  // refers to the shard's metadata
   tensor_properties properties;
   extents sizes;
-  std::optional<device> where;  // nothing for a nested shard, whose parts may be anywhere
+  std::optional<device> where;  // empty for a nested shard, whose parts may be on several devices
   bool is_contiguous = true;
 };
 
-// The sizes of a nested tensor; of one of too many dimensions what no shard has.
+// The sizes of a nested tensor. A tensor with too many dimensions gets sizes that no shard has.
 extents sizes_of_nested(const sharded_tensor_metadata_view& nested);
 
 template <shard_range R>
@@ -56,32 +56,35 @@ result<sharded_tensor_metadata> build_metadata(std::span<const local_shard_facts
 
 export namespace shardmesh {
 
-/// Everything that is wrong with a rank's own shards, in list order, each error naming the shard, the rank and the box;
-/// `build_metadata_from_local_shards` gives the first. Arguments and checks as there.
+/// Lists every problem of a rank's own shards, in list order. Each error about a shard names the shard, the rank, and
+/// the box. The arguments and checks are those of `build_metadata_from_local_shards`, which returns the first of these
+/// errors.
 template <shard_range R>
 std::vector<error> local_shard_problems(const R& shards, std::int32_t rank, const rank_group& group) {
   return detail::local_shard_problems(detail::facts_of(shards), rank, group);
 }
 
-/// Metadata of the whole tensor with this rank's shards only; combine with `build_global_metadata`.
-/// Boxes are not compared with the global size or each other: that needs all ranks' shards.
-/// \param shards       this rank's shards, at least one, of any type: a list of `shard_like`; only looked at
+/// Builds metadata of the whole tensor that lists this rank's shards only. `build_global_metadata` combines that of all
+/// ranks.
+/// Boxes are not compared with the global size or with each other, because that takes the shards of all ranks.
+/// \param shards       this rank's shards, at least one, of any `shard_like` type; they are only read
 /// \param global_size  sizes of the whole tensor (elements)
 /// \param rank         this process in the group (group rank); placements name `group.global(rank)`
-/// \errors errc::invalid_argument for no shards, a placement that is none, on another rank, on another device than the
-///         tensor, unknown to the group; errc::shape_mismatch; errc::dtype_mismatch; errc::unsupported for a tensor
-///         that is not strided or not row-major; properties that differ from the first shard's. The first is named with
-///         shard, rank and box, the others are counted.
+/// \errors errc::invalid_argument without shards, or for a placement that is missing, unknown to the group, on another
+///         rank, or on another device than the tensor; errc::shape_mismatch; errc::out_of_bounds for negative numbers;
+///         errc::dtype_mismatch; errc::unsupported for a tensor that is not strided or not row-major; those of
+///         `check_match` for properties that differ from the first shard's. The error names the first problem by shard,
+///         rank, and box, and counts the others.
 /// Cost: O(shards). No communication.
-/// Source: torch.distributed._shard.sharded_tensor.utils.build_metadata_from_local_shards (keeps references, names the
-///         first problem only)
+/// Source: torch.distributed._shard.sharded_tensor.utils.build_metadata_from_local_shards, which keeps references and
+///         names only the first problem
 template <shard_range R>
 result<sharded_tensor_metadata> build_metadata_from_local_shards(const R& shards, const extents& global_size,
                                                                  std::int32_t rank, const rank_group& group) {
   return detail::build_metadata(detail::facts_of(shards), global_size, rank, group);
 }
 
-/// A list of something else.
+/// Refuses a list whose elements are not `shard_like`.
 template <class R>
   requires(!shard_range<R>)
 result<sharded_tensor_metadata> build_metadata_from_local_shards(const R& shards, const extents& global_size,
@@ -90,29 +93,31 @@ result<sharded_tensor_metadata> build_metadata_from_local_shards(const R& shards
         "metadata is built from a list of shards: shardmesh::shard<T>, or a type of yours with a shard_adapter "
         "(shardmesh/shard_adapter.hpp)");
 
-/// What `build_global_metadata` is told beside the ranks' metadata. By default offsets are taken as they are.
+/// Options of `build_global_metadata`. By default, offsets are taken as they are.
 struct global_metadata_options {
-  bool recalculate = false;              // offsets along `dim` and the size there follow from the shards' sizes
-  std::int32_t dim = 0;                  // of recalculation; negative counts from the last dimension
-  std::optional<rank_group> group{};     // whose ranks the list is of, and placements must be in; default: 0, 1, 2 ...
-  std::optional<extents> global_size{};  // known without any rank's metadata
-  tensor_properties properties{};        // of a tensor of which no rank has metadata
+  bool recalculate = false;              // compute offsets along `dim`, and the size there, from the shards' sizes
+  std::int32_t dim = 0;                  // dimension of the recalculation; negative counts from the last
+  std::optional<rank_group> group{};     // ranks behind the list, which placements must name; default: 0, 1, 2 ...
+  std::optional<extents> global_size{};  // must agree with the ranks' metadata, and replaces it where no rank has any
+  tensor_properties properties{};        // used where no rank has metadata
 };
 
-/// Everything that is wrong between the ranks' metadata before boxes are compared: sizes and properties that differ
-/// from those of the first rank that has any, shards on ranks that are not in the group. Cost: O(ranks + shards).
+/// Lists every problem between the ranks' metadata that shows before boxes are compared: sizes and properties that
+/// differ from those of the first rank with metadata, and shards on ranks outside the group.
+/// Cost: O(ranks + shards).
 std::vector<error> global_metadata_problems(const gathered_metadata& gathered,
                                             const global_metadata_options& options = {});
 
-/// Metadata of the whole tensor: the shards of all ranks in group order, each rank's in its own order.
-/// \param gathered  per rank what `build_metadata_from_local_shards` gave it, or metadata of another type that is
-///                  `sharded_tensor_metadata_like`; nothing for a rank without shards
-/// \errors errc::invalid_argument when no rank has metadata (and no empty tensor's size is known); those of
-///         `global_metadata_problems`, the first named with both ranks and both values and the rest counted; those of
-///         `recalc_global_sharded_tensor_metadata`; those of `check_tensor`
-/// Cost: O(shards) when all is right. No communication.
-/// Source: torch.distributed._shard.sharded_tensor.utils.build_global_metadata (compares neither layout nor memory
-///         format; no shards on any rank is an error even of an empty tensor)
+/// Combines the ranks' metadata into that of the whole tensor: the shards of all ranks in group order, each rank's in
+/// its own order.
+/// \param gathered  for each rank, its result of `build_metadata_from_local_shards` or other
+///                  `sharded_tensor_metadata_like` metadata; empty for a rank without shards
+/// \errors errc::invalid_argument when no rank has metadata, unless `options` gives the size of an empty tensor; those
+///         of `global_metadata_problems`, of which the first names both ranks and both values and the rest are counted;
+///         those of `recalc_global_sharded_tensor_metadata`; those of `check_tensor`
+/// Cost: O(shards) when everything is right. No communication.
+/// Source: torch.distributed._shard.sharded_tensor.utils.build_global_metadata, which compares neither layout nor
+///         memory format, and refuses even an empty tensor when no rank has shards
 result<sharded_tensor_metadata> build_global_metadata(const gathered_metadata& gathered,
                                                       const global_metadata_options& options = {});
 

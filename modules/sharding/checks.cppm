@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small checks between ranks' answers: properties that must be equal, sizes as callers write them, the destination of a
-// gather. Not here: checks of boxes (validation).
+// Small checks of values that ranks supply: properties that must be equal, sizes as callers write them, and the
+// destination of a gather. Checks of boxes are in validation.
 export module shardmesh.sharding:checks;
 
 import shardmesh.std;
@@ -22,7 +22,7 @@ error local_mismatch(std::string expected, std::string found, std::string_view p
 error global_mismatch(std::string expected, std::string found, std::string_view property, std::int32_t expected_rank,
                       std::int32_t found_rank);
 
-// Appends sizes and says what does not fit.
+// Collects sizes, and keeps an error for the first one that does not fit.
 class size_list {
  public:
   void add(std::signed_integral auto value) { add_signed(value); }
@@ -41,25 +41,26 @@ class size_list {
 
 export namespace shardmesh {
 
-/// A property of tensors that all shards of one tensor share: dtype, storage, memory format, bool, or sizes.
+/// A property that all shards of one tensor share: a dtype, a storage, a memory format, a bool, or sizes.
 template <class V>
 concept tensor_property = std::equality_comparable<V> && requires(const V& value) {
   { detail::torch_text(value) } -> std::same_as<std::string>;
 };
 
-/// Error when two shards of one rank differ in a property. `rank` is the global rank.
-/// \errors errc::dtype_mismatch for a dtype, errc::shape_mismatch for sizes, else errc::invalid_argument, with
-///         PyTorch's text, the rank and both values
-/// Source: torch.distributed._shard.sharded_tensor.utils._raise_if_mismatch(is_local=True). Sizes are equal when their
-/// numbers are, whatever they were written as.
+/// Checks that two shards of one rank agree on a property. `rank` is the global rank. Sizes are equal when their
+/// numbers are, however the caller wrote them.
+/// \errors errc::dtype_mismatch for the property "dtype", errc::shape_mismatch for one with "size" in its name, else
+///         errc::invalid_argument; each has PyTorch's text, the rank, and both values
+/// Source: torch.distributed._shard.sharded_tensor.utils._raise_if_mismatch(is_local=True)
 template <tensor_property V>
 result<void> check_match(const V& expected, const V& actual, std::string_view property, std::int32_t rank) {
   if (expected == actual) return {};
   return detail::local_mismatch(detail::torch_text(expected), detail::torch_text(actual), property, rank);
 }
 
-/// Error when two ranks differ in a property: names both ranks and both values. \errors as above
-/// Source: torch.distributed._shard.sharded_tensor.utils._raise_if_mismatch(is_local=False).
+/// Checks that two ranks agree on a property. The error names both ranks and both values.
+/// \errors as above
+/// Source: torch.distributed._shard.sharded_tensor.utils._raise_if_mismatch(is_local=False)
 template <tensor_property V>
 result<void> check_match(const V& expected, const V& actual, std::string_view property, std::int32_t expected_rank,
                          std::int32_t actual_rank) {
@@ -68,7 +69,8 @@ result<void> check_match(const V& expected, const V& actual, std::string_view pr
                                  actual_rank);
 }
 
-/// A number that can be a size: an integer of at most 64 bits, but neither bool nor a character (those are mistakes).
+/// A number that can be a size: an integer of at most 64 bits. Neither bool nor a character type, because those are
+/// mistakes.
 template <class I>
 concept size_number =
     std::integral<I> && sizeof(I) <= sizeof(std::int64_t) && !std::same_as<I, bool> && !std::same_as<I, char> &&
@@ -78,10 +80,10 @@ concept size_number =
 template <class R>
 concept size_range = std::ranges::input_range<R> && size_number<std::ranges::range_value_t<R>>;
 
-/// Sizes as a caller writes them, one argument each; no argument is a scalar. Only puts them together: negative numbers
-/// pass, `check_shape` checks.
+/// Collects sizes that the caller passes as one argument each; no argument means a scalar. Negative numbers pass here;
+/// `check_shape` refuses them.
 /// \errors errc::overflow for a number that does not fit in 64 bits, errc::rank_too_large
-/// Source: torch.distributed._shard.sharded_tensor.utils._flatten_tensor_size, which meets other types at run time.
+/// Source: torch.distributed._shard.sharded_tensor.utils._flatten_tensor_size, which refuses other types at run time
 template <size_number... I>
 result<extents> flatten_tensor_size(I... sizes) {
   detail::size_list list;
@@ -89,7 +91,7 @@ result<extents> flatten_tensor_size(I... sizes) {
   return std::move(list).finish();
 }
 
-/// The same from one range.
+/// Collects sizes from one range.
 template <size_range R>
 result<extents> flatten_tensor_size(R&& sizes) {
   detail::size_list list;
@@ -97,15 +99,16 @@ result<extents> flatten_tensor_size(R&& sizes) {
   return std::move(list).finish();
 }
 
-/// An argument whose form is known at run time only (from a script or a file): one size, or a list of them.
+/// A size argument whose form is known only at run time (from a script or a file): one size, or a list of them.
 using size_argument = std::variant<std::int64_t, std::vector<std::int64_t>>;
 
-/// The same from arguments of which the form is known at run time: numbers, or one list.
-/// \errors as above; errc::invalid_argument when lists and numbers are mixed, or there are several lists
+/// Collects sizes from arguments whose form is known only at run time: either numbers or one list.
+/// \errors as above; errc::invalid_argument when lists and numbers are mixed, or for several lists
 result<extents> flatten_tensor_size(std::span<const size_argument> arguments);
 
-/// Whether the destination of a gather is given where it must be, and only there, with the tensor's sizes.
-/// \param destination  what this rank passes; presence counts, never the values inside
+/// Checks that the destination rank of a gather, and no other rank, passes a destination, and that it has the tensor's
+/// sizes.
+/// \param destination  this rank's argument; its presence and its sizes count, never its values
 /// \errors errc::invalid_argument naming this rank and the destination rank, errc::shape_mismatch with both sizes
 /// Source: torch.distributed._shard.sharded_tensor.utils._validate_output_tensor_for_gather
 result<void> validate_output_tensor_for_gather(std::int32_t rank, std::int32_t destination_rank, const extents& size,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dtensor<T>: a tensor laid out over a mesh, and this rank's part of it. Not here: the layout (room layout), moving to
-// another one (transfer).
+// dtensor<T>: a tensor laid out over a mesh, and this rank's part of it. Layouts are in room layout; moving a dtensor
+// to another layout is in redistribute.
 module;
 #include <shardmesh/assert.hpp>
 #include <shardmesh/refuse.hpp>
@@ -24,10 +24,11 @@ class dtensor {
  public:
   using tensor_type = T;
 
+  /// Makes a rank's dtensor from its local tensor.
   /// \param rank   this process, in the numbering of the mesh
-  /// \param local  what it holds: sizes are `l.local_shape(rank)`; nothing when the rank is not in the mesh
-  /// \errors errc::shape_mismatch naming rank, expected and found sizes; errc::invalid_argument when a rank of the mesh
-  ///         has no tensor or one outside has; those of the adapter's `check`
+  /// \param local  this rank's part, with sizes `l.local_shape(rank)`; empty when the rank is not in the mesh
+  /// \errors errc::shape_mismatch naming the rank and the expected and found sizes; errc::invalid_argument when a rank
+  ///         of the mesh has no tensor, or a rank outside the mesh has one; those of the adapter's `check`
   static result<dtensor> make(layout l, std::int32_t rank, std::optional<T> local) {
     extents sizes;
     if (local) {
@@ -39,11 +40,11 @@ class dtensor {
     return dtensor(std::move(l), rank, std::move(local));
   }
 
-  /// A rank's part as new, uninitialised memory.
+  /// Allocates a rank's part as uninitialised memory.
   /// \param rank   this process, in the numbering of the mesh
-  /// \param where  the device that `adapter<T>::allocate` is asked for
-  /// \errors errc::invalid_argument when the rank is not in the mesh, naming both (`make` makes the tensor of a rank
-  ///         that holds nothing); errc::no_memory and what else `allocate` throws, naming the sizes
+  /// \param where  the device that is passed to `adapter<T>::allocate`
+  /// \errors errc::invalid_argument when the rank is not in the mesh, naming both (use `make` for a rank that holds
+  ///         nothing); errc::no_memory and other errors that `allocate` throws, naming the sizes
   static result<dtensor> allocate(shardmesh::layout l, std::int32_t rank, dtype type, device where = {})
     requires allocatable_tensor<T>
   {
@@ -85,7 +86,8 @@ class dtensor {
   std::optional<T> local_;
 };
 
-/// What every rank of the mesh holds: exact boxes for every placement list. \errors those of `distribute`
+/// Returns the distribution over the ranks of the mesh, with exact boxes for every placement list.
+/// \errors those of `distribute`
 template <local_tensor T>
 result<distribution> distribution_of(const dtensor<T>& tensor) {
   return distribute(tensor.layout());

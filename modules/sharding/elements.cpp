@@ -38,7 +38,7 @@ std::int64_t row_length(const extents& sizes) {
   return sizes.empty() ? 1 : sizes[sizes.rank() - 1];
 }
 
-// The tensor is the rank's slot 0, and its only one.
+// Checks that the tensor is the rank's slot 0, and that the rank has no other slot.
 result<void> check_part(const distribution& d, std::int32_t rank, const const_tensor_view& tensor) {
   extents needed = extents::filled(d.global_shape().rank(), 0);
   std::optional<fragment> other;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gather: a whole tensor on one rank, from the shards of all. Not here: what moves (planned and run by room transfer),
-// the whole on every rank or in other shards (reshard).
+// gather: copies a whole tensor to one rank from the shards of all ranks. Planning and running transfers is in room
+// transfer; cutting a tensor in another way is in reshard.
 module;
 #include <shardmesh/refuse.hpp>
 export module shardmesh.sharding:gather;
@@ -13,9 +13,10 @@ import :shard;
 
 export namespace shardmesh {
 
-/// How `gather` is bounded (deadline, cancellation), and where the tensor that it makes is. By default on the host.
+/// Options of `gather`: its limits (deadline, cancellation), and the device of the tensor that it makes (default: the
+/// host).
 struct gather_options {
-  device where{};  // of the new tensor, when one is made
+  device where{};  // device of the new tensor, when one is made
   call_options call{};
 };
 
@@ -44,17 +45,17 @@ result<void> gather(movable_tensor tensor, std::int32_t destination_rank,
 
 export namespace shardmesh {
 
-/// The whole tensor into a tensor that exists, on one rank. Values are exact, whatever the dtype: no buffer of another
-/// type is on the way.
+/// Copies the whole tensor into an existing tensor on one rank. Values are exact for every dtype, because no buffer of
+/// another type is involved.
 ///
-/// Collective: every rank of the communicator calls it; blocks. Only bytes that the destination rank does not hold
-/// travel, and only it receives. Wrong arguments on any rank give every rank the same error before anything moves, and
-/// the communicator stays usable.
-/// \param destination_rank  in the tensor's group (group rank)
-/// \param destination       there: a view with the tensor's sizes and dtype, any strides; on the others: nothing
+/// Collective: every rank of the communicator calls it; blocks. Only bytes that the destination rank lacks travel, and
+/// only that rank receives. Wrong arguments on any rank give every rank the same error before anything moves, and the
+/// communicator stays usable.
+/// \param destination_rank  group rank in the tensor's group
+/// \param destination       on that rank, a view with the tensor's sizes and dtype, any strides; on the others, nothing
 /// \errors errc::invalid_argument (a destination that is missing or on another rank, a rank outside the group),
 ///         errc::shape_mismatch, errc::dtype_mismatch, errc::unsupported (nested shards: flatten them first; memory
-///         that is not the host's), errc::gap, errc::disagreement, those of the communicator
+///         that no backend reaches), errc::gap, errc::disagreement, those of the communicator
 /// Source: torch.distributed._shard.sharded_tensor.ShardedTensor.gather, which goes through a float32 buffer and fails
 ///         on sub-groups and scalars
 template <local_tensor T>
@@ -64,8 +65,8 @@ result<void> gather(const sharded_tensor<T>& tensor, std::int32_t destination_ra
   return detail::gather(detail::movable(tensor), destination_rank, destination, comm, options.call.named("gather"));
 }
 
-/// The same into a new tensor: the destination rank gets one, the others nothing. \errors as above, and what `allocate`
-/// throws, on every rank
+/// Copies the whole tensor into a new tensor on the destination rank; the other ranks get nothing.
+/// \errors as above, and errors that `allocate` throws, on every rank
 template <allocatable_tensor T>
 result<std::optional<T>> gather(const sharded_tensor<T>& tensor, std::int32_t destination_rank, communicator_ref comm,
                                 const gather_options& options = {}) {
@@ -85,7 +86,7 @@ result<std::optional<T>> gather(const sharded_tensor<T>& tensor, std::int32_t de
   return made;
 }
 
-/// Into a new tensor, of a type that cannot be made.
+/// Refuses a tensor type that has no `allocate`.
 template <local_tensor T>
   requires(!allocatable_tensor<T>)
 result<std::optional<T>> gather(const sharded_tensor<T>& tensor, std::int32_t destination_rank, communicator_ref comm,

@@ -16,7 +16,7 @@ namespace {
 
 using maybe_metadata = std::optional<sharded_tensor_metadata>;
 
-// What this rank holds; nothing when it holds nothing.
+// The metadata of this rank's shards; empty when it has none.
 result<maybe_metadata> metadata_of(std::span<const local_shard_facts> shards, const std::optional<extents>& global_size,
                                    communicator_ref comm, const rank_group& group) {
   SHARDMESH_CHECK(check_same_ranks(comm, group));
@@ -65,7 +65,7 @@ result<agreed_metadata> agree_on_metadata(std::span<const local_shard_facts> sha
                       mine ? result<void>() : result<void>(mine.error()),
                       mine ? to_bytes(*mine) : std::vector<std::byte>(), options.call.named("init_from_local_shards")));
 
-  // From here on every rank computes the same, so that all have the same answer.
+  // From here on, every rank computes the same result from the same metadata.
   std::vector<maybe_metadata> metadata;
   std::size_t first_local = 0;
   for (std::size_t i = 0; i < notes.size(); ++i) {

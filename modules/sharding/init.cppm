@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sharded tensor from what every rank holds, by one exchange of metadata. Not here: without communication
-// (sharded_tensor::make), from a whole tensor (scatter).
+// init_from_local_shards: makes a sharded tensor from the shards of every rank, with one exchange of metadata. Making
+// one without communication is in shard (`sharded_tensor::make`); from a whole tensor, in shard_tensor.
 export module shardmesh.sharding:init;
 
 import shardmesh.std;
@@ -11,10 +11,10 @@ import :shard;
 
 export namespace shardmesh {
 
-/// What `init_from_local_shards` needs where shards do not tell. All but `call` is the same on every rank
+/// Options of `init_from_local_shards`: facts that shards alone do not give. All but `call` must be equal on every rank
 /// (errc::disagreement).
 struct init_options {
-  std::int32_t dim = 0;            // that is cut, when the global size is not known; negative counts from the last
+  std::int32_t dim = 0;  // sharded dimension, when the global size is not known; negative counts from the last
   tensor_properties properties{};  // of an empty tensor of which no rank has a shard
   call_options call{};
 };
@@ -25,7 +25,7 @@ namespace shardmesh::detail {
 
 struct agreed_metadata {
   sharded_tensor_metadata metadata;
-  std::size_t first_local = 0;  // where this rank's shards begin in the list
+  std::size_t first_local = 0;  // position of this rank's first shard in the list
 };
 
 result<agreed_metadata> agree_on_metadata(std::span<const local_shard_facts> shards,
@@ -36,21 +36,21 @@ result<agreed_metadata> agree_on_metadata(std::span<const local_shard_facts> sha
 
 export namespace shardmesh {
 
-/// A sharded tensor from the shards that every rank holds.
+/// Makes a sharded tensor from the shards that every rank holds.
 ///
-/// Collective: every rank of the communicator calls it; one all_gather of metadata (a few bytes per shard), and it
-/// blocks. When anything is wrong on any rank or between ranks, every rank gets the same error and none waits: the
-/// lowest rank's own problem first (`build_metadata_from_local_shards`), then what ranks disagree on, then the boxes
-/// (`build_global_metadata`).
-/// \param local_shards  this rank's shards, also none; they are moved, tensors are not copied; nested shards count as
-///                      one box
-/// \param global_size   sizes of the whole tensor (elements), equal on all ranks; nothing: shards follow one another
-///                      along `options.dim` in rank order whatever their offsets say, as torchrec's row-wise tables
+/// Collective: every rank of the communicator calls it; blocks. The ranks exchange metadata (a few bytes per shard) in
+/// one all_gather. A problem on any rank, or between ranks, gives every rank the same error, and none waits. The lowest
+/// rank's own problem comes first (`build_metadata_from_local_shards`), then disagreements between ranks, then the
+/// boxes (`build_global_metadata`).
+/// \param local_shards  this rank's shards, possibly none; moved, so no tensor is copied; a nested shard counts as one
+///                      box
+/// \param global_size   sizes of the whole tensor (elements), equal on all ranks. Empty: shards follow one another
+///                      along `options.dim` in rank order, whatever their offsets are, as in torchrec's row-wise tables
 /// \param comm          its rank i is group rank i
 /// \param group         the global ranks, which placements name; equal on all ranks
-/// \errors those named above; errc::disagreement naming ranks and values; errc::bad_format for a message that is none;
-///         those of `all_gather`
-/// Cost: O(shards of all ranks) when all is right.
+/// \errors those named above; errc::disagreement naming ranks and values; errc::bad_format for a message that cannot be
+///         read; those of `all_gather`
+/// Cost: O(shards of all ranks) when everything is right.
 /// Source: torch.distributed._shard.sharded_tensor.ShardedTensor._init_from_local_shards
 template <local_tensor T>
 result<sharded_tensor<T>> init_from_local_shards(std::vector<shard<T>> local_shards,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Metadata of shards of any type: the concepts over `shard_metadata_adapter` and `sharded_tensor_metadata_adapter`, and
-// the views through which the bodies of this room read them where they are, so that bodies are compiled once and
-// nothing is copied. Not here: our own metadata (metadata), shards with tensors (shard_like).
+// views of such metadata. The bodies of this room read metadata through the views, so that they are compiled once and
+// copy nothing. Our own metadata is in metadata; shards with tensors are in shard_like.
 module;
 #include <shardmesh/shard_adapter.hpp>
 export module shardmesh.sharding:metadata_like;
@@ -16,14 +16,14 @@ using shardmesh::shard_metadata_adapter;
 using shardmesh::sharded_tensor_adapter;
 using shardmesh::sharded_tensor_metadata_adapter;
 
-/// What an adapter gives as offsets or sizes, one number per dimension: 64-bit numbers that lie somewhere (a span, a
-/// reference to a vector), or `extents` by value.
+/// Offsets or sizes as an adapter returns them, one number per dimension: 64-bit numbers that stay where they are (a
+/// span, a reference to a vector), or `extents` by value.
 template <class N>
 concept shard_numbers = std::same_as<N, extents> || (std::convertible_to<N, std::span<const std::int64_t>> &&
                                                      (std::is_lvalue_reference_v<N> || std::ranges::borrowed_range<N>));
 
-/// The metadata of one shard, of any framework: `shard_metadata_adapter<M>` gives its box of the whole tensor and where
-/// it is. The numbers may be anything: whoever takes them checks them.
+/// The metadata of one shard, of any framework. `shard_metadata_adapter<M>` gives its box of the whole tensor and its
+/// placement. The numbers may be anything: functions that take them check them.
 template <class M>
 concept shard_metadata_like = requires(const M& m) {
   { shard_metadata_adapter<M>::offsets(m) } -> shard_numbers;
@@ -31,7 +31,7 @@ concept shard_metadata_like = requires(const M& m) {
   { shard_metadata_adapter<M>::placement(m) } -> std::convertible_to<std::optional<remote_device>>;
 };
 
-/// A list of such metadata that can be indexed and lies in memory.
+/// An indexable list of such metadata, with elements that lie in memory.
 template <class R>
 concept shard_metadata_range = std::ranges::random_access_range<const R> && std::ranges::sized_range<const R> &&
                                std::is_lvalue_reference_v<std::ranges::range_reference_t<const R>> &&
@@ -41,7 +41,7 @@ concept shard_metadata_range = std::ranges::random_access_range<const R> && std:
 
 namespace shardmesh::detail {
 
-// Numbers where they are, or our own.
+// A reference to numbers elsewhere, or `extents` of its own.
 class seen_numbers {
  public:
   template <shard_numbers N>
@@ -63,8 +63,8 @@ class seen_numbers {
 
 export namespace shardmesh {
 
-/// One shard's metadata of any type, seen: refers to it. Where its adapter gives numbers or placements by value, it
-/// holds them.
+/// A view of one shard's metadata, of any type. The metadata must outlive the view, which owns only numbers and
+/// placements that the adapter returns by value.
 class shard_metadata_view {
  public:
   template <shard_metadata_like M>
@@ -80,15 +80,15 @@ class shard_metadata_view {
   inline std::span<const std::int64_t> offsets() const { return offsets_.get(); }
   inline std::span<const std::int64_t> sizes() const { return sizes_.get(); }
   inline const std::optional<remote_device>& placement() const { return seen_ != nullptr ? *seen_ : own_; }
-  /// The global rank of the placement, or nothing.
+  /// The global rank of the placement, if it names one.
   inline std::optional<std::int32_t> rank() const { return placement() ? placement()->rank : std::nullopt; }
-  /// As many offsets as sizes, at most `max_rank`: it can be a box, though perhaps one with negative numbers.
+  /// Whether there are as many offsets as sizes, at most `max_rank`. The numbers of such a box may still be negative.
   bool has_box() const { return offsets().size() == sizes().size() && sizes().size() <= max_rank; }
-  /// It has a box, no number is negative and every end fits in 64 bits.
+  /// Whether it has a box without negative numbers, and every end fits in 64 bits.
   bool is_well_formed() const { return has_box() && shardmesh::is_well_formed(where()); }
   /// Precondition: has_box().
   box where() const { return {extents(offsets()), extents(sizes())}; }
-  /// A copy, as ours. Precondition: as many offsets and sizes as extents hold, each.
+  /// Copies it into our own type. Precondition: `extents` can hold the offsets, and the sizes.
   shard_metadata copy() const { return {extents(offsets()), extents(sizes()), placement()}; }
 
  private:
@@ -97,11 +97,11 @@ class shard_metadata_view {
   std::optional<remote_device> own_;
 };
 
-/// "[4:6, 0:8) on rank:1/cuda:0".
+/// Formats a shard: "[4:6, 0:8) on rank:1/cuda:0".
 std::string to_string(const shard_metadata_view& shard);
 
-/// A list of metadata of any type, which it refers to: what functions take that look at the shards of a tensor. Made of
-/// any `shard_metadata_range`, implicitly.
+/// A view of a list of metadata of any type. The list must outlive the view. Functions that inspect a tensor's shards
+/// take such a view. Converts implicitly from any `shard_metadata_range`.
 class shard_metadata_list {
  public:
   shard_metadata_list() = default;
@@ -132,8 +132,8 @@ class shard_metadata_list {
   shard_metadata_view (*at_)(const void*, std::size_t) = nullptr;
 };
 
-/// The metadata of a whole sharded tensor, of any framework: `sharded_tensor_metadata_adapter<M>` gives the shards of
-/// every rank, the tensor's sizes and its properties.
+/// The metadata of a whole sharded tensor, of any framework. `sharded_tensor_metadata_adapter<M>` gives the shards of
+/// every rank, the tensor's sizes, and its properties.
 template <class M>
 concept sharded_tensor_metadata_like = requires(const M& m) {
   { sharded_tensor_metadata_adapter<M>::size(m) } -> shard_numbers;
@@ -143,7 +143,7 @@ concept sharded_tensor_metadata_like = requires(const M& m) {
                std::ranges::contiguous_range<decltype(sharded_tensor_metadata_adapter<M>::shards(m))>;
 };
 
-/// The same, seen: refers to it.
+/// A view of a whole sharded tensor's metadata. The metadata must outlive the view.
 class sharded_tensor_metadata_view {
  public:
   template <sharded_tensor_metadata_like M>
@@ -153,10 +153,11 @@ class sharded_tensor_metadata_view {
         properties_(sharded_tensor_metadata_adapter<M>::properties(m)) {}
 
   const shard_metadata_list& shards() const { return shards_; }
-  /// As many as the tensor has dimensions, and whatever the model says.
+  /// One number per dimension of the tensor, unchecked.
   std::span<const std::int64_t> size() const { return size_.get(); }
   const tensor_properties& properties() const { return properties_; }
-  /// A copy, as ours. \errors errc::rank_too_large for a tensor or a shard of too many dimensions
+  /// Copies it into our own type.
+  /// \errors errc::rank_too_large for a tensor or a shard with too many dimensions
   result<sharded_tensor_metadata> copy() const;
 
  private:
@@ -169,7 +170,7 @@ class sharded_tensor_metadata_view {
 
 namespace shardmesh::detail {
 
-// What one rank gave: metadata, or nothing: an optional or a pointer, or metadata itself.
+// One rank's metadata, or nothing: an optional or a pointer.
 template <class E>
 concept some_metadata = requires(const E& e) {
   { static_cast<bool>(e) };
@@ -180,13 +181,13 @@ concept some_metadata = requires(const E& e) {
 
 export namespace shardmesh {
 
-/// Per rank its metadata of a sharded tensor: a list of metadata of any type, or of optionals or pointers of it.
+/// The metadata of a sharded tensor, one element per rank: metadata of any type, or optionals or pointers of it.
 template <class R>
 concept gathered_metadata_range = std::ranges::contiguous_range<const R> && std::ranges::sized_range<const R> &&
                                   (sharded_tensor_metadata_like<std::ranges::range_value_t<const R>> ||
                                    detail::some_metadata<std::ranges::range_value_t<const R>>);
 
-/// Such a list, which it refers to. Made of any, implicitly.
+/// A view of such a list. The list must outlive the view. Converts implicitly from any `gathered_metadata_range`.
 class gathered_metadata {
  public:
   gathered_metadata() = default;
@@ -206,7 +207,7 @@ class gathered_metadata {
   }
   /// Number of ranks.
   inline std::size_t size() const { return size_; }
-  /// Nothing for a rank without shards. Precondition: i < size().
+  /// The metadata of rank i; empty for a rank without shards. Precondition: i < size().
   std::optional<sharded_tensor_metadata_view> operator[](std::size_t i) const { return at_(metadata_, i); }
 
  private:
@@ -215,16 +216,16 @@ class gathered_metadata {
   std::optional<sharded_tensor_metadata_view> (*at_)(const void*, std::size_t) = nullptr;
 };
 
-/// Which rank of `group` holds what: owners are group ranks, and the slot of a shard is its position among its owner's
-/// shards in list order.
-/// \errors errc::invalid_argument for a shard without a rank or with one that is not in the group, errc::out_of_bounds,
+/// Returns the distribution of the shards over the ranks of `group`. Owners are group ranks. A shard's slot is its
+/// position among its owner's shards, in list order.
+/// \errors errc::invalid_argument for a shard without a rank or with one outside the group, errc::out_of_bounds,
 ///         errc::shape_mismatch, errc::overflow, errc::rank_too_large, each naming the rank and the box
 /// Cost: O(n log n). No communication.
 result<distribution> distribution_of(const sharded_tensor_metadata_view& metadata, const rank_group& group);
 
 }  // namespace shardmesh
 
-/// Ours are models.
+/// The adapters of our own metadata.
 template <>
 struct shardmesh::shard_metadata_adapter<shardmesh::shard_metadata> {
   static const extents& offsets(const shard_metadata& m) { return m.offsets; }
@@ -239,18 +240,18 @@ struct shardmesh::sharded_tensor_metadata_adapter<shardmesh::sharded_tensor_meta
   static const tensor_properties& properties(const sharded_tensor_metadata& m) { return m.properties; }
 };
 
-// Exported for room state, which says the same of shards.
+// Exported for room state, whose errors describe shards in the same way.
 export namespace shardmesh::detail {
 
-// Numbers in words, however many: "[4, 2]".
+// Formats any number of integers: "[4, 2]".
 std::string numbers_text(std::span<const std::int64_t> numbers);
-// "[4:6, 0:8)", or "offsets [4, -1] and sizes [2, 8]" where they are no box.
+// Formats a box: "[4:6, 0:8)", or "offsets [4, -1] and sizes [2, 8]" when it is not a valid box.
 std::string box_text(const shard_metadata_view& shard);
-// The error with the shard's rank and box, as far as it has them.
+// Adds a shard's rank and box to an error, if the shard has them.
 error at_shard(error e, const shard_metadata_view& shard);
-// As ours; `index` is its place in its list. \errors errc::rank_too_large naming the rank
+// Copies a shard into our own type. `index` is its position in its list. \errors errc::rank_too_large naming the rank
 result<shard_metadata> copy_of(const shard_metadata_view& shard, std::size_t index);
-// As a tensor's sizes. \errors errc::rank_too_large
+// Converts numbers to the sizes of a tensor. \errors errc::rank_too_large
 result<extents> as_extents(std::span<const std::int64_t> numbers);
 
 }  // namespace shardmesh::detail

@@ -9,7 +9,7 @@ module shardmesh.sharding;
 namespace shardmesh::detail {
 namespace {
 
-// Enumerators, of which the last one bounds what is read.
+// Reads an enumerator; `last` bounds the accepted values.
 template <class Enum>
 Enum read_up_to(wire_reader& in, Enum last) {
   return static_cast<Enum>(in.in_range(0, static_cast<std::int64_t>(last)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metadata of shards as bytes between ranks. For this room and those above it, not for users.
+// Metadata of shards as bytes that ranks exchange. For this room and those above it, not for users.
 export module shardmesh.sharding:metadata_wire;
 
 import shardmesh.std;

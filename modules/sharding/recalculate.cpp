@@ -22,7 +22,7 @@ error at(error e, const shard_metadata& shard) {
   return e;
 }
 
-// The shard can follow `first` along dimension `cut`.
+// Checks that the shard can follow `first` along dimension `cut`.
 result<void> check_fits(const shard_metadata& first, const shard_metadata& shard, std::size_t index, std::size_t cut) {
   const std::size_t rank = first.sizes.rank();
   if (!shard.rank())
@@ -65,7 +65,7 @@ result<sharded_tensor_metadata> recalc_global_sharded_tensor_metadata(sharded_te
   for (const auto& [i, shard] : ranges::views::enumerate(shards))
     SHARDMESH_CHECK(check_fits(shards.front(), shard, i, cut));
 
-  std::vector<shard_metadata*> by_rank;  // those of one rank in the list's order
+  std::vector<shard_metadata*> by_rank;  // shards of one rank keep the list's order
   by_rank.reserve(shards.size());
   for (shard_metadata& shard : shards) by_rank.push_back(&shard);
   std::ranges::stable_sort(by_rank, {}, [](const shard_metadata* shard) { return *shard->rank(); });

@@ -42,7 +42,7 @@ result<void> redistribute(const layout& from, const layout& to, dtype type, std:
     if (!mine) return mine.error();
     SHARDMESH_CHECK(check_reachable(source));
     for (const tensor_view& view : destination) SHARDMESH_CHECK(shardmesh::check_reachable(view));
-    // Also a rank that would hold nothing: the mesh is meant for another group.
+    // A rank beyond the group is an error even when it would hold nothing: such a mesh is meant for another group.
     for (const device_mesh* mesh : {&from.mesh(), &to.mesh()})
       if (mesh->rank_limit() > comm.size())
         return fail(errc::invalid_argument,

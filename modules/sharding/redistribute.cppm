@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// redistribute: a dtensor laid out in another way, over the same mesh or another one. Not here: what moves (planned and
-// run by room transfer).
+// redistribute: moves a dtensor to another layout, over the same mesh or another one. Planning and running transfers is
+// in room transfer.
 module;
 #include <shardmesh/refuse.hpp>
 export module shardmesh.sharding:redistribute;
@@ -13,10 +13,10 @@ import :shard;
 
 namespace shardmesh::detail {
 
-// Collective: the dtype that the ranks which hold something of the tensor agree on, for those that hold nothing.
+// Collective: agrees on the dtype among the ranks that hold a part, and reports it to those that hold nothing.
 result<dtype> agreed_type(std::optional<dtype> mine, communicator_ref comm, const call_options& call);
 
-// Collective: `mine` is an error when this rank cannot go on; then every rank gets it.
+// Collective: `mine` is an error when this rank cannot take part; every rank then gets that error.
 result<void> redistribute(const layout& from, const layout& to, dtype type, std::vector<const_tensor_view> source,
                           std::vector<tensor_view> destination, const result<void>& mine, communicator_ref comm,
                           const redistribute_options& options);
@@ -25,17 +25,19 @@ result<void> redistribute(const layout& from, const layout& to, dtype type, std:
 
 export namespace shardmesh {
 
-/// The tensor in another layout: any placements (shards of any dimension, strided, uneven or empty; replicas; partials
-/// to and from), on the same mesh, another one, larger, smaller, overlapping or disjoint. The tensor given stays as it
-/// is; new memory is allocated where its local tensor is (on the host for ranks that have none).
+/// Returns the tensor in another layout. Placements are arbitrary: shards of any dimension (strided, uneven, or empty),
+/// replicas, and partials on either side. The target mesh may be the same, larger, smaller, overlapping, or disjoint.
+/// The given tensor does not change. New memory is on the device of this rank's local tensor, or on the host if it has
+/// none.
 ///
-/// Collective: every rank of the communicator calls it with the same layouts, also ranks of neither mesh; blocks. Ranks
-/// of the meshes are ranks of the communicator. Only bytes that a rank wants and does not hold travel, each once.
-/// \errors errc::shape_mismatch (the layouts are of different tensors), errc::dtype_mismatch (local tensors differ,
-///         names the ranks), errc::invalid_argument (no rank holds anything; a mesh that the communicator is too small
-///         for), errc::unsupported (memory that no backend reaches), what `allocate` throws, each on every rank before
+/// Collective: every rank of the communicator calls it with the same layouts, including ranks of neither mesh; blocks.
+/// The meshes number ranks of the communicator. Only bytes that a rank needs and lacks travel, each once.
+/// \errors errc::shape_mismatch (the layouts describe different tensors), errc::dtype_mismatch (local tensors differ;
+///         names the ranks), errc::invalid_argument (no rank holds anything; a mesh has ranks beyond the communicator),
+///         errc::unsupported (memory that no backend reaches), errors that `allocate` throws, each on every rank before
 ///         anything moves; errc::disagreement; those of the communicator
-/// Source: torch.distributed.tensor.DTensor.redistribute (within one mesh, one mesh dimension after the other)
+/// Source: torch.distributed.tensor.DTensor.redistribute, which stays within one mesh and handles its dimensions one
+///         after the other
 template <allocatable_tensor T>
 result<dtensor<T>> redistribute(const dtensor<T>& tensor, const layout& to, communicator_ref comm,
                                 const redistribute_options& options = {}) {
@@ -62,7 +64,7 @@ result<dtensor<T>> redistribute(const dtensor<T>& tensor, const layout& to, comm
   return dtensor<T>::make(to, comm.rank(), std::move(local));
 }
 
-/// Of tensors that cannot be made.
+/// Refuses a tensor type that has no `allocate`.
 template <local_tensor T>
   requires(!allocatable_tensor<T>)
 result<dtensor<T>> redistribute(const dtensor<T>& tensor, const layout& to, communicator_ref comm,

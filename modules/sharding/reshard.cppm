@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// reshard: a sharded tensor cut in another way. Not here: what moves (planned and run by room transfer).
+// reshard: cuts a sharded tensor in another way. Planning and running transfers is in room transfer.
 module;
 #include <shardmesh/refuse.hpp>
 export module shardmesh.sharding:reshard;
@@ -13,16 +13,17 @@ import :spec;
 
 export namespace shardmesh {
 
-/// The tensor cut by another spec: any dimension, negative ones too, uneven, any owners of the group, several shards
-/// per rank, listed shards. The tensor given stays as it is; new shards are allocated on the devices of their
-/// placements.
+/// Returns the tensor cut by another spec: along any dimension (also a negative one), unevenly, for any owners in the
+/// group, with several shards per rank, or by a list of shards. The given tensor does not change. New shards are
+/// allocated on the devices of their placements.
 ///
-/// Collective: every rank of the communicator calls it with the same spec; blocks. Only bytes that change their owner
-/// travel. Wrong arguments or memory that is short on any rank give every rank the same error before anything moves.
+/// Collective: every rank of the communicator calls it with the same spec; blocks. Only bytes that change owner travel.
+/// Wrong arguments or a lack of memory on any rank give every rank the same error before anything moves.
 /// \errors those of `build_metadata` and `distribution_of` for the spec; errc::unsupported (nested shards: flatten them
-///         first; memory that no backend reaches); what `allocate` throws; errc::disagreement; those of the communicator
-/// Source: torch.distributed._shard.sharded_tensor.ShardedTensor.reshard (chunk specs with one shard per rank; permuted
-///         owners hang, uneven destinations strand the other ranks)
+///         first; memory that no backend reaches); errors that `allocate` throws; errc::disagreement; those of the
+///         communicator
+/// Source: torch.distributed._shard.sharded_tensor.ShardedTensor.reshard, which takes chunk specs with one shard per
+///         rank only. Permuted owners hang there, and uneven destinations strand the other ranks.
 template <allocatable_tensor T>
 result<sharded_tensor<T>> reshard(const sharded_tensor<T>& tensor, const sharding_spec& spec, communicator_ref comm,
                                   const call_options& call = {}) {
@@ -36,7 +37,7 @@ result<sharded_tensor<T>> reshard(const sharded_tensor<T>& tensor, const shardin
                              tensor.group(), "arguments of reshard", call.named("reshard"));
 }
 
-/// Of tensors that cannot be made.
+/// Refuses a tensor type that has no `allocate`.
 template <local_tensor T>
   requires(!allocatable_tensor<T>)
 result<sharded_tensor<T>> reshard(const sharded_tensor<T>& tensor, const sharding_spec& spec, communicator_ref comm,

@@ -38,7 +38,7 @@ result<std::vector<std::size_t>> order_of_local_shards(std::span<const shard_met
   std::vector<const shard_metadata*> listed;  // this rank's shards in the metadata
   for (const shard_metadata& shard : metadata.shards)
     if (shard.rank() == group.global(rank)) listed.push_back(&shard);
-  // Both sides sorted by box; equal boxes keep their order of appearance.
+  // Sort both sides by box; equal boxes keep their order.
   std::vector<std::size_t> by_box(listed.size()), local_by_box(local.size());
   std::iota(by_box.begin(), by_box.end(), std::size_t{0});
   std::iota(local_by_box.begin(), local_by_box.end(), std::size_t{0});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// shard<T> and sharded_tensor<T>: this rank's tensors and what is known of all of them. T is any local tensor; a shard
-// can itself be a sharded tensor. Not here: making one by talking to other ranks (init), checks of metadata
-// (validation).
+// shard<T> and sharded_tensor<T>: this rank's tensors, and the metadata of all ranks' shards. T is any local tensor; a
+// shard can itself be a sharded tensor. Exchanging metadata with other ranks is in init; checks of metadata are in
+// validation.
 module;
 #include <shardmesh/assert.hpp>
 #include <shardmesh/refuse.hpp>
@@ -12,7 +12,7 @@ import shardmesh.transfer;
 import :metadata;
 import :metadata_like;
 
-// Exported for room state, which puts shards at other places.
+// Exported for room state, which gives shards new metadata.
 export namespace shardmesh::detail {
 
 result<void> check_shard_tensor(const extents& tensor_sizes, const shard_metadata& metadata);
@@ -21,7 +21,7 @@ result<void> check_shard_tensor(const extents& tensor_sizes, const shard_metadat
 
 namespace shardmesh::detail {
 
-// An owned sharded_tensor<T>, copyable when T is: a shard holds one inside.
+// An owned `sharded_tensor<T>`, copyable when T is. A nested shard holds one.
 template <class Value, class T>
 class boxed {
  public:
@@ -48,7 +48,7 @@ class boxed {
 // The parts of the checks that do not depend on T.
 result<void> check_shard_nested(const extents& nested_size, std::int32_t nested_depth, const shard_metadata& metadata);
 
-// For each local shard its position among the rank's shards in the metadata's order.
+// Returns, for each local shard, its position among the rank's shards in the metadata.
 result<std::vector<std::size_t>> order_of_local_shards(std::span<const shard_metadata> local,
                                                        const sharded_tensor_metadata& metadata, const rank_group& group,
                                                        std::int32_t rank);
@@ -57,10 +57,11 @@ result<std::vector<std::size_t>> order_of_local_shards(std::span<const shard_met
 
 export namespace shardmesh {
 
-/// Deepest nesting of sharded tensors.
+/// The maximum nesting depth of sharded tensors.
 inline constexpr std::int32_t max_shard_nesting = 64;
 
-/// Properties of one local tensor: `adapter<T>::properties` where the adapter has it, else its dtype and defaults.
+/// Returns the properties of one local tensor: `adapter<T>::properties` if the adapter has it, else its dtype and
+/// defaults.
 template <local_tensor T>
 tensor_properties properties_of(const T& tensor) {
   if constexpr (requires {
@@ -74,12 +75,14 @@ tensor_properties properties_of(const T& tensor) {
 template <local_tensor T>
 class sharded_tensor;
 
-/// A shard that this rank holds: a T, or an owned sharded tensor (whose whole is this shard's box). Copyable when T is.
+/// A shard that this rank holds: a T, or an owned sharded tensor that is as large as the shard's box. Copyable when T
+/// is.
 template <local_tensor T>
 class shard {
  public:
-  /// \errors errc::shape_mismatch when the tensor's sizes are not the shard's, naming the box and the rank; those of the
-  ///         adapter's `check`
+  /// Makes a shard from a tensor.
+  /// \errors errc::shape_mismatch when the tensor's sizes are not the shard's, naming the box and the rank; those of
+  ///         the adapter's `check`
   static result<shard> make(T tensor, shard_metadata metadata) {
     if (auto plain = check_tensor(tensor); !plain) {
       error problem = std::move(plain).error().with_box(metadata.where());
@@ -89,6 +92,7 @@ class shard {
       return std::move(valid).error();
     return shard(std::variant<T, nested_tensor>(std::in_place_index<0>, std::move(tensor)), std::move(metadata));
   }
+  /// Makes a shard from a sharded tensor.
   /// \errors as above; errc::invalid_argument when it is nested more than `max_shard_nesting` deep
   static result<shard> make(sharded_tensor<T> nested, shard_metadata metadata) {
     if (auto valid = detail::check_shard_nested(nested.metadata().size, nested.nesting(), metadata); !valid)
@@ -97,7 +101,8 @@ class shard {
                  std::move(metadata));
   }
 
-  /// The same tensor, which is moved, at another place. \errors errc::shape_mismatch when the sizes differ
+  /// Moves the tensor into a shard with other metadata.
+  /// \errors errc::shape_mismatch when the sizes differ
   result<shard> with_metadata(shard_metadata metadata) && {
     if (auto valid = detail::check_shard_tensor(metadata_.sizes, metadata); !valid) return std::move(valid).error();
     return shard(std::move(held_), std::move(metadata));
@@ -121,20 +126,21 @@ class shard {
   shard_metadata metadata_;
 };
 
-/// A tensor of which every rank of a group holds shards: the shards of this rank, and the metadata of all.
-/// Source: torch.distributed._shard.sharded_tensor.ShardedTensor.
+/// A tensor whose shards the ranks of a group hold: this rank's shards, and the metadata of all.
+/// Source: torch.distributed._shard.sharded_tensor.ShardedTensor
 template <local_tensor T>
 class sharded_tensor {
  public:
   using tensor_type = T;
 
-  /// From what is known already; no communication, and other ranks are not asked.
-  /// Local shards are put into the order of the metadata, so that shard i is slot i of `distribution_of`.
+  /// Makes a sharded tensor from metadata that is known already. No communication, so other ranks' shards are not
+  /// checked. Local shards are put into the order of the metadata, so that shard i is slot i of `distribution_of`.
   /// \param rank  this process in the group (group rank)
-  /// \errors errc::invalid_argument when the rank is not in the group, or a local shard is not one of the metadata's
-  ///         shards on this rank, or the metadata gives this rank shards that are not there; each naming rank and box
+  /// \errors errc::invalid_argument when the rank is not in the group, when a local shard is not one of the metadata's
+  ///         shards on this rank, or when the metadata gives this rank a shard that is missing; each names the rank and
+  ///         the box
   /// Cost: O(shards log shards).
-  /// Source: ShardedTensor._init_from_local_shards_and_global_metadata (which also runs the checks of `validation`)
+  /// Source: ShardedTensor._init_from_local_shards_and_global_metadata, which also runs the checks of `validation`
   static result<sharded_tensor> make(std::vector<shard<T>> local_shards, sharded_tensor_metadata metadata,
                                      rank_group group, std::int32_t rank) {
     std::vector<shard_metadata> held;
@@ -173,13 +179,13 @@ class sharded_tensor {
   std::span<shard<T>> local_shards() { return local_shards_; }
   std::span<const shard<T>> local_shards() const { return local_shards_; }
   std::vector<shard<T>> take_local_shards() && { return std::move(local_shards_); }
-  /// Shards of all ranks.
+  /// The metadata of the shards of all ranks.
   const sharded_tensor_metadata& metadata() const { return metadata_; }
   const extents& size() const { return metadata_.size; }
   const rank_group& group() const { return group_; }
   /// This process's rank in the group.
   std::int32_t rank() const { return rank_; }
-  /// 0 when no local shard is itself a sharded tensor, else one more than the deepest of them.
+  /// 0 when no local shard is a sharded tensor, else one more than that of the most deeply nested shard.
   std::int32_t nesting() const { return nesting_; }
 
  private:
@@ -191,8 +197,9 @@ class sharded_tensor {
   std::int32_t nesting_ = 0;
 };
 
-/// What every rank of the group holds; nested shards count as one box of their holder (see room state's
-/// `flatten_nested_shards`). \errors as for metadata
+/// Returns the distribution of the shards over the ranks of the group. A nested shard counts as one box of its holder
+/// (see `flatten_nested_shards` in room state).
+/// \errors as for metadata
 template <local_tensor T>
 result<distribution> distribution_of(const sharded_tensor<T>& tensor) {
   return distribution_of(tensor.metadata(), tensor.group());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shards and sharded tensors of any type: the concepts over `shard_adapter` and `sharded_tensor_adapter`. Not here: our
-// own (shard), their metadata (metadata_like).
+// Shards and sharded tensors of any type: the concepts over `shard_adapter` and `sharded_tensor_adapter`. Our own types
+// are in shard; the metadata of shards is in metadata_like.
 module;
 #include <shardmesh/shard_adapter.hpp>
 export module shardmesh.sharding:shard_like;
@@ -13,9 +13,9 @@ import :shard;
 
 export namespace shardmesh {
 
-/// A shard that this rank holds, of any framework: `shard_adapter<S>` gives its metadata (a reference to an object that
-/// is `shard_metadata_like`, perhaps the shard itself) and a view of its tensor, which has the sizes that the metadata
-/// says. A shard that can hold a sharded tensor instead has `nested`, too.
+/// A shard that this rank holds, of any framework. `shard_adapter<S>` gives its metadata and a view of its tensor. The
+/// metadata is a reference to a `shard_metadata_like` object, perhaps to the shard itself. The view has the metadata's
+/// sizes. If shards can hold sharded tensors instead, the adapter also has `nested`.
 template <class S>
 concept shard_like = requires(S& s, const std::remove_const_t<S>& c) {
   { shard_adapter<std::remove_const_t<S>>::view(s) } -> std::same_as<tensor_view>;
@@ -23,14 +23,14 @@ concept shard_like = requires(S& s, const std::remove_const_t<S>& c) {
   requires shard_metadata_like<std::remove_cvref_t<decltype(shard_adapter<std::remove_const_t<S>>::metadata(c))>>;
 };
 
-/// A list of shards that can be indexed.
+/// An indexable list of shards.
 template <class R>
 concept shard_range = std::ranges::random_access_range<const R> && std::ranges::sized_range<const R> &&
                       std::is_lvalue_reference_v<std::ranges::range_reference_t<const R>> &&
                       shard_like<std::remove_cvref_t<std::ranges::range_reference_t<const R>>>;
 
-/// A sharded tensor, of any framework: `sharded_tensor_adapter<S>` gives this rank's shards, the metadata of all, the
-/// group's global ranks, and which of them this process is.
+/// A sharded tensor, of any framework. `sharded_tensor_adapter<S>` gives this rank's shards, the metadata of all
+/// shards, the group's global ranks, and this process's rank in the group.
 template <class S>
 concept sharded_tensor_like = requires(const S& s) {
   requires std::is_lvalue_reference_v<decltype(sharded_tensor_adapter<S>::metadata(s))>;
@@ -42,24 +42,24 @@ concept sharded_tensor_like = requires(const S& s) {
 
 }  // namespace shardmesh
 
-// Exported for room state, whose flattening looks into shards.
+// Exported for room state, which flattens nested shards.
 export namespace shardmesh::detail {
 
-// The tensor of a shard that holds one, to be read.
+// A read-only view of a shard's tensor. Precondition: the shard is not nested.
 template <shard_like S>
 const_tensor_view view_of_shard(const S& shard) {
   if constexpr (requires {
                   { shard_adapter<S>::view(shard) } -> std::convertible_to<const_tensor_view>;
                 })
     return shard_adapter<S>::view(shard);
-  else  // as view_of: an adapter may know `view(S&)` alone
+  else  // as in view_of: an adapter may have `view(S&)` alone
     return shard_adapter<S>::view(const_cast<S&>(shard));
 }
 
-// For whoever descends into shards.
+// The error for functions that descend into nested shards.
 error nested_too_deeply(const shard_metadata_view& shard);
 
-// The sharded tensor in a shard, or null.
+// The sharded tensor inside a shard, or null.
 template <shard_like S>
 auto nested_in(const S& shard) {
   if constexpr (requires { shard_adapter<S>::nested(shard); })
@@ -71,7 +71,7 @@ auto nested_in(const S& shard) {
 template <class S>
 inline constexpr bool can_be_nested = requires(const S& s) { shard_adapter<S>::nested(s); };
 
-// A shard's own properties: the adapter's where it gives them, else the dtype and defaults.
+// A shard's own properties: the adapter's if it has them, else the dtype and defaults.
 template <class S>
 inline constexpr bool has_shard_properties = requires(const S& s) {
   { shard_adapter<S>::properties(s) } -> std::convertible_to<tensor_properties>;
@@ -86,7 +86,7 @@ tensor_properties properties_of_shard(const S& shard) {
 
 }  // namespace shardmesh::detail
 
-/// Ours are models.
+/// The adapters of our own shards and sharded tensors.
 template <shardmesh::local_tensor T>
 struct shardmesh::shard_adapter<shardmesh::shard<T>> {
   static const shard_metadata& metadata(const shard<T>& s) { return s.metadata(); }

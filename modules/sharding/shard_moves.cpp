@@ -63,7 +63,7 @@ result<agreement_notes> begin(communicator_ref comm, const rank_group& group, st
                               std::vector<std::byte> note, const call_options& call) {
   const auto globals = group.globals();
   const digest128 digest = digest_of(std::vector<std::int64_t>(globals.begin(), globals.end()));
-  // Long lists are shortened in the text: the digest tells them apart.
+  // The text of a long list is shortened; the digest distinguishes such lists.
   arguments.push_back(
       {"group", group.size() <= 16 ? to_string(group) : fmt::format("{} ({:x})", to_string(group), digest.low)});
   std::optional<error> problem;
@@ -74,7 +74,7 @@ result<agreement_notes> begin(communicator_ref comm, const rank_group& group, st
 
 result<void> move(const distribution& from, const distribution& to, dtype type, std::vector<const_tensor_view> source,
                   std::vector<tensor_view> destination, communicator_ref comm, const call_options& call) {
-  // The same on every rank, and so are its errors.
+  // Every rank computes the same plan or the same error.
   SHARDMESH_TRY(auto planned, plan({tensor_transfer{from, to, type, type}}));
   SHARDMESH_TRY(auto runner, executor::make(std::move(planned), comm, {}, {}, call));
   const const_tensor_binding sources{std::move(source)};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gather, reshard and shard_tensor share: agreeing to begin, memory for new shards, and the way to the one planner
-// and executor. For this room only.
+// The common parts of gather, reshard, and shard_tensor: agreement before they begin, memory for new shards, and the
+// calls of the planner and the executor. For this room only, but for the part that room fsdp uses.
 export module shardmesh.sharding:shard_moves;
 
 import shardmesh.std;
@@ -11,8 +11,8 @@ import :spec;
 
 namespace shardmesh::detail {
 
-// The tensors of a sharded tensor's local shards: slot i is shard i. Empty views for nested shards, which
-// `check_movable` refuses.
+// Views of the local shards of a sharded tensor: slot i is shard i. Nested shards get empty views; `check_movable`
+// refuses them.
 template <local_tensor T>
 std::vector<const_tensor_view> views_of(const sharded_tensor<T>& tensor) {
   std::vector<const_tensor_view> views;
@@ -21,17 +21,18 @@ std::vector<const_tensor_view> views_of(const sharded_tensor<T>& tensor) {
   return views;
 }
 
-// This rank's part can be moved: it is this communicator's, not nested, and of the dtype that the metadata says.
+// Checks that this rank's part can be moved: it belongs to this rank of the communicator, has no nested shards, has the
+// dtype of the metadata, and is in memory that a backend reaches.
 result<void> check_movable(const sharded_tensor_metadata& metadata, std::span<const const_tensor_view> views,
                            std::int32_t nesting, const rank_group& group, std::int32_t rank, communicator_ref comm);
 
 }  // namespace shardmesh::detail
 
-// Exported for room fsdp, whose calls make tensors before they talk, too.
+// Exported for room fsdp, which also allocates tensors before it communicates.
 export namespace shardmesh::detail {
 
-// A tensor of the adapter's making, which is what was asked for, where a backend reaches it, as it is to be filled.
-// What `allocate` throws is an error.
+// Allocates a tensor through the adapter. It must have the requested dtype and sizes and be in memory that a backend
+// reaches, because it is filled next. Exceptions of `allocate` become errors.
 error allocation_failed(const extents& sizes, std::string why);
 result<void> check_allocated(const const_tensor_view& made, dtype type, const extents& sizes);
 
@@ -54,26 +55,28 @@ result<T> allocated(dtype type, const extents& sizes, device where) {
 
 namespace shardmesh::detail {
 
-// A backend reaches all of them. errc::unsupported naming the device
+// Checks that a backend reaches all views. errc::unsupported naming the device
 result<void> check_reachable(std::span<const const_tensor_view> views);
 
-// For all functions of this room that talk: rank i of the communicator is rank i of the group.
+// Checks that the communicator and the group have the same size. In all collectives of this room, rank i of the
+// communicator is rank i of the group.
 result<void> check_same_ranks(communicator_ref comm, const rank_group& group);
 
-// Collective: all ranks go on, or all get the error of the lowest rank that has one (with its global rank), or what
-// they disagree on (with ranks of the communicator, as the groups may be what differs). The group is compared too.
+// Collective: either all ranks continue, or all get the same error. That is the error of the lowest rank that has one,
+// with its global rank, or else a disagreement. A disagreement names ranks of the communicator, because the groups may
+// be what differs: they are compared as well.
 result<agreement_notes> begin(communicator_ref comm, const rank_group& group, std::string what,
                               std::vector<agreement_record> arguments, const result<void>& mine,
                               std::vector<std::byte> note, const call_options& call);
 
-// Collective: brings what `to` wants from where `from` holds it. Slot i of a side is view i.
+// Collective: moves the elements that `to` needs from the ranks that hold them in `from`. Slot i of a side is view i.
 result<void> move(const distribution& from, const distribution& to, dtype type, std::vector<const_tensor_view> source,
                   std::vector<tensor_view> destination, communicator_ref comm, const call_options& call);
 
-// One rank holds the whole, in slot 0.
+// The distribution in which one rank holds the whole tensor, in slot 0.
 result<distribution> all_on(std::int32_t rank, const extents& size, const rank_group& group);
 
-// Where a tensor goes: its metadata by the spec, and who holds what.
+// Where a tensor goes: its metadata by the spec, and the distribution of its shards.
 struct destination {
   sharded_tensor_metadata metadata;
   distribution held;
@@ -81,7 +84,7 @@ struct destination {
 result<destination> destination_of(const sharding_spec& spec, const extents& size, const tensor_properties& properties,
                                    const rank_group& group);
 
-// New tensors for the shards of a rank, in list order.
+// Allocates tensors for the shards of a rank, in list order.
 template <allocatable_tensor T>
 result<std::vector<shard<T>>> allocated_shards(const sharded_tensor_metadata& metadata, std::int32_t global_rank) {
   std::vector<shard<T>> made;
@@ -96,8 +99,8 @@ result<std::vector<shard<T>>> allocated_shards(const sharded_tensor_metadata& me
   return made;
 }
 
-// Collective: the tensor that `from` holds in `source`, cut by the spec into new tensors. `from` is an error when this
-// rank cannot begin.
+// Collective: moves the tensor that `from` holds in `source` into new tensors, cut by the spec. `from` is an error when
+// this rank cannot begin.
 template <allocatable_tensor T>
 result<sharded_tensor<T>> moved_to(const sharding_spec& spec, const extents& size, const tensor_properties& properties,
                                    const result<distribution>& from, std::vector<const_tensor_view> source,

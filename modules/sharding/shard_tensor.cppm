@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shard_tensor: a whole tensor of one rank, cut and dealt to all. Not here: from shards (init), what moves (room
-// transfer).
+// shard_tensor: cuts a whole tensor of one rank and sends every rank its shards. Starting from shards is in init;
+// planning and running transfers is in room transfer.
 export module shardmesh.sharding:shard_tensor;
 
 import shardmesh.std;
@@ -12,7 +12,7 @@ import :spec;
 
 export namespace shardmesh {
 
-/// How `shard_tensor` is bounded: deadline and cancellation.
+/// Options of `shard_tensor`: its deadline and cancellation.
 struct shard_tensor_options {
   call_options call{};
 };
@@ -21,13 +21,13 @@ struct shard_tensor_options {
 
 namespace shardmesh::detail {
 
-// What the other ranks must know of the tensor.
+// The facts that the other ranks need about the tensor.
 struct tensor_facts {
   extents size;
   tensor_properties properties;
 };
 
-// Collective. `mine` is null where this rank has no tensor.
+// Collective. `mine` is empty where this rank has no tensor.
 result<tensor_facts> facts_from(std::int32_t source_rank, const std::optional<tensor_facts>& mine,
                                 communicator_ref comm, const rank_group& group, const call_options& call);
 
@@ -35,15 +35,17 @@ result<tensor_facts> facts_from(std::int32_t source_rank, const std::optional<te
 
 export namespace shardmesh {
 
-/// The tensor of one rank cut by a spec: every rank gets its shards as new tensors, on the devices of their placements.
+/// Cuts the tensor of one rank by a spec. Every rank gets its shards as new tensors, on the devices of their
+/// placements.
 ///
 /// Collective: every rank of the communicator calls it with the same spec; blocks. Wrong arguments on any rank give
 /// every rank the same error before anything moves.
-/// \param tensor       the whole, any strides, on the source rank; what others pass is not looked at and may be null
-/// \param source_rank  in the group (group rank)
-/// \errors errc::invalid_argument (no such rank, no tensor there), and those of `reshard`
-/// Source: torch.distributed._shard._shard_tensor (chunk specs; fails on the last ranks when there are fewer chunks
-///         than ranks)
+/// \param tensor       on the source rank, the whole tensor, any strides; ignored on the other ranks, where it may be
+///                     null
+/// \param source_rank  group rank of the tensor's owner
+/// \errors errc::invalid_argument (no such rank; no tensor there), and those of `reshard`
+/// Source: torch.distributed._shard._shard_tensor, which takes chunk specs and fails on the last ranks when there are
+///         fewer chunks than ranks
 template <allocatable_tensor T>
 result<sharded_tensor<T>> shard_tensor(const T* tensor, const sharding_spec& spec, std::int32_t source_rank,
                                        communicator_ref comm, const rank_group& group,
@@ -57,7 +59,7 @@ result<sharded_tensor<T>> shard_tensor(const T* tensor, const sharding_spec& spe
     source.push_back(view_of(*tensor));
     mine = detail::tensor_facts{source.front().sizes, properties_of(*tensor)};
   }
-  if (!plain) {  // the others wait for what it is
+  if (!plain) {  // the other ranks wait for its facts
     comm.abort(plain.error());
     return std::move(plain).error().with_rank(source_rank);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // shardmesh.sharding: PyTorch's ShardedTensor and DTensor as C++ types: metadata, specs, shards, and the checks between
-// them. Not here: trees of them (state), moving bytes (transfer).
+// them. Trees of tensors are in room state; moving bytes is in room transfer.
 export module shardmesh.sharding;
 
 export import shardmesh.transfer;
@@ -23,6 +23,6 @@ export import :shard_tensor;
 export import :dtensor;
 export import :elements;
 
-// Nothing in these two is for users; room state reads and writes the same bytes.
+// These two are not for users. Room fsdp allocates with the first; room state exchanges the bytes of the second.
 export import :shard_moves;
 export import :metadata_wire;

@@ -27,7 +27,7 @@ namespace shardmesh {
 namespace views = ranges::views;
 namespace {
 
-// The dimension that a chunk spec cuts, after all checks of the spec against the size.
+// Checks the spec against the size; returns the dimension that it cuts.
 result<std::size_t> cut_dimension(const chunk_sharding_spec& spec, const extents& size) {
   SHARDMESH_CHECK(check_shape(size));
   const auto rank = static_cast<std::int64_t>(size.rank());
@@ -58,7 +58,7 @@ result<std::vector<shard_metadata>> shards_of(const chunk_sharding_spec& spec, c
   return made;
 }
 
-// The group rank of every placement; \errors naming the placement and the group.
+// The group rank of every placement. \errors naming the placement and the group.
 result<std::vector<std::int32_t>> owners_of(const chunk_sharding_spec& spec, const rank_group& group) {
   std::vector<std::int32_t> owners;
   owners.reserve(spec.placements.size());
@@ -77,7 +77,8 @@ bool all_different(std::vector<std::int32_t> values) {
   return std::adjacent_find(values.begin(), values.end()) == values.end();
 }
 
-// The dimension along which the shards differ in their offsets, when there is exactly one and all else is equal.
+// The only dimension in which shards have offsets other than 0, when all shards have placements and agree in all other
+// sizes.
 std::optional<std::size_t> one_cut(std::span<const shard_metadata> shards) {
   std::optional<std::size_t> cut;
   const std::size_t rank = shards.empty() ? 0 : shards.front().sizes.rank();
@@ -96,7 +97,7 @@ std::optional<std::size_t> one_cut(std::span<const shard_metadata> shards) {
   return cut;
 }
 
-// The first of a list in words.
+// Formats the first elements of a list.
 template <class T>
 std::string shortened(const std::vector<T>& list) {
   constexpr std::size_t most = 16;
@@ -168,7 +169,7 @@ sharding_spec infer_sharding_spec_from_shards_metadata(const shard_metadata_list
   const std::vector<shard_metadata>& shards = listed.shards;
   const auto cut = one_cut(shards);
   if (!cut) return listed;
-  std::vector<const shard_metadata*> along;  // the cut dimension; empty ones keep their order
+  std::vector<const shard_metadata*> along;  // sorted along the cut dimension; empty shards keep their order
   for (const shard_metadata& shard : shards) along.push_back(&shard);
   std::ranges::stable_sort(along, {}, [&](const shard_metadata* shard) { return shard->offsets[*cut]; });
   std::int64_t length = 0;

@@ -17,11 +17,12 @@ module shardmesh.sharding;
 namespace shardmesh {
 namespace {
 
-// Boxes of shards in flat arrays, `rank` numbers each. A shard of another number of dimensions is an empty box here.
+// The boxes of shards in flat arrays, `rank` numbers each. A shard with another number of dimensions is stored as an
+// empty box.
 struct flat_shards {
   std::unique_ptr<std::int64_t[]> offsets, sizes;
   std::vector<owner_id> owners;
-  std::vector<std::size_t> odd;  // shards of another number of dimensions
+  std::vector<std::size_t> odd;  // shards with another number of dimensions
 };
 
 flat_shards flatten(const shard_metadata_list& shards, std::size_t rank) {
@@ -47,7 +48,8 @@ flat_shards flatten(const shard_metadata_list& shards, std::size_t rank) {
   return flat;
 }
 
-// A shard that has another number of dimensions than its tensor; the box is as much of it as a box can have.
+// The problem of a shard with another number of dimensions than its tensor. Its box keeps as many numbers as a box can
+// hold.
 cover_problem odd_problem(const shard_metadata_list& shards, std::size_t at) {
   const shard_metadata_view shard = shards[at];
   const auto numbers = [](std::span<const std::int64_t> all) {
@@ -59,7 +61,7 @@ cover_problem odd_problem(const shard_metadata_list& shards, std::size_t at) {
           owner_space::ranks};
 }
 
-// The report on the boxes, with the odd shards before it.
+// Puts the odd shards in front of the problems of boxes.
 cover_report with_odd(cover_report boxes, const flat_shards& flat, const shard_metadata_list& shards,
                       std::size_t max_problems) {
   if (flat.odd.empty()) return boxes;
@@ -92,11 +94,11 @@ error with_ranks(error e, const cover_problem& p, const shard_metadata_list& sha
   return e;
 }
 
-// `rank` is the number of dimensions that the shards should have; `size` is null when the tensor is not known.
+// `rank` is the number of dimensions that the shards should have; `size` is null when the tensor is unknown.
 error first_error(const cover_problem& p, const shard_metadata_list& shards, std::size_t rank, const extents* size) {
   if (p.kind == cover_kind::gap) return fail(errc::gap, "cells are held by no rank").with_box(p.where);
   const shard_metadata_view first = first_shard(p, shards);
-  // The error itself names a box; what is none stands in its text.
+  // A valid box is attached to the error; invalid numbers are part of its text.
   const bool is_box = first.is_well_formed();
   const auto at_box = [&](error e) { return is_box ? std::move(e).with_box(first.where()) : std::move(e); };
   const std::string what = is_box ? "" : " with " + detail::box_text(first);
@@ -136,7 +138,7 @@ result<void> to_result(const cover_report& report, const shard_metadata_list& sh
 
 cover_report check_shards(const shard_metadata_list& shards, const extents& size, std::size_t max_problems) {
   const flat_shards flat = flatten(shards, size.rank());
-  // Boxes of a scalar are all alike: an odd shard is none of them.
+  // All boxes of a scalar are alike, so the boxes of odd shards are left out.
   const std::size_t boxes = size.empty() ? shards.size() - flat.odd.size() : shards.size();
   const std::size_t numbers = boxes * size.rank();
   cover_report report =

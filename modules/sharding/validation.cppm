@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Do the shards of a tensor lie in it, apart from each other, and cover it? Names what is wrong by ranks and boxes.
-// Not here: the proof and the search, which work on flat arrays of boxes (layout's cover).
+// Checks that the shards of a tensor lie within it, do not overlap, and cover it. Errors name ranks and boxes. The
+// proof and the search, which work on flat arrays of boxes, are in cover (room layout).
 export module shardmesh.sharding:validation;
 
 import shardmesh.std;
@@ -9,32 +9,35 @@ import :metadata_like;
 
 export namespace shardmesh {
 
-/// Everything that is wrong with the shards, of any type (`shard_metadata_like`), of a tensor of these sizes: shards
-/// that have another number of dimensions, negative numbers or ends beyond the tensor (out_of_bounds), cells that two
-/// shards hold (overlap; equal boxes are one, a sharded tensor has no replicas), cells that none holds (gap). Empty
-/// shards are ordinary wherever they lie within the tensor, and so is a tensor without cells; a 0-d tensor cannot be
-/// cut, so all its shards hold the whole. Precondition: `size` is a tensor's (`check_shape`). `first_index` and
-/// `second_index` of a problem are positions in `shards`; `describe` puts it in words. Cost: O(n) when all is right,
-/// O(n log n + problems) otherwise.
+/// Reports every problem of the shards of a tensor of this size. Shards are of any `shard_metadata_like` type. The
+/// problems are:
+/// - out_of_bounds: another number of dimensions, negative numbers, or ends beyond the tensor;
+/// - overlap: cells that two shards hold. Equal boxes overlap, because a sharded tensor has no replicas;
+/// - gap: cells that no shard holds.
+/// Empty shards are valid anywhere within the tensor, and so is a tensor without cells. A 0-d tensor cannot be cut, so
+/// each of its shards holds the whole. `first_index` and `second_index` of a problem are positions in `shards`;
+/// `describe` puts the problem into words. Precondition: `size` passes `check_shape`.
+/// Cost: O(n) when everything is right, O(n log n + problems) otherwise.
 cover_report check_shards(const shard_metadata_list& shards, const extents& size, std::size_t max_problems = 100);
 
-/// A problem of `check_shards(shards, ..)` in words, with global ranks where shards have one and positions in the list
-/// where they have none: "ranks 2 and 5 overlap in [4:6, 0:8)", "[6:7, 0:8) is held by no rank", "shard 3 leaves the
-/// tensor with [6:9)".
+/// Describes a problem of `check_shards(shards, ..)`. The text names global ranks, or list positions for shards without
+/// a rank: "ranks 2 and 5 overlap in [4:6, 0:8)", "[6:7, 0:8) is held by no rank", "shard 3 leaves the tensor with
+/// [6:9)".
 std::string describe(const cover_problem& problem, const shard_metadata_list& shards);
 
-/// Error when two shards share a cell, whatever tensor they are of.
+/// Checks that no two shards share a cell, whatever the size of their tensor.
 /// \errors errc::overlap naming both shards, their ranks, and the cells; errc::shape_mismatch when shards differ in
-///         their number of dimensions; errc::out_of_bounds for negative numbers and ends beyond 2^63. The first problem
-///         is named and the others counted.
-/// Cost: O(n) when all is right, O(n log n + problems) otherwise.
-/// Source: torch.distributed._shard.sharding_spec._internals.validate_non_overlapping_shards_metadata (up to O(n^2);
-/// takes an empty shard inside another and two shards of a 0-d tensor for overlaps)
+///         their number of dimensions; errc::out_of_bounds for negative numbers and ends beyond 2^63;
+///         errc::rank_too_large. The error names the first problem and counts the others.
+/// Cost: O(n) when everything is right, O(n log n + problems) otherwise.
+/// Source: torch.distributed._shard.sharding_spec._internals.validate_non_overlapping_shards_metadata, which takes up
+///         to O(n^2), and mistakes for overlaps an empty shard inside another and two shards of a 0-d tensor
 result<void> validate_non_overlapping_shards_metadata(const shard_metadata_list& shards);
 
-/// Error when the shards do not make up a tensor of these sizes: what `check_shards` finds.
-/// \errors as above, and errc::gap naming the first cells that no shard holds; errc::overflow when the size is no
-/// tensor's Source: torch.distributed._shard.sharding_spec._internals.check_tensor (compares volumes only)
+/// Checks that the shards make up a tensor of this size, as `check_shards` does.
+/// \errors as above, and errc::gap naming the first cells that no shard holds; errc::overflow for a size that no tensor
+///         has
+/// Source: torch.distributed._shard.sharding_spec._internals.check_tensor, which compares volumes only
 result<void> check_tensor(const shard_metadata_list& shards, const extents& size);
 
 }  // namespace shardmesh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks wait for each other: awake first, since most waits are shorter than falling asleep and being woken.
+// Waiting and waking. A wait spins first, because most waits are shorter than going to sleep and waking up.
 module;
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -50,7 +50,7 @@ void segment::wait_for_bell(std::int32_t rank, std::uint32_t seen, clock::time_p
   constexpr int most_looks = 4000, most_yields = 24;
   desk& mine = desk_of(rank);
   const auto has_rung = [&] { return mine.bell.load() != seen; };
-  // Where ranks outnumber the cores, who looks keeps the one from working that it waits for.
+  // Where ranks outnumber the cores, a spinning rank may take the core that the awaited rank needs.
   for (int looks = size() <= cores ? most_looks : 0; looks > 0; --looks) {
     if (has_rung()) return;
     pause_a_moment();

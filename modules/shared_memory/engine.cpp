@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of an engine: what a rank starts and how it waits.
+// The calls of an engine: joining, starting, and waiting.
 module;
 #include <fmt/format.h>
 #include <process_token.hpp>
@@ -35,14 +35,14 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-// How often a wait looks whether the processes it waits for still exist.
+// The interval at which a wait checks that the awaited processes still exist, and calls `goes_on`.
 constexpr std::chrono::milliseconds watch_interval{50};
 
 std::string part_of(const exchange& e) {
   return detail::part_of_call(e.part, e.call);
 }
 
-// A thread that waits, also while an exception takes it out of the wait. With the lock held.
+// Counts a waiting thread until its wait ends, also by an exception. Needs the lock.
 class counted_thread {
  public:
   explicit counted_thread(std::int32_t& threads) : threads_(threads) { ++threads_; }
@@ -54,7 +54,7 @@ class counted_thread {
   std::int32_t& threads_;
 };
 
-// No other engine has the same, also not at the same address of another process with the same number.
+// Makes a guard word that no other engine has, even at the same address in a later process with the same id.
 std::uint64_t random_guard() {
   std::random_device source;
   return static_cast<std::uint64_t>(source()) << 32 | source() | 1;
@@ -70,7 +70,7 @@ engine::engine(std::shared_ptr<segment> memory, std::int32_t rank, std::function
       lines_(static_cast<std::size_t>(size_)),
       guard_(random_guard()) {}
 
-// The address may belong to another engine soon.
+// Clears the guard word, because its address may soon belong to another engine.
 engine::~engine() {
   guard_.store(0);
 }
@@ -91,7 +91,7 @@ auto engine::guarded(locker& locked, const exchange& e, const Work& work) -> dec
     reason.code = code;
     try {
       reason = fail(code, fmt::format("rank {} {} in {} (tag {})", rank_, why, part_of(e), e.tag)).with_rank(rank_);
-    } catch (const std::bad_alloc&) {  // the code alone
+    } catch (const std::bad_alloc&) {  // `reason` keeps only the code
     }
     poison(std::move(reason));
   };
@@ -130,7 +130,7 @@ result<void> engine::meet_all(const call_options& options) {
     }
     if (missing.empty()) {
       auto told = memory_->poison();
-      if (told && has_left) return *std::move(told);  // it gave up joining
+      if (told && has_left) return *std::move(told);  // a rank gave up joining
       see_memory();
       return {};
     }
@@ -148,14 +148,14 @@ result<void> engine::meet_all(const call_options& options) {
       problem = waited_in_vain("joining a group of processes", 0, std::move(missing), {});
     if (problem.code != errc::ok) {
       memory_->set_poison(rank_, problem);
-      auto first = memory_->poison();  // another rank may have been a moment earlier
+      auto first = memory_->poison();  // another rank may have poisoned a moment earlier
       return first ? *std::move(first) : std::move(problem);
     }
     memory_->wait_for_bell(rank_, seen, options.deadline ? std::min(next_watch, *options.deadline) : next_watch);
   }
 }
 
-// Which peers' memory this rank can read; they are told by way of their rings.
+// Finds the peers whose memory this rank can read, and notes that in their rings.
 void engine::see_memory() {
   for (std::int32_t peer = 0; peer < size_ && memory_->reads_memory(); ++peer) {
     if (peer == rank_) continue;
@@ -175,7 +175,7 @@ void engine::leave() {
 
 error engine::waited_in_vain(std::string_view part, std::uint32_t tag, std::vector<std::int32_t> givers,
                              std::vector<std::int32_t> takers) const {
-  constexpr std::size_t most = 16;  // ranks whose doings are told
+  constexpr std::size_t most = 16;  // ranks whose last call is reported
   error problem = detail::waited_in_vain(rank_, part, tag, std::move(givers), std::move(takers));
   for (const std::int32_t rank : std::span(problem.ranks).first(std::min(problem.ranks.size(), most)))
     problem.found += (problem.found.empty() ? "" : ", ") + memory_->last_call(rank);
@@ -261,7 +261,7 @@ result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const s
 }
 
 bool engine::would_not_block(const exchange& e) {
-  if (is_forked()) return true;  // `wait` has an error
+  if (is_forked()) return true;  // `wait` returns an error
   locker locked(lock_);
   static_cast<void>(guarded(locked, e, [&]() -> result<void> { return progress(), result<void>(); }));
   return e.is_over() || poison_ || e.cancel.stop_requested() || (e.deadline && clock::now() >= *e.deadline);
@@ -273,7 +273,7 @@ result<void> engine::wait(exchange& e) {
   return guarded(locked, e, [&] { return wait_for(locked, e); });
 }
 
-// Of those that it waits for, one that will not come any more.
+// Returns a peer that the exchange waits for but that has left or died, or nothing.
 std::optional<std::int32_t> engine::missing_of(const exchange& e, bool looks_at_life) const {
   for (const auto* list : {&e.givers, &e.takers})
     for (const std::int32_t peer : *list)
@@ -289,14 +289,14 @@ result<void> engine::wait_for(locker& locked, exchange& e) {
   bool is_stopped = false;
   const counted_thread waits(waiting_);
   while (!e.is_over() && !poison_) {
-    // In this order: what a rank sent before it left is there when its leaving is seen.
+    // Look for missing ranks before progress: then progress receives all that a missing rank sent before it left.
     const std::uint32_t seen = memory_->desk_of(rank_).bell.load();
     const auto now = clock::now();
     const bool is_time = now >= next_watch;
     const auto missing = missing_of(e, is_time);
     if (is_time) next_watch = now + watch_interval;
     if (progress() || e.is_over()) continue;
-    if (is_time && goes_on_) {  // without the lock: it may take some of its own
+    if (is_time && goes_on_) {  // called without the lock, because it may take locks of its own
       locked.unlock();
       try {
         is_stopped = !goes_on_() || is_stopped;
@@ -339,7 +339,7 @@ void engine::abort(const error& reason) {
     error copy = reason;
     if (copy.ranks.empty()) copy.ranks.push_back(rank_);
     mine = std::move(copy);
-  } catch (const std::bad_alloc&) {  // the code alone
+  } catch (const std::bad_alloc&) {  // `mine` keeps only the code
   }
   poison(std::move(mine));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // engine: the state of a shared_memory_communicator. A message is a frame in the ring of its pair of ranks: a head,
-// then its bytes. Frames move while a rank is in a call. One lock guards everything. Not here: rings and bells
-// (segment).
+// then the bytes. Frames move only while a rank is in a call. One lock guards everything. Rings and bells are in
+// segment.
 module;
 #include <process_token.hpp>
 
@@ -26,9 +26,9 @@ import :segment;
 namespace shardmesh::shared_memory {
 
 enum class frame_kind : std::uint32_t {
-  message,  // of an exchange
-  gather,   // a part of an all_gather
-  lent,     // a message of an exchange whose bytes lie with the sender; answered beside the ring
+  message,  // a message of an exchange
+  gather,   // one rank's part of an all_gather
+  lent,     // a message of an exchange whose bytes stay in the sender's memory; its answer bypasses the ring
   again,    // the bytes of a lent message that the receiver could not read
 };
 
@@ -37,22 +37,22 @@ struct frame {
   std::uint32_t tag = 0;
   std::uint64_t size_bytes = 0;
   std::uint64_t address = 0;  // of a lent message
-  std::uint64_t number = 0;   // of a lent message, in the order of this sender's
+  std::uint64_t number = 0;   // of a lent message; counts the sender's lent messages
   bool has_bytes() const {
     return kind == frame_kind::message || kind == frame_kind::gather || kind == frame_kind::again;
   }
 };
 
-/// From how many bytes on a message is lent (to a peer with fewer than `most_lent` of them): below, two copies cost
-/// less than telling and answering.
+/// The smallest size of a lent message (a peer has at most `most_lent` of them). Below, two copies cost less than the
+/// announcement and the answer.
 inline constexpr std::size_t lent_bytes = 32 << 10;
 
 /// One started exchange, or an all_gather.
 struct exchange {
   const char* part = "an exchange";
-  const char* call = "";  // that it is part of
+  const char* call = "";  // the name of the call that it is part of; may be empty
   std::uint32_t tag = 0;
-  std::vector<std::int32_t> givers, takers;  // messages that are not done
+  std::vector<std::int32_t> givers, takers;  // the senders and receivers of the messages that are not done
   std::optional<std::chrono::steady_clock::time_point> deadline;
   std::stop_token cancel;
   bool is_over() const { return givers.empty() && takers.empty(); }
@@ -68,11 +68,12 @@ class engine : public std::enable_shared_from_this<engine> {
   std::int32_t rank() const { return rank_; }
   std::int32_t size() const { return size_; }
 
-  /// Every rank has joined. \errors as of shared_memory_communicator::join
+  /// Waits until every rank has joined. \errors as for shared_memory_communicator::join
   result<void> meet(const call_options& options);
-  /// What others read after this rank's memory: while it is unchanged, what they read is a message.
+  /// Returns the guard word. Peers read it after reading a message from this rank's memory; the message is valid only
+  /// if the word is unchanged.
   const position& guard_word() const { return guard_; }
-  /// The last handle is gone: the others know.
+  /// Tells the other ranks that the last handle of this rank is gone.
   void leave();
 
   result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& options);
@@ -87,60 +88,60 @@ class engine : public std::enable_shared_from_this<engine> {
  private:
   using locker = std::unique_lock<std::mutex>;
 
-  /// What leaves; its bytes are the caller's until its exchange is over.
+  /// An outgoing message. The caller owns its bytes and keeps them until the exchange is over.
   struct leaving {
     std::shared_ptr<exchange> owner;
     frame head;
     std::span<const std::byte> bytes;
-    bool is_headed = false;  // the head is in the ring
+    bool is_headed = false;  // the head is written to the ring
   };
-  /// Where a message is wanted. `grows` of an all_gather: the sender says how much.
+  /// A receive that waits for its message. In an all_gather the sender determines the size, and `grows` is the buffer.
   struct wanted {
     std::shared_ptr<exchange> owner;
     frame head;
     std::span<std::byte> room;
     std::vector<std::byte>* grows = nullptr;
   };
-  /// A message that the receiver has not taken yet.
+  /// A lent message that the receiver has not answered yet.
   struct lent {
     std::uint64_t number = 0;
     leaving what;
   };
-  /// A message that came before it was wanted. Of a lent one there are no bytes here.
+  /// A message that arrived before its receive was started. A lent one has no bytes here.
   struct early {
     frame head;
     std::vector<std::byte> bytes;
     bool is_whole = false;
-    std::optional<wanted> to;  // wanted before it was whole
+    std::optional<wanted> to;  // the receive, if it was started before the message was whole
   };
-  /// The frame of which a ring is in the middle.
+  /// The frame that is partly read from the ring.
   struct arriving {
     frame head;
     std::span<std::byte> rest;
-    std::optional<wanted> to;  // else it is the last of `earlies`
+    std::optional<wanted> to;  // if empty, the bytes go to the last of `earlies` that has bytes
   };
   struct line {
     std::deque<leaving> sends;
     std::deque<wanted> receives;
     std::list<early> earlies;
     std::optional<arriving> now;
-    std::vector<lent> lents;       // to the peer
-    std::uint64_t lent_count = 0;  // of them and of those in `sends`
+    std::vector<lent> lents;       // lent to the peer and announced in the ring
+    std::uint64_t lent_count = 0;  // of `lents` and the lent messages in `sends`
     std::uint64_t answers_read = 0;
-    std::deque<wanted> refuseds;  // of the peer's lents; their heads' numbers say which
+    std::deque<wanted> refuseds;  // for lent messages of the peer that could not be read, by `head.number`
     detail::peer_memory memory;   // of the peer
     void drop_messages() noexcept;
   };
 
-  // A fork copied this engine: its rank is the parent's.
+  // Whether this is a forked child's copy: its rank belongs to the parent.
   bool is_forked() const;
-  error of_another_process() const;  // says so
-  // Runs `work`. An exception from it poisons before it leaves, so that nothing here refers to the caller's memory.
+  error of_another_process() const;  // the error of a call on such a copy
+  // Runs `work`. An exception from it first poisons the group, so that nothing here refers to the caller's memory.
   template <class Work>
   auto guarded(locker& locked, const exchange& e, const Work& work) -> decltype(work());
   result<void> meet_all(const call_options& options);
 
-  // With the lock held.
+  // All of the following need the lock.
   result<void> check_call(const exchange& e, const call_options& options);
   void see_memory();
   void want(std::int32_t peer, wanted receive);
@@ -168,10 +169,10 @@ class engine : public std::enable_shared_from_this<engine> {
   std::function<bool()> goes_on_;
   std::vector<line> lines_;  // by peer
   std::optional<error> poison_;
-  std::int32_t waiting_ = 0;  // threads of this rank
+  std::int32_t waiting_ = 0;  // waiting threads of this rank
   object_numbers numbers_;
   std::uint64_t next_lent_ = 0;
-  position guard_;  // random, 0 from the poison on: peers that read this rank's memory look at it afterwards
+  position guard_;  // random; 0 once poisoned. Peers check it after they have read this rank's memory
   detail::maker_process maker_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How frames move: from this rank's messages into the rings, and out of them to where they are wanted.
+// Progress of frames: from this rank's messages into the rings, and out of the rings into the receivers' buffers.
 module;
 #include <algorithm>
 #include <atomic>
@@ -35,10 +35,10 @@ void erase_one(std::vector<std::int32_t>& ranks, std::int32_t rank) {
 
 }  // namespace
 
-// Whether anything moved.
+// Moves frames in both directions. Returns whether anything moved.
 bool engine::progress() {
   if (poison_) return false;
-  auto told = memory_->poison();  // looked at first: what was sent before it still comes
+  auto told = memory_->poison();  // read first, so that everything sent before the poison is still received
   bool moved = false;
   for (std::int32_t peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
@@ -51,7 +51,7 @@ bool engine::progress() {
     poison(*std::move(told));
     return true;
   }
-  if (moved && waiting_ > 1) memory_->ring_bell(rank_);  // it may have been another thread's
+  if (moved && waiting_ > 1) memory_->ring_bell(rank_);  // another waiting thread may own the message
   return moved;
 }
 
@@ -79,7 +79,7 @@ bool engine::push(std::int32_t peer) {
     sends.pop_front();
   }
   if (moved) memory_->ring_bell(peer);
-  // A rank that went to sleep with room in the ring would sleep for ever.
+  // If room appeared meanwhile, this rank must not go to sleep: the peer would never wake it.
   if (!sends.empty() && !to.wait_for_room(sends.front().is_headed ? 1 : sizeof(frame))) memory_->ring_bell(rank_);
   return moved;
 }
@@ -155,7 +155,7 @@ void engine::end_frame(std::int32_t peer) {
   const std::optional<wanted> to = std::move(at.now->to);
   at.now.reset();
   if (to) return finish(peer, *to);
-  // The last one that has bytes: none with bytes came after it.
+  // It is the last early message with bytes, because no other message with bytes can have begun since.
   const auto kept = std::prev(std::find_if(at.earlies.rbegin(), at.earlies.rend(), [](const early& one) {
                                 return one.head.has_bytes();
                               }).base());
@@ -179,7 +179,7 @@ void engine::take_lent(std::int32_t peer, const frame& head, wanted receive) {
   }
   receive.head = head;
   at.refuseds.push_back(std::move(receive));
-  // `closed` is an error of the peer, or its end: those that wait will notice. Else memory that only its owner reads.
+  // `closed`: the peer is poisoned or gone, which waiting ranks notice. `refused`: only the owner can read this memory.
   if (outcome == detail::read_outcome::refused) answer(peer, {head.number, false});
 }
 
@@ -211,7 +211,7 @@ void engine::answered(std::int32_t peer, const lent_answer& answer) {
   at.sends.push_back(std::move(what));
 }
 
-// A receive begins: what it wants may have come, or be on its way, or come later.
+// Starts a receive. Its message may have arrived, may be arriving now, or may arrive later.
 void engine::want(std::int32_t peer, wanted receive) {
   receive.owner->givers.push_back(peer);
   line& at = of(peer);
@@ -240,7 +240,7 @@ void engine::want(std::int32_t peer, wanted receive) {
   at.earlies.erase(found);
 }
 
-// Containers are cleared, not replaced: an empty deque may take memory, and there may be none.
+// Clears the containers instead of replacing them: an empty deque may allocate, and there may be no memory.
 void engine::line::drop_messages() noexcept {
   sends.clear();
   receives.clear();
@@ -250,17 +250,17 @@ void engine::line::drop_messages() noexcept {
   refuseds.clear();
 }
 
-// Nothing moves from here on: the memory of calls is theirs again.
+// Poisons the group. Nothing moves afterwards, and no caller's memory is touched any more.
 void engine::poison(error reason) noexcept {
   if (poison_) return;
-  guard_.store(0);  // a peer that reads this rank's memory after this discards what it read
+  guard_.store(0);  // a peer that reads this rank's memory from now on discards the bytes
   memory_->set_poison(rank_, reason);
   try {
     poison_ = memory_->poison();
-  } catch (const std::bad_alloc&) {  // this rank has its own error then
+  } catch (const std::bad_alloc&) {  // this rank then keeps its own error
   }
   if (!poison_) poison_.emplace(std::move(reason));
-  for (line& at : lines_) at.drop_messages();  // a lent message may be read still, but is none any more
+  for (line& at : lines_) at.drop_messages();  // a peer may still read a lent message, but discards it
   memory_->ring_bell(rank_);
 }
 

@@ -39,7 +39,8 @@ std::uint64_t ring::read(std::span<std::byte> bytes) {
   const std::uint64_t begin = at % capacity_, first = std::min(count, capacity_ - begin);
   std::memcpy(bytes.data(), bytes_ + begin, first);
   std::memcpy(bytes.data() + first, bytes_, count - first);
-  // Before the look at `writer_waits`, in one order with the writer's wish and its last look.
+  // Sequentially consistent with the writer's store to `writer_waits` and its last load of `read`: either the writer
+  // sees the new room, or the reader sees that the writer waits.
   state_->read.store(at + count, std::memory_order_seq_cst);
   return count;
 }

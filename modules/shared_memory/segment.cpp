@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making, finding and leaving a segment: memory without a name, which other processes open by way of its maker's.
+// Making, opening, and leaving a segment: a memory file without a name, which other processes open through its maker's
+// descriptor in /proc.
 module;
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -35,7 +36,7 @@ import :segment;
 namespace shardmesh::shared_memory {
 
 namespace {
-constexpr std::uint64_t magic = 0x326d6873'68736d64;  // changes with this layout
+constexpr std::uint64_t magic = 0x326d6873'68736d64;  // to be changed with the layout of the segment
 
 error system_problem(std::string what, int number) {
   error made = fail(errc::io, std::move(what));
@@ -43,7 +44,7 @@ error system_problem(std::string what, int number) {
   return made;
 }
 
-// Also of one that nobody has asked for its status yet.
+// Whether a process has ended; also true for a zombie.
 bool has_ended(pid_t process) {
   const auto file = static_cast<int>(::syscall(SYS_pidfd_open, process, 0));
   if (file < 0) return errno == ESRCH;
@@ -53,7 +54,7 @@ bool has_ended(pid_t process) {
   return is_over;
 }
 
-// When a process began, in ticks since the machine's start. 0 where that is not known.
+// Returns the start time of a process, in ticks since boot, or 0 if it is unknown.
 std::uint64_t began_at(pid_t process) {
   const int file = ::open(fmt::format("/proc/{}/stat", process).c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return 0;
@@ -61,31 +62,32 @@ std::uint64_t began_at(pid_t process) {
   const ssize_t size = ::read(file, text.data(), text.size());
   ::close(file);
   std::string_view rest(text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-  rest.remove_prefix(std::min(rest.size(), rest.rfind(')') + 1));  // the program's name may hold anything
-  constexpr int fields_before = 20;                                // of the start time: each has a blank before it
+  rest.remove_prefix(std::min(rest.size(), rest.rfind(')') + 1));  // the program's name may contain anything
+  constexpr int fields_before = 20;                                // before the start time, each after a blank
   for (int field = 0; field < fields_before; ++field) rest.remove_prefix(std::min(rest.size(), rest.find(' ') + 1));
   std::uint64_t ticks = 0;
   std::from_chars(rest.data(), rest.data() + rest.size(), ticks);
   return ticks;
 }
 
-constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;  // what is mapped stays there
+constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;  // mapped pages stay valid
 constexpr int no_writing = F_SEAL_WRITE | F_SEAL_FUTURE_WRITE;
 
-// Systems may add seals of their own, such as F_SEAL_EXEC (vm.memfd_noexec).
+// Accepts further seals, because the system may add its own, such as F_SEAL_EXEC (vm.memfd_noexec).
 bool is_sealed_as_ours(int file) {
   const int found = ::fcntl(file, F_GET_SEALS);
   return found >= 0 && (found & seals) == seals && (found & no_writing) == 0;
 }
 
-// Not executable: where vm.memfd_noexec is 2, nothing else is given. Older kernels do not know the flag.
+// Makes a file that is not executable: with vm.memfd_noexec=2, the system permits no other. Older kernels do not know
+// the flag.
 int make_memory_file() {
   constexpr unsigned no_exec = 0x0008;  // MFD_NOEXEC_SEAL, which older headers lack
   const int file = ::memfd_create("shardmesh", MFD_CLOEXEC | MFD_ALLOW_SEALING | no_exec);
   return file >= 0 || errno != EINVAL ? file : ::memfd_create("shardmesh", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 }
 
-// The note of an error that fits, without what does not.
+// Serialises an error into at most `most` bytes: shortens a long message, keeps at most 64 ranks, and drops the rest.
 std::vector<std::byte> bytes_within(const error& reason, std::size_t most) {
   std::vector<std::byte> bytes = to_bytes(reason);
   if (bytes.size() <= most) return bytes;
@@ -102,12 +104,12 @@ struct segment::head {
   std::uint64_t ring_bytes;
   std::int32_t size;
   std::uint32_t reads_memory;
-  word poisoned_by;  // rank + 1, whose note is the group's error; 0: nobody. Set once, by any rank
+  word poisoned_by;  // r + 1 if the note of rank r is the group's error; 0: not poisoned. Set once, by any rank
 };
 
 namespace {
 
-// Offsets in the memory; all sides compute them alike.
+// The byte offsets of the segment's parts; all processes compute the same ones.
 struct map {
   std::size_t desks, notes, states, rings, end;
   map(std::size_t head_bytes, std::uint64_t ranks, std::uint64_t ring_bytes)
@@ -141,7 +143,7 @@ result<std::shared_ptr<segment>> segment::make(std::int32_t ranks, std::uint64_t
   if (at == MAP_FAILED) return system_problem(fmt::format("{} bytes of shared memory cannot be mapped", size), errno);
   made->memory_ = at;
   made->size_bytes_ = size;
-  // New memory is zero, and zero is how desks, notes and rings begin.
+  // New memory is zero, which is the initial state of desks, notes, and rings.
   head& top = *new (at) head;
   std::random_device random;
   for (std::uint64_t& half : top.id) half = static_cast<std::uint64_t>(random()) << 32 | random();
@@ -180,7 +182,7 @@ result<std::shared_ptr<segment>> segment::open(std::string_view token) {
     return system_problem(fmt::format("the group of token {} cannot be opened", token), number)
         .with_hint("its maker lives, and runs on this machine, in this container and as this user");
   };
-  // Opened anew, so that this rank's lock is its own.
+  // A new open file description, so that this rank's lock is its own.
   const int file =
       ::open(fmt::format("/proc/{}/fd/{}", numbers[0], numbers[1]).c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (file < 0) return not_there(errno);
@@ -188,7 +190,7 @@ result<std::shared_ptr<segment>> segment::open(std::string_view token) {
   struct ::stat about{};
   if (::fstat(file, &about) != 0) return not_there(errno);
   const auto size = static_cast<std::size_t>(about.st_size);
-  // Another file may have got that number since.
+  // The maker's descriptor number may belong to another file by now.
   if (!S_ISREG(about.st_mode) || !is_sealed_as_ours(file) || size < sizeof(head)) return not_there(0);
   void* const at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (at == MAP_FAILED) return not_there(errno);
@@ -238,7 +240,7 @@ detail::peer_memory segment::memory_of(std::int32_t rank) {
 
 result<void> segment::take_place(std::int32_t rank, const position& guard) {
   desk& mine = desk_of(rank);
-  // The lock comes first: who sees that the rank has joined may look whether it lives.
+  // Take the lock first: a process that sees the rank as joined may check at once whether it lives.
   struct ::flock life{};
   life.l_type = F_WRLCK;
   life.l_whence = SEEK_SET;
@@ -248,7 +250,7 @@ result<void> segment::take_place(std::int32_t rank, const position& guard) {
     return fail(errc::invalid_argument, fmt::format("rank {} has joined this group already", rank)).with_rank(rank);
   };
   if (mine.state.load() != presence::absent || ::fcntl(file_, F_OFD_SETLK, &life) != 0) return taken();
-  if (mine.state.load() != presence::absent) return taken();  // it left between the two
+  if (mine.state.load() != presence::absent) return taken();  // it left between the two checks
   mine.process.store(static_cast<std::uint32_t>(::getpid()));
   mine.began.store(began_at(::getpid()));
   mine.guard_address.store(reinterpret_cast<std::uintptr_t>(&guard));
@@ -266,7 +268,7 @@ bool segment::is_alive(std::int32_t rank) {
   life.l_start = rank;
   life.l_len = 1;
   if (::fcntl(file_, F_OFD_GETLK, &life) == 0 && life.l_type == F_UNLCK) return other.state.load() != presence::joined;
-  // A child that it forked may hold the lock still, and another process may have its number by now.
+  // A forked child of the rank may still hold the lock, and another process may have the rank's process id by now.
   const auto process = static_cast<pid_t>(other.process.load());
   if (process == 0) return true;
   if (has_ended(process)) return false;
@@ -276,7 +278,7 @@ bool segment::is_alive(std::int32_t rank) {
 
 void segment::note_call(std::int32_t rank, std::string_view part) {
   desk& mine = desk_of(rank);
-  // Letters one by one: who reads meanwhile sees some of both, which is no harm.
+  // Stores character by character: a concurrent reader may see a mixture of two names, which does no harm.
   const std::size_t length = std::min(part.size(), mine.call.size() - 1);
   for (std::size_t i = 0; i < length; ++i) mine.call[i].store(part[i], std::memory_order_relaxed);
   mine.call[length].store(0, std::memory_order_relaxed);
@@ -310,7 +312,7 @@ void segment::set_poison(std::int32_t rank, const error& reason) noexcept {
       std::copy(bytes.begin(), bytes.end(), mine.bytes.begin());
       mine.size_bytes = static_cast<std::uint32_t>(bytes.size());
     }
-  } catch (const std::bad_alloc&) {  // the code alone
+  } catch (const std::bad_alloc&) {  // the note keeps only the code
   }
   std::uint32_t nobody = 0;
   if (top.poisoned_by.compare_exchange_strong(nobody, static_cast<std::uint32_t>(rank) + 1)) ring_all_bells();

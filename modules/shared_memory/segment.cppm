@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// segment: the memory that the processes of a group share, as all of them see it: a desk and an error note for each
-// rank, and a ring of bytes from each rank to each other. Every shared word has one writer, except where its comment
-// says otherwise, so that a process may die between any two stores. Not here: messages (engine).
+// segment: the memory that the processes of a group share: a desk and an error note for each rank, and a ring of bytes
+// from each rank to each other rank. Every shared word has one writer, unless its comment says otherwise, so that a
+// process may die between any two stores. Messages are in engine.
 module;
 #include <array>
 #include <atomic>
@@ -26,43 +26,43 @@ static_assert(word::is_always_lock_free && position::is_always_lock_free);
 
 enum class presence : std::uint32_t { absent, joined, left };
 
-/// Lent messages from one rank to another that may wait for their answers at a time.
+/// The maximum number of unanswered lent messages from one rank to another.
 inline constexpr std::uint64_t most_lent = 32;
 
-/// A rank's place. `bell` counts what may have changed for the rank; it sleeps until that does. Every rank adds to
-/// `bell`; the rank alone writes the rest.
+/// The shared state of one rank. `bell` counts the events that may concern the rank, which sleeps until `bell` changes.
+/// Every rank increments `bell`; only the rank itself writes the other members.
 struct alignas(64) desk {
   word bell;
-  word sleepers;  // threads of the rank
+  word sleepers;  // sleeping threads of the rank
   std::atomic<presence> state;
-  word process;                   // its number
-  position began;                 // when, in ticks since the machine's start; 0: unknown. Numbers come again
-  position guard_address, guard;  // what others see of its memory while they may read it
-  /// The call that it made last, and when (0: none): for errors of those that wait for it.
+  word process;                   // process id
+  position began;                 // its start time in ticks since boot, because ids are reused; 0: unknown
+  position guard_address, guard;  // the rank's guard word; others may read its memory while it has this value
+  /// The rank's latest call and its time (0: none), for the errors of ranks that wait for it.
   std::array<std::atomic<char>, 48> call;
-  std::atomic<std::int64_t> called_at;  // nanoseconds of the steady clock, which is the machine's
+  std::atomic<std::int64_t> called_at;  // nanoseconds of the steady clock, which all processes of the machine share
 };
 
-/// The error with which a rank ends the group. The rank writes it before `head::poisoned_by` names the rank, and never
-/// afterwards.
+/// The error with which a rank poisons the group. The rank writes it before `head::poisoned_by` names the rank, and
+/// never afterwards.
 struct alignas(64) poison_note {
-  std::uint32_t code;        // errc, for a note without bytes
-  std::uint32_t size_bytes;  // 0: there was no memory for the rest
+  std::uint32_t code;        // the errc, for a note without bytes
+  std::uint32_t size_bytes;  // 0: there was no memory to write more than the code
   std::array<std::byte, 8184> bytes;
 };
 
-/// Bytes from one rank to another, of which one writes and one reads. Positions only grow. Answers to the reader's own
-/// lent messages have places of their own: they never wait for room, because at most `most_lent` messages are lent.
+/// A ring of bytes with one writing and one reading rank. Positions only grow. The writer's answers to the reader's
+/// lent messages bypass the ring. They never wait for room, because at most `most_lent` messages are lent at a time.
 struct ring_state {
-  alignas(64) position written;  // by the writer, as the next and `answers`
+  alignas(64) position written;  // stored by the writer, like `answered` and `answers`
   position answered;
-  alignas(64) position read;      // by the reader, as `reads_memory`
-  alignas(64) word writer_waits;  // for room: the writer sets it, the reader clears it
+  alignas(64) position read;      // stored by the reader, like `reads_memory`
+  alignas(64) word writer_waits;  // the writer waits for room; it sets this, and the reader clears it
   word reads_memory;              // the reader can read the writer's memory
   alignas(64) std::array<position, most_lent> answers;
 };
 
-/// The answer to a lent message: the receiver has its bytes, or wants them sent.
+/// The answer to a lent message: the receiver has read the bytes (`is_taken`), or asks the sender to send them.
 struct lent_answer {
   std::uint64_t number = 0;
   bool is_taken = false;
@@ -75,21 +75,23 @@ class ring {
 
   std::uint64_t readable() const;
   std::uint64_t writable() const;
-  /// As many of the bytes as there is room for. Returns how many.
+  /// Writes as many of the bytes as there is room for. Returns their number.
   std::uint64_t write(std::span<const std::byte> bytes);
-  /// As many bytes as there are. Returns how many.
+  /// Reads as many bytes as are available, up to the size of `bytes`. Returns their number.
   std::uint64_t read(std::span<std::byte> bytes);
-  /// The writer found less room than `size_bytes` (at most the capacity): it is told when some is made. False when
-  /// there is as much by now.
+  /// Asks the reader to notify the writer when it makes room. Called by the writer after it found room for less than
+  /// `size_bytes` (at most the capacity). Returns false when there is enough room by now.
   bool wait_for_room(std::uint64_t size_bytes);
-  /// The writer answers a lent message of the reader. Precondition: fewer than `most_lent` answers are unread.
+  /// Writes the writer's answer to a lent message of the reader. Precondition: fewer than `most_lent` answers are
+  /// unread.
   void answer(lent_answer given);
-  /// How many answers were written, and answer number `index` of them.
+  /// The number of answers ever written, and answer number `index`.
   std::uint64_t answered() const { return state_->answered.load(std::memory_order_acquire); }
   lent_answer answer_at(std::uint64_t index) const;
-  /// For the reader, after reading: whether the writer waits to be told.
+  /// Returns, and clears, whether the writer waits to be notified. For the reader, after reading.
   bool take_wish() { return state_->writer_waits.load() != 0 && state_->writer_waits.exchange(0) != 0; }
-  /// Whether the reader reads the writer's memory: for large messages the ring then has only where they lie.
+  /// Returns whether the reader can read the writer's memory. The ring then carries only the addresses of large
+  /// messages.
   bool reads_memory() const { return state_->reads_memory.load() != 0; }
   void set_reads_memory(bool reads) { state_->reads_memory.store(reads ? 1 : 0); }
 
@@ -112,30 +114,31 @@ class segment {
   desk& desk_of(std::int32_t rank);
   ring between(std::int32_t from, std::int32_t to);
 
-  /// Whether ranks may read each other's memory at all.
+  /// Returns whether the group's options let ranks read each other's memory.
   bool reads_memory() const;
 
-  /// This process is that rank from now on; others may read its memory while `guard` is unchanged.
-  /// \errors errc::invalid_argument: another has that place
+  /// Makes this process the given rank. Others may read its memory while `guard` is unchanged.
+  /// \errors errc::invalid_argument: another process is that rank already
   result<void> take_place(std::int32_t rank, const position& guard);
-  /// The memory of another rank that has joined.
+  /// Returns the readable memory of another rank. Precondition: that rank has joined.
   detail::peer_memory memory_of(std::int32_t rank);
-  /// False when the process that had the place has ended without leaving it.
+  /// Returns false when the rank's process has ended without leaving the group.
   bool is_alive(std::int32_t rank);
 
-  /// Notes what the rank does, and what it did last, in words.
+  /// Notes the rank's current call, and describes the call that a rank noted last.
   void note_call(std::int32_t rank, std::string_view part);
   std::string last_call(std::int32_t rank);
 
-  /// Something has changed for the rank.
+  /// Notifies a rank that something has changed for it.
   void ring_bell(std::int32_t rank);
   void ring_all_bells();
-  /// Returns when the bell has rung since it showed `seen`, or at `until`; awake for some microseconds first.
+  /// Waits until the rank's bell differs from `seen`, or until `until`. It spins for some microseconds before it
+  /// sleeps.
   void wait_for_bell(std::int32_t rank, std::uint32_t seen, std::chrono::steady_clock::time_point until);
 
-  /// The first error stays. One compare-and-exchange publishes the rank's note after all of it is written: a rank that
-  /// dies before that has told nothing, and the others can still poison. Rings all bells. Where there is no memory for
-  /// the text, the note holds the code alone.
+  /// Poisons the group, unless it is poisoned already, and rings all bells. One compare-and-exchange publishes the
+  /// rank's complete note: if the rank dies before that, the other ranks can still poison. Without memory for the text,
+  /// the note holds only the code.
   void set_poison(std::int32_t rank, const error& reason) noexcept;
   std::optional<error> poison();
 
@@ -144,7 +147,7 @@ class segment {
   poison_note& note_of(std::int32_t rank);
   segment(int file, void* memory, std::size_t size_bytes) : file_(file), memory_(memory), size_bytes_(size_bytes) {}
   head& head_of() const;
-  int file_ = -1;  // a lock on its byte r says that rank r lives
+  int file_ = -1;  // rank r holds a lock on byte r while it lives
   void* memory_ = nullptr;
   std::size_t size_bytes_ = 0;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.shared_memory: ranks that are processes of one machine, without MPI or sockets. An optional room:
-// `import shardmesh;` does not bring it. Linux only.
+// shardmesh.shared_memory: ranks that are processes on one machine, without MPI or sockets. An optional room:
+// `import shardmesh;` does not include it. Linux only.
 export module shardmesh.shared_memory;
 
 export import shardmesh.comm;

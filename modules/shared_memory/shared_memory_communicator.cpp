@@ -34,7 +34,7 @@ class exchange_operation final : public pending::operation {
   std::shared_ptr<shared_memory::exchange> exchange_;
 };
 
-// Messages of a copy of this communicator: it lives as long as they need it.
+// The message group of a communicator. It holds a copy, which lives as long as the collectives need it.
 message_group messages_of(const shared_memory_communicator& comm) {
   return {comm.rank(), comm.size(),
           [copy = comm](std::span<const outgoing> sends, std::span<const incoming> receives,
@@ -60,7 +60,7 @@ result<shared_memory_group> shared_memory_group::make(std::int32_t ranks, const 
   return shared_memory_group(*std::move(memory), std::move(token));
 }
 
-// The handles share the engine's leaving; what is under way holds the engine.
+// The handles share an owner whose deleter makes the rank leave. Exchanges in progress own the engine itself.
 result<shared_memory_communicator> shared_memory_communicator::join(std::string_view token, std::int32_t rank,
                                                                     const call_options& options,
                                                                     std::function<bool()> goes_on) {
@@ -95,7 +95,7 @@ result<pending> shared_memory_communicator::start_exchange(std::span<const outgo
                                                            const call_options& options) {
   auto started = engine_->start(sends, receives, options);
   if (!started) return std::move(started).error();
-  // Owned by the engine itself: a handle's leaving does not wait for what is under way.
+  // Owns the engine, not the handles' owner, so that the rank can leave while exchanges are in progress.
   return pending(std::make_unique<exchange_operation>(engine_->shared_from_this(), *std::move(started)));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shared_memory_communicator: a rank that is a process of one machine. Not here: how bytes travel (engine, segment).
+// shared_memory_communicator: a rank that is a process on one machine. Its messages are in engine and segment.
 export module shardmesh.shared_memory:shared_memory_communicator;
 
 import shardmesh.std;
@@ -11,39 +11,40 @@ class engine;
 
 export namespace shardmesh {
 
-/// A rank of a `shared_memory_group`. Models `collective_communicator`; a cheap handle that shares its state with its
-/// copies; every member may be called from any thread.
+/// A rank of a `shared_memory_group`. Models `collective_communicator`. A cheap handle that shares its state with its
+/// copies; every member is thread-safe.
 ///
-/// Messages of 32 KiB and more are copied once, by the receiver out of the sender's memory (where the system lets it,
-/// as it usually does for processes of one user); smaller ones twice, through a buffer of each pair of ranks. They move
-/// while a rank is in a call or waits: nothing runs beside the program. Of those that go through the buffer, what comes
-/// before its receive was started is kept in memory of its own, as large as it is.
+/// The receiver copies a message of 32 KiB or more once, out of the sender's memory, if the system allows that. It
+/// usually does for processes of one user. Smaller messages are copied twice, through the buffer of the pair of ranks.
+/// Messages move only while a rank is in a call or waits: there is no background thread. A message that comes through
+/// the buffer before its receive was started is kept in memory of its own, of the message's size.
 ///
-/// Poison (a deadline that passes, a cancelled call, `abort`, messages of different sizes on the two sides) reaches
-/// every rank: each gets that same error from then on. A rank that has let go of its communicator, or whose process
-/// has ended, is noticed by those that wait for it (within 0.1 s). What is thrown out of a call (by `goes_on`) poisons,
-/// too. A forked child's copy refuses every call (errc::invalid_argument) and tells the others nothing when it goes.
+/// A missed deadline, a cancelled call, and `abort` poison the group; also a size mismatch between sender and receiver,
+/// and an exception that leaves a call (from `goes_on`). From then on every rank gets that same error. Ranks notice
+/// within 0.1 s when a rank that they wait for has destroyed its communicator, or its process has ended. In a forked
+/// child every call returns errc::invalid_argument, and destroying the child's copy does not affect the other ranks.
 class shared_memory_communicator {
  public:
-  /// Collective; blocks until every rank has joined, or until the call's deadline.
-  /// \param goes_on  asked by a thread that waits in a call of this rank, this one included, about 20 times a second;
-  ///                 false cancels the call. For programs that must look after other things meanwhile (an interpreter's signals, say).
-  /// \errors errc::invalid_argument: a token of no group, a rank outside it, or one that has joined already;
-  ///         errc::deadline_exceeded names the ranks that did not come; errc::cancelled; errc::io with the system's
-  ///         errno: the group's memory cannot be had (its maker has ended, or runs in another container)
+  /// Joins a group as one of its ranks. Collective; blocks until every rank has joined, or until the call's deadline.
+  /// \param goes_on  called about 20 times a second by a thread that waits in a call of this rank, including this call;
+  ///                 false cancels the call. For programs with other duties meanwhile, such as an interpreter's
+  ///                 signals.
+  /// \errors errc::invalid_argument: not the token of a group, a rank outside the group, or a rank that has joined
+  ///         already; errc::deadline_exceeded names the ranks that did not join; errc::cancelled; errc::io with the
+  ///         system's errno: the group's memory cannot be opened (its maker has ended, or runs in another container)
   static result<shared_memory_communicator> join(std::string_view token, std::int32_t rank,
                                                  const call_options& options = {}, std::function<bool()> goes_on = {});
 
   std::int32_t rank() const;
   std::int32_t size() const;
 
-  /// Collective; blocks. Bytes of any length.
+  /// Gathers bytes of any length from all ranks. Collective; blocks.
   result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& options);
-  /// Does not block. errc::invalid_argument names the peer: this rank itself, out of range, named twice or with an
-  /// empty message; errc::unsupported: a stream. Nothing is started then.
+  /// Starts an exchange. Does not block. errc::invalid_argument for a peer that is this rank, out of range, repeated,
+  /// or given an empty message (names it); errc::unsupported for a call with a stream. Nothing is started then.
   result<pending> start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
                                  const call_options& options);
-  /// As `collective_communicator`, made of messages. Do not block.
+  /// The collectives of `collective_communicator`, made of messages; they do not block.
   result<pending> all_gather_into(std::span<const std::byte> send, std::span<std::byte> receive,
                                   const call_options& options);
   result<pending> all_to_all(std::span<const std::byte> send, std::span<std::byte> receive,
@@ -54,12 +55,14 @@ class shared_memory_communicator {
                              const call_options& options);
   result<pending> broadcast(std::span<const std::byte> send, std::span<std::byte> receive, std::int32_t root,
                             const call_options& options);
-  /// Poisons the communicator with this reason (and this rank, if it names none), unless it is poisoned already.
+  /// Poisons the communicator with this reason, and adds this rank if the reason names none. Does nothing when the
+  /// communicator is poisoned already.
   void abort(const error& reason);
-  /// As of `communicator_ref`; one set for all handles of this communicator on a rank.
+  /// Returns the rank's live numbers (see `communicator_ref::numbers`); all handles of this communicator on a rank
+  /// share one set.
   object_numbers numbers() const;
 
-  /// The error that poisoned the communicator; nothing while it is sound. Does not block.
+  /// Returns the error that poisoned the communicator, or success. Does not block.
   result<void> status() const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shared_memory_group: the memory over which processes become ranks. Not here: a rank of it
-// (shared_memory_communicator), how its token reaches the processes (the program's).
+// shared_memory_group: the shared memory through which processes become ranks. A rank of the group is in
+// shared_memory_communicator; the program itself sends the token to the processes.
 export module shardmesh.shared_memory:shared_memory_group;
 
 import shardmesh.std;
@@ -13,24 +13,26 @@ class segment;
 export namespace shardmesh {
 
 struct shared_memory_options {
-  /// Of the buffer from each rank to each other one. 0: 128 KiB, less for more than 16 ranks, so that all take 32 MiB.
+  /// Bytes of the buffer from each rank to each other rank. 0 means 128 KiB for up to 16 ranks; for more, less (but at
+  /// least 4 KiB), so that all buffers together take 32 MiB.
   std::int64_t buffer_bytes = 0;
-  /// Large messages are copied once, straight out of the sender's memory, where the system lets processes read each
-  /// other's. False: always by way of the buffers.
+  /// Whether large messages are copied once, directly from the sender's memory, where the system lets processes read
+  /// each other's memory. False: all messages go through the buffers.
   bool read_peer_memory = true;
 };
 
-/// A new group. One process makes it and tells the others its token, in any way: ranks join by it (the maker may be one
-/// of them). The memory has no name in the file system, so that nothing is left behind however the processes end.
-/// Move-only; may go once every rank has joined.
+/// A group whose ranks are processes on one machine. One process makes it and passes its token to the others by any
+/// means; each rank joins with the token. The maker may be a rank itself. The memory has no name in the file system, so
+/// nothing is left behind however the processes end. Move-only; may be destroyed once every rank has joined.
 class shared_memory_group {
  public:
+  /// Makes a group of `ranks` ranks.
   /// \errors errc::invalid_argument: ranks outside 1 .. 1024, a buffer below 4 KiB or above 1 GiB; errc::io and
-  ///         errc::no_memory with the system's errno: the memory cannot be had
+  ///         errc::no_memory with the system's errno: the memory cannot be allocated
   static result<shared_memory_group> make(std::int32_t ranks, const shared_memory_options& options = {});
 
-  /// A line of text without blanks, good for processes of this machine (of this container, where there are such) and
-  /// user, while this object lives.
+  /// Returns the token, a line of text without blanks. It is valid while this object lives, for processes of the same
+  /// machine, container, and user.
   const std::string& token() const { return token_; }
 
  private:

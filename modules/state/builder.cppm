@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making state dicts in one go: call by call, from paths, from trees of other types; and giving them to such trees.
+// Builds state dicts in one pass: call by call, from paths, or from trees of other types. Also converts them to such
+// trees.
 export module shardmesh.state:builder;
 
 import shardmesh.std;
@@ -14,16 +15,17 @@ export namespace shardmesh {
 ///     state_dict_builder<my_tensor> b;
 ///     b.begin(node_kind::mapping).value("lr", 0.1).begin("layers", node_kind::sequence).value(t).end().end();
 ///     auto dict = b.finish();
-/// A wrong order of calls is found by `finish`.
+///
+/// `finish` reports calls in a wrong order.
 template <local_tensor T>
 class state_dict_builder {
  public:
-  /// A container without a key: the root, or an element of a sequence or tuple.
+  /// Begins a container without a key: the root, or an element of a sequence or tuple.
   state_dict_builder& begin(node_kind container) {
     tree_.begin(container);
     return *this;
   }
-  /// A container in a mapping.
+  /// Begins a container in a mapping.
   state_dict_builder& begin(path_key key, node_kind container) {
     tree_.begin(container, std::move(key));
     return *this;
@@ -32,19 +34,19 @@ class state_dict_builder {
     tree_.end();
     return *this;
   }
-  /// An element of a sequence or tuple (or a root that is a leaf).
+  /// Adds an element of a sequence or tuple (or a root that is a leaf).
   state_dict_builder& value(state_value<T> v) {
     tree_.leaf();
     leaves_.push_back(std::move(v));
     return *this;
   }
-  /// An entry of a mapping.
+  /// Adds an entry of a mapping.
   state_dict_builder& value(path_key key, state_value<T> v) {
     tree_.leaf(std::move(key));
     leaves_.push_back(std::move(v));
     return *this;
   }
-  /// \errors those of `tree_builder::finish`. The builder is empty afterwards.
+  /// Returns the state dict. \errors those of `tree_builder::finish`. The builder is empty afterwards.
   result<state_dict<T>> finish() {
     auto spec = tree_.finish();
     std::vector<state_value<T>> leaves = std::exchange(leaves_, {});
@@ -57,14 +59,15 @@ class state_dict_builder {
   std::vector<state_value<T>> leaves_;
 };
 
-/// A path and the value there.
+/// A path and its value.
 template <local_tensor T>
 using state_entry = std::pair<path, state_value<T>>;
 
-/// The state dict whose leaves have these paths, in any order. Containers whose keys are all indices become sequences,
-/// with empty leaves where an index is missing; others mappings, in order of first appearance.
-/// \errors errc::duplicate_key; errc::invalid_argument when one path leads through another or more than 2^20 indices
-///         are missing; each names the paths
+/// Builds the state dict whose leaves have these paths, in any order. A container whose keys are all indices becomes a
+/// sequence, with empty leaves for missing indices. Any other container becomes a mapping, in order of first
+/// appearance.
+/// \errors errc::duplicate_key; errc::invalid_argument if one path leads through another or more than 2^20 indices are
+///         missing; each names the paths
 /// Cost: O(total length of the paths).
 template <local_tensor T>
 result<state_dict<T>> build_state_dict(std::vector<state_entry<T>> entries) {
@@ -118,7 +121,7 @@ template <class F, class Node, class T>
 concept leaf_writer =
     std::invocable<F&, state_value<T>&> && detail::value_or_result<std::invoke_result_t<F&, state_value<T>&>, Node>;
 
-/// A state dict of the same shape as a tree of any node type; `f` makes each leaf's value.
+/// Makes a state dict of the same shape as a tree of any node type; `f` makes each leaf's value.
 /// \errors those of `flatten_tree` and of f
 /// Cost: O(nodes). No recursion.
 template <state_node Node, leaf_reader<Node> F>
@@ -142,7 +145,7 @@ auto state_dict_from(Node& root, F&& f)
   return state_dict<T>::make(std::move(flat->spec), std::move(leaves));
 }
 
-/// A tree of any buildable node type of the same shape as a state dict; `f` makes each leaf.
+/// Makes a tree of any buildable node type, of the same shape as a state dict; `f` makes each leaf.
 /// \errors those of `build` and of f
 /// Cost: O(nodes). No recursion.
 template <buildable_state_node Node, local_tensor T, leaf_writer<Node, T> F>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// state_dict<T>: nested containers of tensors and plain values, as a flat tree beside its leaves. Not here: walking it
-// (node), building it in one go (builder), names of its items (flat), comparing (difference).
+// state_dict<T>: nested containers of tensors and plain values, stored as a flat tree and a list of its leaves. Walking
+// it is in node, building it in one pass in builder, the names of its items in flat, and comparing in difference.
 module;
 #include <shardmesh/refuse.hpp>
 export module shardmesh.state:dict;
@@ -16,26 +16,26 @@ export namespace shardmesh {
 template <local_tensor T>
 class state_dict;
 
-/// What `equal` and `diff` look at.
+/// The options of `equal`.
 struct state_compare_options {
-  bool tensor_values = true;  // elements of tensors too, not only their metadata
+  bool tensor_values = true;  // compare elements of tensors, not only their metadata
 };
 
-/// Whether two state dicts have the same places, and equal values there. The order of a mapping's keys does not count.
-/// Tensors are equal when their dtypes, sizes, properties, devices and (with `tensor_values`) elements are, sharded
-/// ones when their metadata, groups and local shards are. Elements are compared as kernels' `compare` does (NaN is
-/// NaN); elements on a device are copied to the host for it; where no backend reaches it, only the same memory
-/// is equal.
+/// Whether two state dicts have the same paths, and equal values there. The order of a mapping's keys does not count.
+/// Tensors are equal if their dtypes, sizes, properties, devices, and (with `tensor_values`) elements are equal.
+/// Sharded tensors are equal if their metadata, groups, and local shards are. Elements are compared as kernels'
+/// `compare` does (NaN equals NaN); elements on a device are first copied to the host. Tensors that no backend reaches
+/// are equal only if they are the same memory.
 /// Cost: O(nodes + elements). No recursion over user data.
 template <local_tensor T>
 bool equal(const state_dict<T>& a, const state_dict<T>& b, const state_compare_options& options);
 
-/// Nested mappings, sequences and tuples of `state_value<T>`. A value type: it copies where T does.
+/// Nested mappings, sequences and tuples of `state_value<T>`. A value type: it can be copied if T can.
 ///
 /// Paths are typed: the index 0 and the name "0" are different keys. In sequences and tuples a negative index counts
-/// from the end. The shape is a flat tree (`spec()`), the leaves lie beside it in its order (`leaves()`).
-/// Source: the nested dicts of torch.nn.Module.state_dict and torch.distributed.checkpoint; `set` and `find` are
-/// torch.distributed.checkpoint._traverse's set_element and get_element.
+/// from the end. `spec()` is the shape, a flat tree; `leaves()` are its leaves in the same order.
+/// Source: the nested dicts of torch.nn.Module.state_dict and torch.distributed.checkpoint. `set` and `find` are
+/// set_element and get_element of torch.distributed.checkpoint._traverse.
 template <local_tensor T>
 class state_dict {
  public:
@@ -54,8 +54,8 @@ class state_dict {
   = default;
   ~state_dict() = default;
 
-  /// A tree of this shape with these leaves, in leaf order.
-  /// \errors errc::invalid_argument when they are not as many as the spec has, or the spec is empty
+  /// Makes a state dict of this shape with these leaves, in leaf order.
+  /// \errors errc::invalid_argument if their number differs from the spec's, or the spec is empty
   /// Cost: O(1).
   static result<state_dict> make(tree_spec spec, std::vector<value_type> leaves) {
     if (spec.nodes().empty() || spec.leaves() != leaves.size())
@@ -72,11 +72,11 @@ class state_dict {
   std::span<value_type> leaves() { return leaves_; }
   std::span<const value_type> leaves() const { return leaves_; }
   std::vector<value_type> take_leaves() && { return std::move(leaves_); }
-  /// Number of leaves.
+  /// The number of leaves.
   std::size_t size() const { return leaves_.size(); }
   bool empty() const { return leaves_.empty(); }
 
-  /// The leaf at a path, or null when there is none (also where a container is). Lives until the dict is changed.
+  /// Returns the leaf at a path, or null if there is none, or a container. Valid until the dict is changed.
   /// Cost: O(keys) expected; O(nodes) the first time after a change. Safe from several threads at once.
   value_type* find(const path& where) {
     const auto leaf = leaf_at(where);
@@ -86,22 +86,22 @@ class state_dict {
     const auto leaf = leaf_at(where);
     return leaf ? &leaves_[*leaf] : nullptr;
   }
-  /// Whether there is a leaf or a container. Cost: as `find`.
+  /// Whether the path leads to a leaf or a container. Cost: as `find`.
   bool contains(const path& where) const { return tree_.find(where).has_value(); }
-  /// What is there. Cost: as `find`.
+  /// The kind of the node at a path; nothing if there is none. Cost: as `find`.
   std::optional<node_kind> kind(const path& where) const {
     const auto node = tree_.find(where);
     return node ? std::optional(spec().nodes()[*node].kind) : std::nullopt;
   }
 
-  /// Puts a value at a path, in place of the leaf or the whole container that is there. On the way a name makes a
-  /// mapping and an index a sequence; an empty leaf of a sequence becomes a container where the path goes on; a
-  /// sequence is extended with empty leaves up to the index.
-  /// \errors nothing changes then. errc::invalid_argument: the empty path, a path through a leaf, a name in a sequence;
-  ///         errc::out_of_bounds: more than 2^20 empty leaves, a negative index beyond the first element, a tuple that
-  ///         would grow. Each names the path.
-  /// Cost: a leaf is replaced in O(keys) expected. Something new at the end of the dict costs that too, anywhere else
-  /// O(nodes); many are better added with `state_dict_builder`.
+  /// Puts a value at a path; it replaces the leaf or the whole container there. For missing containers on the way, a
+  /// name makes a mapping and an index makes a sequence. An empty leaf of a sequence becomes a container if the path
+  /// continues. A sequence is extended with empty leaves up to the index.
+  /// \errors leave the dict unchanged. errc::invalid_argument: the empty path, a path through a leaf, a name in a
+  ///         sequence; errc::out_of_bounds: more than 2^20 empty leaves, a negative index beyond the first element, a
+  ///         tuple that would grow. Each names the path.
+  /// Cost: O(keys) expected to replace a leaf, or to add at the end of the dict; O(nodes) to add anywhere else. To add
+  ///       many values, use `state_dict_builder`.
   /// Source: torch.distributed.checkpoint._traverse.set_element (which fails for a new index key in a mapping)
   result<void> set(const path& where, value_type value) {
     auto edit = tree_.set(where, [&](std::size_t leaf) { return leaves_[leaf].is_none(); });
@@ -109,16 +109,17 @@ class state_dict {
     apply(*edit, std::move(value));
     return {};
   }
-  /// A value that is none of a state dict.
+  /// Refuses a value that a state dict cannot hold.
   template <class V>
     requires(!std::constructible_from<value_type, V>)
   result<void> set(const path& where, V&& value) = SHARDMESH_REFUSE(
       "a state dict holds tensors of its own type T, sharded tensors and dtensors of it, numbers, bool, strings and "
       "bytes: adapt another tensor, or std::move one that does not copy");
 
-  /// Takes away a leaf or a whole container; later elements of its sequence move up.
+  /// Removes a leaf or a whole container; later elements of its sequence move up.
   /// \errors errc::missing_key; errc::invalid_argument for the empty path and for elements of tuples; each names the
-  /// path. Cost: O(nodes).
+  ///         path
+  /// Cost: O(nodes).
   result<void> erase(const path& where) {
     auto edit = tree_.erase(where);
     if (!edit) return std::move(edit).error();
@@ -126,7 +127,7 @@ class state_dict {
     return {};
   }
 
-  /// A copy of what is at a path, as a state dict (of one leaf, if a leaf is there). \errors errc::missing_key
+  /// Copies the subtree at a path into a state dict (of one leaf, if a leaf is there). \errors errc::missing_key
   /// Cost: O(its nodes).
   result<state_dict> subtree(const path& where) const
     requires std::copy_constructible<T>
@@ -137,7 +138,7 @@ class state_dict {
     return make(tree_editor::subtree(spec(), *node),
                 std::vector<value_type>(first, first + static_cast<std::ptrdiff_t>(spec().nodes()[*node].leaves)));
   }
-  /// Takes a part out and leaves the rest: `subtree` and `erase` without copies. \errors as `erase`
+  /// Moves a subtree out and leaves the rest: `subtree` and `erase` without copies. \errors as `erase`
   result<state_dict> extract(const path& where) {
     const auto node = tree_.find(where);
     tree_spec part = node ? tree_editor::subtree(spec(), *node) : tree_spec();
@@ -153,7 +154,7 @@ class state_dict {
   /// `equal` with its default options.
   friend bool operator==(const state_dict& a, const state_dict& b) { return equal(a, b, state_compare_options{}); }
 
-  /// For this room: the node at a key of another, and the first leaf of a node.
+  /// Internal to the room: the child of a node at a key, and the first leaf of a node.
   std::optional<std::size_t> child_of(std::size_t node, const path_key& key) const { return tree_.child(node, key); }
   std::size_t first_leaf_of(std::size_t node) const { return tree_.first_leaf(node); }
 

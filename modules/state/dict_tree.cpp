@@ -26,7 +26,7 @@ std::uint64_t mixed(std::uint64_t hash) {
   return hash ^ (hash >> 32);
 }
 
-// The hash of a path from its parent's.
+// The hash of a path, computed from its parent's.
 std::uint64_t child_hash(std::uint64_t parent, const path_key& key) {
   const std::uint64_t own = key.is_index() ? mixed(static_cast<std::uint64_t>(key.index()) + 0x9e3779b97f4a7c15ULL)
                                            : std::hash<std::string_view>{}(key.name());
@@ -41,7 +41,7 @@ bool is_numbered(node_kind kind) {
   return kind == node_kind::sequence || kind == node_kind::tuple;
 }
 
-// The first `keys` keys of a path, spelled.
+// The first `keys` keys of a path as text.
 std::string spelled(const path& where, std::size_t keys) {
   path begin;
   for (std::size_t i = 0; i < keys; ++i) begin.push_back(where[i]);
@@ -55,8 +55,8 @@ error too_far(const path& where, std::size_t depth) {
                    std::to_string(where[depth].index()));
 }
 
-// Nested containers for the keys from `first` on, with one leaf at the end and empty leaves before it where an index
-// needs them. A leaf when there are no more keys.
+// Makes nested containers for the keys from `first` on, with one leaf at the end, and empty leaves before it up to each
+// index. Makes a leaf if there are no more keys.
 result<tree_spec> chain(const path& where, std::size_t first, std::int64_t made_up) {
   tree_builder builder;
   for (std::size_t i = first; i < where.size(); ++i) {
@@ -85,14 +85,14 @@ leaf_edit edit_with(std::size_t first, std::size_t removed, std::size_t new_leav
 
 }  // namespace
 
-// Finds nodes by the hashes of their paths, and knows of each node how deep it is and which leaf it begins with.
+// Finds nodes by the hashes of their paths, and stores the depth and the first leaf of each node.
 class path_index {
  public:
   explicit path_index(const tree_spec& spec);
   std::optional<std::size_t> child(const tree_spec& spec, std::size_t parent, const path_key& key) const;
   std::size_t first_leaf(std::size_t node) const { return first_leaf_[node]; }
-  // `count` nodes were added as last descendants of a container, which was at `at` and is behind them now. False when
-  // the index cannot follow cheaply and has to be made anew.
+  // Updates the index after `count` nodes were added as last descendants of a container, which has moved from `at` to
+  // behind them. False if the index cannot be updated cheaply and has to be rebuilt.
   bool follow(const tree_spec& spec, std::size_t at, std::size_t count);
 
  private:
@@ -120,7 +120,7 @@ void path_index::insert(std::size_t first, std::size_t last) {
     nodes_.insert(hash_[node], node, [&](std::size_t other) { return hash_[other]; });
 }
 
-// Fills in what is known of the nodes below `root`, whose own hash and depth are there. Parents before children.
+// Fills in the entries of the nodes below `root`, whose own hash and depth are set. Parents before children.
 void path_index::describe(const tree_spec& spec, std::size_t root, std::size_t first_leaf) {
   const auto nodes = spec.nodes();
   const auto keys = spec.keys();
@@ -150,7 +150,7 @@ std::optional<std::size_t> path_index::child(const tree_spec& spec, std::size_t 
   const std::size_t first = first_of(spec, parent);
   const std::uint64_t hash = child_hash(hash_[parent], key);
   const std::size_t found = nodes_.find(hash, [&](std::size_t node) {
-    // Inside the parent and one deeper: a child of it.
+    // A node inside the parent and one level deeper is its child.
     return hash_[node] == hash && node < parent && node >= first && depth_[node] == depth_[parent] + 1 &&
            keys[node] == key;
   });
@@ -158,8 +158,8 @@ std::optional<std::size_t> path_index::child(const tree_spec& spec, std::size_t 
   return found;
 }
 
-// Everything at or behind `at` has moved by `count`. When these are the container and its ancestors alone, only their
-// slots change: so dicts that grow at their end cost O(depth) per call.
+// Every node at or behind `at` has moved by `count`. If these are only the container and its ancestors, only their
+// slots change. So dicts that grow at their end cost O(depth) per call.
 bool path_index::follow(const tree_spec& spec, std::size_t at, std::size_t count) {
   const std::size_t before = hash_.size();
   if (static_cast<std::int64_t>(before - 1 - at) != depth_[at]) return false;
@@ -168,7 +168,7 @@ bool path_index::follow(const tree_spec& spec, std::size_t at, std::size_t count
     values.insert(values.begin() + static_cast<std::ptrdiff_t>(at), count, {});
   };
   make_room(hash_), make_room(depth_), make_room(first_leaf_);
-  // New subtrees, one after the other: all children of the container.
+  // The new subtrees follow each other; each is a child of the container.
   for (std::size_t root = at + count; root-- > at; root = first_of(spec, root)) {
     hash_[root] = child_hash(hash_[at + count], spec.keys()[root]);
     depth_[root] = depth_[at + count] + 1;
@@ -211,7 +211,7 @@ const path_index& dict_tree::index() const {
   path_index* known = index_.load(std::memory_order_acquire);
   if (known != nullptr) return *known;
   auto made = std::make_unique<path_index>(spec_);
-  // Several threads may make one; the first to arrive is kept.
+  // Several threads may build an index; the first one is kept.
   if (index_.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel)) return *made.release();
   return *known;
 }
@@ -241,7 +241,7 @@ void dict_tree::added(std::size_t at, std::size_t count) {
   if (known != nullptr && !known->follow(spec_, at, count)) forget_index();
 }
 
-// The container at depth `depth` of the path has no child where[depth]: add it.
+// Adds the child where[depth] to the container at depth `depth` of the path, which has none.
 result<leaf_edit> dict_tree::add_child(std::size_t container, const path& where, std::size_t depth) {
   const tree_node n = spec_.nodes()[container];
   const path_key& key = where[depth];
@@ -280,7 +280,7 @@ result<leaf_edit> dict_tree::set(const path& where, function_ref<bool(std::size_
   for (std::size_t depth = 0; depth < where.size(); ++depth) {
     const tree_node& n = spec_.nodes()[node];
     if (n.kind == node_kind::leaf) {
-      // An empty place of a sequence can become a container, as in PyTorch; any other leaf is in the way.
+      // As in PyTorch, an empty leaf of a sequence can become a container; any other leaf is in the way.
       const std::size_t leaf = index().first_leaf(node);
       if (node == parent || spec_.nodes()[parent].kind != node_kind::sequence || !is_none(leaf))
         return fail(errc::invalid_argument, "the path leads through a leaf")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dict_tree: the shape of a state dict with an index of its paths, and what an edit means for the leaves beside it.
-// Knows nothing of values. Internal to the room.
+// dict_tree: the shape of a state dict with an index of its paths. An edit reports the matching change of the leaves.
+// It does not know values. Internal to the room.
 export module shardmesh.state:dict_tree;
 
 import shardmesh.std;
@@ -8,14 +8,14 @@ import shardmesh.tree;
 
 namespace shardmesh::detail {
 
-/// What to do to the leaves after an edit of the tree: from `first` on remove `removed` of them and put `nones` empty
-/// leaves there, after them (where `has_value`) the new value.
+/// The change of the leaves that matches an edit of the tree: from `first` on, remove `removed` leaves and insert
+/// `nones` empty ones, followed by the new value (if `has_value`).
 struct leaf_edit {
   std::size_t first = 0, removed = 0, nones = 0;
   bool has_value = false;
 };
 
-/// Most empty leaves that one call makes up to reach an index.
+/// The most empty leaves that one call adds to reach an index.
 inline constexpr std::int64_t max_made_up_leaves = std::int64_t{1} << 20;
 
 class path_index;
@@ -35,10 +35,10 @@ class dict_tree {
   /// Safe to call from several threads at once. Cost: O(keys) expected; O(nodes) the first time after a change.
   std::optional<std::size_t> find(const path& where) const;
   std::optional<std::size_t> child(std::size_t node, const path_key& key) const;
-  /// The first leaf of a node's subtree. Cost: as `find`.
+  /// Returns the first leaf of a node's subtree. Cost: as `find`.
   std::size_t first_leaf(std::size_t node) const;
 
-  /// Makes a leaf at this path. `is_none(leaf)` says whether a leaf is empty.
+  /// Makes a leaf at this path. `is_none(leaf)` tells whether a leaf is empty.
   result<leaf_edit> set(const path& where, function_ref<bool(std::size_t leaf)> is_none);
   result<leaf_edit> erase(const path& where);
 

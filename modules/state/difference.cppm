@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// difference: how two leaves differ, and where two state dicts do. Not here: differences of checkpoints (checkpoint).
+// difference: finds the differences between two leaves, and between two state dicts. Differences of checkpoints are in
+// checkpoint.
 export module shardmesh.state:difference;
 
 import shardmesh.std;
@@ -11,14 +12,14 @@ import :value;
 
 export namespace shardmesh {
 
-/// What differs first at a place, in this order.
+/// The first difference at a path, in this order.
 enum class state_difference_kind : std::uint8_t {
-  missing_left,   // only the right dict has the place
-  missing_right,  // only the left one has
+  missing_left,   // only the right dict has the path
+  missing_right,  // only the left dict has the path
   kind,           // a leaf and a container, different containers, or leaves of different kinds
   dtype,
   shape,
-  layout,      // which boxes, or the placements and mesh of a dtensor
+  layout,      // boxes, or the placements and mesh of a dtensor
   placement,   // devices, ranks and groups
   properties,  // requires_grad, memory format ...
   value        // of plain values, or elements of tensors
@@ -27,14 +28,14 @@ enum class state_difference_kind : std::uint8_t {
 /// "missing left", "missing right", "kind", "dtype" ...
 std::string_view name(state_difference_kind kind);
 
-/// How two leaves differ. The text says what is left and what is right: "float32 against bfloat16".
+/// The difference between two leaves. The text names the left side, then the right: "float32 against bfloat16".
 struct value_difference {
   state_difference_kind kind = state_difference_kind::value;
   std::string text;
   friend bool operator==(const value_difference&, const value_difference&) = default;
 };
 
-/// A place where two state dicts differ.
+/// A path at which two state dicts differ.
 struct state_difference {
   path where;
   state_difference_kind kind = state_difference_kind::value;
@@ -45,10 +46,10 @@ struct state_difference {
 /// "layers[0].w: dtype: float32 against bfloat16".
 std::string to_string(const state_difference& difference);
 
-/// What `diff` found.
+/// The result of `diff`.
 struct state_diff {
   std::vector<state_difference> differences;  // the first ones, in the order of the left dict
-  std::size_t total = 0;                      // how many there are
+  std::size_t total = 0;                      // the number of all
   bool same() const { return total == 0; }
 };
 
@@ -56,7 +57,7 @@ struct state_diff {
 
 namespace shardmesh::detail {
 
-// One tensor as far as comparing needs it.
+// The data of one tensor that a comparison needs.
 struct compared_tensor {
   const_tensor_view view;
   tensor_properties properties;
@@ -80,7 +81,8 @@ value_difference kinds_differ(std::string_view a, std::string_view b);
 value_difference ranks_differ(std::string_view what, std::int64_t a, std::int64_t b);
 value_difference in_shard(value_difference difference, const shard_metadata& shard);
 
-/// Local shards and what is nested in them; at most `max_shard_nesting` deep, by a list of what is still to compare.
+/// Compares local shards and the tensors nested in them, at most `max_shard_nesting` deep. A list of open pairs
+/// replaces recursion.
 template <local_tensor T>
 std::optional<value_difference> difference_of(const sharded_tensor<T>& a, const sharded_tensor<T>& b, bool values) {
   std::vector<std::pair<const sharded_tensor<T>*, const sharded_tensor<T>*>> open{{&a, &b}};
@@ -109,7 +111,7 @@ template <local_tensor T>
 std::optional<value_difference> difference_of(const dtensor<T>& a, const dtensor<T>& b, bool values) {
   if (auto found = difference_of(a.layout(), b.layout())) return found;
   if (a.rank() != b.rank()) return ranks_differ("rank", a.rank(), b.rank());
-  if (!a.has_local()) return std::nullopt;  // the same rank of equal meshes: neither has b
+  if (!a.has_local()) return std::nullopt;  // the same rank of equal meshes, so b has no local tensor either
   return difference_of(compared(a.local()), compared(b.local()), values);
 }
 
@@ -117,7 +119,7 @@ std::optional<value_difference> difference_of(const dtensor<T>& a, const dtensor
 
 export namespace shardmesh {
 
-/// How two leaves differ, or nothing when they are equal (see `equal` for what that means).
+/// Returns the difference between two leaves; nothing if they are equal, as in `equal`.
 /// Cost: O(shards + elements).
 template <local_tensor T>
 std::optional<value_difference> difference_of(const state_value<T>& a, const state_value<T>& b,
@@ -150,7 +152,7 @@ std::optional<value_difference> difference_of(const state_value<T>& a, const sta
   return std::nullopt;
 }
 
-/// Two values of one kind that `difference_of` finds no difference between.
+/// Whether two values have the same kind, and `difference_of` finds no difference.
 template <local_tensor T>
 bool operator==(const state_value<T>& a, const state_value<T>& b) {
   return !difference_of(a, b);
@@ -171,14 +173,14 @@ bool equal(const state_dict<T>& a, const state_dict<T>& b, const state_compare_o
   });
 }
 
-/// What `diff` of two state dicts compares, and how many differences it names. By default everything, elements too.
+/// The options of `diff`. By default it compares everything, including elements.
 struct state_diff_options {
   bool tensor_values = true;          // compare elements, not only metadata
-  std::size_t max_differences = 100;  // named; the others are counted
+  std::size_t max_differences = 100;  // named; further ones are counted
 };
 
-/// Every place where two state dicts differ: a missing container counts once. The order of a mapping's keys does not
-/// count. Nothing is found exactly when `equal` says so.
+/// Finds every path at which two state dicts differ. A missing container counts once. The order of a mapping's keys
+/// does not count. The result is empty exactly if `equal` is true.
 /// Cost: O(nodes + elements); O(n log n) for n children in different orders.
 template <local_tensor T>
 state_diff diff(const state_dict<T>& a, const state_dict<T>& b, const state_diff_options& options = {}) {

@@ -20,7 +20,7 @@ import shardmesh.digest;
 namespace shardmesh::detail {
 namespace {
 
-// Bytes to hash, little-endian whatever the machine.
+// The bytes to hash, little-endian on every machine.
 class hashed_bytes {
  public:
   explicit hashed_bytes(std::string_view what) { text(what); }
@@ -94,7 +94,7 @@ result<digest128> digest_of_dtensor(const layout& l, dtype type) {
   return hashed.done();
 }
 
-// Each node counts with its typed path; the sum of their digests does not depend on the order.
+// Each node is hashed with its typed path. The sum of the digests does not depend on the order.
 digest128 digest_of_tree(const tree_spec& spec, const std::vector<digest128>& leaves) {
   const auto nodes = spec.nodes();
   const auto keys = spec.keys();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// digest: 128 bits of what ranks have to agree on in a state dict. Not here: values, which ranks hold different parts
-// of (difference).
+// digest: a 128-bit digest of those properties of a state dict that ranks must agree on. Ranks hold different values;
+// comparing values is in difference.
 export module shardmesh.state:digest;
 
 import shardmesh.std;
@@ -21,10 +21,10 @@ digest128 digest_of_tree(const tree_spec& spec, const std::vector<digest128>& le
 
 export namespace shardmesh {
 
-/// 128 bits by typed path, kind, dtype, shape and layout: of sharded tensors the boxes and ranks of all shards, of
-/// dtensors the layout. Values, devices, the order of a mapping's keys and the order of shards in metadata do not
-/// count. The same on every machine, and on every rank whose state dicts describe the same tensors (a rank outside a
-/// dtensor's mesh does not know its dtype and gets another digest).
+/// Digests typed paths, kinds, dtypes, shapes, and layouts: for a sharded tensor the boxes and ranks of all shards, for
+/// a dtensor its layout. Values, devices, the order of a mapping's keys, and the order of shards in metadata do not
+/// count. The digest is the same on every machine, and on every rank whose state dict describes the same tensors. A
+/// rank outside a dtensor's mesh does not know its dtype and gets another digest.
 /// \errors those of `distribution_of` for a dtensor
 /// Cost: O(nodes + shards log shards).
 template <local_tensor T>

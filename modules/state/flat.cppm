@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// flatten and unflatten: a state dict as an ordered list of named parts, and back. Not here: how names are made
-// (room tree's key_policy).
+// flatten and unflatten: convert a state dict to an ordered list of named parts, and back. The rules for names are in
+// key_policy of room tree.
 export module shardmesh.state:flat;
 
 import shardmesh.std;
@@ -28,7 +28,7 @@ struct named_part {
   const state_dict<T>* container() const { return std::get_if<1>(&value); }
 };
 
-/// For each leaf whether it is a tensor (1): what room tree's key policies ask for.
+/// Returns 1 for each leaf that is a tensor, else 0, as room tree's key policies require.
 template <local_tensor T>
 std::vector<std::uint8_t> tensor_mask(const state_dict<T>& dict) {
   std::vector<std::uint8_t> mask;
@@ -37,15 +37,15 @@ std::vector<std::uint8_t> tensor_mask(const state_dict<T>& dict) {
   return mask;
 }
 
-/// The names, paths and leaf ranges of a state dict's items, in order, without taking it apart.
+/// Returns the names, paths, and leaf ranges of a state dict's items, in order. The dict stays as it is.
 /// \errors errc::duplicate_key naming both paths
 template <local_tensor T>
 result<std::vector<named_item>> items_of(const state_dict<T>& dict, key_policy policy) {
   return flatten(dict.spec(), tensor_mask(dict), policy);
 }
 
-/// Takes a state dict apart into named parts, in order. Values are moved.
-/// \errors errc::duplicate_key naming both paths when PyTorch's names collide
+/// Converts a state dict to named parts, in order. Values are moved.
+/// \errors errc::duplicate_key naming both paths if PyTorch's names collide
 /// Cost: O(nodes + total length of names and paths).
 /// Source: torch.distributed.checkpoint._nested_dict.flatten_state_dict
 template <local_tensor T>
@@ -69,12 +69,12 @@ result<std::vector<named_part<T>>> flatten(state_dict<T> dict, key_policy policy
   return parts;
 }
 
-/// The state dict whose parts have these paths, in any order; names are not read. Containers whose keys are all indices
-/// become sequences, with empty leaves where an index is missing (as torch.distributed.checkpoint does); what paths do
-/// not say (tuples, mappings with keys 0, 1, ..., and under PyTorch's policies empty mappings) is not brought back: for
-/// that give the spec.
-/// \errors errc::duplicate_key; errc::invalid_argument when one path leads through another or more than 2^20 indices
-///         are missing; each names the paths
+/// Builds the state dict whose parts have these paths, in any order; names are not read. A container whose keys are all
+/// indices becomes a sequence, with empty leaves for missing indices, as in torch.distributed.checkpoint. Tuples,
+/// mappings with the keys 0, 1, ..., and (under PyTorch's policies) empty mappings are not restored, since paths do not
+/// contain them. To restore them, pass the spec.
+/// \errors errc::duplicate_key; errc::invalid_argument if one path leads through another or more than 2^20 indices are
+///         missing; each names the paths
 /// Cost: O(nodes + total length of the paths).
 /// Source: torch.distributed.checkpoint._nested_dict.unflatten_state_dict
 template <local_tensor T>
@@ -110,11 +110,12 @@ result<state_dict<T>> unflatten(std::vector<named_part<T>> parts) {
   return state_dict<T>::make(*std::move(spec), std::move(leaves));
 }
 
-/// The state dict of this shape with these parts, in any order: the exact inverse of `flatten` under every policy.
+/// Builds the state dict of this shape with these parts, in any order: the exact inverse of `flatten` under every
+/// policy.
 /// \param like  the spec of the dict that was flattened
-/// \errors errc::missing_key for a part that the shape has no place for, or whose container has another shape;
-///         errc::duplicate_key for a place that is filled twice; errc::missing_key for one that is not; each names the
-///         path
+/// \errors errc::missing_key for a part that has no place in the shape, or whose container has another shape;
+///         errc::duplicate_key for a place that is filled twice; errc::missing_key for a place without a part; each
+///         names the path
 /// Cost: O(nodes + total length of the paths) expected.
 template <local_tensor T>
 result<state_dict<T>> unflatten(std::vector<named_part<T>> parts, tree_spec like) {

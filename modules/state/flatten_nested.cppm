@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// flatten_nested_shards of state dicts: sharded tensors whose shards are sharded tensors become flat ones. Not here:
-// the boxes and owners (nest), one sharded tensor of any type (flatten_shards).
+// flatten_nested_shards of state dicts: flattens sharded tensors whose shards are sharded tensors. The boxes and owners
+// are in nest; one sharded tensor of any type is in flatten_shards.
 export module shardmesh.state:flatten_nested;
 
 import shardmesh.std;
@@ -15,7 +15,7 @@ import :value;
 
 export namespace shardmesh {
 
-/// A state dict without nested shards, and what was done to each of its sharded tensors, in order.
+/// A state dict without nested shards, and the outcome for each of its sharded tensors, in order.
 template <local_tensor T>
 struct flattened_state {
   state_dict<T> dict;
@@ -26,7 +26,8 @@ struct flattened_state {
 
 namespace shardmesh::detail {
 
-/// The innermost shards in the order of `flat_nest::local`, down to `levels` sharded tensors deep. No recursion.
+/// Moves out the innermost shards, in the order of `flat_nest::local`, through at most `levels` nested sharded tensors.
+/// No recursion.
 template <local_tensor T>
 std::vector<shard<T>> take_innermost(sharded_tensor<T> outer, std::size_t levels) {
   struct open_shards {
@@ -50,7 +51,7 @@ std::vector<shard<T>> take_innermost(sharded_tensor<T> outer, std::size_t levels
   return taken;
 }
 
-/// The flat tensor: this rank's innermost shards, moved, at their new places.
+/// Makes the flat tensor from this rank's innermost shards, which are moved and get their new metadata.
 template <local_tensor T>
 result<sharded_tensor<T>> rebuild(sharded_tensor<T> outer, flat_nest flat, std::size_t levels) {
   sharded_tensor_metadata metadata{std::move(flat.shards), outer.size(), outer.metadata().properties};
@@ -73,7 +74,7 @@ inline error at_key(error e, const path& where) {
   return std::move(e).with_key(to_string(where));
 }
 
-/// Exact flattening; `known` is what other ranks said, or null.
+/// Flattens exactly; `known` holds the other ranks' answers, or is null.
 template <local_tensor T>
 result<flattened_state<T>> flatten_exactly(state_dict<T> dict, const nested_options& options,
                                            const known_insides* known) {
@@ -100,7 +101,7 @@ result<flattened_state<T>> flatten_exactly(state_dict<T> dict, const nested_opti
   return made;
 }
 
-/// PyTorch's flattening, and its traversal.
+/// Flattens as PyTorch does, with its traversal.
 template <local_tensor T>
 result<flattened_state<T>> flatten_as_torch(state_dict<T> dict, const nested_options& options) {
   flattened_state<T> made;
@@ -145,18 +146,17 @@ result<flattened_state<T>> flatten_as_torch(state_dict<T> dict, const nested_opt
 
 export namespace shardmesh {
 
-/// Every sharded tensor whose shards are sharded tensors becomes a flat one. Tensors are moved, not copied.
+/// Flattens every sharded tensor whose shards are sharded tensors. Tensors are moved, not copied.
 ///
-/// No communication: of shards that this rank holds everything is known, with all holders; of another rank's shard what
-/// `options.inner_metadata` says of it. Where nothing is known, the shard stays one box of its outer owner, and the
-/// report counts it.
-/// \errors naming key, ranks and boxes: errc::gap and errc::overlap when the innermost shards do not make up the
-/// tensor;
-///         errc::out_of_bounds, errc::shape_mismatch for shards that leave what they are in; errc::dtype_mismatch,
-///         errc::invalid_argument when a local tensor is not what the outer metadata says, when nested tensors are of
-///         different ranks, or when a holder is not in `options.group`. With torch_compatible also errc::unsupported
-///         (not one inner shard) and errc::duplicate_key (two keys of one name).
-/// Cost: O(nodes + shards) when all is right.
+/// No communication. The inside of a shard that this rank holds is known, including all its holders. The inside of
+/// another rank's shard is known only through `options.inner_metadata`. A shard with an unknown inside stays one box of
+/// its outer owner, and the report counts it.
+/// \errors naming key, ranks and boxes: errc::gap and errc::overlap if the innermost shards do not cover the tensor
+///         exactly; errc::out_of_bounds, errc::shape_mismatch for shards that leave the tensor that contains them;
+///         errc::dtype_mismatch, errc::invalid_argument if a local tensor contradicts the outer metadata, if nested
+///         tensors are of different ranks, or if a holder is not in `options.group`. With torch_compatible also
+///         errc::unsupported (the number of inner shards is not one) and errc::duplicate_key (two keys of one name).
+/// Cost: O(nodes + shards) if there is no error.
 /// Source: torch.distributed.checkpoint._sharded_tensor_utils._flatten_sharded_tensors
 template <local_tensor T>
 result<flattened_state<T>> flatten_nested_shards(state_dict<T> dict, const nested_options& options = {}) {
@@ -164,14 +164,14 @@ result<flattened_state<T>> flatten_nested_shards(state_dict<T> dict, const neste
   return detail::flatten_exactly<T>(std::move(dict), options, nullptr);
 }
 
-/// The same with the true owners of every shard: ranks tell each other what is inside their shards.
+/// The same with the true owners of every shard: ranks exchange the metadata inside their shards.
 ///
-/// Collective: every rank of the communicator calls it, also with other keys or none. Two all_gathers, whatever the
-/// number of tensors: one of the metadata of nested shards (a few bytes each), one of whether it worked. It blocks.
-/// When it fails on any rank, every rank gets the error of the lowest such rank.
+/// Collective: every rank of the communicator calls it, even with other keys or none. Blocks. There are two all_gathers
+/// for any number of tensors: one of the metadata of nested shards (a few bytes each), one of success or failure. If it
+/// fails on any rank, every rank gets the error of the lowest such rank.
 /// \param comm   its rank i is group rank i
-/// \param group  the global ranks, which placements name; flat tensors are of this group unless `options.group` is set
-/// \errors as above; errc::bad_format for a message that is none; those of `all_gather`;
+/// \param group  the global ranks that placements name; flat tensors are of this group unless `options.group` is set
+/// \errors as above; errc::bad_format for a message that cannot be decoded; those of `all_gather`;
 ///         errc::invalid_argument with torch_compatible, which needs no communication
 /// Cost: O(nodes + nested shards of all ranks).
 template <local_tensor T>

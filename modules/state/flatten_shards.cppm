@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// flatten_nested_shards of one sharded tensor of any type, and what is asked of flattening. Not here: state dicts
-// (flatten_nested), the boxes and owners (nest).
+// flatten_nested_shards of one sharded tensor of any type, and the options of flattening. State dicts are in
+// flatten_nested; the boxes and owners are in nest.
 module;
 #include <shardmesh/shard_adapter.hpp>
 export module shardmesh.state:flatten_shards;
@@ -12,61 +12,61 @@ import :nest;
 
 export namespace shardmesh {
 
-/// How `flatten_nested_shards` flattens: exactly, or as PyTorch does.
+/// The two ways of `flatten_nested_shards`: exact, or as PyTorch does.
 enum class nested_policy : std::uint8_t {
-  /// Any depth and any number of inner shards (also none), every key stays, the owners are the true ones.
+  /// Any depth, and any number of inner shards (or none). Every key stays, and owners are the true ones.
   exact,
-  /// What PyTorch makes and its checkpoints therefore have: one level, other ranks' shards are said to be on rank 0 (on
-  /// rank 1 where this is rank 0), keys without local shards go away, keys are names, containers as its traversal
-  /// leaves them. Right for the local shard and for coverage only. Where PyTorch removes a wrong shard because an empty
-  /// one begins at the same place, this does not; where it would lose one of two keys of one name, this is an error.
+  /// PyTorch's result, which its checkpoints contain. It flattens one level. Other ranks' shards appear on rank 0 (on
+  /// rank 1 if this is rank 0). Keys without local shards disappear, keys are names, and containers are as PyTorch's
+  /// traversal leaves them. Only the local shard and the coverage are right. PyTorch removes a wrong shard if an empty
+  /// one starts at the same place; this does not. PyTorch loses one of two keys of one name; this is an error.
   torch_compatible
 };
 
-/// The metadata of the inside of a shard that another rank holds: `shard` in the coordinates of the whole tensor, the
-/// answer in those of the shard, without further nesting; nothing when it is not known.
+/// Returns the metadata inside a shard that another rank holds; nothing if it is unknown. `shard` is in the coordinates
+/// of the whole tensor. The result is in the coordinates of the shard, without further nesting.
 using inner_metadata_function =
     std::function<std::optional<sharded_tensor_metadata>(const path& where, const shard_metadata& shard)>;
 
-/// What is asked of `flatten_nested_shards`, for one sharded tensor or a state dict. By default it flattens exactly;
-/// other ranks' shards stay one box each unless the ranks exchange what is inside them, or `inner_metadata` knows it.
+/// The options of `flatten_nested_shards`, for one sharded tensor or a state dict. By default it flattens exactly.
+/// Another rank's shard stays one box unless the ranks exchange their inner metadata, or `inner_metadata` returns it.
 struct nested_options {
   nested_policy policy = nested_policy::exact;
-  inner_metadata_function inner_metadata{};  // for exact: what is known of other ranks' shards
-  /// Of the flat tensors. Nothing: the outer tensor's, where the inner ones have it too and every holder is in it, else
-  /// all ranks that occur; of the collective form, its `group`.
+  inner_metadata_function inner_metadata{};  // for exact: other ranks' shards
+  /// Of the flat tensors. Nothing: the outer tensor's group, if the inner ones have the same and it contains every
+  /// holder; else all ranks that occur. In the collective form, nothing means its `group`.
   std::optional<rank_group> group{};
   call_options call{};  // of the collective form
 };
 
-/// What `flatten_nested_shards` did with a sharded tensor.
+/// The outcome of `flatten_nested_shards` for a sharded tensor.
 enum class nested_outcome : std::uint8_t {
-  kept,       // it is as it was
-  flattened,  // its shards are plain tensors now
-  dropped     // torch_compatible: it has no local shard; of a state dict, its key is gone
+  kept,       // unchanged
+  flattened,  // its shards are now plain tensors
+  dropped     // torch_compatible: it has no local shard; in a state dict, its key is removed
 };
 
-/// What became of one sharded tensor.
+/// The outcome for one sharded tensor, with its path.
 struct nested_entry {
   path where;
   nested_outcome outcome = nested_outcome::kept;
-  /// Other ranks' shards that stand as one box because it is not known what is inside them.
+  /// The number of other ranks' shards that stay one box because their inside is unknown.
   std::int64_t unknown_shards = 0;
   friend bool operator==(const nested_entry&, const nested_entry&) = default;
 };
 
-/// A local shard of a flat tensor: its place in the metadata's list, and where it is.
+/// A local shard of a flat tensor: its index in the metadata's list, and its memory.
 struct flat_shard {
   std::size_t index = 0;
   const_tensor_view tensor;
 };
 
-/// A sharded tensor without nesting, as values and views: what a framework of its own makes its types of.
+/// A sharded tensor without nesting, as values and views from which another framework can make its own types.
 struct flat_shards {
   sharded_tensor_metadata metadata;
   rank_group group;
-  std::int32_t rank = 0;          // this one, in the group
-  std::vector<flat_shard> local;  // in the order of a walk through the shards; refer to the tensors given
+  std::int32_t rank = 0;          // this rank, in the group
+  std::vector<flat_shard> local;  // in the order of a walk through the shards; refer to the caller's tensors
   nested_outcome outcome = nested_outcome::kept;
   std::int64_t unknown_shards = 0;  // as in `nested_entry`
 };
@@ -83,7 +83,7 @@ result<rank_group> group_of(const S& tensor) {
     return rank_group::make(sharded_tensor_adapter<S>::global_ranks(tensor));
 }
 
-/// Adds a sharded tensor and all that are nested in it.
+/// Adds a sharded tensor and all tensors nested in it.
 template <sharded_tensor_like S>
 result<void> add_members(const S& tensor, std::int32_t depth, nest& members) {
   const sharded_tensor_metadata_view metadata = sharded_tensor_adapter<S>::metadata(tensor);
@@ -119,12 +119,12 @@ result<nest> nest_of(const S& outer) {
   return members;
 }
 
-/// Flattening by the exact policy. `known` is what other ranks said, or null; the options' function is asked of the
-/// rest.
+/// Flattens by the exact policy. `known` holds the other ranks' answers, or is null. The options' function is called
+/// for shards that it does not know.
 result<flat_nest> flatten_exactly(const nest& members, const path& where, const nested_options& options,
                                   const known_insides* known);
 
-/// Adds the innermost local shards, down to `levels` sharded tensors deep, at the places that flattening gave them.
+/// Adds the innermost local shards, at most `levels` sharded tensors deep, at their places in the flat tensor.
 template <sharded_tensor_like S>
 result<void> add_innermost(const S& tensor, std::size_t levels, const std::vector<std::size_t>& places,
                            flat_shards& flat) {
@@ -157,16 +157,14 @@ result<void> add_innermost(const S& tensor, std::size_t levels, const std::vecto
 
 export namespace shardmesh {
 
-/// A sharded tensor of any type, without nesting: what it is made of, as metadata of ours and views of its tensors. The
-/// tensor stays as it is; nothing is copied but metadata.
+/// Flattens a sharded tensor of any type: returns metadata and views of its tensors. The tensor is unchanged; only
+/// metadata is copied.
 ///
-/// No communication: what is known of other ranks' shards is as for state dicts, and so are the policies. A tensor
-/// without nested shards is `kept`: its own shards, in its own group. `nested_options::inner_metadata` gets the empty
-/// path.
-/// \errors as for state dicts, without a key; errc::invalid_argument when the adapter's rank is not in its group, or
-///         its local shards are not those of its metadata; errc::unsupported with torch_compatible for more than one
-///         level
-/// Cost: O(shards) when all is right.
+/// No communication. Other ranks' shards and the policies are as for state dicts. A tensor without nested shards is
+/// `kept`: it has its own shards and its own group. `nested_options::inner_metadata` gets the empty path.
+/// \errors as for state dicts, without a key; errc::invalid_argument if the adapter's rank is not in its group, or its
+///         local shards are not those of its metadata; errc::unsupported with torch_compatible for more than one level
+/// Cost: O(shards) if there is no error.
 template <sharded_tensor_like S>
 result<flat_shards> flatten_nested_shards(const S& outer, const nested_options& options = {}) {
   const auto members = detail::nest_of(outer);

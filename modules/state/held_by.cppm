@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// held_by: what this rank holds of a state dict, as room tree's held_state, for saving and loading on many ranks.
-// Not here: doing so (checkpoint).
+// held_by: the part of a state dict that this rank holds, as room tree's held_state. Saving and loading with it are in
+// collective_checkpoint.
 export module shardmesh.state:held_by;
 
 import shardmesh.std;
@@ -13,11 +13,11 @@ import :value;
 
 namespace shardmesh::detail {
 
-// What is const is held as views that are only read: `Value`, `Sharded` and `Dict` may be const.
+// A const `Value`, `Sharded` or `Dict` is held as read-only views.
 template <class Held>
 using view_through = std::conditional_t<std::is_const_v<Held>, const_tensor_view, tensor_view>;
 
-/// The part of `memory` at `inside`, or all of it. errc::unsupported when elements are smaller than a byte and cut.
+/// Returns the part of `memory` at `inside`, or all of it. errc::unsupported if this cuts elements smaller than a byte.
 template <tensor_view_type View>
 result<View> part_of(const View& memory, const box& inside) {
   if (inside == box::whole(memory.sizes)) return memory;
@@ -25,7 +25,7 @@ result<View> part_of(const View& memory, const box& inside) {
   return subview(memory, inside);
 }
 
-/// The innermost shards, moved to their places in the whole. No recursion.
+/// Adds the innermost shards at their places in the whole tensor. No recursion.
 template <class Sharded>
 void add_shards(Sharded& outer, std::vector<basic_held_part<view_through<Sharded>>>& parts) {
   struct open_tensor {
@@ -46,7 +46,7 @@ void add_shards(Sharded& outer, std::vector<basic_held_part<view_through<Sharded
   }
 }
 
-// The tensors of a value that a load has filled.
+// Marks the tensors of a value as written, after a load has filled them.
 template <local_tensor T>
 void note_all_written(sharded_tensor<T>& outer) {
   for (shard<T>& one : outer.local_shards()) {
@@ -82,7 +82,7 @@ result<basic_held_tensor<view_through<Value>>> held_of(Value& value) {
       return fail(errc::unsupported, "a checkpoint holds values, not the terms of a Partial")
           .with_rank(laid->rank())
           .with_hint("redistribute it to Replicate or Shard first");
-    if (!laid->has_local()) return made;  // outside of the mesh: not even the dtype is known
+    if (!laid->has_local()) return made;  // outside the mesh, so even the dtype is unknown
     const auto view = view_of(laid->local());
     made.type = view.type;
     for (const placed_box& placed : laid->layout().boxes(laid->rank())) {
@@ -128,7 +128,7 @@ state_value<T> value_of(plain_value value) {
 
 namespace shardmesh::detail {
 
-/// Puts a container in place of what is at its path. Precondition: something is there; the leaves fit the form.
+/// Replaces the node at the object's path by a container. Precondition: the path exists; the leaves fit the form.
 template <local_tensor T>
 void replace(state_dict<T>& dict, const held_object& object) {
   std::size_t node = dict.spec().nodes().size() - 1;
@@ -181,14 +181,14 @@ result<basic_held_state<view_through<Dict>>> held_by_any(Dict& dict, key_policy 
 
 export namespace shardmesh {
 
-/// What this rank holds of a state dict: tensors whole; of sharded tensors the innermost local shards; of dtensors the
-/// boxes of this rank (several for a strided shard); everything else as objects, where `policy` keeps a container of
-/// plain values whole as one. Views refer to the tensors of `dict`, which must stay where it is: `load` fills them. Of
-/// a const dict they are only read: enough for `save`.
-/// A dtensor of whose mesh this rank is no member is left out.
+/// Returns the part of a state dict that this rank holds: whole tensors, the innermost local shards of sharded tensors,
+/// and this rank's boxes of dtensors (several for a strided shard). All other leaves are objects; a container of plain
+/// values that `policy` keeps whole is one object. Views refer to the tensors of `dict`, which must stay where it is:
+/// `load` fills them. A const dict gives read-only views, which suffice for `save`. A dtensor whose mesh does not
+/// contain this rank is left out.
 /// \errors errc::unsupported naming the key for a Partial dtensor, and for a sub-byte tensor that is cut;
-///         errc::duplicate_key naming both paths when names collide; errc::invalid_argument for a container of which
-///         only a part is plain values
+///         errc::duplicate_key naming both paths if names collide; errc::invalid_argument for a container that is kept
+///         whole but has a tensor among its plain values
 /// Cost: O(nodes + shards + total length of names and paths). No elements are copied.
 template <local_tensor T>
 result<held_state> held_by(state_dict<T>& dict, key_policy policy = key_policy::torch_dcp) {
@@ -201,8 +201,8 @@ result<const_held_state> held_by(const state_dict<T>& dict, key_policy policy = 
 template <local_tensor T>
 void held_by(const state_dict<T>&& dict, key_policy policy = key_policy::torch_dcp) = delete;
 
-/// Puts objects into a state dict, at their paths, in place of what is there: what a load found, after it filled the
-/// tensors. \errors those of `state_dict::set`, with the path; errc::invalid_argument when leaves do not fit the form
+/// Puts objects into a state dict, replacing what is at their paths. Use it for the objects that a load found. \errors
+/// those of `state_dict::set`, with the path; errc::invalid_argument if leaves do not fit the form
 /// Cost: as `state_dict::set`; O(nodes) for a container whose form changes.
 template <local_tensor T>
 result<void> set_objects(state_dict<T>& dict, std::span<const held_object> objects) {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// indirect: a value that lives on the heap, so that a variant of large and small types stays small. Internal to the
-// room.
+// indirect: a value on the heap, so that a variant of large and small types stays small. Internal to the room.
 export module shardmesh.state:indirect;
 
 import shardmesh.std;
 
 namespace shardmesh::detail {
 
-/// Owns a Value; copies it where `IsCopyable`. Moved from, it may only be assigned to or destroyed.
+/// Owns a Value; can be copied if `IsCopyable`. A moved-from indirect may only be assigned to or destroyed.
 template <class Value, bool IsCopyable>
 class indirect {
  public:

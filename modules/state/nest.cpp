@@ -21,7 +21,8 @@ module shardmesh.state;
 namespace shardmesh::detail {
 namespace {
 
-// A shard of a tensor of these sizes, seen from the whole tensor in which the tensor begins at `origin`.
+// Moves a shard of a tensor of these sizes into the coordinates of the whole tensor, in which the tensor starts at
+// `origin`.
 result<shard_metadata> moved(const shard_metadata_view& shard, const extents& sizes, const extents& origin) {
   if (shard.sizes().size() != sizes.rank() || shard.offsets().size() != sizes.rank())
     return at_shard(fail(errc::shape_mismatch, "a shard has another number of dimensions than its tensor")
@@ -50,7 +51,8 @@ result<void> check_same_process(const nest& members) {
   return {};
 }
 
-// The group of the flat tensor: the wanted one, or the outer one if that has everybody, or everybody there is.
+// Chooses the group of the flat tensor: the wanted one, the outer one if it contains all ranks, or all ranks that
+// occur.
 result<void> find_group(flat_nest& flat, const nest& members, const std::optional<rank_group>& wanted) {
   const nest_member& outer = members.front();
   const std::int32_t me = outer.group.global(outer.rank);
@@ -90,8 +92,9 @@ result<void> find_group(flat_nest& flat, const nest& members, const std::optiona
   return {};
 }
 
-// A ShardedTensor of PyTorch lists its shards along the dimension when they are what a chunk spec makes (whose empty
-// last chunks lie beyond the dimension, so it is none with shards at its end), else as they were given.
+// PyTorch's ShardedTensor lists its shards along the dimension if a chunk spec makes exactly these shards, else as they
+// were given. The empty last chunks of a chunk spec start beyond the dimension, so a tensor with shards at its end does
+// not match one.
 result<std::vector<shard_metadata>> in_torch_order(std::vector<shard_metadata> shards, const extents& size) {
   const sharding_spec spec = infer_sharding_spec_from_shards_metadata(shards);
   const auto* chunks = std::get_if<chunk_sharding_spec>(&spec);
@@ -105,16 +108,17 @@ result<std::vector<shard_metadata>> in_torch_order(std::vector<shard_metadata> s
   return std::move(made.shards);
 }
 
-// A list of shards that is being gone through: of a member on this rank, or what is known of another rank's shard.
+// A list of shards that is being processed: those of a member on this rank, or the known ones inside another rank's
+// shard.
 struct open_list {
   const nest_member* own = nullptr;
   std::vector<shard_metadata> others{};
   bool is_final = false;
   extents origin{};
-  nest_position position{};  // of the shard that the list is inside of, then of the list's current shard
+  nest_position position{};  // of the shard that contains the list, then of the list's current shard
   std::size_t next = 0, next_local = 0;
 
-  // Shards of other ranks are taken for plain where this rank's own all are.
+  // If all of this rank's own shards are plain, other ranks' shards count as plain.
   bool is_plain() const {
     return own != nullptr && !own->nested.empty() &&
            std::all_of(own->nested.begin(), own->nested.end(), [](std::int32_t inside) { return inside < 0; });
@@ -244,7 +248,7 @@ result<flat_nest> flatten_nest_as_torch(const nest& members, const std::optional
         .with_hint("nested_policy::exact takes any number");
   flat_nest flat;
   flat.is_changed = true;
-  // This rank's shard; the last where a list has several.
+  // This rank's shard; the last one if a list has several.
   const auto place_of = [&](const sharded_tensor_metadata_view& metadata) {
     std::size_t place = 0;
     for (std::size_t i = 0; i < metadata.shards().size(); ++i)
@@ -269,8 +273,8 @@ result<flat_nest> flatten_nest_as_torch(const nest& members, const std::optional
   SHARDMESH_TRY(const auto held_moved, moved(held, inner.size, mine_moved.offsets));
   for (std::size_t i = 0; i < inner.metadata.shards().size(); ++i) {
     SHARDMESH_TRY(auto whole, moved(inner.metadata.shards()[i], inner.size, mine_moved.offsets));
-    // PyTorch tells inner shards apart by their offsets alone. That is harmless for empty ones; a shard with elements
-    // that begins where an empty one does is not the same.
+    // PyTorch identifies an inner shard by its offsets alone. That is harmless for empty shards; a shard with elements
+    // that starts where an empty one does is a different shard.
     if (i == held_at || (whole.offsets == held_moved.offsets && whole.where().is_empty())) continue;
     not_mine(std::move(whole), where);
   }

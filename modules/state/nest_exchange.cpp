@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks tell each other about the insides of their shards.
+// The exchange between ranks of the metadata inside their shards.
 module;
 #include <algorithm>
 #include <cstddef>
@@ -23,7 +23,8 @@ struct member_place {
 
 }  // namespace
 
-// For one key: its name, how many insides follow, and each: position, place in the whole tensor, shards relative to it.
+// Writes, for one key: its name, the number of insides, and for each its position, its box in the whole tensor, and its
+// shards relative to that box.
 void known_insides::add(const std::string& key, const nest& members) {
   if (members.size() < 2) return;
   wire_writer insides;
@@ -40,7 +41,7 @@ void known_insides::add(const std::string& key, const nest& members) {
       if (shard.rank() != me) continue;
       const std::int32_t inside = member.nested[local++];
       if (inside < 0) continue;
-      // A shard that leaves its tensor is an error that flattening finds on this rank.
+      // Flattening on this rank reports a shard that leaves its tensor.
       const extents& sizes = member.size;
       if (shard.sizes().size() != sizes.rank() || !shard.is_well_formed() ||
           !lies_within(shard.where(), box::whole(sizes)))
@@ -99,7 +100,8 @@ result<void> known_insides::read(std::span<const std::vector<std::byte>> receive
   return {};
 }
 
-// Of several ranks that hold a shard together its own is asked. A shard without a rank is whoever's has its place.
+// If several ranks hold a shard, only the answer of the rank that the shard names counts. For a shard without a rank,
+// the first answer with its box counts.
 inner_answer known_insides::find(const std::string& key, const nest_position& at, const shard_metadata& shard) const {
   using what = inner_answer::what;
   const auto owner = shard.rank();

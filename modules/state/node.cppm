@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dict_node: a node of a state dict as a handle, through which state dicts are state_nodes: every function of room tree
-// walks them. And the same functions for whole dicts.
+// dict_node: a handle to a node of a state dict. With it every function of room tree can walk state dicts, since it is
+// a state_node. Also has those functions for whole dicts.
 export module shardmesh.state:node;
 
 import shardmesh.std;
@@ -11,8 +11,8 @@ import :value;
 
 export namespace shardmesh {
 
-/// A node of a `state_dict<T>`, or of a const one (`dict_node<const T>`). Cheap to copy; it refers to the dict, which
-/// stays where it is and keeps its shape while there are nodes.
+/// A node of a `state_dict<T>`, or of a const one (`dict_node<const T>`). Cheap to copy. It refers to the dict, which
+/// must not move or change its shape while nodes exist.
 template <local_tensor T>
 class dict_node {
  public:
@@ -21,7 +21,7 @@ class dict_node {
 
   /// The root.
   explicit dict_node(dict_type& dict) : dict_node(dict, dict.spec().nodes().size() - 1, 0) {}
-  /// \param node        in the spec of the dict
+  /// \param node        index in the spec of the dict
   /// \param first_leaf  the first leaf of its subtree
   dict_node(dict_type& dict, std::size_t node, std::size_t first_leaf)
       : dict_(&dict), node_(node), first_leaf_(first_leaf) {}
@@ -30,7 +30,7 @@ class dict_node {
   bool is_leaf() const { return kind() == node_kind::leaf; }
   /// Precondition: is_leaf().
   value_type& value() const { return dict_->leaves()[first_leaf_]; }
-  /// In the spec of the dict.
+  /// The index in the spec of the dict.
   std::size_t node() const { return node_; }
   /// Its leaves are [first_leaf, first_leaf + leaves) of the dict's.
   std::size_t first_leaf() const { return first_leaf_; }
@@ -54,12 +54,12 @@ dict_node<const T> root_of(const state_dict<T>& dict) {
   return dict_node<const T>(dict);
 }
 
-/// State dicts are trees for every function of room tree.
+/// Makes state dicts trees for every function of room tree.
 template <local_tensor T>
 struct node_adapter<dict_node<T>> {
   static constexpr bool is_handle = true;
   static node_kind kind(const dict_node<T>& n) { return n.kind(); }
-  /// Cost: O(children), also when it is stopped: they are found from the last to the first.
+  /// Cost: O(children), even if `visit` stops, because children are found from the last to the first.
   template <class Visit>
   static void children(const dict_node<T>& n, Visit&& visit) {
     const auto nodes = n.dict().spec().nodes();
@@ -78,7 +78,8 @@ struct node_adapter<dict_node<T>> {
   }
 };
 
-/// `visit` of room tree over a state dict: `f(const path&, dict_node<T>&) -> visit_step`, containers too.
+/// Visits the nodes of a state dict, including containers, as room tree's `visit`:
+/// `f(const path&, dict_node<T>&) -> visit_step`.
 template <local_tensor T, node_visitor<dict_node<T>> F>
 bool visit(state_dict<T>& dict, F&& f) {
   dict_node<T> root(dict);
@@ -90,7 +91,7 @@ bool visit(const state_dict<T>& dict, F&& f) {
   return visit(root, std::forward<F>(f));
 }
 
-/// `visit_together` of room tree over two state dicts, which may hold different tensors:
+/// Visits two state dicts together, as room tree's `visit_together`; they may hold different tensors:
 /// `f(const path&, dict_node<const A>*, dict_node<const B>*) -> visit_step`.
 template <local_tensor A, local_tensor B, pair_visitor<dict_node<const A>, dict_node<const B>> F>
 bool visit_together(const state_dict<A>& a, const state_dict<B>& b, F&& f) {
@@ -98,7 +99,7 @@ bool visit_together(const state_dict<A>& a, const state_dict<B>& b, F&& f) {
   dict_node<const B> right(b);
   return visit_together(left, right, std::forward<F>(f));
 }
-/// The same where f may write to the first.
+/// The same, and `f` may write to the first.
 template <local_tensor A, local_tensor B, pair_visitor<dict_node<A>, dict_node<const B>> F>
 bool visit_together(state_dict<A>& a, const state_dict<B>& b, F&& f) {
   dict_node<A> left(a);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// transform: a state dict with leaves kept, replaced (by a leaf or a whole dict) or dropped. Not here: containers that
-// change (room tree's transform on dict_node).
+// transform: keeps, replaces (by a leaf or a whole dict) or drops each leaf of a state dict. To change containers, use
+// room tree's transform on dict_node.
 export module shardmesh.state:transform_leaves;
 
 import shardmesh.std;
@@ -11,19 +11,19 @@ import :value;
 
 export namespace shardmesh {
 
-/// What becomes of a leaf.
+/// The change to a leaf.
 template <local_tensor T>
 class leaf_change {
  public:
   static leaf_change keep() { return leaf_change(); }
   static leaf_change drop() { return leaf_change(std::in_place_index<1>); }
   static leaf_change replace(state_value<T> with) { return leaf_change(std::in_place_index<2>, std::move(with)); }
-  /// A leaf becomes what this dict is: a container, or (a dict of one leaf) a leaf.
+  /// The leaf becomes this dict: a container, or (for a dict of one leaf) a leaf.
   static leaf_change replace(state_dict<T> with) { return leaf_change(std::in_place_index<3>, std::move(with)); }
 
   bool is_kept() const { return change_.index() == 0; }
   bool is_dropped() const { return change_.index() == 1; }
-  /// What it becomes, or null.
+  /// The replacement, or null.
   state_value<T>* leaf() { return std::get_if<2>(&change_); }
   state_dict<T>* dict() { return std::get_if<3>(&change_); }
 
@@ -34,15 +34,15 @@ class leaf_change {
   std::variant<std::monostate, dropped, state_value<T>, state_dict<T>> change_;
 };
 
-/// `f(const path&, state_value<T>& leaf) -> leaf_change<T>`. It may move out of a leaf that it does not keep, and write
-/// to one that it keeps.
+/// `f(const path&, state_value<T>& leaf) -> leaf_change<T>`. It may write to a leaf that it keeps, and move out of any
+/// other.
 template <class F, class T>
 concept leaf_transformer = std::invocable<F&, const path&, state_value<T>&> &&
                            std::same_as<std::invoke_result_t<F&, const path&, state_value<T>&>, leaf_change<T>>;
 
-/// The state dict with what f makes of each leaf, called in order with the paths of the old dict. Containers stay, also
-/// when all that was in them is dropped; elements behind a dropped one move up.
-/// \errors errc::invalid_argument when the dict is one leaf and that is dropped
+/// Applies f to each leaf, in order, with the paths of the old dict. Containers stay, even if all their leaves are
+/// dropped; elements behind a dropped one move up.
+/// \errors errc::invalid_argument if the dict is one leaf and f drops it
 /// Cost: O(nodes + total length of the paths). No recursion.
 template <local_tensor T, leaf_transformer<T> F>
 result<state_dict<T>> transform(state_dict<T> dict, F&& f) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// state_value<T>: one leaf of a state dict: a tensor of some kind, or a plain value. Not here: how two of them differ
-// (difference), trees of them (dict).
+// state_value<T>: one leaf of a state dict, a tensor of some kind or a plain value. Comparing two of them is in
+// difference; trees of them are in dict.
 module;
 #include <shardmesh/refuse.hpp>
 export module shardmesh.state:value;
@@ -12,7 +12,7 @@ import :indirect;
 
 export namespace shardmesh {
 
-/// What a leaf is. The order is that of the alternatives.
+/// The kind of a leaf. The order is that of the alternatives.
 enum class value_kind : std::uint8_t {
   none,
   boolean,
@@ -39,8 +39,8 @@ concept state_integer = std::integral<I> && !std::same_as<I, bool> && !std::same
 template <class F>
 concept state_float = std::same_as<F, float> || std::same_as<F, double>;
 
-/// One leaf: nothing, a plain value, a tensor T, a sharded tensor or a dtensor of T. Copyable when T is. What a
-/// moved-from value holds is unspecified.
+/// One leaf: nothing, a plain value, a tensor T, a sharded tensor or a dtensor of T. Copyable if T is. A moved-from
+/// value is unspecified.
 template <local_tensor T>
 class state_value {
  public:
@@ -63,7 +63,7 @@ class state_value {
       : held_(std::in_place_index<8>, sharded_box(std::move(value))) {}                                       // NOLINT
   state_value(shardmesh::dtensor<T> value) : held_(std::in_place_index<9>, dtensor_box(std::move(value))) {}  // NOLINT
 
-  /// A number of another type, which might lose its value.
+  /// Refuses a number of another type, which might lose its value.
   template <class N>
     requires(std::is_arithmetic_v<N> && !std::same_as<N, bool> && !state_integer<N> && !state_float<N>)
   state_value(N value) = SHARDMESH_REFUSE(
@@ -72,7 +72,7 @@ class state_value {
   value_kind kind() const { return static_cast<value_kind>(held_.index()); }
   bool is_none() const { return held_.index() == 0; }
 
-  // Each gives what is held, or null when something else is.
+  // Each returns the held value, or null if the leaf has another kind.
   bool* boolean() { return std::get_if<1>(&held_); }
   const bool* boolean() const { return std::get_if<1>(&held_); }
   std::int64_t* integer() { return std::get_if<2>(&held_); }
@@ -107,7 +107,8 @@ class state_value {
       held_;
 };
 
-/// A T, a sharded tensor or a dtensor: what PyTorch calls a tensor when it decides what to descend into.
+/// Whether the value is a T, a sharded tensor or a dtensor. PyTorch calls these tensors when it decides what to descend
+/// into.
 template <local_tensor T>
 bool is_tensor(const state_value<T>& value) {
   return value.kind() >= value_kind::tensor;

@@ -24,7 +24,7 @@ import shardmesh.torch_file;
 namespace shardmesh {
 namespace {
 
-// A nested path keeps what is in front of its last name.
+// A nested path keeps the part before its last name.
 path where_of(const path& flat, const flat_unit& unit, const std::string& name) {
   const std::string last(flat.back().is_index() ? "" : flat.back().name());
   if (!unit.has_default_prefix || !last.ends_with(flat_parameter_key)) return path{joined_key(unit.prefix, name)};
@@ -58,7 +58,7 @@ class carved_reader final : public torch_file::archive_forwarding_reader {
   }
 
  private:
-  // What a chunk of ours is: its origin, or a contiguous run of the elements of that seen as a box.
+  // The source of a chunk: the whole inner chunk, or a contiguous run of its elements, seen as a box.
   struct piece {
     bool is_carved = false;
     std::int64_t begin = 0;
@@ -151,7 +151,7 @@ class carved_reader final : public torch_file::archive_forwarding_reader {
     add_chunk(where, from);
     pieces_.push_back(std::move(run));
   }
-  // Errors of a unit name its flat parameter: the names inside it mean nothing alone.
+  // Errors in a unit name its flat parameter, since the names inside it mean nothing on their own.
   static error named(error e, const std::string& key) {
     if (e.key == key || e.code == errc::duplicate_key) return e;
     if (!e.key.empty()) e.message = fmt::format("parameter {}: {}", e.key, e.message);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// carve: a checkpoint whose flat parameters are seen as the parameters in them. Not here: what lies where (flat_units).
+// carve: shows the flat parameters of a checkpoint as the parameters inside them. The description of their contents is
+// in flat_units.
 export module shardmesh.state_checkpoint:carve;
 
 import shardmesh.std;
@@ -8,10 +9,10 @@ import :flat_units;
 
 export namespace shardmesh {
 
-/// `inner` with named tensors in the place of the flat ones that the units describe. Nothing is read or copied: of each
-/// stored piece of a flat tensor, the part that is a parameter's becomes at most 2 * rank - 1 chunks of it, views with
-/// strides into the same bytes. Checksums of whole pieces do not apply to them.
-/// \errors errc::missing_key (a unit of a tensor that is not there, with a key that is near; a `_flat_param` without a
+/// Shows `inner` with named tensors instead of the flat ones that the units describe. Nothing is read or copied. Each
+/// parameter's part of a stored piece becomes at most 2 * rank - 1 chunks, which are strided views of the same bytes.
+/// Checksums of whole pieces do not apply to them.
+/// \errors errc::missing_key (a unit for a tensor that does not exist, with a similar key; a `_flat_param` without a
 ///         unit), errc::shape_mismatch (another number of elements: found and expected), errc::duplicate_key (a
 ///         parameter has the name of another entry), those of `flat_parameter::make`; each names the flat parameter or
 ///         the parameter

@@ -72,7 +72,7 @@ result<std::int64_t> number_of(const json& value, const std::string& where, cons
   return found.get<std::int64_t>();
 }
 
-// The list under a member; empty when it is not there and need not be.
+// Returns the list under a member; empty if it is missing and optional.
 result<json> list_of(const json& value, const std::string& where, const char* member, bool is_needed) {
   if (!value.contains(member) && !is_needed) return json::array();
   if (!value.contains(member)) return wrong(where, fmt::format("a member {}", member), value);
@@ -88,7 +88,7 @@ result<flat_unit> unit_of(const json& value, const std::string& where) {
   if (!unit.has_default_prefix) {
     SHARDMESH_TRY(unit.prefix, text_of(value, where, "prefix"));
   } else {
-    // What is in front of "_flat_param"; a key of another name is in front of its parameters whole.
+    // The default prefix is the part before "_flat_param"; for a key of another form, it is the whole key.
     const bool is_usual = unit.key == flat_parameter_key || unit.key.ends_with(fmt::format(".{}", flat_parameter_key));
     unit.prefix = is_usual ? unit.key.substr(0, unit.key.size() - flat_parameter_key.size()) : unit.key;
     if (unit.prefix.ends_with('.')) unit.prefix.pop_back();
@@ -130,7 +130,7 @@ result<std::vector<flat_unit>> parse_flat_units(const std::string& text) {
   try {
     spec = json::parse(text);
   } catch (const json::exception& e) {
-    return fail(errc::bad_format, fmt::format("is not JSON: {}", e.what()));  // the text has line and column
+    return fail(errc::bad_format, fmt::format("is not JSON: {}", e.what()));  // the text contains line and column
   }
   SHARDMESH_CHECK(check_members(spec, "the whole", {"units"}));
   SHARDMESH_TRY(const json listed, list_of(spec, "the whole", "units", true));

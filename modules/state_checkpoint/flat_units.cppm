@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// flat_units: what lies in the flat parameters of an FSDP1 local state dict, as somebody who knows says it: names,
-// shapes, order. Not here: seeing the checkpoint so (carve).
+// flat_units: the contents of the flat parameters of an FSDP1 local state dict (names, shapes, order), as the user
+// describes them. Showing the checkpoint with them is in carve.
 export module shardmesh.state_checkpoint:flat_units;
 
 import shardmesh.std;
@@ -11,19 +11,20 @@ export namespace shardmesh {
 /// One flat tensor of a checkpoint and the parameters in it.
 struct flat_unit {
   std::string key;                         // of the stored tensor: "model.mlp._flat_param"
-  std::string prefix;                      // in front of the parameters' names: "model.mlp"
-  bool has_default_prefix = true;          // the prefix is what is in front of "_flat_param"
+  std::string prefix;                      // of the parameters' names: "model.mlp"
+  bool has_default_prefix = true;          // `prefix` is the part of `key` before "_flat_param"
   std::vector<parameter_info> parameters;  // types are the stored tensor's
   std::vector<shared_parameter_info> shared;
   flat_parameter_options layout;
 };
 
-/// {"units":[{"key":..,"prefix":..,"alignment":0,"ranks":1,"parameters":[{"name":..,"shape":[..],"strides":[..]}],
-/// "shared":[{"name":..,"of":..}]}]}; only key and parameters with name and shape are needed.
-/// \errors errc::bad_format naming, for what is no JSON, line and column, else the member; errc::duplicate_key for two
-///         units of one flat parameter
+/// Parses a flat spec; only key, and parameters with name and shape, are required:
+///   {"units":[{"key":..,"prefix":..,"alignment":0,"ranks":1,"parameters":[{"name":..,"shape":[..],"strides":[..]}],
+///   "shared":[{"name":..,"of":..}]}]}
+/// \errors errc::bad_format naming line and column if the text is not JSON, else the member; errc::duplicate_key for
+///         two units of one flat parameter
 result<std::vector<flat_unit>> parse_flat_units(const std::string& json);
-/// The same of a file. \errors errc::io, and those above with the file
+/// Parses a file. \errors errc::io, and those above with the file
 result<std::vector<flat_unit>> read_flat_units(const std::filesystem::path& file);
 
 }  // namespace shardmesh

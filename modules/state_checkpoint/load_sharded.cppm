@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// load_sharded: one rank's part of a checkpoint, laid out over a mesh by placement rules. Not here: what the rules mean
-// (checkpoint's placement_rules), ranks that share what they read (collective_checkpoint).
+// load_sharded: loads one rank's part of a checkpoint, laid out over a mesh by placement rules. The rules are in
+// checkpoint's placement_rules; ranks that share reads are in collective_checkpoint.
 module;
 #include <shardmesh/refuse.hpp>
 
@@ -13,21 +13,21 @@ import :outline;
 
 export namespace shardmesh {
 
-/// How `load_sharded` places tensors, and which entries it reads.
+/// The options of `load_sharded`: the placement of tensors, and the choice of entries.
 struct load_sharded_options {
   placement_options placing{};  // of keys without a rule, and of optimizer state
   read_state_options reading{};
 };
 
-/// This rank's part of a checkpoint that was saved in any layout: every tensor becomes a `dtensor<T>` with the
-/// placements that `rules` give it, as in `reshard`, and every object is read as by `read_state_dict`, at the same
-/// paths. No communication: ranks call it or not, with the same arguments but for `rank`, and of each tensor only what
-/// the rank holds is read.
+/// Loads this rank's part of a checkpoint of any layout. Every tensor becomes a `dtensor<T>` with the placements that
+/// `rules` give it, as in `reshard`. Every object is read as by `read_state_dict`, at the same path. No communication:
+/// each rank may call it or not, with the same arguments except `rank`. It reads only this rank's part of each tensor.
 /// \param rank  in the numbering of the mesh
-/// \errors errc::invalid_argument: a rank outside the mesh, rules that do not fit (`resolve_placements`: the first of
-///         its errors; a pattern that matches no key names a near one); errc::unsupported for a Partial placement;
-///         errc::unaligned when elements smaller than a byte are cut; those of `read_state_dict`. Each names the key.
-/// Cost: as `load`: of rows the bytes of this rank; O(keys · rules).
+/// \errors errc::invalid_argument: a rank outside the mesh, rules that do not fit (the first error of
+///         `resolve_placements`; a pattern without a matching key names a similar one); errc::unsupported for a Partial
+///         placement; errc::unaligned if elements smaller than a byte are cut; those of `read_state_dict`. Each names
+///         the key.
+/// Cost: as `load`; of tensors cut into rows, only the bytes of this rank are read; O(keys · rules).
 /// Source: torch.distributed.checkpoint.load into a state dict of DTensors, which the caller makes first
 template <allocatable_tensor T>
 result<state_dict<T>> load_sharded(checkpoint_reader& checkpoint, const device_mesh& mesh,
@@ -50,7 +50,7 @@ result<state_dict<T>> load_sharded(checkpoint_reader& checkpoint, const device_m
   });
 }
 
-/// The same of a path. \errors those of `open_checkpoint`, too
+/// The same for a path. \errors also those of `open_checkpoint`
 template <allocatable_tensor T>
 result<state_dict<T>> load_sharded(const std::filesystem::path& checkpoint, const device_mesh& mesh,
                                    std::span<const placement_rule> rules, std::int32_t rank,
@@ -60,7 +60,7 @@ result<state_dict<T>> load_sharded(const std::filesystem::path& checkpoint, cons
   return load_sharded<T>(**reader, mesh, rules, rank, options);
 }
 
-/// Into tensors that cannot be made.
+/// Refuses tensor types that cannot be allocated.
 template <class T, class Checkpoint>
   requires(!allocatable_tensor<T>)
 void load_sharded(Checkpoint&& checkpoint, const device_mesh& mesh, std::span<const placement_rule> rules,
@@ -68,9 +68,9 @@ void load_sharded(Checkpoint&& checkpoint, const device_mesh& mesh, std::span<co
     SHARDMESH_REFUSE(
         "the tensors of a checkpoint are new ones: give adapter<T> a view and allocate(dtype, sizes, device)");
 
-/// What this rank holds of a dtensor, out of a stored tensor of any layout; only that is read. A rank outside of the
+/// Loads this rank's part of a dtensor from a stored tensor of any layout; nothing else is read. A rank outside the
 /// mesh reads nothing.
-/// \errors those of `load`; errc::shape_mismatch when the dtensor's global shape is not the stored one, naming both and
+/// \errors those of `load`; errc::shape_mismatch if the dtensor's global shape is not the stored one, naming both and
 ///         the rank; errc::unsupported for a Partial dtensor
 template <local_tensor T>
 result<load_report> load_into(checkpoint_reader& reader, std::string_view key, dtensor<T>& to,

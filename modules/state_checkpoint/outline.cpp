@@ -21,13 +21,13 @@ import shardmesh.torch_file;
 namespace shardmesh::detail {
 namespace {
 
-// An object, or the number of a tensor, at a path of the state dict.
+// An object, or the index of a tensor, at a path of the state dict.
 struct placed_value {
   std::optional<std::size_t> tensor;
   held_object object;
 };
 
-// `listed`: what stands in its place.
+// `listed`: the replacement for the stored object, if any.
 result<held_object> read_object(checkpoint_reader& reader, std::size_t index,
                                 const std::optional<object_value>& listed) {
   const object_entry& entry = reader.contents().objects[index];
@@ -44,7 +44,8 @@ result<held_object> read_object(checkpoint_reader& reader, std::size_t index,
   return cause;
 }
 
-// The tree of the paths, with containers of plain values in the place of the leaves that are such. No recursion.
+// Builds the tree of the paths, and replaces leaves that are containers of plain values by these containers. No
+// recursion.
 class grafting {
  public:
   explicit grafting(std::vector<placed_value>& values) : values_(values) {}
@@ -68,7 +69,7 @@ class grafting {
   }
 
  private:
-  // Every node of `spec` from the root down, its root under `key`; leaves are for `on_leaf(number, key)`.
+  // Adds every node of `spec` from the root down, its root under `key`; `on_leaf(number, key)` adds the leaves.
   template <class OnLeaf>
   void add(const tree_spec& spec, OnLeaf&& on_leaf, std::optional<path_key> root_key = {}) {
     struct open_node {
@@ -115,7 +116,7 @@ result<opened_state> opened_state::open(checkpoint_reader& reader) {
   opened_state made;
   SHARDMESH_TRY(made.split_, torch_file::split_objects(reader));
   made.reader_ = made.split_ ? made.split_.get() : &reader;
-  // A state dict without the entries that could not be read would look whole.
+  // Without the entries that could not be read, the state dict would look complete.
   if (!made.reader_->problems().empty()) return made.reader_->problems().front();
   return made;
 }
@@ -218,7 +219,7 @@ result<void> fill(checkpoint_reader& reader, const state_outline& outline, std::
     for (load_request& part : parts) requests.push_back(std::move(part));
   }
   load_options how = options.loading;
-  how.allow_narrowing = true;  // the only casts are those that the selection asks for
+  how.allow_narrowing = true;  // the only casts are those of the selection
   SHARDMESH_TRY(load_report loaded, load(reader, requests, how));
   if (options.report) {
     std::vector<std::string> notes = reader.notes();

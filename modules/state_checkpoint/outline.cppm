@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// outline: the state dict that a checkpoint holds, without its tensors: what is read, and where it goes. All of it that
-// does not depend on the type of the tensors.
+// outline: the state dict that a checkpoint holds, without its tensors. It lists what is read, and the path of each
+// entry. This partition has everything that does not depend on the type of the tensors.
 export module shardmesh.state_checkpoint:outline;
 
 import shardmesh.std;
@@ -9,21 +9,22 @@ import shardmesh.checkpoint;
 
 export namespace shardmesh {
 
-/// What a call that reads a state dict did beside copying.
+/// The report of a call that reads a state dict.
 struct read_state_report {
-  std::vector<loaded_cast> casts;  // tensors of another dtype than the stored one; keys as stored, in their order
-  /// For the user, one line each: what the checkpoint's own notes say; casts that lose values, counted; optimizer state
-  /// that followed its parameters, or was left out; rules that leave tensors as they are.
+  std::vector<loaded_cast> casts;  // tensors whose dtype differs from the stored one, in stored order; keys as stored
+  /// For the user, one line each: the checkpoint's own notes; the number of casts that lose values; optimizer state
+  /// that followed its parameters, or was left out; rules that change no tensor.
   std::vector<std::string> notes;
 };
 
-/// What of a checkpoint is read, and how.
+/// The options for reading a checkpoint as a state dict.
 struct read_state_options {
-  selection_options selection{};  // which entries, under which names and dtypes; a renamed entry lies at the top
-  bool objects = true;            // false: tensors alone
-  load_options loading{};         // threads, deadline and cancellation; casts are those of the selection
-  open_options opening{};         // of a checkpoint that is given by its path
-  /// Called once, when every tensor has been read.
+  // Chooses, renames and casts entries; a renamed entry is at the top level.
+  selection_options selection{};
+  bool objects = true;     // false: tensors only
+  load_options loading{};  // threads, deadline and cancellation; casts are those of the selection
+  open_options opening{};  // of a checkpoint that is given by its path
+  /// Called once, after every tensor has been read.
   std::function<void(const read_state_report&)> report{};
 };
 
@@ -35,11 +36,11 @@ struct outlined_tensor {
   std::string key;  // in the checkpoint
   path where;       // in the state dict
   dtype type = dtype::undefined;
-  extents shape;                 // of the whole
-  std::optional<layout> placed;  // of which this rank's part is read; none: the whole is
+  extents shape;                 // of the whole tensor
+  std::optional<layout> placed;  // the layout of which this rank's part is read; none: the whole tensor is read
 };
 
-/// A leaf of the state dict: the tensor of this number, or else a value.
+/// A leaf of the state dict: the index of a tensor, or else a value.
 struct outlined_leaf {
   std::optional<std::size_t> tensor;
   plain_value value;
@@ -52,7 +53,7 @@ struct state_outline {
   std::vector<std::string> notes;     // of the selection
 };
 
-/// A reader whose entries are all that there is: what holds tensors in objects is taken apart.
+/// A reader whose entries are the complete contents: objects that hold tensors are split into entries.
 class opened_state {
  public:
   static result<opened_state> open(checkpoint_reader& reader);
@@ -63,17 +64,17 @@ class opened_state {
   checkpoint_reader* reader_ = nullptr;
 };
 
-/// What the state dict of the whole checkpoint is. Objects are read.
+/// Returns the outline of the whole checkpoint. Reads the objects.
 result<state_outline> outline_of(checkpoint_reader& reader, const read_state_options& options);
 
 /// Gives every tensor its layout over the mesh, and checks that `rank` can hold its part.
 result<void> place(state_outline& outline, const device_mesh& mesh, std::span<const placement_rule> rules,
                    std::int32_t rank, const placement_options& placing);
 
-/// Sizes of what `rank` holds of a tensor.
+/// The sizes of the part of a tensor that `rank` holds.
 extents local_shape(const outlined_tensor& tensor, std::int32_t rank);
 
-/// What a rank of `placed` holds of a stored tensor, as requests into its local memory; null: the rank holds nothing.
+/// Returns requests that load a rank's part of `placed` into its local memory; null: the rank holds nothing.
 result<std::vector<load_request>> requests_of(const checkpoint_reader& reader, std::string_view key,
                                               const layout& placed, std::int32_t rank, const tensor_view* local);
 
@@ -81,7 +82,7 @@ result<std::vector<load_request>> requests_of(const checkpoint_reader& reader, s
 result<void> fill(checkpoint_reader& reader, const state_outline& outline, std::int32_t rank,
                   std::span<const tensor_view> views, const read_state_options& options);
 
-/// A state dict of tensors that were filled; `held(i)` gives the value of tensor i.
+/// Makes a state dict of filled tensors; `held(i)` returns the value of tensor i.
 template <allocatable_tensor T, class Held>
 result<state_dict<T>> assemble(state_outline outline, Held&& held) {
   std::vector<state_value<T>> leaves;
@@ -98,7 +99,7 @@ result<state_dict<T>> assemble(state_outline outline, Held&& held) {
   return state_dict<T>::make(std::move(outline.spec), std::move(leaves));
 }
 
-/// New tensors for what `rank` reads, filled.
+/// Makes and fills new tensors for everything that `rank` reads.
 template <allocatable_tensor T>
 result<std::vector<T>> read_tensors(checkpoint_reader& reader, const state_outline& outline, std::int32_t rank,
                                     const read_state_options& options) {

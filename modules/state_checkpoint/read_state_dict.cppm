@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// read_state_dict: a checkpoint of any format as a state dict, whole, in one process.
+// read_state_dict: reads a whole checkpoint of any format as a state dict, in one process.
 module;
 #include <shardmesh/refuse.hpp>
 
@@ -12,18 +12,17 @@ import :outline;
 
 export namespace shardmesh {
 
-/// The state dict in a checkpoint: every tensor whole and in new memory, and every object, each at its entry's path.
-/// Names are mappings and indices sequences, as the path of DCP's planner data and of .pt files say; keys of
-/// safetensors and of Hugging Face folders are one name each, dots and all ("a.b.0" is a key of the top mapping), but
-/// where our `objects.json` has their paths.
-/// What was cast, and what the selection left out or could not do, is for `options.report`.
-/// Objects that are containers of plain values (dicts, lists, tuples) come as such, other Python objects as
-/// `opaque_object`, which `save` writes as it was. Objects that hold tensors are taken apart as `convert` does.
-/// \errors errc::invalid_argument (a rule of the selection that matches nothing, with a key that is near; entries that
-///         cannot stand in one tree); errc::unsupported for tensors of an unknown representation and for objects of
-///         which the checkpoint keeps a type name only; the checkpoint's own problems, of which the first is given;
-///         what `allocate` throws; those of `load`. Each names file and key.
-/// Cost: reads the bytes of the tensors and objects once; O(entries · depth) beside that.
+/// Reads the state dict in a checkpoint: every tensor whole and in new memory, and every object, each at its entry's
+/// path. Names are mappings and indices are sequences, as in the paths of DCP's planner data and of .pt files. A key of
+/// safetensors or of a Hugging Face folder is one name with its dots ("a.b.0" is a key of the top mapping), unless our
+/// `objects.json` has its path. `options.report` gets the casts, and what the selection left out or could not do.
+/// Containers of plain values (dicts, lists, tuples) are read as containers. Other Python objects become
+/// `opaque_object`, which `save` writes unchanged. Objects that hold tensors are split as in `convert`.
+/// \errors errc::invalid_argument (a rule of the selection that matches nothing, with a similar key; entries that do
+///         not fit in one tree); errc::unsupported for tensors of an unknown representation, and for objects of which
+///         the checkpoint keeps only a type name; the first of the checkpoint's own problems; exceptions of `allocate`;
+///         those of `load`. Each names file and key.
+/// Cost: reads the bytes of the tensors and objects once; otherwise O(entries · depth).
 /// Source: torch.load; torch.distributed.checkpoint.state_dict_loader._load_state_dict_from_keys
 template <allocatable_tensor T>
 result<state_dict<T>> read_state_dict(checkpoint_reader& checkpoint, const read_state_options& options = {}) {
@@ -38,7 +37,7 @@ result<state_dict<T>> read_state_dict(checkpoint_reader& checkpoint, const read_
   });
 }
 
-/// The same of a path. \errors those of `open_checkpoint`, too
+/// The same for a path. \errors also those of `open_checkpoint`
 template <allocatable_tensor T>
 result<state_dict<T>> read_state_dict(const std::filesystem::path& checkpoint, const read_state_options& options = {}) {
   auto reader = open_checkpoint(checkpoint, options.opening);
@@ -46,7 +45,7 @@ result<state_dict<T>> read_state_dict(const std::filesystem::path& checkpoint, c
   return read_state_dict<T>(**reader, options);
 }
 
-/// Into tensors that cannot be made.
+/// Refuses tensor types that cannot be allocated.
 template <class T, class Checkpoint>
   requires(!allocatable_tensor<T>)
 void read_state_dict(Checkpoint&& checkpoint, const read_state_options& options = {}) = SHARDMESH_REFUSE(

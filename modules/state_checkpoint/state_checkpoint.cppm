@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.state_checkpoint: checkpoints as state dicts: read whole, read as one rank's part of a layout, and with
-// FSDP's flat parameters seen as the parameters in them. Not here: boxes of tensors into memory (checkpoint), ranks
-// that load together (collective_checkpoint).
+// shardmesh.state_checkpoint: reads checkpoints as state dicts, whole or as one rank's part of a layout. Can show
+// FSDP's flat parameters as the parameters inside them. Loading boxes of tensors into memory is in checkpoint; ranks
+// that load together are in collective_checkpoint.
 export module shardmesh.state_checkpoint;
 
 export import shardmesh.fsdp;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of those headers whose class templates befriend operators. Clang 19 takes an exported using-declaration of such
-// an operator for the friend ("cannot befriend target of using declaration"), so these headers are kept apart from
-// those whose operators are exported, and their own are not: two maps cannot be compared in an interface unit.
+// Names from headers whose class templates declare operators as friends. Clang 19 rejects such a friend beside an
+// exported using-declaration of the operator ("cannot befriend target of using declaration"). These headers therefore
+// have their own partition, which exports no operators: an interface unit cannot compare two maps.
 module;
 #include <functional>
 #include <map>

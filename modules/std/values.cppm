@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of all headers but those in `containers`, with their operators. Not std::make_shared and std::allocate_shared:
-// std::shared_ptr befriends them (see there).
+// Names from all other headers, with their operators. std::make_shared and std::allocate_shared are left out, because
+// std::shared_ptr declares them as friends (see `containers`).
 module;
 #include <algorithm>
 #include <array>
@@ -308,7 +308,7 @@ using std::ranges::sized_range;
 }  // namespace ranges
 }  // namespace std
 
-// Comparisons and arithmetic of libstdc++'s iterators.
+// Comparison and arithmetic of libstdc++'s iterators.
 #ifdef __GLIBCXX__
 export namespace __gnu_cxx {
 using __gnu_cxx::operator-;

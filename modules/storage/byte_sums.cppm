@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// byte_sums: checksums of ranges of a source, in bounded memory.
+// Checksums of ranges of a source, in bounded memory.
 export module shardmesh.storage:byte_sums;
 
 import shardmesh.std;
@@ -13,7 +13,7 @@ export namespace shardmesh {
 result<void> for_each_piece(const byte_source& source, std::int64_t begin, std::int64_t length,
                             function_ref<void(std::span<const std::byte>)> visit);
 
-/// CRC-32 of ZIP archives; XXH3-128. Cost: reads the range once.
+/// Returns the range's CRC-32, as ZIP archives use it, or its XXH3-128. Cost: reads the range once.
 result<std::uint32_t> crc32_of_range(const byte_source& source, std::int64_t begin, std::int64_t length);
 result<digest128> xxh3_of_range(const byte_source& source, std::int64_t begin, std::int64_t length);
 

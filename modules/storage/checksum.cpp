@@ -54,14 +54,14 @@ result<void> compare(const digest128& found, const checksum_range& range, const 
       .with_values(range.digits, to_hex(found));
 }
 
-// A range that is to be checked, of an opened file; `number`: of its problem.
+// A range to check in an opened file. `number` orders its problem.
 struct range_in_file {
   const byte_source* file = nullptr;
   const checksum_range* range = nullptr;
   std::int64_t number = 0;
 };
 
-// Behind each run of ranges that are read together: small ones, each where the one before it ends.
+// Returns the end of each run of ranges that are read together: small ones, each starting where the one before it ends.
 std::vector<std::size_t> ends_of_runs(std::span<const range_in_file> sorted) {
   constexpr std::int64_t small_range = 1 << 14, most_bytes = 1 << 20;
   std::vector<std::size_t> ends;
@@ -80,7 +80,7 @@ std::vector<std::size_t> ends_of_runs(std::span<const range_in_file> sorted) {
   return ends;
 }
 
-// Those of a run, whose bytes are read in one call; one by one where that fails.
+// Checks the ranges of a run. Reads the run in one call, or range by range when that fails.
 void check_run(std::span<const range_in_file> run, first_problems& found) {
   const byte_source& file = *run.front().file;
   const std::int64_t begin = run.front().range->offset;
@@ -149,7 +149,7 @@ std::vector<error> check_checksums(const std::filesystem::path& folder, std::spa
 std::vector<error> check_checksums(const std::filesystem::path& folder, std::span<const checksum_range> ranges,
                                    std::span<const std::size_t> chosen, file_pool& files, int threads) {
   struct checked_file {
-    std::int64_t length = 0;  // what the record says
+    std::int64_t length = 0;  // as the record states it
     std::unique_ptr<byte_source> source;
   };
   std::map<std::string, checked_file> by_name;
@@ -162,7 +162,7 @@ std::vector<error> check_checksums(const std::filesystem::path& folder, std::spa
     auto opened = files.open(folder / name);
     if (!opened) {
       error cause = std::move(opened).error();
-      if (cause.sys == ENOENT)  // the record names a file that is missing: the data's fault
+      if (cause.sys == ENOENT)  // the record names a missing file: a defect of the data
         cause = fail(errc::bad_format, "the file is missing").with_file((folder / name).string());
       problems.push_back(std::move(cause));
     } else if ((*opened)->size_bytes() != file.length) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checksums of files that shardmesh wrote: XXH3-128 of every byte, by ranges, in a record beside the files that PyTorch
-// and others ignore. With it, `verify` finds any flipped bit.
+// Checksums of files that shardmesh wrote: the XXH3-128 of every byte, by ranges. They are in a record beside the
+// files, which PyTorch and others ignore. With the record, `verify` finds any flipped bit.
 export module shardmesh.storage:checksum;
 
 import shardmesh.std;
@@ -10,7 +10,7 @@ import :source;
 
 export namespace shardmesh {
 
-/// One range of one file and its checksum.
+/// One range of one file, and its checksum.
 struct checksum_range {
   std::string file;  // relative to the folder
   std::int64_t offset = 0, length = 0;
@@ -20,19 +20,23 @@ struct checksum_range {
 
 inline constexpr std::string_view checksum_file_name = ".shardmesh_checksums";
 
-/// The record: a line "shardmesh-checksums 1 xxh3-128", a line "DIGITS OFFSET LENGTH FILE" per range, and a last line
-/// with the checksum of all before it. File names are escaped.
+/// Formats the record: a line "shardmesh-checksums 1 xxh3-128", a line "DIGITS OFFSET LENGTH FILE" per range, and a
+/// last line with the checksum of everything before it. File names are escaped.
 std::string format_checksums(std::span<const checksum_range> ranges);
-/// errc::bad_format, errc::checksum_mismatch when the record itself is damaged.
+/// Parses a record.
+/// \errors errc::checksum_mismatch when the record itself is damaged; errc::unsafe_path when it names a file outside of
+///         the folder
 result<std::vector<checksum_range>> parse_checksums(std::string_view text);
 
-/// Holds one range of an opened file against its checksum. errc::checksum_mismatch, errc::io.
+/// Compares one range of an opened file with its checksum.
+/// \errors errc::checksum_mismatch, errc::io
 result<void> check_checksum(const byte_source& file, const checksum_range& range);
-/// Every problem found when the files of `folder` are held against the record: missing files, other lengths, flipped
-/// bits, each naming the file and the byte range. `threads`: 0 is all cores. Cost: reads every byte once.
+/// Compares the files of `folder` with the record. `threads`: 0 is all cores.
+/// \returns every problem (missing files, other lengths, flipped bits), each naming the file and the byte range
+/// Cost: reads every byte once.
 std::vector<error> check_checksums(const std::filesystem::path& folder, std::span<const checksum_range> ranges,
                                    file_pool& files, int threads = 0);
-/// The same for the ranges with these indices, and for the lengths of the files that they lie in.
+/// Does the same for the ranges with these indices, and for the lengths of their files.
 std::vector<error> check_checksums(const std::filesystem::path& folder, std::span<const checksum_range> ranges,
                                    std::span<const std::size_t> chosen, file_pool& files, int threads = 0);
 

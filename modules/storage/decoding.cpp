@@ -22,11 +22,11 @@ namespace {
 
 constexpr std::size_t buffer_bytes = 64 << 10;
 
-// A decoder that is fed from a source, front to back.
+// A decoder that reads its source front to back.
 class decoder {
  public:
   virtual ~decoder() = default;
-  // Decoded bytes written to `out`; 0 at the end of the stream.
+  // Returns the number of decoded bytes written to `out`; 0 at the end of the stream.
   virtual result<std::size_t> decode(std::span<std::byte> out) = 0;
 };
 
@@ -35,7 +35,7 @@ class fed_decoder : public decoder {
   explicit fed_decoder(const byte_source& encoded) : encoded_(encoded), input_(buffer_bytes) {}
 
  protected:
-  // The next encoded bytes; empty at the end of the source.
+  // Returns the next encoded bytes; empty at the end of the source.
   result<std::span<const std::byte>> feed() {
     const auto left = static_cast<std::size_t>(encoded_.size_bytes() - read_);
     const auto chunk = std::span(input_).first(std::min(left, input_.size()));
@@ -116,7 +116,7 @@ class decoding_source final : public byte_source {
  public:
   decoding_source(std::unique_ptr<byte_source> encoded, codec how) : encoded_(std::move(encoded)), how_(how) {}
 
-  // The size, unless the stream decodes to more than `most`.
+  // Determines the size; fails when the stream decodes to more than `most` bytes.
   result<void> measure(std::int64_t most) {
     start_over();
     std::vector<std::byte> window(buffer_bytes), previous;
@@ -205,7 +205,7 @@ class decoding_source final : public byte_source {
 result<std::unique_ptr<byte_source>> open_decoding_source(std::unique_ptr<byte_source> encoded, codec how,
                                                           read_budget* budget, const std::string& place) {
   auto source = std::make_unique<decoding_source>(std::move(encoded), how);
-  // One stream alone is cut off where the whole run would be; `decode` then looks at all of them together.
+  // A single stream is cut off at the limit of the whole run; `decode` then counts all streams together.
   const std::int64_t bytes = source->encoded_bytes();
   SHARDMESH_CHECK(source->measure(budget != nullptr ? budget->left_to_decode(place, bytes)
                                                     : std::numeric_limits<std::int64_t>::max()));

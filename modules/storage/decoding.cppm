@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// decoding_source: the decoded bytes of a compressed run, read by range without holding them all.
+// The decoded bytes of a compressed stream, read by range without holding all of them.
 export module shardmesh.storage:decoding;
 
 import shardmesh.std;
@@ -11,12 +11,12 @@ export namespace shardmesh {
 
 enum class codec : std::uint8_t { zstd, deflate };
 
-/// The decoded bytes of `encoded`. Reads in ascending order cost one pass; a read behind the last one starts over. The
-/// first and last 64 KiB are kept, so that opening an archive (tail, then head) costs no further pass.
-/// The first call decodes everything once to learn the size: refused with errc::bad_format when the stream is damaged,
-/// or beyond what `budget` (null: none) allows; `place` names the stream there, so that opening it again costs nothing.
-/// Memory: one decoder (its window, at most 128 MiB, is in the stream's header) and 192 KiB. Thread-safe; reads take
-/// turns.
+/// Opens the decoded bytes of `encoded`, and decodes everything once to learn the size. Reads in ascending order cost
+/// one pass; a read that goes back starts over. The first and last 64 KiB are kept, so that opening an archive (tail,
+/// then head) costs no further pass. Thread-safe; reads take turns.
+/// \param place  names the stream in the budget, so that opening it again costs nothing
+/// \errors errc::bad_format when the stream is damaged, or decodes to more than `budget` allows (null: no limit)
+/// Memory: one decoder (its window, which the stream's header states, is at most 128 MiB) and 192 KiB.
 result<std::unique_ptr<byte_source>> open_decoding_source(std::unique_ptr<byte_source> encoded, codec how,
                                                           read_budget* budget = nullptr, const std::string& place = {});
 

@@ -22,9 +22,10 @@ namespace shardmesh {
 
 namespace {
 
-// How many descriptors one pool may hold, at least one: `most`, or a fifth of the process's limit, since several pools
-// are open at a time (two readers of a diff, checksums, a destination). A pool that writes may take half of a limit
-// that leaves enough to the others: what it closes for another file is synced first.
+// Returns how many descriptors one pool may hold, at least one. The limit is `most` or a fifth of the process's limit,
+// because several pools are open at a time (two readers of a diff, checksums, a destination). A pool that writes may
+// take half of the process's limit when that leaves enough to the others: it has to sync each file that it closes to
+// open another.
 std::size_t descriptor_share(std::size_t most, bool writes) {
   constexpr rlim_t least_to_halve = 256;
   rlimit limit{};
@@ -69,7 +70,7 @@ result<descriptors::use> descriptors::acquire(std::uint64_t file, function_ref<r
       }
     released_.notify_all();
     if (!fd) return std::move(fd).error();
-    if (by_file_.contains(file)) {  // another thread was faster
+    if (by_file_.contains(file)) {  // another thread opened it first
       ::close(*fd);
       continue;
     }
@@ -124,7 +125,7 @@ result<void> descriptors::end(const entry& taken) const {
   return {};
 }
 
-// Its place counts as taken until it is closed.
+// The descriptor's place counts as taken until it is closed.
 result<void> descriptors::end_idle(std::unique_lock<std::mutex>& guard, const entry& idle) {
   ++opening_;
   guard.unlock();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// descriptors: the open files of a reader or a writer, of which only so many may be open at a time. Internal to the
-// room.
+// The open files of a reader or a writer, with a limit on how many are open at a time. Internal to `storage`.
 module shardmesh.storage:descriptors;
 
 import shardmesh.std;
@@ -8,19 +7,19 @@ import shardmesh.core;
 
 namespace shardmesh {
 
-// At most `most` descriptors (and a fifth of what the process may open, or half of it), by numbers that callers give
-// their files: the least recently used idle one is closed for another. A thread that
-// needs one while all are in use waits, and holds none meanwhile. Thread-safe.
+// A pool of at most `most` descriptors (and at most a fifth of the process's limit, or half of it for a writer).
+// Callers number their files. The least recently used idle descriptor is closed to open another. When all are in use, a
+// thread that needs one waits and holds none meanwhile. Thread-safe.
 class descriptors {
  public:
-  // Closes a descriptor of `file`. `acquire` returns its errors when it closes one descriptor to open another.
+  // Closes a descriptor of `file`. `acquire` returns its error when it closes one descriptor to open another.
   using closer = std::function<result<void>(std::uint64_t file, int fd)>;
 
-  // Without `close`, errors of closing do not count: of files that are only read.
+  // Without `close`, errors of closing are ignored: the files are only read.
   explicit descriptors(std::size_t most, closer close = {});
-  // How many are open at most.
+  // Returns the largest number of open descriptors.
   std::size_t most() const { return most_; }
-  // Closes without `close`: what was written is not wanted any more.
+  // Closes without calling `close`: the written bytes are no longer wanted.
   ~descriptors();
   descriptors(const descriptors&) = delete;
   descriptors& operator=(const descriptors&) = delete;
@@ -33,7 +32,7 @@ class descriptors {
   };
 
  public:
-  // A descriptor in use until the end of this value.
+  // A descriptor that is in use while this value lives.
   class use {
    public:
     use(use&& other) noexcept : all_(std::exchange(other.all_, nullptr)), entry_(other.entry_) {}
@@ -50,13 +49,14 @@ class descriptors {
     std::list<entry>::iterator entry_;
   };
 
-  // `open` and `close` are called without a lock: on a network they can take long. Their errors are passed on; on
-  // EMFILE an idle descriptor is closed first and `open` is called again.
+  // Opens `file` or finds it open. `open` and `close` are called without a lock: on a network they can take long. Their
+  // errors are returned. On EMFILE, an idle descriptor is closed first and `open` is called again.
   result<use> acquire(std::uint64_t file, function_ref<result<int>()> open);
-  // Precondition of all: what is closed is not in use. `forget` and `abandon_all` do not call `close`.
+  // Precondition of the next three: the descriptors to be closed are not in use. `forget` and `abandon_all` do not call
+  // `close`.
   void forget(std::uint64_t file);
   void abandon_all();
-  // Closes all of them, also after an error, and returns the first error.
+  // Closes all descriptors, also after an error, and returns the first error.
   result<void> close_all();
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first_problems: the problems that many threads find, of which only the first of the catalog are kept.
+// Collects the problems that many threads find, and keeps only the first ones in the catalog's order.
 export module shardmesh.storage:first_problems;
 
 import shardmesh.std;
@@ -7,13 +7,13 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-/// Keeps the `most` problems of the lowest places and counts the rest, so that a file with a million defects costs no
+/// Keeps the `most` problems with the lowest places and counts the rest, so that a file with a million defects costs no
 /// more memory than one with a thousand. Thread-safe.
 class first_problems {
  public:
   explicit first_problems(std::size_t most) : most_(most) {}
 
-  // `place` orders them; of equal places the one that came first is first.
+  // `place` orders the problems; of equal places, the one added first comes first.
   void add(std::int64_t place, error problem) {
     const std::scoped_lock guard(lock_);
     kept_.emplace(std::pair(place, number_++), std::move(problem));
@@ -22,7 +22,7 @@ class first_problems {
     ++more_;
   }
 
-  // Ends the collection.
+  // Returns the kept problems and ends the collection.
   std::vector<error> take() {
     std::vector<error> problems;
     for (auto& [place, problem] : kept_) problems.push_back(std::move(problem));

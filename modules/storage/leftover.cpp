@@ -29,7 +29,7 @@ namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
 
-// File systems of one kernel: its locks are all that there are.
+// False for file systems that only one kernel uses, so that all locks are visible here.
 bool is_shared(int descriptor) {
   struct statfs where{};
   if (::fstatfs(descriptor, &where) != 0) return true;
@@ -53,7 +53,8 @@ bool is_shared(int descriptor) {
   }
 }
 
-// A leftover that is open, with its lock when nobody else has it: nobody else takes it away meanwhile.
+// An open leftover. It takes the lock when no other process has it, so that no other process removes the leftover
+// meanwhile.
 class opened_leftover {
  public:
   static result<opened_leftover> open(const fs::path& path, const temporary_name& name,
@@ -83,7 +84,7 @@ class opened_leftover {
       owner_ = errno == EWOULDBLOCK ? leftover_owner::alive : leftover_owner::unknown;
       return;
     }
-    // Versions that wrote names without a host took no lock.
+    // Older versions, whose names have no host, took no lock.
     const bool runs = name.host.empty() && (::kill(static_cast<pid_t>(name.process), 0) == 0 || errno == EPERM);
     owner_ = runs ? leftover_owner::alive : leftover_owner::dead;
   }
@@ -100,7 +101,7 @@ fs::path absolute_path(const fs::path& path) {
   return whole.has_filename() ? whole : whole.parent_path();
 }
 
-// Appends the folder's leftovers, those of `stems` alone or all.
+// Appends the folder's leftovers: only those of `stems`, or all when it is null.
 result<void> list(const fs::path& folder, const std::vector<std::string>* stems, const leftover_options& options,
                   std::vector<leftover>& found) {
   std::error_code code;
@@ -112,7 +113,7 @@ result<void> list(const fs::path& folder, const std::vector<std::string>* stems,
     leftover one{at->path(), seen->is_file() ? seen->self->size_bytes : 0};
     for (const auto& [entry, identity] : seen->entries) one.size_bytes += identity.size_bytes;
     const auto opened = opened_leftover::open(at->path(), *name, options);
-    if (!opened && opened.error().sys == ENOENT) continue;  // gone meanwhile
+    if (!opened && opened.error().sys == ENOENT) continue;  // removed meanwhile
     if (opened) one.owner = opened->owner();
     found.push_back(std::move(one));
   }
@@ -134,7 +135,7 @@ result<std::vector<leftover>> find_leftovers(const fs::path& path, const leftove
   const fs::path whole = absolute_path(path);
   std::vector<leftover> found;
   std::vector<std::string> stems{temporary_stem(whole), temporary_stem(objects_beside(whole))};
-  // One that is named itself.
+  // `path` may be a leftover itself.
   if (const auto name = parse_temporary_name(whole.filename().string())) stems.push_back(name->stem);
   if (whole.has_relative_path())
     if (const auto listed = list(whole.parent_path(), &stems, options, found); !listed)
@@ -160,7 +161,8 @@ result<void> remove_leftover(const fs::path& path, const leftover_options& optio
     if (::unlink(path.c_str()) != 0) return fail_sys(errno, "cannot remove", path.string());
     return {};
   }
-  // A whole checkpoint may be the old one of a run that was killed while it replaced it: not more than that goes.
+  // A whole checkpoint may be the old one of a run that was killed while replacing it. Nothing beyond that checkpoint
+  // may be deleted.
   if (seen.entries.contains(".metadata") || seen.entries.contains(std::string(checksum_file_name)))
     SHARDMESH_CHECK(check_replaceable(options.may_replace, path, seen));
   remove_seen(opened.descriptor(), seen);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// leftover: what runs that were killed left beside their destinations. Whoever writes holds a lock on what it writes,
-// so that others can tell whether it still is at work.
+// Finds and removes the files that killed runs left beside their destinations. A writer holds a lock on the files that
+// it writes, so that other processes can tell whether it is still at work.
 export module shardmesh.storage:leftover;
 
 import shardmesh.std;
@@ -9,12 +9,13 @@ import :folder_rule;
 
 export namespace shardmesh {
 
-/// Whether the run that left a file or folder still writes it: told by the lock that it holds.
+/// Whether the run that left a file or folder still writes it, judged by its lock.
 enum class leftover_owner : std::uint8_t {
-  dead,    // nobody will finish it
-  alive,   // being written
-  unknown  // of another host that shares the file system, whose locks are not seen here; of a run that was refused a
-           // lock; or it cannot be opened
+  dead,   // no process will finish it
+  alive,  // being written
+  // The owner is on another host of a shared file system, so that its lock is not visible here; or it was refused a
+  // lock; or the file or folder cannot be opened.
+  unknown
 };
 
 /// A file or folder under a temporary name.
@@ -24,30 +25,32 @@ struct leftover {
   leftover_owner owner = leftover_owner::unknown;
 };
 
-/// How `find_leftovers` and `remove_leftover` judge whose a leftover is, and whether it may go.
+/// How `find_leftovers` and `remove_leftover` judge a leftover's owner, and whether it may be removed.
 struct leftover_options {
-  /// Other hosts write to this file system too, so that only locks of this host's own runs are believed. Nothing: it is
-  /// asked (network and user-space file systems are shared).
+  /// True: other hosts write to this file system too, so that only locks of this host's own runs count. Without a
+  /// value, the file system decides (network and user-space file systems are shared).
   std::optional<bool> shared{};
-  /// Which folders are taken away that hold a whole checkpoint: the old one of a run that was killed while it replaced
-  /// it. None given: `holds_recorded_files`.
+  /// Decides which folders that hold a whole checkpoint may be removed. Such a folder is the old checkpoint of a run
+  /// that was killed while replacing it. Default: `holds_recorded_files`.
   folder_rule may_replace{};
 };
 
-/// What runs left that were to write `path`, which need not exist; and, when it is a folder, those that were to write
-/// something in it. Ascending by path. errc::io when neither `path` nor its folder exist or can be listed.
+/// Finds the leftovers of runs that were writing `path`, which need not exist. When `path` is a folder, also finds
+/// those of runs that were writing something in it. Ascending by path.
+/// \errors errc::io when the folder of `path` does not exist, or when one of the two folders cannot be listed
 /// Cost: lists two folders.
 result<std::vector<leftover>> find_leftovers(const std::filesystem::path& path, const leftover_options& options = {});
 
-/// Takes a dead leftover away: its owner is asked for again. errc::destination_exists when the owner lives or cannot be
-/// judged, or when it holds things that no writer of ours put there; errc::io.
+/// Removes a dead leftover, after judging its owner again.
+/// \errors errc::destination_exists when the owner lives or cannot be judged, or when the leftover holds entries that
+///         no shardmesh writer put there; errc::io
 result<void> remove_leftover(const std::filesystem::path& path, const leftover_options& options = {});
 
 }  // namespace shardmesh
 
 namespace shardmesh {
 
-// Those of one destination, beside it.
+// Finds the leftovers of one destination, beside it.
 result<std::vector<leftover>> find_leftovers_of(const std::filesystem::path& destination);
 
 }  // namespace shardmesh

@@ -27,8 +27,8 @@ result<std::shared_ptr<const mapped_file>> mapped_file::open(const std::filesyst
   int refused = 0;
   if (::fstat(fd, &status) != 0) {
     refused = errno;
-  } else if (status.st_size > 0) {  // nothing cannot be mapped
-    // Private: what this process might write by mistake is refused, and never reaches the file.
+  } else if (status.st_size > 0) {  // an empty file cannot be mapped
+    // Private and read-only: an accidental write of this process is refused and never reaches the file.
     memory = ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
     if (memory == MAP_FAILED) refused = errno;
   }
@@ -44,7 +44,7 @@ mapped_file::~mapped_file() {
 
 result<void> mapped_file::check() const {
   struct stat status{};
-  // A file without its name cannot be shortened by it.
+  // A file that has lost its name cannot be shortened through it.
   if (::stat(path_.c_str(), &status) != 0 || status.st_dev != device_ || status.st_ino != inode_) return {};
   if (static_cast<std::uint64_t>(status.st_size) >= bytes_.size()) return {};
   return fail(errc::io, "became shorter after it was mapped")

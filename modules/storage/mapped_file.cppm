@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mapped_file: a file's bytes as memory, read when they are touched. Not here: what lies in them (checkpoint's
-// tensor_map).
+// A file's bytes as memory, read on access. The tensors in them are in `checkpoint`'s `tensor_map`.
 export module shardmesh.storage:mapped_file;
 
 import shardmesh.std;
@@ -8,23 +7,25 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-/// A whole file as read-only memory, for as long as this lives; its descriptor is closed at once. What is written to
-/// the file meanwhile may show. A page that the file no longer reaches cannot be read: the system then raises SIGBUS,
-/// which no library can turn into an error. `check` tells before that.
+/// A whole file as read-only memory during the lifetime of this object; its descriptor is closed at once. Later writes
+/// to the file may be visible. Access to a page beyond the end of a shortened file raises SIGBUS, which no library can
+/// turn into an error. `check` detects a shortened file before that.
 class mapped_file {
  public:
-  /// errc::io when it cannot be opened or mapped, errc::bad_format when it is not a regular file, errc::overflow where
-  /// it is larger than the address space.
+  /// Maps a file.
+  /// \errors errc::io when it cannot be opened or mapped; errc::bad_format when it is not a regular file
   static result<std::shared_ptr<const mapped_file>> open(const std::filesystem::path& path);
   ~mapped_file();
   mapped_file(const mapped_file&) = delete;
   mapped_file& operator=(const mapped_file&) = delete;
 
-  /// Begins at a page of memory.
+  /// Returns the bytes, which begin at a page of memory.
   std::span<const std::byte> bytes() const { return bytes_; }
   const std::string& path() const { return path_; }
-  /// Whether the file still has every byte; errc::io, naming it, when it became shorter. Cost: one system call. A file
-  /// that was removed, or that another one replaced by renaming, stays what it was and passes.
+  /// Checks that the file still has every byte. A file that was removed, or replaced by renaming, keeps its mapped
+  /// contents and passes.
+  /// \errors errc::io, naming the file, when it became shorter
+  /// Cost: one system call.
   result<void> check() const;
 
  private:

@@ -36,8 +36,8 @@ bool is_unknown_to_file_system(int sys) {
   return sys == EINVAL || sys == ENOSYS || sys == EOPNOTSUPP || sys == EPERM;
 }
 
-// rename(2) of a file to a name that nobody has. File systems without RENAME_NOREPLACE: by a hard link; without those:
-// an empty file takes the name first. 0 or errno.
+// Renames a file to an unused name; returns 0 or errno. Without RENAME_NOREPLACE, makes a hard link instead; without
+// hard links, an empty file reserves the name first.
 int rename_to_new(const fs::path& from, const fs::path& to) {
   if (::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
   if (!is_unknown_to_file_system(errno)) return errno;
@@ -94,7 +94,7 @@ result<void> placing::put(const fs::path& staging) {
   return replace(staging);
 }
 
-// rename(2) of a folder replaces an empty one and nothing else.
+// rename(2) of a folder replaces nothing but an empty folder.
 result<void> placing::put_new(const fs::path& staging) {
   int sys = 0;
   struct stat empty{};
@@ -111,7 +111,7 @@ result<void> placing::put_new(const fs::path& staging) {
   return appeared(destination_, what ? *std::move(what) : "something else");
 }
 
-// Both names are exchanged, which is atomic; what came out must be what was looked at.
+// Exchanges both names, which is atomic. The file or folder that comes out must be the one that was examined.
 result<void> placing::replace(const fs::path& staging) {
   if (auto held = presence::on(destination_)) old_ = *std::move(held);
   if (exchange(staging, destination_) != 0) {
@@ -150,7 +150,7 @@ bool placing::take_back_new(const fs::path& staging, const presence& ours) const
   const int sys = is_directory_ ? (::rename(destination_.c_str(), staging.c_str()) == 0 ? 0 : errno)
                                 : rename_to_new(destination_, staging);
   if (sys != 0) return false;
-  if (!ours.is_at(staging)) {  // another process was faster: this is its checkpoint
+  if (!ours.is_at(staging)) {  // another process put its checkpoint here
     if (::rename(staging.c_str(), destination_.c_str()) != 0) return false;
     return false;
   }
@@ -175,8 +175,8 @@ std::optional<std::string> placing::remove_old(const fs::path& staging) {
     ::unlink(staging.c_str());
     return std::nullopt;
   }
-  // What an error left is a leftover as any other; what somebody added is not ours, and gets a name that is never
-  // cleaned.
+  // Entries that remain after an error are an ordinary leftover. Entries that somebody added are not ours, and get a
+  // name that is never cleaned.
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (old_.is_at(staging)) remove_seen(old_.descriptor(), before_);
     if (::rmdir(staging.c_str()) == 0) return std::nullopt;

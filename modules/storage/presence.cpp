@@ -29,8 +29,8 @@ result<presence> presence::on(const std::filesystem::path& path) {
   const int fd = uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); });
   if (fd < 0) return fail_sys(errno, "cannot open", path.string());
   presence made(fd);
-  // Whoever takes leftovers away holds the lock alone meanwhile: then, or when the name is gone already, this one is
-  // lost.
+  // A process that removes leftovers holds the lock exclusively. If one does so now, or the name is already gone, this
+  // file is lost.
   const bool is_refused = uninterrupted([&] { return ::flock(fd, LOCK_SH | LOCK_NB); }) != 0;
   const int why = is_refused ? errno : 0;
   if (why == EWOULDBLOCK || !made.is_at(path)) return fail_sys(ENOENT, "was taken away", path.string());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the sign that somebody is at work on a file or folder, seen by other processes and gone with its owner
-// however that ends: a lock (flock) on the thing itself. Shared, since ranks write into one folder together.
+// Not exported: the sign that a process is at work on a file or folder: a lock (flock) on the file or folder itself.
+// Other processes see it, and it disappears when its owner ends, for whatever reason. The lock is shared, because ranks
+// write into one folder together.
 module shardmesh.storage:presence;
 
 import shardmesh.std;
@@ -15,15 +16,15 @@ class presence {
   presence& operator=(presence&& other) noexcept;
   ~presence();
 
-  // Of this process, on a file or folder that exists. errc::io when it cannot be opened, or when it was just taken away
-  // as a leftover (errno ENOENT): make it again then.
+  // Takes this process's lock on an existing file or folder. errc::io when it cannot be opened, or when it was just
+  // removed as a leftover (errno ENOENT): create it again then.
   static result<presence> on(const std::filesystem::path& path);
-  // Others may get a lock that this process was refused (ENOLCK): they would take this thing for a dead run's. Not set
-  // where the file system has no locks, since nobody is given one there.
+  // True when this process was refused a lock (ENOLCK) that others may get: they would take the file for a dead run's.
+  // Not set on a file system without locks, where no process gets one.
   bool is_unseen() const { return is_unseen_; }
-  // A descriptor of the thing, -1 for nobody's; read only.
+  // Returns a read-only descriptor of the locked file or folder; -1 when there is none.
   int descriptor() const { return fd_; }
-  // `path` still is this thing.
+  // Returns whether `path` still names the locked file or folder.
   bool is_at(const std::filesystem::path& path) const;
 
  private:

@@ -23,7 +23,7 @@ std::int64_t product(std::int64_t a, std::int64_t b) {
   return checked_multiply(a, b).value_or(most);
 }
 
-// A base and so much for each byte that was paid.
+// Returns `base` and `per_byte` for each of `bytes`; saturates.
 std::int64_t allowance(std::int64_t base, std::int64_t per_byte, std::int64_t bytes) {
   return checked_add(base, product(per_byte, bytes)).value_or(most);
 }

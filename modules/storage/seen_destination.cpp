@@ -35,7 +35,7 @@ bool is_same_thing(const file_identity& a, const file_identity& b) {
   return a.device == b.device && a.inode == b.inode && a.kind == b.kind;
 }
 
-// At most this many names in one message.
+// The largest number of names in one message.
 constexpr std::size_t most_named = 3;
 
 class change_list {
@@ -101,7 +101,7 @@ result<seen_destination> look_at(int descriptor, const fs::path& name) {
   if (::fstat(descriptor, &status) != 0) return fail_sys(errno, "cannot look at", name.string());
   seen_destination seen{identity_of(status), {}};
   if (!seen.is_folder()) return seen;
-  // A descriptor of its own, read from the start: `descriptor` may have been read before.
+  // Lists through a new descriptor, from the start: `descriptor` may have been read before.
   const int own = uninterrupted([&] { return ::openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   const auto close_folder = [](DIR* folder) { ::closedir(folder); };
   const std::unique_ptr<DIR, decltype(close_folder)> folder(own < 0 ? nullptr : ::fdopendir(own));

@@ -61,7 +61,8 @@ struct file_pool::state {
 
 namespace {
 
-// Differs for another file of that name and, but for a write within a tick of the system's clock, for other bytes.
+// Differs when another file has the name, and when the bytes changed, except by a write within one tick of the system's
+// clock.
 struct file_version {
   dev_t device = 0;
   ino_t number = 0;
@@ -76,7 +77,8 @@ struct file_version {
   bool operator==(const file_version&) const = default;
 };
 
-// Bytes of [begin, end) that lie in no hole. A count of blocks would be wrong where the file system compresses.
+// Returns the number of bytes of [begin, end) outside of holes. A count of blocks would be wrong on a file system that
+// compresses.
 std::int64_t data_bytes(int fd, std::int64_t begin, std::int64_t end) {
   std::int64_t found = 0;
   for (std::int64_t at = begin; at < end;) {
@@ -111,7 +113,7 @@ class pooled_file final : public byte_source {
   std::int64_t stored_bytes(std::int64_t offset, std::int64_t length) const override {
     const auto opened = acquire();
     struct stat status{};
-    if (!opened || ::fstat(opened->fd(), &status) != 0) return length;  // reading will say what is wrong
+    if (!opened || ::fstat(opened->fd(), &status) != 0) return length;  // the read reports the error
     if (status.st_blocks >= (status.st_size + 511) / 512) return length;
     return data_bytes(opened->fd(), offset, offset + length);
   }
@@ -138,8 +140,8 @@ class pooled_file final : public byte_source {
     return {};
   }
 
-  // Asked after a read, since what is overwritten in place, or was replaced while no descriptor held it, is a mixture
-  // of two files to who goes by what the first one said.
+  // Called after a read. A file that was overwritten in place, or replaced while no descriptor held it, gives a mixture
+  // of two files to a reader that relies on the first one's description.
   result<void> check_version(int fd) const {
     struct stat status{};
     if (::fstat(fd, &status) != 0) return fail_sys(errno, "cannot stat", path_);

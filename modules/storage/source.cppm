@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// storage: bytes that are read by range. Local files first; anything that answers ranges can follow.
+// Bytes that are read by range: local files, memory, and sections of both. Any other source of ranges can follow.
 export module shardmesh.storage:source;
 
 import shardmesh.std;
@@ -7,27 +7,28 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-/// A run of bytes of a file.
+/// A run of bytes in a file.
 struct file_range {
   std::string path;
   std::int64_t offset = 0, length = 0;
 };
 
-/// Random access to a run of bytes. Thread-safe. Every reader of a format takes one of these.
+/// Random access to a run of bytes. Thread-safe. Every format's reader takes one.
 class byte_source {
  public:
   virtual ~byte_source() = default;
   virtual std::int64_t size_bytes() const = 0;
-  /// Fills `out` from [offset, offset + out.size()). errc::out_of_bounds past the end, errc::io; both name the file.
+  /// Fills `out` from [offset, offset + out.size()).
+  /// \errors errc::out_of_bounds past the end, errc::io; both name the file
   virtual result<void> read(std::int64_t offset, std::span<std::byte> out) const = 0;
-  /// The file's path for messages.
+  /// Returns the file's path, for messages.
   virtual std::string name() const = 0;
-  /// Where these bytes lie as they are, in one file: byte i is the file's byte `offset` + i. Nothing when they are made
-  /// on the way (decoded, computed), or lie in memory.
+  /// Returns where one file holds these bytes unchanged: byte i is the file's byte `offset` + i. Returns nothing when
+  /// they are decoded or computed, or lie in memory.
   virtual std::optional<file_range> plain_file() const { return std::nullopt; }
-  /// How many of the bytes [offset, offset + length) the file system stores: the holes of a sparse file do not count.
-  /// `length` where there is no file, or where the file system cannot tell. Cost: none for a file without holes that is
-  /// already open; two system calls for each run of data otherwise.
+  /// Returns how many of the bytes [offset, offset + length) the file system stores: the holes of a sparse file do not
+  /// count. Returns `length` without a file, or when the file system cannot tell.
+  /// Cost: none for a file without holes that is already open; otherwise two system calls for each run of data.
   virtual std::int64_t stored_bytes(std::int64_t offset, std::int64_t length) const {
     static_cast<void>(offset);
     return length;
@@ -48,7 +49,7 @@ class memory_source final : public byte_source {
 };
 
 /// The bytes [offset, offset + length) of another source, which must outlive it.
-/// Precondition: the range lies within.
+/// Precondition: the range lies within the source.
 class section_source final : public byte_source {
  public:
   section_source(const byte_source& whole, std::int64_t offset, std::int64_t length)
@@ -66,9 +67,9 @@ class section_source final : public byte_source {
   std::int64_t offset_, length_;
 };
 
-/// Open files, at most `max_open` (and a fifth of what the process may open) at a time: the least recently used
-/// descriptor is closed and reopened when needed; a read waits while all of them are in use. A handle: copies are the
-/// same pool, and so are the sources that it gave. Thread-safe.
+/// A pool of at most `max_open` open files (and at most a fifth of the process's limit). The least recently used
+/// descriptor is closed, and reopened when needed; a read waits while all are in use. A handle: copies share the pool,
+/// and so do the sources that it returned. Thread-safe.
 class file_pool {
  public:
   explicit file_pool(std::size_t max_open = 128);
@@ -76,9 +77,10 @@ class file_pool {
   file_pool& operator=(const file_pool&);
   ~file_pool();
 
-  /// A source of this file. errc::io when it cannot be opened, errc::bad_format when it is
-  /// not a regular file: a FIFO, a device or a folder is not opened at all, so it neither blocks nor does anything.
-  /// Reading from it is errc::io once the file was written to, or another one has its name.
+  /// Returns a source of this file. A read from it fails with errc::io once the file was written to, or another file
+  /// has its name.
+  /// \errors errc::io when it cannot be opened; errc::bad_format when it is not a regular file. A FIFO, a device, or a
+  ///         folder is not opened at all, so that the call neither blocks nor has effects.
   result<std::unique_ptr<byte_source>> open(const std::filesystem::path& path);
 
  private:
@@ -86,19 +88,21 @@ class file_pool {
   std::shared_ptr<state> state_;
 };
 
-/// Whether the bytes [offset, offset + length) of a source may be held in memory together.
-/// \errors errc::invalid_argument: they are more than `limit_bytes`; errc::bad_format: they are mostly the holes of a
-///         sparse file, that is more than a sixty-fourth of `limit_bytes` and 16 bytes for each one that is stored.
-/// Every read of a whole file or record passes through this function: a file of a few kilobytes costs no gigabytes.
-/// Cost: none up to 1 MiB; see `byte_source::stored_bytes`. Precondition: the range lies within.
+/// Checks that the bytes [offset, offset + length) of a source may be held in memory together. Every read of a whole
+/// file or record passes through this function: a file of a few kilobytes costs no gigabytes. Precondition: the range
+/// lies within the source.
+/// \errors errc::invalid_argument when they exceed `limit_bytes`; errc::bad_format when they are mostly holes of a
+///         sparse file: more than a sixty-fourth of `limit_bytes` plus 16 bytes for each stored byte
+/// Cost: none up to 1 MiB; see `byte_source::stored_bytes`.
 result<void> check_readable(const byte_source& source, std::int64_t offset, std::int64_t length,
                             std::int64_t limit_bytes);
 
-/// The whole file. errc::io; those of `check_readable`.
+/// Reads a whole file.
+/// \errors errc::io; those of `check_readable`
 result<std::vector<std::byte>> read_file(const std::filesystem::path& path, std::int64_t limit_bytes);
-/// The whole source, likewise.
+/// Reads a whole source, with the same errors.
 result<std::vector<std::byte>> read_all(const byte_source& source, std::int64_t limit_bytes);
-/// The bytes [offset, offset + length) of a source, likewise. errc::out_of_bounds past its end.
+/// Reads the bytes [offset, offset + length) of a source, with the same errors, and errc::out_of_bounds past its end.
 result<std::vector<std::byte>> read_range(const byte_source& source, std::int64_t offset, std::int64_t length,
                                           std::int64_t limit_bytes);
 

@@ -37,19 +37,20 @@ namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
 
-// Of those that write one after another: few are ever open. A descriptor that makes room for another is synced first,
-// so more of them cost less where tensors go to many files in turn.
+// Writers that write one file after another have few open. A descriptor that makes room for another is synced first, so
+// a high limit pays off where tensors go to many files in turn.
 constexpr std::size_t most_open = 4096;
 
-// After so many bytes of a file the disk is told to begin: what is written later overlaps with it, and the fsync at the
-// end finds little to do. Measured on a gibibyte: 0.38 s instead of 0.65 s. Smaller steps gain nothing.
+// After this many bytes of a file, the disk is told to begin: it then writes while later bytes arrive, and the fsync at
+// the end finds little to do. Measured on a gibibyte: 0.38 s instead of 0.65 s. Smaller steps gain nothing.
 constexpr std::int64_t early_write_bytes = std::int64_t{8} << 20;
 
-// Where there are more files than descriptors, and each is written to in turn, every write would close one file, sync
-// it, and open another. So small writes are gathered, in this much memory for all files together.
+// With more files than descriptors, and each written to in turn, every write would close one file, sync it, and open
+// another. Small writes are therefore gathered, in this much memory for all files together.
 constexpr std::size_t gathered_bytes = std::size_t{16} << 20, most_gathered_bytes = std::size_t{256} << 10;
 
-// Absolute, symbolic links followed as far as the path exists. (weakly_canonical leaves "new" relative.)
+// Returns the absolute path, with symbolic links followed as far as the path exists. (weakly_canonical leaves "new"
+// relative.)
 fs::path resolved(const fs::path& path, std::error_code& code) {
   const fs::path absolute = fs::absolute(path, code);
   return code ? path : fs::weakly_canonical(absolute, code);
@@ -60,19 +61,19 @@ fs::path resolved(const fs::path& path, std::error_code& code) {
 struct staged_output::state {
   fs::path destination, staging;
   bool is_directory = false;
-  bool joined = false;  // another process made it: files that are there already are shared with others
+  bool joined = false;  // another process made it: existing files are shared with others
   output_options options;
   placing place;
-  presence ours;  // says that `staging` is being written, and which one is ours
+  presence ours;  // marks `staging` as being written, and identifies our own
   std::vector<std::string> notes;
   bool staged = false;  // something of ours exists at `staging`
   detail::maker_process maker;
   std::vector<std::string> names;
   std::mutex lock;
-  std::set<std::int32_t> unsynced;                    // files that were added or written to since the last `prepare`
-  std::map<std::int32_t, std::int64_t> unsent_bytes;  // of files: written since the disk was last told to begin
+  std::set<std::int32_t> unsynced;                    // files added or written to since the last `prepare`
+  std::map<std::int32_t, std::int64_t> unsent_bytes;  // per file: bytes since the disk was last told to begin
   std::optional<error> lost;                          // the first error at the end of writing to a file
-  // Of a file: the bytes that were written last, and are only in memory.
+  // The bytes that were written to a file last, and are only in memory.
   struct gathered {
     std::mutex lock;
     std::int64_t offset = 0;
@@ -82,12 +83,12 @@ struct staged_output::state {
   descriptors opened{most_open,
                      [this](std::uint64_t file, int fd) { return end(static_cast<std::int32_t>(file), fd); }};
 
-  // A text: it is made for each file of a folder that may have one for each tensor.
+  // A string, not a path: it is made for each file, and a folder may have a file for each tensor.
   std::string path_of(std::int32_t file) const {
     return is_directory ? (staging.native() + '/').append(names[static_cast<std::size_t>(file)]) : staging.native();
   }
 
-  // What users know it by: the temporary name is ours.
+  // Returns the name that users know: the temporary name is internal.
   std::string shown(const fs::path& path) const {
     return path == staging ? destination.string() : (destination / path.filename()).string();
   }
@@ -99,7 +100,7 @@ struct staged_output::state {
       return fd;
     });
   }
-  // Syncs and closes the descriptor. It is the one that wrote: the system reports errors of writing behind to it alone.
+  // Syncs and closes the descriptor that wrote: the system reports errors of write-back to it alone.
   result<void> end(std::int32_t file, int fd) {
     bool is_owed = false;
     {
@@ -128,7 +129,7 @@ struct staged_output::state {
     return {};
   }
 
-  // Bytes that are gathered for one file; 0 unless files have to share the descriptors.
+  // Returns the number of bytes to gather for one file; 0 unless files have to share the descriptors.
   std::size_t gathers() const {
     return names.size() > opened.most() ? std::min(gathered_bytes / names.size(), most_gathered_bytes) : 0;
   }
@@ -142,10 +143,10 @@ struct staged_output::state {
     of.bytes.clear();
     if (done) return done;
     const std::scoped_lock guard(lock);
-    if (!lost) lost = done.error();  // the call that gathered them succeeded
+    if (!lost) lost = done.error();  // the call that gathered these bytes has already succeeded
     return done;
   }
-  // Bytes that do not continue the gathered ones, or do not fit, have these written first.
+  // Writes the gathered bytes first when `bytes` do not continue them or do not fit.
   result<void> gather(std::int32_t file, std::int64_t offset, std::span<const std::byte> bytes, std::size_t most) {
     gathered& of = waiting_of(file);
     const std::scoped_lock guard(of.lock);
@@ -167,7 +168,7 @@ struct staged_output::state {
     return {};
   }
 
-  // A hint: where the file system does not know it, `prepare` does all of the work, and finds all of the errors.
+  // A hint to the system: where the file system ignores it, `prepare` does all of the work and finds all of the errors.
   void write_early(std::int32_t file, int fd, std::int64_t bytes) {
     if (!options.durable) return;
     {
@@ -181,9 +182,8 @@ struct staged_output::state {
     static_cast<void>(::sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE));
   }
 
-  // Other processes may be adding to what is shared, or committing it. The rename settles who is first: they find
-  // nothing at its name afterwards. After a commit of theirs the old checkpoint has that name: it is not ours to
-  // delete.
+  // Other processes may be adding to a shared folder, or committing it. The rename settles who is first: afterwards
+  // they find nothing at its name. After their commit, the old checkpoint has that name, and it is not ours to delete.
   void discard() const {
     if (!ours.is_at(staging)) return;
     if (!is_directory && !joined) {
@@ -200,15 +200,14 @@ struct staged_output::state {
       ::rename(doomed.c_str(), staging.c_str());
       return;
     }
-    // A file that a process was just creating makes this fail: it is gone the next time.
+    // A file that another process is just creating makes this fail; the next attempt deletes it too.
     for (int attempt = 0; attempt < 3; ++attempt) {
       fs::remove_all(doomed, ignored);
       if (!ignored) return;
     }
   }
 
-  // The new one has its name, which may not be durable: `why`. The old one comes back rather than a new one that a
-  // power cut takes away.
+  // Restores the old one when the new one is in place but not durable (`why`): a power cut could remove the new one.
   error take_back(error why) {
     auto in_place = place.take_back(staging, ours);
     if (in_place) {
@@ -219,10 +218,10 @@ struct staged_output::state {
     return why;
   }
 
-  // Notes what killed runs left that were to write this destination; with `overwrite` it goes.
+  // Notes the leftovers of killed runs that were writing this destination; removes them with `overwrite`.
   void look_for_leftovers() {
     const auto found = find_leftovers_of(destination);
-    if (!found) return;  // a courtesy: what follows does not depend on it
+    if (!found) return;  // a courtesy: nothing later depends on it
     for (const leftover& one : *found) {
       if (one.owner != leftover_owner::dead) continue;
       const bool is_removed = options.overwrite && remove_leftover(one.path, {.may_replace = options.may_replace});
@@ -231,9 +230,9 @@ struct staged_output::state {
     }
   }
 
-  // Makes `staging`, empty, with a sign that it is being written.
+  // Creates an empty `staging` with the sign that it is being written.
   result<void> make_staging() {
-    constexpr int attempts = 10;  // it can be taken away as a leftover before the sign is there
+    constexpr int attempts = 10;  // it can be removed as a leftover before the sign is there
     for (int attempt = 1;; ++attempt) {
       staging = destination.parent_path() / make_temporary_name(destination);
       SHARDMESH_CHECK(is_directory ? make_folder() : make_file(staging));
@@ -258,7 +257,7 @@ struct staged_output::state {
     if (::mkdir(staging.c_str(), 0777) != 0) return fail_sys(errno, "cannot create", shown(staging));
     return {};
   }
-  // Of what is shared, another process may have made the file.
+  // In a shared folder, another process may have made the file already.
   result<void> make_file(const std::string& path) const {
     const int flags = O_RDWR | O_CREAT | O_CLOEXEC | (joined ? O_NOFOLLOW : O_EXCL);
     const int fd = uninterrupted([&] { return ::open(path.c_str(), flags, 0666); });
@@ -277,7 +276,7 @@ staged_output& staged_output::operator=(staged_output&&) noexcept = default;
 staged_output::~staged_output() {
   if (!state_) return;
   state_->opened.abandon_all();
-  // A forked child has a copy of this: the parent goes on with its output.
+  // A forked child has a copy of this object: the output remains the parent's.
   if (state_->staged && state_->maker.is_this()) state_->discard();
 }
 
@@ -350,7 +349,7 @@ result<std::int32_t> staged_output::add_file(std::string_view name) {
 result<void> staged_output::reserve(std::int64_t bytes) const {
   const fs::path folder = state_->destination.parent_path();
   struct statvfs room{};
-  // A file system that does not know its size has room until it says otherwise.
+  // A file system that does not know its size counts as having room.
   if (::statvfs(folder.c_str(), &room) != 0 || room.f_blocks == 0) return {};
   const std::uint64_t blocks = ::geteuid() == 0 ? room.f_bfree : room.f_bavail;
   if (static_cast<double>(blocks) * static_cast<double>(room.f_frsize) >= static_cast<double>(bytes)) return {};
@@ -396,13 +395,13 @@ result<void> staged_output::remove_file(std::int32_t file) {
   return {};
 }
 
-// An error that came before is an error still: the bytes that it tells of are lost.
+// An earlier error remains an error: the bytes that it reports are lost.
 result<void> staged_output::prepare() {
   static_cast<void>(state_->write_all_gathered());
   static_cast<void>(state_->opened.close_all());
   if (state_->lost) return *state_->lost;
   if (!state_->options.durable) return {};
-  while (!state_->unsynced.empty()) {  // those that were only added
+  while (!state_->unsynced.empty()) {  // files that were added and not written to
     const fs::path path = state_->path_of(*state_->unsynced.begin());
     SHARDMESH_CHECK(sync_file(path, state_->shown(path)));
     state_->unsynced.erase(state_->unsynced.begin());
@@ -415,7 +414,7 @@ result<void> staged_output::commit() {
   placing& place = state_->place;
   auto placed = place.put(state_->staging);
   if (!placed) {
-    if (place.is_kept()) state_->staged = false;  // somebody else's
+    if (place.is_kept()) state_->staged = false;  // it holds another process's data
     return placed;
   }
   const fs::path parent = state_->destination.parent_path();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// staged_output: a destination that appears whole or not at all. Every writer of the room goes through it.
-// Not here: what is written.
+// A destination that appears whole or not at all. Every writer uses it. The formats decide what is written.
 export module shardmesh.storage:staged_output;
 
 import shardmesh.std;
@@ -9,62 +8,70 @@ import :folder_rule;
 
 export namespace shardmesh {
 
-/// What a `staged_output` may replace, and whether its files are synced. By default it replaces nothing and syncs.
+/// What a `staged_output` may replace, and whether its files are synced. By default, it replaces nothing and syncs.
 struct output_options {
-  bool overwrite = false;     // replace what is there
-  bool durable = true;        // fsync before and after the rename; without it a power cut can lose the new data
-  folder_rule may_replace{};  // with `overwrite`: which folders; none given: `holds_recorded_files`
+  bool overwrite = false;     // replace an existing destination
+  bool durable = true;        // fsync before and after the rename; without it, a power cut can lose the new data
+  folder_rule may_replace{};  // with `overwrite`: decides which folders; empty: `holds_recorded_files`
 };
 
-/// Files under a temporary name (".NAME.shardmesh-tmp-...") beside the destination; `commit` makes them durable and
-/// renames them into place in one step. Without `commit`, the destructor removes them and the destination is as it was;
-/// the destructor of a forked child's copy removes nothing.
+/// Files under a temporary name (".NAME.shardmesh-tmp-...") beside the destination. `commit` makes them durable and
+/// renames them into place in one step. Without `commit`, the destructor removes them and the destination stays as it
+/// was. In a forked child, the destructor removes nothing.
 /// Without `overwrite`, a destination that appears meanwhile is never replaced. With it, only what was there when the
-/// output was made is: that is exchanged atomically, looked at once more, and only then deleted. A directory is
+/// output was made is replaced: it is exchanged atomically, examined once more, and only then deleted. A directory is
 /// replaced only where `may_replace` allows it.
 class staged_output {
  public:
-  /// One file, or one directory, to be. errc::destination_exists unless `overwrite` (an empty directory may always be
-  /// filled), and when it is neither a file nor a folder; errc::invalid_argument when the destination's folder does not
-  /// exist; errc::io. Dead leftovers of the same destination are noted, and removed with `overwrite`.
+  /// Creates an output for one file, or for one directory. An empty directory may always be filled. Dead leftovers of
+  /// the same destination are noted, and removed with `overwrite`.
+  /// \errors errc::destination_exists when the destination exists, unless `overwrite`, and when it is neither a file
+  ///         nor a folder; errc::invalid_argument when the destination's folder does not exist; errc::io
   static result<staged_output> file(const std::filesystem::path& destination, output_options options = {});
   static result<staged_output> directory(const std::filesystem::path& destination, output_options options = {});
-  /// Another process's part of what one process makes (see `folder()`), which never commits: adds files to a folder, or
-  /// shares those that are there; shares the one file. errc::io when this process does not see it.
+  /// Joins an output that another process made (see `folder()`), and never commits. In a folder, it adds files or
+  /// shares existing ones; a single file is shared.
+  /// \errors errc::io when this process does not see `folder`
   static result<staged_output> join(const std::filesystem::path& folder, output_options options = {});
   staged_output(staged_output&&) noexcept;
   staged_output& operator=(staged_output&&) noexcept;
   ~staged_output();
 
-  /// errc::no_space when the destination's file system has less room than what will be written. Call it before.
+  /// Checks that the destination's file system has room for `bytes`. Call it before writing.
+  /// \errors errc::no_space
   result<void> reserve(std::int64_t bytes) const;
-  /// Adds a file to a directory (or the one file, with an empty name): created now, empty. Returns its number.
+  /// Adds a file to a directory (or the single file, with an empty name): creates it empty and returns its number.
   /// `name` is a plain file name. Not thread-safe.
   result<std::int32_t> add_file(std::string_view name);
-  /// Writes `bytes` at `offset` of that file. Thread-safe; few descriptors are open at a time. Where there are more
-  /// files than descriptors, small writes are gathered in up to 16 MiB of memory: they reach their file with later
-  /// ones, with the next `add_file`, or with `prepare`, which returns their errors.
+  /// Writes `bytes` at `offset` of that file. Thread-safe; few descriptors are open at a time. When there are more
+  /// files than descriptors, small writes are gathered in up to 16 MiB of memory. They reach their file with later
+  /// writes, with the next `add_file`, or with `prepare`, which returns their errors.
   result<void> write(std::int32_t file, std::int64_t offset, std::span<const std::byte> bytes);
-  /// What was written so far, read back. errc::io.
+  /// Reads back what was written so far. errc::io.
   result<void> read(std::int32_t file, std::int64_t offset, std::span<std::byte> bytes) const;
-  /// Takes a file away again. Its number is not used afterwards. Not thread-safe.
+  /// Removes a file. Its number is not used afterwards. Not thread-safe.
   result<void> remove_file(std::int32_t file);
-  /// fsync of the files that were added or written to since the last call, and of the folder, so that `commit` has only
-  /// to rename. `commit` does it too. Closes every file: an error of `close` counts, also where nothing is synced.
-  /// An error at the end of writing to a file stays: every later call returns it.
+  /// Syncs (fsync) the folder, and the files that were added or written to since the last call, so that `commit` only
+  /// has to rename. `commit` calls it too. Closes every file; an error of `close` counts even where nothing is synced.
+  /// An error at the end of writing to a file is permanent: every later call returns it.
   result<void> prepare();
-  /// `prepare`, rename, fsync of the parent. After an error the destination is as it was, also when the last fsync
-  /// failed: the names are exchanged back, and a power cut may leave either of the two, whole. Where they cannot be
-  /// exchanged back, the new one stays in place, and the error's hint says so and where the old one is.
-  /// errc::destination_exists when it appeared or changed since the output was made, naming what is new.
+  /// Calls `prepare`, renames the files into place, and syncs the parent folder. After an error, the destination is as
+  /// it was, even when the last fsync failed: the names are exchanged back, and a power cut may leave either of the
+  /// two, whole. If they cannot be exchanged back, the new one stays in place; the error's hint says so, and where the
+  /// old one is.
+  /// \errors errc::destination_exists, naming what is new, when the destination appeared or changed since the output
+  ///         was made
   result<void> commit();
-  /// What the user should know: leftovers that were found, what was added to the old folder while it was replaced.
+  /// Returns notes for the user: leftovers that were found, and entries that were added to the old folder while it was
+  /// replaced.
   const std::vector<std::string>& notes() const;
 
-  /// The directory, or the file once it was added, under its temporary name, absolute: where other processes `join`.
+  /// Returns the absolute path of the directory, or of the file once it was added, under its temporary name. Other
+  /// processes `join` it there.
   const std::filesystem::path& folder() const;
-  /// What a process that joined wrote stays: the one that made the directory goes on with it. Without this, the
-  /// destructor of either takes the whole directory away (by one rename first: either that or `commit` comes to pass).
+  /// Hands the files of a joined process over to the process that made the directory, which continues with them.
+  /// Without this call, the destructor of either removes the whole directory. The removal starts with a rename, so that
+  /// exactly one of the removal and `commit` succeeds.
   void release();
 
  private:

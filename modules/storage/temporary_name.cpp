@@ -22,7 +22,7 @@ namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
 
-// What is added to a stem at most: "." ".shardmesh-tmp-" HOST "-" PID "-" RANDOM "-discarded-" PID; a process number
+// The most that is added to a stem: "." ".shardmesh-tmp-" HOST "-" PID "-" RANDOM "-discarded-" PID. A process number
 // has up to ten digits.
 constexpr std::size_t added = 1 + 15 + 8 + 1 + 10 + 1 + 8 + 11 + 10;
 
@@ -40,7 +40,7 @@ std::string shortened(const fs::path& destination, std::size_t room) {
   if (name.size() <= room) return name;
   const std::string digest = "~" + digits_of(name, 16);
   std::size_t end = room > digest.size() ? room - digest.size() : 0;
-  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0) == 0x80) --end;  // not inside of a character
+  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0) == 0x80) --end;  // not inside a UTF-8 character
   return name.substr(0, end) + digest;
 }
 

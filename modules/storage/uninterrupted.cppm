@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// uninterrupted: system calls that a signal cut short are made again. Not for close: what it was given is closed.
+// Repeats a system call that a signal interrupted. Not for `close`, which closes its descriptor even then.
 module;
 #include <cerrno>
 module shardmesh.storage:uninterrupted;

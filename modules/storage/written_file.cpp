@@ -30,7 +30,7 @@ result<void> sync_written(int fd, const std::string& name) {
   return {};
 }
 
-// A signal that cuts close short (EINTR) leaves the descriptor closed and the bytes with the system.
+// A signal that interrupts close (EINTR) leaves the descriptor closed and the bytes with the system.
 result<void> close_written(int fd, const std::string& name) {
   if (::close(fd) != 0 && errno != EINTR) return fail_sys(errno, "cannot close after writing", name);
   return {};

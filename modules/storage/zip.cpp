@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading of ZIP archives: end records, central directory, local headers.
+// Reads ZIP archives: end records, central directory, local headers.
 module;
 #include <fmt/format.h>
 #include <zlib.h>
@@ -47,13 +47,13 @@ error bad(const byte_source& source, std::string message) {
   return fail(errc::bad_format, "malformed ZIP archive: " + std::move(message)).with_file(source.name());
 }
 
-/// Where the central directory lies, and how many records it has.
+/// The position of the central directory, and its number of records.
 struct extent {
   std::uint64_t offset = 0, length = 0, records = 0;
 };
 
-/// Offset of the end record. A comment may follow it; a comment that holds another end record is refused, because
-/// readers then disagree about what the archive contains.
+/// Finds the offset of the end record. A comment may follow it. A comment that holds another end record is refused,
+/// because readers would disagree about the archive's contents.
 result<std::int64_t> find_end(const byte_source& source) {
   const std::int64_t size = source.size_bytes();
   if (size < end_bytes) return bad(source, "it is too short");
@@ -114,7 +114,7 @@ result<extent> find_directory(const byte_source& source) {
   return found;
 }
 
-/// Takes one 64-bit value of a ZIP64 extra field when `value` is saturated. False when it is missing.
+/// Takes one 64-bit value of a ZIP64 extra field when `value` is saturated. Returns false when it is missing.
 bool widen(std::uint64_t& value, std::span<const std::byte>& wide) {
   if (value != saturated32) return true;
   if (wide.size() < 8) return false;
@@ -123,7 +123,7 @@ bool widen(std::uint64_t& value, std::span<const std::byte>& wide) {
   return true;
 }
 
-/// The directory by pieces: its length is a claim, and a sparse file can make it as long as the disk.
+/// Reads the directory in pieces: its length is only a claim, and a sparse file can make it as long as the disk.
 class directory_window {
  public:
   directory_window(const byte_source& source, const extent& where)
@@ -132,7 +132,7 @@ class directory_window {
         end_(at_ + static_cast<std::int64_t>(where.length)) {}
 
   std::int64_t left() const { return end_ - at_; }
-  /// The next `count` bytes, which there must be; valid until the next call.
+  /// Returns the next `count` bytes, which must exist; valid until the next call.
   result<std::span<const std::byte>> look(std::size_t count) {
     const auto begin = static_cast<std::size_t>(at_ - begin_);
     if (begin <= piece_.size() && count <= piece_.size() - begin)
@@ -142,7 +142,7 @@ class directory_window {
     SHARDMESH_CHECK(source_.read(begin_, piece_));
     return std::span<const std::byte>(piece_).first(count);
   }
-  /// Passes over bytes, also those that were never read.
+  /// Skips bytes, also those that were never read.
   void skip(std::size_t count) { at_ += static_cast<std::int64_t>(count); }
 
  private:
@@ -152,7 +152,7 @@ class directory_window {
   std::vector<std::byte> piece_;
 };
 
-/// The next entry of the directory.
+/// Reads the next entry of the directory.
 result<zip_record> read_entry(const byte_source& source, directory_window& directory, std::uint64_t directory_offset) {
   constexpr auto fixed = static_cast<std::size_t>(central_bytes);
   if (directory.left() < central_bytes) return bad(source, "the directory has fewer records than it says");
@@ -194,8 +194,8 @@ result<zip_record> read_entry(const byte_source& source, directory_window& direc
   return record;
 }
 
-/// Each record's limit is the beginning of the next; its header, name and data must fit before it. The records' order
-/// in the source.
+/// Sets each record's limit to the beginning of the next, and checks that its header, name, and data fit before it.
+/// Returns the records' indices in the order of the source.
 result<std::vector<std::size_t>> check_extents(const byte_source& source, std::vector<zip_record>& records,
                                                std::int64_t directory_offset) {
   std::vector<std::size_t> order(records.size());
@@ -212,7 +212,8 @@ result<std::vector<std::size_t>> check_extents(const byte_source& source, std::v
   return order;
 }
 
-/// Local headers. Those of small records behind each other are one read: a file of many small tensors has as many.
+/// Reads local headers. One read serves the headers of adjacent small records: a file of many small tensors has many of
+/// them.
 class header_window {
  public:
   header_window(const byte_source& source, std::span<const zip_record> records, std::span<const std::size_t> order)
@@ -225,7 +226,7 @@ class header_window {
     }
   }
 
-  /// The first `count` bytes of a record, which must lie before its limit; valid until the next call.
+  /// Returns the first `count` bytes of a record, which must lie before its limit; valid until the next call.
   result<std::span<const std::byte>> look(std::size_t index, const zip_record& record, std::int64_t count) {
     const std::int64_t at = record.header_offset - begin_;
     if (at >= 0 && at <= std::ssize(bytes_) - count)
@@ -240,18 +241,18 @@ class header_window {
  private:
   static constexpr std::int64_t small_record = 4096, most_bytes = 1 << 16;
   const byte_source& source_;
-  std::vector<std::int64_t> run_ends_;  // of each small record: where the small ones behind it end; 0: of others
+  std::vector<std::int64_t> run_ends_;  // per small record: end of the small records from it on; 0 for others
   std::int64_t begin_ = 0;
   std::vector<std::byte> bytes_;
 };
 
-// Of the two sets of flags, bit 3 (sizes follow the data) and bits 1 and 2 (effort) may differ: they change nothing.
+// Compares two sets of flags. Bit 3 (sizes follow the data) and bits 1 and 2 (effort) may differ: they change nothing.
 bool flags_agree(std::uint64_t local, std::uint64_t central) {
   return ((local ^ central) & ~std::uint64_t{0x000e}) == 0;
 }
 
-// CRC-32 and sizes of a local header: 0 where they follow the data (PyTorch leaves them 0 always), saturated where a
-// ZIP64 field has them, else those of the directory.
+// Compares the CRC-32 and sizes of a local header with the directory. They may be 0 when they follow the data (PyTorch
+// always leaves them 0), or saturated when a ZIP64 field has them.
 bool sizes_agree(std::span<const std::byte> header, const zip_record& record) {
   const auto agrees = [](std::uint64_t local, std::uint64_t value) {
     return local == 0 || local == saturated32 || local == value;
@@ -261,8 +262,8 @@ bool sizes_agree(std::span<const std::byte> header, const zip_record& record) {
          agrees(u32(header, 22), static_cast<std::uint64_t>(record.size_bytes));
 }
 
-/// Holds a record's local header against the directory, and sets where its bytes begin and how. One read, where the
-/// header's extra field (PyTorch aligns storages with it) is as short as usual.
+/// Compares a record's local header with the directory, and sets `offset` and `beginning`. Takes one read when the
+/// header's extra field (with which PyTorch aligns storages) is not unusually long.
 result<void> read_local_header(const byte_source& source, header_window& headers, std::size_t index,
                                zip_record& record) {
   constexpr std::int64_t usual_extra = 128;
@@ -293,8 +294,8 @@ result<void> read_local_header(const byte_source& source, header_window& headers
 
 namespace {
 
-// A directory of no more records is looked through; an index of it would take longer to make. Archives of one tensor
-// have seven, and a folder has one for each chunk.
+// A directory with at most this many records is searched without an index, which would take longer to make. An archive
+// of one tensor has seven records, and a folder has such an archive for each chunk.
 constexpr std::uint64_t few_records = 32;
 
 char lower_case(char c) {
@@ -381,7 +382,7 @@ bool looks_like_zip(const byte_source& source) {
 }
 
 result<std::vector<std::byte>> inflate(std::span<const std::byte> compressed, std::int64_t size_bytes) {
-  // Deflate expands by at most 1032: a larger claim is false, and nothing is allocated for it.
+  // Deflate expands at most 1032 times: a larger claim is false, and no memory is allocated for it.
   const auto most = checked_multiply(static_cast<std::int64_t>(compressed.size()) + 1, 1032);
   if (size_bytes < 0 || !most || size_bytes > *most)
     return fail(errc::bad_format, "deflated data cannot have the size that is stated");
@@ -390,7 +391,7 @@ result<std::vector<std::byte>> inflate(std::span<const std::byte> compressed, st
   if (inflateInit2(&stream, -15) != Z_OK) return fail(errc::io, "cannot start zlib");
   std::size_t in_at = 0, out_at = 0;
   int status = Z_OK;
-  std::byte beyond{};  // zlib wants room to notice that there is more than stated
+  std::byte beyond{};  // zlib needs room for a byte to notice surplus data
   while (status == Z_OK) {
     const std::size_t in_now = std::min<std::size_t>(compressed.size() - in_at, 1U << 30);
     const std::size_t out_now = std::min<std::size_t>(out.size() - out_at, 1U << 30);

@@ -14,14 +14,14 @@
 namespace shardmesh::c10d_detail {
 namespace {
 
-// Deadlines are the engine's. A backend's own timeout would close the connections of the whole group, also those of its
-// other users, after a time in which nobody had anything to say.
+// The engine enforces deadlines. A backend's own timeout would close the connections of the whole group, which has
+// other users, after a period without messages.
 constexpr std::chrono::milliseconds no_limit = std::chrono::hours(24 * 365);
 
 class work_transfer final : public transfer {
  public:
   explicit work_transfer(std::size_t size) {
-    const c10::InferenceMode plain(false);  // the caller's mode is not that of the thread that receives
+    const c10::InferenceMode plain(false);  // the receiving thread does not have the caller's mode
     tensors_.push_back(at::empty({static_cast<std::int64_t>(size)}, at::kByte));
   }
   std::vector<at::Tensor>& tensors() { return tensors_; }

@@ -40,7 +40,7 @@ std::string first_line(std::string_view text) {
   return std::string(text.substr(0, text.find('\n')));
 }
 
-// Messages of a copy of this communicator: it lives as long as they need it.
+// The messages of a copy of this communicator, which lives as long as they need it.
 message_group messages_of(const c10d_communicator& comm) {
   return {comm.rank(), comm.size(),
           [copy = comm](std::span<const outgoing> sends, std::span<const incoming> receives,
@@ -50,7 +50,7 @@ message_group messages_of(const c10d_communicator& comm) {
 
 }  // namespace
 
-// The handles share the engine's leaving, not the engine: its threads hold that until all ranks have left.
+// The last handle only makes the engine leave: the engine's threads keep it alive until all ranks have left.
 template <class Open>
 result<c10d_communicator> c10d_communicator::make(Open&& open) {
   if (c10d_detail::engine::groups_are_of_parent())

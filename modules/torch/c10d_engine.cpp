@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of an engine: what a rank starts and how it waits.
+// The calls of an engine: starting exchanges, and waiting for them.
 module;
 #include <process_token.hpp>
 #include <torch/c10d_channel.hpp>
@@ -42,9 +42,9 @@ std::string part_of(const exchange& e) {
   return detail::part_of_call(e.part, e.call);
 }
 
-// Of a rank of a process group, the ranges of tags that its communicators have. Ranks make communicators of a group in
-// the same order, so the n-th is the same one everywhere; after the last range comes the first again. A process has one
-// rank of a group, or several where ranks are threads.
+// The ranges of tags of a group's communicators on one rank. Ranks make the communicators of a group in the same order,
+// so the n-th is the same one everywhere. After the last range the first is used again. A process is one rank of a
+// group, or several if ranks are threads.
 constexpr std::size_t most_engines = 1 << 10;
 struct tag_ranges {
   struct of_group {
@@ -60,7 +60,7 @@ tag_ranges& ranges() {
   return all;
 }
 
-// In a call of which part.
+// Names the call, and its part, in errors.
 std::string name_of(const exchange& e) {
   return part_of(e) + " (tag " + std::to_string(e.tag) + ")";
 }
@@ -117,7 +117,7 @@ auto engine::guarded(const exchange& e, const Work& work) -> decltype(work()) {
     try {
       reason = fail(reason.code, "rank " + std::to_string(rank()) + " cannot go on in " + name_of(e)).with_rank(rank());
       reason.found = problem.what();
-    } catch (const std::bad_alloc&) {  // the code alone
+    } catch (const std::bad_alloc&) {  // the error has only its code
     }
     poison(std::move(reason), true);
     return *poison_;
@@ -135,9 +135,9 @@ error engine::channel_problem(const std::exception& problem, const char* verb, s
       what += " in " + name_of(name.kind == record_kind::gather, name.call.data(), name.tag);
     made = fail(made.code, std::move(what));
     if (peer >= 0) made.ranks.push_back(peer);
-    const std::string_view text = problem.what();  // the lines after the first say where in LibTorch
+    const std::string_view text = problem.what();  // later lines are locations in LibTorch's source
     made.found = text.substr(0, text.find('\n'));
-  } catch (const std::bad_alloc&) {  // the code alone
+  } catch (const std::bad_alloc&) {  // the error has only its code
   }
   return made;
 }
@@ -225,7 +225,7 @@ void engine::expect(std::int32_t peer, bool is_gather, expected receive) {
   match(peer, head, std::move(receive));
 }
 
-// Of a payload; its tag. Not one of a payload that the peer has not taken yet.
+// Returns the number, and thus the tag, of a payload: one that no untaken payload to the peer has.
 std::uint32_t engine::free_number(std::int32_t peer) {
   std::uint32_t& next = payloads_[static_cast<std::size_t>(peer)];
   constexpr std::uint32_t count = record_slot;
@@ -237,7 +237,7 @@ std::uint32_t engine::free_number(std::int32_t peer) {
   throw std::length_error("no more than 2^20 messages can be under way to a rank");
 }
 
-// Copies the bytes: the user's memory is free to go as soon as an error is known.
+// Copies the bytes, so that the user's memory may be freed as soon as an error is known.
 void engine::announce(std::int32_t peer, record_kind kind, std::span<const std::byte> bytes,
                       const std::shared_ptr<exchange>& owner) {
   if (poison_ && kind != record_kind::poison) return;
@@ -253,7 +253,7 @@ void engine::announce(std::int32_t peer, record_kind kind, std::span<const std::
       send_record(peer, head);
       return;
     }
-    // The payload is under way before it is announced: a receiver would wait for ever for one that cannot be sent.
+    // The payload is sent before it is announced: a receiver would wait forever for one that cannot be sent.
     head.number = free_number(peer);
     const auto at = sent_.try_emplace({peer, head.number}, payload_sent{owner, named(head), {}}).first;
     at->second.moving = group_->send(bytes, peer, payload_tag(head.number));
@@ -296,7 +296,7 @@ result<void> engine::wait(exchange& e) {
   return guarded(e, [&] { return wait_for(locked, e); });
 }
 
-// All that is known here of what others do: their messages say in which call they were sent.
+// Other ranks are known only through their messages, which name the call that sent them.
 std::string engine::last_heard(std::span<const std::int32_t> ranks) const {
   constexpr std::size_t most = 16;
   const auto now = clock::now();
@@ -316,7 +316,7 @@ std::string engine::last_heard(std::span<const std::int32_t> ranks) const {
 }
 
 bool engine::would_not_block(const exchange& e) {
-  if (is_forked()) return true;  // `wait` has an error
+  if (is_forked()) return true;  // `wait` returns an error
   const guard locked(lock_);
   return e.is_over() || poison_ || e.cancel.stop_requested() || (e.deadline && clock::now() >= *e.deadline);
 }
@@ -335,7 +335,8 @@ result<void> engine::status() {
   return {};
 }
 
-// What is under way stays in the engine, whose threads end when it has come: a backend's buffers are not taken away.
+// Messages under way stay in the engine, whose threads end when they have arrived: a backend's buffers must not be
+// freed.
 void engine::poison(error reason, bool tells_peers) noexcept {
   if (poison_) return;
   poison_ = std::move(reason);

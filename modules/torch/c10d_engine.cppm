@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// c10d_engine: the state of a c10d_communicator. Each message is announced by a record of fixed size; one thread
-// receives records of any rank, a second payloads, a third waits for what was sent. So messages are matched by all 32
-// bits of their tags, sizes are compared, and a rank's error reaches ranks that wait for others. Not here: c10d
-// (c10d_channel).
+// c10d_engine: the state of a c10d_communicator. A record of fixed size announces each message. One thread receives
+// records from any rank, a second receives payloads, and a third waits for sends. Thus messages are matched by all 32
+// bits of their tags, sizes are compared, and a rank's error reaches ranks that wait for others. The calls of c10d are
+// in c10d_channel.
 module;
 #include <process_token.hpp>
 #include <torch/c10d_channel.hpp>
@@ -33,27 +33,28 @@ namespace shardmesh::c10d_detail {
 enum class record_kind : std::uint32_t {
   message,  // of an exchange
   gather,   // part of an all_gather
-  taken,    // the receiver has the payload of that number
+  taken,    // the receiver has the payload with that number
   poison,   // the sender's error
-  goodbye,  // the sender has let go of its communicator: its last record
+  goodbye,  // the sender's last record: it has released its communicator
 };
 
-/// What announces a message. Short ones lie in it; a longer one is a payload of its own, under a tag of its number.
+/// Announces a message. A short message lies in the record. A longer one is a separate payload, whose tag follows from
+/// its number.
 struct record {
-  std::uint32_t version = 2;  // this and the kind lie here in every version
+  std::uint32_t version = 2;  // this and `kind` have these places in every version
   record_kind kind = record_kind::message;
   std::uint32_t tag = 0;
-  std::uint32_t number = 0;  // of the payloads from this sender to this receiver
+  std::uint32_t number = 0;  // counts the payloads from this sender to this receiver
   std::uint64_t size_bytes = 0;
   std::array<char, 24> call{};  // `call_options::name` of the sender, cut; for errors
   std::array<std::byte, 208> inside{};
 };
 static_assert(sizeof(record) == 256);
 
-/// Of the 2^20 tags of c10d that a communicator has, the last is that of records.
+/// The index of the tag for records: the last of the 2^20 c10d tags of a communicator.
 inline constexpr std::int32_t record_slot = (1 << 20) - 1;
 
-/// Which message, for errors.
+/// Identifies a message in errors.
 struct message_name {
   record_kind kind = record_kind::message;
   std::uint32_t tag = 0;
@@ -63,19 +64,19 @@ inline message_name named(const record& head) {
   return {head.kind, head.tag, head.call};
 }
 
-/// What a peer was last heard of.
+/// The last message from a peer.
 struct last_words {
   std::optional<std::chrono::steady_clock::time_point> at;
   std::array<char, 24> call{};
   bool in_gather = false;
 };
 
-/// One started exchange, or an all_gather.
+/// An exchange, or an all_gather, that has started.
 struct exchange {
   const char* part = "an exchange";
-  const char* call = "";  // that it is part of
+  const char* call = "";  // the call that contains it
   std::uint32_t tag = 0;
-  std::vector<std::int32_t> givers, takers;  // messages that are not done
+  std::vector<std::int32_t> givers, takers;  // peers of unfinished messages
   std::optional<std::chrono::steady_clock::time_point> deadline;
   std::stop_token cancel;
   bool is_over() const { return givers.empty() && takers.empty(); }
@@ -83,18 +84,19 @@ struct exchange {
 
 class engine : public std::enable_shared_from_this<engine> {
  public:
-  /// A fork copied the process groups: the parent has made communicators.
+  /// Whether this process is a fork whose parent has made communicators, so that the process groups are copies.
   static bool groups_are_of_parent();
-  /// std::length_error: 1024 communicators later, an earlier one of the group still lives here, with the same tags.
+  /// Throws std::length_error if the communicator that the group made 1024 earlier, with the same tags, still lives in
+  /// this process.
   explicit engine(std::shared_ptr<channel> group);
   engine(const engine&) = delete;
   engine& operator=(const engine&) = delete;
   ~engine();
 
-  /// The threads begin. They hold the engine until every rank has said goodbye. std::system_error: there is no thread
-  /// left; the other ranks know.
+  /// Starts the threads, which keep the engine alive until every rank has said goodbye. Throws std::system_error if a
+  /// thread cannot start; the other ranks are notified.
   void begin();
-  /// The last handle is gone: tells the others.
+  /// Notifies the other ranks that the last handle is gone.
   void leave();
 
   std::int32_t rank() const { return group_->rank(); }
@@ -111,7 +113,7 @@ class engine : public std::enable_shared_from_this<engine> {
  private:
   using guard = std::unique_lock<std::mutex>;
 
-  /// A receive that was started. `grows` of an all_gather: the sender says how much.
+  /// A receive that has started. `grows`: set for an all_gather, in which the sender chooses the size.
   struct expected {
     std::shared_ptr<exchange> owner;
     std::span<std::byte> room;
@@ -126,7 +128,7 @@ class engine : public std::enable_shared_from_this<engine> {
     message_name name;
     std::unique_ptr<transfer> moving;
   };
-  /// A record or a payload whose bytes are kept until it has left.
+  /// A record or a payload whose bytes are kept until it has been sent.
   struct departing {
     std::unique_ptr<transfer> moving;
     std::int32_t peer = 0;
@@ -139,7 +141,7 @@ class engine : public std::enable_shared_from_this<engine> {
     expected to;
   };
 
-  // Calls. All of these with the lock held.
+  // Calls. The lock is held in all of these.
   result<void> check_call(const exchange& e, const call_options& options);
   void expect(std::int32_t peer, bool is_gather, expected receive);
   void announce(std::int32_t peer, record_kind kind, std::span<const std::byte> bytes,
@@ -157,24 +159,24 @@ class engine : public std::enable_shared_from_this<engine> {
   std::int32_t payload_tag(std::uint32_t number) const {
     return base_tag_ + static_cast<std::int32_t>(number % static_cast<std::uint32_t>(record_slot));
   }
-  // What c10d threw. `verb`: "sends to" or "receives from"; peer -1: any rank.
+  // The error for an exception of c10d. `verb`: "sends to" or "receives from"; peer -1: any rank.
   error channel_problem(const std::exception& problem, const char* verb, std::int32_t peer,
                         const message_name& name) const noexcept;
 
-  // A fork copied this engine, without its threads.
+  // Whether a fork copied this engine, without its threads.
   bool is_forked() const;
   void give_back_tags() noexcept;
   error of_another_process() const;
-  // Runs `work` of a call. An exception becomes the error of every rank, so that nothing here refers to the memory of
-  // the call any more.
+  // Runs `work` of a call. An exception becomes the error of every rank, so that the engine no longer refers to the
+  // call's memory.
   template <class Work>
   auto guarded(const exchange& e, const Work& work) -> decltype(work());
   error let_go(std::int32_t peer) const;
   void see_off(std::int32_t peer);
-  /// Nothing comes any more, and nothing is asked for.
+  /// Nothing more arrives, and no call is open.
   bool is_closed() const { return is_left_ && gone_.size() + 1 == static_cast<std::size_t>(size()); }
 
-  // Threads.
+  // The threads.
   void give_up_threads();
   void forget_peers();
   void receive_records();
@@ -189,12 +191,13 @@ class engine : public std::enable_shared_from_this<engine> {
   std::mutex lock_;
   std::condition_variable_any changed_;
   std::optional<error> poison_;
-  bool has_told_ = false;         // the error, to every rank
+  bool has_told_ = false;         // sent the error to every rank
   bool error_is_coming_ = false;  // a rank has announced its error
   object_numbers numbers_;
-  std::vector<std::uint32_t> payloads_;                                  // to each rank
-  std::vector<last_words> heard_;                                        // of each rank
-  std::map<std::tuple<std::int32_t, std::uint32_t, bool>, line> lines_;  // by peer, tag, whether of all_gathers
+  std::vector<std::uint32_t> payloads_;  // next number, per receiver
+  std::vector<last_words> heard_;        // per rank
+  // by peer, tag, and whether it is an all_gather
+  std::map<std::tuple<std::int32_t, std::uint32_t, bool>, line> lines_;
   std::map<std::pair<std::int32_t, std::uint32_t>, payload_sent> sent_;  // by peer and number, until it is taken
   std::deque<payload_coming> coming_;
   std::deque<departing> to_finish_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of an engine: what comes from other ranks, and the end.
+// The threads of an engine: receiving from other ranks, and shutting down.
 module;
 #include <process_token.hpp>
 #include <torch/c10d_channel.hpp>
@@ -54,7 +54,7 @@ class threads_at_work {
 };
 threads_at_work& at_work() {
   static auto* const threads = new threads_at_work;
-  // A program that ends while other ranks still listen gives its last records a moment to leave.
+  // When a program ends while other ranks still listen, its last records get a moment to leave.
   static const struct at_end {
     ~at_end() { threads->wait_a_moment(); }
   } wait;
@@ -62,7 +62,8 @@ threads_at_work& at_work() {
   return *threads;
 }
 
-// Payloads that nobody took. They stay: a peer may have asked for one, and half a message would break the connection.
+// Payloads that no receiver took. They are kept: a peer may have started to receive one, and half a message would break
+// the connection.
 struct left_behind {
   std::mutex lock;
   std::vector<std::unique_ptr<transfer>> payloads;
@@ -80,7 +81,7 @@ engine::~engine() {
   const std::lock_guard locked(left_payloads().lock);
   for (auto& [key, sent] : sent_)
     if (sent.moving) left_payloads().payloads.push_back(std::move(sent.moving));
-  // Only where a thread could not be started is there anything that nobody waited for.
+  // Unfinished transfers remain here only if a thread could not start.
   for (departing& one : to_finish_) left_payloads().payloads.push_back(std::move(one.moving));
   for (payload_coming& one : coming_) left_payloads().payloads.push_back(std::move(one.moving));
 }
@@ -102,14 +103,14 @@ void engine::begin() {
   }
 }
 
-// The other ranks hear that this one lets go. The threads that did start end when they do, too.
+// Notifies the other ranks that this one has left. The threads that did start end when the other ranks leave.
 void engine::give_up_threads() {
   leave();
   const guard locked(lock_);
   forget_peers();
 }
 
-// No goodbye is waited for any more.
+// Stops waiting for goodbyes.
 void engine::forget_peers() {
   for (std::int32_t peer = 0; peer < size(); ++peer)
     if (peer != rank() && std::find(gone_.begin(), gone_.end(), peer) == gone_.end()) gone_.push_back(peer);
@@ -117,10 +118,11 @@ void engine::forget_peers() {
 }
 
 void engine::leave() {
-  if (is_forked()) return;  // the parent is still there
+  if (is_forked()) return;  // the parent still uses it
   const guard locked(lock_);
   is_left_ = true;
-  // Another rank's error may not have come everywhere yet: nobody sees this goodbye before it.
+  // Another rank's error may not have reached every rank yet. Sent from here, it reaches each of them before this
+  // goodbye.
   if (poison_ && !has_told_) tell_peers();
   record head;
   head.kind = record_kind::goodbye;
@@ -128,13 +130,13 @@ void engine::leave() {
     if (peer == rank()) continue;
     try {
       send_record(peer, head);
-    } catch (const std::exception&) {  // a connection that failed: the other side knows
+    } catch (const std::exception&) {  // the connection failed, so the other side knows
     }
   }
   changed_.notify_all();
 }
 
-// A rank is received from until it has said goodbye: a receive that is left behind would break the group's connection.
+// Receives from each rank until it has said goodbye: an abandoned receive would break the group's connection.
 void engine::receive_records() {
   const auto all_gone = [&] { return gone_.size() + 1 == static_cast<std::size_t>(size()); };
   guard locked(lock_);
@@ -152,7 +154,7 @@ void engine::receive_records() {
     }
     locked.lock();
     if (problem) {
-      // This rank hears nothing from now on, so it waits for nobody's goodbye; the others still hear it.
+      // This rank receives nothing from now on, so it waits for no goodbye; the others still receive its own.
       poison(*std::move(problem), true);
       forget_peers();
     } else {
@@ -162,7 +164,7 @@ void engine::receive_records() {
   changed_.notify_all();
 }
 
-// Nothing may leave a thread by an exception: that would end the program.
+// An exception must not leave a thread: it would end the program.
 void engine::heard(std::int32_t peer, const record& head) {
   try {
     if (head.kind == record_kind::goodbye)
@@ -176,8 +178,8 @@ void engine::heard(std::int32_t peer, const record& head) {
   }
 }
 
-// Who waits for a rank that has let go is told: it would wait for ever. It lets go after an error, too, which is what
-// is said then.
+// A rank that waits for one that has left gets an error, since it would wait forever. If that one left because of an
+// error, the ranks get that error instead.
 void engine::see_off(std::int32_t peer) {
   if (std::find(gone_.begin(), gone_.end(), peer) == gone_.end()) gone_.push_back(peer);
   bool is_missed = false;
@@ -201,7 +203,7 @@ void engine::handle(std::int32_t peer, const record& head) {
     match(peer, head, {});
     return;
   }
-  if (poison_) return;  // nobody wants it: a payload stays with its sender
+  if (poison_) return;  // no call wants it: a payload stays with its sender
   const bool is_gather = head.kind == record_kind::gather;
   last_words& last = heard_[static_cast<std::size_t>(peer)];
   last = {std::chrono::steady_clock::now(), head.call, is_gather};
@@ -218,7 +220,7 @@ void engine::handle(std::int32_t peer, const record& head) {
   match(peer, head, std::move(receive));
 }
 
-// The announced message and its place belong together.
+// Joins an announced message and the receive that matches it.
 void engine::match(std::int32_t peer, const record& head, expected receive) {
   if (head.kind == record_kind::message && receive.owner && receive.room.size() != head.size_bytes) {
     poison(fail(errc::communication, "rank " + std::to_string(peer) + " sends a message of another size than rank " +
@@ -241,7 +243,7 @@ void engine::match(std::int32_t peer, const record& head, expected receive) {
   }
 }
 
-// After an error nothing is written any more: who waited has been told, and its memory may be gone.
+// After an error nothing is written: the waiting call has returned, and its memory may be gone.
 void engine::take(std::int32_t peer, const record& head, expected& receive, std::span<const std::byte> bytes) {
   if (head.kind == record_kind::poison) {
     auto reason = error_from_bytes(bytes);
@@ -260,7 +262,7 @@ void engine::take(std::int32_t peer, const record& head, expected& receive, std:
   changed_.notify_all();
 }
 
-// In the order of matching: their senders have sent them already.
+// In the order of matching: the senders have already sent these payloads.
 void engine::receive_payloads() {
   guard locked(lock_);
   for (;;) {
@@ -286,7 +288,7 @@ void engine::receive_payloads() {
     const char* doing = "receives from";
     try {
       take(next.peer, next.head, next.to, next.moving->bytes());
-      if (poison_) continue;  // what was sent stays where it is
+      if (poison_) continue;  // the payload stays with its sender
       doing = "sends to";
       send_record(next.peer, answer);
     } catch (const std::exception& e) {
@@ -301,7 +303,7 @@ void engine::send_record(std::int32_t peer, const record& head) {
   changed_.notify_all();
 }
 
-// Sends are kept until their receiver has them.
+// Keeps each send until its receiver has it.
 void engine::finish_sends() {
   guard locked(lock_);
   for (;;) {

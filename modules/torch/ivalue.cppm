@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// c10::IValue, LibTorch's value of any type, as a tree: what torch::pickle_load reads and TorchScript returns is
-// walked, transformed, and turned into a state dict and back. Who uses this includes ATen/core/ivalue.h.
+// c10::IValue, LibTorch's value of any type, as a tree. Values that torch::pickle_load reads or TorchScript returns can
+// be walked, transformed, and converted to a state dict and back. The importing file includes ATen/core/ivalue.h.
 module;
 #include <shardmesh/torch_forward.hpp>
 export module shardmesh.torch:ivalue;
@@ -18,8 +18,8 @@ std::string type_of_ivalue(const c10::IValue& value);
 
 }  // namespace shardmesh::detail
 
-/// Dicts whose keys are strings and integers, lists and tuples (also named ones, whose names are left out) are
-/// containers; everything else is a leaf. A handle: copies refer to the same value.
+/// Dicts with strings and integers as keys, lists, and tuples (of named ones without the names) are containers;
+/// everything else is a leaf. A handle: copies refer to the same value.
 export template <>
 struct shardmesh::node_adapter<c10::IValue> {
   static constexpr bool is_handle = true;
@@ -30,15 +30,15 @@ struct shardmesh::node_adapter<c10::IValue> {
       return visit(std::move(key), std::remove_const_t<N>(static_cast<const N&>(child)));
     });
   }
-  /// Lists and dicts of any type of element; a dict's keys are strings or integers, not both (TorchScript has no such
-  /// dict). \errors errc::invalid_argument for both
+  /// Makes lists and dicts with elements of any type. A dict's keys are strings or integers, not both (TorchScript has
+  /// no such dict). \errors errc::invalid_argument for both
   static result<c10::IValue> make(node_kind container, std::vector<std::pair<path_key, c10::IValue>> children);
 };
 
 export namespace shardmesh {
 
-/// An IValue as a state dict of the same shape, whose tensors share elements with it: tensors, None, bool, int, double
-/// and strings as they are.
+/// Converts an IValue to a state dict of the same shape, whose tensors share elements with it. Tensors, None, bool,
+/// int, double, and strings are kept.
 /// \errors errc::unsupported naming the type of any other leaf (an object, a device, a complex number)
 /// Cost: O(nodes).
 template <local_tensor T, std::same_as<c10::IValue> Value>
@@ -55,8 +55,8 @@ result<state_dict<T>> state_of(const Value& value) {
   return state_dict_from(value, read);
 }
 
-/// The way back. \errors errc::unsupported for sharded tensors, dtensors, bytes and opaque objects;
-/// errc::invalid_argument for a mapping of names and indices
+/// Converts a state dict to an IValue. \errors errc::unsupported for sharded tensors, dtensors, bytes and opaque
+/// objects; errc::invalid_argument for a mapping of names and indices
 template <class Value, local_tensor T>
   requires std::same_as<Value, c10::IValue>
 result<Value> ivalue_of(state_dict<T> state) {

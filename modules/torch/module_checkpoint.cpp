@@ -41,7 +41,7 @@ result<std::vector<load_request>> requests_of(const checkpoint_reader& reader, s
     if (const tensor_entry* const entry = reader.contents().find(one.key)) {
       stored.push_back({one.key, entry->shape});
       found.push_back(&one);
-    } else {  // `load` says what there is instead
+    } else {  // `load` reports the missing entry
       requests.push_back({one.key, box::whole(one.to.sizes), one.to});
     }
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints of a torch::nn::Module, read into its own memory and written out of it. Not here: state dicts of several
-// modules and optimizers (state_of, and rooms state_checkpoint and collective_checkpoint), ranks that save and load
-// together (module_ranks).
+// Loads checkpoints into the memory of a torch::nn::Module, and saves from it. For state dicts of several modules and
+// optimizers, see `state_of` and the rooms state_checkpoint and collective_checkpoint. Ranks that save and load
+// together are in module_ranks.
 export module shardmesh.torch:module_checkpoint;
 
 import shardmesh.std;
@@ -19,7 +19,7 @@ struct keyed_memory {
   tensor_view to;
 };
 
-// The whole of each entry; or what this rank holds of it, as the rules lay the stored tensors out.
+// Makes requests for each whole entry, or for this rank's part of it, as the rules lay out the stored tensors.
 result<std::vector<load_request>> requests_of(std::span<const keyed_memory> entries);
 result<std::vector<load_request>> requests_of(const checkpoint_reader& reader, std::span<const keyed_memory> entries,
                                               const device_mesh& mesh, std::span<const placement_rule> rules,
@@ -27,8 +27,9 @@ result<std::vector<load_request>> requests_of(const checkpoint_reader& reader, s
 
 path path_inside(const path& inside, std::string_view name);
 
-// What a rank holds of a tensor, with its places in `memory`: nothing, a box, or several. errc::shape_mismatch when the
-// memory is not of the sizes that the layout gives this rank; errc::unaligned when elements below a byte are cut.
+// Returns a rank's boxes of a tensor (none, one, or several), with their views in `memory`. errc::shape_mismatch if the
+// sizes of the memory differ from those that the layout gives this rank; errc::unaligned if elements below a byte are
+// cut.
 template <tensor_view_type View>
 result<std::vector<basic_held_part<View>>> parts_of(const View& memory, const layout& laid, std::int32_t rank) {
   const extents wanted = laid.local_shape(rank);
@@ -71,17 +72,17 @@ result<load_report> load_entries(std::vector<module_entry<M>>& entries, checkpoi
 
 export namespace shardmesh {
 
-/// How `load_checkpoint` fills a torch::nn::Module, and where in the checkpoint its entries are: by default at the top.
+/// The options of `load_checkpoint` into a torch::nn::Module. By default its entries are at the top of the checkpoint.
 struct module_load_options {
-  /// Where the module's entries are in the checkpoint: {"model"} for one that was saved as {"model": state_dict}.
+  /// The place of the module's entries in the checkpoint: {"model"} if it was saved as {"model": state_dict}.
   path inside{};
   load_options loading{};
   open_options opening{};
 };
 
-/// Fills the module's parameters and buffers from a checkpoint of any format: DCP (PyTorch's or ours, of however many
-/// ranks), `torch.save` files, safetensors. What it holds beside them is not read. Ranges are read straight into the
-/// module's memory where it is contiguous host memory of the stored dtype.
+/// Loads the module's parameters and buffers from a checkpoint of any format: DCP (PyTorch's or ours, from any number
+/// of ranks), `torch.save` files, safetensors. Other entries of the checkpoint are not read. Ranges are read straight
+/// into the module's memory if that is contiguous host memory of the stored dtype.
 /// \errors those of `open_checkpoint`; before a byte is read those of `check_tensor` and of `load`: errc::missing_key,
 ///         errc::shape_mismatch, errc::dtype_mismatch, errc::narrowing, each naming the key
 /// Cost: the bytes of the module's entries.
@@ -97,12 +98,12 @@ result<load_report> load_checkpoint(M& module, const std::filesystem::path& chec
   return detail::load_entries<M>(entries, **reader, detail::requests_of(*memory), options.loading);
 }
 
-/// This rank's part of each entry, where the module holds parts: its tensors are the local ones of a mesh, as `rules`
-/// lay the stored tensors out (`parse_placement_rules({".*weight=S(0)"})`; others are whole on every rank). No
-/// communication; only what the rank holds is read.
+/// Loads this rank's part of each entry, if the module's tensors are the local parts on a mesh. `rules` lay out the
+/// stored tensors (`parse_placement_rules({".*weight=S(0)"})`); entries without a rule are whole on every rank. No
+/// communication; only this rank's part is read.
 /// \param rank  in the numbering of the mesh
-/// \errors as above; those of `resolve_placements`; errc::shape_mismatch when a local tensor is not of the sizes that
-///         the layout gives this rank, naming the rank and both
+/// \errors as above; those of `resolve_placements`; errc::shape_mismatch if the sizes of a local tensor differ from
+///         those that the layout gives this rank, naming the rank and both
 template <torch_module M>
 result<load_report> load_checkpoint(M& module, const std::filesystem::path& checkpoint, const device_mesh& mesh,
                                     std::span<const placement_rule> rules, std::int32_t rank,
@@ -116,14 +117,15 @@ result<load_report> load_checkpoint(M& module, const std::filesystem::path& chec
                                  options.loading);
 }
 
-/// How `save_checkpoint` writes a torch::nn::Module. By default as a DCP folder, its entries at the top.
+/// The options of `save_checkpoint` of a torch::nn::Module. By default it writes a DCP folder with the entries at the
+/// top.
 struct module_save_options {
-  path inside{};  // as of module_load_options
+  path inside{};  // as in module_load_options
   target_format to = target_format::dcp;
   save_options saving{};
 };
 
-/// Writes the module's entries as a new checkpoint, whole or not at all, out of the module's memory.
+/// Saves the module's entries from its memory as a new checkpoint, whole or not at all.
 /// \errors in the report: those of `check_tensor` and of `save`
 /// Source: torch.distributed.checkpoint.save({...: module.state_dict()})
 template <torch_module M>

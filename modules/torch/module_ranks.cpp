@@ -20,7 +20,7 @@ import shardmesh.tree;
 namespace shardmesh::detail {
 namespace {
 
-// Sizes of every entry on one rank, from its note.
+// The sizes of every entry on one rank, from its note.
 using sizes_of_rank = std::vector<extents>;
 
 result<void> check_mesh(const device_mesh& mesh, communicator_ref comm, bool is_of_all) {
@@ -33,7 +33,7 @@ result<void> check_mesh(const device_mesh& mesh, communicator_ref comm, bool is_
   return {};
 }
 
-// The placements of entries of these shapes; only how many dimensions they have counts.
+// The placements of entries of these shapes; only the number of dimensions matters.
 result<std::vector<std::vector<placement>>> placements_of(std::span<const keyed_shape> shapes,
                                                           const placing_rules& placing) {
   placement_resolution placed = resolve_placements(shapes, placing.mesh, placing.rules, placing.options);
@@ -41,7 +41,7 @@ result<std::vector<std::vector<placement>>> placements_of(std::span<const keyed_
   return std::move(placed.placements);
 }
 
-// What must be alike on every rank that saves.
+// The records that must be equal on every rank that saves.
 std::vector<agreement_record> records_of(std::span<const placed_memory<const_tensor_view>> entries,
                                          std::span<const std::vector<placement>> placements, const device_mesh& mesh) {
   std::string numbering = to_string(mesh);
@@ -63,7 +63,7 @@ result<sizes_of_rank> sizes_from(std::span<const std::byte> note, std::size_t co
   return sizes;
 }
 
-// Sizes are added along the mesh dimensions that cut a dimension; the others are looked at where their coordinate is 0.
+// Adds sizes along the mesh dimensions that cut a dimension; along the others, only coordinate 0 counts.
 result<extents> whole_shape(const device_mesh& mesh, std::span<const placement> placements,
                             std::span<const sizes_of_rank> all, std::size_t entry) {
   extents shape = extents::filled(all.front()[entry].size(), 0);
@@ -86,8 +86,8 @@ result<extents> whole_shape(const device_mesh& mesh, std::span<const placement> 
   return shape;
 }
 
-// One entry on this rank, when every rank's part is what the layout gives it. Every rank finds the same problem: nobody
-// goes on to save alone.
+// Returns one entry on this rank, if every rank's part agrees with the layout. Every rank finds the same problem, so no
+// rank continues to save alone.
 result<const_held_tensor> held_of(const placed_memory<const_tensor_view>& mine, std::vector<placement> placements,
                                   const device_mesh& mesh, std::span<const sizes_of_rank> all, std::size_t entry,
                                   std::int32_t rank) {
@@ -117,7 +117,7 @@ std::vector<keyed_shape> keyed_shapes(std::span<const placed_memory<View>> entri
   return shapes;
 }
 
-// All ranks come this far, whatever they found: the error of one is the error of all.
+// Every rank calls this, with or without a problem: the error of one rank is the error of all.
 result<agreement_notes> settle(communicator_ref comm, const std::optional<error>& problem,
                                std::span<const agreement_record> records, std::vector<std::byte> note,
                                const call_options& call) {
@@ -177,7 +177,7 @@ result<held_state> held_to_load(const checkpoint_reader* reader, const result<vo
       const auto named = [&](error cause) {
         return std::move(cause).with_file(reader->path().string()).with_key(shapes[i].key);
       };
-      if (!reader->contents().find(shapes[i].key)) {  // `load` says what there is instead
+      if (!reader->contents().find(shapes[i].key)) {  // `load` reports the missing entry
         held.tensors.push_back({mine.where, {}, mine.memory.type, {}, {}});
         continue;
       }

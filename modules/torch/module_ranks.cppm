@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that each hold their parts of a torch::nn::Module save and load it together. Not here: one process alone
-// (module_checkpoint), how tensors are cut (layout), what ranks tell each other while they save
-// (collective_checkpoint).
+// Saves and loads a torch::nn::Module on several ranks, each of which holds its parts. One process alone is in
+// module_checkpoint, the layout of tensors in layout, and the messages of a save in collective_checkpoint.
 export module shardmesh.torch:module_ranks;
 
 import shardmesh.std;
@@ -23,18 +22,18 @@ struct placed_memory {
   View memory;
 };
 
-// How the rules of a call place tensors.
+// The rules by which a call places tensors.
 struct placing_rules {
   const device_mesh& mesh;
   std::span<const placement_rule> rules;
   const placement_options& options;
 };
 
-// What this rank holds, or the first problem, which every rank gets. Collective. The shapes of whole tensors follow
-// from the parts of all ranks, which are compared with what the rules give each of them.
+// Returns this rank's state to save, or the first problem, which every rank gets. Collective. The shapes of whole
+// tensors follow from the parts of all ranks, which are compared with the sizes that the rules give each rank.
 result<const_held_state> held_to_save(const result<std::vector<placed_memory<const_tensor_view>>>& entries,
                                       const placing_rules& placing, communicator_ref comm, const call_options& call);
-// The same for destinations; the shapes are the stored ones. What the checkpoint lacks is left to `load` to say.
+// The same for destinations; the shapes are the stored ones. `load` reports entries that the checkpoint lacks.
 result<held_state> held_to_load(const checkpoint_reader* reader, const result<void>& opened,
                                 const result<std::vector<placed_memory<tensor_view>>>& entries,
                                 const placing_rules& placing, communicator_ref comm, const call_options& call);
@@ -57,22 +56,23 @@ result<std::vector<placed_memory<View>>> placed_memory_of(std::vector<module_ent
 export namespace shardmesh {
 
 struct module_rank_save_options {
-  path inside{};  // as of module_load_options; the same on every rank
+  path inside{};  // as in module_load_options; the same on every rank
   rank_save_options saving{};
   placement_options placing{};
 };
 
-/// Collective; blocks. Writes a module whose ranks each hold their parts as one DCP folder, each rank its own file, out
-/// of the module's memory; what several ranks hold is written once.
-/// \param module  its tensors are this rank's parts; on every rank the same entries, of the same dtypes and dimensions
-/// \param mesh    of all ranks of `comm`, in its numbering
-/// \param rules   the same on every rank; entries without one are whole on every rank. The shape of a whole tensor
+/// Saves a module whose ranks each hold their parts as one DCP folder. Collective; blocks. Each rank writes its own
+/// file from the module's memory; data that several ranks hold is written once.
+/// \param module  its tensors are this rank's parts; every rank has the same entries, with the same dtypes and numbers
+///                of dimensions
+/// \param mesh    contains all ranks of `comm`, in its numbering
+/// \param rules   the same on every rank; entries without a rule are whole on every rank. The shape of a whole tensor
 ///                follows from the parts: their sizes along the mesh dimensions that cut a dimension are added.
 /// \errors in the report, the same on every rank, before a file exists: errc::shape_mismatch naming the entry, a rank
-///         whose part is not what the layout gives it, and both sizes; errc::disagreement (another mesh, other rules,
-///         entries or dtypes on a rank); errc::invalid_argument (a rank that the mesh lacks, one of the mesh that there
-///         is not); those of `check_tensor` and `resolve_placements`. Then those of `save` on many ranks.
-/// Cost: one round of all_gather (the sizes of all entries) beside those of `save`.
+///         whose part differs from the layout, and both sizes; errc::disagreement (another mesh, other rules, entries
+///         or dtypes on a rank); errc::invalid_argument (the mesh and the communicator do not have the same ranks);
+///         those of `check_tensor` and `resolve_placements`. Then those of `save` on many ranks.
+/// Cost: as `save` on many ranks, and one round of all_gather (the sizes of all entries).
 /// Source: torch.distributed.checkpoint.save of a module's DTensors
 template <torch_module M>
 save_report save_checkpoint(const M& module, const std::filesystem::path& destination, const device_mesh& mesh,
@@ -89,20 +89,20 @@ save_report save_checkpoint(const M& module, const std::filesystem::path& destin
 }
 
 struct module_rank_load_options {
-  path inside{};  // as of module_load_options
+  path inside{};  // as in module_load_options
   rank_load_options loading{};
   open_options opening{};
   placement_options placing{};
 };
 
-/// Collective; blocks. Fills each rank's parts of a module from a checkpoint of any format and of however many ranks;
-/// what several ranks hold is read once.
-/// \param module, mesh, rules  as of `save_checkpoint`; ranks may have different ones (stages of a pipeline)
-/// \errors in the report, the same on every rank, before a byte is read: those of `open_checkpoint`; errc::shape_mismatch
-///         naming the entry, the rank, the sizes that the layout of the stored tensor gives it and those that it has;
-///         errc::invalid_argument for a rank that its mesh lacks; those of `check_tensor` and `resolve_placements`.
-///         Then those of `load` on many ranks.
-/// Cost: one round of all_gather of nothing beside those of `load`.
+/// Loads each rank's parts of a module from a checkpoint of any format, saved by any number of ranks. Collective;
+/// blocks. Data that several ranks hold is read once.
+/// \param module, mesh, rules  as for `save_checkpoint`; ranks may have different ones (stages of a pipeline)
+/// \errors in the report, the same on every rank, before a byte is read: those of `open_checkpoint`;
+///         errc::shape_mismatch naming the entry, the rank, the sizes that the layout of the stored tensor gives it,
+///         and its actual sizes; errc::invalid_argument for a rank that is not in its mesh; those of `check_tensor` and
+///         `resolve_placements`. Then those of `load` on many ranks.
+/// Cost: as `load` on many ranks, and one round of all_gather with empty notes.
 /// Source: torch.distributed.checkpoint.load into a module's DTensors
 template <torch_module M>
 load_report load_checkpoint(M& module, const std::filesystem::path& checkpoint, const device_mesh& mesh,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A torch::nn::Module as a state dict: its parameters and buffers by name. Not here: files (module_checkpoint).
+// Converts a torch::nn::Module to a state dict of its parameters and buffers by name, and back. Files are in
+// module_checkpoint.
 export module shardmesh.torch:module_state;
 
 import shardmesh.std;
@@ -19,7 +20,7 @@ using module_tensor = std::remove_cvref_t<decltype(static_cast<named_tensors<M>*
 
 export namespace shardmesh {
 
-/// A module of LibTorch: torch::nn::Module and what derives from it. Its tensors are local tensors where
+/// A module of LibTorch: torch::nn::Module or a class derived from it. Its tensors are local tensors if
 /// `shardmesh/torch_tensor.hpp` is included.
 template <class M>
 concept torch_module = requires(const M& module, bool recurse) {
@@ -27,15 +28,15 @@ concept torch_module = requires(const M& module, bool recurse) {
   { module.named_buffers(recurse) } -> std::same_as<detail::named_tensors<M>>;
 } && local_tensor<detail::module_tensor<M>>;
 
-/// A parameter or a buffer of a module, shared with it: an at::Tensor is a handle.
+/// A parameter or a buffer of a module. It shares the module's elements, since an at::Tensor is a handle.
 template <torch_module M>
 struct module_entry {
   std::string name;  // as in Python's state_dict(): "layers.0.weight"
   detail::module_tensor<M> tensor;
 };
 
-/// Parameters, then buffers, of the module and of all below it, without those that are undefined (a Linear without
-/// bias). LibTorch's modules keep no difference between buffers that Python calls persistent and others: all are here.
+/// Returns the parameters, then the buffers, of the module and all its submodules, without undefined ones (a Linear
+/// without bias). LibTorch's modules do not record which buffers Python calls persistent, so all buffers are included.
 /// Cost: O(entries); no elements are copied.
 template <torch_module M>
 std::vector<module_entry<M>> entries_of(const M& module) {
@@ -46,8 +47,8 @@ std::vector<module_entry<M>> entries_of(const M& module) {
   return made;
 }
 
-/// The entries as a flat mapping, by whole names, as Python's state_dict() is. Its tensors share the module's elements:
-/// what is loaded into the state dict is loaded into the module.
+/// Returns the entries as a flat mapping by full names, like Python's state_dict(). Its tensors share the module's
+/// elements: loading into the state dict loads into the module.
 /// \errors those of `check_tensor` (a sparse parameter, a lazy conjugation), naming the entry
 /// Source: torch.nn.Module.state_dict
 template <torch_module M>
@@ -60,10 +61,11 @@ result<state_dict<detail::module_tensor<M>>> state_of(const M& module) {
   return made;
 }
 
-/// Copies a state dict's tensors into the module's own, which stay where they are; dtypes are converted as
-/// `Tensor.copy_` does, devices may differ. Both have the same names and shapes.
-/// \errors before anything is copied: errc::missing_key (the state dict lacks an entry), errc::invalid_argument (an entry that the module lacks, or no plain tensor), errc::shape_mismatch; those of
-///         `check_tensor`. Each names the entry.
+/// Copies a state dict's tensors into the module's own, which stay where they are. Dtypes are converted as in
+/// `Tensor.copy_`; devices may differ. Both must have the same names and shapes.
+/// \errors before anything is copied: errc::missing_key (the state dict lacks an entry), errc::invalid_argument (an
+///         entry that the module lacks, or that is not a plain tensor), errc::shape_mismatch; those of `check_tensor`.
+///         Each names the entry.
 /// Source: torch.nn.Module.load_state_dict(strict=True)
 template <torch_module M>
 result<void> put_state(M& module, const state_dict<detail::module_tensor<M>>& state) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.torch: modules and process groups of LibTorch. That an at::Tensor is a tensor of shardmesh is the header
-// shardmesh/torch_tensor.hpp. No interface of this room includes LibTorch: who imports it includes what it uses.
+// shardmesh.torch: modules and process groups of LibTorch. The header shardmesh/torch_tensor.hpp makes an at::Tensor a
+// tensor of shardmesh. No interface of this room includes LibTorch: the importing file includes the headers that it
+// uses.
 export module shardmesh.torch;
 
 export import :c10d_communicator;

@@ -19,7 +19,7 @@ import :chunk_sharding;
 namespace shardmesh::torch_checkpointing {
 namespace {
 
-// The box of each rank's chunks together; nothing when a rank's are no box.
+// Returns each rank's chunks as one box; nothing when some rank's chunks do not form a box.
 std::optional<std::vector<rank_box>> boxes_of_ranks(std::span<const output_chunk> chunks) {
   struct held {
     box around;
@@ -47,7 +47,8 @@ std::optional<std::vector<rank_box>> boxes_of_ranks(std::span<const output_chunk
   return parts;
 }
 
-// Where `count` parts of [begin, begin + size) begin, as torch.chunk cuts; nothing when one of them would be empty.
+// Appends the begins of `count` parts of [begin, begin + size), as torch.chunk cuts. Returns false when a part would be
+// empty.
 bool append_cuts(std::int64_t begin, std::int64_t size, std::int64_t count, std::vector<std::int64_t>& cuts) {
   const std::int64_t step = (size + count - 1) / count;
   if (step == 0 || (size + step - 1) / step != count) return false;
@@ -55,7 +56,7 @@ bool append_cuts(std::int64_t begin, std::int64_t size, std::int64_t count, std:
   return true;
 }
 
-// The mesh dimensions that cut one dimension at these places, one inside the other: {4}, or {2, 2}.
+// Returns the mesh dimensions that cut one tensor dimension at these places, outermost first: {4}, or {2, 2}.
 std::optional<std::vector<std::int64_t>> factors_of(std::int64_t size, const std::vector<std::int64_t>& cuts) {
   const auto count = static_cast<std::int64_t>(cuts.size());
   std::vector<std::int64_t> made;
@@ -75,9 +76,9 @@ std::optional<std::vector<std::int64_t>> factors_of(std::int64_t size, const std
   return std::nullopt;
 }
 
-// The mesh whose ranks hold exactly these parts. Its dimensions have names of our own: a mesh of a program is never
-// equal to it, so that the package always places the parts, which are plain tensors, by this metadata. Without them it
-// would take a rank's part for the whole tensor where program and file are cut alike.
+// Returns the mesh whose ranks hold exactly these parts. Its dimensions have names of our own, so no program's mesh
+// equals it. The package therefore always places the parts, which are plain tensors, by this metadata. Without such
+// names, it would take a rank's part for the whole tensor when program and file are cut alike.
 result<std::optional<layout>> mesh_of_parts(const extents& shape, std::span<const rank_box> parts) {
   std::vector<std::vector<std::int64_t>> cuts(shape.rank());
   std::size_t cells = 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: how the chunks of a tensor that is to be written are told in metadata: by a mesh where one cuts like
-// them, so that the package's DefaultResharder finds them; else by boxes.
+// Not exported: describes the chunks of a tensor to be written in the metadata. A mesh that cuts like them is
+// preferred, so that the package's DefaultResharder finds them; otherwise boxes are listed.
 module shardmesh.torch_checkpointing:chunk_sharding;
 
 import shardmesh.std;
@@ -17,11 +17,12 @@ struct rank_box {
 
 struct chunk_sharding {
   std::vector<sharding> groups;
-  std::vector<rank_box> parts;  // one for each rank that holds some; ascending
-  bool is_gathered = false;     // a rank's chunks are no one box: the lowest rank holds all
+  std::vector<rank_box> parts;  // one for each rank that holds chunks; ascending
+  bool is_gathered = false;     // a rank's chunks are not one box: the lowest rank holds the whole
 };
 
-// `chunks` tile the tensor. A rank's chunks that make one box become that box. \errors those of `layout::make`
+// Describes `chunks`, which tile the tensor. A rank's chunks that form one box become that box.
+// \errors those of `layout::make`
 // Cost: O(chunks log chunks).
 result<chunk_sharding> sharding_of_chunks(const extents& shape, dtype type, std::span<const output_chunk> chunks);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// folder_reader's tensors that the metadata describes: the boxes of all ranks, each from the first that has its file.
+// The part of folder_reader for described tensors: the boxes of all ranks, each from the first rank whose file exists.
 module;
 #include <fmt/format.h>
 #include <try.hpp>
@@ -32,7 +32,7 @@ result<void> folder_reader::add_described(const item_metadata& item, const tenso
   const std::string name = item.files.empty() ? "" : joined(tensor.where, 0), flat = dotted(tensor.where);
   SHARDMESH_TRY(const bool is_opaque, add_opaque(entry, tensor, parts, at, name));
   if (is_opaque) return {};
-  // Boxes that were met, and what still waits for a rank that has its file.
+  // Boxes found so far, and errors of boxes that no rank's file has held yet.
   std::map<box, std::optional<holder>> found;
   std::vector<std::pair<box, inner_box>> pieces;
   std::map<box, error> waiting;
@@ -155,7 +155,7 @@ bool folder_reader::check_local(const tensor_entry& entry, const sharding& group
 void folder_reader::compare_replicas(const tensor_entry& entry, const holder& a, const holder& b) {
   checkpoint_reader &left = part(a.part), &right = part(b.part);
   const tensor_entry &of_left = left.contents().tensors[a.tensor], &of_right = right.contents().tensors[b.tensor];
-  // What is not read as elements has no checksum of its own: its storages are read.
+  // Tensors that are not read as elements have no checksum of their own, so their storages are read.
   const auto compare_all = [&]() -> result<std::optional<bool>> {
     SHARDMESH_TRY(const bool same, same_tensor(left, of_left, right, of_right));
     return std::optional(same);

@@ -25,7 +25,7 @@ namespace shardmesh::torch_checkpointing {
 namespace {
 
 constexpr std::size_t longest_name = 200, many_items = 16;
-constexpr std::size_t small_object_bytes = std::size_t{1} << 20;  // larger ones are not repeated for every rank
+constexpr std::size_t small_object_bytes = std::size_t{1} << 20;  // larger ones are in rank 0's file only
 
 path place_of(const path& where, const std::string& key) {
   return where.empty() ? path{key} : where;
@@ -37,14 +37,14 @@ path below_first(const path& where) {
   return rest;
 }
 
-// Whether "ITEM_RANK.pt" is a file that lies in the folder and that the package's users see.
+// Returns true when "ITEM_RANK.pt" is a visible file inside the folder.
 bool is_file_name(std::string_view item) {
-  // A record of checksums spells names as messages do.
+  // The checksum record spells names as messages do, so escaped names are refused.
   return escaped(item) == item && !item.empty() && item.size() <= longest_name && item.front() != '.' &&
          std::all_of(item.begin(), item.end(), [](char c) { return c != '/' && c != '\\' && c != '\0'; });
 }
 
-// A key of the root, for people: "1" is text, 1 an integer.
+// Formats a key of the root for people: "1" is text, 1 is an integer.
 std::string described(const path_key& key) {
   const bool is_text = !key.is_index() && !key.is_integer() && !key.is_python();
   return is_text ? fmt::format("\"{}\"", escaped(key.name())) : escaped(key_text(key));
@@ -140,7 +140,7 @@ class planning {
     return {};
   }
 
-  // Why safetensors cannot hold an item; empty when it can.
+  // Returns the reason why safetensors cannot hold an item; empty when it can.
   std::string obstacle(const planned_item& item) const {
     if (!item.objects.empty()) return fmt::format("{} is no tensor", escaped(objects_[item.objects.front().first].key));
     std::vector<safetensors::tensor> described;
@@ -173,7 +173,7 @@ class planning {
     return {};
   }
 
-  // As the package's ranks have them: each all of them, as long as they are small.
+  // Adds an object to every rank's file, as the package does, as long as it is small.
   result<void> add_object(std::size_t i, const path& where, std::span<planned_file> files) {
     const output_object& object = objects_[i];
     torch_file::state_entry entry{object.key, where, dtype::undefined, {}, object.archive};
@@ -251,7 +251,7 @@ class planning {
   std::span<const output_object> objects_;
   const folder_options& format_;
   std::vector<planned_item> items_;
-  std::vector<chunk_sharding> cuts_;                          // one for each tensor
+  std::vector<chunk_sharding> cuts_;                          // one per tensor
   std::vector<std::string> gathered_, boxed_, large_, flat_;  // keys
   std::vector<std::string> renamed_;                          // items
   std::int32_t world_ = 1;

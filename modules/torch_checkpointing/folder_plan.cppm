@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: which item, rank and file every entry of a folder that is to be written goes to. Not here: bytes
-// (save).
+// Not exported: assigns every entry of a folder to be written to an item, a rank, and a file. The bytes are in save.
 module shardmesh.torch_checkpointing:folder_plan;
 
 import shardmesh.std;
@@ -16,9 +15,9 @@ namespace shardmesh::torch_checkpointing {
 
 // A part of a tensor in a file.
 struct planned_part {
-  std::size_t tensor = 0;  // index into the tensors given
+  std::size_t tensor = 0;  // index into the given tensors
   box where;
-  std::size_t entry = 0;  // its index in the file's `entries`
+  std::size_t entry = 0;  // index in the file's `entries`
 };
 
 struct planned_file {
@@ -30,7 +29,7 @@ struct planned_file {
 
 struct folder_plan {
   metadata described;
-  std::vector<planned_file> files;  // of each item in turn, by rank
+  std::vector<planned_file> files;  // item by item, by rank within each
   std::vector<std::string> notes;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the reader of torch_checkpointing's folders: the ranks' files as parts of one checkpoint. Its bodies:
-// the files (folder_reader), what the metadata says of tensors (described_tensors), all else (undescribed_entries).
+// Not exported: the reader of torch_checkpointing's folders, with the ranks' files as parts of one checkpoint. Its
+// bodies are folder_reader (files), described_tensors (tensors in the metadata), and undescribed_entries (everything
+// else).
 module shardmesh.torch_checkpointing:folder_reader;
 
 import shardmesh.std;
@@ -24,17 +25,17 @@ class folder_reader final : public composed_reader {
 
   result<void> open();
 
-  // A box of a rank's tensor: where it begins there is ours to know.
+  // Also opens chunks that are a box inside their rank's tensor; only this reader knows where the box begins.
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override;
 
  private:
-  // One rank's file of an item, opened.
+  // One rank's opened file of an item.
   struct opened_part {
     std::int32_t rank = 0;
     std::size_t number = 0;
     bool is_flat = false;  // safetensors: keys are dotted
     std::unordered_map<std::string, std::size_t> tensors;
-    std::set<std::size_t> described;  // those that the metadata speaks of
+    std::set<std::size_t> described;  // the tensors that the metadata describes
   };
   struct inner_box {
     std::size_t part = 0, tensor = 0;
@@ -43,7 +44,7 @@ class folder_reader final : public composed_reader {
   struct holder {
     std::size_t part = 0, tensor = 0;
   };
-  // Where an entry lies in ranks' files.
+  // The place of an entry in a rank's file.
   struct occurrence {
     std::int32_t rank = 0;
     std::size_t part = 0, index = 0;
@@ -52,30 +53,29 @@ class folder_reader final : public composed_reader {
 
   result<metadata> read_metadata();
   result<void> add_item(const item_metadata& item, std::int32_t world_size);
-  // Ranks without a file, where everything was found in others'.
+  // Warns of ranks without a file when other ranks' files hold everything.
   void warn_of_missing(const item_metadata& item, const std::set<std::int32_t>& needed,
                        const std::vector<std::int32_t>& at);
   result<opened_part> open_file(const rank_file& file, const std::string& key, std::int32_t rank);
   result<void> add_described(const item_metadata& item, const tensor_metadata& tensor, std::vector<opened_part>& parts,
                              const std::vector<std::int32_t>& at);
-  // A tensor of a representation of its own, which is not read as elements: that of the first rank. True when it is
-  // one.
+  // Adds a tensor that cannot be read as elements, from the first rank that has it. Returns false for other tensors.
   result<bool> add_opaque(const tensor_entry& entry, const tensor_metadata& tensor, std::vector<opened_part>& parts,
                           const std::vector<std::int32_t>& at, const std::string& name);
-  // What lies in the file is what the metadata says of this rank.
+  // Checks that a rank's tensor in the file matches the metadata.
   bool check_local(const tensor_entry& entry, const sharding& group, std::int32_t rank,
                    const std::vector<placed_box>& boxes, const opened_part& from, std::size_t index);
-  // Replicas that differ: the metadata says that one may stand for the other.
+  // Warns when replicas differ although the metadata says that they are copies.
   void compare_replicas(const tensor_entry& entry, const holder& a, const holder& b);
   result<void> add_stray(const std::string& key, const std::map<std::int32_t, std::string>& files,
                          std::int32_t world_size);
-  // What the metadata says nothing of: one entry where the ranks agree, else one for each.
+  // Adds entries that the metadata does not describe: one entry when the ranks agree, otherwise one per rank.
   result<void> add_rest(const std::string& key, const std::vector<opened_part>& parts,
                         const item_metadata* item = nullptr);
   tree_path where_of(const occurrence& one, const std::string& key);
   result<bool> are_same(const std::vector<occurrence>& found);
-  // Without what stands for nothing where other ranks have something: empty dicts above entries, files that hold an
-  // empty dict, None in the place of a tensor in a list.
+  // Removes the placeholders of ranks that lack an entry which other ranks have. Placeholders are empty dicts above
+  // entries, files with an empty dict, and None in place of a tensor in a list.
   result<std::vector<occurrence>> filled(const std::vector<occurrence>& found, bool has_below);
   result<bool> is_same(const occurrence& a, const occurrence& b);
   result<void> add_one(const occurrence& one, const tree_path& where);
@@ -83,12 +83,13 @@ class folder_reader final : public composed_reader {
 
   open_options options_;
   read_budget budget_;
-  std::unordered_map<std::int32_t, inner_box> inner_boxes_;  // chunks that are a box of their file's tensor
+  std::unordered_map<std::int32_t, inner_box> inner_boxes_;  // chunks that are a box inside their file's tensor
   std::set<std::string> differing_;
-  std::size_t unread_descriptions_ = 0;  // of tensors, after too many problems
+  std::size_t unread_descriptions_ = 0;  // tensors that were skipped after too many problems
 };
 
-// Paths of metadata and of files meet here: each step's text behind its length, as names may hold anything.
+// Encodes the steps of a path from `from` on, to compare paths of the metadata and of files. Each step's length
+// precedes its text, because names may hold any characters.
 std::string joined(const tree_path& where, std::size_t from);
 
 }  // namespace shardmesh::torch_checkpointing

@@ -23,7 +23,7 @@ import :sharding_fields;
 namespace shardmesh::torch_checkpointing {
 namespace {
 
-constexpr std::int64_t entry_bytes = 512, rank_bytes = 16;  // what is built of them
+constexpr std::int64_t entry_bytes = 512, rank_bytes = 16;  // memory charged for each
 
 error damaged(std::string message) {
   return fail(errc::bad_format, std::move(message));
@@ -49,7 +49,7 @@ result<std::string> safe_name(std::string_view name) {
   return std::string(name);
 }
 
-// A rank as a key: an integer, or its digits.
+// Reads the rank in a dict key: an integer, or its digits.
 std::optional<std::int32_t> rank_of(const pickle::value& key) {
   if (const auto number = key.as_int(); number && *number >= 0 && *number <= std::numeric_limits<std::int32_t>::max())
     return static_cast<std::int32_t>(*number);
@@ -114,7 +114,7 @@ class metadata_parser {
     return read_files(files, item);
   }
 
-  // Version 1.0: one dict of paths that begin with their item, and per rank one of items.
+  // Version 1.0 has one dict whose paths begin with their item, and one dict of items per rank.
   result<void> read_flat() {
     std::map<std::string, std::size_t, std::less<>> positions;
     for (const auto [text, groups] : root_.find("metadata").pairs()) {
@@ -181,7 +181,7 @@ class metadata_parser {
     return {};
   }
 
-  // Two ranks, or two items, in one file: one has overwritten the other.
+  // Two ranks or two items with the same file have overwritten each other.
   result<void> check_files() const {
     std::set<std::string_view> names;
     for (const item_metadata& item : made_.items)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// metadata: what metadata.pkl says: per item of a checkpoint its tensors, which rank holds which boxes of them, and the
-// ranks' files. Not here: the files (reader).
+// Reads and writes metadata.pkl. For each item of a checkpoint it holds the tensors, the boxes that each rank holds,
+// and the ranks' files. The files are in reader.
 export module shardmesh.torch_checkpointing:metadata;
 
 import shardmesh.std;
@@ -13,27 +13,28 @@ export namespace shardmesh::torch_checkpointing {
 
 inline constexpr std::string_view metadata_file_name = "metadata.pkl";
 
-/// How some ranks hold a tensor: by mesh and placements (a DTensor; a plain tensor counts as replicated), or by boxes
-/// (a CheckpointableTensor). Source: DTensorShardingMetadata and DefaultShardingMetadata of torch_checkpointing
+/// The distribution of a tensor over some ranks: by mesh and placements (a DTensor; a plain tensor counts as
+/// replicated), or by boxes (a CheckpointableTensor).
+/// Source: DTensorShardingMetadata and DefaultShardingMetadata of torch_checkpointing
 struct sharding {
   extents shape;
   dtype type = dtype::undefined;
   std::vector<std::int32_t> ranks;
   std::optional<layout> laid_out;
-  std::vector<placed_box> boxes;  // without `laid_out`: of every rank of `ranks`
+  std::vector<placed_box> boxes;  // without `laid_out`: the boxes of each rank in `ranks`
 
-  /// The boxes of a rank and where they lie in the tensor of its file; none when it holds nothing.
+  /// Returns a rank's boxes and their offsets in the tensor of its file; none when it holds nothing.
   std::vector<placed_box> boxes_of(std::int32_t rank) const;
-  /// Sizes of the tensor in the rank's file, where the metadata says them.
+  /// Returns the sizes of the tensor in the rank's file, when the metadata gives them.
   std::optional<extents> local_shape(std::int32_t rank) const;
 };
 
 struct tensor_metadata {
-  path where;  // within the item; empty: the item is the tensor
+  path where;  // path within the item; empty: the item is the tensor
   std::vector<sharding> groups;
 };
 
-/// How a file holds what it holds.
+/// The format of a file.
 enum class payload : std::uint8_t { torch, safetensors, json, raw };
 
 struct rank_file {
@@ -41,7 +42,7 @@ struct rank_file {
   payload how = payload::torch;
 };
 
-/// One item of a checkpoint ("model", "optimizer"): a file for each rank.
+/// One item of a checkpoint ("model", "optimizer"), with one file per rank.
 struct item_metadata {
   std::string key;
   std::vector<tensor_metadata> tensors;
@@ -54,21 +55,23 @@ struct metadata {
   std::vector<item_metadata> items;
 };
 
-/// The rank whose file this is, by the names that the package and we give: 3 of "model_3.pt", "model_3.safetensors" and
-/// "rank_3/model.safetensors". Nothing where the name does not say so.
+/// Returns the rank in a file's name, as the package and we spell it: 3 for "model_3.pt", "model_3.safetensors", and
+/// "rank_3/model.safetensors". Returns nothing for other names.
 std::optional<std::int32_t> rank_of_file(std::string_view name);
 
-/// Where an item lies that has no layout of its own: "ITEM_RANK.pt".
+/// Returns the file name of an item without a layout of its own: "ITEM_RANK.pt".
 std::string default_file_name(std::string_view item, std::int32_t rank);
 
-/// metadata.pkl of version 2.0 or 1.0: plain data; nothing in it is executed, and whatever is no plain data is damage.
-/// \errors errc::bad_pickle; errc::unsupported for another version, kind of sharding, placement or file, by its name;
-///         errc::bad_format, errc::unsafe_path (a file name that leaves the folder), each naming the item or key
+/// Parses metadata.pkl of version 2.0 or 1.0. Nothing in it is executed. Anything but plain data is an error.
+/// \errors errc::bad_pickle; errc::unsupported for an unknown version, kind of sharding, placement, or file, each by
+///         its name; errc::bad_format, errc::unsafe_path (a file name that leaves the folder); these name the
+///         item or key
 /// Source: torch_checkpointing/distributed_metadata.py (DistributedMetadata.from_dict)
 result<metadata> parse_metadata(std::vector<std::byte> bytes, read_budget& budget);
 
-/// metadata.pkl of version 2.0, as the package writes it; what `parse_metadata` reads as equal. A mesh without names
-/// has none, and a file that has its default name and is torch.save's no layout. `device_type` is "cpu".
+/// Formats metadata.pkl of version 2.0 as the package writes it; `parse_metadata` reads it back, without the names of
+/// mesh dimensions. A mesh without names is written without names, and a torch.save file of the default name without a
+/// layout. `device_type` is "cpu".
 /// Source: torch_checkpointing/distributed_metadata.py (DistributedMetadata.to_dict)
 std::vector<std::byte> format_metadata(const metadata& described);
 

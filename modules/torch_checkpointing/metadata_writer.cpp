@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The writing half of metadata: the same dicts, in the same order of keys, as the package pickles them.
+// Writes metadata: the same dicts as the package pickles, with their keys in the same order.
 module;
 #include <algorithm>
 #include <cstddef>
@@ -17,21 +17,21 @@ import shardmesh.pickle;
 namespace shardmesh::torch_checkpointing {
 namespace {
 
-// As json.dumps of the package has a key; what it cannot spell, a tuple or an enum's member, is text.
+// Spells a key as the package's json.dumps does. Keys that JSON cannot express, tuples and enum members, become text.
 std::string json_of(const path_key& step) {
   if (step.is_index()) return std::to_string(step.index());
   if (step.is_integer()) return std::string(step.name());
   const std::string_view pickled = step.is_python() ? step.pickled() : "";
-  const std::string_view opcode = pickled.substr(std::min<std::size_t>(2, pickled.size()), 1);  // behind the protocol
+  const std::string_view opcode = pickled.substr(std::min<std::size_t>(2, pickled.size()), 1);  // after PROTO
   if (opcode == "N") return "null";
   if (opcode == "\x88" || opcode == "\x89") return opcode == "\x88" ? "true" : "false";
   const bool is_finite = step.name().find_first_not_of("0123456789+-.e") == std::string_view::npos;
-  const bool fits = opcode == "\x8a" && step.name().size() <= 18;  // readers of JSON know 64 bits
+  const bool fits = opcode == "\x8a" && step.name().size() <= 18;  // JSON readers know 64 bits
   if (fits || (opcode == "G" && is_finite)) return std::string(step.name());
   return json_quoted(step.name());
 }
 
-// `is_flat`: of files with dotted names, which have no keys but text.
+// `is_flat` is set for files with dotted names, whose keys are all text.
 std::string json_of(const path& where, bool is_flat) {
   std::string text = "[";
   for (const path_key& step : where) {
@@ -181,7 +181,7 @@ class metadata_writer {
     out_.end_dict();
   }
 
-  // Tensors share few meshes and groups of ranks: each is written once.
+  // Tensors share few meshes and rank groups: each is written once and then recalled.
   void write_mesh(const device_mesh& mesh) {
     std::vector<std::int32_t> ranks;
     for (std::int64_t i = 0; i < mesh.size(); ++i) ranks.push_back(mesh.rank_of_position(i));

@@ -21,7 +21,7 @@ bool same_description(const tensor_entry& a, const tensor_entry& b) {
   return a.type == b.type && a.shape == b.shape && a.opaque_type == b.opaque_type && a.chunk_count == b.chunk_count;
 }
 
-// The elements, a run of rows at a time.
+// Compares the elements, several rows at a time.
 result<bool> same_elements(const opened_chunk& a, const opened_chunk& b) {
   const extents& sizes = a.tensor.sizes;
   const std::int64_t row =
@@ -48,7 +48,7 @@ std::optional<bool> by_checksum(const opened_chunk& a, const opened_chunk& b) {
                      a.tensor.negative == b.tensor.negative;
   if (!alike) return std::nullopt;
   if (a.crc32 == b.crc32) return true;
-  // Bytes that differ may lie outside of the view.
+  // The differing bytes may be outside the view.
   const std::int64_t viewed = size_bytes(a.tensor.type, box::whole(a.tensor.sizes).volume()).value_or(0);
   return viewed == a.crc_length ? std::optional(false) : std::nullopt;
 }

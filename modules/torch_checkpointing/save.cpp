@@ -38,11 +38,11 @@ class folder_save {
   }
 
  private:
-  // A file of the plan, laid out.
+  // A file of the plan after its layout is known.
   struct open_file {
     std::int32_t number = 0, first_slot = 0;
-    std::optional<torch_file::state_file> state;  // of torch.save
-    safetensors::file_layout layout;              // of safetensors
+    std::optional<torch_file::state_file> state;  // for torch.save files
+    safetensors::file_layout layout;              // for safetensors files
   };
 
   result<void> write(const std::filesystem::path& destination, element_source source) {
@@ -70,7 +70,7 @@ class folder_save {
     return {};
   }
 
-  // Every file's bytes are settled before the destination is touched.
+  // Lays out every file before the destination is touched.
   result<void> lay_out() {
     for (planned_file& file : plan_.files) {
       open_file made;
@@ -78,7 +78,7 @@ class folder_save {
       if (file.how == payload::torch) {
         SHARDMESH_TRY(made.state, torch_file::state_file::make(file.entries));
         size = made.state->size_bytes();
-        file.entries = {};  // of many ranks they are most of what is in memory
+        file.entries = {};  // with many ranks, the entries take most of the memory
       } else {
         std::vector<safetensors::tensor> described;
         for (const torch_file::state_entry& entry : file.entries)
@@ -93,7 +93,7 @@ class folder_save {
     return {};
   }
 
-  // Creates the files; gives every part of a tensor its item, and every tensor its `to`.
+  // Creates the files, assigns an item to every part of a tensor, and sets every tensor's `to`.
   result<std::vector<torch_file::written_item>> place(staged_output& output) {
     std::vector<torch_file::written_item> items;
     std::vector<distribution_builder> parts;
@@ -133,7 +133,7 @@ class folder_save {
     return items;
   }
 
-  // What lies around the elements, metadata.pkl and the record.
+  // Writes the bytes around the elements, metadata.pkl, and the checksum record.
   result<void> finish(staged_output& output, const torch_file::item_writer& writer) {
     std::vector<checksum_range> ranges;
     for (std::size_t f = 0; f < files_.size(); ++f) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing folders of torch_checkpointing: metadata.pkl and the ranks' files, as the package's own saves have them.
+// Writes folders of torch_checkpointing: metadata.pkl and the ranks' files, as the package's own saves have them.
 export module shardmesh.torch_checkpointing:save;
 
 import shardmesh.std;
@@ -10,23 +10,24 @@ import :metadata;
 
 export namespace shardmesh::torch_checkpointing {
 
-/// How a folder holds its items.
+/// The form of a folder's items.
 struct folder_options {
-  /// safetensors: the files of items that hold nothing but tensors which safetensors has; others stay torch.save's.
+  /// With safetensors, items whose entries are all tensors that safetensors can hold get safetensors files; other items
+  /// get files of torch.save.
   payload files = payload::torch;
   std::string item;  // everything goes below this item; empty: the first name of each path is its item
 };
 
-/// The largest number of ranks that a folder is written for: each has a file of every item.
+/// The largest number of ranks in a written folder; each rank has a file of every item.
 inline constexpr std::int32_t max_ranks = 65'536;
 
-/// Writes ITEM_RANK.pt of every item and rank, metadata.pkl, and the record of `checksum`. A chunk lies in its rank's
-/// file as a plain tensor; chunks of one rank that make one box are that box. Objects, and tensors of other
-/// representations, lie in the pickles as their archives have them, objects in every rank's. Streams from `source`;
-/// archives are in memory until all is written.
-/// \errors in the report: those of `torch_file::state_file::make`; errc::unsupported (safetensors or torch only as
-///         `files`; more than `max_ranks`); two entries of one path; those of source, staged output and executor.
-///         Source: torch_checkpointing/checkpoint_writer.py
+/// Writes ITEM_RANK.pt (or .safetensors) for every item and rank, metadata.pkl, and the record of `checksum`. A chunk
+/// is a plain tensor in its rank's file; chunks of one rank that form one box are merged into it. Objects, and tensors
+/// of other representations, keep the form of their archives in the pickles. Objects of at most one MiB are in every
+/// rank's pickle, larger ones in rank 0's. Streams from `source`; archives stay in memory until everything is written.
+/// \errors in the report: those of `torch_file::state_file::make`; errc::unsupported (`files` other than safetensors or
+///         torch; more than `max_ranks`); two entries of one path; those of source, staged output, and executor.
+/// Source: torch_checkpointing/checkpoint_writer.py
 save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
                  std::span<const output_object> objects, element_source source, const folder_options& format,
                  const save_options& options = {});

@@ -21,7 +21,7 @@ import :sharding_fields;
 namespace shardmesh::torch_checkpointing {
 namespace {
 
-constexpr std::size_t most_fields = 32;  // of a dict that is searched by key for every tensor
+constexpr std::size_t most_fields = 32;  // in a dict that is searched by key for every tensor
 
 error damaged(std::string_view field, std::string_view expected) {
   return fail(errc::bad_format, fmt::format("its {} cannot be used", field)).with_values(std::string(expected), "");
@@ -29,7 +29,7 @@ error damaged(std::string_view field, std::string_view expected) {
 
 result<dtype> dtype_of(const pickle::value& text) {
   const std::string_view spelled = text.text().value_or("");
-  // Quantized tensors are not read as elements: that the file has such a one is all that matters.
+  // Quantized tensors are not read as elements, so only their presence matters.
   constexpr std::string_view quantized[] = {"torch.qint8", "torch.quint8", "torch.qint32", "torch.quint4x2",
                                             "torch.quint2x4"};
   if (std::find(std::begin(quantized), std::end(quantized), spelled) != std::end(quantized)) return dtype::undefined;
@@ -53,7 +53,7 @@ result<placement> placement_of(const pickle::value& spec, std::size_t rank) {
   return placement::strided_shard(static_cast<std::int32_t>(*dim), *factor);
 }
 
-// Names of mesh dimensions do not say where anything lies.
+// Ignores the names of mesh dimensions: they do not affect placement.
 result<device_mesh> mesh_of(const pickle::value& spec, std::int32_t world_size, known_meshes& meshes) {
   if (const auto known = meshes.find(spec.identity()); known != meshes.end()) return known->second;
   if (spec.size() > most_fields) return damaged("mesh_spec", "a mesh");
@@ -152,7 +152,7 @@ result<sharding> sharding_of(const pickle::value& packed, std::int32_t world_siz
   return made;
 }
 
-// Python's str() of a float.
+// Returns Python's str() of a float.
 static std::string float_key(double value) {
   pickle::writer out(2);
   out.floating(value);
@@ -172,7 +172,7 @@ result<path> path_of_json(std::string_view text) {
       where.push_back(step.get<std::string>());
     else if (step.is_number_integer() && step.get<std::int64_t>() >= 0)
       where.push_back(step.get<std::int64_t>());
-    else if (step.is_number() || step.is_boolean() || step.is_null())  // keys of dicts, as str() spells them
+    else if (step.is_number() || step.is_boolean() || step.is_null())  // dict keys, as str() spells them
       where.push_back(step.is_boolean()        ? std::string(step.get<bool>() ? "True" : "False")
                       : step.is_null()         ? std::string("None")
                       : step.is_number_float() ? float_key(step.get<double>())

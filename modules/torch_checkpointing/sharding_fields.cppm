@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: one sharding of metadata.pkl, and the fields that all of it is made of.
+// Not exported: reads one sharding of metadata.pkl, and the basic fields of that file.
 module shardmesh.torch_checkpointing:sharding_fields;
 
 import shardmesh.std;
@@ -11,20 +11,20 @@ import :metadata;
 
 namespace shardmesh::torch_checkpointing {
 
-// A list or tuple of integers; errc::bad_format names the field.
+// Reads a list or tuple of integers; errc::bad_format names the field.
 result<std::vector<std::int64_t>> integers_of(const pickle::value& list, std::string_view field);
-// The same as sizes or offsets: not negative, of at most as many dimensions as there may be.
+// The same for sizes or offsets: not negative, and at most the supported number of dimensions.
 result<extents> extents_of(const pickle::value& list, std::string_view field);
-// Ranks, ascending or not: none negative, each below `world_size`.
+// Reads ranks in any order; each must be at least 0 and below `world_size`.
 result<std::vector<std::int32_t>> ranks_of(const pickle::value& list, std::int32_t world_size, std::string_view field);
 
-// Meshes that were read, by the dict that describes each: a checkpoint's tensors share few.
+// Meshes that were already read, by the dict that describes each: a checkpoint's tensors share few.
 using known_meshes = std::unordered_map<std::uint64_t, device_mesh>;
 
-// {"type": NAME, "data": {...}} without its ranks. Cost: O(its boxes), and the size of a mesh that is new.
+// Reads {"type": NAME, "data": {...}}; the caller sets `ranks`. Cost: O(its boxes), and the size of a mesh that is new.
 result<sharding> sharding_of(const pickle::value& packed, std::int32_t world_size, known_meshes& meshes);
 
-// A path spelled as JSON: ["encoder",0,"weight"].
+// Parses a path in JSON: ["encoder",0,"weight"].
 result<path> path_of_json(std::string_view text);
 
 }  // namespace shardmesh::torch_checkpointing

@@ -21,7 +21,7 @@ namespace shardmesh::torch_checkpointing {
 namespace fs = std::filesystem;
 namespace {
 
-// "step_12.pt" is of item "step" and rank 12.
+// Parses "step_12.pt" into item "step" and rank 12.
 std::optional<std::pair<std::string, std::int32_t>> item_and_rank(std::string_view name) {
   if (!name.ends_with(".pt")) return std::nullopt;
   name.remove_suffix(3);

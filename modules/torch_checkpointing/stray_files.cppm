@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what lies in a folder that its metadata does not name: items without a resharder, by their files'
-// names.
+// Not exported: finds the files of a folder that its metadata does not name, such as items without a resharder, by
+// their names.
 module shardmesh.torch_checkpointing:stray_files;
 
 import shardmesh.std;
@@ -10,11 +10,11 @@ import :metadata;
 namespace shardmesh::torch_checkpointing {
 
 struct stray_files {
-  std::map<std::string, std::map<std::int32_t, std::string>> items;  // key -> rank -> file, of names "KEY_RANK.pt"
+  std::map<std::string, std::map<std::int32_t, std::string>> items;  // key -> rank -> file, from names "KEY_RANK.pt"
   std::vector<std::string> unread;                                   // other files, in order
 };
 
-// Names that begin with a dot are left out. errc::io when the folder cannot be listed.
+// Skips names that begin with a dot. errc::io when the folder cannot be listed.
 result<stray_files> find_strays(const std::filesystem::path& folder, const metadata& described);
 
 }  // namespace shardmesh::torch_checkpointing

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.torch_checkpointing: folders of the package torch_checkpointing, DCP's successor: metadata.pkl and the
-// ranks' files, read and written. Not here: which format a path is (checkpoint).
+// shardmesh.torch_checkpointing reads and writes folders of the package torch_checkpointing, DCP's successor:
+// metadata.pkl and the ranks' files. The format of a path is determined in checkpoint.
 export module shardmesh.torch_checkpointing;
 
 export import shardmesh.torch_file;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// folder_reader's entries that the metadata says nothing of: one where the ranks agree, else one for each.
+// The part of folder_reader for entries without metadata: one entry when the ranks agree, otherwise one per rank.
 module;
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -23,15 +23,15 @@ import :same_value;
 namespace shardmesh::torch_checkpointing {
 namespace {
 
-// Of the tensors that the metadata describes: the containers above them, and positions of the lists among these. None
-// there is where a rank has no part.
+// The places of described tensors: the containers above them, and their positions in lists. A rank without a part has
+// None at such a position.
 struct described_places {
   std::unordered_set<std::string> containers, positions;
   explicit described_places(const item_metadata* item) {
     if (item == nullptr) return;
     for (const tensor_metadata& tensor : item->tensors) {
       tree_path above;
-      if (tensor.where.empty()) containers.insert("");  // the item: what has no part of it is an empty dict
+      if (tensor.where.empty()) containers.insert("");  // the item itself: a rank without a part has an empty dict
       for (const path_key& step : tensor.where) {
         containers.insert(joined(above, 0));
         above.push_back(step);
@@ -41,7 +41,7 @@ struct described_places {
   }
 };
 
-// What objects.json says of a container: its children by their keys. False for what is none.
+// Visits the children of a container in objects.json, with their keys. Returns false for other values.
 template <std::invocable<path_key, const nlohmann::json&> Child>
 bool for_each_child(const nlohmann::json& value, Child&& child) {
   if (value.is_array()) {
@@ -61,8 +61,9 @@ bool for_each_child(const nlohmann::json& value, Child&& child) {
   return true;
 }
 
-// A container without its tensors is one object; where ranks have some of them, what else is in it are objects.
-// `holds(path, value)`: what another rank has there is that value.
+// Returns true when other entries already cover a container. A container without its tensors is one object, but when
+// ranks hold some of the tensors, its other entries are objects of their own. `holds(path, value)` returns true when
+// another rank has that value there.
 template <std::invocable<const tree_path&, const nlohmann::json&> Holds>
 bool is_known(const nlohmann::json& value, const tree_path& where, const described_places& places, const Holds& holds) {
   const std::string below = joined(where, 1);
@@ -124,7 +125,7 @@ result<void> folder_reader::add_rest(const std::string& key, const std::vector<o
   for (const std::string& name : order) {
     const auto entry = entries.find(name), next = std::next(entry);
     std::vector<occurrence> found = entry->second;
-    // What is below begins with it, and nothing else does: each step's length stands before it.
+    // Names below this one begin with it; no other name does, because each step's length precedes its text.
     const bool has_below = next != entries.end() && next->first.starts_with(name);
     bool same = false;
     if (!has_below) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.torch_file: what torch.save wrote: one archive, the tensors and objects in it, taken apart and put
-// together; .pt files as checkpoints. Not here: folders of them (dcp).
+// shardmesh.torch_file: reads and writes files of torch.save: archives, the tensors and objects in them, and `.pt`
+// files as checkpoints. Folders of such files are in dcp.
 export module shardmesh.torch_file;
 
 export import shardmesh.catalog;

@@ -32,7 +32,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// A member of an object; null for others.
+// Returns a member of an object; null for other values.
 const json& member(const json& value, const char* key) {
   static const json none;
   if (!value.is_object()) return none;
@@ -58,7 +58,7 @@ result<extents> numbers_of(const json& value, const char* key) {
         .with_values(fmt::format("at most {}", max_rank), fmt::format("{}", list.size()));
   extents numbers;
   for (const json& number : list) {
-    // The parser takes every number without a sign for an unsigned one.
+    // The parser stores every number without a sign as unsigned.
     if (!number.is_number_unsigned() || number.get<std::uint64_t>() > INT64_MAX) return odd(key);
     numbers.push_back(number.get<std::int64_t>());
   }
@@ -112,7 +112,7 @@ std::optional<std::vector<std::byte>> base64(std::string_view text) {
   return bytes;
 }
 
-// The pickle's writer knows 64 bits; what it reads it copies.
+// Pickles an integer beyond 64 bits. The pickle writer has no call for such integers, but it copies parsed ones.
 result<std::vector<std::byte>> archive_of_large_integer(const std::string& digits) {
   if (digits.size() > 4300) return odd("serialized_value");  // Python's own limit
   const std::string text = "L" + digits + "L\n.";
@@ -122,7 +122,7 @@ result<std::vector<std::byte>> archive_of_large_integer(const std::string& digit
   return torch_file::object_archive(std::move(out).finish());
 }
 
-// The value that an entry holds itself, as an archive. Source: torchsnapshot.manifest.PrimitiveEntry
+// Returns the value that a manifest entry itself holds, as an archive. Source: torchsnapshot.manifest.PrimitiveEntry
 result<std::vector<std::byte>> archive_of_value(const std::string& type, const std::string& text) {
   pickle::writer out(2);
   if (type == "int") {
@@ -151,7 +151,7 @@ result<std::vector<std::byte>> archive_of_value(const std::string& type, const s
   return torch_file::object_archive(std::move(out).finish());
 }
 
-// "%2F" and "%25" of a step. Source: torchsnapshot.flatten, urllib.parse.unquote
+// Decodes "%2F" and "%25" in a step. Source: torchsnapshot.flatten, urllib.parse.unquote
 std::string decoded(std::string_view step) {
   const auto digit = [](char c) {
     return c >= '0' && c <= '9'   ? c - '0'
@@ -209,7 +209,7 @@ class manifest_reader {
     }
   }
 
-  // A key of a dict that is no text: torchsnapshot takes integers, and bools, which are integers to Python.
+  // Returns a dict key that is not text. torchsnapshot accepts integers, and bools, which are integers in Python.
   static std::optional<path_key> typed_key(const json& key) {
     if (key.is_number_integer()) {
       const bool is_large = key.is_number_unsigned() && key.get<std::uint64_t>() > INT64_MAX;
@@ -235,7 +235,7 @@ class manifest_reader {
     return typed == known->second.end() ? path_key(text) : typed->second;
   }
 
-  // The path behind the rank; indices where the container is a list.
+  // Returns the path after the rank. Steps into a list are indices.
   result<path> path_of(const std::string& name, std::size_t begin) const {
     path where;
     while (begin <= name.size()) {
@@ -261,7 +261,7 @@ class manifest_reader {
           .with_values(fmt::format("ranks below {}", made_.world_size), name);
     SHARDMESH_TRY(const std::string type, text_of(value, "type"));
     if (is_container(type)) {
-      const json& keys = member(value, "keys");  // of a list that has none there are no items either
+      const json& keys = member(value, "keys");  // a list without keys here has no items either
       const bool is_empty = type == "list" || (keys.is_array() && keys.empty());
       if (!is_empty || have_items_.contains(name)) return {};
     }
@@ -311,8 +311,9 @@ class manifest_reader {
 
   read_budget& budget_;
   std::unordered_set<std::string> lists_, have_items_;  // paths with their ranks
-  std::unordered_set<std::string> have_large_;  // dicts with integers beyond 64 bits, which JSON reads as floats
-  // Of dicts by their paths with ranks: the keys that are no text, by their names.
+  // Dicts with integer keys beyond 64 bits, which the JSON parser reads as floats.
+  std::unordered_set<std::string> have_large_;
+  // Per dict (path with rank): its keys that are not text, by name.
   std::unordered_map<std::string, std::map<std::string, path_key, std::less<>>> keys_;
   manifest made_;
 };
@@ -321,7 +322,7 @@ class manifest_reader {
 
 result<manifest> parse_manifest(std::string_view text, read_budget& budget) {
   budget.add_description(static_cast<std::int64_t>(text.size()));
-  SHARDMESH_CHECK(budget.build(16 * static_cast<std::int64_t>(text.size())));  // the document
+  SHARDMESH_CHECK(budget.build(16 * static_cast<std::int64_t>(text.size())));  // for the parsed document
   SHARDMESH_CHECK(check_json_depth(text, 64));
   const json document = json::parse(text, nullptr, false);
   if (!document.is_discarded()) return manifest_reader(budget).read(document);

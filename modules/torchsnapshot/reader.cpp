@@ -28,14 +28,14 @@ namespace {
 
 constexpr std::string_view manifest_name = ".snapshot_metadata";
 
-// A file's name lies within the folder: no "..", nothing absolute, no NUL, behind which the system would not look.
+// Whether a file's name stays within the folder: no "..", not absolute, and no NUL, where the system would cut it.
 bool is_safe_path(const std::string& name) {
   const fs::path relative(name);
   if (relative.empty() || relative.is_absolute() || name.find('\0') != std::string::npos) return false;
   return std::none_of(relative.begin(), relative.end(), [](const fs::path& part) { return part == ".."; });
 }
 
-// The tensor, or object, of all ranks' entries that are parts of one.
+// A tensor or object with the entries of all ranks that belong to it.
 struct merged_entry {
   std::string key;
   path where;
@@ -74,14 +74,14 @@ class snapshot_reader final : public torch_file::payload_reader {
     return files_->section(place.file, place.offset, place.length);
   }
 
-  // An archive, for whoever looks at what it names. Plain elements are no archive, whatever their bytes look like.
+  // Opens archives, so that callers can inspect the names in them. Refuses plain elements, even if they look like one.
   result<std::shared_ptr<const byte_source>> item_bytes(const stored_range& place) override {
     if (archives_.contains({place.file, place.offset})) return section(place);
     return checkpoint_reader::item_bytes(place);
   }
 
  private:
-  // In the manifest's order of what occurs first. What is replicated or sharded is one for all ranks.
+  // Merges replicated and sharded entries of all ranks, in the order of their first occurrence in the manifest.
   static std::vector<merged_entry> merged(const manifest& described) {
     std::vector<merged_entry> made;
     std::map<std::string, std::size_t> known;
@@ -136,10 +136,10 @@ class snapshot_reader final : public torch_file::payload_reader {
       tensor.opaque_kind = "quantized tensor";
     else
       return fail(errc::unsupported, fmt::format("has an unknown dtype {}", escaped(first.dtype)));
-    // What one rank has of a replicated tensor is all of it.
+    // One rank's entry of a replicated tensor covers all of it.
     const bool is_sharded = first.kind == entry_kind::sharded_tensor;
     std::vector<const part*> parts;
-    std::set<std::pair<extents, extents>> seen;  // a shard that several ranks have is read from the first
+    std::set<std::pair<extents, extents>> seen;  // a shard that several ranks hold is read from the first
     for (const entry* of_rank : one.of_ranks) {
       if (of_rank->kind != first.kind || (!of_rank->parts.empty() && of_rank->dtype != first.dtype && is_sharded))
         return fail(errc::bad_format, "ranks say different things of it");
@@ -150,10 +150,10 @@ class snapshot_reader final : public torch_file::payload_reader {
     if (is_sharded) {
       SHARDMESH_TRY(tensor.shape, shape_of(parts));
     }
-    // All parts are looked at before the first is added: a tensor that lies is left out, and named once.
+    // Checks all parts before adding the first, so an inconsistent tensor is left out and reported once.
     std::vector<std::pair<box, torch_file::tensor_payload>> chunks;
     for (const part* shard : parts) {
-      if (!tensor.opaque_type.empty()) break;  // named, but not read
+      if (!tensor.opaque_type.empty()) break;  // listed, but not read
       SHARDMESH_TRY(auto chunk, chunk_of(*shard, first.dtype, tensor));
       chunks.push_back(std::move(chunk));
     }
@@ -162,7 +162,7 @@ class snapshot_reader final : public torch_file::payload_reader {
     return {};
   }
 
-  // A sharded tensor's shape is not written: its shards reach to its end.
+  // The manifest does not store a sharded tensor's shape. The shards' farthest ends give it.
   static result<extents> shape_of(const std::vector<const part*>& parts) {
     extents shape;
     for (const part* shard : parts) {
@@ -188,7 +188,7 @@ class snapshot_reader final : public torch_file::payload_reader {
     if (stored.shape != shard.where.sizes)
       return refuse(fail(errc::shape_mismatch, "a part has another shape than its place")
                         .with_values(to_string(shard.where.sizes), to_string(stored.shape)));
-    // A scalar's chunk has one dimension.
+    // torchsnapshot writes a scalar's chunk with one dimension.
     const bool is_scalar = tensor.shape.rank() == 0 && shard.where == box::whole(extents{1});
     const box where = is_scalar ? box::whole(tensor.shape) : shard.where;
     if (!is_well_formed(where) || where.rank() != tensor.shape.rank() || !lies_within(where, box::whole(tensor.shape)))
@@ -212,7 +212,7 @@ class snapshot_reader final : public torch_file::payload_reader {
         .with_values("buffer_protocol or torch_save", stored.serializer);
   }
 
-  // `bytes`: what the elements take; nothing for an archive.
+  // `bytes`: size of the elements; empty for an archive.
   result<stored_range> place_of(const payload& stored, std::optional<std::int64_t> bytes) {
     if (!is_safe_path(stored.location))
       return fail(errc::unsafe_path, "its file leaves the snapshot's folder").with_values("", stored.location);
@@ -229,7 +229,8 @@ class snapshot_reader final : public torch_file::payload_reader {
     const std::int64_t there = file_bytes_[static_cast<std::size_t>(file)];
     const auto [begin, end] = stored.byte_range.value_or(std::pair(std::int64_t{0}, std::max<std::int64_t>(there, 0)));
     if (!bytes) archives_.emplace(file, begin);
-    if (there < 0) return stored_range{file, 0, begin, bytes.value_or(end - begin)};  // opening it says what is wrong
+    // Opening the missing file reports the error.
+    if (there < 0) return stored_range{file, 0, begin, bytes.value_or(end - begin)};
     if ((bytes && end - begin != *bytes) || end > there)
       return fail(errc::out_of_bounds, stored.byte_range
                                            ? "its range of bytes is not that of its elements, or not in the file"
@@ -242,7 +243,7 @@ class snapshot_reader final : public torch_file::payload_reader {
 
   file_pool pool_;
   std::map<std::string, std::int32_t> numbers_;               // files by name
-  std::vector<std::int64_t> file_bytes_;                      // per file; -1: there is none
+  std::vector<std::int64_t> file_bytes_;                      // per file; -1 when it is missing
   std::set<std::pair<std::int32_t, std::int64_t>> archives_;  // file and offset
   std::unique_ptr<folder_files> files_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.torchsnapshot: folders of the package torchsnapshot, read. Not here: writing them.
+// shardmesh.torchsnapshot: reads folders of the package torchsnapshot. Writing them is not supported.
 export module shardmesh.torchsnapshot;
 
 export import shardmesh.torch_file;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.transfer: the one planner and the one executor: from one distribution to another, at the least cost.
-// Not here: file formats (checkpoint), transports (comm).
+// The one planner and the one executor: they move tensors from one distribution to another, at the least cost. File
+// formats are in checkpoint; transports are in comm.
 export module shardmesh.transfer;
 
 export import shardmesh.comm;

@@ -37,7 +37,7 @@ error too_many() {
 
 }  // namespace
 
-// The nodes from `first_ancestor` on whose subtree begins at or before `below` are the ancestors.
+// The ancestors are the nodes from `first_ancestor` on whose subtree begins at or before `below`.
 void tree_editor::add_to(std::size_t first_ancestor, std::size_t below, std::int64_t nodes, std::int64_t leaves) {
   auto& all = spec_->nodes_;
   for (std::size_t node = first_ancestor; node < all.size(); ++node) {
@@ -120,10 +120,10 @@ result<tree_spec> tree_editor::graft(const tree_spec& tree, std::span<const leaf
   made.nodes_.reserve(tree.nodes_.size());
   made.keys_.reserve(tree.keys_.size());
   struct built {
-    std::size_t root;  // in made; nothing of a dropped leaf
+    std::size_t root;  // in made; meaningless for a dropped leaf
     bool is_dropped;
   };
-  std::vector<built> done;  // the subtrees whose parent is still to come
+  std::vector<built> done;  // subtrees whose parent is not built yet
   std::size_t leaf = 0;
   for (std::size_t node = 0; node < tree.nodes_.size(); ++node) {
     const tree_node& n = tree.nodes_[node];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// flatten_tree and build: a tree of any node type as a spec beside its leaves, and back. Not here: names of leaves
-// (key_policy), a spec from paths alone (spec).
+// flatten_tree and build: convert a tree of any node type to a spec with its leaves, and back. Names of leaves are in
+// `key_policy`, and a spec from paths alone in `unflatten`.
 export module shardmesh.tree:flat_view;
 
 import shardmesh.std;
@@ -13,16 +13,16 @@ import :walk;
 
 export namespace shardmesh {
 
-/// A tree's shape, and its leaves in order: pointers into the tree, or handles. `leaves.size() == spec.leaves()`.
+/// A tree's shape and its leaves in order, as pointers into the tree or as handles. `leaves.size() == spec.leaves()`.
 template <state_node Node>
 struct flat_view {
   tree_spec spec;
   std::vector<node_ref<Node>> leaves;
 };
 
-/// The flat form of a tree. The pointers live as long as the tree's nodes stay where they are.
+/// Flattens a tree. The pointers are valid while the tree's nodes stay where they are.
 /// \errors errc::duplicate_key naming the path; errc::overflow for a container of more than 2^31 - 1 children
-/// Cost: O(nodes); O(n log n) for a mapping of n keys that are not in ascending order. Builds no path. No recursion.
+/// Cost: O(nodes); O(n log n) for a mapping of n keys that are not in ascending order. Builds no paths. No recursion.
 template <tree_root Root>
 result<flat_view<detail::node_in<Root>>> flatten_tree(Root&& root) {
   using Node = root_node<Root>;
@@ -30,9 +30,9 @@ result<flat_view<detail::node_in<Root>>> flatten_tree(Root&& root) {
   flat_view<Node> flat;
   tree_builder builder;
   struct container {
-    std::size_t first, next;  // in waiting
+    std::size_t first, next;  // indices in `waiting`
   };
-  std::vector<detail::keyed_node<Node>> waiting;  // children, from the first container among their siblings on
+  std::vector<detail::keyed_node<Node>> waiting;  // children, from each container's first child container on
   std::vector<container> open;
   const auto add_leaf = [&](path_key key, node_ref<Node> node) {
     builder.leaf(std::move(key));
@@ -78,9 +78,9 @@ result<flat_view<detail::node_in<Root>>> flatten_tree(Root&& root) {
   return flat;
 }
 
-/// The tree of this shape with these leaves, in leaf order: the inverse of `flatten_tree`.
-/// \errors errc::invalid_argument when the leaves are not as many as the spec's, or the spec is empty; and the errors
-///         of Node's `make`
+/// Builds the tree of this shape with these leaves, in leaf order: the inverse of `flatten_tree`.
+/// \errors errc::invalid_argument when the number of leaves differs from the spec's, or the spec is empty; and the
+///         errors of Node's `make`
 /// Cost: O(nodes). No recursion.
 template <buildable_state_node Node>
 result<Node> build(const tree_spec& spec, std::vector<Node> leaves) {
@@ -90,9 +90,9 @@ result<Node> build(const tree_spec& spec, std::vector<Node> leaves) {
   const auto nodes = spec.nodes();
   const auto keys = spec.keys();
   if (nodes.size() == 1 && !leaves.empty()) return std::move(leaves.front());
-  std::vector<Node> built;            // the containers whose parent is not made yet
-  std::vector<std::size_t> in_order;  // of the container that is made: its children
-  std::size_t leaf = 0;               // leaves before the node
+  std::vector<Node> built;            // containers whose parent is not built yet
+  std::vector<std::size_t> in_order;  // the children of the container being built
+  std::size_t leaf = 0;               // number of leaves before the node
   for (std::size_t node = 0; node < nodes.size(); ++node) {
     const tree_node& n = nodes[node];
     if (n.kind == node_kind::leaf) {

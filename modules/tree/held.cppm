@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// held_state: what one rank holds of a tree of tensors and objects, as names, boxes and views: all that saving and
-// loading on many ranks need to know of a state dict. Not here: state dicts themselves (state), files (checkpoint).
+// held_state: one rank's share of a tree of tensors and objects, as names, boxes, and views. Saving and loading on many
+// ranks need only this from a state dict. State dicts themselves are in room state, and files in room checkpoint.
 export module shardmesh.tree:held;
 
 import shardmesh.std;
@@ -10,19 +10,19 @@ import :spec;
 
 export namespace shardmesh {
 
-/// A value that is not understood but kept: what its type is called, and its bytes.
+/// A value that we do not interpret but keep: the name of its type, and its bytes.
 struct opaque_object {
   std::string type_name;
   std::vector<std::byte> bytes;
   friend bool operator==(const opaque_object&, const opaque_object&) = default;
 };
 
-/// A value that is no tensor: nothing, or one of Python's plain values, or one that is kept as it is.
+/// A value that is not a tensor: nothing, a plain Python value, or an opaque object.
 using plain_value =
     std::variant<std::monostate, bool, std::int64_t, double, std::string, std::vector<std::byte>, opaque_object>;
 
-/// One box of a tensor that this rank holds: `where` in the whole tensor (elements), `memory` of equal sizes with any
-/// strides. The memory belongs to the user and outlives every call that it is given to.
+/// One box of a tensor that this rank holds. `where` is its place in the whole tensor (elements); `memory` has the same
+/// sizes and any strides. The user owns the memory, which must outlive every call that receives the part.
 template <tensor_view_type View>
 struct basic_held_part {
   box where;
@@ -35,7 +35,7 @@ struct basic_held_part {
   }
 };
 
-/// What this rank holds of one tensor. Without parts the rank knows the tensor and holds nothing of it.
+/// The parts of one tensor that this rank holds. Without parts, the rank knows the tensor but holds none of it.
 template <tensor_view_type View>
 struct basic_held_tensor {
   path where;
@@ -59,7 +59,8 @@ struct held_object {
   friend bool operator==(const held_object&, const held_object&) = default;
 };
 
-/// What one rank holds. Ranks may hold different tensors; of one tensor, all say the same shape and dtype.
+/// All tensors and objects that one rank holds. Ranks may hold different tensors, but must agree on each tensor's shape
+/// and dtype.
 template <tensor_view_type View>
 struct basic_held_state {
   std::vector<basic_held_tensor<View>> tensors;
@@ -73,17 +74,17 @@ struct basic_held_state {
   }
 };
 
-/// A box in memory that is loaded into, and saved.
+/// A box in memory that can be loaded into or saved.
 using held_part = basic_held_part<tensor_view>;
-/// A tensor whose parts are loaded into, and saved.
+/// A tensor whose parts can be loaded into or saved.
 using held_tensor = basic_held_tensor<tensor_view>;
-/// All that one rank holds, to be loaded into, and saved: what `load` by many ranks fills.
+/// The state of one rank, to load into or save; a `load` by many ranks fills it.
 using held_state = basic_held_state<tensor_view>;
-/// A box in memory that is only read: all that saving asks for.
+/// A box in memory that is only read, which is enough for saving.
 using const_held_part = basic_held_part<const_tensor_view>;
 /// A tensor whose parts are only read.
 using const_held_tensor = basic_held_tensor<const_tensor_view>;
-/// All that one rank holds, only to be read: what `save` by many ranks writes. A `held_state` becomes one by itself.
+/// The read-only state of one rank; a `save` by many ranks writes it. A `held_state` converts to it implicitly.
 using const_held_state = basic_held_state<const_tensor_view>;
 
 }  // namespace shardmesh

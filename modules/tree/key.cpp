@@ -25,7 +25,7 @@ path_key path_key::of_python(std::string_view text, std::string_view pickled) {
   std::string whole(sizeof size, '\0');
   std::memcpy(whole.data(), &size, sizeof size);
   (whole += text) += pickled;
-  const shared_text* const shared = share(whole);  // before the key says that it has one: there may be no memory
+  const shared_text* const shared = share(whole);  // before `made` is marked as shared: allocation may fail
   path_key made(std::string_view{});
   made.size_ = is_pickled;
   made.store(shared);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// path_key: one step of a path, an index or a name, in 16 bytes. Trees hold one per node, paths one per level, so its
-// size is what flattening costs. `inline` is spelled out: in a module, a body in a class does not imply it.
-// Not here: paths, their spelling.
+// path_key: one step of a path, an index or a name, in 16 bytes. Trees hold one key per node and paths one per level,
+// so the size determines the cost of flattening. `inline` is explicit, since a body in a class of a module does not
+// imply it. Paths and their spelling are in `path`.
 export module shardmesh.tree:key;
 
 import shardmesh.std;
 
 namespace shardmesh {
 
-/// A mapping's key or a sequence's index. Integers order before strings. Names of up to 15 bytes lie in the key itself,
-/// longer ones are shared by its copies; a key never changes, so copies may be used by several threads.
-/// A path without a tree does not say whether an index is a mapping's: an integer key is of_integer there, which is a
-/// name to all that do not ask. So is a key that only Python has (None, True, 1.5, a tuple, an enum's member),
-/// of_python.
+/// A mapping's key or a sequence's index. Indices order before names. Names of up to 15 bytes are stored in the key;
+/// copies of a key share longer ones. A key never changes, so several threads may use its copies.
+/// A path without a tree does not say whether an index belongs to a mapping. An integer key of a mapping is therefore
+/// made by `of_integer`, and reads as a name unless a caller checks. A key that only Python has (None, True, 1.5, a
+/// tuple, an enum's member) is made by `of_python` and also reads as a name.
 export class path_key {
  public:
   inline path_key(std::int64_t index) noexcept : size_(is_an_index) { store(index); }  // NOLINT: implicit
@@ -29,11 +29,11 @@ export class path_key {
   inline path_key(const std::string& name) : path_key(std::string_view(name)) {}  // NOLINT: implicit
   inline path_key(const char* name) : path_key(std::string_view(name)) {}         // NOLINT: implicit
 
-  /// The key 0 of {"state": {0: ..}}: its name is "0", and it is another key than the name "0". Integers of more than
-  /// 15 characters are names alone.
+  /// Makes an integer key of a mapping, such as 0 in {"state": {0: ..}}. Its name is "0", but it differs from the key
+  /// "0". An integer of more than 15 characters becomes an ordinary name.
   static path_key of_integer(std::int64_t value);
-  /// A mapping's key that is neither text nor an integer. Its name is `text`, Python's str() of it where that is known;
-  /// `pickled` is the key as a pickle of protocol 2. Equal for equal bytes of both.
+  /// Makes a mapping's key that is neither text nor an integer. `text` is its name: Python's str() of it, when that is
+  /// known. `pickled` is the key as a pickle of protocol 2. Two such keys are equal when the bytes of both are.
   static path_key of_python(std::string_view text, std::string_view pickled);
 
   inline path_key(const path_key& other) noexcept { copy_bytes(other), hold(); }
@@ -48,18 +48,18 @@ export class path_key {
   inline bool is_index() const noexcept { return size_ == is_an_index; }
   /// Precondition: is_index().
   inline std::int64_t index() const noexcept { return load<std::int64_t>(); }
-  /// Lives as long as the key. Precondition: !is_index().
+  /// Valid as long as the key. Precondition: !is_index().
   inline std::string_view name() const noexcept {
     if (size_ == is_shared) return shared_name(load<const shared_text*>());
     return size_ == is_pickled ? python_name() : std::string_view(bytes_, size_ & longest_inside);
   }
-  /// Made by of_integer.
+  /// Returns whether `of_integer` made this key.
   inline bool is_integer() const noexcept { return size_ > is_a_number; }
   /// Precondition: is_integer().
   std::int64_t integer() const noexcept;
-  /// Made by of_python.
+  /// Returns whether `of_python` made this key.
   inline bool is_python() const noexcept { return size_ == is_pickled; }
-  /// Lives as long as the key. Precondition: is_python().
+  /// Valid as long as the key. Precondition: is_python().
   std::string_view pickled() const noexcept;
 
   friend inline bool operator==(const path_key& a, const path_key& b) noexcept {
@@ -76,7 +76,7 @@ export class path_key {
     if (a.is_python() && b.is_python()) return a.pickled() <=> b.pickled();
     return a.is_python() != b.is_python() ? a.is_python() <=> b.is_python() : b.is_integer() <=> a.is_integer();
   }
-  /// Combines the kind and the value.
+  /// Hashes the kind and the value; for names of more than 15 bytes and Python keys, only the name.
   friend inline std::size_t hash_value(const path_key& key) noexcept {
     if (key.size_ == is_shared || key.size_ == is_pickled) return hash_text(key.name());
     std::uint64_t halves[2];
@@ -90,7 +90,7 @@ export class path_key {
   struct shared_text {
     std::atomic<std::size_t> holders;
     std::size_t size;
-    // then `size` characters
+    // followed by `size` characters
   };
   static constexpr unsigned char longest_inside = 15, is_an_index = 16, is_shared = 17, is_pickled = 18,
                                  is_a_number = 32;
@@ -100,7 +100,8 @@ export class path_key {
   static void free(shared_text* text) noexcept;
   static std::size_t hash_text(std::string_view text) noexcept;
   std::string_view python_name() const noexcept;
-  std::string_view whole_text() const noexcept;  // of a shared text: of of_python the name's size, name and pickle
+  // The shared text; for `of_python`: the name's size, the name, and the pickle.
+  std::string_view whole_text() const noexcept;
 
   template <class T>
   void store(T value) noexcept {
@@ -116,7 +117,7 @@ export class path_key {
     std::memcpy(bytes_, other.bytes_, sizeof bytes_);
     size_ = other.size_;
   }
-  inline void take(path_key& other) noexcept {  // leaves an empty name
+  inline void take(path_key& other) noexcept {  // leaves an empty name in `other`
     copy_bytes(other);
     if (size_ == is_shared || size_ == is_pickled) std::memset(other.bytes_, 0, sizeof bytes_), other.size_ = 0;
   }
@@ -129,14 +130,14 @@ export class path_key {
     if (auto* text = load<shared_text*>(); text->holders.fetch_sub(1, std::memory_order_acq_rel) == 1) free(text);
   }
 
-  // A short name with zeros behind it, or an index, or a pointer to a shared_text; size_ says which: it is the name's
-  // length (of an integer's digits, that and is_a_number).
+  // A short name padded with zeros, an index, or a pointer to a shared_text. `size_` says which: it is the length of a
+  // short name (plus is_a_number for an integer's digits), or one of the constants above.
   alignas(8) char bytes_[15] = {};
   unsigned char size_ = 0;
 };
 static_assert(sizeof(path_key) == 16);
 
-/// A name, or the digits of an index: what a key is in dotted names.
+/// Returns the key's part of a dotted name: its name, or the digits of its index.
 export std::string key_text(const path_key& key);
 
 }  // namespace shardmesh

@@ -18,7 +18,7 @@ module shardmesh.tree;
 import :spelling;
 
 namespace shardmesh {
-// In post-order, so that children are judged before their parent.
+// Works in post-order, so that children are decided before their parent.
 std::vector<std::uint8_t> kept_whole(const tree_spec& tree, std::span<const std::uint8_t> is_tensor,
                                      key_policy policy) {
   const auto nodes = tree.nodes();
@@ -33,12 +33,12 @@ std::vector<std::uint8_t> kept_whole(const tree_spec& tree, std::span<const std:
     const tree_node& n = nodes[node];
     const bool is_mapping = n.kind == node_kind::mapping;
     if (is_mapping && policy == key_policy::torch_dcp) whole[node] = 0;
-    // A container is entered for a tensor in it, or for a container in it that is entered; a tuple never.
+    // A container is entered when it contains a tensor or an entered container; a tuple never is.
     const bool counts = n.kind == node_kind::leaf ? is_tensor[leaf++] != 0 : whole[node] == 0;
     const std::size_t parent = parents[node];
     if (counts && parent != node && nodes[parent].kind != node_kind::tuple) whole[parent] = 0;
   }
-  // PyTorch enters the outermost mapping whatever is in it.
+  // PyTorch enters the outermost mapping whatever its contents.
   if (!nodes.empty() && nodes.back().kind == node_kind::mapping) whole.back() = 0;
   return whole;
 }
@@ -56,8 +56,8 @@ std::size_t count_items(std::span<const tree_node> nodes, const std::vector<std:
   return count;
 }
 
-// Whether two items can have one name, joined with dots. Where their paths part, in one mapping, the text of one key
-// must then be the other's, or the other's up to a dot. So most trees need no look at their names.
+// Returns whether two items can have the same dotted name. Two such paths part in one mapping, where one key's text
+// equals the other's or continues it after a dot. Most trees therefore need no comparison of names.
 bool names_may_collide(const tree_spec& tree) {
   constexpr std::int32_t few = 16;
   const auto nodes = tree.nodes();
@@ -89,7 +89,7 @@ bool names_may_collide(const tree_spec& tree) {
   return false;
 }
 
-// The first name, in order, that occurred before: both positions.
+// Returns the positions of the first name that occurred before, and of its earlier occurrence.
 std::optional<std::pair<std::size_t, std::size_t>> first_duplicate(std::span<const std::string* const> names) {
   detail::position_table met(names.size());
   const auto hash_of = [&](std::size_t at) { return std::hash<std::string>{}(*names[at]); };
@@ -108,7 +108,7 @@ error one_name(const path& a, const path& b, const std::string& name) {
       .with_hint("key_policy::typed gives every path a name of its own");
 }
 
-// A container that is being named: its children's names begin with the first `name_length` characters.
+// A container that is being named. Its children's names begin with the first `name_length` characters.
 struct open_container {
   const path_key* key;
   std::int32_t children_left;
@@ -138,7 +138,7 @@ result<std::vector<named_item>> items_of(const tree_spec& tree, std::span<const 
   const auto nodes = tree.nodes();
   const auto keys = tree.keys();
   const std::vector<std::uint8_t> whole = kept_whole(tree, is_tensor, policy);
-  // Backwards, which is parents before children: what is whole is an item, and what is below it is skipped.
+  // Works backwards, so that parents precede children: a whole node is an item, and the nodes below it are skipped.
   std::vector<named_item> items(count_items(nodes, whole));
   std::size_t at = items.size();
   std::vector<open_container> open;
@@ -177,7 +177,7 @@ result<std::vector<named_item>> items_of(const tree_spec& tree, std::span<const 
 result<std::vector<named_item>> flatten(const tree_spec& tree, std::span<const std::uint8_t> is_tensor,
                                         key_policy policy) {
   SHARDMESH_TRY(auto items, items_of(tree, is_tensor, policy));
-  if (policy == key_policy::typed) return items;  // exact spellings: different paths have different ones
+  if (policy == key_policy::typed) return items;  // different paths have different exact spellings
   if (!names_may_collide(tree)) return items;
   std::vector<const std::string*> names;
   names.reserve(items.size());

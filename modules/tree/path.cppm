@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// path: where a leaf is in nested containers. Keys are typed, so the string "0" and the index 0 never meet; the dotted
-// spelling is a view. Not here: trees (spec), which containers are descended (key_policy).
+// path: the place of a leaf in nested containers. Keys are typed, so the string "0" and the index 0 never collide; the
+// dotted spelling is only a view. Trees are in `spec`, and the choice of containers to descend into is in `key_policy`.
 export module shardmesh.tree:path;
 
 import shardmesh.std;
@@ -9,7 +9,7 @@ export import :key;
 
 export namespace shardmesh {
 
-/// From the root to a node: keys and indices. A regular value, ordered like its list of keys.
+/// The keys and indices from the root to a node. A regular value, ordered like its list of keys.
 class path {
  public:
   path() = default;
@@ -21,7 +21,7 @@ class path {
   inline const path_key& operator[](std::size_t i) const { return keys_[i]; }
   /// Precondition: !empty().
   inline const path_key& back() const { return keys_.back(); }
-  // Pointers: an importer can loop over a path without including <vector>.
+  // Raw pointers, so that an importer can loop over a path without including <vector>.
   inline const path_key* begin() const { return keys_.data(); }
   inline const path_key* end() const { return keys_.data() + keys_.size(); }
   inline void reserve(std::size_t keys) { keys_.reserve(keys); }
@@ -38,12 +38,13 @@ class path {
   std::vector<path_key> keys_;
 };
 
-/// An exact spelling: different paths of a tree have different ones. `model.layers[0]["a.b"]`: names of letters, digits
-/// and '_' that do not begin with a digit stand as they are, others are quoted.
+/// Spells a path exactly: different paths of a tree have different spellings, such as `model.layers[0]["a.b"]`. Names
+/// of letters, digits, and '_' that do not begin with a digit are written as they are; other names are quoted.
 std::string to_string(const path& p);
-/// PyTorch's spelling, the keys from `first` on joined with "."; different paths can share it: "layers.0.weight".
+/// Spells a path as PyTorch does: the keys from `first` on, joined with ".", such as "layers.0.weight". Different paths
+/// can have the same spelling.
 std::string dotted(const path& p, std::size_t first = 0);
-/// Combines the keys' types and values.
+/// Combines the hashes of the keys.
 std::size_t hash_value(const path& p);
 
 }  // namespace shardmesh

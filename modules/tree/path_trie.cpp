@@ -21,7 +21,7 @@ std::uint64_t hash_of(node_id parent, const path_key& key) {
 
 }  // namespace
 
-// The children of nodes that have more than a few.
+// The children of all nodes with more than `few` children.
 struct path_trie::table {
   detail::position_table children;
 };
@@ -51,7 +51,7 @@ node_id path_trie::child(node_id parent, const path_key& key, std::size_t some_p
     if (*nodes_[child].key == key) return child;
   if (child == no_node && seen < few) return append(parent, key, some_path);
   const auto hash_at = [&](std::size_t node) { return hash_of(nodes_[node].parent, *nodes_[node].key); };
-  if (child == no_node)  // this is the first of many
+  if (child == no_node)  // the first of many: move the others into the table
     for (node_id c = nodes_[parent].first_child; c != no_node; c = nodes_[c].next_sibling)
       many_->children.insert(hash_at(c), c, hash_at);
   const std::uint64_t hash = hash_of(parent, key);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// path_trie: the tree of keys that paths in any order make, for unflatten. Internal to the room.
+// path_trie: a trie of paths in any order, for `unflatten`. Internal to the room.
 module shardmesh.tree:path_trie;
 
 import shardmesh.std;
@@ -12,7 +12,7 @@ namespace shardmesh {
 using node_id = std::uint32_t;
 inline constexpr node_id no_node = std::numeric_limits<node_id>::max();
 
-// Paths, or those of items.
+// A list of paths, given directly or through items.
 struct path_list {
   std::span<const path> paths{};
   std::span<const named_item> items{};
@@ -21,17 +21,17 @@ struct path_list {
   const path& operator[](std::size_t i) const { return items.empty() ? paths[i] : items[i].where; }
 };
 
-// A node of the tree of paths. Children are a list in order of first appearance.
+// A node of the trie. Its children form a linked list in order of first appearance.
 struct trie_node {
-  const path_key* key = nullptr;  // in a path of the caller's; the root has none
+  const path_key* key = nullptr;  // points into a path of the caller; null for the root
   node_id parent = no_node;
   node_id first_child = no_node, last_child = no_node, next_sibling = no_node;
-  std::uint32_t some_path = 0;  // which path came here first: that which ends here, if one does
+  std::uint32_t some_path = 0;  // the first path through this node; for a leaf, the path that ends here
   bool is_leaf = false;
 };
 
-// The tree of paths. Few children are searched one by one; those of a node with many are in one hash table of
-// (parent, key).
+// The trie of paths. A node with few children is searched linearly. The children of all larger nodes share one hash
+// table of (parent, key).
 class path_trie {
  public:
   path_trie();
@@ -42,7 +42,7 @@ class path_trie {
   std::size_t size() const { return nodes_.size(); }
   trie_node& operator[](node_id node) { return nodes_[node]; }
 
-  // The child with this key, made when there is none.
+  // Returns the child with this key, and makes it when there is none.
   node_id child(node_id parent, const path_key& key, std::size_t some_path);
 
  private:

@@ -25,7 +25,7 @@ std::vector<std::size_t> tree_spec::children(std::size_t node) const {
 
 std::vector<std::size_t> tree_spec::parents() const {
   std::vector<std::size_t> parent(nodes_.size());
-  std::vector<std::pair<std::size_t, std::int32_t>> open;  // a container, and how many of its children are to come
+  std::vector<std::pair<std::size_t, std::int32_t>> open;  // a container, and the number of children still to come
   for (std::size_t node = nodes_.size(); node-- > 0;) {
     parent[node] = open.empty() ? node : open.back().first;
     if (!open.empty() && --open.back().second == 0) open.pop_back();
@@ -37,7 +37,7 @@ std::vector<std::size_t> tree_spec::parents() const {
 path tree_spec::path_of(std::size_t node) const {
   path where;
   for (std::size_t at = nodes_.size() - 1; at != node;) {
-    std::size_t child = at - 1;  // the last child; go back to the one that holds the node
+    std::size_t child = at - 1;  // the last child; step back to the one that contains the node
     for (std::size_t begin; (begin = child + 1 - static_cast<std::size_t>(nodes_[child].nodes)) > node;)
       child = begin - 1;
     where.push_back(keys_[child]);
@@ -59,7 +59,7 @@ std::vector<path> tree_spec::node_paths() const {
 
 std::vector<path> tree_spec::leaf_paths() const {
   std::vector<path> paths(leaves());
-  std::vector<std::pair<const path_key*, std::int32_t>> open;  // a container's key, and how many children are to come
+  std::vector<std::pair<const path_key*, std::int32_t>> open;  // a container's key, and its number of children to come
   std::size_t leaf = paths.size();
   for (std::size_t node = nodes_.size(); node-- > 0;) {
     while (!open.empty() && open.back().second == 0) open.pop_back();
@@ -146,7 +146,7 @@ void tree_builder::begin(node_kind container, path_key k) {
   begin_with(container, &k);
 }
 
-// Keys that ascend are distinct, few are compared with each other, many are sorted.
+// Ascending keys are distinct. Otherwise, few keys are compared pairwise, and many are sorted.
 void tree_builder::check_keys(const open_node& mapping) {
   const auto count = static_cast<std::size_t>(mapping.arity);
   constexpr std::size_t few = 16;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// tree_spec: the shape of nested containers as a flat post-order array, beside which leaves lie in order; and its
-// builder. Map, compare and hash are loops. Not here: what leaves are; a spec from paths (unflatten).
+// tree_spec: the shape of nested containers as a flat post-order array; leaves are stored beside it in the same order.
+// tree_builder makes one. Mapping, comparing, and hashing are loops. The leaves' types are elsewhere, and `unflatten`
+// makes a spec from paths.
 export module shardmesh.tree:spec;
 
 import shardmesh.std;
@@ -9,9 +10,9 @@ import :path;
 
 export namespace shardmesh {
 
-/// What a node of a tree is: a leaf, or which container.
+/// The kind of a node: a leaf, or a kind of container.
 enum class node_kind : std::uint8_t {
-  leaf,      // a value, whatever it is
+  leaf,      // any value
   mapping,   // children by names or indices: a dict
   sequence,  // numbered children: a list
   tuple      // numbered children: a tuple
@@ -20,29 +21,29 @@ enum class node_kind : std::uint8_t {
 /// A node of a tree in post-order: children precede their parent.
 struct tree_node {
   node_kind kind = node_kind::leaf;
-  std::int32_t arity = 0;   // children
-  std::int64_t nodes = 1;   // of the whole subtree, itself included
-  std::int64_t leaves = 1;  // of the whole subtree
+  std::int32_t arity = 0;   // number of children
+  std::int64_t nodes = 1;   // in the subtree, including this node
+  std::int64_t leaves = 1;  // in the subtree
   friend bool operator==(const tree_node&, const tree_node&) = default;
 };
 
-/// The shape of nested containers. A regular value; equal when kinds, keys and their order are.
+/// The shape of nested containers. A regular value; two specs are equal when their kinds, keys, and orders are.
 class tree_spec {
  public:
   inline std::size_t leaves() const { return nodes_.empty() ? 0 : static_cast<std::size_t>(nodes_.back().leaves); }
-  /// In post-order; the root is the last. Empty for a default-made spec.
+  /// The nodes in post-order, with the root last. Empty for a default-constructed spec.
   inline std::span<const tree_node> nodes() const { return nodes_; }
-  /// The key of each node in its parent, aligned with nodes(); the root's is index 0 and means nothing.
+  /// The key of each node in its parent, aligned with `nodes()`. The root's key is index 0 and has no meaning.
   inline std::span<const path_key> keys() const { return keys_; }
-  /// Indices of a node's children, in order. Cost: O(children).
+  /// Returns the indices of a node's children, in order. Cost: O(children).
   std::vector<std::size_t> children(std::size_t node) const;
-  /// The index of every node's parent, aligned with nodes(); the root's is its own. Cost: O(nodes).
+  /// Returns the index of every node's parent, aligned with `nodes()`; the root is its own parent. Cost: O(nodes).
   std::vector<std::size_t> parents() const;
-  /// The path of one node. Cost: O(siblings before the node and its ancestors).
+  /// Returns the path of one node. Cost: O(siblings before the node and its ancestors).
   path path_of(std::size_t node) const;
-  /// The path of every node, aligned with nodes(). Cost: O(sum of depths). No recursion.
+  /// Returns the path of every node, aligned with `nodes()`. Cost: O(sum of depths). No recursion.
   std::vector<path> node_paths() const;
-  /// The path of every leaf, in leaf order. Cost: O(nodes + sum of the leaves' depths).
+  /// Returns the path of every leaf, in leaf order. Cost: O(nodes + sum of the leaves' depths).
   std::vector<path> leaf_paths() const;
 
   friend bool operator==(const tree_spec&, const tree_spec&) = default;
@@ -54,17 +55,17 @@ class tree_spec {
   std::vector<path_key> keys_;
 };
 
-/// Builds a spec in one pass, O(1) per call (O(n log n) at the end of a mapping of n keys that do not ascend):
+/// Builds a spec in one pass, O(1) per call. The end of a mapping costs O(n log n) if its n keys do not ascend.
 ///     builder.begin(node_kind::mapping); builder.key("w"); builder.leaf(); builder.end();
 class tree_builder {
  public:
-  /// Room for this many nodes in all.
+  /// Reserves memory for this many nodes in all.
   void reserve(std::size_t nodes);
-  /// The key of the next child; of a mapping only (children of sequences and tuples are numbered).
+  /// Sets the key of the next child of a mapping. Sequences and tuples number their children instead.
   void key(path_key k);
   void leaf();
   void begin(node_kind container);
-  /// As key() and leaf(), key() and begin(); where children are numbered, the key is ignored.
+  /// Combine `key()` with `leaf()` or `begin()`. Where children are numbered, the key is ignored.
   inline void leaf(path_key k) {
     if (open_.empty() || open_.back().arity == most_children) return any_leaf(&k);
     open_node& parent = open_.back();
@@ -78,11 +79,12 @@ class tree_builder {
   }
   void begin(node_kind container, path_key k);
   void end();
-  /// Ends a container as this kind, which it need not have been begun as; of a sequence or tuple that was begun as a
-  /// mapping, the keys given must be 0, 1, .. in order.
+  /// Ends a container as this kind, which may differ from the kind in `begin`. When a mapping ends as a sequence or
+  /// tuple, its keys must be 0, 1, .. in order.
   void end(node_kind container);
-  /// \errors errc::invalid_argument (unbalanced, no root or several, a missing or misplaced key), errc::duplicate_key
-  /// naming the path, errc::overflow for a container of more than 2^31 - 1 children. The builder is empty afterwards.
+  /// Returns the spec and empties the builder.
+  /// \errors errc::invalid_argument (unbalanced, no root or several, a missing or misplaced key); errc::duplicate_key
+  ///         naming the path; errc::overflow for a container of more than 2^31 - 1 children
   result<tree_spec> finish();
 
  private:
@@ -106,7 +108,7 @@ class tree_builder {
   std::vector<open_node> open_;
   std::optional<path_key> next_key_;
   std::size_t roots_ = 0;
-  std::optional<error> problem_;  // the first
+  std::optional<error> problem_;  // the first problem
 };
 
 }  // namespace shardmesh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one key is appended to the name of the path above it. Internal to the room.
+// Appends one key to the name of the path above it. Internal to the room.
 module shardmesh.tree:spelling;
 
 import shardmesh.std;
@@ -8,7 +8,7 @@ import :key_policy;
 
 namespace shardmesh {
 
-/// \param is_first  nothing is above the key
+/// Appends `key` to `name`, spelled for `policy`. \param is_first  the key is the first of the name
 void append_key(std::string& name, const path_key& key, bool is_first, key_policy policy);
 
 }  // namespace shardmesh

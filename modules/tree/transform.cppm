@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// transform: a new tree from an old one, also of another node type, with nodes replaced and dropped.
+// transform: a new tree from an old one, with nodes replaced and dropped; the new node type may differ.
 export module shardmesh.tree:transform;
 
 import shardmesh.std;
@@ -11,8 +11,8 @@ import :walk;
 
 export namespace shardmesh {
 
-/// What becomes of a node: it is kept (a container is rebuilt from what becomes of its children, a leaf is converted to
-/// To), replaced as a whole, or dropped.
+/// The fate of a node: kept, replaced as a whole, or dropped. A kept container is rebuilt from its transformed
+/// children; a kept leaf is converted to To.
 template <buildable_state_node To>
 class transformed {
  public:
@@ -46,7 +46,8 @@ struct is_transformed : std::false_type {};
 template <class To>
 struct is_transformed<transformed<To>> : std::true_type {};
 
-/// What the transformer F makes of a From; void when it is none (its constraint then says so).
+/// The node type that the transformer F makes of a From; void when F is no transformer (its constraint then reports
+/// it).
 template <class F, class From>
 struct made_by {
   using type = void;
@@ -60,7 +61,7 @@ struct made_by<F, From> {
 template <class Node>
 using built_children = std::vector<std::pair<path_key, Node>>;
 
-/// make() of the adapter, whether it can fail or not; an error without a key gets the path.
+/// Calls the adapter's `make()`, whether or not it can fail; an error without a key gets the path.
 template <buildable_state_node Node, class Where>
 result<Node> make_node(node_kind kind, built_children<Node> children, const Where& where) {
   result<Node> made = node_adapter<Node>::make(kind, std::move(children));
@@ -68,7 +69,7 @@ result<Node> make_node(node_kind kind, built_children<Node> children, const Wher
   return std::move(made).error().with_key(where());
 }
 
-/// Takes the last `count` of the built nodes as the children of a container.
+/// Removes the last `count` of the built nodes and returns them as the children of a container.
 template <class Node>
 built_children<Node> take_last(built_children<Node>& built, std::size_t count) {
   const auto first = built.end() - static_cast<std::ptrdiff_t>(count);
@@ -86,19 +87,20 @@ template <class F, class From>
 concept node_transformer = std::invocable<F&, const path&, const From&> &&
                            detail::is_transformed<std::invoke_result_t<F&, const path&, const From&>>::value;
 
-/// A new tree, of f's To. f is called as in `visit`: parents before children, not below what it replaces or drops.
-/// Elements after a dropped one of a sequence or tuple move up; f's paths are those of the old tree.
+/// Builds a new tree of f's To. f is called as in `visit`: parents before children, but not below nodes that it
+/// replaces or drops. Elements of a sequence or tuple move up after a dropped one; f receives the paths of the old
+/// tree.
 /// \param f  `f(const path&, const From&) -> transformed<To>`
-/// \errors errc::invalid_argument naming the path: the root is dropped; a leaf is kept that cannot become a To (To is
-///         not constructible from From); and the errors of To's `make`
-/// Cost: O(nodes). No recursion (but destroying a deep tree is To's own affair).
+/// \errors errc::invalid_argument naming the path when the root is dropped, or when a kept leaf cannot become a To (To
+///         is not constructible from From); and the errors of To's `make`
+/// Cost: O(nodes). No recursion (but To's destructor may recurse in a deep tree).
 template <state_node From, node_transformer<From> F>
   requires state_node<const From>
 result<typename detail::made_by<F, From>::type> transform(const From& root, F&& f) {
   using To = typename detail::made_by<F, From>::type;
   struct container {
     node_kind kind;
-    std::size_t first;  // its first child in `built`
+    std::size_t first;  // index of its first child in `built`
     path_key key;
   };
   path where;
@@ -110,7 +112,7 @@ result<typename detail::made_by<F, From>::type> transform(const From& root, F&& 
       key = static_cast<std::int64_t>(built.size() - kept.back().first);
     built.emplace_back(std::move(key), std::move(node));
   };
-  // The node with this key in its container: built, left out, or entered.
+  // Builds, drops, or enters the node with this key in its container.
   const auto handle = [&](const path_key& key, const From& node) -> result<void> {
     auto what = f(std::as_const(where), node);
     if (what.is_dropped()) return {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // shardmesh.tree: nested containers of a user's state as a flat tree: typed paths, the flat tree spec, key policies,
-// and walking, comparing and rebuilding trees of any node type.
-// Not here: what the leaves are (state, checkpoint).
+// and functions that walk, compare, and rebuild trees of any node type. The leaves' types are in rooms state and
+// checkpoint.
 export module shardmesh.tree;
 
 export import shardmesh.core;

@@ -22,11 +22,12 @@ error through(const path& a, const path& b) {
   return fail(errc::invalid_argument, "one path leads through another").with_values(to_string(a), to_string(b));
 }
 
-// Puts every path into the trie. Paths mostly come in tree order, so each starts from where it leaves the one before.
+// Puts every path into the trie. Paths mostly come in tree order, so each path starts where it parts from the previous
+// one.
 result<path_trie> make_trie(const path_list& paths) {
   path_trie trie;
   trie.reserve(paths.size() + paths.size() / 4 + 1);
-  std::vector<node_id> trail{0};  // the nodes along the path before
+  std::vector<node_id> trail{0};  // the nodes along the previous path
   for (std::size_t p = 0; p < paths.size(); ++p) {
     const path& now = paths[p];
     if (trie.size() + now.size() >= no_node)
@@ -51,7 +52,7 @@ result<path_trie> make_trie(const path_list& paths) {
   return trie;
 }
 
-// Writes the trie as a spec, and the order of its leaves.
+// Writes the trie as a spec, with the order of its leaves.
 class spec_writer {
  public:
   spec_writer(path_trie& trie, const path_list& paths, const unflatten_options& options)
@@ -92,8 +93,8 @@ class spec_writer {
 
  private:
   struct container {
-    node_id next_child = no_node;     // of a mapping
-    std::vector<node_id> children{};  // of a sequence, by index; no_node: a hole
+    node_id next_child = no_node;     // for a mapping
+    std::vector<node_id> children{};  // for a sequence, by index; no_node: a hole
     std::size_t next = 0;
   };
 
@@ -105,7 +106,7 @@ class spec_writer {
     return {};
   }
 
-  // The children by index when they make a sequence, else nothing.
+  // Returns the children by index when they form a sequence, else nothing.
   result<std::vector<node_id>> sequence_of(const trie_node& n) {
     std::vector<node_id> elements;
     std::int64_t count = 0, largest = -1;
@@ -136,13 +137,14 @@ class spec_writer {
   unflattened made_;
 };
 
-// Paths in tree order, as flattening gives them, are written as they come. Nothing when they are not in order (a
-// container comes back, or the elements of a sequence are not 0, 1, ..) or make no tree: the trie tells.
+// Writes paths in tree order, as flattening produces them, without a trie. Returns nothing when the paths form no tree,
+// or are not in that order: a container comes back, or the elements of a sequence are not 0, 1, .. The trie then builds
+// the tree or finds the error.
 std::optional<unflattened> unflatten_in_order(const path_list& paths) {
   struct container {
     std::int64_t children = 0;
-    bool counts = true;       // the keys so far are 0, 1, ..
-    bool all_indices = true;  // ... are indices, in any order
+    bool counts = true;       // all keys so far are 0, 1, .. in order
+    bool all_indices = true;  // all keys so far are indices, in any order
   };
   tree_builder builder;
   builder.reserve(paths.size() + paths.size() / 4 + 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// visit, visit_post, visit_leaves, find: one tree, any node type. Not here: two trees (visit_together), new trees
-// (transform, flatten_tree).
+// visit, visit_post, visit_leaves, find: one tree, any node type. Pairs of trees are in `visit_together`; new trees are
+// in `transform` and `flat_view`.
 module;
 #include <shardmesh/refuse.hpp>
 export module shardmesh.tree:visit;
@@ -14,7 +14,7 @@ import :walk;
 
 export namespace shardmesh {
 
-/// What a visitor wants next: into the node's children, over them (prune), or no more at all.
+/// A visitor's choice of the next step: descend into the node's children, skip them, or stop the visit.
 enum class visit_step : std::uint8_t { into, over, stop };
 
 /// `f(const path&, Node&) -> visit_step`.
@@ -22,18 +22,19 @@ template <class F, class Node>
 concept node_visitor =
     std::invocable<F&, const path&, Node&> && std::same_as<std::invoke_result_t<F&, const path&, Node&>, visit_step>;
 
-/// `f(const path&, Node&)`, which returns nothing, or false to stop.
+/// `f(const path&, Node&)`, which returns nothing, or a bool that is false to stop.
 template <class F, class Node>
 concept node_observer =
     std::invocable<F&, const path&, Node&> && (std::is_void_v<std::invoke_result_t<F&, const path&, Node&>> ||
                                                std::same_as<std::invoke_result_t<F&, const path&, Node&>, bool>);
 
-/// Calls f for every node, parents before children, children in their order; containers too, also empty ones.
-/// \param f  `f(const path&, Node&) -> visit_step`; the root has the empty path. It may assign to the node: what the
-///           node then is, is descended into. It must not add or remove children of containers that are being walked.
-/// \returns false when f stopped it
-/// Cost: O(nodes), none of it per path: a path is one key longer than its parent's and shares its memory. A visit that
-/// stops or prunes after k children of one node has asked its adapter for O(k) of them. No recursion.
+/// Calls f for every node, including empty containers: parents before children, children in their order.
+/// \param f  `f(const path&, Node&) -> visit_step`; the root has the empty path. f may assign to the node, and the
+///           visit then descends into the new value. f must not add or remove children of containers that are being
+///           walked.
+/// \returns false when f stopped the visit
+/// Cost: O(nodes). Paths add nothing, since a child's path extends its parent's in place. A visit that stops after k
+/// children of a node has requested only O(k) of them from the adapter. No recursion.
 /// Source: torch.distributed.checkpoint._traverse.traverse_state_dict, whose `keep_traversing` is `over` here.
 template <tree_root Root, node_visitor<root_node<Root>> F>
 bool visit(Root&& root, F&& f) {
@@ -60,15 +61,15 @@ bool visit(Root&& root, F&& f) {
   return true;
 }
 
-/// Another function than a visitor.
+/// Refuses any function that is not a visitor.
 template <tree_root Root, class F>
   requires(!node_visitor<F, root_node<Root>>)
 bool visit(Root&& root, F&& f) = SHARDMESH_REFUSE(
     "visit calls f(const path&, Node&), which returns a visit_step: into its children, over them, or stop");
 
 /// Calls f for every node, children before their container.
-/// \param f  `f(const path&, Node&)`, returning nothing or false to stop; it may assign to the node
-/// \returns false when f stopped it
+/// \param f  `f(const path&, Node&)`, returning nothing, or false to stop; f may assign to the node
+/// \returns false when f stopped the visit
 /// Cost: as `visit`.
 template <tree_root Root, node_observer<root_node<Root>> F>
 bool visit_post(Root&& root, F&& f) {
@@ -97,8 +98,9 @@ bool visit_post(Root&& root, F&& f) {
 }
 
 /// Calls f for every leaf, in order. Empty containers are not leaves.
-/// \param f  `f(const path&, Node&)`, returning nothing or false to stop; what it assigns is not descended into
-/// \returns false when f stopped it
+/// \param f  `f(const path&, Node&)`, returning nothing, or false to stop. f may assign to the node; the visit does not
+///           descend into the new value.
+/// \returns false when f stopped the visit
 /// Cost: as `visit`.
 template <tree_root Root, node_observer<root_node<Root>> F>
 bool visit_leaves(Root&& root, F&& f) {
@@ -109,8 +111,8 @@ bool visit_leaves(Root&& root, F&& f) {
   });
 }
 
-/// The node at a path: `Node*`, or `std::optional` of a handle; empty when there is none.
-/// Cost: O(children before it) for each container on the way, O(1) look-ups where the adapter has `child`.
+/// Returns the node at a path as `Node*`, or as `std::optional` of a handle; empty when there is none.
+/// Cost: for each container on the way, O(children before the sought one), or one look-up when the adapter has `child`.
 template <tree_root Root>
 typename detail::reference_to<detail::node_in<Root>>::maybe find(Root&& root, const path& where) {
   using Node = root_node<Root>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// visit_together: two trees at once, children matched by key. Not here: one tree (visit).
+// visit_together: visits two trees at once and matches children by key. One tree is visited by `visit`.
 export module shardmesh.tree:visit_together;
 
 import shardmesh.std;
@@ -27,7 +27,8 @@ std::vector<keyed_node<N>> children_of(N& node) {
   return found;
 }
 
-/// Which child of b has the key of each child of a. Made for children in one order, which need no look-up.
+/// Finds the child of b with the key of each child of a. Optimised for children in the same order, which need no
+/// look-up.
 template <state_node B>
 class key_matcher {
  public:
@@ -61,7 +62,7 @@ class key_matcher {
   std::vector<keyed_node<B>>& children_;
   std::vector<bool> used_;
   std::size_t next_ = 0;
-  std::vector<std::size_t> sorted_;  // made when the orders first differ
+  std::vector<std::size_t> sorted_;  // filled when the orders first differ
 };
 
 template <state_node A, state_node B>
@@ -71,7 +72,7 @@ struct keyed_pair {
   node_pointer<B> b{};
 };
 
-/// Appends the children of both: a's in its order, then those that only b has.
+/// Appends the children of both nodes: a's in a's order, then those that only b has.
 template <state_node A, state_node B>
 void append_pairs(A& a, B& b, std::vector<keyed_pair<A, B>>& pairs) {
   auto of_a = children_of<A>(a);
@@ -94,15 +95,14 @@ template <class F, class A, class B>
 concept pair_visitor =
     std::invocable<F&, const path&, A*, B*> && std::same_as<std::invoke_result_t<F&, const path&, A*, B*>, visit_step>;
 
-/// Calls f for every place that either tree has, parents before children; a's children in a's order, then those that
+/// Calls f for every place in either tree, parents before children. a's children come in a's order, then those that
 /// only b has. The trees may have different node types.
-/// \param f  `f(const path&, A* a, B* b) -> visit_step`; null where a tree has no such key, never both. `into` descends
-///           where both are containers of one kind; elsewhere f has the one side's whole subtree in hand. It may assign
-///           to the nodes, as in `visit`. (The pointers are to the nodes; of handles, to handles that live for the
-///           call.)
-/// \returns false when f stopped it
-/// Cost: O(nodes) where the children of both come in one order, O(n log n) for n children where not. Entering a pair of
-/// containers costs O(their children), also when f then stops. No recursion.
+/// \param f  `f(const path&, A* a, B* b) -> visit_step`. One of a and b is null where that tree has no such key. `into`
+///           descends only where both are containers of the same kind; elsewhere f receives one side's whole subtree. f
+///           may assign to the nodes, as in `visit`. (Pointers to handles are valid only during the call.)
+/// \returns false when f stopped the visit
+/// Cost: O(nodes) when the children of both are in the same order, else O(n log n) for n children. Entering a pair of
+/// containers costs O(their children), even when f then stops. No recursion.
 template <tree_root RootA, tree_root RootB, pair_visitor<root_node<RootA>, root_node<RootB>> F>
 bool visit_together(RootA&& a, RootB&& b, F&& f) {
   using A = root_node<RootA>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// open_containers: the containers that a walk is inside of, and for each the children that come next. It takes the
-// place of the call stack. Internal to the room.
+// open_containers: the containers that a walk has entered, with the children still to visit in each. It replaces the
+// call stack. Internal to the room.
 export module shardmesh.tree:walk;
 
 import shardmesh.std;
@@ -16,16 +16,16 @@ node_kind kind_of(const N& node) {
   return adapter_of<N>::kind(node);
 }
 
-/// A child with its key, while its siblings are walked.
+/// A child with its key, stored while its siblings are walked.
 template <state_node N>
 struct keyed_node {
   path_key key;
   node_ref<N> node;
 };
 
-/// Children come from their adapter by call-back, so a walk that descends has to put the rest aside. It takes them in
-/// portions that grow with the number already walked: a walk that stops after k children has asked for at most
-/// O(k) of them, and a walk of all n children has asked for less than 4/3 n. All open containers share one array.
+/// Adapters pass children to a call-back, so a walk that descends must store the remaining ones. It fetches them in
+/// portions that grow with the number already walked. A walk that stops after k children requests at most O(k) of them;
+/// a walk of all n children requests less than 9/4 n. All open containers share one array.
 template <state_node N>
 class open_containers {
  public:
@@ -35,9 +35,10 @@ class open_containers {
   N& node() { return reference_to<N>::node(open_.back().node); }
 
   void enter(N& container) { open_.push_back({reference_to<N>::of(container), waiting_.size(), waiting_.size()}); }
-  /// Precondition: next() has returned nullptr, so that nothing of the container waits.
+  /// Leaves the innermost container. Precondition: `next()` has returned nullptr, so none of its children are waiting.
   void leave() { open_.pop_back(); }
-  /// The next child of the innermost container, or nullptr. It lives until the next call, its key may be moved from.
+  /// Returns the next child of the innermost container, or nullptr. The child is valid until the next call, and its key
+  /// may be moved from.
   keyed_node<N>* next() {
     container& c = open_.back();
     if (c.next == waiting_.size()) {
@@ -49,8 +50,8 @@ class open_containers {
  private:
   struct container {
     node_ref<N> node;
-    std::size_t first, next;  // in waiting_
-    std::size_t taken = 0;    // children before waiting_[first], then with them
+    std::size_t first, next;  // indices in waiting_
+    std::size_t taken = 0;    // children fetched so far
     bool is_last_portion = false;
   };
   static constexpr std::size_t first_portion = 64, growth = 4;
@@ -73,10 +74,10 @@ class open_containers {
   }
 
   std::vector<container> open_;
-  std::vector<keyed_node<N>> waiting_;  // of the outermost container first
+  std::vector<keyed_node<N>> waiting_;  // the outermost container's first
 };
 
-/// Calls an observer that returns nothing, or false to stop.
+/// Calls an observer; returns false if the observer returned false to stop.
 template <class F, class... Arguments>
 bool goes_on(F& f, Arguments&&... arguments) {
   if constexpr (std::is_void_v<decltype(f(std::forward<Arguments>(arguments)...))>) {

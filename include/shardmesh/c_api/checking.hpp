@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// verify and diff.
+// `verify` and `diff`.
 #pragma once
 #include <shardmesh/c_api/checking.h>
 #include <shardmesh/c_api/checkpoint.hpp>
@@ -17,7 +17,7 @@ struct verify_options {
   int threads = 0;               // 0: all cores
   std::size_t max_problems = 0;  // 0: 1000
   watching call{};
-  std::vector<std::string> allow_globals{};  // names of pickles that are accepted
+  std::vector<std::string> allow_globals{};  // names in pickles to accept
 };
 
 struct verify_report {
@@ -55,7 +55,7 @@ struct diff_options {
   watching call{};
 };
 
-/// One key that differs; `text` is the whole finding, without the key.
+/// One key that differs; `text` is the whole difference without the key.
 struct difference {
   std::string key, text;
   shardmesh_difference_kind kind = SHARDMESH_DIFFERENCE_VALUES;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An opened checkpoint, and what it says that it holds: tensors, their chunks, objects, files. */
+/* An opened checkpoint and its contents: tensors, their chunks, objects, and files. */
 #ifndef SHARDMESH_C_API_CHECKPOINT_H
 #define SHARDMESH_C_API_CHECKPOINT_H
 
@@ -15,7 +15,7 @@ enum {                                     /* later versions may read more */
        SHARDMESH_FORMAT_TORCH = 1,         /* a file of torch.save */
        SHARDMESH_FORMAT_SAFETENSORS = 2,   /* a safetensors file */
        SHARDMESH_FORMAT_HF = 3,            /* a Hugging Face folder of safetensors files */
-       SHARDMESH_FORMAT_TORCH_FILES = 4,   /* files of torch.save that are one checkpoint: parts of a model, ranks' */
+       SHARDMESH_FORMAT_TORCH_FILES = 4,   /* torch.save files that form one checkpoint: parts of a model, ranks' */
        SHARDMESH_FORMAT_DEEPSPEED = 5,     /* a DeepSpeed folder: ZeRO 0 to 3 */
        SHARDMESH_FORMAT_TORCHSNAPSHOT = 6, /* a torchsnapshot folder */
        SHARDMESH_FORMAT_TORCH_CHECKPOINTING = 7, /* a folder of torch_checkpointing */
@@ -25,22 +25,22 @@ enum {                                     /* later versions may read more */
 typedef struct shardmesh_open_options {
   size_t struct_size;
   int64_t limit_factor; /* raises the limits on what untrusted files may cost; 0: 1 */
-  /* Nobody asks for other keys: a DCP folder's description of them is passed over, and few others are listed or none.
-   * Formats that gain nothing by it show everything. */
+  /* The only keys that the caller will use. The description of other keys in a DCP folder is skipped, so few of them
+   * or none are listed. Formats that would gain nothing list every key. */
   const char* const* only_keys;
   size_t only_key_count;
   int64_t block_size; /* with `dequantize`: rows and columns of FP8 weights that share a scale; 0: 128 */
-  int32_t dequantize; /* FP8 with scales of blocks and MXFP4 are the FLOAT32 numbers that they stand for, which are
-                         held against their checksums when they are read */
-  int32_t all_parts;  /* everything that lies in a folder as one checkpoint, of keys "PART.KEY" */
-  /* Of folders whose ranks saved without collectives, where each may have another value under one key: the rank whose
-   * values are read; null: none, and reading such a key is SHARDMESH_DISAGREEMENT. */
+  int32_t dequantize; /* lists FP8 weights with block scales, and MXFP4, as the FLOAT32 values that they represent;
+                         reading them compares the stored bytes with their checksums */
+  int32_t all_parts;  /* shows everything in a folder as one checkpoint with keys "PART.KEY" */
+  /* For folders whose ranks saved without collectives, where ranks may hold different values under one key: the rank
+   * whose values are read. Null: none; reading such a key fails with SHARDMESH_DISAGREEMENT. */
   const int32_t* rank;
-  int32_t keys_at_ranks; /* lists such a key as "KEY@RANK" of each rank; not together with `rank` */
+  int32_t keys_at_ranks; /* lists such a key as "KEY@RANK", once for each rank; not together with `rank` */
   int32_t reserved;      /* 0 */
 } shardmesh_open_options;
 
-/* Opens whichever format `path` is; reads its description only. The path is UTF-8, or the system's bytes. */
+/* Opens `path` in any supported format and reads only its description. The path is UTF-8, or the system's bytes. */
 SHARDMESH_C_EXPORT shardmesh_status shardmesh_checkpoint_open(const char* path, const shardmesh_open_options* options,
                                                               shardmesh_checkpoint** checkpoint,
                                                               shardmesh_error** error);
@@ -48,12 +48,12 @@ SHARDMESH_C_EXPORT void shardmesh_checkpoint_close(shardmesh_checkpoint* checkpo
 
 typedef struct shardmesh_checkpoint_summary {
   size_t struct_size;
-  shardmesh_text version; /* of the format, where the files say it */
+  shardmesh_text version; /* of the format, if the files state it */
   size_t tensor_count;
   size_t object_count;
   size_t file_count;
   size_t note_count;
-  int64_t tensor_bytes; /* of all tensors, whole */
+  int64_t tensor_bytes; /* of all whole tensors */
   shardmesh_format format;
   int32_t reserved;
 } shardmesh_checkpoint_summary;
@@ -74,11 +74,11 @@ typedef struct shardmesh_tensor_entry {
   int32_t requires_grad;
 } shardmesh_tensor_entry;
 
-/* Where a chunk's elements are: a range of bytes of a file; compressed ones are fewer than the elements'. */
+/* The location of a chunk's elements: a byte range of a file. A compressed range is shorter than the elements. */
 typedef struct shardmesh_chunk_entry {
   size_t struct_size;
   shardmesh_box where;
-  shardmesh_text file; /* relative to the checkpoint; empty where nothing says it */
+  shardmesh_text file; /* relative to the checkpoint; empty if unknown */
   int64_t offset;
   int64_t length;
 } shardmesh_chunk_entry;
@@ -90,17 +90,17 @@ SHARDMESH_C_EXPORT shardmesh_status shardmesh_checkpoint_tensor(const shardmesh_
 SHARDMESH_C_EXPORT shardmesh_status shardmesh_checkpoint_chunk(const shardmesh_checkpoint* checkpoint, size_t index,
                                                                size_t chunk, shardmesh_chunk_entry* entry,
                                                                shardmesh_error** error);
-/* The key of an object: whatever is no tensor. */
+/* The key of an object: an entry that is not a tensor. */
 SHARDMESH_C_EXPORT shardmesh_status shardmesh_checkpoint_object(const shardmesh_checkpoint* checkpoint, size_t index,
                                                                 shardmesh_text* key, shardmesh_error** error);
 SHARDMESH_C_EXPORT shardmesh_status shardmesh_checkpoint_file(const shardmesh_checkpoint* checkpoint, size_t index,
                                                               shardmesh_text* name, shardmesh_error** error);
-/* What a person should know of entries that are not stored as they are listed. */
+/* A remark for users about entries that are not stored as they are listed. */
 SHARDMESH_C_EXPORT shardmesh_status shardmesh_checkpoint_note(const shardmesh_checkpoint* checkpoint, size_t index,
                                                               shardmesh_text* note, shardmesh_error** error);
 
-/* The number of the entry of this key; SHARDMESH_MISSING_KEY, with the nearest key in the hint. `key_size` 0: the key
- * ends at its first 0. */
+/* The index of the entry with this key. SHARDMESH_MISSING_KEY suggests the nearest key in its hint. `key_size` 0:
+ * the key ends at its first 0. */
 SHARDMESH_C_EXPORT shardmesh_status shardmesh_checkpoint_find_tensor(const shardmesh_checkpoint* checkpoint,
                                                                      const char* key, size_t key_size, size_t* index,
                                                                      shardmesh_error** error);
@@ -108,8 +108,8 @@ SHARDMESH_C_EXPORT shardmesh_status shardmesh_checkpoint_find_object(const shard
                                                                      const char* key, size_t key_size, size_t* index,
                                                                      shardmesh_error** error);
 
-/* What is odd, and what is damaged, beside what can be read: the first of a list that belongs to the checkpoint, null
- * where there is nothing, and for null. */
+/* Oddities and damage beside the readable entries: the first of a list that belongs to the checkpoint. Null if there
+ * is none, and for null. */
 SHARDMESH_C_EXPORT const shardmesh_error* shardmesh_checkpoint_warnings(const shardmesh_checkpoint* checkpoint);
 SHARDMESH_C_EXPORT const shardmesh_error* shardmesh_checkpoint_problems(const shardmesh_checkpoint* checkpoint);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint: an opened one, what it holds, and loading from it.
+// `checkpoint`: an opened checkpoint, its contents, and loading from it.
 #pragma once
 #include <shardmesh/c_api/loading.h>
 #include <shardmesh/c_api/values.hpp>
@@ -35,14 +35,14 @@ struct tensor_entry {
   }
 };
 
-/// The box at `offsets`, of the sizes of `to`; the whole tensor where there are none.
+/// Loads the box at `offsets` with the sizes of `to`; without offsets, the whole tensor.
 struct load_request {
   std::string key;
   tensor to;
   std::vector<std::int64_t> offsets{};
 };
 
-/// For the C interface; points into `requests`.
+/// The C form of `requests`, into which it points.
 inline std::vector<shardmesh_load_request> pointers(const std::vector<load_request>& requests) {
   std::vector<shardmesh_load_request> made;
   for (const load_request& one : requests) {
@@ -60,7 +60,7 @@ struct load_options {
   bool check = false, allow_shape_mismatch = false;
 };
 
-/// As `shardmesh_open_options`.
+/// See `shardmesh_open_options`.
 struct open_options {
   std::int64_t limit_factor = 0;
   std::vector<std::string> only_keys{};
@@ -70,7 +70,7 @@ struct open_options {
   bool keys_at_ranks = false;
 };
 
-/// Threads: as the C interface's. Every call throws `error`.
+/// Every call throws `error`. Threads: as for the C interface.
 class checkpoint {
  public:
   static checkpoint open(const std::string& path, std::int64_t limit_factor = 0) {
@@ -144,7 +144,7 @@ class checkpoint {
   std::vector<error> warnings() const { return errors_of(shardmesh_checkpoint_warnings(c())); }
   std::vector<error> problems() const { return errors_of(shardmesh_checkpoint_problems(c())); }
 
-  /// Fills every request; returns the bytes that were read.
+  /// Fills every request; returns the number of bytes read.
   std::int64_t load(const std::vector<load_request>& requests, const load_options& options = {}) const {
     const std::vector<shardmesh_load_request> wanted = pointers(requests);
     watched_call call(options.call);
@@ -159,7 +159,7 @@ class checkpoint {
     call.run([&](shardmesh_error** e) { return shardmesh_load(c(), wanted.data(), wanted.size(), &how, &read, e); });
     return read;
   }
-  /// A whole tensor, row-major, as T: T's element type holds every value of the stored one.
+  /// Loads a whole tensor, row-major, as T. T's element type must hold every value of the stored one.
   template <class T>
   std::vector<T> load(const std::string& key) const {
     static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no elements in memory: load uint8_t");
@@ -168,7 +168,7 @@ class checkpoint {
     load({{key, view(made.data(), entry.shape), {}}});
     return made;
   }
-  /// An object as JSON: {"kind":..,"type":..,"value":..}.
+  /// Loads an object as JSON: {"kind":..,"type":..,"value":..}.
   std::string load_object(const std::string& key) const {
     std::size_t index = 0;
     checked(
@@ -179,7 +179,7 @@ class checkpoint {
     return to_string(json);
   }
 
-  /// For the C interface.
+  /// The handle for calls of the C interface.
   shardmesh_checkpoint* c() const { return handle_.get(); }
 
  private:

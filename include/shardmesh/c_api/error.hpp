@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// error: what a call of the C interface failed with, as an exception.
+// `error`: the failure of a call of the C interface, as an exception.
 #pragma once
 #include <shardmesh/c_api/error.h>
 
@@ -11,7 +11,7 @@
 namespace shardmesh {
 namespace c_api {
 
-/// One problem, with everything that is known; what() is the whole of it on one line.
+/// One problem with every known detail; what() gives all of it on one line.
 class error : public std::runtime_error {
  public:
   explicit error(const shardmesh_error* from) : std::runtime_error(shardmesh_error_text(from)) {
@@ -35,18 +35,18 @@ class error : public std::runtime_error {
   std::vector<std::int32_t> ranks;
   std::vector<shardmesh_box> boxes;
   std::int32_t system_error = 0;
-  /// The problems beside this one, where a call gave several.
+  /// The other problems, if a call reported several.
   std::vector<error> others;
 };
 
-/// A list of errors, whose owner stays who it is.
+/// Copies a list of errors. The list's owner keeps it.
 inline std::vector<error> errors_of(const shardmesh_error* first) {
   std::vector<error> made;
   for (; first != nullptr; first = shardmesh_error_next(first)) made.emplace_back(first);
   return made;
 }
 
-/// Throws what a call failed with, and gives its error back.
+/// Receives a call's error, throws it, and frees it.
 class error_slot {
  public:
   error_slot() = default;
@@ -66,7 +66,7 @@ class error_slot {
   shardmesh_error* held_ = nullptr;
 };
 
-/// `call(error)` returns a status.
+/// Runs `call(error)`, which returns a status, and throws `error` on failure.
 template <class Call>
 void checked(Call&& call) {
   error_slot slot;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The version of the binary interface, and how its functions are declared. */
+/* The version of the binary interface, and the declaration of its functions. */
 #ifndef SHARDMESH_C_API_EXPORT_H
 #define SHARDMESH_C_API_EXPORT_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Grows when a program that was compiled with an older header would no longer be right; the shared library's name
- * carries it (libshardmesh_c.so.1). Functions and fields of options are added without a new one. */
+/* Grows when programs compiled with an older header would stop working; the shared library's name carries it
+ * (libshardmesh_c.so.1). New functions and new fields of options do not change it. */
 #define SHARDMESH_C_API_VERSION 1
 
 #if defined(__GNUC__)

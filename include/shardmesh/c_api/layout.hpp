@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// layout and plan.
+// `layout` and `plan`.
 #pragma once
 #include <shardmesh/c_api/plan.h>
 #include <shardmesh/c_api/values.hpp>
@@ -13,7 +13,7 @@
 namespace shardmesh {
 namespace c_api {
 
-/// Which boxes of a tensor each rank of a mesh holds.
+/// The boxes of a tensor that each rank of a mesh holds.
 class layout {
  public:
   layout(const std::string& mesh, const std::string& placements, const std::vector<std::int64_t>& shape,
@@ -46,7 +46,7 @@ class layout {
     return made;
   }
 
-  /// For the C interface.
+  /// The handle for calls of the C interface.
   const shardmesh_layout* c() const { return handle_.get(); }
 
  private:
@@ -55,12 +55,12 @@ class layout {
 };
 
 struct plan_options {
-  shardmesh_dtype from = SHARDMESH_DTYPE_FLOAT32, to = SHARDMESH_DTYPE_UNDEFINED;  // undefined: as `from`
+  shardmesh_dtype from = SHARDMESH_DTYPE_FLOAT32, to = SHARDMESH_DTYPE_UNDEFINED;  // undefined: the same as `from`
   std::int64_t memory_bytes = 0;                                                   // 0: the library's default
   bool allow_narrowing = false;
 };
 
-/// Who sends what to whom when a tensor moves from one layout to another.
+/// The messages between ranks that move a tensor from one layout to another.
 class plan {
  public:
   plan(const layout& from, const layout& to, const plan_options& options = {}) {
@@ -98,7 +98,7 @@ class plan {
     return made;
   }
 
-  /// For the C interface.
+  /// The handle for calls of the C interface.
   const shardmesh_plan* c() const { return handle_.get(); }
 
  private:

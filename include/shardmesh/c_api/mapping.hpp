@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mapped_tensor: a tensor, or a box of one, where it lies in a checkpoint's file.
+// `mapped_tensor`: a tensor, or a box of one, in place in a checkpoint's file.
 #pragma once
 #include <shardmesh/c_api/mapping.h>
 #include <shardmesh/c_api/checkpoint.hpp>
@@ -13,25 +13,25 @@
 namespace shardmesh {
 namespace c_api {
 
-/// How a tensor is mapped. Empty offsets and sizes: the whole of it.
+/// Options for mapping a tensor. Empty offsets and sizes: the whole tensor.
 struct map_options {
   std::vector<std::int64_t> offsets{}, sizes{};
   bool allow_unaligned = false;
 };
 
-/// Read-only memory of a file; may outlive the checkpoint.
+/// Read-only memory of a file. It may outlive the checkpoint.
 class mapped_tensor {
  public:
   explicit mapped_tensor(shardmesh_mapped* made) : handle_(made) {}
-  /// Valid while this lives.
+  /// The view is valid while this object lives.
   const_tensor view() const {
     const shardmesh_mapped_view from = described();
     return {from.data, from.dtype, std::vector<std::int64_t>(from.sizes, from.sizes + from.rank),
             std::vector<std::int64_t>(from.strides, from.strides + from.rank)};
   }
-  /// From the first element to the last.
+  /// Bytes from the first element to the last.
   std::int64_t size_bytes() const { return described().byte_size; }
-  /// Throws `error`, of status SHARDMESH_IO, when the file became shorter.
+  /// Throws `error` with status SHARDMESH_IO if the file became shorter.
   void check() const {
     checked([&](shardmesh_error** e) { return shardmesh_mapped_check(handle_.get(), e); });
   }

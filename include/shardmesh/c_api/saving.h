@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors in memory into a new checkpoint. */
+/* Saves tensors in memory as a new checkpoint. */
 #ifndef SHARDMESH_C_API_SAVING_H
 #define SHARDMESH_C_API_SAVING_H
 
@@ -8,8 +8,8 @@
 
 SHARDMESH_C_BEGIN
 
-/* A part of a tensor: the box at `offsets`, of the sizes of `from`. `offsets` null: the whole tensor. In DCP it becomes
- * one chunk in the file of `writer`, a rank. */
+/* A part of a tensor: the box at `offsets` with the sizes of `from`. `offsets` null: the whole tensor. In DCP it
+ * becomes one chunk in the file of the rank `writer`. */
 typedef struct shardmesh_save_part {
   const int64_t* offsets;
   shardmesh_const_tensor from;
@@ -17,7 +17,7 @@ typedef struct shardmesh_save_part {
   int32_t reserved;
 } shardmesh_save_part;
 
-/* A tensor, which its parts tile. `key_size` 0: the key ends at its first 0. */
+/* A tensor; its parts must tile it. `key_size` 0: the key ends at its first 0. */
 typedef struct shardmesh_save_tensor {
   const char* key;
   size_t key_size;
@@ -27,14 +27,14 @@ typedef struct shardmesh_save_tensor {
   size_t part_count;
 } shardmesh_save_tensor;
 
-/* What all calls that write have in common. */
+/* Options of all calls that write. */
 typedef struct shardmesh_save_options {
   size_t struct_size;
   const shardmesh_call* call;
-  int64_t memory_bytes;    /* of staging; 0: the library's default */
-  shardmesh_format format; /* that is written */
-  int32_t overwrite;       /* replaces a checkpoint that is there */
-  int32_t skip_sync;       /* without waiting for the disk: a power cut may lose the new data */
+  int64_t memory_bytes;    /* for staging; 0: the library's default */
+  shardmesh_format format; /* to write */
+  int32_t overwrite;       /* replaces an existing checkpoint */
+  int32_t skip_sync;       /* does not wait for the disk: a power cut may lose the new data */
   int32_t threads;         /* 0: all cores */
 } shardmesh_save_options;
 
@@ -46,14 +46,14 @@ typedef struct shardmesh_save_counts {
   int64_t bytes;
   int64_t objects;
   int64_t files;
-  int64_t skipped_tensors; /* that the destination cannot hold, where skipping was asked for */
+  int64_t skipped_tensors; /* that the destination cannot hold, if skipping is allowed */
   int64_t skipped_objects;
   int64_t excluded; /* by the selection */
   size_t note_count;
 } shardmesh_save_counts;
 
-/* Writes a new checkpoint, whole or not at all: it appears in one step. What is wrong with several tensors is a list of
- * errors. `report` may be null. */
+/* Writes a new checkpoint, whole or not at all: it appears in one step. Problems with several tensors are reported
+ * as a list of errors. `report` may be null. */
 SHARDMESH_C_EXPORT shardmesh_status shardmesh_save(const char* path, const shardmesh_save_tensor* tensors,
                                                    size_t tensor_count, const shardmesh_save_options* options,
                                                    shardmesh_save_report** report, shardmesh_error** error);
@@ -61,7 +61,7 @@ SHARDMESH_C_EXPORT shardmesh_status shardmesh_save(const char* path, const shard
 SHARDMESH_C_EXPORT shardmesh_status shardmesh_save_report_describe(const shardmesh_save_report* report,
                                                                    shardmesh_save_counts* counts,
                                                                    shardmesh_error** error);
-/* What a person should know of what was done, one line each. */
+/* A remark about the result, one line each. */
 SHARDMESH_C_EXPORT shardmesh_status shardmesh_save_report_note(const shardmesh_save_report* report, size_t index,
                                                                shardmesh_text* note, shardmesh_error** error);
 SHARDMESH_C_EXPORT void shardmesh_save_report_free(shardmesh_save_report* report);

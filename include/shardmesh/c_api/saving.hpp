@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// save, convert, reshard.
+// `save`, `convert`, and `reshard`.
 #pragma once
 #include <shardmesh/c_api/rewriting.h>
 #include <shardmesh/c_api/checkpoint.hpp>
@@ -21,20 +21,20 @@ struct save_options {
   watching call{};
 };
 
-/// What was done.
+/// The counts and notes of a save.
 struct save_report {
   shardmesh_save_counts counts{};
   std::vector<std::string> notes;
 };
 
-/// A part of a tensor: the box at `offsets`, of the sizes of `from`; the whole tensor where there are none.
+/// A part of a tensor: the box at `offsets` with the sizes of `from`; without offsets, the whole tensor.
 struct save_part {
   const_tensor from;
   std::vector<std::int64_t> offsets{};
   std::int32_t writer = 0;
 };
 
-/// A tensor, which its parts tile.
+/// A tensor; its parts must tile it.
 struct save_tensor {
   std::string key;
   std::vector<std::int64_t> shape;
@@ -42,18 +42,18 @@ struct save_tensor {
 
   save_tensor(std::string name, std::vector<std::int64_t> whole_shape, std::vector<save_part> tiles)
       : key(std::move(name)), shape(std::move(whole_shape)), parts(std::move(tiles)) {}
-  /// In one part.
+  /// A tensor in one part.
   save_tensor(std::string name, const_tensor whole) : key(std::move(name)), shape(whole.sizes) {
     parts.push_back({std::move(whole), {}, 0});
   }
 };
 
-/// Which keys take part, under which names and element types.
+/// The keys that take part, and their new names and element types.
 struct selection {
   std::vector<std::string> only{}, skip{}, rename{}, cast{};
   std::string strip_prefix{};
   bool no_optimizer = false, allow_unused = false, optimizer_follows = false;
-  bool allow_narrowing = false;  // casts that lose values of integers
+  bool allow_narrowing = false;  // allows casts that lose integer values
 };
 
 struct convert_options {
@@ -63,9 +63,10 @@ struct convert_options {
   shardmesh_dedup dedup = SHARDMESH_DEDUP_NONE;
   bool skip_objects = false, skip_unsupported = false, nest = false;
   bool components = false;
-  std::string item{};                       // TORCH_CHECKPOINTING: all goes below it
-  bool safetensors_files = false;           // TORCH_CHECKPOINTING: of items of nothing but tensors
-  const checkpoint* shapes_like = nullptr;  // tensors must have the shapes of its, or be cut and filled to them
+  std::string item{};              // TORCH_CHECKPOINTING: the item for all entries
+  bool safetensors_files = false;  // TORCH_CHECKPOINTING: for items that hold only tensors
+  // tensors must have the shapes they have there, or be cut and filled to them
+  const checkpoint* shapes_like = nullptr;
   bool allow_shape_mismatch = false;
 };
 
@@ -81,7 +82,7 @@ struct reshard_options {
 
 namespace detail {
 
-// The C structs of some options, as long as this lives.
+// Owns the C structs of the options while it lives.
 class c_saving {
  public:
   explicit c_saving(const save_options& from) : call(from.call) {
@@ -96,7 +97,7 @@ class c_saving {
   watched_call call;
   shardmesh_save_options options{};
 
-  // `write(report, error)` returns a status.
+  // Runs `write(report, error)`, which returns a status.
   template <class Write>
   save_report run(Write&& write) {
     made_handle<shardmesh_save_report, &shardmesh_save_report_free> report;
@@ -166,7 +167,7 @@ inline save_report save(const std::string& path, const std::vector<save_tensor>&
   });
 }
 
-/// A checkpoint in another format.
+/// Writes a checkpoint in another format.
 inline save_report convert(const checkpoint& from, const std::string& path, const convert_options& options = {}) {
   detail::c_saving how(options.saving);
   const detail::c_selection select(options.select);
@@ -189,7 +190,7 @@ inline save_report convert(const checkpoint& from, const std::string& path, cons
   });
 }
 
-/// A checkpoint as DCP for another mesh.
+/// Writes a checkpoint as DCP for another mesh.
 inline save_report reshard(const checkpoint& from, const std::string& path, const reshard_options& options) {
   detail::c_saving how(options.saving);
   const detail::c_selection select(options.select);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// start_load: a load that goes on in a thread of its own.
+// `start_load`: a load that runs in its own thread.
 #pragma once
 #include <shardmesh/c_api/start_load.h>
 #include <shardmesh/c_api/checkpoint.hpp>
@@ -20,13 +20,13 @@ struct start_load_options {
   int threads = 0;  // 0: all cores
   bool allow_narrowing = false, check = false;
   std::chrono::milliseconds timeout{0};
-  /// Called from the load's threads, one at a time. Returns false to end the load; what it throws ends it, too, and
-  /// leaves `wait`.
+  /// Called from the load's threads, one at a time. Returning false ends the load. An exception ends it, too, and
+  /// `wait` rethrows it.
   std::function<bool(const std::string& key)> arrived{};
   bool allow_shape_mismatch = false;
 };
 
-/// Ends and waits when it goes. The checkpoint and the memory of the requests outlive it.
+/// A running load. The destructor cancels it and waits. The checkpoint and the requests' memory must outlive it.
 class loading {
  public:
   loading(const checkpoint& from, const std::vector<load_request>& requests, start_load_options options = {})
@@ -53,7 +53,7 @@ class loading {
   void cancel() {
     checked([&](shardmesh_error** e) { return shardmesh_loading_cancel(handle_.get(), e); });
   }
-  /// The bytes that were read. Throws what ended the load.
+  /// Returns the number of bytes read. Throws the error that ended the load.
   std::int64_t wait() {
     std::int64_t read = 0;
     error_slot slot;

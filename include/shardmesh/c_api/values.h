@@ -7,21 +7,21 @@
 
 SHARDMESH_C_BEGIN
 
-/* SHARDMESH_C_API_VERSION of the library. */
+/* The SHARDMESH_C_API_VERSION of the library. */
 SHARDMESH_C_EXPORT int32_t shardmesh_c_api_version(void);
-/* "0.1.0": of shardmesh. */
+/* The version of shardmesh: "0.1.0". */
 SHARDMESH_C_EXPORT const char* shardmesh_library_version(void);
 
-/* Most dimensions of a tensor. */
+/* The largest number of dimensions of a tensor. */
 #define SHARDMESH_MAX_RANK 16
 
-/* Bytes, and a 0 behind them. */
+/* Bytes, followed by a 0. */
 typedef struct shardmesh_text {
   const char* bytes;
   size_t size;
 } shardmesh_text;
 
-/* Element types; the names are PyTorch's. FLOAT4_E2M1FN and the FLOAT6 types take 4 and 6 bits an element. */
+/* Element types, with PyTorch's names. FLOAT4_E2M1FN and the FLOAT6 types take 4 and 6 bits per element. */
 typedef int32_t shardmesh_dtype;
 enum {
   SHARDMESH_DTYPE_UNDEFINED = 0,
@@ -58,22 +58,23 @@ enum {
   SHARDMESH_DTYPE_BITS4X2 = 31
 };
 
-/* PyTorch's name, "float32"; "undefined" for UNDEFINED and for a number that is no element type. */
+/* PyTorch's name, such as "float32"; "undefined" for UNDEFINED and for a number that is not an element type. */
 SHARDMESH_C_EXPORT const char* shardmesh_dtype_name(shardmesh_dtype dtype);
-/* Bits that an element takes: 4, 6 or a multiple of 8; 0 where the name is "undefined". */
+/* Bits per element: 4, 6, or a multiple of 8; 0 if the name is "undefined". */
 SHARDMESH_C_EXPORT int32_t shardmesh_dtype_bits(shardmesh_dtype dtype);
-/* The element type of that name, PyTorch's aliases (half, long) too; UNDEFINED where there is none, or for null. */
+/* The element type of that name, which may be one of PyTorch's aliases (half, long); UNDEFINED if there is none, and
+ * for null. */
 SHARDMESH_C_EXPORT shardmesh_dtype shardmesh_dtype_parse(const char* name);
 
-/* The indices i with offsets[d] <= i[d] < offsets[d] + sizes[d] of `rank` dimensions; entries beyond are 0. */
+/* The indices i with offsets[d] <= i[d] < offsets[d] + sizes[d] in `rank` dimensions; entries beyond `rank` are 0. */
 typedef struct shardmesh_box {
   int64_t rank;
   int64_t offsets[SHARDMESH_MAX_RANK];
   int64_t sizes[SHARDMESH_MAX_RANK];
 } shardmesh_box;
 
-/* A tensor's memory, on the host, that is written. `data` is the element with index 0 in every dimension; `sizes` and
- * `strides` have `rank` entries; strides may be 0 or negative, null stands for row-major ones. */
+/* Writable host memory of a tensor. `data` is the element with index 0 in every dimension. `sizes` and `strides`
+ * have `rank` entries; strides may be 0 or negative, and null means row-major. */
 typedef struct shardmesh_tensor {
   void* data;
   const int64_t* sizes;
@@ -82,7 +83,7 @@ typedef struct shardmesh_tensor {
   int32_t rank;
 } shardmesh_tensor;
 
-/* The same of memory that is only read. */
+/* The same for read-only memory. */
 typedef struct shardmesh_const_tensor {
   const void* data;
   const int64_t* sizes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of tensors, and small values of the C interface as C++ has them.
+// Memory of tensors, and the small values of the C interface as C++ types.
 #pragma once
 #include <shardmesh/c_api/call.h>
 #include <shardmesh/c_api/values.h>
@@ -18,7 +18,7 @@
 namespace shardmesh {
 namespace c_api {
 
-/// The element type of a C++ type; UNDEFINED where there is none.
+/// The element type of a C++ type; UNDEFINED if there is none.
 template <class T>
 constexpr shardmesh_dtype dtype_of() {
   using plain = std::remove_cv_t<T>;
@@ -35,14 +35,15 @@ constexpr shardmesh_dtype dtype_of() {
   return SHARDMESH_DTYPE_UNDEFINED;
 }
 
-/// Memory that somebody else owns. Empty strides are row-major ones. `void` and `const void`: written, or only read.
+/// Memory with another owner. Empty strides mean row-major. `Void` is `void` for writable memory, `const void` for
+/// read-only.
 template <class Void>
 struct basic_tensor {
   Void* data = nullptr;
   shardmesh_dtype dtype = SHARDMESH_DTYPE_UNDEFINED;
   std::vector<std::int64_t> sizes, strides{};
 
-  /// For the C interface; points into this one.
+  /// The C form; points into this object.
   auto c() const {
     std::conditional_t<std::is_const_v<Void>, shardmesh_const_tensor, shardmesh_tensor> made{};
     if (!strides.empty() && strides.size() != sizes.size())
@@ -58,7 +59,7 @@ struct basic_tensor {
 using tensor = basic_tensor<void>;
 using const_tensor = basic_tensor<const void>;
 
-/// Memory of a C++ type's elements.
+/// Memory whose elements have a C++ type.
 template <class T>
 tensor view(T* data, std::vector<std::int64_t> sizes, std::vector<std::int64_t> strides = {}) {
   static_assert(dtype_of<T>() != SHARDMESH_DTYPE_UNDEFINED,
@@ -72,14 +73,14 @@ const_tensor view(const T* data, std::vector<std::int64_t> sizes, std::vector<st
   return {data, dtype_of<T>(), std::move(sizes), std::move(strides)};
 }
 
-/// How a long call is watched. `progress` gets the bytes so far, on the calling thread, and returns false to stop; what
-/// it throws stops the call, too, and leaves it.
+/// Options for watching a long call. `progress` receives the bytes so far on the calling thread, and returns false to
+/// stop. An exception from it stops the call and is rethrown.
 struct watching {
   std::function<bool(std::int64_t bytes)> progress{};
   std::chrono::milliseconds timeout{0};
 };
 
-/// A `shardmesh_call` of that, as long as it lives.
+/// The `shardmesh_call` of a `watching`; valid while this object lives.
 class watched_call {
  public:
   explicit watched_call(const watching& how) : how_(how) {
@@ -92,7 +93,7 @@ class watched_call {
   watched_call& operator=(const watched_call&) = delete;
   const shardmesh_call* c() const { return &call_; }
 
-  /// As `checked`, but what `progress` threw comes first.
+  /// As `checked`, but an exception of `progress` takes precedence.
   template <class Call>
   void run(Call&& call) {
     error_slot slot;
@@ -121,20 +122,20 @@ inline std::string to_string(const shardmesh_text& text) {
   return std::string(text.bytes, text.size);
 }
 
-/// For the C interface, whose texts end at their first null character. \throws std::invalid_argument
+/// The C form of a text, which must not contain a null character. \throws std::invalid_argument
 inline const char* c_text(const std::string& text) {
   if (text.find('\0') != std::string::npos) throw std::invalid_argument("a text with a null character in it");
   return text.c_str();
 }
 
-/// For the C interface; points into `texts`.
+/// The C form of `texts`, into which it points.
 inline std::vector<const char*> pointers(const std::vector<std::string>& texts) {
   std::vector<const char*> made;
   for (const std::string& text : texts) made.push_back(c_text(text));
   return made;
 }
 
-/// A handle of the C interface, given back by `Free`.
+/// A deleter that frees a handle of the C interface with `Free`.
 template <auto Free>
 struct free_with {
   template <class Handle>
@@ -143,7 +144,7 @@ struct free_with {
   }
 };
 
-/// Where a call puts a handle, so that it is given back whatever happens.
+/// Receives a handle from a call, and frees it on every path.
 template <class Handle, auto Free>
 class made_handle {
  public:

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums, products, extremes and factors of lanes, as room kernels defines them (reduce.cppm), and identities as bytes.
-// Not here: which elements (walk.hpp), which operation is defined on which dtype (`is_combinable`, room kernels).
+// Sums, products, extremes, and factors of lanes, as defined by module kernels (`reduce.cppm`), and identities as
+// bytes. The walk over elements is in host_tile.hpp and device_tile.hpp; `is_combinable` tells which operations a dtype
+// has.
 #pragma once
 #include <shardmesh/kernels/elements.hpp>
 #include <shardmesh/reduce_op.hpp>
 
 namespace shardmesh::kernel_bodies {
 
-// Products that no compiler fuses with a sum: results are the same everywhere.
+// A product that no compiler fuses with a sum, so that results are the same everywhere.
 SHARDMESH_KERNEL_FUNCTION inline float separate_product(float a, float b) {
 #if defined(__CUDA_ARCH__)
   return __fmul_rn(a, b);
@@ -23,7 +24,7 @@ SHARDMESH_KERNEL_FUNCTION inline double separate_product(double a, double b) {
 #endif
 }
 
-// What is computed with: a float_bits lane is computed as float.
+// The type that computes a lane's value: float for a float_bits lane.
 template <class Value>
 struct computed {
   using type = Value;
@@ -48,7 +49,7 @@ SHARDMESH_KERNEL_FUNCTION inline std::int64_t added(std::int64_t a, std::int64_t
 SHARDMESH_KERNEL_FUNCTION inline std::int64_t multiplied(std::int64_t a, std::int64_t b) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
 }
-// NaN when either side is; of equal values the first.
+// NaN if either side is NaN; of equal values, the first.
 template <class T>
 SHARDMESH_KERNEL_FUNCTION inline T smaller(T a, T b) {
   return b < a || b != b ? b : a;
@@ -76,7 +77,7 @@ SHARDMESH_KERNEL_FUNCTION inline T with_sign(T magnitude, T sign) {
   return (wide >> (sizeof(T) * 8 - 1) & 1u) != 0 ? -magnitude : magnitude;
 }
 
-/// (a + bi)(c + di) as Annex G of the C standard has it: infinite where a factor is, even if parts come out as NaN.
+/// (a + bi)(c + di) as in Annex G of the C standard: infinite if a factor is, even where plain arithmetic gives NaN.
 template <class T>
 SHARDMESH_KERNEL_FUNCTION inline void complex_product(T a, T b, T c, T d, T& real, T& imaginary) {
   const T ac = separate_product(a, c), bd = separate_product(b, d);
@@ -112,7 +113,7 @@ SHARDMESH_KERNEL_FUNCTION inline void complex_product(T a, T b, T c, T d, T& rea
   imaginary = infinity * (separate_product(a, d) + separate_product(b, c));
 }
 
-// The values of a buffer one by one: `function(a, b)` becomes a.
+// Replaces each value a of a buffer by `function(a, b)`.
 template <class T, int Width, class Function>
 SHARDMESH_KERNEL_FUNCTION inline void combine_each(lane_buffer<Width>& a, const lane_buffer<Width>& b, int count,
                                                    const Function& function) {
@@ -169,7 +170,7 @@ SHARDMESH_KERNEL_FUNCTION inline void combine_lanes(lane in, lane_buffer<Width>&
   });
 }
 
-/// Floats times a factor, or divided by it: computed in double and rounded once more to the lane.
+/// Multiplies or divides floats by a factor: computed in double and rounded once more to the lane.
 template <int Width>
 SHARDMESH_KERNEL_FUNCTION inline void change_lanes(lane in, lane_buffer<Width>& a, int count, bool divides,
                                                    double factor) {
@@ -183,7 +184,7 @@ SHARDMESH_KERNEL_FUNCTION inline void change_lanes(lane in, lane_buffer<Width>& 
   });
 }
 
-/// The identity of a reduction as an element of `type`: up to 16 bytes. For the host, which makes tables.
+/// Writes the identity of a reduction as an element of `type`, up to 16 bytes. Runs on the host, where tables are made.
 inline void write_identity(dtype type, reduce_op op, std::byte* element_at) {
   const lane in = lane_of(type);
   lane_buffer<1> one{};
@@ -206,7 +207,7 @@ inline void write_identity(dtype type, reduce_op op, std::byte* element_at) {
     const std::uint64_t least = is_signed ? ~most : 0;
     return put_integer(op == reduce_op::min ? most : least);
   }
-  // A format without infinity takes its largest value.
+  // A format without infinity uses its largest value.
   double largest = 1e300 * 1e300;
   if (type == dtype::float8_e4m3fn) largest = 448;
   if (type == dtype::float8_e4m3fnuz) largest = 240;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts batches into tiles, on the host, once per plan. C++17.
+// Cuts batches into tiles: on the host, once per plan. C++17.
 #pragma once
 #include <shardmesh/kernels/arithmetic.hpp>
 #include <shardmesh/kernels/tiled_batch.hpp>
@@ -12,19 +12,19 @@
 
 namespace shardmesh::kernel_bodies {
 
-/// How large tiles are. A thread of a host takes many bytes at a time, so that a prefetcher gets going; a device has
-/// hundreds of teams to keep busy, and scratch memory for so many lines.
+/// Sizes of tiles. A host thread takes many bytes at a time, so that the prefetcher gets going. A device has hundreds
+/// of teams to keep busy, and scratch memory for a limited number of lines.
 struct tile_sizes {
   std::int64_t bytes = 256 << 10;
-  /// Of a transpose, along which `from` is dense: at most so many rows. A host reads each column of a tile as a stream,
-  /// which is to be long.
+  /// The most rows of a transpose's tile; `from` is dense along rows. A host reads each column of a tile as a stream,
+  /// so columns should be long.
   std::int64_t plane_rows = 1024;
-  /// And at least so many columns.
+  /// The fewest columns of a transpose's tile.
   std::int64_t plane_columns = 64;
   std::int64_t most_lines = std::int64_t{1} << 40;
-  /// Runs that are transposed as they are, in squares: a host's cells; what scratch memory holds of a device's.
+  /// The largest cell, in bytes, that a transpose moves in squares. On a device, scratch memory limits it.
   std::int64_t largest_cell = 512;
-  /// Phases that write more than this go past the cache of a host: nobody finds all of it there afterwards.
+  /// A phase that writes more bytes bypasses a host's cache, which could not keep all of them.
   std::int64_t streamed_bytes = 32 << 20;
 };
 inline constexpr std::int64_t device_lines = 512;
@@ -40,7 +40,7 @@ inline bool has_kernel(const batch_item& item) {
   return !reads(item.op) || lane_of(item.from_type) != lane::none;
 }
 
-// The loop along which `from` is densest, unless that is the last one anyway; -1.
+// The loop along which `from` is densest; -1 if that is the last loop anyway, or `from` repeats along it.
 inline int densest_from(const batch_item& item, int rank) {
   if (rank < 2) return -1;
   const auto step = [&](int d) { return item.loops[d].from < 0 ? -item.loops[d].from : item.loops[d].from; };
@@ -50,7 +50,7 @@ inline int densest_from(const batch_item& item, int rank) {
   return found == rank - 1 || step(found) == 0 || step(found) >= step(rank - 1) ? -1 : found;
 }
 
-/// Precondition: has_kernel(item).
+/// Cuts one item. Precondition: has_kernel(item).
 inline tile_item cut(const batch_item& item, const tile_sizes& sizes) {
   tile_item made;
   made.op = item.op;
@@ -116,11 +116,11 @@ inline tile_item cut(const batch_item& item, const tile_sizes& sizes) {
   return made;
 }
 
-/// Items in order of their phases, cut.
+/// The items of a batch in phase order, cut into tiles.
 struct tile_tables {
   std::vector<tile_item> items;
-  std::vector<std::int64_t> first_tile;  // one more than items
-  std::vector<std::size_t> phases;       // the first item of each, and their number at the end
+  std::vector<std::int64_t> first_tile;  // one more entry than items
+  std::vector<std::size_t> phases;       // first item of each phase, then the number of items
 
   tiled_phase phase(std::size_t p) const {
     return {items.data() + phases[p], first_tile.data() + phases[p],
@@ -128,7 +128,7 @@ struct tile_tables {
   }
   std::size_t phase_count() const { return phases.empty() ? 0 : phases.size() - 1; }
 };
-/// Precondition: has_kernel of each.
+/// Cuts all items of a batch. Precondition: has_kernel of each.
 inline tile_tables cut_all(const batch_item* items, std::size_t count, const tile_sizes& sizes) {
   std::vector<std::size_t> order(count);
   for (std::size_t i = 0; i < count; ++i) order[i] = i;

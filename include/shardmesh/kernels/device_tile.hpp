@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tile run by a team of a device. Contiguous bytes move 16 at a time; a source that lies otherwise is read in aligned
-// 16-byte pieces and shifted in registers; lines that are short are packed, so that the threads of a team have
-// neighbouring pieces; transposes pass through scratch memory. Not here: hosts (host_tile.hpp), launches (launch.cuh).
+// Runs a tile with a team of a device. Contiguous bytes move 16 at a time. An unaligned source is read in aligned
+// 16-byte pieces and shifted in registers. Short lines are packed, so that the threads of a team have neighbouring
+// pieces. Transposes pass through scratch memory. Hosts are in host_tile.hpp; launches are in launch.cuh.
 #pragma once
 #include <shardmesh/kernels/direct.hpp>
 #include <shardmesh/kernels/teams.hpp>
@@ -14,7 +14,7 @@ struct alignas(16) words {
 };
 static_assert(sizeof(words) == 16, "one load of a device");
 
-// Read once: there is no use for it in a cache.
+// Loads words that are read once, so that caching them is useless.
 SHARDMESH_KERNEL_FUNCTION inline words load_words(const std::byte* from) {
 #if defined(__CUDA_ARCH__)
   const uint4 v = __ldcs(reinterpret_cast<const uint4*>(from));
@@ -23,7 +23,7 @@ SHARDMESH_KERNEL_FUNCTION inline words load_words(const std::byte* from) {
   return *reinterpret_cast<const words*>(from);
 #endif
 }
-// Read again by the neighbour.
+// Loads words that the neighbouring thread reads again.
 SHARDMESH_KERNEL_FUNCTION inline words load_shared_words(const std::byte* from) {
 #if defined(__CUDA_ARCH__)
   const uint4 v = __ldca(reinterpret_cast<const uint4*>(from));
@@ -46,13 +46,13 @@ SHARDMESH_KERNEL_FUNCTION inline std::uint32_t shifted(std::uint32_t low, std::u
   return static_cast<std::uint32_t>(((static_cast<std::uint64_t>(high) << 32) | low) >> bits);
 #endif
 }
-// 16 bytes that begin `apart` bytes behind the beginning of `first`, which `second` follows.
+// The 16 bytes that begin `apart` bytes after the start of `first`, which `second` follows.
 SHARDMESH_KERNEL_FUNCTION inline words realigned(const words& first, const words& second, unsigned apart) {
   const unsigned bits = apart % 4 * 8;
   const std::uint32_t all[8] = {first.word[0],  first.word[1],  first.word[2],  first.word[3],
                                 second.word[0], second.word[1], second.word[2], second.word[3]};
   words made;
-  // Indices are known to the compiler in each branch, so `all` stays in registers.
+  // The compiler knows the indices in each branch, so `all` stays in registers.
   switch (apart / 4) {
     case 0:
       for (int i = 0; i < 4; ++i) made.word[i] = shifted(all[i], all[i + 1], bits);
@@ -74,7 +74,7 @@ SHARDMESH_KERNEL_FUNCTION inline unsigned low_bits(const void* at) {
   return static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(at) & 15u);
 }
 
-/// `size` threads move `bytes` together; this is number `rank`.
+/// Moves `bytes` with `size` threads together; this is thread `rank`.
 SHARDMESH_KERNEL_FUNCTION inline void move_together(std::int64_t rank, std::int64_t size, std::byte* to,
                                                     const std::byte* from, std::int64_t bytes) {
   const std::int64_t before = (16 - low_bits(to)) & 15;
@@ -97,7 +97,7 @@ SHARDMESH_KERNEL_FUNCTION inline void move_together(std::int64_t rank, std::int6
       const std::byte* const first = source + 16 * i - apart;
       if (first >= from && first + 32 <= from + bytes) {
         store_words(target + 16 * i, realigned(load_shared_words(first), load_shared_words(first + 16), apart));
-      } else {  // what lies beside the run may be nobody's memory
+      } else {  // bytes beside the run may be unmapped
         for (int k = 0; k < 16; ++k) target[16 * i + k] = source[16 * i + k];
       }
     }
@@ -124,7 +124,7 @@ SHARDMESH_KERNEL_FUNCTION inline void move_aligned(std::byte* to, const std::byt
   }
 }
 
-// Offsets of the lines of a tile, found once by the team.
+// The offsets of a tile's lines, which the team computes once.
 template <class Team>
 SHARDMESH_KERNEL_FUNCTION inline const line_offsets* line_table(const Team& team, const tile_item& item,
                                                                 const tile_part& part) {
@@ -165,8 +165,8 @@ SHARDMESH_KERNEL_FUNCTION inline void move_runs(const Team& team, const tile_ite
   team.sync();  // before scratch is used again
 }
 
-// Squares of 32 x 32 pass through scratch, so that both sides touch neighbours. `in(cell, from)` and `out(to, cell)`
-// move one element of at most sizeof(Cell) bytes.
+// Moves squares of 32 x 32 elements through scratch, so that both sides access neighbouring bytes. `in(cell, from)` and
+// `out(to, cell)` move one element of at most sizeof(Cell) bytes.
 template <class Cell, class Team, class In, class Out>
 SHARDMESH_KERNEL_FUNCTION inline void pass_squares(const Team& team, const tile_item& item, const tile_part& part,
                                                    std::byte* to, const std::byte* from, const In& in, const Out& out) {
@@ -226,13 +226,13 @@ SHARDMESH_KERNEL_FUNCTION inline void move_planes(const Team& team, const tile_i
 
 // --- elements ---
 
-// One element as `type`, from the dtype of the item's sources.
+// Converts one element to the item's `to_type` from its `from_type`.
 SHARDMESH_KERNEL_FUNCTION inline void convert_one(const tile_item& item, std::byte* to, const std::byte* from) {
   lane_buffer<1> value;
   load_lanes(item.from_type, from, 0, 1, value);
   store_lanes(item.to_type, item.from_lane, value, to, 0, 1);
 }
-// `term` has the dtype of `to`.
+// Accumulates one element. `term` has the dtype of `to`.
 SHARDMESH_KERNEL_FUNCTION inline void accumulate_one(const tile_item& item, std::byte* to, const std::byte* term) {
   lane_buffer<1> held, other;
   load_lanes(item.to_type, to, 0, 1, held);
@@ -282,7 +282,7 @@ SHARDMESH_KERNEL_FUNCTION inline void for_each_column(const Team& team, const ti
   team.sync();  // before scratch is used again
 }
 
-// Eight neighbours, in the widest loads that they fill.
+// Computes eight neighbouring elements, with the widest loads that they fill.
 template <class Direct>
 SHARDMESH_KERNEL_FUNCTION inline void compute_eight(Direct, std::byte* to, const std::byte* from) {
   using to_type = typename Direct::to;
@@ -344,7 +344,7 @@ SHARDMESH_KERNEL_FUNCTION inline void compute_planes(const Team& team, const til
       });
 }
 
-/// Runs tile `tile` of an item, whose elements begin at these addresses. All threads of the team call it.
+/// Runs tile `tile` of an item whose elements begin at these addresses. All threads of the team call it.
 template <class Team>
 SHARDMESH_KERNEL_FUNCTION inline void run_tile(const Team& team, const tile_item& item, std::int64_t tile,
                                                std::byte* to, const std::byte* from) {

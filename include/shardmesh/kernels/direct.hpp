@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pairs of dtypes that models are made of, as loops of their own: contiguous, without a buffer between load and store.
-// What is not here goes through lanes (elements.hpp).
+// Separate loops for the dtype pairs that models use: contiguous, without a buffer between load and store. All other
+// pairs go through lanes (elements.hpp).
 #pragma once
 #include <shardmesh/kernels/arithmetic.hpp>
 #include <shardmesh/kernels/batch.hpp>
 
 namespace shardmesh::kernel_bodies {
 
-/// to = from, of two floats up to 32 bits.
+/// to = from, for two floats of up to 32 bits.
 template <class To, class From>
 struct direct_copy {
   using to = typename To::stored;
@@ -24,7 +24,7 @@ template <class A>
 struct same_format<A, A> {
   static constexpr bool value = true;
 };
-/// to = to + from, of floats up to 32 bits: `from` is rounded to the dtype of `to` first, as everywhere.
+/// to = to + from, for floats of up to 32 bits. `from` is first rounded to the dtype of `to`, as everywhere.
 template <class To, class From>
 struct direct_sum {
   using to = typename To::stored;
@@ -50,7 +50,7 @@ struct direct_number_sum {
   SHARDMESH_KERNEL_FUNCTION static to apply(to held, from given) { return added(held, given); }
 };
 
-/// Calls `visit` with the loop's element function where there is one. True when there is.
+/// Calls `visit` with the element function of the direct loop, if there is one. Returns whether there is.
 template <class Visit>
 SHARDMESH_KERNEL_FUNCTION inline bool with_direct(batch_op op, reduce_op reduction, dtype to, dtype from,
                                                   const Visit& visit) {
@@ -80,8 +80,8 @@ SHARDMESH_KERNEL_FUNCTION inline bool with_direct(batch_op op, reduce_op reducti
   return false;
 }
 
-/// The same for copies between the 8-bit floats and what they are made from. For hosts, whose loops over them
-/// vectorise: thirty pairs are much code for a device's kernel.
+/// As `with_direct`, for copies between 8-bit floats and the wider floats of which they are made. For hosts, where
+/// these loops vectorise. Thirty pairs are too much code for a device's kernel.
 template <class Visit>
 inline bool with_direct_float8(dtype to, dtype from, const Visit& visit) {
   const auto with_wide = [](dtype type, const auto& use) {

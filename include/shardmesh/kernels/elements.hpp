@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of every dtype as values of six lanes, and back with PyTorch's rounding: twenty loads and 120 stores instead
-// of 400 conversions. A NaN becomes any NaN. Not here: arithmetic (arithmetic.hpp), where elements are (walk.hpp).
-// The host's tuned version, with PyTorch's NaN payloads, is modules/kernels/lanes.cpp.
+// Loads elements of every dtype into six lanes, and stores them with PyTorch's rounding: twenty loads and 120 stores
+// instead of 400 conversions. A NaN may become any NaN. Arithmetic is in arithmetic.hpp; the walk over elements is in
+// host_tile.hpp and device_tile.hpp. The host's tuned version, with PyTorch's NaN payloads, is
+// modules/kernels/lanes.cpp.
 #pragma once
 #include <shardmesh/dtype.hpp>
 #include <shardmesh/kernels/function.hpp>
@@ -13,18 +14,19 @@
 
 namespace shardmesh::kernel_bodies {
 
-/// What values of a dtype are computed as; complex lanes are pairs. uint64 alone is u64, other integers and bool are
-/// i64, floats of up to 32 bits are f32 (kept as bits while nothing is computed).
+/// The type in which values of a dtype are computed; complex lanes are pairs. Only uint64 is u64. Other integers and
+/// bool are i64. Floats up to 32 bits are f32, kept as bits until something is computed.
 enum class lane : std::uint8_t { none, i64, u64, f32, f64, c64, c128 };
 
-/// 32-bit floats travel as their bits: a value of this type is a float.
+/// A 32-bit float as its bits; lanes hold floats in this form.
 struct float_bits {
   std::uint32_t bits;
 };
 
 // --- one value to another type; floats reach everything small through float32, as in PyTorch ---
 
-// Truncation as the cvttss2si family does it, without undefined conversions: what does not fit is the smallest integer.
+// Truncates as the cvttss2si family does, without undefined conversions: a value that does not fit gives the smallest
+// integer.
 template <class Integer, class Float>
 SHARDMESH_KERNEL_FUNCTION inline Integer truncated(Float value) {
   constexpr Float limit = sizeof(Integer) == 8 ? Float(9223372036854775808.0) : Float(2147483648.0);
@@ -112,7 +114,7 @@ struct plain_format {
 struct boolean_format {
   using stored = std::uint8_t;
   using value = std::int64_t;
-  static constexpr bool is_truth = true;  // of both parts of a complex value
+  static constexpr bool is_truth = true;  // a complex value is true if either part is
   SHARDMESH_KERNEL_FUNCTION static value load(stored s) { return s != 0; }
   template <class V>
   SHARDMESH_KERNEL_FUNCTION static stored store(V v) {
@@ -158,7 +160,7 @@ SHARDMESH_SMALL_FORMAT(float8_e4m3fnuz_format, std::uint8_t, from_float8_e4m3fnu
 SHARDMESH_SMALL_FORMAT(float8_e5m2fnuz_format, std::uint8_t, from_float8_e5m2fnuz, to_float8_e5m2fnuz);
 SHARDMESH_SMALL_FORMAT(float8_e8m0fnu_format, std::uint8_t, from_float8_e8m0fnu, to_float8_e8m0fnu);
 #undef SHARDMESH_SMALL_FORMAT
-// One instruction for eight elements where the compiler knows that there is one; the same values.
+// Eight elements take one instruction if the compiler knows that it exists; the values are the same.
 struct float16_format {
   using stored = std::uint16_t;
   using value = float_bits;
@@ -195,7 +197,7 @@ struct bfloat16_format {
   }
 };
 
-/// An element: `Parts` stored parts of one format, the real one first.
+/// An element of `Parts` stored parts of one format, the real part first.
 template <class Format_, int Parts_, lane Lane>
 struct element {
   using format = Format_;
@@ -206,7 +208,7 @@ struct element {
   static constexpr std::int64_t bytes = static_cast<std::int64_t>(sizeof(stored)) * Parts_;
 };
 
-/// Calls `visit` with an element<...> of the dtype; not for dtypes without values.
+/// Calls `visit` with the element<...> of the dtype; does nothing for dtypes without values.
 template <class Visit>
 SHARDMESH_KERNEL_FUNCTION inline void with_element(dtype type, const Visit& visit) {
   switch (type) {
@@ -257,14 +259,14 @@ SHARDMESH_KERNEL_FUNCTION inline void with_element(dtype type, const Visit& visi
   }
 }
 
-/// The lane of a dtype; none where it has no values of whole bytes.
+/// The lane of a dtype; none if it has no values of whole bytes.
 SHARDMESH_KERNEL_FUNCTION inline lane lane_of(dtype type) {
   lane found = lane::none;
   with_element(type, [&](auto e) { found = decltype(e)::in; });
   return found;
 }
 
-/// Bytes of an element; 0 for dtypes of parts of bytes.
+/// Bytes of an element; 0 for sub-byte dtypes.
 SHARDMESH_KERNEL_FUNCTION inline std::int64_t element_bytes(dtype type) {
   switch (type) {
     case dtype::float8_e4m3:
@@ -286,8 +288,8 @@ SHARDMESH_KERNEL_FUNCTION inline std::int64_t element_bytes(dtype type) {
 
 // --- runs of lanes ---
 
-/// Values of up to `Width` elements in any lane: 256 on a host, where they stay in the nearest cache while loops over
-/// them vectorise; one in the registers of a device's thread.
+/// Values of up to `Width` elements in any lane. A host uses 256: they stay in the L1 cache, and loops over them
+/// vectorise. A device's thread uses one, in registers.
 template <int Width>
 struct lane_buffer {
   alignas(16) unsigned char bytes[Width * 16];
@@ -314,7 +316,7 @@ SHARDMESH_KERNEL_FUNCTION inline void load_elements(const std::byte* from, std::
       store_as<value>(out.bytes + static_cast<std::size_t>(i * Element::parts + p) * sizeof(value),
                       Element::format::load(load_as<stored>(at + static_cast<std::size_t>(p) * sizeof(stored))));
   };
-  if (stride == Element::bytes)  // a loop of its own, so that it vectorises
+  if (stride == Element::bytes)  // a separate loop, so that it vectorises
     for (int i = 0; i < count; ++i) one(i, from + i * Element::bytes);
   else
     for (int i = 0; i < count; ++i) one(i, from + i * stride);
@@ -327,7 +329,7 @@ SHARDMESH_KERNEL_FUNCTION inline void load_lanes(dtype type, const std::byte* fr
   with_element(type, [&](auto e) { load_elements<decltype(e)>(from, stride, count, out); });
 }
 
-// From a lane of `Value`s, `Parts` an element.
+// Stores elements from a lane of `Value`s, with `Parts` of them per element.
 template <class Element, class Value, int Parts, int Width>
 SHARDMESH_KERNEL_FUNCTION inline void store_elements(const lane_buffer<Width>& in, std::byte* to, std::int64_t stride,
                                                      int count) {
@@ -353,11 +355,12 @@ SHARDMESH_KERNEL_FUNCTION inline void store_elements(const lane_buffer<Width>& i
     for (int i = 0; i < count; ++i) one(i, to + i * stride);
 }
 
-/// Calls `visit(value, parts)` with a value of the lane's type and an integral constant.
+/// A number of parts as a type.
 template <int Parts>
 struct parts_of {
   static constexpr int value = Parts;
 };
+/// Calls `visit(value, parts)` with a value of the lane's type, and its number of parts as a `parts_of`.
 template <class Visit>
 SHARDMESH_KERNEL_FUNCTION inline void with_lane(lane in, const Visit& visit) {
   switch (in) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mark of kernel functions: what a device runs as well as the host. Plain C++17: nvcc, hipcc and Clang read it.
+// The macro that marks kernel functions, which run on a device and on the host. Plain C++17, for nvcc, hipcc, and
+// Clang.
 #pragma once
 
 #if defined(__CUDACC__) || defined(__HIPCC__)
@@ -8,7 +9,7 @@
 #define SHARDMESH_KERNEL_FUNCTION
 #endif
 
-// Defined while code for a device is made: what a host alone has (cache hints of x86) is left out then.
+// Defined while compiling for a device; host-only code (cache hints of x86) is then left out.
 #if defined(__CUDA_ARCH__) || (defined(__HIP_DEVICE_COMPILE__) && __HIP_DEVICE_COMPILE__)
 #define SHARDMESH_ON_DEVICE 1
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transposes by one thread of a host: squares of a cache line each way, in registers where elements are 1, 2, 4 or 8
-// bytes. Not here: how devices transpose (device_tile.hpp).
+// Transposes by one host thread, in squares of a cache line each way. Elements of 1, 2, 4, or 8 bytes are transposed in
+// registers. Transposes on devices are in device_tile.hpp.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace shardmesh::kernel_bodies {
 
-/// Rows are dense in `from`, columns in `to`; strides in bytes.
+/// A transpose: rows are dense in `from`, columns in `to`; strides in bytes.
 struct host_plane {
   std::int64_t rows, row_to, row_from;
   std::int64_t columns, column_to, column_from;
@@ -31,13 +31,13 @@ inline __m128i load_16(const std::byte* from) {
 inline void store_16(std::byte* to, __m128i value) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), value);
 }
-// 16 / Bytes elements each way: `from` has rows side by side, `to` has columns side by side.
+// Transposes 16 / Bytes elements each way: `from` has rows side by side, `to` has columns side by side.
 template <std::size_t Bytes>
 inline void move_square(std::byte* to, std::int64_t row_to, const std::byte* from, std::int64_t column_from) {
   constexpr int edge = 16 / static_cast<int>(Bytes);
   __m128i a[edge], b[edge];
   for (int i = 0; i < edge; ++i) a[i] = load_16(from + i * column_from);
-  // Each step interleaves line i with line i + edge / 2: after log2(edge) of them, lines are columns.
+  // Each step interleaves line i with line i + edge / 2. After log2(edge) steps, lines are columns.
   for (int step = 1; step < edge; step *= 2) {
     for (int i = 0; i < edge / 2; ++i) {
       if constexpr (Bytes == 1) {
@@ -60,7 +60,7 @@ inline void move_square(std::byte* to, std::int64_t row_to, const std::byte* fro
 }
 #endif
 
-// Pairs of parts of Bytes bytes of the lower or the upper half of each 16 bytes.
+// Interleave parts of `Bytes` bytes from the lower or the upper half of each 16 bytes.
 #if defined(__AVX512BW__)
 template <std::size_t Bytes>
 inline __m512i lower_pairs(__m512i a, __m512i b) {
@@ -76,8 +76,8 @@ inline __m512i upper_pairs(__m512i a, __m512i b) {
   if constexpr (Bytes == 4) return _mm512_unpackhi_epi32(a, b);
   if constexpr (Bytes == 8) return _mm512_unpackhi_epi64(a, b);
 }
-// A square of a cache line each way in registers that hold one: as move_square does it, four squares of each at a time,
-// and then 16 bytes of each of four lines become a line.
+// Transposes a square of a cache line each way, in registers as wide as a line. A register holds 16 bytes of four
+// squares, which are transposed as in `move_square`. Then 16 bytes from each of four registers form a line.
 template <std::size_t Bytes>
 inline void turn_lines(std::byte* to, std::int64_t row_to, const std::byte* from, std::int64_t column_from,
                        bool streams) {
@@ -116,8 +116,8 @@ inline void turn_lines(std::byte* to, std::int64_t row_to, const std::byte* from
 }
 #endif
 
-// A square of a cache line each way: lines are read once and written once, whole. Between, it lies in a buffer, as the
-// lines of a large matrix fall into few sets of a cache.
+// Transposes a square of a cache line each way, reading and writing each line once and whole. In between, the square
+// lies in a buffer, because the lines of a large matrix share few sets of the cache.
 template <std::size_t Bytes>
 inline void move_lines(std::byte* to, const std::byte* from, const host_plane& p, bool streams) {
 #if defined(__SSE2__)
@@ -149,7 +149,7 @@ inline void move_lines(std::byte* to, const std::byte* from, const host_plane& p
   move_cells<Bytes>(to, from, p);
 }
 
-// Along rows first: so many lines of `from` are read on as streams.
+// Goes along rows first, so that a square's lines of `from` are read on as streams.
 template <std::size_t Bytes>
 inline void move_plane(std::byte* to, const std::byte* from, const host_plane& p, bool streams) {
   constexpr std::int64_t edge = Bytes >= 16 ? 8 : 64 / static_cast<std::int64_t>(Bytes);

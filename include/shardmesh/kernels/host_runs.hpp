@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves of runs of bytes by one thread of a host: by their length, and past the cache where they are many. Not here:
-// how devices move them (device_tile.hpp).
+// Moves of byte runs by one host thread: chosen by length, and past the cache if they are many. Moves on devices are in
+// device_tile.hpp.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -33,7 +33,7 @@ struct long_run {
   void operator()(std::byte* to, const std::byte* from) const { std::memcpy(to, from, bytes); }
 };
 
-/// Asks for lines to come; addresses that are nobody's do no harm.
+/// Prefetches lines; invalid addresses do no harm.
 inline void fetch(const std::byte* from, std::int64_t bytes) {
 #if defined(__SSE2__)
   for (std::int64_t at = 0; at < bytes; at += 64) _mm_prefetch(reinterpret_cast<const char*>(from + at), _MM_HINT_T0);
@@ -43,7 +43,7 @@ inline void fetch(const std::byte* from, std::int64_t bytes) {
 }
 
 #if defined(__SSE2__)
-// A line of 64 bytes past the cache, in the widest stores that this variant has.
+// Writes a line of 64 bytes past the cache, with the widest stores of this variant.
 inline void stream_line(std::byte* to, const std::byte* from) {
 #if defined(__AVX512F__)
   _mm512_stream_si512(reinterpret_cast<__m512i*>(to), _mm512_loadu_si512(from));
@@ -55,8 +55,9 @@ inline void stream_line(std::byte* to, const std::byte* from) {
 }
 #endif
 
-/// Whole lines go past the cache, so they are not read before they are written; what is in front of the first and
-/// behind the last does not. `ahead` bytes on, the source is fetched meanwhile. After the last one, `finish_streaming`.
+/// Copies bytes, with whole lines past the cache, so that they are not read before they are written. Bytes before the
+/// first and after the last whole line pass through the cache. The source is prefetched `ahead` bytes further on. Call
+/// `finish_streaming` after the last run.
 inline void stream_bytes(std::byte* to, const std::byte* from, std::size_t bytes, std::int64_t ahead) {
 #if defined(__SSE2__)
   constexpr std::size_t line = 64, page = 4096, pages = 4;
@@ -64,7 +65,7 @@ inline void stream_bytes(std::byte* to, const std::byte* from, std::size_t bytes
   const std::size_t head = apart < bytes ? apart : bytes;
   std::memcpy(to, from, head);
   std::size_t at = head;
-  // Several pages at a time: a processor foresees what comes in each, and more of the memory is busy.
+  // Several pages at a time: the processor prefetches within each page, and more of the memory is busy.
   for (; at + pages * page <= bytes; at += pages * page)
     for (std::size_t i = at; i < at + page; i += line)
       for (std::size_t p = 0; p < pages; ++p) {
@@ -83,13 +84,13 @@ inline void stream_bytes(std::byte* to, const std::byte* from, std::size_t bytes
 }
 inline void finish_streaming() {
 #if defined(__SSE2__)
-  _mm_sfence();  // before another thread is told
+  _mm_sfence();  // before another thread is notified
 #endif
 }
-// Of a page and more a processor foresees what comes; of less, the gap behind it hides the next one.
+// A processor prefetches within long runs. After a shorter run, the gap hides the next one, so it is prefetched here.
 struct streamed_run {
   std::size_t bytes;
-  std::int64_t next_from;  // where the next run is read
+  std::int64_t next_from;  // offset to the source of the next run
   void operator()(std::byte* to, const std::byte* from) const {
     stream_bytes(to, from, bytes, bytes >= 16384 ? 1024 : next_from);
   }
@@ -115,8 +116,8 @@ struct streamed_words {
   }
 };
 
-/// Calls `use` with the move for runs of this many bytes.
-/// `next_from` is where the next one is read; `in_words` says that all begin at 16-byte words, side by side.
+/// Calls `use` with the move for runs of this many bytes. `next_from` is the offset to the source of the next run.
+/// `in_words`: all runs begin at 16-byte words, side by side.
 template <class Use>
 inline void with_run(std::size_t run, bool streams, bool in_words, std::int64_t next_from, const Use& use) {
   if (streams && run >= 1024) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tile run by one thread of a host. Not here: teams of a device (device_tile.hpp).
+// Runs a tile with one host thread. Teams of a device are in device_tile.hpp.
 #pragma once
 #include <shardmesh/kernels/direct.hpp>
 #include <shardmesh/kernels/host_planes.hpp>
@@ -13,7 +13,7 @@
 
 namespace shardmesh::kernel_bodies {
 
-/// Calls `visit(to, from, count, to_step, from_step)` for lines that lie evenly apart.
+/// Calls `visit(to, from, count, to_step, from_step)` for each series of evenly spaced lines.
 template <class Visit>
 inline void for_each_segment(const tile_item& item, std::int64_t first, std::int64_t lines, const Visit& visit) {
   if (item.rank == 0) return visit(std::int64_t{0}, std::int64_t{0}, lines, std::int64_t{0}, std::int64_t{0});
@@ -90,9 +90,9 @@ inline void move_planes(const tile_item& item, const tile_part& part, std::byte*
     default:
       break;
   }
-  // Longer cells, in squares whose pages a processor remembers.
+  // Longer cells move in squares, whose pages stay in the processor's TLB.
   constexpr std::int64_t edge = 32;
-  // Past the cache only whole lines: a part of one would be written twice.
+  // Only whole lines bypass the cache: a partial line would be written twice.
   const auto to_bits = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to)) | item.to_bytes;
   const bool in_lines = (to_bits | item.stride_bits) % 64 == 0;
   with_run(static_cast<std::size_t>(item.to_bytes), item.streams, in_lines, item.row.from, [&](const auto& move) {
@@ -126,7 +126,7 @@ inline void fill_elements(const tile_item& item, std::byte* to, std::int64_t str
   std::memcpy(to + at, item.pattern, static_cast<std::size_t>(all - at));
 }
 
-// At most host_pass elements along one loop.
+// Computes at most host_pass elements along one loop.
 inline void compute_pass(const tile_item& item, std::byte* to, std::int64_t to_stride, const std::byte* from,
                          std::int64_t from_stride, int count) {
   lane_buffer<host_pass> lanes, other;
@@ -162,7 +162,7 @@ inline void compute_line(const tile_item& item, std::byte* to, const std::byte* 
                  static_cast<int>(at_most(host_pass, count - done)));
 }
 
-// Both sides contiguous along the columns.
+// Computes elements that are contiguous on both sides.
 template <class Direct>
 inline void compute_some(Direct, std::byte* to, const std::byte* from, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -174,7 +174,7 @@ inline void compute_some(Direct, std::byte* to, const std::byte* from, std::int6
   }
 }
 
-// What lies a page on is fetched meanwhile: processors foresee what comes up to the end of a page.
+// Prefetches one page ahead, because processors prefetch only up to the end of a page.
 template <class Direct>
 inline void compute_directly(Direct direct, std::byte* to, const std::byte* from, std::int64_t count) {
   constexpr std::int64_t some = 256, page = 4096;
@@ -187,14 +187,14 @@ inline void compute_directly(Direct direct, std::byte* to, const std::byte* from
   }
 }
 
-// Made in the nearest cache, and written past the others.
+// Computes in the L1 cache and writes past the other caches.
 inline constexpr std::int64_t direct_pass = 1024;
 template <class Direct>
 inline void compute_streamed(Direct direct, std::byte* to, const std::byte* from, std::int64_t count) {
   constexpr auto to_bytes = static_cast<std::int64_t>(sizeof(typename Direct::to));
   constexpr auto from_bytes = static_cast<std::int64_t>(sizeof(typename Direct::from));
   alignas(64) std::byte made[direct_pass * to_bytes];
-  // The first pass is shorter, so that the others begin at lines.
+  // The first pass is shorter, so that the others begin at cache lines.
   const auto apart = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % 64) / to_bytes;
   for (std::int64_t done = 0, length = direct_pass - apart; done < count; done += length, length = direct_pass) {
     const std::int64_t now = at_most(length, count - done);
@@ -229,7 +229,7 @@ inline void compute_elements(const tile_item& item, const tile_part& part, std::
   each_line([&](std::byte* t, const std::byte* f) { compute_line(item, t, f, item.column, part.columns); });
 }
 
-// Passes run along rows, where `from` is dense; a band of columns at a time keeps the lines of `to` in the cache.
+// Passes run along rows, where `from` is dense. A band of columns at a time keeps the lines of `to` in the cache.
 inline void compute_planes(const tile_item& item, const tile_part& part, std::byte* to, const std::byte* from) {
   constexpr std::int64_t band = 32;
   to += part.first_row * item.row.to + part.first_column * item.column.to;
@@ -249,7 +249,7 @@ inline void compute_planes(const tile_item& item, const tile_part& part, std::by
       });
 }
 
-/// Runs tile `tile` of an item, whose elements begin at these addresses.
+/// Runs tile `tile` of an item whose elements begin at these addresses.
 inline void run_tile(single_thread, const tile_item& item, std::int64_t tile, std::byte* to, const std::byte* from) {
   const tile_part part = part_of(item, tile);
   switch (item.kind) {

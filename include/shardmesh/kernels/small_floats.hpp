@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// 16- and 8-bit float formats to and from float32 bits, with PyTorch's values (c10/util/{Half,BFloat16,Float8_*}.h).
-// Bits go in and come out as integers, so that signalling NaNs survive. Plain C++17, branch-light, for the host and for
-// devices.
+// Conversions of 16- and 8-bit float formats to and from float32 bits, with PyTorch's values
+// (c10/util/{Half,BFloat16,Float8_*}.h). Bits travel as integers, so that signalling NaNs survive. Plain C++17 with few
+// branches, for the host and for devices.
 #pragma once
 #include <shardmesh/kernels/function.hpp>
 
@@ -21,7 +21,7 @@ SHARDMESH_KERNEL_FUNCTION inline std::uint32_t as_bits(float value) {
   return bits;
 }
 
-/// NaNs keep sign and payload and become quiet, as the vcvtph2ps instruction does.
+/// Converts float16. NaNs keep their sign and payload and become quiet, as with the vcvtph2ps instruction.
 SHARDMESH_KERNEL_FUNCTION constexpr std::uint32_t from_float16(std::uint16_t half) {
   const std::uint32_t sign = (half & 0x8000u) << 16;
   const std::uint32_t exponent = (half >> 10) & 0x1Fu;
@@ -38,8 +38,8 @@ SHARDMESH_KERNEL_FUNCTION constexpr std::uint32_t from_bfloat16(std::uint16_t bi
   return static_cast<std::uint32_t>(bits) << 16;
 }
 
-/// The format's bits, without sign, of a magnitude below its overflow limit: round to nearest even.
-/// Subnormals are rounded by adding a power of two whose last place is the smallest subnormal.
+/// Rounds a magnitude below the format's overflow limit to the format's bits without sign, to nearest even. Subnormals
+/// are rounded by adding a power of two whose last place is the smallest subnormal.
 template <int Mantissa, int Bias>
 SHARDMESH_KERNEL_FUNCTION inline std::uint32_t round_magnitude(std::uint32_t magnitude) {
   constexpr int shift = 23 - Mantissa;
@@ -52,7 +52,8 @@ SHARDMESH_KERNEL_FUNCTION inline std::uint32_t round_magnitude(std::uint32_t mag
   return magnitude < smallest_normal ? subnormal : normal;
 }
 
-/// NaNs keep sign and the upper payload bits and become quiet, as the vcvtps2ph instruction does.
+/// Converts to float16. NaNs keep their sign and upper payload bits and become quiet, as with the vcvtps2ph
+/// instruction.
 SHARDMESH_KERNEL_FUNCTION inline std::uint16_t to_float16(std::uint32_t bits) {
   const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
   std::uint32_t half = round_magnitude<10, 15>(magnitude);
@@ -61,13 +62,14 @@ SHARDMESH_KERNEL_FUNCTION inline std::uint16_t to_float16(std::uint32_t bits) {
   return static_cast<std::uint16_t>(half | ((bits >> 16) & 0x8000u));
 }
 
-/// `nan` is what every NaN becomes: PyTorch's vector code writes 0xFFFF, its scalar code 0x7FC0.
+/// Converts to bfloat16. Every NaN becomes `nan`: PyTorch's vector code writes 0xFFFF, its scalar code 0x7FC0.
 SHARDMESH_KERNEL_FUNCTION inline std::uint16_t to_bfloat16(std::uint32_t bits, std::uint16_t nan) {
   const std::uint32_t rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
   return (bits & 0x7FFFFFFFu) > 0x7F800000u ? nan : static_cast<std::uint16_t>(rounded);
 }
 
-/// Saturates: everything beyond 448 is 448, infinity too (PyTorch 2.13; older versions made NaN of it).
+/// Converts to float8_e4m3fn with saturation: values beyond 448, even infinity, become 448 (PyTorch 2.13; older
+/// versions made them NaN).
 SHARDMESH_KERNEL_FUNCTION inline std::uint8_t to_float8_e4m3fn(std::uint32_t bits) {
   const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
   std::uint32_t rounded = magnitude >= 0x43E00000u ? 0x7Eu : round_magnitude<3, 7>(magnitude);  // 448
@@ -80,7 +82,7 @@ SHARDMESH_KERNEL_FUNCTION inline std::uint8_t to_float8_e5m2(std::uint32_t bits)
   if (magnitude > 0x7F800000u) rounded = 0x7Fu;
   return static_cast<std::uint8_t>(rounded | ((bits >> 24) & 0x80u));
 }
-/// The fnuz formats: one zero, one NaN (0x80), no infinity.
+/// Converts to an fnuz format: one zero, one NaN (0x80), no infinity.
 template <int Mantissa, int Bias>
 SHARDMESH_KERNEL_FUNCTION inline std::uint8_t to_fnuz(std::uint32_t bits, std::uint32_t limit) {
   const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
@@ -95,8 +97,8 @@ SHARDMESH_KERNEL_FUNCTION inline std::uint8_t to_float8_e5m2fnuz(std::uint32_t b
   return to_fnuz<2, 16>(bits, 0x47800000u);
 }  // 65536
 
-/// A power of two, the sign is dropped; infinities and NaN are 0xFF. Ties round up for normal numbers (their implied
-/// bit is odd) and down for subnormal ones.
+/// Converts to float8_e8m0fnu: a power of two, without the sign. Infinities and NaN become 0xFF. Ties round up for
+/// normal numbers, because their implied bit is odd, and down for subnormal ones.
 SHARDMESH_KERNEL_FUNCTION inline std::uint8_t to_float8_e8m0fnu(std::uint32_t bits) {
   const std::uint32_t exponent = (bits >> 23) & 0xFFu;
   const std::uint32_t mantissa = bits & 0x7FFFFFu;
@@ -105,15 +107,15 @@ SHARDMESH_KERNEL_FUNCTION inline std::uint8_t to_float8_e8m0fnu(std::uint32_t bi
   return static_cast<std::uint8_t>(exponent + (up ? 1u : 0u));
 }
 
-/// Sign, `Exponents`, `Mantissa` bits with that bias, all finite. The caller handles what the format spells as NaN.
-/// Every value takes the same steps, so that loops over them vectorise.
+/// Converts a format of a sign, `Exponents` bits, and `Mantissa` bits, with this bias, as if all its values were
+/// finite. The caller handles the format's NaNs. Every value takes the same steps, so that loops vectorise.
 template <int Exponents, int Mantissa, int Bias>
 SHARDMESH_KERNEL_FUNCTION constexpr std::uint32_t from_finite(std::uint32_t bits) {
   constexpr std::uint32_t mantissa_bits = (1u << Mantissa) - 1;
   const std::uint32_t sign = (bits >> (Exponents + Mantissa)) << 31;
   const std::uint32_t exponent = (bits >> Mantissa) & ((1u << Exponents) - 1);
   const std::uint32_t mantissa = bits & mantissa_bits;
-  // A subnormal's highest bit moves to where a normal number implies it.
+  // The highest bit of a subnormal moves to the place that normal numbers imply.
   std::uint32_t places = 1;
   for (int i = 1; i < Mantissa; ++i) places += mantissa < (1u << (Mantissa - i)) ? 1u : 0u;
   const std::uint32_t lifted = ((mantissa << places) & mantissa_bits) << (23 - Mantissa);

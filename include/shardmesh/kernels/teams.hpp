@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Teams: who runs a tile together. A kernel body is written as steps of `for_each`, with `sync` between those that look
-// at each other's results through `scratch`; nothing lives in registers from one step to the next. So the same body is
-// a thread of a host, a block of a device, or a loop that stands for a block (for tests without a device).
+// Teams of threads that run a tile together. A kernel body consists of `for_each` steps, with `sync` between steps that
+// exchange results through `scratch`. Nothing stays in registers from one step to the next. The same body thus runs as
+// a block of a device, or as a loop that stands for a block in tests without a device.
 #pragma once
 #include <shardmesh/kernels/function.hpp>
 
@@ -10,15 +10,15 @@
 
 namespace shardmesh::kernel_bodies {
 
-/// Of each team: lines of offsets, or a square of 32 x 33 elements of up to 16 bytes.
+/// Scratch memory of a team: offsets of lines, or a square of 32 x 33 elements of up to 16 bytes.
 inline constexpr std::size_t scratch_bytes = 32 * 33 * 16;
 
-/// One thread of a host, which has loops of its own for that: they vectorise.
+/// One thread of a host. It has its own bodies (host_tile.hpp), because their loops vectorise.
 struct single_thread {
   static constexpr bool is_alone = true;
 };
 
-/// A block of threads as a loop: every step is done for all of its threads, one after the other.
+/// A block of threads as a loop: each step runs for all threads, one after another.
 class emulated_team {
  public:
   static constexpr bool is_alone = false;
@@ -37,7 +37,7 @@ class emulated_team {
 };
 
 #if defined(__CUDACC__) || defined(__HIPCC__)
-/// The threads of a block. `scratch` is shared memory. The host's half of its functions is never called.
+/// The threads of a block; `scratch` is shared memory. The host halves of its functions are never called.
 class block_team {
  public:
   static constexpr bool is_alone = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches as kernels read them: every item cut into tiles of about equal work, so that a launch over all tiles of a
-// phase is balanced whatever the sizes of the items are. Plain numbers, for any memory. Not here: who cuts
-// (cut_tiles.hpp), who runs a tile (walk.hpp).
+// Batches in the form that kernels read: every item is cut into tiles of about equal work. A launch over all tiles of a
+// phase is thus balanced, whatever the sizes of its items. Plain numbers, for any memory. cut_tiles.hpp cuts items;
+// host_tile.hpp and device_tile.hpp run tiles.
 #pragma once
 #include <shardmesh/kernels/batch.hpp>
 #include <shardmesh/kernels/elements.hpp>
@@ -14,35 +14,35 @@ namespace shardmesh::kernel_bodies {
 enum class tile_kind : std::uint8_t {
   runs,            // bytes that are contiguous on both sides, repeated over the loops
   planes,          // small runs, dense along one loop in `to` and along another in `from`: a transpose
-  elements,        // converted or computed with, along one loop
-  element_planes,  // the same of a transpose
+  elements,        // converted or computed, along one loop
+  element_planes,  // the same for a transpose
 };
 
-/// Whether an operation looks at `from`.
+/// Whether an operation reads `from`.
 SHARDMESH_KERNEL_FUNCTION constexpr bool reads(batch_op op) {
   return op == batch_op::copy || op == batch_op::accumulate;
 }
 
-/// An item as lines of columns; of planes, as lines of rows of columns. A tile is some columns of some rows of one
-/// line, or all columns and rows of several lines.
+/// An item as lines of columns, or for a transpose as lines of rows of columns. A tile is some columns of some rows of
+/// one line, or all columns and rows of several lines.
 struct tile_item {
   batch_op op = batch_op::copy;
   reduce_op reduction = reduce_op::none;
   dtype to_type = dtype::undefined, from_type = dtype::undefined;
   lane to_lane = lane::none, from_lane = lane::none;
   tile_kind kind = tile_kind::runs;
-  bool streams = false;   // a host writes past its cache, as the phase is larger than that
+  bool streams = false;   // a host writes past its cache, because the phase exceeds it
   std::uint8_t rank = 0;  // loops over lines
   std::uint32_t to_slot = 0, from_slot = 0;
   std::int64_t to_offset = 0, from_offset = 0;
-  std::int64_t to_bytes = 0, from_bytes = 0;  // of a unit: an element, of runs a byte, of planes a small run
+  std::int64_t to_bytes = 0, from_bytes = 0;  // of a unit: an element; a byte of a run; a small run of a plane
   batch_loop column, row;
   std::int64_t lines = 1;
   std::int64_t columns_per_tile = 1, rows_per_tile = 1, lines_per_tile = 1;
   std::int64_t column_tiles = 1, row_tiles = 1;
-  std::int64_t stride_bits = 0;  // strides of loops and planes, bytes of runs, or'ed: what alignment they leave
+  std::int64_t stride_bits = 0;  // strides of loops and planes and bytes of runs, or'ed: shows the common alignment
   double factor = 1;
-  alignas(16) std::byte pattern[16]{};  // of fill: 16 bytes of it
+  alignas(16) std::byte pattern[16]{};  // of fill: 16 bytes of the identity
   batch_loop loops[batch_max_loops]{};  // outermost first
 
   SHARDMESH_KERNEL_FUNCTION std::int64_t tiles() const {
@@ -50,14 +50,14 @@ struct tile_item {
   }
 };
 
-/// One phase: items, and before each the tiles of those before it; one number more than items.
+/// One phase: its items, and the number of tiles before each item, with one entry more than items.
 struct tiled_phase {
   const tile_item* items = nullptr;
   const std::int64_t* first_tile = nullptr;
   std::int64_t count = 0;
 
   SHARDMESH_KERNEL_FUNCTION std::int64_t tiles() const { return first_tile[count] - first_tile[0]; }
-  /// The item of a tile (counted from 0 in the phase). O(log items).
+  /// The item of a tile, which is counted from 0 in the phase. O(log items).
   SHARDMESH_KERNEL_FUNCTION std::int64_t item_of(std::int64_t tile) const {
     const std::int64_t wanted = tile + first_tile[0];
     std::int64_t low = 0, high = count;  // first_tile[low] <= wanted < first_tile[high]
@@ -72,7 +72,7 @@ struct tiled_phase {
   }
 };
 
-/// What one tile is of its item.
+/// The part of an item that one tile covers.
 struct tile_part {
   std::int64_t first_line = 0, lines = 0, first_row = 0, rows = 0, first_column = 0, columns = 0;
 };
@@ -91,7 +91,7 @@ SHARDMESH_KERNEL_FUNCTION inline tile_part part_of(const tile_item& item, std::i
   return part;
 }
 
-/// Where a line begins, in bytes from the item's first element.
+/// The start of a line, in bytes from the item's first element.
 struct line_offsets {
   std::int64_t to = 0, from = 0;
 };

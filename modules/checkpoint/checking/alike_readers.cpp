@@ -24,7 +24,7 @@ bool has_wrapping_tensors(checkpoint_reader& reader) {
                      [](const tensor_entry& tensor) { return !tensor.opaque_type.empty(); });
 }
 
-// Some entry lies below the key.
+// True when an entry is below the key.
 bool has_below(const std::set<std::string_view>& keys, std::string_view key) {
   const std::string prefix = std::string(key) + ".";
   const auto found = keys.lower_bound(prefix);
@@ -38,7 +38,7 @@ std::set<std::string_view> keys_of(const catalog& contents) {
   return keys;
 }
 
-// Objects that are entries on the other side: a dict or list that one format keeps whole and another flattens.
+// Objects that are several entries on the other side: a dict or list that one format keeps whole and another flattens.
 std::vector<std::size_t> flattened_elsewhere(const catalog& contents, const catalog& other) {
   std::vector<std::size_t> whole;
   for (std::size_t i = 0; i < contents.objects.size(); ++i)
@@ -53,7 +53,7 @@ std::vector<std::size_t> flattened_elsewhere(const catalog& contents, const cata
 }  // namespace
 
 alike_readers::alike_readers(checkpoint_reader& left, checkpoint_reader& right) : left_(&left), right_(&right) {
-  // What cannot be seen differently (null, or an error) stays as it is: the comparison then says what differs.
+  // A side without another view (null, or an error) stays as it is; the comparison then reports the difference.
   const auto show = [this](checkpoint_reader*& side, result<std::unique_ptr<checkpoint_reader>> made) {
     if (!made || !*made) return;
     seen_.push_back(*std::move(made));
@@ -61,7 +61,7 @@ alike_readers::alike_readers(checkpoint_reader& left, checkpoint_reader& right) 
   };
   for (checkpoint_reader** side : {&left_, &right_})
     show(*side, torch_file::split_objects(**side, torch_file::to_split::opaque_tensors));
-  // What is flattened may have such objects again: a list in a list, as deep as one is nested.
+  // A flattened object may contain such objects again, as in a list of lists.
   for (int round = 0; round < most_levels; ++round) {
     checkpoint_reader *const left_before = left_, *const right_before = right_;
     show(left_, torch_file::flatten_objects(*left_, flattened_elsewhere(left_->contents(), right_->contents())));

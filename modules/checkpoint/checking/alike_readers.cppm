@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// alike_readers: two checkpoints whose wrapping tensors (sparse, nested, quantized, torchao's) are seen in one way,
-// whatever each format makes of them: for who compares the two. Not here: the comparison (diff).
+// alike_readers: shows two checkpoints in comparable form: wrapping tensors (sparse, nested, quantized, torchao's) look
+// the same on both sides, whatever each format does with them. The comparison is in diff.
 export module shardmesh.checkpoint:alike_readers;
 
 import shardmesh.std;
@@ -8,20 +8,19 @@ import shardmesh.catalog;
 
 export namespace shardmesh {
 
-/// The two readers that it was made of, which outlive it, except that objects that are one tensor are tensors, that
-/// dicts and lists which one side keeps whole are flattened where the other has their entries, and,
-/// where either side has a wrapping tensor whole, components of such tensors are put together on both. Components that
-/// cannot be put together stay.
+/// Comparable views of two readers, which must outlive this. Objects that are one tensor are shown as tensors. A dict
+/// or list that one side keeps whole is flattened where the other side has its entries. If either side has a whole
+/// wrapping tensor, components of such tensors are recombined on both sides. Components that cannot be recombined stay.
 class alike_readers {
  public:
-  /// Cost: as `torch_file::split_objects` and, where a side has wrapping tensors, `torch_file::wrap_components`.
+  /// Cost: that of `torch_file::split_objects` and, if a side has wrapping tensors, of `torch_file::wrap_components`.
   alike_readers(checkpoint_reader& left, checkpoint_reader& right);
 
   checkpoint_reader& left() const { return *left_; }
   checkpoint_reader& right() const { return *right_; }
 
  private:
-  std::vector<std::unique_ptr<checkpoint_reader>> seen_;  // each shows one before it, or one that was given
+  std::vector<std::unique_ptr<checkpoint_reader>> seen_;  // each wraps the one before it, or a given reader
   checkpoint_reader* left_;
   checkpoint_reader* right_;
 };

@@ -52,7 +52,7 @@ std::vector<box> boxes_of(const catalog& contents, const tensor_entry& tensor) {
   return boxes;
 }
 
-// The digits that the elements have: the difference of two float32 is shown as a float32.
+// Prints a value with the precision of the elements: the difference of two float32 is shown as a float32.
 std::string difference_text(double value, dtype left, dtype right) {
   const auto is_narrow = [](dtype type) {
     return kind(type) == dtype_kind::floating ? bits(type) <= 32
@@ -62,7 +62,7 @@ std::string difference_text(double value, dtype left, dtype right) {
   return fmt::format("{}", value);
 }
 
-// An error names the side that it is of.
+// Adds the side's path to an error that names no file.
 template <class T>
 result<T> of_side(const diff_side& side, result<T> outcome) {
   if (outcome || !outcome.error().file.empty()) return outcome;
@@ -75,7 +75,7 @@ path above(const path& where) {
   return made;
 }
 
-// The lists of a checkpoint, each with the largest position that an entry names.
+// The lists of a checkpoint, each with the largest index that an entry names.
 std::map<std::string, std::int64_t> lists_of(const catalog& contents) {
   std::map<std::string, std::int64_t> lists;
   const auto add = [&](const path& where) {
@@ -98,7 +98,7 @@ class comparer {
   comparer(const diff_side& left, const diff_side& right, const diff_options& options)
       : left_(left), right_(right), options_(options), left_source_(left.reader), right_source_(right.reader) {}
 
-  // Wrapping tensors on both sides are compared by their components from now on.
+  // Prepares to compare wrapping tensors that both sides have by their components.
   void find_components(const std::map<std::string_view, pair_of_entries>& pairs) {
     const auto is_wrapper = [](const diff_side& side, const diff_entry* entry) {
       return entry != nullptr && entry->is_tensor && !side.reader.contents().tensors[entry->index].opaque_type.empty();
@@ -107,13 +107,13 @@ class comparer {
           return is_wrapper(left_, pair.second.first) && is_wrapper(right_, pair.second.second);
         }))
       return;
-    // Where an entry has the name of a component, the stored bytes are compared.
+    // Opening fails if an entry has the name of a component. Then the stored bytes are compared.
     if (auto found = torch_file::wrapping_tensors::open(left_.reader)) left_wrappers_ = *std::move(found);
     if (auto found = torch_file::wrapping_tensors::open(right_.reader)) right_wrappers_ = *std::move(found);
   }
 
-  // A position of a list that no entry names is None in formats that nest: PyTorch's flattening loses empty dicts. From
-  // now on the two are equal.
+  // A list position that no entry names is None in formats that nest, because PyTorch's flattening loses empty dicts.
+  // After this call, the two compare equal.
   void find_gaps(const std::map<std::string_view, pair_of_entries>& pairs) {
     const auto is_element = [](const diff_side& side, const diff_entry* entry) {
       return element(side, entry) != nullptr;
@@ -151,14 +151,14 @@ class comparer {
     return side.reader.contents().tensors[entry.index];
   }
 
-  // Where the entry is an object in a list, its path.
+  // The path of an entry that is an object in a list; null for other entries.
   static const path* element(const diff_side& side, const diff_entry* entry) {
     if (entry == nullptr || entry->is_tensor) return nullptr;
     const path& where = side.reader.contents().objects[entry->index].where;
     return !where.empty() && where.back().is_index() ? &where : nullptr;
   }
 
-  // The entry is None, and the other side's list has a gap there.
+  // True when the entry is None and the other side's list has a gap there.
   static result<bool> is_gap(const diff_side& side, const diff_entry& entry,
                              const std::map<std::string, std::int64_t>& lists) {
     const path* const where = element(side, &entry);
@@ -177,15 +177,15 @@ class comparer {
       return std::vector{
           found(a.key, difference_kind::object, fmt::format("{} against {}", shown(left), shown(right)))};
     }
-    // What is not plain data is not in the text: a type's name stands for it.
+    // The text contains only plain data; for other values, it has only the name of the type.
     if (!torch_file::has_unknown_values(left.json)) return std::vector<difference>{};
     SHARDMESH_TRY(const bool equal, have_equal_content({false, a.index}, {false, b.index}));
     if (equal) return std::vector<difference>{};
     return std::vector{found(a.key, difference_kind::object, fmt::format("the bytes of two {} differ", left.type))};
   }
 
-  // What has no value to show is compared as what it is made of; a side that keeps no more than the type (objects.json)
-  // has nothing that could differ.
+  // Compares entries without a printable value by their content. A side that keeps only the type (objects.json) has
+  // nothing that could differ.
   result<bool> have_equal_content(const whole_entry& a, const whole_entry& b) const {
     SHARDMESH_TRY(const auto left, of_side(left_, left_.reader.content_of(a)));
     SHARDMESH_TRY(const auto right, of_side(right_, right_.reader.content_of(b)));
@@ -212,7 +212,7 @@ class comparer {
                           fmt::format("{} on the left, {} on the right", shown(left), shown(right))));
       return all;
     }
-    // Inside a .pt file, an opaque tensor has no shape and dtype that we know of.
+    // The shape and dtype of an opaque tensor inside a .pt file are unknown.
     if (left_opaque && (left.chunk_count == 0 || right.chunk_count == 0))
       return compare_opaque_tensors(a, b, std::move(all));
     if (left.shape != right.shape) {
@@ -234,7 +234,7 @@ class comparer {
     return all;
   }
 
-  // Wrappers of both sides by what they are made of; nothing where that is not known of both.
+  // Compares the wrappers of both sides by their components. Returns nothing if those of either side are unknown.
   result<std::optional<std::vector<difference>>> compare_components(const diff_entry& a, const diff_entry& b) const {
     using all_found = std::optional<std::vector<difference>>;
     const auto left = left_wrappers_ ? left_wrappers_->components_of(a.index) : std::nullopt;
@@ -254,12 +254,13 @@ class comparer {
     return all_found(std::move(all));
   }
 
-  // What they say beside the components' dtypes, shapes and strides: these are compared as the tensors that they are.
+  // Compares descriptions without the components' dtypes, shapes, and strides. Those are compared with the components,
+  // as tensors.
   result<std::vector<difference>> compare_descriptions(const diff_entry& a, const diff_entry& b) const {
     const auto without_components = [](const object_value& value) {
       auto description = nlohmann::json::parse(value.json, nullptr, false);
       if (!description.is_object() || !description.contains("$dict")) return description;
-      auto& entries = description["$dict"];  // of [key, value]
+      auto& entries = description["$dict"];  // a list of [key, value]
       for (auto entry = entries.begin(); entry != entries.end();)
         entry = (*entry)[0] == "components" ? entries.erase(entry) : std::next(entry);
       return description;
@@ -268,7 +269,7 @@ class comparer {
     SHARDMESH_TRY(const object_value of_right, of_side(right_, right_.reader.read_object(b.index)));
     auto left = without_components(of_left), right = without_components(of_right);
     if (left == right) return std::vector<difference>{};
-    // What is the same on both sides would hide the rest.
+    // Entries that are equal on both sides would hide the others in the text.
     if (left.is_object() && right.is_object()) {
       const auto without = [](nlohmann::json from, const nlohmann::json& others) {
         auto& entries = from["$dict"];
@@ -285,7 +286,7 @@ class comparer {
               fmt::format("{} against {}", object_text(left.dump(), 200), object_text(right.dump(), 200)))};
   }
 
-  // The entries of a wrapper that is `key` there, under the names that they have below `shown`.
+  // The entries of a wrapper that is called `key` in its checkpoint, renamed to be below `shown`.
   static diff_side side_of(const torch_file::tensor_components& parts, std::string_view key, const std::string& shown) {
     diff_side side{*parts.in, {}};
     const catalog& contents = parts.in->contents();
@@ -297,7 +298,7 @@ class comparer {
     return side;
   }
 
-  // Their bytes where both sides have them as one item; else their chunks' archives, one by one.
+  // Compares the bytes if both sides have them as one item; otherwise the archives of the chunks, one by one.
   result<std::vector<difference>> compare_opaque_tensors(const diff_entry& a, const diff_entry& b,
                                                          std::vector<difference> all) const {
     const tensor_entry& left = tensor(left_, a);

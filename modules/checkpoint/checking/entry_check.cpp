@@ -25,7 +25,7 @@ namespace shardmesh {
 namespace views = ranges::views;
 namespace {
 
-// Equal boxes are replicas to the planner, but a checkpoint stores each once.
+// Equal boxes are replicas to the planner, but a checkpoint must store each box only once.
 void find_stored_twice(const catalog& contents, const tensor_entry& tensor, std::vector<error>& problems) {
   std::vector<box> boxes;
   for (std::int32_t i = 0; i < tensor.chunk_count; ++i) {
@@ -38,11 +38,11 @@ void find_stored_twice(const catalog& contents, const tensor_entry& tensor, std:
       problems.push_back(fail(errc::overlap, "a chunk is stored twice").with_key(tensor.key).with_box(b));
 }
 
-// A stored run of bytes and the entry that it belongs to.
+// A stored run of bytes, and the entry that it belongs to.
 struct stored_item {
   std::int32_t file = 0;
   std::int64_t begin = 0, end = 0;
-  std::size_t entry = 0;  // tensors, then objects
+  std::size_t entry = 0;  // tensors first, then objects
   friend auto operator<=>(const stored_item&, const stored_item&) = default;
 };
 
@@ -60,10 +60,10 @@ std::vector<stored_item> items_of(const catalog& contents) {
   return items;
 }
 
-// Answers whether a range of a file meets any of some items.
+// Finds out whether a range of a file overlaps any of the given items.
 class met_items {
  public:
-  // `items` ascending
+  // `items` must be ascending.
   explicit met_items(std::vector<stored_item> items) : items_(std::move(items)) {
     std::int64_t furthest = 0;
     for (std::size_t i = 0; i < items_.size(); ++i) {
@@ -90,8 +90,8 @@ const std::string& key_of(const catalog& contents, std::size_t entry) {
                                          : contents.objects[entry - contents.tensors.size()].key;
 }
 
-// What the record says of the touched entries beside chunks whose elements are copied, and of what is no entry at all
-// (headers, indices, metadata). `copied`: per chunk.
+// The recorded ranges that copying does not check: those of touched entries, except chunks whose elements are copied,
+// and those of no entry at all (headers, indices, metadata). `copied`: per chunk.
 std::vector<std::size_t> recorded_apart(const catalog& contents, const recorded_sums& record,
                                         const std::vector<bool>& touched, const std::vector<bool>& copied) {
   std::vector<stored_item> all = items_of(contents), wanted;
@@ -155,7 +155,7 @@ std::set<const checkpoint_reader*> readers_of_parts(const checkpoint_reader& rea
   return parts;
 }
 
-// Those of each checkpoint that the folder holds.
+// The shared bytes of each checkpoint that the folder holds.
 static std::vector<error> shared_bytes_of_parts(const checkpoint_reader& reader) {
   std::vector<error> problems;
   for (const checkpoint_reader* part : readers_of_parts(reader))
@@ -170,7 +170,7 @@ std::vector<error> find_shared_bytes(const checkpoint_reader& reader, const std:
   if (contents.format == checkpoint_format::parts) return shared_bytes_of_parts(reader);
   if (contents.format != checkpoint_format::dcp) return problems;  // a .pt file's tensors may share storage
   const std::vector<stored_item> items = items_of(contents);
-  // Each item against the one before it that reaches furthest: an item that shares bytes is met at least once.
+  // Compares each item with the earlier one that reaches furthest, so an item that shares bytes is found at least once.
   const stored_item* furthest = nullptr;
   for (const stored_item& item : items) {
     if (furthest && furthest->file == item.file && item.begin < furthest->end &&
@@ -231,8 +231,8 @@ std::vector<whole_entry> unsupported_entries(const catalog& contents, const conv
 
 namespace {
 
-// Whether a tensor is stored as one, and not as, or inside of, something that is checked whole: such a tensor's
-// checksums are compared when its elements are read.
+// True for a tensor that is stored as a plain tensor, not as, or inside, an entry that is checked whole. Its checksums
+// are compared when its elements are read.
 bool is_stored_plain(const checkpoint_reader& reader, std::size_t tensor) {
   const checkpoint_reader* at = &reader;
   whole_entry entry{true, tensor};
@@ -243,7 +243,7 @@ bool is_stored_plain(const checkpoint_reader& reader, std::size_t tensor) {
   return &at->stored() == at && entry.is_tensor && at->contents().tensors[entry.index].opaque_type.empty();
 }
 
-// The chunks of tensors whose elements are not copied.
+// Checks the chunks of tensors whose elements are not copied.
 std::vector<error> check_chunks_of(checkpoint_reader& reader, std::span<const std::size_t> tensors, int threads) {
   const catalog& contents = reader.contents();
   std::vector<std::pair<const tensor_entry*, std::int32_t>> chunks;
@@ -308,7 +308,7 @@ std::vector<error> check_before_copying(checkpoint_reader& reader, const convers
   for (error& problem : find_shared_bytes(stored, &reader == &stored ? &touched : nullptr))
     problems.push_back(std::move(problem));
   for (error& problem : damaged_archives(reader)) problems.push_back(std::move(problem));
-  if (!problems.empty()) return problems;  // what shares bytes would be read for each entry that names them
+  if (!problems.empty()) return problems;  // shared bytes would be read once for each entry that names them
   check_outcome outcome = reader.check_whole(whole, {.quick = false, .threads = threads});
   std::move(outcome.problems.begin(), outcome.problems.end(), std::back_inserter(problems));
   for (error& problem : check_chunks_of(reader, plain_left_out, threads)) problems.push_back(std::move(problem));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the checks that `verify` reports and that every writer makes of what it copies, so that no writer
-// accepts what `verify` refuses. Checks of single chunks are in checked_source, of objects in
+// Not exported: the checks that `verify` reports and that every writer makes of the entries that it copies, so that no
+// writer accepts what `verify` refuses. Checks of single chunks are in checked_source; those of objects are in
 // checkpoint_reader::check_whole.
 module shardmesh.checkpoint:entry_check;
 
@@ -12,43 +12,45 @@ import :conversion;
 
 namespace shardmesh {
 
-// What is wrong with how a tensor's chunks lie: overlaps, gaps, chunks outside of it, chunks that are stored twice.
+// The result of `check_tiling`. Problems are overlaps, gaps, chunks outside the tensor, and chunks that are stored
+// twice.
 struct tiling {
   std::vector<error> problems;
   std::int64_t more_problems = 0;
-  std::optional<distribution> held;  // when there are none
+  std::optional<distribution> held;  // if there are no problems
 };
 tiling check_tiling(const catalog& contents, const tensor_entry& tensor);
 
-// Whether it is the .pt file of one rank of several, whose problem says so once: that its tensors have gaps follows.
+// True for the .pt file of one of several ranks. One problem of the reader says so, and the gaps in its tensors need no
+// reports of their own.
 bool is_of_one_rank(const checkpoint_reader& reader);
 
 // The checkpoints, as they are stored, that the entries of a folder of parts come from.
 std::set<const checkpoint_reader*> readers_of_parts(const checkpoint_reader& reader);
 
-// Items of a folder that share bytes. With `touched` (per tensor, then per object of the catalog) only those that
-// concern one of these entries. Cost: O(n log n).
+// Finds items of a folder that share bytes. With `touched` (per tensor, then per object of the catalog), finds only
+// those that involve a touched entry. Cost: O(n log n).
 std::vector<error> find_shared_bytes(const checkpoint_reader& reader, const std::vector<bool>* touched = nullptr);
 
-// Per chunk, then per object of the catalog: whether its item begins in another one that was met before it, in a DCP
-// folder. `find_shared_bytes` reports such items; they are not opened, so that a region that many items name is read
-// once. Empty when there is none. Cost: O(n log n).
+// Per chunk, then per object of the catalog of a DCP folder: true if its item begins inside an earlier item.
+// `find_shared_bytes` reports such items. They are not opened, so that a region that many items name is read only once.
+// Empty when there are none. Cost: O(n log n).
 std::vector<bool> repeated_items(const checkpoint_reader& reader);
 
 // The entries of the reader that `settle_unsupported` leaves out of `work`.
 std::vector<whole_entry> unsupported_entries(const catalog& contents, const conversion& work);
 
-// Everything about the entries of a conversion that cannot be compared while their elements are copied: objects and
-// opaque tensors, what they or their parts are taken from, chunks without elements, and of the folder's record what is
-// not a chunk that is copied. The rest is done by chunk_source::checking with the same record. `left_out`: entries that
-// the selection keeps and the destination cannot hold; they are checked like all others, as a user who skips what is
-// unsupported does not know that it is damaged.
+// Checks everything about the entries of a conversion that cannot be checked while their elements are copied: objects
+// and opaque tensors, the stored entries that they or their parts come from, chunks without elements, and the ranges of
+// the folder's record other than copied chunks. chunk_source::checking does the rest, with the same record. `left_out`
+// are entries that the selection keeps and the destination cannot hold. They are checked like all others, because a
+// user who skips unsupported entries does not know that they are damaged.
 std::vector<error> check_before_copying(checkpoint_reader& reader, const conversion& work,
                                         std::span<const whole_entry> left_out, const recorded_sums* record,
                                         int threads);
 
-// The options, with a last check before the commit: chunks that were read in part only, through `source` or inside of
-// the reader, are compared with their checksums. Both must outlive the save.
+// The options with a last check before the commit: chunks that were read only in part, through `source` or inside the
+// reader, are compared with their checksums. Both must outlive the save.
 save_options with_last_check(save_options options, checkpoint_reader& reader, chunk_source& source);
 
 }  // namespace shardmesh

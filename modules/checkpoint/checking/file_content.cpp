@@ -27,7 +27,7 @@ using namespace std::string_view_literals;
 struct mark {
   std::string_view bytes;  // at the beginning
   std::string_view kind;
-  bool is_short = false;  // other data begins so now and then
+  bool is_short = false;  // other data may begin in the same way
 };
 
 constexpr auto marks = std::to_array<mark>({
@@ -57,8 +57,8 @@ std::string_view packed_kind(std::string_view head, bool may_be_packed) {
   return head.size() > tar_mark_at && head.substr(tar_mark_at).starts_with(tar_mark) ? tar_kind : std::string_view();
 }
 
-// Where the pickle of an array of objects begins. The header is a Python literal, which can spell "O" in several ways:
-// whatever may be such a type counts, and elements that are no pickle name nothing.
+// Where the pickle of an array of objects begins. The header is a Python literal, which can spell the type "O" in
+// several ways, so anything that may be such a type counts. Elements that are not a pickle name nothing.
 std::optional<std::int64_t> pickle_of_array(const byte_source& source, std::string_view head) {
   constexpr std::string_view magic = "\x93NUMPY";
   constexpr std::int64_t longest = 1 << 20;
@@ -79,7 +79,7 @@ std::optional<std::int64_t> pickle_of_array(const byte_source& source, std::stri
 
 constexpr std::size_t prefix_bytes = 4096;
 
-// The first bytes of raw deflate data; fewer where it ends or is damaged.
+// Inflates the first bytes of raw deflate data; fewer where it ends or is damaged.
 std::vector<std::byte> inflated_prefix(std::span<const std::byte> compressed) {
   std::vector<std::byte> out(prefix_bytes);
   z_stream stream{};
@@ -103,10 +103,11 @@ found_content content_of(const byte_source& source, bool may_be_packed) {
   if (length < 2 || !source.read(0, head)) return {};
   if (looks_like_zip(source)) return {content::zip, {}, 0};
   const bool begins_pickle = head[0] == std::byte{0x80} && head[1] <= std::byte{5};
-  // A length of 640, say, begins like a pickle, and a pickle can be made to look like a length: both are tried.
+  // A safetensors length such as 640 begins like a pickle, and a pickle can be made to look like a length: both are
+  // tried.
   const bool begins_safetensors = length >= 9 && head[8] == std::byte{'{'};
   if (begins_pickle) return {begins_safetensors ? content::either : content::pickle, {}, 0};
-  // Before safetensors: the ninth byte of an array or a compressed file may be "{".
+  // Tested before safetensors, because the ninth byte of an array or of compressed data may be "{".
   if (const auto at = pickle_of_array(source, text_of(head))) return {content::array, {}, *at};
   const std::string_view packed = packed_kind(text_of(head), may_be_packed);
   if (!packed.empty()) return {content::packed, packed, 0};
@@ -145,7 +146,7 @@ result<record_content> record_content::open(const byte_source& source, const zip
     const std::string place = fmt::format("{}:{}:{}:{}", source.name(), record.name, record.crc32, record.offset);
     const bool is_too_large =
         record.size_bytes > std::min(limit, budget.left_to_decode(place, record.compressed_bytes));
-    // Weights may have a pickle's name: their first bytes have told enough.
+    // Weights may have the name of a pickle. Their first bytes have shown that they are none.
     if (is_too_large && !holds_pickles) return opened;
     if (is_too_large)
       return fail(errc::invalid_argument, fmt::format("record \"{}\" is too large", escaped(record.name)))

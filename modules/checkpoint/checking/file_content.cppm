@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the kind of a file, or of an archive's record, by its first bytes, and a record's bytes as a source.
-// Not here: what is done with the pickles in them (globals).
+// Not exported: recognises a file, or a record of an archive, by its first bytes, and opens a record's bytes as a
+// source. The search of the pickles is in globals.
 module shardmesh.checkpoint:file_content;
 
 import shardmesh.std;
@@ -15,30 +15,30 @@ enum class content : std::uint8_t {
   safetensors,
   either,  // a pickle or a safetensors header: the first bytes fit both
   array,   // a .npy file whose elements are, or may be, pickled objects
-  packed,  // an archive or compressed data of a kind that is not looked into
+  packed,  // an archive or compressed data of a kind that is not searched
   other,
 };
 
 struct found_content {
   content kind = content::other;
   std::string_view packed;     // the kind's name: "gzip data"
-  std::int64_t pickle_at = 0;  // of an array: where its pickle begins
+  std::int64_t pickle_at = 0;  // where the pickle of an array begins
 };
 
-/// The kind of the bytes. `may_be_packed`: the name allows it to be compressed; marks of two bytes count for those
-/// only.
+/// Recognises the kind of the bytes. `may_be_packed`: the name allows compressed data. Short marks count only then.
 /// Cost: one read of 262 bytes at most, and that of a .npy header.
 found_content content_of(const byte_source& source, bool may_be_packed);
 
 /// True for a name in angle brackets that stands for packed bytes: "<gzip data>".
 bool is_packed_name(std::string_view name);
 
-/// The bytes of a record. A deflated record is inflated whole only if it may hold pickles; of others the first 4 KiB
-/// are.
+/// The bytes of a record. A deflated record is inflated completely only if it may hold pickles; otherwise, only its
+/// first 4 KiB are.
 class record_content {
  public:
-  /// Opens a record. `may_be_pickle`: its name is one of a pickle. `source` must outlive this.
-  /// \errors those of `read_record`; errc::invalid_argument: it holds pickles and decodes to more than `budget` allows
+  /// Opens a record. `may_be_pickle`: the record has the name of a pickle. `source` must outlive this.
+  /// \errors those of `read_record`; errc::invalid_argument when it holds pickles and decodes to more than `budget`
+  ///         allows
   static result<record_content> open(const byte_source& source, const zip_record& record, bool may_be_pickle,
                                      read_budget& budget);
   const byte_source& source() const { return *source_; }
@@ -46,7 +46,7 @@ class record_content {
  private:
   void hold(std::vector<std::byte> bytes, std::string name);
 
-  std::unique_ptr<std::vector<std::byte>> bytes_;  // those of `source_`, when inflated
+  std::unique_ptr<std::vector<std::byte>> bytes_;  // the inflated bytes, if `source_` needs any
   std::unique_ptr<byte_source> source_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `verify` and its like say of the names that `find_globals` found. Not here: finding them (globals.cpp).
+// Messages of `verify` and other commands about the names that `find_globals` found. Finding them is in globals.cpp.
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
@@ -23,7 +23,7 @@ namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
 
-// In angle brackets stands what is no name.
+// Text in angle brackets is not a name; it describes a finding.
 error line_of(const named_global& name, const fs::path& folder) {
   constexpr std::string_view looks_up = "Python would look it up, and may call it, when the file is loaded";
   std::string message = fmt::format("its pickle names {}, which is not plain data", name.name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the pickles of a checkpoint by what files and records are, not by what they are called, and collects their
-// names.
+// Finds the pickles of a checkpoint by the content of files and records, not by their names, and collects the globals
+// that the pickles name.
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
@@ -36,7 +36,7 @@ namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
 
-// Names under which protocols 0 and 1, which begin with no mark of their own, are worth trying.
+// True for names of files that may be pickles of protocols 0 and 1, which have no mark at their beginning.
 bool is_pickle_name(std::string_view name) {
   for (const std::string_view ending :
        {".metadata", ".pkl", ".pickle", ".pt", ".pth", ".bin", ".ckpt", ".distcp", ".joblib", ".dat", ".data"})
@@ -45,14 +45,15 @@ bool is_pickle_name(std::string_view name) {
 }
 
 constexpr std::size_t most_problems = 100;
-constexpr int deepest = 8;  // archives in archives
+constexpr int deepest = 8;  // levels of archives in archives
 
-// Names of files that are read as checkpoints: a damaged one is a problem, not a file of another kind.
+// True for names of files that are read as checkpoints: damage there is a problem, and not a sign of another kind of
+// file.
 bool is_checkpoint_name(std::string_view name) {
   return is_weight_name(name) || name.ends_with(".pt2");
 }
 
-// Names of compressed data whose first bytes say little.
+// True for names of compressed data whose first bytes prove little.
 bool is_packing_name(std::string_view name) {
   return name.ends_with(".z") || name.ends_with(".zz") || name.ends_with(".zlib") || name.ends_with(".lzma");
 }
@@ -73,7 +74,7 @@ class collector {
         if (name.harmless && std::tie(file, key) < std::tie(entry.file, entry.key)) entry.file = file, entry.key = key;
         continue;
       }
-      // No number of other names hides a dangerous one.
+      // Dangerous names have extra room, so that other names cannot crowd them out.
       if (report.names.size() >= options_.max_names * (name.dangerous ? 2 : 1)) {
         ++report.unnamed;
         continue;
@@ -98,7 +99,8 @@ class collector {
   }
   const read_limits& limits() const { return options_.limits; }
 
-  // Of one small pickle after another: the items of tensors of one shape and dtype have the same.
+  // The names in a pickle. Recent small pickles are remembered: items of tensors of one shape and dtype have equal
+  // ones.
   std::vector<pickle::used_name> names_of(std::span<const std::byte> bytes) {
     if (bytes.size() > small_pickle) return pickle::names_in(bytes).names;
     {
@@ -116,7 +118,7 @@ class collector {
   }
 
   global_report report;
-  read_budget budget;  // of what inflates on the way
+  read_budget budget;  // for data that is inflated on the way
 
  private:
   static constexpr std::size_t small_pickle = 4096, most_recent = 16;
@@ -131,10 +133,10 @@ class collector {
 
 std::vector<pickle::used_name> without_own_names(std::vector<pickle::used_name> names);
 
-// A run of pickles whose length only parsing tells: ever longer beginnings, as far as the run goes on behind them.
+// Scans a run of pickles whose length only parsing reveals. Reads ever longer prefixes until the run ends within one.
 void scan_stream(const byte_source& source, const std::string& file, const std::string& key, bool is_certain,
                  bool is_of_script, collector& into) {
-  // As the readers: metadata is one pickle to its end, other streams have theirs near the beginning.
+  // As in the readers: metadata is one pickle up to its end, and other streams have theirs near the beginning.
   const std::int64_t limit = into.limits().description_bytes;
   const std::int64_t most = std::min(source.size_bytes(), file.ends_with(".metadata") ? limit : limit / 4);
   for (std::int64_t window = 1 << 16;; window *= 8) {
@@ -147,14 +149,14 @@ void scan_stream(const byte_source& source, const std::string& file, const std::
     const std::vector<std::byte> bytes = *std::move(read);
     const pickle::used_names found = pickle::names_in(bytes);
     if (found.is_cut && length < most) continue;
-    // Something else that has a pickle's name or first byte.
+    // This is other data with a pickle's name or first byte.
     if (!is_certain && found.names.size() == 1 && found.names[0].text.starts_with("<unreadable")) return;
     return into.add(file, key, is_of_script ? without_own_names(found.names) : found.names);
   }
 }
 
-// An archive of TorchScript has its classes' code beside it; nobody looks for them, or for its own few functions that
-// build lists, elsewhere.
+// True for TorchScript. Its archives contain the code of their classes, and loaders look nowhere else for these classes
+// or for TorchScript's few functions that build lists.
 bool is_script(const zip_directory& directory, const std::string& record) {
   return directory.find(record.substr(0, record.find('/') + 1) + "constants.pkl") != nullptr;
 }
@@ -163,7 +165,7 @@ bool is_own_name(std::string_view name) {
   constexpr std::string_view functions = "torch.jit._pickle.";
   if (name.starts_with("__torch__.")) return true;
   if (!name.starts_with(functions)) return false;
-  name.remove_prefix(functions.size());  // and no part of what that module imports
+  name.remove_prefix(functions.size());  // the rest must be a function of that module, not one of its imports
   return name == "restore_type_tag" || (name.starts_with("build_") && name.find('.') == name.npos);
 }
 
@@ -173,14 +175,14 @@ std::vector<pickle::used_name> without_own_names(std::vector<pickle::used_name> 
   return names;
 }
 
-// "archive/data/17" beside "archive/data.pkl": the bytes of a storage, which torch.load does not unpickle.
+// "archive/data/17" beside "archive/data.pkl" is the bytes of a storage, which torch.load does not unpickle.
 bool is_storage(const zip_directory& directory, std::string_view name) {
   const std::size_t slash = name.find('/');
   if (slash == name.npos || !name.substr(slash).starts_with("/data/")) return false;
   const std::string_view number = name.substr(slash + 6);
   if (number.empty() || number.find_first_not_of("0123456789") != number.npos) return false;
   const std::string_view folder = name.substr(0, slash), main = "/data.pkl";
-  const std::string_view first = directory.records().front().name;  // of torch.save, the main pickle
+  const std::string_view first = directory.records().front().name;  // torch.save writes the main pickle first
   if (first.size() == folder.size() + main.size() && first.starts_with(folder) && first.ends_with(main)) return true;
   return directory.find(std::string(folder) + std::string(main)) != nullptr;
 }
@@ -188,11 +190,11 @@ bool is_storage(const zip_directory& directory, std::string_view name) {
 void scan(const byte_source& whole, const std::string& file, const std::string& key, bool is_item, int depth,
           bool is_of_script, const pickle::used_names* known, collector& into);
 
-// Looks into a record that `torch_file::for_each_pickle` passes over: an archive, an array, a deflated pickle.
+// Searches a record that `torch_file::for_each_pickle` skips: an archive, an array, or a deflated pickle.
 void scan_record(const byte_source& source, const zip_directory& directory, const zip_record& record,
                  const std::string& file, const std::string& key, int depth, collector& into) {
   const bool may_be_pickle = is_pickle_name(record.name);
-  if (record.method == 0 && !may_be_pickle) {  // most records: no more than their first bytes
+  if (record.method == 0 && !may_be_pickle) {  // most records: only their first bytes are read
     const section_source bytes(source, record.offset, record.compressed_bytes);
     if (content_of(bytes, is_packing_name(record.name)).kind == content::other) return;
   }
@@ -205,19 +207,20 @@ void scan_record(const byte_source& source, const zip_directory& directory, cons
            {{is_too_large ? "<archived data too large to look into>" : "<unreadable record>", false, 1, is_too_large}});
 }
 
-// Where local headers and the directory differ, two readers may see different bytes: the archive is a problem. The
-// records on which both agree are scanned. The source is read in small pieces.
+// Scans an archive. Where local headers and the directory differ, two readers may see different bytes, so the archive
+// is a problem. Records on which both agree are scanned. The source is read in small pieces.
 result<void> scan_archive(const byte_source& source, const std::string& file, const std::string& key, int depth,
                           collector& into) {
   std::vector<error> contradictions;
   SHARDMESH_TRY(const zip_directory directory, zip_directory::read(source, &contradictions));
-  // Writers must refuse every problem, and they open the outer archive only: an inner one's damage is a name instead.
+  // Writers must refuse every problem, but open only the outer archive. Damage in an inner one is reported as a name
+  // instead.
   if (depth > 0 && !contradictions.empty())
     into.add(file, key, {{"<archive that contradicts itself>", false, 1, true}});
   if (depth == 0)
     for (error& problem : contradictions) into.problem(std::move(problem), key);
   const zip_record* main = nullptr;     // most archives have one pickle: no allocation for an item of DCP
-  std::set<const zip_record*> scanned;  // the others
+  std::set<const zip_record*> scanned;  // the other pickles
   SHARDMESH_CHECK(torch_file::for_each_pickle(
       source, directory, into.limits(), {}, [&](torch_file::archived_pickle found) -> result<void> {
         const std::string& name = found.record.name;
@@ -241,10 +244,11 @@ result<void> scan_archive(const byte_source& source, const std::string& file, co
   return {};
 }
 
-// `known`: the names in the stream, where they were found already; else null.
+// `known`: the names in the stream, if they were found before; else null.
 void scan(const byte_source& whole, const std::string& file, const std::string& key, bool is_item, int depth,
           bool is_of_script, const pickle::used_names* known, collector& into) {
-  // A file without a suffix may be anything, but not a record: raw weights have none.
+  // A file without a suffix may be anything. A record without one is not taken for compressed data: raw weights have
+  // none.
   const bool may_be_packed =
       is_pickle_name(file) || is_packing_name(file) || (depth == 0 && !is_item && !fs::path(file).has_extension());
   const auto windows = windowed_source::open(whole);
@@ -253,7 +257,8 @@ void scan(const byte_source& whole, const std::string& file, const std::string& 
     case content::zip:
       if (depth > deepest) return into.add(file, key, {{"<archives too deep in archives>", false, 1, true}});
       if (auto done = scan_archive(*windows, file, key, depth, into); !done) {
-        // A file of another kind may begin like an archive. In an archive, what Python may read all the same hides.
+        // A file of another kind may begin like an archive. Inside an archive, such bytes can hide a pickle that Python
+        // still reads.
         if (depth == 0 && (is_item || is_checkpoint_name(file))) into.problem(std::move(done).error(), key);
         into.add(file, key, {{"<unreadable archive>", false, 1, depth > 0}});
       }
@@ -265,7 +270,7 @@ void scan(const byte_source& whole, const std::string& file, const std::string& 
     }
     case content::packed:
       into.add(file, key, {{fmt::format("<{}>", found.packed), false, 1}});
-      [[fallthrough]];  // a pickle of protocol 0 can be made to look like it
+      [[fallthrough]];  // a pickle of protocol 0 can be made to look like packed data
     case content::safetensors:
     case content::other:
     case content::pickle:
@@ -280,14 +285,14 @@ void scan(const byte_source& whole, const std::string& file, const std::string& 
   }
 }
 
-// `name`: relative to the checkpoint's folder.
+// `name` is relative to the checkpoint's folder.
 void scan_file(const fs::path& path, const std::string& name, const checkpoint_reader* reader, collector& into) {
   file_pool pool(1);
   const auto source = pool.open(path);
   if (source) scan(**source, name, {}, false, 0, false, reader ? dcp::names_of_metadata(*reader, path) : nullptr, into);
 }
 
-// Of a folder of parts: every file below, and those of its entries, which may lie behind links.
+// For a folder of parts: every file below it, and the files of its entries, which may lie behind links.
 std::vector<fs::path> files_below(const fs::path& folder, const catalog& contents) {
   std::vector<fs::path> files;
   std::error_code code, ignored;
@@ -306,7 +311,7 @@ bool holds_items(checkpoint_format format) {
          format == checkpoint_format::parts;
 }
 
-// Files of a folder that may be, or hold, pickles, in order; items lie in the others.
+// The files of a folder that may be, or hold, pickles, sorted. The other files hold items.
 std::vector<fs::path> files_beside(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code code;
@@ -316,11 +321,11 @@ std::vector<fs::path> files_beside(const fs::path& folder) {
   return files;
 }
 
-// An item, and the key of an entry that is in it.
+// An item, and the key of one entry in it.
 using keyed_item = std::pair<stored_range, const std::string*>;
 
-// Behind each run of items that one read gets: small ones, close to each other in a file, stored as they are. A folder
-// has as many items as chunks; read one by one they cost a read and a check of the file's version each.
+// The ends of the runs of items that one read fetches: small items, close to each other in a file, and not transformed.
+// A folder has as many items as chunks. Read one by one, each costs a read and a check of the file's version.
 std::vector<std::size_t> ends_of_runs(std::span<const keyed_item> items) {
   constexpr std::int64_t small_item = 1 << 14, most_bytes = 1 << 20;
   std::vector<std::size_t> ends;
@@ -339,8 +344,8 @@ std::vector<std::size_t> ends_of_runs(std::span<const keyed_item> items) {
   return ends;
 }
 
-// False where its file cannot be opened. What cannot be read is for verify to say; here it is enough that it names
-// nothing.
+// Scans one item. Returns false if its file cannot be opened. `verify` reports items that cannot be read; here, they
+// just name nothing.
 bool scan_item(checkpoint_reader& reader, const keyed_item& item, collector& into) {
   const auto source = reader.item_bytes(item.first);
   if (!source) return source.error().code == errc::out_of_bounds;
@@ -349,7 +354,7 @@ bool scan_item(checkpoint_reader& reader, const keyed_item& item, collector& int
   return true;
 }
 
-// Their bytes in one read; false where that fails.
+// Scans a run of items with one read; returns false if that fails.
 bool scan_run(checkpoint_reader& reader, std::span<const keyed_item> items, collector& into) {
   const stored_range& first = items.front().first;
   std::int64_t end = first.offset;
@@ -367,7 +372,7 @@ bool scan_run(checkpoint_reader& reader, std::span<const keyed_item> items, coll
   return true;
 }
 
-// The items of a DCP folder, the archives of a snapshot, each once.
+// Scans the items of a DCP folder, or the archives of a snapshot, each once.
 void scan_items(checkpoint_reader& reader, int threads, collector& into) {
   const catalog& contents = reader.contents();
   std::vector<keyed_item> items;
@@ -390,7 +395,7 @@ void scan_items(checkpoint_reader& reader, int threads, collector& into) {
     const auto run = std::span(items).subspan(begin, ends[at] - begin);
     if (run.size() > 1 && scan_run(reader, run, into)) return {};
     for (const keyed_item& item : run)
-      if (!scan_item(reader, item, into)) break;  // nor can the others, which lie in the same file
+      if (!scan_item(reader, item, into)) break;  // the other items are in the same file
     return {};
   }));
 }

@@ -20,7 +20,7 @@ namespace {
 
 using json = nlohmann::json;
 
-// Bytes behind an even number of hexadecimal digits; what is not one counts as 0.
+// Decodes pairs of hexadecimal digits. Other characters give meaningless bytes.
 std::string from_hex(std::string_view digits) {
   const auto nibble = [](char c) { return c <= '9' ? c - '0' : (c | 32) - 'a' + 10; };
   std::string bytes;
@@ -45,7 +45,7 @@ constexpr brackets tagged_brackets[] = {
     {"$tuple", "(", ")"}, {"$size", "torch.Size([", "])"},   {"$set", "{", "}"},    {"$frozenset", "frozenset({", "})"},
     {"$dict", "{", "}"},  {"$odict", "OrderedDict({", "})"}, {"$complex", "(", ")"}};
 
-/// Prints while the JSON is read, and ends the reading once there is enough.
+/// Prints while the JSON is parsed, and stops the parser once there is enough text.
 class text_writer final : public nlohmann::json_sax<json> {
  public:
   explicit text_writer(std::size_t most) : most_(most) {}
@@ -70,7 +70,7 @@ class text_writer final : public nlohmann::json_sax<json> {
     if (top.items == 0 && name.starts_with('$')) {
       top.tag = name;
       if (!is_known(name)) out += escaped(name.substr(1)) + "(";
-    } else if (!top.tag.empty()) {  // more about a $other
+    } else if (!top.tag.empty()) {  // further members of a $other
       skips_ = name == "data";
       out += skips_ ? "" : " " + escaped(name) + "=";
     } else {
@@ -136,7 +136,7 @@ class text_writer final : public nlohmann::json_sax<json> {
     return false;
   }
 
-  // The tag whose value comes next; none for the members that follow it.
+  // The tag of an object whose first value comes next; empty for its later members.
   std::string tag_of_top() const {
     if (open_.empty() || open_.back().is_array || open_.back().has_first) return {};
     return open_.back().tag;
@@ -147,7 +147,7 @@ class text_writer final : public nlohmann::json_sax<json> {
     return !is_cut;
   }
 
-  // What stands between this value and the one before it.
+  // Writes the separator between this value and the one before it.
   void separate() {
     if (open_.empty()) return;
     level& top = open_.back();
@@ -182,7 +182,7 @@ class text_writer final : public nlohmann::json_sax<json> {
   }
 
   std::size_t most_;
-  bool skips_ = false;  // the next value
+  bool skips_ = false;  // skip the next value
   std::vector<level> open_;
 };
 
@@ -200,7 +200,7 @@ std::string object_text(std::string_view json_text, std::size_t most_bytes) {
 }
 
 std::string float_text(double value) {
-  if (std::isnan(value)) return "nan";  // without a sign, as Python has it
+  if (std::isnan(value)) return "nan";  // without a sign, as in Python
   std::string text = fmt::format("{}", value);
   if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
   return text;

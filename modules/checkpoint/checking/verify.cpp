@@ -63,17 +63,18 @@ class verification {
  private:
   void add(error problem) {
     if (problem.file.empty()) problem.file = reader_.path().string();
-    // A file that the checkpoint names is not there: the data's fault, not the system's.
+    // The checkpoint names a file that is missing: the data is at fault, not the system.
     if (problem.code == errc::io && problem.sys == ENOENT) problem.code = errc::bad_format;
     if (report_.problems.size() >= options_.max_problems) {
       ++report_.more_problems;
       return;
     }
-    // The same defect may be met twice (as a chunk without a place and as a gap): one line each.
+    // The same defect may be found twice (as a chunk without a place and as a gap), but gets one line.
     if (lines_.insert(to_string(problem)).second) report_.problems.push_back(std::move(problem));
   }
 
-  // Dangerous names come first, and the limit on problems does not cut them: a user may read the first line only.
+  // Dangerous names come first, and the limit on problems does not cut them, because a user may read only the first
+  // line.
   void put_first(std::vector<error> dangerous) {
     report_.problems.insert(report_.problems.begin(), std::make_move_iterator(dangerous.begin()),
                             std::make_move_iterator(dangerous.end()));
@@ -89,13 +90,13 @@ class verification {
     report_.more_problems += found.more_problems;
   }
 
-  // Chunks in parallel, their problems in the catalog's order.
+  // Checks chunks in parallel, and reports their problems in the catalog's order.
   void check_chunks() {
     const catalog& contents = reader_.contents();
     std::vector<std::pair<const tensor_entry*, std::int32_t>> chunks;
     for (const tensor_entry& tensor : contents.tensors) {
       report_.chunks += tensor.chunk_count;
-      if (!tensor.opaque_type.empty()) continue;  // among the whole entries
+      if (!tensor.opaque_type.empty()) continue;  // checked as a whole entry
       for (std::int32_t i = 0; i < tensor.chunk_count; ++i) {
         const std::int32_t chunk = tensor.first_chunk + i;
         if (is_repeated(static_cast<std::size_t>(chunk)))
@@ -137,7 +138,7 @@ class verification {
     return checked;
   }
 
-  // Of the item that the chunk before it is a piece of, too: its bytes were counted there.
+  // True if the previous chunk is a piece of the same item, whose bytes were counted there.
   bool is_next_piece(const tensor_entry& tensor, std::int32_t chunk) const {
     if (chunk == tensor.first_chunk) return false;
     const auto& places = reader_.contents().chunk_places;
@@ -147,7 +148,8 @@ class verification {
                                   std::tie(before.file, before.transform, before.offset, before.length);
   }
 
-  // Objects, and tensors of unknown representations; those without chunks (inside a .pt file) count as objects.
+  // Checks objects and tensors of unknown representations. Such tensors without chunks (inside a .pt file) count as
+  // objects.
   void check_whole_entries() {
     const catalog& contents = reader_.contents();
     std::vector<whole_entry> tensors, objects;
@@ -164,7 +166,7 @@ class verification {
     report_.unchecked_objects += check_entries(objects);
   }
 
-  // By number as in `repeated_items`.
+  // `number` is that of `repeated_items`.
   bool is_repeated(std::size_t number) const { return number < repeated_.size() && repeated_[number]; }
   bool has_repeated_chunk(const tensor_entry& tensor) const {
     for (std::int32_t i = 0; i < tensor.chunk_count; ++i)
@@ -181,7 +183,7 @@ class verification {
     return outcome.unchecked_entries;
   }
 
-  // Folders that shardmesh wrote have a record of checksums of every byte.
+  // Folders that shardmesh wrote have a record with checksums of every byte.
   void open_record() {
     auto opened = recorded_sums::open(reader_);
     if (!opened) return add(std::move(opened).error());

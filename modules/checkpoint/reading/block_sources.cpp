@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A range of bytes becomes boxes of the chunk, a box is read and scaled. FP8 is converted by the reading itself, then
-// multiplied in place; MXFP4 goes through a table of what the two numbers in a byte are.
+// A read of a byte range is split into boxes of the chunk; each box is read and scaled. Reading converts FP8 to
+// float32, which is then multiplied in place. MXFP4 codes go through a table of their sixteen values.
 module;
 #include <try.hpp>
 
@@ -25,15 +25,15 @@ import :block_sources;
 namespace shardmesh {
 namespace {
 
-// Elements that are made at a time: they stay in a core's cache between reading and scaling.
+// Elements computed at a time. They stay in a core's cache between reading and scaling.
 constexpr std::int64_t piece_elements = std::int64_t{1} << 17;
 
 tensor_view contiguous_view(void* data, dtype type, const extents& sizes) {
   return {static_cast<std::byte*>(data), type, {}, sizes, contiguous_strides(sizes)};
 }
 
-// The next box of a row-major tensor that begins at element `first` and is a run of at most `count` elements; large
-// ones are cut into pieces where a dimension allows it.
+// The next box of a row-major tensor: a run of at most `count` elements that begins at element `first`. Long runs are
+// cut into pieces where a dimension allows it.
 box next_run(const extents& sizes, std::int64_t first, std::int64_t count) {
   const extents strides = contiguous_strides(sizes);
   const std::int64_t most = std::min(count, piece_elements);
@@ -51,7 +51,7 @@ box next_run(const extents& sizes, std::int64_t first, std::int64_t count) {
   return run;
 }
 
-// Row-major float32 elements of a shape that are made when they are read.
+// Row-major float32 elements of a shape, computed while they are read.
 class computed_source : public byte_source {
  public:
   computed_source(extents sizes, std::string file) : sizes_(std::move(sizes)), file_(std::move(file)) {}
@@ -81,7 +81,7 @@ class computed_source : public byte_source {
   }
 
  protected:
-  // Fills `to`, contiguous, with a box of the chunk.
+  // Fills `to` (contiguous) with a box of the chunk.
   virtual result<void> make(const box& part, float* to) const = 0;
 
  private:
@@ -99,7 +99,7 @@ class computed_source : public byte_source {
   std::string file_;
 };
 
-// The box, in the whole tensor, of a part of a chunk.
+// Converts a part of a chunk to a box of the whole tensor.
 box within_whole(const box& chunk, box part) {
   for (std::size_t d = 0; d < part.rank(); ++d) part.offsets[d] += chunk.offsets[d];
   return part;
@@ -130,7 +130,7 @@ class fp8_source final : public computed_source {
     return {};
   }
 
-  // The scales of the chunk's blocks: 4 bytes for 16,384 elements. Read when the first element is.
+  // The scales of the chunk's blocks: 4 bytes for 16,384 elements. Read together with the first element.
   struct known_scales {
     box where;
     std::vector<float> values;
@@ -157,7 +157,7 @@ class fp8_source final : public computed_source {
   mutable std::optional<known_scales> scales_known_;
 };
 
-// The numbers of E2M1, of FP4's codes 0 to 15.
+// The values of the E2M1 codes 0 to 15.
 constexpr std::array<float, 16> fp4_values{0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,  4.0F,  6.0F,
                                            -0.0F, -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F};
 
@@ -174,7 +174,7 @@ class mxfp4_source final : public computed_source {
     return sizes;
   }
 
-  // The groups that the part lies in are made; where it begins or ends within one, what is beside it is left out.
+  // Reads all groups that the part touches. Drops the elements of the first and last group that are outside the part.
   result<void> make(const box& part, float* to) const override {
     const std::size_t last = part.rank() - 1;
     const std::int64_t bytes = blocks_.where.sizes[last + 1], group = bytes * 2;
@@ -211,7 +211,7 @@ class mxfp4_source final : public computed_source {
     return {};
   }
 
-  // All sixteen numbers times 2 to the exponent less 127, exactly: 2 to the 128 is no float32, 0.5 times it is.
+  // All sixteen values times 2^(exponent - 127), exactly: 2^128 is not a float32, but 0.5 times 2^128 is.
   static std::array<float, 16> scaled(std::uint8_t exponent) {
     std::array<float, 16> values;
     const double factor = std::bit_cast<double>(static_cast<std::uint64_t>(exponent - 127 + 1023) << 52);
@@ -232,7 +232,7 @@ result<void> stored_boxes::read(const box& part, const tensor_view& to) const {
   SHARDMESH_TRY(const distribution held, contents.distribution_of(*tensor));
   const memory_target target{0, part, to};
   item_run_options alone;
-  alone.threads = 1;  // whoever reads is one of several threads already
+  alone.threads = 1;  // the caller is one of several threads already
   return run_to_memory({&held, 1}, {&tensor->key, 1}, {&target, 1}, *source, alone);
 }
 

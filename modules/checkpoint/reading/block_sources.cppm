@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the bytes of dequantized chunks, computed when they are read. Not here: which tensors are quantized
-// (dequantized).
+// Not exported: byte sources that dequantize a chunk while it is read. The choice of tensors is in dequantized.
 module shardmesh.checkpoint:block_sources;
 
 import shardmesh.std;
@@ -11,17 +10,17 @@ import shardmesh.catalog;
 
 namespace shardmesh {
 
-// A stored tensor whose boxes are read whatever its chunks are. Everything that it names outlives it.
+// A stored tensor that can be read box by box, whatever its chunks are. Everything that it names must outlive it.
 struct stored_boxes {
   checkpoint_reader* reader = nullptr;
   chunk_source* source = nullptr;
   const tensor_entry* tensor = nullptr;
 
-  // Fills `to` with a box of the whole tensor.
+  // Fills `to` with the box `part` of the whole tensor.
   result<void> read(const box& part, const tensor_view& to) const;
 };
 
-// One chunk of a quantized tensor: its number, and its box of the stored tensor.
+// One chunk of a quantized tensor: its number, and its box in the stored tensor.
 struct quantized_chunk {
   stored_boxes of;
   std::int32_t number = 0;
@@ -29,10 +28,10 @@ struct quantized_chunk {
   std::string file;  // for messages
 };
 
-// A chunk of an FP8 weight as row-major float32.
+// Makes a source that shows a chunk of an FP8 weight as row-major float32.
 std::shared_ptr<const byte_source> make_fp8_source(quantized_chunk weight, stored_boxes scales, std::int64_t block);
 
-// A chunk of MXFP4 blocks as row-major float32; the chunk has whole groups.
+// Makes a source that shows a chunk of MXFP4 blocks as row-major float32. The chunk must consist of whole groups.
 std::shared_ptr<const byte_source> make_mxfp4_source(quantized_chunk blocks, stored_boxes scales);
 
 }  // namespace shardmesh

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dequantized: a checkpoint whose quantized weights are seen as the numbers that they stand for. Not here: how blocks
-// become numbers (block_sources), tensors of PyTorch's own quantized classes.
+// dequantized: shows quantized weights of a checkpoint as float32 numbers. The conversion of blocks is in
+// block_sources. Tensors of PyTorch's own quantized classes are not handled here.
 export module shardmesh.checkpoint:dequantized;
 
 import shardmesh.std;
@@ -9,27 +9,27 @@ import shardmesh.catalog;
 
 export namespace shardmesh {
 
-/// What `dequantized` takes for granted, and what it checks.
+/// The block size that `dequantized` assumes, and whether it compares checksums.
 struct dequantize_options {
-  /// Rows and columns of the blocks of FP8 weights that share a scale.
+  /// Rows and columns of an FP8 block, all of whose elements share one scale.
   std::int64_t block_size = 128;
-  /// Holds what is read against the checksums that there are of it, as `convert` does. `load` does not.
+  /// Compares the data with its checksums, where there are any, as `convert` does. `load` does not.
   bool check_sums = false;
 };
 
-/// `inner` with float32 tensors in the place of two kinds of quantized ones; everything else is as it was.
+/// Shows `inner` with float32 tensors in place of two kinds of quantized ones. Everything else is unchanged.
 ///
 /// - FP8 blocks (DeepSeek-V3): `X.weight` of a float8 type and two dimensions, and `X.weight_scale_inv`, a floating
-///   tensor with one number for each block; an element times its block's number, in float32.
-/// - MXFP4 (gpt-oss): `X_blocks`, uint8 [..., groups, bytes], two E2M1 numbers in a byte, the low half first, and
-///   `X_scales`, uint8 [..., groups], powers of two with a bias of 127. Seen as `X_blocks` [..., groups · bytes · 2].
+///   tensor with one number per block. An element is multiplied by its block's number, in float32.
+/// - MXFP4 (gpt-oss): `X_blocks`, uint8 [..., groups, bytes], with two E2M1 numbers per byte, the low half first; and
+///   `X_scales`, uint8 [..., groups], powers of two with a bias of 127. Shown as `X_blocks` [..., groups · bytes · 2].
 ///
-/// The scales are no entries of the result. Any box can be read: only its elements' blocks are, in bounded memory. A
-/// cast to another dtype behind this gives the same bits as PyTorch's reader with that `target_dtype`.
-/// Scales that are missing or of another shape or dtype, and scales without a weight, are `problems()`, each naming key
-/// and file.
-/// \errors errc::invalid_argument for a block size below 1; errc::checksum_mismatch, errc::bad_format when sums are
-///         checked and the record of them is damaged
+/// The result has no entries for the scales. Any box can be read, in bounded memory: only the blocks of its elements
+/// are read. Casting the result to another dtype gives the same bits as PyTorch's reader with that `target_dtype`.
+/// Scales that are missing or have another shape or dtype, and scales without a weight, are `problems()`, each naming
+/// the key and the file.
+/// \errors errc::invalid_argument for a block size below 1; errc::checksum_mismatch, errc::bad_format when checksums
+///         are compared and the record of them is damaged
 /// Source: torch.distributed.checkpoint.quantized_hf_storage.QuantizedHuggingFaceStorageReader
 result<std::unique_ptr<checkpoint_reader>> dequantized(std::unique_ptr<checkpoint_reader> inner,
                                                        const dequantize_options& options = {});

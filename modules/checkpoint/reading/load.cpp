@@ -32,7 +32,7 @@ result<const tensor_entry*> find(const checkpoint_reader& reader, std::string_vi
   return found;
 }
 
-// Tensors by key, for many requests: those in the catalog's order, as most are, are found without looking.
+// Finds tensors by key, for many requests. Keys in the catalog's order, the usual case, need no search.
 class tensor_finder {
  public:
   explicit tensor_finder(const checkpoint_reader& reader) : reader_(reader) {}
@@ -50,7 +50,7 @@ class tensor_finder {
   std::size_t next_ = 0;
 };
 
-// Whether the stored elements may go there.
+// Checks that the stored elements can be loaded into the request's memory.
 result<void> check_request(const tensor_entry& tensor, const load_request& request, const load_options& options) {
   if (!tensor.opaque_type.empty())
     return fail(errc::unsupported, "a tensor of an unknown representation cannot be loaded")
@@ -70,7 +70,7 @@ result<void> check_request(const tensor_entry& tensor, const load_request& reque
   return {};
 }
 
-// The tensors that the requests want in a larger shape than the stored one.
+// The tensors that requests want in a larger shape than the stored one.
 std::vector<resized_tensor> outgrown(const checkpoint_reader& reader, std::span<const load_request> requests) {
   std::vector<resized_tensor> found;
   std::unordered_map<std::string_view, std::size_t> index_of;
@@ -88,10 +88,11 @@ std::vector<resized_tensor> outgrown(const checkpoint_reader& reader, std::span<
   return found;
 }
 
-// Tensors that are loaded together where somebody waits for single ones: less would read small neighbours one by one.
+// The bytes loaded together when the caller waits for single tensors. Smaller groups would read small neighbours one by
+// one.
 constexpr std::int64_t group_bytes = std::int64_t{64} << 20;
 
-// What is checked when the tensors of these numbers have been loaded.
+// A check to run after each group; `is_loaded` is per tensor.
 using request_check = function_ref<result<void>(const std::vector<bool>& is_loaded)>;
 
 // Loads tensors group by group, in the order in which they are stored.
@@ -168,7 +169,7 @@ class grouped_load {
     return {};
   }
 
-  // Every chunk of the group that something is wanted of against its checksum.
+  // Compares every chunk of the group that a request needs with its checksum.
   result<void> compare(std::span<const std::size_t> group) {
     std::vector<std::pair<const tensor_entry*, std::int32_t>> chunks;
     for (const std::size_t tensor : group) {
@@ -219,7 +220,7 @@ result<load_report> load(checkpoint_reader& reader, std::span<const load_request
   std::set<std::pair<const tensor_entry*, dtype>> casts;
   std::vector<distribution> held;
   std::vector<memory_target> targets;
-  std::vector<const tensor_entry*> tensors;  // as `held`
+  std::vector<const tensor_entry*> tensors;  // parallel to `held`
   targets.reserve(requests.size());
   held.reserve(requests.size());
   tensors.reserve(requests.size());
@@ -250,7 +251,7 @@ result<load_report> load(checkpoint_reader& reader, std::span<const load_request
   }
   auto shared = detail::find_shared_destinations(requests);
   if (!shared) return std::move(shared).error().with_file(reader.path().string());
-  std::vector<load_request> apart;  // requests whose memory is theirs alone, where some had the same
+  std::vector<load_request> apart;  // the requests, each with memory of its own, if some are tied
   if (!shared->tied.empty()) apart.assign(requests.begin(), requests.end());
   SHARDMESH_TRY(auto ties, detail::tied_destinations::make(shared->tied, apart));
   if (!apart.empty()) requests = apart;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// load: boxes of a checkpoint's tensors into memory, at the cost of the bytes that are needed.
+// load: reads boxes of a checkpoint's tensors into memory. The cost depends on the bytes requested, not on the
+// checkpoint.
 export module shardmesh.checkpoint:load;
 
 import shardmesh.std;
@@ -11,86 +12,88 @@ import :resize;
 
 export namespace shardmesh {
 
-/// A wanted part of a tensor: `where` in the global tensor (elements), `to` of equal sizes in memory. `to` may have any
-/// strides and any dtype that `copy` converts the stored one to.
+/// A request to read the box `where` of the global tensor (elements) into the memory `to` of the same sizes. `to` may
+/// have any strides, and any dtype that `copy` converts the stored one to.
 struct load_request {
   std::string key;
   box where;
   tensor_view to;
-  /// The memory that the caller fills from `to` after the load, where `to` is a buffer on the way. Requests are
-  /// compared by it.
+  /// The memory that the caller fills from `to` after the load, if `to` is a staging buffer. Requests are compared by
+  /// this memory.
   std::optional<tensor_view> copied_to = {};
 };
 
-/// How `load`, `load_tensor` and `load_into` read a checkpoint. By default a cast that loses values is an error
+/// How `load`, `load_tensor`, and `load_into` read a checkpoint. By default, a cast that loses values is an error
 /// (errc::narrowing).
 struct load_options {
   int threads = 0;               // 0: all cores
-  bool allow_narrowing = false;  // casts that lose values, as `check_cast` says
+  bool allow_narrowing = false;  // allow casts that lose values, as `check_cast` defines them
   call_options call{};           // deadline and cancellation
-  read_options reading{};        // staging, and which runs are read together
-  /// Boxes may reach beyond the stored tensor, whose indices stay: zeros are loaded there. `load_into` takes any sizes
-  /// of as many dimensions. As Megatron's ShardedTensor.allow_shape_mismatch, for padded vocabularies.
+  read_options reading{};        // staging, and which reads are merged
+  /// Boxes may reach beyond the stored tensor: zeros are loaded there, and stored elements keep their indices.
+  /// `load_into` accepts any sizes of the same number of dimensions. As Megatron's ShardedTensor.allow_shape_mismatch,
+  /// for padded vocabularies.
   bool allow_shape_mismatch = false;
-  /// Holds every stored chunk of which something is wanted against its own checksum, whole, before the tensor counts as
-  /// loaded (errc::checksum_mismatch): those bytes are read twice. What has no checksum is not compared.
+  /// Compares every stored chunk that a request needs, as a whole, with its checksum before the tensor counts as loaded
+  /// (errc::checksum_mismatch). Those bytes are read twice. Chunks without a checksum are not compared.
   bool check = false;
-  std::function<void(std::int64_t bytes)> progress{};  // called from any thread with the bytes that were just loaded
-  /// Called once for each key when everything that was requested of it is in memory (and compared), in the order in
-  /// which tensors are stored, one at a time. With it tensors are loaded in groups of neighbours, some 64 MiB at a
-  /// time.
+  std::function<void(std::int64_t bytes)> progress{};  // called from any thread with the number of bytes just loaded
+  /// Called once for each key when everything requested of it is in memory (and compared). Calls come one at a time, in
+  /// the order in which tensors are stored. With this callback, neighbouring tensors are loaded in groups of some 64
+  /// MiB.
   std::function<void(const std::string& key)> arrived{};
 };
 
-/// A tensor that was loaded as another dtype than the stored one.
+/// A tensor that was loaded with another dtype than the stored one.
 struct loaded_cast {
   std::string key;
   dtype stored = dtype::undefined, loaded = dtype::undefined;
   friend bool operator==(const loaded_cast&, const loaded_cast&) = default;
 };
 
-/// What a load did beside copying, whether of one process or of ranks together. The calls of one process return their
-/// first problem as an error: what they report has no problems, and neither missing nor unexpected keys.
+/// The report of a load, by one process or by ranks together. The calls of one process return their first problem as an
+/// error: their reports have no problems, no missing keys, and no unexpected keys.
 struct load_report : problem_report {
   std::vector<std::string> loaded;               // keys, each once, in the order of the requests
-  std::vector<std::string> missing, unexpected;  // wanted and not there; there and not wanted
-  std::vector<resized_tensor> resized;           // loaded in another shape than the stored one; of `load`: a larger one
-  std::vector<loaded_cast> casts;   // of those loaded, each key and dtype once, in the order of the requests
-  std::int64_t bytes_read = 0;      // in the dtypes of the destinations
+  std::vector<std::string> missing, unexpected;  // wanted but not stored; stored but not wanted
+  std::vector<resized_tensor> resized;           // loaded in another shape than the stored one; by `load`: a larger one
+  std::vector<loaded_cast> casts;   // of loaded tensors, each key and dtype once, in the order of the requests
+  std::int64_t bytes_read = 0;      // counted in the dtypes of the destinations
   std::int64_t bytes_received = 0;  // from other ranks
 };
 
-/// Fills every request from the checkpoint. A stored range that several requests share is read once; what is contiguous
-/// on both sides is read straight into place. Never reads gaps: a box that is not held exactly once is an error.
-/// Two requests must not fill one byte, with two exceptions: parts of one key that overlap in memory as they do in the
-/// tensor; and the same memory under several keys (tied weights), whose values are compared before either key counts as
-/// loaded.
-/// \errors before a byte is read: errc::missing_key, with the nearest key that there is; errc::dtype_mismatch for the
-///         key of an object; errc::shape_mismatch when a box does not fit the stored shape, or memory its box;
-///         errc::narrowing for a cast that loses values and was not allowed, errc::unsupported for one that there is
-///         not, for memory that no backend reaches and for opaque tensors; errc::overlap for requests that fill one byte;
-///         errc::gap. Later errc::cancelled, errc::deadline_exceeded, errc::checksum_mismatch (with `check`),
+/// Fills every request from the checkpoint. A stored range that several requests share is read once. Data that is
+/// contiguous on both sides is read directly into place. A box that is not stored exactly once is an error. Two
+/// requests must not fill the same byte, with two exceptions. Boxes of one key may overlap in memory where they overlap
+/// in the tensor. Several keys may fill the same memory (tied weights); their values are compared before either key
+/// counts as loaded.
+/// \errors before a byte is read: errc::missing_key, with the nearest key; errc::dtype_mismatch for the key of an
+///         object; errc::shape_mismatch when a box does not fit the stored shape, or memory its box; errc::narrowing
+///         for a cast that loses values and is not allowed; errc::unsupported for a cast that does not exist, for
+///         memory that no backend reaches, and for opaque tensors; errc::overlap for requests that fill the same byte;
+///         errc::gap. Later: errc::cancelled, errc::deadline_exceeded, errc::checksum_mismatch (with `check`),
 ///         errc::disagreement of tied weights, and the reader's. Each names the key and the box. Memory that was not
-///         reached is unspecified.
-/// Cost: rows: the bytes needed; columns: at most 1.25 of them when runs are 4 KiB or longer, else whole stored rows.
-///       A buffer for each tensor that shares its memory with another key's.
-/// Source: torch.distributed.checkpoint.load, which casts without a word
+///         filled is unspecified.
+/// Cost: for rows, the bytes needed; for columns, at most 1.25 times as many if runs are 4 KiB or longer, otherwise
+/// whole stored rows. A buffer for each tensor that shares its memory with another key's.
+/// Source: torch.distributed.checkpoint.load, which casts silently
 result<load_report> load(checkpoint_reader& reader, std::span<const load_request> requests,
                          const load_options& options = {});
 
-/// The whole tensor, or one box of it, in new memory of the stored dtype.
+/// Reads a whole tensor, or one box of it, into new memory of the stored dtype.
 result<host_tensor> load_tensor(checkpoint_reader& reader, std::string_view key, const load_options& options = {});
 result<host_tensor> load_tensor(checkpoint_reader& reader, std::string_view key, const box& where,
                                 const load_options& options = {});
 
-/// A whole tensor into memory of the stored shape, or the box `where` of it into memory of the box's sizes.
-/// \errors those of `load`; errc::shape_mismatch without `allow_shape_mismatch` names the shape that the memory has and the one that it needs
+/// Reads a whole tensor into memory of the stored shape, or the box `where` of it into memory of the box's sizes.
+/// \errors those of `load`; errc::shape_mismatch without `allow_shape_mismatch` names the memory's shape and the needed
+///         shape
 result<load_report> load_into(checkpoint_reader& reader, std::string_view key, const tensor_view& to,
                               const load_options& options = {});
 result<load_report> load_into(checkpoint_reader& reader, std::string_view key, const box& where, const tensor_view& to,
                               const load_options& options = {});
 
-/// The same into a tensor of any framework.
+/// Does the same with a tensor of any framework.
 template <local_tensor T>
 result<load_report> load_into(checkpoint_reader& reader, std::string_view key, T& to,
                               const load_options& options = {}) {

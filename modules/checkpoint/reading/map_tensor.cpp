@@ -19,13 +19,13 @@ import shardmesh.catalog;
 namespace shardmesh {
 namespace {
 
-// What a pointer to elements must be a multiple of: a complex number is two.
+// The alignment of a pointer to elements, in bytes. A complex number is two reals.
 std::uintptr_t alignment_bytes(dtype type) {
   const std::int64_t bytes = std::max<std::int64_t>(bits(type) / 8, 1);
   return static_cast<std::uintptr_t>(kind(type) == dtype_kind::complex ? bytes / 2 : bytes);
 }
 
-// Why these stored elements are not what a view of the file would show; empty when they are.
+// The reason why a view of the file would not show these elements; empty when it would.
 std::string unlike_memory(const opened_chunk& chunk) {
   if (chunk.tensor.swap_bytes) return "is stored in the other byte order";
   if (chunk.tensor.conjugate || chunk.tensor.negative) return "is stored lazily conjugated or negated";
@@ -40,7 +40,7 @@ struct tensor_map::state {
   map_options options;
   file_maps files;
 
-  // The chunk that holds all of the box.
+  // The chunk that holds the whole box.
   result<std::int32_t> chunk_of(const tensor_entry& tensor, const box& where) const {
     const catalog& contents = reader.contents();
     for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk)
@@ -65,7 +65,7 @@ struct tensor_map::state {
     const file_range range = *opened->source->plain_file();
     SHARDMESH_TRY(const auto mapped, files.open(range.path));
     const stored_tensor& stored = opened->tensor;
-    // Of the length that it had when the checkpoint was opened: the numbers of `stored` were held against that.
+    // `stored` was checked against the file's length when the checkpoint was opened; the file may be shorter by now.
     if (static_cast<std::int64_t>(mapped->bytes().size()) < range.offset + stored.begin + stored.size_bytes)
       return fail(errc::io, "became shorter after it was opened").with_file(range.path);
     const box held = reader.contents().chunk_box(tensor, chunk);

@@ -26,7 +26,7 @@ strided_memory bytes_of(const tensor_view& view) {
   return memory_of(view, bits(view.type));
 }
 
-// The same elements at the same places.
+// True when both views have the same elements at the same addresses.
 bool is_same_memory(const tensor_view& a, const tensor_view& b) {
   if (a.data != b.data || a.type != b.type || a.where != b.where || a.sizes != b.sizes) return false;
   for (std::size_t d = 0; d < a.sizes.rank(); ++d)
@@ -34,13 +34,13 @@ bool is_same_memory(const tensor_view& a, const tensor_view& b) {
   return true;
 }
 
-// Both are parts of one strided tensor that holds every element of the key at a place of its own: what they share in
-// memory are the elements that they share.
+// True when both are parts of one strided tensor in which every element of the key has a place of its own. They then
+// share in memory exactly the elements that they share in the tensor.
 bool are_parts_of_one(const load_request& a, const load_request& b) {
   const tensor_view &x = filled_by(a), &y = filled_by(b);
   if (x.type != y.type || x.where != y.where || bits(x.type) % 8 != 0) return false;
-  std::int64_t distance = 0;     // of the first elements
-  std::vector<byte_step> whole;  // the dimensions of both together, in elements
+  std::int64_t distance = 0;     // between the first elements
+  std::vector<byte_step> whole;  // the dimensions of the union; steps in elements
   for (std::size_t d = 0; d < x.sizes.rank(); ++d) {
     const std::int64_t apart = b.where.offsets[d] - a.where.offsets[d];
     if (x.sizes[d] == 1 && y.sizes[d] == 1) {
@@ -75,11 +75,11 @@ error overlap_of(const load_request& earlier, const load_request& later) {
 
 struct occupied {
   strided_memory memory;
-  byte_range where;  // its hull
+  byte_range where;  // its address range
   std::size_t request = 0;
 };
 
-// Those with elements, by address.
+// The requests with elements, sorted by address.
 std::vector<occupied> occupied_by(std::span<const load_request> requests) {
   std::vector<occupied> all;
   all.reserve(requests.size());
@@ -100,7 +100,7 @@ std::vector<shared_destination> listed(const std::map<std::size_t, std::size_t>&
   return all;
 }
 
-// The elements in row-major order: the view's own memory where they lie so on the host.
+// The elements in row-major order: the view's own memory if it is contiguous on the host, otherwise a copy.
 result<std::span<const std::byte>> row_major(const tensor_view& view, host_tensor& copy) {
   const auto size = static_cast<std::size_t>(size_bytes(view.type, numel(view)).value_or(0));
   if (check_host_memory(view) && is_contiguous(view)) return std::span<const std::byte>(view.data, size);
@@ -112,12 +112,12 @@ result<std::span<const std::byte>> row_major(const tensor_view& view, host_tenso
 }  // namespace
 
 result<shared_destinations> find_shared_destinations(std::span<const load_request> requests) {
-  std::map<std::size_t, std::size_t> repeated, tied;  // the earlier one by the later
+  std::map<std::size_t, std::size_t> repeated, tied;  // later request -> earlier request
   const std::vector<occupied> all = occupied_by(requests);
-  std::vector<const occupied*> open;  // those that reach beyond the one at hand
+  std::vector<const occupied*> open;  // requests whose memory reaches beyond the start of `one`
   for (const occupied& one : all) {
     std::erase_if(open, [&](const occupied* other) { return other->where.end <= one.where.begin; });
-    bool is_known = false;  // as the memory of another request
+    bool is_known = false;  // has the same memory as another request
     for (const occupied* const other : open) {
       const auto [first, second] = std::minmax(one.request, other->request);
       const load_request &earlier = requests[first], &later = requests[second];
@@ -132,7 +132,7 @@ result<shared_destinations> find_shared_destinations(std::span<const load_reques
         return overlap_of(earlier, later);
       }
     }
-    if (!is_known) open.push_back(&one);  // what meets it meets the other one, too
+    if (!is_known) open.push_back(&one);  // anything that meets it also meets the other one
   }
   for (const auto& [later, earlier] : repeated) tied.erase(later);
   return shared_destinations{listed(repeated), listed(tied)};
@@ -143,7 +143,7 @@ result<tied_destinations> tied_destinations::make(std::vector<shared_destination
   tied_destinations made;
   for (const shared_destination& one : tied) {
     load_request& later = requests[one.later];
-    if (!is_same_memory(later.to, requests[one.earlier].to)) continue;  // two buffers on the way
+    if (!is_same_memory(later.to, requests[one.earlier].to)) continue;  // two staging buffers
     auto buffer = host_tensor::make(later.to.type, later.to.sizes);
     if (!buffer) return std::move(buffer).error().with_key(later.key);
     made.buffers_.push_back(*std::move(buffer));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shared_destinations: which requests of one load fill memory that another one fills. Not here: whether two views share
-// a byte (strided_memory.hpp).
+// shared_destinations: finds the requests of one load that fill the same memory. Whether two views share a byte is
+// decided in strided_memory.hpp.
 export module shardmesh.checkpoint:shared_destinations;
 
 import shardmesh.std;
@@ -9,32 +9,33 @@ import :load;
 
 export namespace shardmesh::detail {
 
-/// Two requests of one memory. `earlier` < `later`.
+/// Two requests that fill the same memory. `earlier` < `later`.
 struct shared_destination {
   std::size_t earlier = 0, later = 0;
   friend bool operator==(const shared_destination&, const shared_destination&) = default;
 };
 
-/// What `find_shared_destinations` allows. Both are in the order of `later`, which is listed once, with the first
-/// request that it shares its memory with.
+/// The allowed pairs that `find_shared_destinations` found. Both lists are in the order of `later`. Each `later` is
+/// listed once, with the first request that shares its memory.
 struct shared_destinations {
   std::vector<shared_destination> repeated;  // the same box of the same key, in the same memory
-  std::vector<shared_destination> tied;      // the same memory under another key: their values have to be equal
+  std::vector<shared_destination> tied;      // the same memory under another key: the values must be equal
 };
 
 /// Compares the memory of every two requests. Boxes of one key may overlap in memory where they overlap in the tensor.
-/// Precondition: each request's memory has the sizes of its box. Views that take too long to compare count as apart.
+/// Precondition: each request's memory has the sizes of its box. Views that take too long to compare count as disjoint.
 /// \errors errc::overlap, naming both keys and boxes, when two requests fill one byte with different elements
-/// Cost: O(n log n), and O(1) per pair whose extents in memory meet.
+/// Cost: O(n log n), and O(1) for each pair whose address ranges meet.
 result<shared_destinations> find_shared_destinations(std::span<const load_request> requests);
 
-/// The tied requests of one load: all but the first of each memory are filled apart, and compared at the end.
+/// The tied requests of one load. For each memory, all but the first are loaded into buffers, and compared at the end.
 class tied_destinations {
  public:
-  /// Gives requests that share memory of the host a buffer of their own: `to` is changed. \errors errc::no_memory
+  /// Redirects tied requests to buffers of their own in host memory, by changing `to`.
+  /// \errors errc::no_memory
   static result<tied_destinations> make(std::vector<shared_destination> tied, std::span<load_request> requests);
 
-  /// Compares those of which both sides have been filled and that were not compared before.
+  /// Compares the pairs whose two requests have been filled and that were not compared before.
   /// \errors errc::disagreement, naming both keys
   result<void> compare(std::span<const load_request> requests, function_ref<bool(std::size_t request)> is_filled);
 

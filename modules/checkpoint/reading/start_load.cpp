@@ -43,7 +43,7 @@ load_report run_guarded(const std::function<load_report()>& work) {
 struct load_in_progress::state {
   std::function<load_report()> work;
   load_report report;
-  load_report in_child;  // of `wait` in a forked one
+  load_report in_child;  // returned by `wait` in a forked child process
   std::atomic<bool> done = false;
   std::thread thread;
   detail::maker_process maker;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// start_load: a load that goes on in a thread of its own. Not here: how it reads (load).
+// start_load: runs a load in a thread of its own. Reading itself is in load.
 export module shardmesh.checkpoint:start_load;
 
 import shardmesh.std;
@@ -9,21 +9,21 @@ import :load;
 
 export namespace shardmesh {
 
-/// A load that goes on in the background: what `start_load` of one process and of many ranks gives. Move-only.
+/// A load in the background, started by `start_load` in one process or on many ranks. Move-only.
 class load_in_progress {
  public:
-  /// Runs `work` in a new thread; what it throws becomes the report's problem.
-  /// \errors errc::no_memory when there can be no thread
+  /// Runs `work` in a new thread. An exception becomes the report's problem.
+  /// \errors errc::no_memory when no thread can be started
   static result<load_in_progress> start(std::function<load_report()> work);
   load_in_progress(load_in_progress&&) noexcept;
   load_in_progress& operator=(load_in_progress&&) noexcept;
-  /// Waits.
+  /// Waits for the load.
   ~load_in_progress();
 
   /// True when `wait` would not block.
   bool done() const;
-  /// Blocks until the load has come to its end; what became of it: `problems` is empty exactly when all was loaded. May
-  /// be called again.
+  /// Blocks until the load has ended, and returns its report: `problems` is empty exactly when everything was loaded.
+  /// May be called again.
   const load_report& wait();
 
  private:
@@ -32,10 +32,10 @@ class load_in_progress {
   std::unique_ptr<state> state_;
 };
 
-/// `load` in the background. Tensors come through `options.arrived`, bytes through `options.progress`, both called from
-/// that thread or its helpers; `options.call` cancels it. The reader and the memory of the requests outlive it, and
-/// nobody else touches that memory until its key has arrived.
-/// \errors errc::no_memory; those of `load` are the one problem of the report
+/// Runs `load` in the background. `options.arrived` reports tensors, and `options.progress` bytes; both are called from
+/// the new thread or its helpers. `options.call` cancels the load. The reader and the requests' memory must outlive it,
+/// and no one else may touch that memory until its key has arrived.
+/// \errors errc::no_memory; an error of `load` becomes the one problem of the report
 result<load_in_progress> start_load(checkpoint_reader& reader, std::vector<load_request> requests,
                                     load_options options = {});
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// stored_bytes: the size of a tensor in every summary, report and document.
+// stored_bytes: the size of a tensor, as every summary, report, and document states it.
 export module shardmesh.checkpoint:stored_bytes;
 
 import shardmesh.std;
@@ -8,9 +8,9 @@ import shardmesh.catalog;
 
 export namespace shardmesh {
 
-/// Bytes of the whole tensor: of its elements; of a tensor without a dtype of ours (quantized) its stored chunks, which
-/// are archives. 0 where the checkpoint says neither (a wrapping tensor inside a .pt file), and for a shape whose bytes
-/// no 64 bits hold.
+/// The bytes of the whole tensor's elements. For a tensor without a dtype of ours (quantized), the bytes of its stored
+/// chunks, which are archives. 0 where the checkpoint states neither (a wrapping tensor inside a .pt file), and for a
+/// shape whose bytes do not fit in 64 bits.
 std::int64_t bytes_of(const catalog& contents, const tensor_entry& tensor);
 
 }  // namespace shardmesh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of several checkpoints, seen as one.
+// Reads a folder of several checkpoints as one.
 module;
 #include <fmt/format.h>
 #include <try.hpp>
@@ -49,7 +49,7 @@ class all_parts_reader final : public composed_reader {
       made.append(where);
       return made;
     };
-    // "c.b" of one part and "b" of the part "c" may meet.
+    // Key "b.c" of part "a" and key "c" of part "a.b" would coincide.
     const auto keep = [&](result<void> added) {
       if (!added) problems_.push_back(std::move(added).error().with_file(part(number).path().string()));
     };
@@ -60,7 +60,7 @@ class all_parts_reader final : public composed_reader {
   }
 };
 
-// What a reader says beside its entries may be added to by its kin alone.
+// Adds to the warnings and notes of any reader, which only derived classes can access.
 struct remarks : checkpoint_reader {
   static void add(checkpoint_reader& to, gathered_parts& found) {
     auto& warnings = to.*&remarks::warnings_;
@@ -70,7 +70,7 @@ struct remarks : checkpoint_reader {
   }
 };
 
-// Whether the path by itself opens as this part, and as nothing else.
+// True when the path itself opens as this part, and as nothing else.
 bool is_the_whole(const gathered_part& one, const fs::path& folder) {
   if (one.part.is_of_folder()) return one.part.path == folder;
   const auto meant = megatron_checkpoint_in(folder);
@@ -86,7 +86,7 @@ result<std::unique_ptr<checkpoint_reader>> open_parts(const fs::path& folder, co
   all.files = options.pool();
   SHARDMESH_TRY(gathered_parts found, gather_parts(folder, all));
   if (found.parts.empty() && !found.problems.empty()) return std::move(found.problems.front());
-  if (found.parts.empty()) return open_checkpoint(folder, options);  // says why not
+  if (found.parts.empty()) return open_checkpoint(folder, options);  // reports why there are none
   if (found.parts.size() == 1 && found.problems.empty() && is_the_whole(found.parts.front(), folder)) {
     std::unique_ptr<checkpoint_reader> whole = std::move(found.parts.front().reader);
     remarks::add(*whole, found);

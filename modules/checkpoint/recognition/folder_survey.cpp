@@ -28,7 +28,7 @@ bool ends_with_any(std::string_view name, std::span<const std::string_view> endi
   return std::any_of(endings.begin(), endings.end(), [&](auto end) { return name.ends_with(end); });
 }
 
-// Settings, texts, pictures, code, and what DeepSpeed, Megatron and copying tools leave.
+// True for settings, texts, pictures, code, and files that DeepSpeed, Megatron, and copying tools leave behind.
 bool holds_no_tensors(std::string_view name) {
   static constexpr auto endings = std::to_array<std::string_view>(
       {".json", ".jsonl", ".yaml", ".yml",  ".toml",     ".txt", ".md",    ".rst", ".model",  ".jinja", ".py",
@@ -41,14 +41,14 @@ bool holds_no_tensors(std::string_view name) {
          std::any_of(beginnings.begin(), beginnings.end(), [&](auto begin) { return name.starts_with(begin); });
 }
 
-// Hidden folders that tools keep their own things in.
+// True for hidden folders in which tools keep their own data.
 bool is_of_tools(std::string_view name) {
   static constexpr auto known =
       std::to_array<std::string_view>({".git", ".hg", ".cache", ".ipynb_checkpoints", ".vscode", ".idea"});
   return std::find(known.begin(), known.end(), name) != known.end();
 }
 
-// An archive, a pickle that says its protocol, a safetensors header.
+// True for an archive, a pickle that states its protocol, and a safetensors header.
 bool looks_like_checkpoint(const fs::path& file) {
   file_pool pool(1);
   const auto source = pool.open(file);
@@ -58,7 +58,7 @@ bool looks_like_checkpoint(const fs::path& file) {
          head[8] == std::byte{'{'};
 }
 
-// The objects of the safetensors file beside it, which come with that.
+// True for the objects of the safetensors file beside it: they are read with that file.
 bool is_companion(const fs::path& folder, const std::string& name) {
   constexpr std::string_view ending = ".objects.json";
   std::error_code code;
@@ -104,7 +104,7 @@ result<folder_survey> survey_folder(const fs::path& folder, function_ref<bool(co
   std::error_code code;
   for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
     const std::string name = at->path().filename().string();
-    // What is being written is named with the leftovers.
+    // Files that are still being written are reported with the leftovers.
     if (is_claimed(name) || is_companion(folder, name)) continue;
     if (name.starts_with('.') && name.find(".shardmesh-tmp-") != std::string::npos) continue;
     std::error_code ignored;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what lies in one folder, every name once: files that may be checkpoints, folders, links, and the rest.
-// Of a file no more than its first bytes is read. Not here: which of it becomes a part, under which name (parts,
-// all_parts).
+// Not exported: sorts the names in one folder into files that may be checkpoints, folders, links, and the rest. Reads
+// only the first bytes of a file. The choice and the names of parts are in parts and all_parts.
 module shardmesh.checkpoint:folder_survey;
 
 import shardmesh.std;
@@ -10,33 +9,33 @@ import shardmesh.catalog;
 
 namespace shardmesh {
 
-// Names in the folder, ascending. Links stand among `links` alone.
+// Names in the folder, ascending. Links are listed only in `links`.
 struct folder_survey {
-  std::vector<std::string> files;    // may be checkpoints, by their names or first bytes
-  std::vector<std::string> folders;  // but for hidden ones
+  std::vector<std::string> files;    // may be checkpoints, by name or first bytes
+  std::vector<std::string> folders;  // without hidden ones
   std::vector<std::string> links;
   std::vector<std::string> beside;   // kinds that hold no tensors (config.json, README.md, .git/)
-  std::vector<std::string> unknown;  // what else there is: it may hold tensors
+  std::vector<std::string> unknown;  // everything else: it may hold tensors
 };
 
-// Names for which `is_claimed` holds belong to a checkpoint that is known, and are left out. Nothing is cut off.
-// errc::io when the folder cannot be listed.
+// Surveys a folder. Leaves out names for which `is_claimed` holds: they belong to a known checkpoint. The number of
+// names is not limited. errc::io when the folder cannot be listed.
 result<folder_survey> survey_folder(const std::filesystem::path& folder,
                                     function_ref<bool(const std::string& name)> is_claimed);
 
-// Whether files of this name are opened whatever their first bytes are: a damaged one is a problem.
+// True for names of files that are opened whatever their first bytes are: damage there is a problem.
 bool is_weight_name(std::string_view name);
 
-// What opens a file of any name, by its name and its first bytes: `torch_file` or `safetensors`; nothing where it is no
-// checkpoint, as far as these say. An archive must have a pickle of torch.save in it.
+// The format that opens a file, judged by its name and first bytes: `torch_file`, `safetensors`, or nothing if it does
+// not look like a checkpoint. An archive must contain a pickle of torch.save.
 std::optional<checkpoint_format> format_of_file(const std::filesystem::path& file);
 
-// Where a symbolic link ends.
+// The target of a symbolic link.
 struct link_end {
-  std::filesystem::path real;  // canonical; empty: it leads to nothing
-  bool is_inside = false;      // in the folder, or where the Hugging Face cache keeps what its snapshots link to
+  std::filesystem::path real;  // canonical; empty if the link is broken
+  bool is_inside = false;      // in the folder, or in the "blobs" of the Hugging Face cache that holds the folder
 };
-// `top`: canonical.
+// `top` must be canonical.
 link_end follow_link(const std::filesystem::path& link, const std::filesystem::path& top);
 
 }  // namespace shardmesh

@@ -67,14 +67,15 @@ result<std::optional<checkpoint_format>> format_of_folder(const fs::path& folder
     has_rank_files |= parse_rank_file_name(file).has_value();
   }
   if (code) return fail_sys(code.value(), "cannot list", folder.string());
-  // Its files may be safetensors files. A DCP folder may hold any file beside its own.
+  // Tested before hf, because such a folder may hold safetensors files. Not tested beside DCP files, because a DCP
+  // folder may hold any other file.
   if (!has_dcp && torch_checkpointing::is_folder(folder)) return std::optional(checkpoint_format::torch_checkpointing);
   if (has_dcp) return std::optional(checkpoint_format::dcp);
   if (torchsnapshot::is_snapshot(folder)) return std::optional(checkpoint_format::torchsnapshot);
   if (has_safetensors) return std::optional(checkpoint_format::hf);
   if (has_model_files) return std::optional(checkpoint_format::torch_files);
   if (deepspeed::holds_checkpoint(folder)) return std::optional(checkpoint_format::deepspeed);
-  // Its files are ranks' files, too.
+  // Tested after deepspeed, whose files also look like ranks' files.
   return has_rank_files ? std::optional(checkpoint_format::torch_files) : std::nullopt;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: which kind of checkpoint a folder holds, by the names in it. Not here: opening it.
+// Not exported: recognises the kind of checkpoint in a folder by the names there. Opening it is in open.
 module shardmesh.checkpoint:folders;
 
 import shardmesh.std;
@@ -8,11 +8,12 @@ import shardmesh.catalog;
 
 namespace shardmesh {
 
-// dcp, hf or torch_files; nothing when it holds neither. errc::io when it cannot be listed.
+// The format of the checkpoint in the folder, or nothing when it holds none. errc::io when it cannot be listed.
 result<std::optional<checkpoint_format>> format_of_folder(const std::filesystem::path& folder);
 
-// What could have been meant instead: "step-10 (dcp), final (hf), model.pt (torch)", from two levels of folders; empty
-// when there is nothing. Looks at no more than a few thousand names, saying so, and enters no linked folder.
+// The checkpoints that the user may have meant instead, from two levels of folders: "step-10 (dcp), final (hf),
+// model.pt (torch)". Empty when there are none. Looks at no more than a few thousand names, and says when it stops
+// there. Enters no linked folder.
 std::string checkpoints_below(const std::filesystem::path& folder);
 
 }  // namespace shardmesh

@@ -27,9 +27,9 @@ namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int deepest = 64;  // folders below one another
+constexpr int deepest = 64;  // levels of nested folders
 
-// Of many names the first, and how many more there are.
+// The first names, and the number of the others.
 std::string listed(std::vector<std::string> names) {
   constexpr std::size_t most = 50;
   std::sort(names.begin(), names.end());
@@ -64,18 +64,18 @@ class gathering {
 
  private:
   struct folder_contents {
-    std::vector<const checkpoint_reader*> models;  // made of files in it
-    std::vector<checkpoint_part> own;              // everything that is
+    std::vector<const checkpoint_reader*> models;  // models made of files in it
+    std::vector<checkpoint_part> own;              // all checkpoints made of files in it
   };
 
   bool is_claimed(const std::string& name) const { return claimed_.contains(name); }
-  // Whether a part's files lie below it.
+  // True when files of a part lie below the folder.
   bool holds_claimed(const std::string& folder) const {
     const auto next = claimed_.lower_bound(folder);
     return next != claimed_.end() && next->starts_with(folder);
   }
 
-  // `folder`: "" or ends with "/".
+  // `folder` is "" or ends with "/".
   fs::path path_of(const std::string& folder) const {
     return folder.empty() ? top_ : top_ / folder.substr(0, folder.size() - 1);
   }
@@ -112,14 +112,14 @@ class gathering {
   }
 
   static bool is_name_of_own(const folder_contents& contents, const std::string& name) {
-    // An opened model says which files are its own: an index may leave some out.
+    // An opened model knows its own files: an index may leave some out.
     const bool is_described = !contents.models.empty() && is_name_of_copy(name);
     return std::any_of(contents.own.begin(), contents.own.end(), [&](const checkpoint_part& part) {
       return !(is_described && part.is_model()) && is_name_of(part, name);
     });
   }
 
-  // The checkpoints that are made of files in the folder itself.
+  // Takes the checkpoints that are made of files in the folder itself.
   result<void> take_own(const std::string& folder, folder_contents& contents) {
     SHARDMESH_TRY(std::vector<checkpoint_part> own, list_own_checkpoints(path_of(folder)));
     const std::size_t first = found_.parts.size();
@@ -133,7 +133,7 @@ class gathering {
       return {};
     }
     for (const checkpoint_part& part : *named) take_part(folder, part, contents);
-    // In a folder below, the only one of these has the folder's name.
+    // In a nested folder, a single checkpoint takes the folder's name.
     const bool is_only = own.size() + named->size() == 1;
     const std::string name = folder.substr(0, folder.empty() ? 0 : folder.size() - 1);
     for (std::size_t i = first; i < found_.parts.size() && !folder.empty(); ++i) {
@@ -147,7 +147,7 @@ class gathering {
   void take_part(const std::string& folder, const checkpoint_part& part, folder_contents& contents) {
     if (refuse_links(folder, part)) return contents.own.push_back(part);
     auto opened = open_part(part, options_);
-    // Files that share a tensor are several models: each is a part of its own.
+    // Files that share a tensor are several models: each becomes a part of its own.
     if (!opened && part.own == checkpoint_format::hf && opened.error().code == errc::duplicate_key) return;
     contents.own.push_back(part);
     if (!opened) return refuse(std::move(opened).error());
@@ -166,7 +166,7 @@ class gathering {
     found_.parts.push_back({part, folder, *std::move(opened)});
   }
 
-  // The name of the file itself, where links lead to it.
+  // The path to which links lead from `name`, relative to the folder; `name` itself if they lead outside.
   std::string target_of(const std::string& name) const {
     const link_end leads_to = follow_link(top_ / name, real_top_);
     return leads_to.is_inside ? leads_to.real.lexically_relative(real_top_).string() : name;
@@ -177,7 +177,7 @@ class gathering {
   }
   bool is_visited(const std::string& name) const { return visited_.contains((real_top_ / name).string()); }
 
-  // Links among the files that a part would be read from.
+  // Refuses links out of the folder among the files that a part would be read from.
   bool refuse_links(const std::string& folder, const checkpoint_part& part) {
     bool is_refused = false;
     std::error_code code;
@@ -186,7 +186,7 @@ class gathering {
       const std::string name = at->path().filename().string();
       if (!at->is_symlink(ignored) || !is_name_of(part, name)) continue;
       const link_end leads_to = follow_link(at->path(), real_top_);
-      if (leads_to.is_inside || leads_to.real.empty()) continue;  // the reader says what is missing
+      if (leads_to.is_inside || leads_to.real.empty()) continue;  // the reader reports a missing target
       refuse_link(folder + name);
       is_refused = true;
     }
@@ -201,7 +201,7 @@ class gathering {
             .with_hint("open the folder's parts by their names, or put the file in the link's place"));
   }
 
-  // A format that is not supported is a warning, damage a problem.
+  // An unsupported format is a warning, damage is a problem.
   void refuse(error why) {
     (why.code == errc::unsupported ? found_.warnings : found_.problems).push_back(std::move(why));
   }
@@ -221,7 +221,7 @@ class gathering {
         {{.name = folder + stem.string(), .path = at, .whole_name = name}, folder, *std::move(opened)});
   }
 
-  // Variants and parts of a model, and the same as files of torch.save.
+  // True for variants and parts of a model, and for its copies in torch.save files.
   static bool is_name_of_copy(const std::string& file) {
     return file.ends_with(".safetensors") || safetensors::parse_torch_model_name(file);
   }
@@ -242,7 +242,7 @@ class gathering {
     if (!is_said) copies_.push_back(name);
   }
 
-  // Comes last: a target is taken once, under its own name if it has one in the folder.
+  // Runs last, so that a target is taken once, under its own name if it has one in the folder.
   void follow_links() {
     while (!links_.empty()) {
       std::vector<std::string> links = std::exchange(links_, {});
@@ -315,10 +315,9 @@ class gathering {
   fs::path real_top_;
   const open_options& options_;
   gathered_parts found_;
-  std::set<std::string> claimed_;  // files of parts
-  std::set<std::string> visited_;  // canonical: folders that were looked in, files that are parts
-  std::set<std::string>
-      nameless_;  // files that look like checkpoints, by their first bytes alone: others may link to them
+  std::set<std::string> claimed_;   // files that belong to parts
+  std::set<std::string> visited_;   // canonical paths: folders that were searched, files that are parts
+  std::set<std::string> nameless_;  // files recognised as checkpoints only by their first bytes; links may lead to them
   std::vector<std::string> links_, beside_, unknown_, copies_, followed_;
 };
 

@@ -31,7 +31,7 @@ result<std::string> short_text(const fs::path& file, std::int64_t limit) {
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-// The names of folders in `folder` that begin so, in order.
+// The names of the folders in `folder` that start with `beginning`, sorted.
 std::vector<std::string> folders_of(const fs::path& folder, std::string_view beginning) {
   std::vector<std::string> names;
   std::error_code code, ignored;
@@ -43,7 +43,7 @@ std::vector<std::string> folders_of(const fs::path& folder, std::string_view beg
   return names;
 }
 
-// "iter_0000010" of "10\n".
+// The path of "iter_0000010" for the text "10\n".
 result<fs::path> latest_iteration(const fs::path& folder) {
   const fs::path tracker = folder / tracker_file;
   SHARDMESH_CHECK(check_inside(folder, std::string(tracker_file)));
@@ -75,7 +75,7 @@ bool is_zarr(const fs::path& folder) {
   return text && text->find("\"sharded_backend\"") != std::string::npos && text->find("\"zarr\"") != std::string::npos;
 }
 
-// Of the older format: a file for each rank of tensor and pipeline parallelism.
+// The rank file of the older format, which has one for each rank of tensor and pipeline parallelism.
 result<std::optional<fs::path>> only_rank_file(const fs::path& folder) {
   const std::vector<std::string> ranks = folders_of(folder, "mp_rank_");
   if (ranks.empty()) return std::optional<fs::path>();

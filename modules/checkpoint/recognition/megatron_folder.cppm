@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: folders of Megatron's that hold no checkpoint themselves: that of a run, of which one iteration is
-// meant, and that of its older format with a folder for each rank. Not here: reading one (dcp, torch_file).
+// Not exported: Megatron folders that hold no checkpoint themselves: a run's folder, which stands for one iteration,
+// and a folder of the older format, which has a folder for each rank. Reading them is in rooms dcp and torch_file.
 module shardmesh.checkpoint:megatron_folder;
 
 import shardmesh.std;
@@ -8,10 +8,10 @@ import shardmesh.core;
 
 namespace shardmesh {
 
-// The folder or file that is meant by `folder`; nothing when it is none of Megatron's. A run's folder
-// (latest_checkpointed_iteration.txt) means its latest iteration, a folder with one rank's folder (mp_rank_00) that
-// rank's file.
-// \errors errc::bad_format for a text that names no iteration, or one that is not there (naming those that are);
+// The folder or file that `folder` stands for; nothing when it is no Megatron folder. A run's folder
+// (latest_checkpointed_iteration.txt) stands for its latest iteration. A folder with the folder of a single rank
+// (mp_rank_00) stands for that rank's file.
+// \errors errc::bad_format when the text names no iteration, or one that does not exist (names the existing ones);
 //         errc::unsupported for several ranks, and for the zarr format
 result<std::optional<std::filesystem::path>> megatron_checkpoint_in(const std::filesystem::path& folder);
 

@@ -32,13 +32,13 @@ namespace {
 using safetensors::is_torch_model_index;
 using safetensors::parse_torch_model_name;
 
-// The stem that hf files made of these have: what such a model is called there.
+// The stem of the Hugging Face files that this model would be converted to.
 std::string hf_stem(const std::string& file) {
   const auto parsed = parse_torch_model_name(file);
   return !parsed || parsed->stem == "pytorch_model" ? "model" : parsed->stem;
 }
 
-// Which files make the model.
+// The files that make up the model.
 struct choice {
   fs::path folder;
   std::vector<std::string> files;  // in order
@@ -57,16 +57,16 @@ result<std::vector<std::string>> list_names(const fs::path& folder) {
   return names;
 }
 
-// Without an index: the files of one stem and variant, whole or one after the other.
+// Chooses files without an index: those of one stem and variant, whole or in a series.
 result<void> choose_by_name(choice& chosen, const std::vector<std::string>& names) {
-  using group = std::tuple<bool, std::string, std::string, int>;  // a variant?, variant, stem, number of parts
+  using group = std::tuple<bool, std::string, std::string, int>;  // has a variant?, variant, stem, number of parts
   std::map<group, std::map<int, std::string>> models;
   for (const std::string& name : names)
     if (const auto parsed = parse_torch_model_name(name))
       models[{!parsed->variant.empty(), parsed->variant, parsed->stem, parsed->parts}].emplace(parsed->part, name);
   if (models.empty())
     return fail(errc::bad_format, "has no pytorch_model.bin or the like").with_file(chosen.folder.string());
-  // The first is the most canonical: no variant, and the whole file before a series.
+  // The first group is the most canonical: no variant, and a whole file before a series.
   const auto& [which, files] = *models.begin();
   for (const auto& [other, others] : models) {
     if (other == which) continue;
@@ -101,7 +101,7 @@ result<choice> choose_files(const fs::path& path) {
     SHARDMESH_TRY(names, list_names(path));
     std::vector<std::string> indices;
     std::copy_if(names.begin(), names.end(), std::back_inserter(indices), is_torch_model_index);
-    // Of one model and its variants, the one without is the shortest.
+    // Among the indices of a model and its variants, the one without a variant is the shortest.
     std::sort(indices.begin(), indices.end(),
               [](const auto& a, const auto& b) { return std::pair(a.size(), a) < std::pair(b.size(), b); });
     if (!indices.empty()) chosen.index_name = indices.front();
@@ -117,7 +117,7 @@ result<choice> choose_files(const fs::path& path) {
     chosen.folder = path.parent_path();
     chosen.index_name = path.filename().string();
   }
-  // Beside the whole model an index is of an earlier save: transformers takes the whole one, too.
+  // An index beside the whole model is from an earlier save: transformers also prefers the whole file.
   const std::string whole = chosen.index_name.substr(0, chosen.index_name.rfind(".index.json"));
   if (std::find(names.begin(), names.end(), whole) != names.end()) {
     chosen.set_aside.push_back(chosen.index_name);
@@ -161,7 +161,7 @@ class model_reader final : public composed_reader {
     if (!opened) {
       error cause = std::move(opened).error();
       if (!chosen.index || cause.sys != ENOENT) return cause;
-      cause.code = errc::bad_format;  // the index names a file that is missing: the data's fault
+      cause.code = errc::bad_format;  // the index names a missing file: the data is at fault
       const auto& map = chosen.index->weight_map;
       const auto user = std::find_if(map.begin(), map.end(), [&](const auto& entry) { return entry.second == name; });
       return std::move(cause).with_key(user->first).with_hint(fmt::format("{} names this file", chosen.index_name));
@@ -189,7 +189,7 @@ class model_reader final : public composed_reader {
         .with_file((chosen.folder / file).string());
   }
 
-  // The index must say of every entry the file that has it, and name every tensor of its files.
+  // Checks that every entry is in the file that the index names for it, and that the index names every tensor.
   result<void> check_index(const choice& chosen) const {
     const std::string index_file = (chosen.folder / chosen.index_name).string();
     std::set<std::string_view> named;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: a model in files of torch.save, as Hugging Face's libraries wrote it before safetensors:
-// pytorch_model.bin alone, or pytorch_model-00001-of-00002.bin .. with an index. Not here: files of ranks (rank_files).
+// Not exported: opens a model in torch.save files, as Hugging Face's libraries wrote it before safetensors:
+// pytorch_model.bin alone, or pytorch_model-00001-of-00002.bin and so on with an index. Files of ranks are in
+// rank_files.
 module shardmesh.checkpoint:model_files;
 
 import shardmesh.std;
@@ -9,13 +10,13 @@ import shardmesh.catalog;
 
 namespace shardmesh {
 
-// Opens a folder of them, or an index file: the index decides which files, and is held against them in both ways.
-// Without one, a whole file or one complete numbered series; variants (".fp16") and what else is a copy is named in a
-// warning.
-// \errors those of torch_file::open and safetensors::parse_hf_index; errc::bad_format (no such file, a file of the
-//         series or of the index is missing, several models, an entry that the index does not name),
-//         errc::missing_key (the file that the index names does not have the entry), errc::duplicate_key (two files
-//         have it); each names file and key
+// Opens a folder of such files, or an index file. The index decides which files are read, and is checked against them
+// in both directions. Without an index, the model is one whole file or one complete numbered series. A warning names
+// variants (".fp16") and other copies, which are not read.
+// \errors those of torch_file::open and safetensors::parse_hf_index; errc::bad_format (no such file, a missing file of
+//         the series or the index, several models, a tensor that the index does not name), errc::missing_key (an entry
+//         is not in the file that the index names), errc::duplicate_key (an entry is in two files); each names the file
+//         and the key
 result<std::unique_ptr<checkpoint_reader>> open_model_files(const std::filesystem::path& path,
                                                             const open_options& options);
 

@@ -26,7 +26,7 @@ namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
 
-// A model's files, or those of the ranks of one save.
+// Opens a model's files, or the ranks' files of one save.
 result<std::unique_ptr<checkpoint_reader>> open_torch_files(const fs::path& folder, const open_options& options) {
   SHARDMESH_TRY(const std::vector<checkpoint_part> parts, list_parts(folder));
   std::vector<checkpoint_part> found;
@@ -41,7 +41,7 @@ result<std::unique_ptr<checkpoint_reader>> open_torch_files(const fs::path& fold
   return open_model_files(folder, options);
 }
 
-// A folder that is a checkpoint; null when it is none.
+// Opens a folder that is a checkpoint; null when it is none.
 result<std::unique_ptr<checkpoint_reader>> open_folder(const fs::path& path, const open_options& options) {
   SHARDMESH_TRY(const auto format, format_of_folder(path));
   if (!format) return std::unique_ptr<checkpoint_reader>();
@@ -77,7 +77,7 @@ result<std::unique_ptr<checkpoint_reader>> open_any(const fs::path& path, const 
       return torch_checkpointing::open(path.parent_path(), options);
     if (path.filename() == ".metadata") return dcp::open(path.parent_path(), options);
     if (safetensors::is_torch_model_index(path.filename().string())) return open_model_files(path, options);
-    // By content: a safetensors header begins with a length and "{"; everything else is for torch.load.
+    // Decides by content: a safetensors header begins with a length and "{"; everything else is for torch.load.
     SHARDMESH_TRY(const bool is_safetensors, safetensors::looks_like_safetensors(path));
     return is_safetensors ? safetensors::open(path, options) : torch_file::open(path, options);
   }
@@ -100,7 +100,7 @@ result<std::unique_ptr<checkpoint_reader>> open_any(const fs::path& path, const 
 
 result<std::unique_ptr<checkpoint_reader>> open_checkpoint(const fs::path& path, const open_options& options) {
   open_options all = options;
-  all.files = options.pool();  // one for all files of what is saved in many
+  all.files = options.pool();  // one pool for all files of a checkpoint
   return open_any(path, all);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// open: a checkpoint of whichever format. Not here: the formats (dcp, torch_file, safetensors).
+// open: opens checkpoints of any format. The formats are rooms of their own (dcp, torch_file, safetensors, and others).
 export module shardmesh.checkpoint:open;
 
 import shardmesh.std;
@@ -8,21 +8,21 @@ import shardmesh.catalog;
 
 export namespace shardmesh {
 
-/// Opens whatever it is: a DCP folder (Megatron's, too, and a run's folder of it), a .pt file, a pickle, a TorchScript
-/// archive or an exported program, a safetensors file, a Hugging Face folder, a folder of .bin files or of ranks' .pt
-/// files, one of DeepSpeed, torchsnapshot or torch_checkpointing. A path that does not exist may name a part of the
-/// folder that it would lie in: "checkpoint-5/optimizer" of optimizer.pt.
-/// \errors errc::io; errc::bad_format when it is none of them, naming the parts of a folder that holds several;
+/// Opens a checkpoint of any format. It may be a DCP folder (also Megatron's, or the folder of a Megatron run), a .pt
+/// file, a pickle, a TorchScript archive, an exported program, a safetensors file, a Hugging Face folder, a folder of
+/// .bin files or of ranks' .pt files, or a folder of DeepSpeed, torchsnapshot, or torch_checkpointing. A path that does
+/// not exist may name a part of its parent folder: "checkpoint-5/optimizer" opens optimizer.pt.
+/// \errors errc::io; errc::bad_format when it is no checkpoint (names the checkpoints in a folder that holds several);
 ///         errc::incomplete_save for a folder of .distcp files without metadata; the format's own.
 result<std::unique_ptr<checkpoint_reader>> open_checkpoint(const std::filesystem::path& path,
                                                            const open_options& options = {});
 
-/// Everything that lies in a folder, at any depth, as one checkpoint (format `parts`): its own checkpoint of whatever
-/// format, a model, files of ranks, other files that can be opened, folders that are checkpoints. Keys are "PART.KEY".
-/// A file, and a folder that is one checkpoint and no more, open as that. `warnings()` and `notes()` name everything
-/// that is not taken. A symbolic link within the folder is followed once.
-/// \errors those of `open_checkpoint`. A damaged part, and a link that leads out of the folder and may hold tensors, is
-///         one of the `problems()`; a file that no format reads is a warning.
+/// Opens everything in a folder, at any depth, as one checkpoint (format `parts`): the folder's own checkpoint of any
+/// format, a model, files of ranks, other files that can be opened, and folders that are checkpoints. Keys are
+/// "PART.KEY". A file, or a folder that is a single checkpoint, opens as that checkpoint. `warnings()` and `notes()`
+/// name everything that is not taken. A symbolic link within the folder is followed once.
+/// \errors those of `open_checkpoint`. A damaged part is one of the `problems()`, as is a link out of the folder that
+///         may lead to tensors. A file that no format reads is a warning.
 /// Cost: lists every folder below, opens every part.
 result<std::unique_ptr<checkpoint_reader>> open_parts(const std::filesystem::path& folder,
                                                       const open_options& options = {});

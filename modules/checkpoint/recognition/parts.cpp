@@ -66,7 +66,7 @@ result<std::vector<checkpoint_part>> list_own_checkpoints(const fs::path& folder
   std::vector<checkpoint_part> found;
   const bool is_dcp = std::any_of(names.begin(), names.end(), is_dcp_name);
   if (is_dcp) found.push_back(own_part(folder, checkpoint_format::dcp));
-  // A DCP folder may hold any file beside its own.
+  // A DCP folder may hold any other file.
   if (!is_dcp && torch_checkpointing::is_folder(folder))
     found.push_back(own_part(folder, checkpoint_format::torch_checkpointing));
   if (torchsnapshot::is_snapshot(folder)) found.push_back(own_part(folder, checkpoint_format::torchsnapshot));
@@ -90,7 +90,7 @@ result<std::vector<checkpoint_part>> list_named_files(const fs::path& folder,
   const auto add_model = [&](checkpoint_format format) {
     found.push_back({.name = "model", .path = folder, .own = format, .whole_name = "model_files"});
   };
-  // Some of its files are another's: they are no model of their own, and are parts one by one.
+  // If some of its files belong to another checkpoint, they are not one model: each file becomes a part.
   if (holds(is_safetensors_file, false) && !holds(is_safetensors_file, true))
     add_model(checkpoint_format::hf);
   else if (holds(is_torch_model_file, false) && !holds(is_safetensors_file, false))
@@ -144,13 +144,13 @@ result<std::vector<checkpoint_part>> list_parts(const fs::path& folder) {
     return std::any_of(parts.begin(), parts.end(), [&](const auto& part) { return is_name_of(part, name); });
   };
   SHARDMESH_TRY(std::vector<checkpoint_part> named, list_named_files(folder, is_claimed));
-  // Its files may be safetensors files, under any name: without its metadata nothing says which.
+  // Its files may be safetensors files of any name; only its metadata says which.
   const bool is_of_items = std::any_of(parts.begin(), parts.end(), [](const checkpoint_part& part) {
     return part.own == checkpoint_format::torch_checkpointing;
   });
   for (checkpoint_part& part : named)
     if (!is_of_items || !part.is_model()) parts.push_back(std::move(part));
-  // A model need not have all safetensors files beside it: they can be named, but for the one that is called as it is.
+  // A model may not own all safetensors files beside it: each can be named, except the one called "model".
   const auto is_taken = [&](const std::string& name) {
     const bool can_be_named = name.ends_with(".safetensors") && fs::path(name).stem() != "model" && !is_of_items;
     return !can_be_named && is_claimed(name);

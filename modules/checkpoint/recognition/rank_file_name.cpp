@@ -29,7 +29,7 @@ bool is_separator(char c) {
   return separators.find(c) != std::string_view::npos;
 }
 
-// A number at the end of `text`, which it is removed from; at most nine digits.
+// Removes a number of at most nine digits from the end of `text`, and returns it.
 std::optional<std::int64_t> take_number(std::string_view& text) {
   const std::size_t last = text.find_last_not_of("0123456789");
   const std::string_view digits = text.substr(last == std::string_view::npos ? 0 : last + 1);
@@ -40,7 +40,7 @@ std::optional<std::int64_t> take_number(std::string_view& text) {
   return number;
 }
 
-// A word at the end of `text`, which it is removed from, with the separators around it.
+// Removes a word, with the separators around it, from the end of `text`.
 bool take_word(std::string_view& text, std::string_view word) {
   std::string_view rest = text;
   if (!rest.empty() && is_separator(rest.back())) rest.remove_suffix(1);

@@ -26,18 +26,18 @@ namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
 
-// An entry of a rank's file: the part that the file is, and the index in its catalog.
+// An entry of a rank's file: the part that the file became, and the index in its catalog.
 struct held_entry {
   std::size_t part = 0, index = 0;
 };
 
-// Every entry of one key, over all ranks.
+// All entries with one key, over all ranks.
 struct key_entries {
   std::string key;
   std::vector<held_entry> tensors, objects;
 };
 
-// Random states are each rank's own.
+// True for random states, which are each rank's own.
 bool is_own_of_rank(const path& where) {
   return std::any_of(where.begin(), where.end(), [](const path_key& step) {
     if (step.is_index()) return false;
@@ -51,7 +51,8 @@ bool is_same_view(const stored_tensor& a, const stored_tensor& b) {
          a.swap_bytes == b.swap_bytes && a.conjugate == b.conjugate && a.negative == b.negative;
 }
 
-// Whether two opened chunks of one dtype and shape have the same elements: by their checksums where both have one.
+// True when two opened chunks of equal dtype and shape have equal elements. Equal checksums decide; otherwise the
+// elements are compared.
 result<bool> have_same_elements(const opened_chunk& a, const opened_chunk& b) {
   constexpr std::int64_t slab_bytes = 8 << 20;
   const dtype type = a.tensor.type;
@@ -125,8 +126,8 @@ class rank_reader final : public composed_reader {
                      fmt::format("{}", group_.files.size()));
   }
 
-  // Ranks that share a tensor know how many they are: all saved together, and all are here. A rank may hold none that
-  // is shared.
+  // Ranks that share a tensor know how many ranks share it. All must come from one save, and all must be present. A
+  // rank may hold no shared tensor.
   result<void> check_ranks() {
     const auto first = std::find_if(meshes_.begin(), meshes_.end(), [](std::int64_t ranks) { return ranks > 1; });
     for (auto other = first; other != meshes_.end(); ++other)
@@ -140,7 +141,7 @@ class rank_reader final : public composed_reader {
     return {};
   }
 
-  // By key, in the order in which they are met.
+  // Groups entries by key, in the order of their first occurrence.
   std::vector<key_entries> gather() {
     std::vector<key_entries> all;
     std::unordered_map<std::string, std::size_t> known;
@@ -164,15 +165,15 @@ class rank_reader final : public composed_reader {
     return contents_of(entries.objects.front().part).objects[entries.objects.front().index].where;
   }
 
-  // A rank that has nothing in a dict or list says nothing of what others have there; one that has a value there is not
-  // of the same save.
+  // Drops a rank's empty dict or list where other ranks have entries below it. A rank with another value there belongs
+  // to a different save.
   result<void> drop_empty_containers(std::vector<key_entries>& all) {
     std::vector<std::pair<shardmesh::path, key_entries*>> sorted;
     for (key_entries& entries : all) sorted.emplace_back(where_of(entries), &entries);
     std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
       return std::lexicographical_compare(a.first.begin(), a.first.end(), b.first.begin(), b.first.end());
     });
-    // What lies below a path follows it at once.
+    // After sorting, an entry below a path directly follows that path.
     for (std::size_t i = 0; i + 1 < sorted.size(); ++i) {
       const auto& [where, entries] = sorted[i];
       const auto& below = sorted[i + 1].first;
@@ -212,8 +213,8 @@ class rank_reader final : public composed_reader {
     return {};
   }
 
-  // Whether no two ranks hold different elements for one box. Dtypes and shapes are the same, or it is an error (of
-  // random states it is "no").
+  // True when all ranks hold equal elements for each box. Unequal dtypes or shapes are an error; for random states they
+  // mean "false".
   result<bool> are_same_tensors(const key_entries& entries) {
     const tensor_entry& first = tensor_of(entries.tensors.front());
     const bool is_own = is_own_of_rank(first.where);
@@ -298,7 +299,7 @@ class rank_reader final : public composed_reader {
     return have_same_content(a, b, false);
   }
 
-  // An entry for each rank.
+  // Adds an entry for each rank.
   result<void> add_each(const std::vector<held_entry>& entries, bool is_tensor) {
     for (const held_entry& held : entries) {
       const std::string rank = fmt::format("rank_{}", ranks_[held.part]);
@@ -312,7 +313,7 @@ class rank_reader final : public composed_reader {
   }
 
   rank_file_group group_;
-  std::vector<std::int64_t> ranks_, meshes_;  // per part: its rank, and how many share its tensors
+  std::vector<std::int64_t> ranks_, meshes_;  // per part: its rank, and the number of ranks that share its tensors
 };
 
 }  // namespace

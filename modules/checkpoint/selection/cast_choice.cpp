@@ -20,14 +20,14 @@ import :cast_choice;
 namespace shardmesh {
 namespace {
 
-constexpr std::int64_t named_keys = 20;  // of casts that are refused
+constexpr std::int64_t named_keys = 20;  // keys named for each refused cast
 
 bool is_floating_like(dtype type) {
   return is_floating(type) || type == dtype::float4_e2m1fn || type == dtype::float4_e2m1fn_x2 ||
          type == dtype::float6_e2m3 || type == dtype::float6_e3m2;
 }
 
-// Whether the rule applies to tensors of this dtype, whatever their keys.
+// True when the rule applies to tensors of this dtype, whatever their keys.
 bool is_of(const cast_rule& rule, dtype type) {
   if (rule.from) return *rule.from == type;
   if (kind(rule.type) == dtype_kind::bits) return true;  // nothing converts to these: the cast is refused later
@@ -35,7 +35,7 @@ bool is_of(const cast_rule& rule, dtype type) {
   return rule.what ? is_floating_like(type) : is_floating(type) && bits(type) >= 16;
 }
 
-// A cast to a smaller type of the same kind of numbers rounds, as its user expects. Every other lossy cast is damage.
+// A cast to a smaller type of the same kind rounds, as its user expects. Every other lossy cast is damage.
 bool is_rounding(dtype from, dtype to) {
   const dtype_kind of = kind(from);
   return of == kind(to) && (of == dtype_kind::floating || of == dtype_kind::complex);
@@ -64,7 +64,7 @@ std::string_view kind_name(dtype type) {
   return name(type);
 }
 
-// The largest number of a floating or complex dtype (of each part), or of an integer one; 0 for others.
+// The largest finite value of an integer, floating, or complex dtype (of each part); 0 for others.
 double largest(dtype type) {
   switch (type) {
     case dtype::float64:
@@ -96,8 +96,8 @@ double largest(dtype type) {
   }
 }
 
-// "; numbers beyond 65504 become infinity and are not counted"; empty where none of `from` is too large for `to`. A
-// count would read every element once more: casts are made where the bytes are moved, in one pass.
+// "; numbers beyond 65504 become infinity and are not counted"; empty where every value of `from` fits into `to`.
+// Counting would read every element again, because casts are made in the one pass that moves the bytes.
 std::string overflow_text(dtype from, dtype to) {
   if (kind(to) != dtype_kind::floating && kind(to) != dtype_kind::complex) return {};
   if (largest(to) == 0 || largest(from) <= largest(to)) return {};
@@ -107,7 +107,8 @@ std::string overflow_text(dtype from, dtype to) {
   return fmt::format("; numbers beyond {:.5g} become {} and are not counted", largest(to), becomes);
 }
 
-// "'w=int64:float32' casts int64": the rule for one of the dtypes that can be cast at all, integers first.
+// "'w=int64:float32' casts int64": the rule, spelled for one of the dtypes that can be cast. Prefers any other dtype to
+// bool.
 std::string way_of_naming(const cast_rule& rule, const std::map<dtype, std::int64_t>& types) {
   std::optional<dtype> chosen;
   for (const auto& [type, count] : types)
@@ -127,7 +128,7 @@ cast_choice::cast_choice(const selection_options& options) : options_(options), 
 
 dtype cast_choice::type_of(const selectable& tensor) {
   std::optional<dtype> chosen;
-  std::vector<std::size_t> passing;  // rules that match its key and are of another kind
+  std::vector<std::size_t> passing;  // rules that match its key, but are for another kind
   for (std::size_t i = 0; i < uses_.size(); ++i) {
     const cast_rule& rule = options_.casts[i];
     const bool is_kind = is_of(rule, tensor.type);

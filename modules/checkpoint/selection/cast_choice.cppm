@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: which rule casts a tensor, and what `select_keys` says about it.
+// Not exported: chooses the rule that casts a tensor, and reports casts in the result of `select_keys`.
 module shardmesh.checkpoint:cast_choice;
 
 import shardmesh.std;
@@ -8,14 +8,14 @@ import :selection;
 
 namespace shardmesh {
 
-// Chooses the new dtype of every selected tensor, and counts what the rules cast and what they leave.
+// Chooses the new dtype of every selected tensor. Counts the tensors that the rules cast, and those that they leave.
 class cast_choice {
  public:
   explicit cast_choice(const selection_options& options);
 
   // The tensor's new dtype; its own if no rule casts it.
   dtype type_of(const selectable& tensor);
-  // Whether the rule matches a key. A rule without pattern and FROM always does.
+  // True when the rule matches a key seen so far. A rule with neither a pattern nor FROM always counts as matching.
   bool matches_any(std::size_t rule) const;
   // Adds the errors and notes about all tensors seen so far.
   void report(selection_result& into) const;
@@ -27,8 +27,8 @@ class cast_choice {
     void add(std::string_view key);
   };
   struct rule_use {
-    std::map<dtype, std::int64_t> left;  // matched, but of another kind, and cast by no other rule
-    std::int64_t casts = 0;              // tensors that are of its kind, cast or not needing it
+    std::map<dtype, std::int64_t> left;  // tensors that match, but are of another kind and are cast by no other rule
+    std::int64_t casts = 0;              // matching tensors of its kind, whether or not they need a cast
     bool is_matched = false;
   };
   struct cast {
@@ -41,8 +41,8 @@ class cast_choice {
 
   const selection_options& options_;
   std::vector<rule_use> uses_;         // by rule
-  std::map<cast, key_count> lossy_;    // that are made
-  std::map<cast, key_count> refused_;  // that lose values and were not allowed
+  std::map<cast, key_count> lossy_;    // lossy casts that are made
+  std::map<cast, key_count> refused_;  // lossy casts that are not allowed
   std::vector<error> errors_;
 };
 

@@ -66,7 +66,7 @@ std::optional<std::string> new_parameter_name(std::string_view key, std::size_t 
     if (auto made = behind(before.substr(strip_prefix.size()))) return made;
   if (is_stripped && strip_prefix.starts_with(before)) return behind({});
   if (new_key == name || (new_key.ends_with(name) && new_key[new_key.size() - name.size() - 1] == '.'))
-    return std::string(name);  // only what is in front of it has changed
+    return std::string(name);  // only the text before the name has changed
   return std::nullopt;
 }
 

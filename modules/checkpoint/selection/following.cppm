@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: optimizer state that is renamed and left out as its parameter is, inside `select_keys`. Not here: which
-// parameter an entry belongs to (state_names).
+// Not exported: renames optimizer state, or leaves it out, together with its parameter, for `select_keys`. Finding the
+// parameter of an entry is in state_names.
 module shardmesh.checkpoint:following;
 
 import shardmesh.std;
@@ -11,18 +11,19 @@ import :state_names;
 
 namespace shardmesh {
 
-// What the rules make of a key that is looked at alone.
+// The effect of the rules on one key, taken alone.
 struct key_change {
   std::string key = {};
-  std::vector<std::size_t> renames = {};  // the rules that matched, by position
-  bool is_stripped = false;               // it begins with strip_prefix
+  std::vector<std::size_t> renames = {};  // positions of the rules that matched
+  bool is_stripped = false;               // the key begins with strip_prefix
   bool is_skipped = false;
 };
-// All but `is_skipped`.
+// Applies strip_prefix and the rename rules. Leaves `is_skipped` unset.
 key_change change_of(std::string_view key, const selection_options& options);
 
-// A parameter's new name in an optimizer that knows it without the first `prefix` bytes of its key. Nothing where the
-// new key does not say: the prefix is neither kept nor what strip_prefix removes, and the rest has changed, too.
+// The new name of a parameter in an optimizer that knows the parameter by its key without the first `prefix` bytes.
+// Returns nothing when the new key is ambiguous: the prefix is neither kept nor removed by strip_prefix, and the rest
+// has changed as well.
 std::optional<std::string> new_parameter_name(std::string_view key, std::size_t prefix, std::string_view new_key,
                                               std::string_view strip_prefix);
 
@@ -30,15 +31,16 @@ class following {
  public:
   following(std::span<const selectable> keys, const selection_options& options);
 
-  // What becomes of the entry with this key because of its parameter: `is_skipped`, or another key (then `renames` and
-  // `is_stripped` are also the parameter's). Nothing when it is not an optimizer's, when no rule changes its parameter,
-  // and when a rule matches it itself (`own`). \errors errc::invalid_argument where the state cannot follow: key and
-  // both parameters, or the parameter and its new key
+  // The change that the parameter of the entry at `index` causes in the entry: `is_skipped`, or another key. A new key
+  // comes with the parameter's `renames`; `is_stripped` is set if either key was stripped. Returns nothing for an entry
+  // that is not optimizer state, whose parameter does not change, or that a rule matches itself (`own`).
+  // \errors errc::invalid_argument where the state cannot follow; names the key and both candidate parameters, or the
+  //         parameter and its new key
   result<std::optional<key_change>> change_by_parameter(std::size_t index, const key_change& own);
-  // An entry of optimizer state, none of which names a parameter (numbers stand there), where rules change what is no
-  // state.
+  // An entry of optimizer state that stays unchanged although rules change other tensors, because no entry of optimizer
+  // state names a parameter (keys have numbers instead). Nothing otherwise.
   std::optional<std::size_t> left_behind();
-  // For lists of parameters: those that `keys` may hold, and what changed.
+  // The parameter lists among `keys`, and the parameters that change.
   followed_lists lists();
 
  private:

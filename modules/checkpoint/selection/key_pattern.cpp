@@ -31,7 +31,7 @@ error refused(std::string_view expression, std::string_view why) {
   return fail(errc::invalid_argument, fmt::format("'{}': {}", expression, why));
 }
 
-// The one key that an expression stands for: without anything special but dots, which names are full of.
+// The one key that an expression matches, if dots, which names are full of, are its only special characters.
 std::optional<std::string> plain_name(std::string_view expression) {
   std::string name;
   for (std::size_t i = 0; i < expression.size(); ++i) {
@@ -44,7 +44,7 @@ std::optional<std::string> plain_name(std::string_view expression) {
 
 }  // namespace
 
-// For UTF-8 keys and for keys that are any bytes.
+// The expression, compiled for UTF-8 keys and for keys of arbitrary bytes.
 struct key_pattern::compiled {
   explicit compiled(std::string_view expression)
       : text(expression), bytes(text, options(re2::RE2::Options::EncodingLatin1)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// key_pattern: a regular expression over keys, compiled: what rules of selection and of placement are made of.
+// key_pattern: a compiled regular expression over keys, used by the rules of selection and placement.
 export module shardmesh.checkpoint:key_pattern;
 
 import shardmesh.std;
@@ -7,24 +7,26 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-/// An RE2 expression (linear time) that matches whole keys. Keys are byte strings: those that are not UTF-8 are matched
-/// byte by byte, and "." is any character, a newline too. A value, cheap to copy; one that was made from nothing
-/// matches the empty key only.
+/// An RE2 expression (linear time) that matches whole keys. Keys are byte strings: a key that is not UTF-8 is matched
+/// byte by byte. A "." matches any character, including a newline. A value, cheap to copy. A default-constructed
+/// pattern matches only the empty key.
 class key_pattern {
  public:
   key_pattern() = default;
+  /// Compiles an expression.
   /// \errors errc::invalid_argument with the text and RE2's message
   static result<key_pattern> compile(std::string_view expression);
-  /// Matches this key and no other.
+  /// A pattern that matches this key and no other.
   static key_pattern exactly(std::string_view key);
 
   bool matches(std::string_view key) const;
-  /// What a matching key becomes: `replacement`, in which \0 is the key and \1 to \9 are the groups. Nothing when the
-  /// key does not match. Precondition: `check_replacement` accepts it.
+  /// Rewrites a matching key as `replacement`, in which \0 is the key and \1 to \9 are the groups. Returns nothing when
+  /// the key does not match. Precondition: `check_replacement` accepts `replacement`.
   std::optional<std::string> rewritten(std::string_view key, const std::string& replacement) const;
-  /// \errors errc::invalid_argument with RE2's message, when it names a group that the expression has not
+  /// Checks that a replacement names only groups of the expression.
+  /// \errors errc::invalid_argument with RE2's message, if it names another group
   result<void> check_replacement(std::string_view replacement) const;
-  /// The expression.
+  /// The text of the expression.
   const std::string& text() const;
 
   friend bool operator==(const key_pattern& a, const key_pattern& b) { return a.text() == b.text(); }
@@ -38,8 +40,8 @@ class key_pattern {
 
 namespace shardmesh {
 
-// "did you mean KEY? " for a pattern that matches none of the keys, when it is a name rather than an expression and a
-// key is near; else empty.
+// The hint "did you mean KEY? " for a pattern that matches none of the keys. Empty unless the pattern is a plain name
+// and a key is close to it.
 std::string suggestion(const key_pattern& unused, std::span<const std::string_view> keys);
 
 }  // namespace shardmesh

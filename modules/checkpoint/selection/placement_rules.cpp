@@ -21,7 +21,7 @@ import shardmesh.catalog;
 namespace shardmesh {
 namespace {
 
-constexpr std::size_t named_keys = 20;  // of a list in a message
+constexpr std::size_t named_keys = 20;  // keys listed in one message
 constexpr std::size_t no_rule = static_cast<std::size_t>(-1);
 
 // "a, b, c, ... and 7 more"
@@ -35,13 +35,13 @@ bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// A name <p> that an optimizer's key can mean.
+// A parameter name <p> that an optimizer's key may contain.
 struct meant_parameter {
   std::string_view name;
-  bool is_last = false;  // of Megatron's form `*.state.<name>.<p>`, not PyTorch's `*.state.<p>.<name>`
+  bool is_last = false;  // in Megatron's form `*.state.<name>.<p>`, not PyTorch's `*.state.<p>.<name>`
 };
 
-// Those of PyTorch's form, leftmost ".state." first, then those of Megatron's.
+// The names in PyTorch's form, the leftmost ".state." first, then those in Megatron's form.
 std::vector<meant_parameter> parameter_names(std::string_view key) {
   constexpr std::string_view marker = ".state.";
   std::vector<std::size_t> begins;
@@ -119,10 +119,10 @@ class resolver {
                 .with_hint(suggestion(rule.pattern, keys) + "patterns match whole keys; allow_unused ignores this"));
   }
 
-  // For optimizer state without a rule: which tensor's placement it takes.
+  // Finds, for optimizer state without a rule, the tensor whose placements it takes.
   void follow() {
     followed_.assign(tensors_.size(), std::nullopt);
-    std::unordered_map<std::string_view, std::vector<std::size_t>> owners;  // by <p>
+    std::unordered_map<std::string_view, std::vector<std::size_t>> owners;  // candidates, by <p>
     for (std::size_t t = 0; t < tensors_.size(); ++t)
       if (rule_of_[t] == no_rule)
         for (const auto& [name, is_last] : parameter_names(tensors_[t].key)) owners.try_emplace(name);
@@ -156,13 +156,13 @@ class resolver {
                                         ambiguous.size() == 1 ? "takes" : "take", listed(ambiguous)));
   }
 
-  // Tensors named <p> with the shape of tensor t: the exact name if there is one, else all that end with it.
+  // Tensors named <p> with the shape of tensor t: the one whose key is exactly <p>, or else all whose keys end with it.
   std::vector<std::size_t> parameters(const std::vector<std::size_t>& named, const meant_parameter& meant,
                                       std::size_t t) const {
     std::vector<std::size_t> found;
     for (const std::size_t p : named) {
       if (p == t || tensors_[p].shape != tensors_[t].shape) continue;
-      // `exp_avg` of `state.w.exp_avg` ends the names of all state of that kind.
+      // Of `state.w.exp_avg` the name is `exp_avg`, with which all state of that kind ends.
       if (meant.is_last && roles_.role_of(tensors_[p].key) == key_role::optimizer) continue;
       if (tensors_[p].key == meant.name) return {p};
       found.push_back(p);
@@ -215,7 +215,7 @@ class resolver {
     }
   }
 
-  // Names the tensors that the implicit default replicates on every rank.
+  // Notes the tensors that the implicit default replicates on every rank.
   void note_replicas() {
     if (!options_.default_placements.empty() || mesh_size_ <= 1) return;
     std::vector<std::string_view> keys;

@@ -22,7 +22,7 @@ import :following;
 namespace shardmesh {
 namespace {
 
-// What is in front of the last '=' and behind it; nothing without one.
+// The text before the last '=' and the text after it; nothing if there is no '='.
 std::optional<std::pair<std::string_view, std::string_view>> split(std::string_view text) {
   const std::size_t at = text.rfind('=');
   if (at == std::string_view::npos) return std::nullopt;
@@ -48,11 +48,11 @@ result<rename_rule> parse_rename_rule(std::string_view text) {
 
 namespace {
 
-// Rules that were asked and matched, by position.
+// The rules that have matched a key, by position.
 class usage {
  public:
   explicit usage(std::size_t rules) : used_(rules) {}
-  // True when any matches; asks every one, since each must be seen to match something.
+  // True when any pattern matches. Tries every pattern that has not matched yet, because each must match something.
   bool any_matches(const std::vector<key_pattern>& patterns, std::string_view key) {
     bool any = false;
     for (std::size_t i = 0; i < patterns.size(); ++i) {
@@ -134,7 +134,7 @@ selection_result select_keys(std::span<const selectable> keys, const selection_o
     const auto matches = [&](const selectable& s) {
       return pattern ? pattern->matches(s.key) : option == "strip_prefix" && std::string_view(s.key).starts_with(text);
     };
-    // An unused rule may well match: keys that another rule leaves out, or, of a cast, objects.
+    // An unused rule may match keys that another rule leaves out, or, for a cast, objects.
     const auto matched = std::find_if(keys.begin(), keys.end(), matches);
     const bool has_tensor =
         std::any_of(matched, keys.end(), [&](const selectable& s) { return s.is_tensor && matches(s); });

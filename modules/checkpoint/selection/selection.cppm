@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which keys of a checkpoint take part, under which names and dtypes they come out.
+// Selects the keys of a checkpoint that take part, with their new names and dtypes.
 export module shardmesh.checkpoint:selection;
 
 import shardmesh.std;
@@ -9,14 +9,16 @@ import :key_pattern;
 
 export namespace shardmesh {
 
-/// Keys that match get another name.
+/// A rule that renames the keys that match.
 class rename_rule {
  public:
   rename_rule() = default;
+  /// Makes a rule from a pattern and a replacement.
   /// \param replacement  \0 is the key, \1 to \9 are groups of the pattern
-  /// \errors errc::invalid_argument with the pattern and RE2's message when the replacement names a group that is none
+  /// \errors errc::invalid_argument with the pattern and RE2's message if the replacement names a group that the
+  ///         pattern lacks
   static result<rename_rule> make(key_pattern what, std::string replacement);
-  /// The new name of a key that matches; nothing of others.
+  /// The new name of a key that matches; nothing for other keys.
   std::optional<std::string> apply(std::string_view key) const { return what_.rewritten(key, replacement_); }
   const key_pattern& what() const { return what_; }
   /// "RE=REPLACEMENT".
@@ -28,45 +30,46 @@ class rename_rule {
   std::string replacement_;
 };
 
-/// "RE=REPLACEMENT", split at the last '='. \errors errc::invalid_argument with the text; those of `make`
+/// Parses "RE=REPLACEMENT", split at the last '='.
+/// \errors errc::invalid_argument with the text; those of `make`
 result<rename_rule> parse_rename_rule(std::string_view text);
 
-/// Tensors become this dtype: those of its kind (floating, integer, complex) whose key matches. Without a pattern, of
-/// floating tensors those of 16 bits and more, because FP8 and the like were chosen by hand. Tensors of another kind
-/// are cast only by a rule that names their dtype in `from`.
+/// A rule that casts tensors to `type`. It applies to tensors of the same kind (floating, integer, complex) whose key
+/// matches. Without a pattern, a rule for a floating type leaves tensors of less than 16 bits alone, because FP8 and
+/// the like were chosen deliberately. A tensor of another kind is cast only by a rule that names its dtype in `from`.
 struct cast_rule {
   std::optional<key_pattern> what;
   dtype type = dtype::undefined;
-  std::string text = {};           // what messages call it: as it was parsed; empty: made of the others
+  std::string text = {};           // its name in messages: the parsed text; empty: made from the other members
   std::optional<dtype> from = {};  // casts tensors of exactly this dtype, whatever its kind
   friend bool operator==(const cast_rule&, const cast_rule&) = default;
 };
 
-/// "NAME", "RE=NAME", "FROM:NAME" or "RE=FROM:NAME", split at the last '='.
-/// \errors errc::invalid_argument with the text, and the dtype that was likely meant
+/// Parses "NAME", "RE=NAME", "FROM:NAME", or "RE=FROM:NAME", split at the last '='.
+/// \errors errc::invalid_argument with the text, and the dtype that was probably meant
 result<cast_rule> parse_cast_rule(std::string_view text);
 
-/// The rule as it was parsed, or as it would be written.
+/// The rule as it was parsed, or as `parse_cast_rule` would read it.
 std::string to_string(const cast_rule& rule);
 
-/// The dtype that a name which is none was likely meant to be: float32 of "fp32" and of "flaot32".
+/// The dtype that an unknown name probably means: float32 for "fp32" and for "flaot32".
 std::optional<dtype> nearest_dtype(std::string_view text);
 
-/// Which entries of a checkpoint take part, under which names and dtypes: what `select_keys` goes by, and with it
-/// `convert`, `reshard` and `read_state_dict`. By default every entry as it is.
+/// The entries of a checkpoint that take part, with their names and dtypes. Options of `select_keys`, and thus of
+/// `convert`, `reshard`, and `read_state_dict`. By default, every entry is kept as it is.
 struct selection_options {
   std::vector<key_pattern> only = {};    // keep keys that one of these matches; empty: all
   std::vector<key_pattern> skip = {};    // drop keys that one of these matches
   bool no_optimizer = false;             // drop keys whose role among all keys is key_role::optimizer
   std::string strip_prefix = {};         // removed from keys that begin with it, before `rename`
-  std::vector<rename_rule> rename = {};  // in order, each on what the one before made
-  std::vector<cast_rule> casts = {};     // the first that casts the tensor of the (original) key wins
-  bool allow_unused = false;             // a rule that matches nothing is not an error
-  /// `skip`, `strip_prefix` and `rename` of a parameter are also of its optimizer state ("optim.state.w.exp_avg",
-  /// "optim.param_groups.w.lr", "optimizer.state.exp_avg.w") and of its name in "optim.param_groups.0.params".
+  std::vector<rename_rule> rename = {};  // in order, each applied to the result of the one before
+  std::vector<cast_rule> casts = {};     // the first rule that casts a tensor wins; patterns match original keys
+  bool allow_unused = false;             // accept rules that match nothing
+  /// Applies a parameter's `skip`, `strip_prefix`, and `rename` also to its optimizer state ("optim.state.w.exp_avg",
+  /// "optim.param_groups.w.lr", "optimizer.state.exp_avg.w") and to its name in "optim.param_groups.0.params".
   bool optimizer_follows = false;
-  /// Casts that lose values of integers, or by which numbers change their kind. Without it they are errc::narrowing;
-  /// casts to a smaller floating type are always made, and a note counts them.
+  /// Allows casts that lose values of integers, or that change the kind of a number. Without it, they are
+  /// errc::narrowing. Casts to a smaller floating type are always made, and a note counts them.
   bool allow_narrowing = false;
 };
 
@@ -77,7 +80,7 @@ struct selectable {
   bool is_tensor = true;
 };
 
-/// A key that was selected: which, its new name, its new dtype (its own when there is no cast).
+/// A selected key: its position, its new name, and its new dtype (its own if no rule casts it).
 struct selected {
   std::size_t index = 0;
   std::string key;
@@ -85,24 +88,25 @@ struct selected {
   friend bool operator==(const selected&, const selected&) = default;
 };
 
-/// What `select_keys` chose, and what is wrong with its options.
+/// The keys that `select_keys` chose, and the problems of its options.
 struct selection_result {
   std::vector<selected> kept;  // in the order given
   std::size_t excluded = 0;    // how many were not kept
-  /// Unused rules (naming the option and the rule, and a key that is near), keys that meet after renaming (naming
-  /// both), impossible casts, optimizer state that cannot follow: all of them errc::invalid_argument. Casts that lose
-  /// values and were not allowed: errc::narrowing, the first twenty with their keys, then their number.
+  /// errc::invalid_argument: unused rules (with the option, the rule, and the nearest key), keys that coincide after
+  /// renaming (names both), impossible casts, and optimizer state that cannot follow. errc::narrowing: casts that lose
+  /// values and are not allowed, the first twenty with their keys, then the number of the others.
   std::vector<error> errors;
   /// For the user, one line each: entries that followed their parameters, casts that lose values, and tensors that a
-  /// rule of `casts` matches and leaves as they are.
+  /// rule of `casts` matches but does not cast.
   std::vector<std::string> notes;
-  followed_lists lists;  // with `optimizer_follows`: what becomes of names inside objects
+  followed_lists lists;  // with `optimizer_follows`: new names inside objects
 };
 
-/// `only`, `skip` and `no_optimizer` look at the given keys, `rename` at what `strip_prefix` left. `cast_rule` says
-/// which tensors a cast is of. With `optimizer_follows`, state takes part in its parameter's changes, also of a
-/// parameter that `only` leaves out, unless a rule of `rename` matches the state itself: then that is its name. Cost:
-/// O(keys · rules), linear in the length of each key; O(keys · components) more for state that follows.
+/// Selects keys, and gives them new names and dtypes. `only`, `skip`, and `no_optimizer` match the given keys; `rename`
+/// matches the keys after `strip_prefix`. See `cast_rule` for the tensors that a cast applies to. With
+/// `optimizer_follows`, optimizer state takes part in its parameter's changes, even if `only` leaves the parameter out.
+/// A rule of `rename` that matches the state itself takes precedence.
+/// Cost: O(keys · rules), linear in the length of each key; O(keys · components) more for state that follows.
 selection_result select_keys(std::span<const selectable> keys, const selection_options& options);
 
 }  // namespace shardmesh

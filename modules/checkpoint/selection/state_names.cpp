@@ -21,9 +21,9 @@ namespace shardmesh {
 namespace {
 
 constexpr std::size_t most_components = 256;
-constexpr std::size_t most_meanings = 32;  // a name that ends more keys than that says nothing of the prefix
+constexpr std::size_t most_meanings = 32;  // a name that ends more keys than this says nothing about the prefix
 
-// Where each component begins; empty for keys that are too long to be looked at.
+// Where each component begins; empty for keys with too many components.
 std::vector<std::size_t> components_of(std::string_view key) {
   std::vector<std::size_t> begins{0};
   for (std::size_t dot = key.find('.'); dot != std::string_view::npos; dot = key.find('.', dot + 1)) {
@@ -39,8 +39,8 @@ bool is_number(std::string_view text) {
 
 // A place in a key where an optimizer's entries begin.
 struct marker {
-  std::string_view optimizer;  // with its dot
-  std::size_t component = 0;   // that follows
+  std::string_view optimizer;  // with its trailing dot
+  std::size_t component = 0;   // the component after the marker
   bool is_state = false;       // else param_groups
 };
 
@@ -57,10 +57,10 @@ struct meant_name {
   std::size_t begin = 0;
   std::string_view name;
   bool is_last = false;
-  bool is_number = false;  // a position, or a name
+  bool is_number = false;  // only digits: a position, or a name
 };
 
-// Every name that an entry could mean, a longer one before a shorter one of the same spelling.
+// Every name that an entry may mean; among those of one spelling, longer names come first.
 std::vector<meant_name> names_in(std::string_view key, const std::vector<std::size_t>& begins, const marker& at) {
   std::vector<meant_name> names;
   const auto add = [&](std::size_t begin, std::size_t end, bool is_last) {
@@ -87,7 +87,7 @@ bool is_of_a_model(std::string_view prefix) {
   return std::find(known.begin(), known.end(), prefix.substr(prefix.rfind('.') + 1)) != known.end();
 }
 
-// What is in front of names in the keys of which they are the end.
+// For each name, the prefixes of the keys that end with it.
 using prefixes_of_names = std::unordered_map<std::string_view, std::vector<std::string_view>>;
 
 void add_prefixes(std::string_view key, prefixes_of_names& names) {
@@ -171,7 +171,7 @@ std::vector<state_name> state_names::of(std::size_t key) const {
         found.push_back({parameter->second, prefix.size(), meant.begin});
         break;
       }
-    if (!found.empty()) return found;  // the leftmost: a module may be called "state", too
+    if (!found.empty()) return found;  // the leftmost marker decides: a module may also be called "state"
   }
   return found;
 }

@@ -1,55 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
-// state_names: which entry of an optimizer's state is of which parameter, by how writers spell their keys. Not here:
-// what a selection makes of it (following), which entries are optimizer state at all (catalog's key_role).
+// state_names: finds the parameter of each entry of optimizer state, from the way writers spell their keys. The effect
+// on a selection is in following. The catalog's key_role decides which entries are optimizer state.
 export module shardmesh.checkpoint:state_names;
 
 import shardmesh.std;
 
 export namespace shardmesh {
 
-/// How an entry of optimizer state names its parameter.
+/// The place of a parameter's name in the key of an entry of optimizer state.
 struct state_name {
   std::size_t parameter = 0;  // position of the parameter's key
-  std::size_t prefix = 0;     // bytes of that key in front of the name that the optimizer has for it: of "model."
-  std::size_t begin = 0;      // where that name begins in the entry's key; its size is that of the rest of the other
+  std::size_t prefix = 0;     // bytes of that key before the optimizer's name for the parameter: those of "model."
+  std::size_t begin = 0;      // where that name begins in the entry's key; it is the rest of the parameter's key
   friend bool operator==(const state_name&, const state_name&) = default;
 };
 
-/// The parameters of all optimizer state of a checkpoint, judged by all its keys. What is in front of "state." or
-/// "param_groups." tells optimizers apart; each spells all its entries alike:
+/// The parameters of all optimizer state of a checkpoint, inferred from all its keys. The text before "state." or
+/// "param_groups." identifies an optimizer. An optimizer spells all its entries in the same way:
 ///
 ///     OPTIMIZER.state.PARAMETER.NAME          torch.distributed.checkpoint.state_dict, nested and flattened; FSDP
 ///     OPTIMIZER.param_groups.PARAMETER.FIELD  the same, flattened
 ///     OPTIMIZER.state.NAME.PARAMETER          Megatron, and DeepSpeed's folders as they are read here
 ///
-/// and has one prefix with which its names are keys of the model (none, "model."): both are those that fit the most of
-/// its entries. Where several parameters fit one entry, the longest name is meant. Numbers are positions, which stand
-/// for no parameter; beside names (of the same optimizer's "state", or its "param_groups") they are names, too. Keys of
-/// more than 256 components are state of nothing.
+/// It also has one prefix that turns its names into keys of the model (none, or "model."). The spelling and the prefix
+/// that fit the most entries are chosen. If several parameters fit one entry, the longest name wins. Numbers are
+/// positions and name no parameter, unless the same optimizer's "state" (or its "param_groups") has other names as
+/// well. Keys of more than 256 components belong to no parameter.
 class state_names {
  public:
-  /// The keys must outlive it. Cost: O(length of all keys), times components.
+  /// The keys must outlive this. Cost: O(length of all keys · components).
   explicit state_names(std::span<const std::string_view> keys);
-  /// The parameter of the entry with this key (its position); none when it is no parameter's. Several where two
-  /// prefixes fit equally well (a model and its average). Cost: O(length · components).
+  /// The parameter of the entry at position `key`; none when it belongs to no parameter. Several when two prefixes fit
+  /// equally well (a model and its average). Cost: O(length · components).
   std::vector<state_name> of(std::size_t key) const;
-  /// True when the entry with this key belongs to an optimizer.
+  /// True when the entry at position `key` belongs to an optimizer.
   bool is_state(std::size_t key) const { return is_state_[key]; }
-  /// What stands in front of an optimizer's names in the model's keys, for an entry of its "param_groups" or "state";
-  /// none where nothing says so.
+  /// The prefixes of an optimizer's names in the model's keys, for the key of an entry of its "param_groups" or
+  /// "state". Empty when no key reveals one.
   std::vector<std::string> prefixes_of(std::string_view key) const;
 
  private:
   struct spelling {
     bool is_name_last = false;
-    bool state_has_names = false, groups_have_names = false;  // other than numbers
-    std::vector<std::string_view> prefixes;                   // that fit equally well
+    bool state_has_names = false, groups_have_names = false;  // names other than numbers
+    std::vector<std::string_view> prefixes;                   // all that fit equally well
   };
   void choose(const std::map<std::pair<bool, std::string_view>, std::size_t>& fitting, std::string_view optimizer);
 
   std::vector<std::string_view> keys_;
   std::vector<bool> is_state_;                                // per key
-  std::unordered_map<std::string_view, std::size_t> others_;  // what parameters are among, by key
+  std::unordered_map<std::string_view, std::size_t> others_;  // keys that may be parameters, with their positions
   std::unordered_map<std::string_view, spelling> optimizers_;
 };
 

@@ -25,7 +25,7 @@ import :entry_check;
 namespace shardmesh {
 namespace {
 
-// Classes that say which rank has which part, or where it was written.
+// Classes that describe which rank has which part, or where it was written.
 bool is_layout_class(std::string_view name) {
   constexpr auto known = std::to_array<std::string_view>(
       {"SavePlan", "LoadPlan", "WriteItem", "ReadItem", "TensorWriteData", "ChunkStorageMetadata", "MetadataIndex",
@@ -33,7 +33,7 @@ bool is_layout_class(std::string_view name) {
   return std::find(known.begin(), known.end(), name) != known.end();
 }
 
-// True when the value is a plan by its name, or an instance of such a class is anywhere in it.
+// True when the name is a plan's, or an instance of such a class is anywhere in the value.
 bool describes_layout(std::string_view name, pickle::value value) {
   if (name.find("local_plan") != std::string_view::npos || name.find("global_plan") != std::string_view::npos ||
       name.find("central_plan") != std::string_view::npos || name.find("save_plan") != std::string_view::npos)
@@ -74,7 +74,7 @@ bool describes_layout(std::string_view name, pickle::value value) {
   return false;
 }
 
-// Chunks as they would be compared: in order of their boxes, empty ones do not count.
+// Chunks in comparable form: sorted by box, without empty ones.
 std::vector<output_chunk> sorted_chunks(std::vector<output_chunk> chunks) {
   std::erase_if(chunks, [](const output_chunk& chunk) { return chunk.where.is_empty(); });
   std::sort(chunks.begin(), chunks.end(), [](const auto& a, const auto& b) { return a.where < b.where; });
@@ -92,7 +92,7 @@ bool keeps_tensor(const catalog& stored, const tensor_entry& was, const output_t
                     [](const auto& a, const auto& b) { return a.where == b.where && a.rank == b.rank; });
 }
 
-// The same entries, each cut and owned as before.
+// True when the entries are the same, each cut and owned as before.
 bool keeps_layout(const catalog& stored, std::span<const output_tensor> tensors,
                   std::span<const output_object> objects) {
   return std::equal(stored.tensors.begin(), stored.tensors.end(), tensors.begin(), tensors.end(),
@@ -112,7 +112,7 @@ void drop_stale(std::vector<std::pair<std::string, pickle::value>>& values, std:
   });
 }
 
-// Side files of a folder of the destination's family; of another family all are named.
+// The side files of a folder, if its format is in the destination's family; otherwise, a note names all of them.
 result<std::vector<side_file>> carried_files(const checkpoint_reader& reader, const target& to,
                                              std::vector<std::string>& notes) {
   std::error_code code;
@@ -122,7 +122,7 @@ result<std::vector<side_file>> carried_files(const checkpoint_reader& reader, co
   SHARDMESH_TRY(side_files found, find_side_files(reader.path(), reader.stored().contents()));
   const auto family = to.side_files_of;
   if (std::find(family.begin(), family.end(), reader.contents().format) == family.end()) {
-    // Its entries are among the reader's: they come along.
+    // Its entries are among the reader's, so they are converted.
     if (!dcp::extras_of(reader).common_keys.empty())
       std::erase_if(found.files, [](const side_file& file) { return file.name == "common.pt"; });
     for (side_file& file : found.files) found.left.push_back(std::move(file.name));
@@ -133,7 +133,7 @@ result<std::vector<side_file>> carried_files(const checkpoint_reader& reader, co
   return std::move(found.files);
 }
 
-// Texts of safetensors files, for a destination that has no place for them. "pt" as the format is what every file gets.
+// Names the texts of safetensors files, for a destination without texts. Every file gets the format "pt" anyway.
 void name_texts(const checkpoint_reader& reader, std::vector<std::string>& notes) {
   std::set<std::string> names;
   for (const file_text& text : reader.contents().texts)
@@ -145,11 +145,11 @@ void name_texts(const checkpoint_reader& reader, std::vector<std::string>& notes
 
 void add_names(const dcp::extras& extras, std::set<std::string>& names) {
   for (const auto& [name, value] : extras.attributes)
-    if (name != "storage_meta") names.insert(name);  // where PyTorch wrote it
+    if (name != "storage_meta") names.insert(name);  // storage_meta: where PyTorch wrote it
   for (const auto& [name, value] : extras.planner_entries) names.insert("planner_data." + name);
 }
 
-// Attributes of DCP metadata, for a destination that has no place for them, and those of a folder's parts.
+// Names the attributes of DCP metadata, for a destination without them, and those of a folder's parts.
 void name_attributes(const checkpoint_reader& reader, bool is_dcp, std::vector<std::string>& notes) {
   std::set<std::string> names;
   if (!is_dcp) add_names(dcp::extras_of(reader), names);
@@ -182,7 +182,7 @@ void leave_to_side_files(const checkpoint_reader& reader, conversion& work) {
     unchanged += object.key == stored.key;
     return true;
   });
-  // What cannot be written by itself can go in its file.
+  // An entry that cannot be written separately can still be copied with its file.
   std::erase_if(work.unsupported, [&](const error& why) {
     if (!keys.contains(why.key)) return false;
     const object_entry* const object = contents.find_object(why.key);
@@ -234,7 +234,7 @@ result<dcp::extras> carried_to_dcp(const checkpoint_reader& reader, std::span<co
   return extras;
 }
 
-// The config of a model that is cast names the dtype from before.
+// The config.json of a model that is cast still names the old dtype.
 static void note_casts(const safetensors::file_options& options, std::span<const output_tensor> tensors,
                        std::vector<std::string>& notes) {
   const bool has_config = std::any_of(options.side_files.begin(), options.side_files.end(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what of a source goes into a destination beside its entries: attributes of DCP metadata, texts, side
-// files. Decided here for every target; what is left out is named in the notes.
+// Not exported: chooses the metadata that goes from a source to a destination beside the entries: attributes of DCP
+// metadata, texts, and side files. Decides for every target; the notes name the metadata that is left out.
 module shardmesh.checkpoint:carried;
 
 import shardmesh.std;
@@ -14,18 +14,20 @@ import :targets;
 
 namespace shardmesh {
 
-// For a DCP folder. Attributes that describe the old layout (plans of the ranks that saved) go when the layout changes:
-// a trainer that trusted them would write a checkpoint that nobody can load. \errors errc::io
+// Collects the metadata for a DCP folder. Attributes that describe the old layout (plans of the ranks that saved) are
+// dropped when the layout changes: a trainer that trusted them would write a checkpoint that nobody can load.
+// \errors errc::io
 result<dcp::extras> carried_to_dcp(const checkpoint_reader& reader, std::span<const output_tensor> tensors,
                                    std::span<const output_object> objects, std::vector<std::string>& notes);
 
-// Leaves out what goes into a DCP folder inside a side file, Megatron's common.pt. A note says so where the selection
-// wants it otherwise.
+// Drops the entries that reach a DCP folder inside a side file, Megatron's common.pt. A note reports those among them
+// that the selection changes, because the file is copied unchanged.
 void leave_to_side_files(const checkpoint_reader& reader, conversion& work);
-// The entries of such a file against their checksums: it is copied as it is, under a new one.
+// Compares the entries of that file with their checksums: the file is copied unchanged, and gets a new checksum.
 std::vector<error> check_side_entries(checkpoint_reader& reader, int threads);
 
-// For any target. The reader outlives the result. \errors errc::io
+// Collects the metadata for any target. The reader must outlive the result.
+// \errors errc::io
 result<target_settings> carried_to(const target& to, const checkpoint_reader& reader, const conversion& work,
                                    std::vector<std::string>& notes);
 

@@ -43,7 +43,7 @@ class selecting {
   void add_tensor(std::size_t index, std::string key, dtype type) {
     const tensor_entry& stored = contents_.tensors[index];
     if (!stored.opaque_type.empty() && stored.chunk_count == 0) {
-      // Of a .pt file or of an object: there is no archive of its own to copy.
+      // It is in a .pt file or in an object: it has no archive of its own that could be copied.
       leave_out(fail(errc::unsupported, fmt::format("a {} cannot be written", stored.opaque_kind))
                     .with_key(stored.key)
                     .with_file(reader_.path().string())
@@ -76,7 +76,7 @@ class selecting {
     into_.sources.push_back(index);
   }
 
-  // `listed`: the object in its place where it lists parameters that are called otherwise now.
+  // `listed` replaces the object if it lists parameters that have new names.
   void add_object(std::size_t index, std::string key, std::optional<object_value> listed) {
     const object_entry& stored = contents_.objects[index];
     if (stored.hidden_tensors > 0) {
@@ -107,7 +107,7 @@ class selecting {
  private:
   std::int32_t writer_of(std::int32_t file) const { return writer_of_file(contents_, file); }
 
-  // Nobody knows what a damaged archive of a tensor holds: it is a problem, and not one of an unsupported kind.
+  // Nobody knows the content of a tensor's damaged archive, so damage is a problem, not an unsupported kind.
   bool is_whole(std::size_t tensor) {
     const whole_entry entry{true, tensor};
     check_outcome outcome = reader_.check_whole({&entry, 1}, {.quick = true, .threads = 1});
@@ -121,7 +121,7 @@ class selecting {
     into_.unsupported_objects += objects;
   }
 
-  // An unsharded tensor of an unknown representation is copied verbatim; anything else would invent bytes.
+  // Copies an unsharded tensor of an unknown representation verbatim. Anything else would invent bytes.
   bool take_archive(const tensor_entry& stored, dtype type, output_tensor& made) {
     if (stored.type == dtype::undefined && stored.properties.foreign_dtype.empty()) {
       into_.problems.push_back(fail(errc::unsupported, "a tensor without a dtype of PyTorch cannot be written")
@@ -187,7 +187,7 @@ conversion select_for_output(checkpoint_reader& reader, const selection_options&
 
 namespace {
 
-// Leaves out what `drop` holds for, and the same positions of `sources`.
+// Drops the entries for which `drop` holds, and the same positions of `sources`.
 template <class Entry, class Drop>
 std::int64_t drop_with_sources(std::vector<Entry>& entries, std::vector<std::size_t>& sources, const Drop& drop) {
   const auto both = views::zip(entries, sources);
@@ -219,7 +219,7 @@ std::vector<error> find_path_conflicts(std::span<const output_tensor> tensors, s
   std::sort(paths.begin(), paths.end(), [](const auto& a, const auto& b) {
     return std::lexicographical_compare(a.first.begin(), a.first.end(), b.first.begin(), b.first.end());
   });
-  // What begins with a path follows it at once.
+  // After sorting, a path that begins with another one follows it directly.
   std::vector<error> problems;
   for (const auto& [before, after] : views::zip(paths, paths | views::drop(1))) {
     const auto& [outer, outer_key] = before;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: notes of `convert` about entries that come into the destination changed, or cannot leave it again.
+// Not exported: notes of `convert` about entries that change on the way, or that cannot be converted any further.
 module shardmesh.checkpoint:conversion_notes;
 
 import shardmesh.std;
@@ -8,11 +8,11 @@ import :conversion;
 
 namespace shardmesh {
 
-// Names tensors that cannot be converted any further. They are copied as archives of their own, which a file of
-// torch.save does not have.
+// Names tensors that cannot be converted any further. They are copied whole, as archives of their own. Inside a file of
+// torch.save, a tensor has no such archive.
 std::optional<std::string> note_of_dead_ends(checkpoint_reader& reader, const conversion& work);
 
-// Names entries whose new name is one key, however nested the old one was.
+// Names entries that were nested and that a rename gave a single, flat key.
 std::optional<std::string> note_of_flat_names(const catalog& stored, const conversion& work);
 
 }  // namespace shardmesh

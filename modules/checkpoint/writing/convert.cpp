@@ -25,7 +25,7 @@ import :seen_reader;
 namespace shardmesh {
 namespace {
 
-// Opaque tensors have an archive of their own in DCP; other formats have no place for it.
+// Opaque tensors have archives of their own in DCP. Other formats have no place for these.
 void refuse_archives(const checkpoint_reader& reader, conversion& work) {
   for (std::size_t i = 0; i < work.tensors.size(); ++i) {
     if (!work.tensors[i].archive) continue;
@@ -39,7 +39,7 @@ void refuse_archives(const checkpoint_reader& reader, conversion& work) {
   }
 }
 
-// What safetensors cannot hold; the writer refuses whatever is left of it.
+// True for a tensor that safetensors cannot hold. The writer refuses those that remain.
 bool is_unsupported(const output_tensor& tensor) {
   const safetensors::tensor entry{tensor.key, tensor.type, tensor.bytes.from.global_shape()};
   return tensor.archive || !safetensors::problems_of({&entry, 1}).empty();
@@ -56,7 +56,7 @@ std::vector<error> refusals_of(const checkpoint_reader& reader, std::span<const 
   return problems;
 }
 
-// A flat name; what has a path already keeps it, with its indices and integer keys.
+// Splits a flat name. A longer path stays as it is, with its indices and integer keys.
 void split_at_dots(path& where, std::string_view key) {
   if (where.size() > 1 || (where.size() == 1 && (where[0].is_index() || where[0].is_integer() || where[0].is_python())))
     return;
@@ -69,7 +69,7 @@ void split_at_dots(path& where, std::string_view key) {
   }
 }
 
-// Paths that make no tree are the source's; the destination is an argument.
+// Paths that form no tree are a fault of the source, not of an argument. Errors that name a file stay as they are.
 void find_source_of(const checkpoint_reader& reader, std::vector<error>& problems) {
   for (error& problem : problems) {
     if (!problem.file.empty()) continue;
@@ -78,7 +78,7 @@ void find_source_of(const checkpoint_reader& reader, std::vector<error>& problem
   }
 }
 
-// One call of `convert`, phase by phase. A phase that cannot go on returns problems, and nothing is written.
+// One call of `convert`, phase by phase. A phase that fails returns problems, and nothing is written.
 class converter {
  public:
   converter(checkpoint_reader& given, const std::filesystem::path& destination, const convert_options& options)
@@ -110,7 +110,7 @@ class converter {
     return apart ? problems() : problem_of(std::move(apart).error());
   }
 
-  // The source as the destination can hold it.
+  // Opens the source in a form that the destination can hold.
   problems open_view() {
     if (auto done = seen_.take_apart(target_.is_pickled, options_.components); !done)
       return problem_of(std::move(done).error());
@@ -118,15 +118,15 @@ class converter {
     return {};
   }
 
-  // Tensors that have another shape in `shapes_like` get that shape.
+  // Gives tensors the shapes that they have in `shapes_like`.
   problems match_shapes() {
     if (!options_.shapes_like) return {};
     std::vector<resized_tensor> differences = shape_differences(*reader_, options_.selection, *options_.shapes_like);
-    // What a wrapping tensor is made of has the sizes that its values have.
+    // The sizes of a wrapping tensor's components follow from its values.
     std::erase_if(differences, [&](const resized_tensor& tensor) { return seen_.is_component(tensor.key); });
     if (differences.empty()) return {};
     if (!options_.allow_shape_mismatch) return refusals_of(*reader_, differences);
-    reader_->identify_opaque_tensors();  // what is no plain tensor is not resized
+    reader_->identify_opaque_tensors();  // only plain tensors can be resized
     auto made = resize_tensors(*reader_, differences);
     if (!made) return problem_of(std::move(made).error());
     resized_ = *std::move(made);
@@ -135,7 +135,7 @@ class converter {
     return {};
   }
 
-  // Which entries are written, under which names and dtypes.
+  // Chooses the entries to write, with their names and dtypes.
   problems select() {
     work_ = select_for_output(*reader_, options_.selection);
     work_.notes.insert(work_.notes.end(), resized_notes_.begin(), resized_notes_.end());
@@ -150,7 +150,7 @@ class converter {
     return std::move(work_.problems);
   }
 
-  // Tensors that are written once, under the first of their keys.
+  // Merges tensors, so that each is written once, under the first of its keys.
   problems merge() {
     auto record = recorded_sums::open(*reader_);
     if (!record) return problem_of(std::move(record).error());
@@ -160,7 +160,7 @@ class converter {
     return merged ? problems() : problem_of(merged.error());
   }
 
-  // Entries that the format does not hold, and the names of the others.
+  // Drops entries that the format cannot hold, and settles the names of the others.
   problems leave_out() {
     if (target_.is_nested) {
       if (auto note = note_of_dead_ends(*reader_, work_)) work_.notes.push_back(*std::move(note));
@@ -181,7 +181,7 @@ class converter {
     return target_.is_pickled ? find_path_conflicts(work_.tensors, work_.objects) : problems();
   }
 
-  // What `verify` refuses is not copied.
+  // Refuses to copy anything that `verify` refuses.
   problems check_entries() {
     problems found = check_before_copying(*reader_, work_, left_out_, record_.get(), options_.saving.threads);
     if (found.empty() && is_dcp()) found = check_side_entries(*reader_, options_.saving.threads);
@@ -220,8 +220,8 @@ class converter {
   std::vector<std::string> resized_notes_;
   checkpoint_reader* reader_ = nullptr;  // the source, after `open_view` and `match_shapes`
   conversion work_;
-  std::vector<whole_entry> left_out_;  // as unsupported; they are checked all the same
-  save_report skipped_;                // its counts of what is skipped
+  std::vector<whole_entry> left_out_;  // as unsupported; they are checked nevertheless
+  save_report skipped_;                // only its counts of skipped entries
   std::shared_ptr<const recorded_sums> record_;
   std::optional<chunk_source> source_;
   target_settings settings_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// convert and reshard: a checkpoint into another format, or onto another mesh. Both only decide which tensors go where;
-// bytes move by the executor, files appear by the writers.
+// convert and reshard: rewrite a checkpoint in another format, or for another mesh. Both only decide which tensors go
+// where. The executor moves the bytes, and the writers create the files.
 export module shardmesh.checkpoint:convert;
 
 import shardmesh.std;
@@ -15,80 +15,79 @@ import :targets;
 
 export namespace shardmesh {
 
-/// Which tensors `convert` writes only once, under the first key.
+/// Which tensors `convert` writes only once, under the first of their keys.
 enum class dedup : std::uint8_t {
   none,
-  tied,   // those that are one stored tensor under several names: the same bytes of a file, cut alike
-  equal,  // beside those, tensors of one dtype and shape with equal bytes; scalars are kept
+  tied,   // one stored tensor under several names: the same bytes of a file, cut in the same way
+  equal,  // also tensors of equal dtype and shape with equal bytes, except scalars
 };
 
-/// What `convert` writes: the format, which entries under which names and dtypes, and what becomes of those that the
-/// format cannot hold. By default tensors go into one safetensors file and objects into a JSON file beside it, and what
-/// those cannot hold is a problem.
+/// The options of `convert`: the format, the entries with their names and dtypes, and the treatment of entries that the
+/// format cannot hold. By default, tensors go into one safetensors file and objects into a JSON file beside it, and
+/// entries that these cannot hold are problems.
 struct convert_options {
   target_format to = target_format::safetensors;
   selection_options selection{};
   std::int64_t max_shard_bytes = std::int64_t{5} * 1000 * 1000 * 1000;  // hf: Hugging Face's own default
-  bool skip_objects = false;                                            // write the tensors only
-  bool skip_unsupported = false;  // leave out tensors that the destination cannot hold, and objects that hold such
-  /// Tensors get the shapes of those of this checkpoint that have their new names; others keep theirs.
+  bool skip_objects = false;                                            // write only the tensors
+  bool skip_unsupported = false;  // leave out tensors that the destination cannot hold, and objects with such tensors
+  /// Gives each tensor the shape of the tensor in this checkpoint that has its new name. Others keep theirs.
   checkpoint_reader* shapes_like = nullptr;
-  bool allow_shape_mismatch = false;  // with `shapes_like`: cut at the end or filled with zeros; else a problem
+  bool allow_shape_mismatch = false;  // with `shapes_like`: cut at the end or fill with zeros; else a problem
   dedup merge = dedup::none;          // optimizer state is never merged: it must be found under its own key
-  /// dcp, pt, torch_checkpointing: wrapping tensors (sparse, nested, quantized, torchao's) as their components, as
-  /// safetensors and hf always have them. Else components that an object describes become the wrapper again.
+  /// dcp, pt, torch_checkpointing: write wrapping tensors (sparse, nested, quantized, torchao's) as their components,
+  /// as safetensors and hf always do. Otherwise, components that an object describes become the wrapping tensor again.
   bool components = false;
-  /// dcp, pt, torch_checkpointing from flat names: split them at dots; keys "a" and "a.b" are a problem.
+  /// dcp, pt, torch_checkpointing: split flat names at dots. Keys "a" and "a.b" are then a problem.
   bool nest = false;
-  std::string item{};              // torch_checkpointing: all goes below it; empty: a path's first name is its item
-  bool safetensors_files = false;  // torch_checkpointing: for items of nothing but tensors that safetensors can hold
+  std::string item{};  // torch_checkpointing: the item for everything; empty: a path's first name is its item
+  bool safetensors_files = false;  // torch_checkpointing: for items with only tensors that safetensors can hold
   save_options saving{};
 };
 
-/// Writes `reader`'s tensors and objects to `destination` in another format. Streams: memory is bounded by
-/// `saving.memory_bytes` whatever the size. DCP and torch_checkpointing keep their chunks and ranks between one
-/// another. Tensors that the destination cannot hold are all named in the report and nothing is written, unless
-/// `skip_unsupported`. Nothing is written either when `verify` would refuse any entry that is to be copied: every
-/// checksum that the source has of them is compared before the destination appears. An object that holds tensors is
-/// copied whole from DCP to DCP and to .pt, and taken apart into entries everywhere else. So are wrapping tensors of
-/// known classes; to DCP and .pt their components are put together again (torch_file::wrap_components).
+/// Writes the tensors and objects of `reader` to `destination` in another format. Streams: `saving.memory_bytes` bounds
+/// the memory, whatever the size. Conversions between DCP and torch_checkpointing keep chunks and ranks. The report
+/// names all tensors that the destination cannot hold; nothing is then written, unless `skip_unsupported` is set.
+/// Nothing is written either when `verify` would refuse an entry to be copied: every checksum that the source has for
+/// these entries is compared before the destination appears. An object that holds tensors is copied whole from DCP to
+/// DCP and to .pt, and is split into entries everywhere else. The same holds for wrapping tensors of known classes; for
+/// DCP and .pt, components that the source has are recombined (torch_file::wrap_components).
 save_report convert(checkpoint_reader& reader, const std::filesystem::path& destination,
                     const convert_options& options);
 
-/// How `reshard` and `plan_reshard` cut a checkpoint: over a mesh by placement rules, or as another checkpoint is cut.
-/// `mesh` or `like` has to be given (errc::invalid_argument); with both, `like` decides and the rules are not looked
-/// at.
+/// How `reshard` and `plan_reshard` cut a checkpoint: over a mesh by placement rules, or like another checkpoint.
+/// `mesh` or `like` is required (errc::invalid_argument). With both, `like` decides, and the rules are ignored.
 struct reshard_options {
-  std::optional<device_mesh> mesh{};              // with rules; or
-  checkpoint_reader* like = nullptr;              // boxes and ranks of another checkpoint's tensors
+  std::optional<device_mesh> mesh{};              // cut by the rules over this mesh, or
+  checkpoint_reader* like = nullptr;              // use the boxes and ranks of this checkpoint's tensors
   std::vector<placement_rule> placement_rules{};  // the first that matches a key decides
-  std::vector<placement> default_placements{};    // of keys that no rule matches; empty: R on every mesh dimension
-  bool optimizer_follows = true;                  // optimizer state takes its parameter's placement
-  bool allow_shape_mismatch = false;              // with `like`: cut at the end or filled with zeros to its shapes
+  std::vector<placement> default_placements{};    // for keys that no rule matches; empty: R on every mesh dimension
+  bool optimizer_follows = true;                  // optimizer state takes its parameter's placements
+  bool allow_shape_mismatch = false;              // with `like`: cut at the end or fill with zeros to its shapes
   selection_options selection{};
-  bool skip_unsupported = false;  // leave out what cannot be cut or written
+  bool skip_unsupported = false;  // leave out entries that cannot be cut or written
   save_options saving{};
 };
 
-/// What a reshard would move.
+/// A reshard that is planned and not executed.
 struct reshard_plan {
   std::vector<error> problems;
   std::vector<std::string> notes;
   std::vector<output_tensor> tensors;
   std::vector<output_object> objects;
-  std::vector<std::size_t> sources, object_sources;  // their indices in the reader's catalog
+  std::vector<std::size_t> sources, object_sources;  // indices in the reader's catalog
   std::int64_t excluded = 0, skipped_tensors = 0, skipped_objects = 0;
   std::int32_t ranks = 0;
-  /// Where some change their shape, or lie in no archive of their own: each shows the one before it, the first the
-  /// given reader, and the entries are the last one's. Empty: they are the given reader's.
+  /// The readers that show tensors in another shape, or give them archives of their own. Each wraps the one before it,
+  /// and the first wraps the given reader. The entries refer to the last one; if there is none, to the given reader.
   std::vector<std::shared_ptr<checkpoint_reader>> shown;
 };
-/// What `reshard` would do. The reader must outlive the result.
+/// Plans what `reshard` would do. The reader must outlive the result.
 reshard_plan plan_reshard(checkpoint_reader& reader, const reshard_options& options);
 
-/// Rewrites a checkpoint as DCP for another mesh: each rank's bytes in its own file. A chunk that several ranks hold is
-/// written once, by its least-loaded holder (ties: the lowest rank). A rank that owns nothing gets no file. Checks what
-/// it copies as `convert` does.
+/// Rewrites a checkpoint as DCP for another mesh, with each rank's bytes in its own file. A chunk that several ranks
+/// hold is written once, by the least-loaded of them (ties: the lowest rank). A rank that owns nothing gets no file.
+/// Makes the same checks as `convert` of the entries that it copies.
 save_report reshard(checkpoint_reader& reader, const std::filesystem::path& destination,
                     const reshard_options& options);
 

@@ -19,7 +19,7 @@ import :merge_tensors;
 namespace shardmesh {
 namespace {
 
-// Digest of a tensor's elements in row-major order, read slab by slab.
+// The digest of a tensor's elements in row-major order, read slab by slab.
 result<digest128> elements_digest(const catalog& contents, const tensor_entry& tensor, chunk_source& source) {
   SHARDMESH_TRY(const distribution held, contents.distribution_of(tensor));
   xxh3_stream sum;
@@ -45,7 +45,7 @@ class merging {
         threads_(threads),
         dropped_(work.tensors.size()) {}
 
-  // One stored tensor under several names: the same bytes of a file, seen through the same strides.
+  // Merges the names of one stored tensor: the same bytes of a file, seen through the same strides.
   result<void> merge_tied() {
     using first_place = std::tuple<std::int32_t, std::int32_t, std::int64_t, std::int64_t>;
     std::map<first_place, std::vector<std::size_t>> by_place;
@@ -62,7 +62,7 @@ class merging {
   }
 
   result<void> merge_equal() {
-    // The dtype as it is stored and as it is written: equal bytes mean equal values only then.
+    // Keyed by the stored and the written dtype: only then do equal bytes mean equal values.
     std::map<std::tuple<dtype, dtype, extents>, std::vector<std::size_t>> alike;
     for (std::size_t i = 0; i < work_.tensors.size(); ++i) {
       const output_tensor& tensor = work_.tensors[i];
@@ -103,7 +103,7 @@ class merging {
            volume_of(i) > 0;
   }
 
-  // `members` have their first chunk in one place of a file.
+  // The first chunks of all `members` are at one place of a file.
   result<void> merge_same_views(const std::vector<std::size_t>& members) {
     using part = std::tuple<box, std::int32_t, std::int64_t, std::int64_t, extents, std::int64_t, bool, bool>;
     std::map<std::tuple<dtype, dtype, extents, std::vector<part>>, std::size_t> first;
@@ -119,7 +119,7 @@ class merging {
         parts.emplace_back(contents_.chunk_box(tensor, chunk), place.file, place.offset, view.begin, view.strides,
                            view.storage_offset, view.conjugate, view.negative);
       }
-      // Decompressed parts of one item begin alike: nothing tells their storages apart.
+      // Compressed parts of one item begin at the same place, so their storages cannot be told apart.
       if (unclear) continue;
       const output_tensor& made = work_.tensors[i];
       const auto [kept, is_new] =

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: which tensors of a conversion are written once under the first of their keys (convert_options::merge).
+// Not exported: merges tensors of a conversion, which are then written once, under the first of their keys
+// (convert_options::merge).
 module shardmesh.checkpoint:merge_tensors;
 
 import shardmesh.std;
@@ -10,8 +11,8 @@ import :convert;
 
 namespace shardmesh {
 
-// Drops the tensors that are merged into an earlier one, with a note for each. Equal bytes are read through `source`,
-// once per tensor that has a partner of its dtype and shape; ties are known from the catalog.
+// Drops the tensors that are merged into an earlier one, with a note for each. To find equal bytes, reads each tensor
+// that has a partner of its dtype and shape once, through `source`. Ties are found without reading elements.
 result<void> merge_tensors(checkpoint_reader& reader, conversion& work, dedup how, chunk_source& source, int threads);
 
 }  // namespace shardmesh

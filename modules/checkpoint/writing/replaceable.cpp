@@ -35,7 +35,7 @@ class claims {
   // "config.json, model.pt and 3 more"
   std::string names() const { return name_list(std::vector<std::string>(unclaimed_.begin(), unclaimed_.end())); }
 
-  // What shardmesh wrote: every file of its record.
+  // Claims the files that shardmesh wrote: all of its record.
   void by_record() {
     if (!unclaimed_.contains(checksum_file_name)) return;
     claim(checksum_file_name);
@@ -44,7 +44,7 @@ class claims {
     for (const std::string& file : recorded) claim(file);
   }
 
-  // torch.distributed.checkpoint's own names, and what the metadata names.
+  // Claims torch.distributed.checkpoint's own names, and the files that the metadata names.
   void by_dcp() {
     static const re2::RE2 name(R"(\.metadata|\.metadata\.tmp|__[0-9]+\.metadata|__[0-9]+_[0-9]+\.distcp)");
     const bool has_metadata = unclaimed_.contains(".metadata");
@@ -54,7 +54,7 @@ class claims {
       for (const std::string& file : (*reader)->contents().files) claim(file);
   }
 
-  // The files of the one index.
+  // Claims the files of the index, if there is exactly one.
   void by_index() {
     std::vector<std::string> indices;
     for (const std::string& name : unclaimed_)
@@ -70,7 +70,7 @@ class claims {
     for (const auto& [tensor, file] : index->weight_map) claim(file);
   }
 
-  // Without a list: one file under a name that models have, or numbered files of one series.
+  // Without a list of files: claims one file with a usual model name, or the numbered files of one series.
   void by_name() {
     static const re2::RE2 whole(R"((?:model|adapter_model|diffusion_pytorch_model)\.safetensors)");
     static const re2::RE2 numbered(R"((?s)(.*)-[0-9]{5}-of-([0-9]{5})\.safetensors)");
@@ -94,7 +94,7 @@ class claims {
     for (const std::string& name : files) claim(name);
   }
 
-  // Our file of objects, whole or damaged; not somebody else's file of that name.
+  // Claims our file of objects, whole or damaged, but not another program's file of that name.
   void by_objects() {
     if (!unclaimed_.contains("objects.json")) return;
     if (safetensors::is_objects_file(folder_ / "objects.json")) claim("objects.json");

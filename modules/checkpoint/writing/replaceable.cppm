@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// replaceable: which folders an overwrite may replace: those that hold one checkpoint and nothing else. The rule
-// stands in docs/formats.md. Not here: whether a folder is still what was looked at (seen_destination).
+// replaceable: decides which folders an overwrite may replace: those that hold one checkpoint and nothing else. The
+// rule is documented in docs/formats.md. Whether a folder has changed since it was inspected is in seen_destination.
 export module shardmesh.checkpoint:replaceable;
 
 import shardmesh.std;
@@ -10,12 +10,12 @@ import shardmesh.catalog;
 
 export namespace shardmesh {
 
-/// The rule for checkpoints of every format: a folder that is one and nothing else. errc::destination_exists naming an
-/// entry that does not belong to it. Cost: the folder's record of checksums, or its index, or its .metadata when
-/// entries are not explained otherwise.
+/// Checks that a folder holds one checkpoint, of any format, and nothing else. errc::destination_exists naming an entry
+/// that does not belong to it. Cost: reads the folder's record of checksums; its index, and then its .metadata, only
+/// when entries remain unexplained.
 result<void> holds_one_checkpoint(const std::filesystem::path& folder, const seen_destination& seen);
 
-/// `options` with that rule, where the caller gave none.
+/// `options` with that rule, unless the caller gave another one.
 save_options replacing_checkpoints(save_options options);
 
 }  // namespace shardmesh

@@ -26,7 +26,7 @@ import :seen_reader;
 namespace shardmesh {
 namespace {
 
-// Every distinct box of a layout and who holds it; boxes in ascending order.
+// Every distinct box of a layout with its holders, in ascending order of the boxes.
 std::map<box, std::vector<owner_id>> holders_of(const distribution& held) {
   std::map<box, std::vector<owner_id>> holders;
   held.for_each_owner([&](owner_id owner) {
@@ -44,7 +44,7 @@ std::int64_t bytes_of(const output_tensor& tensor, const box& where) {
 
 class planning {
  public:
-  // `left_out`: gets the entries that are left out as unsupported.
+  // `left_out` receives the entries that are left out as unsupported.
   planning(checkpoint_reader& reader, const reshard_options& options, std::vector<whole_entry>& left_out)
       : options_(options) {
     conversion chosen = select_for_output(reader, options.selection);
@@ -78,7 +78,7 @@ class planning {
     std::vector<keyed_shape> entries;
     std::vector<std::size_t> which;
     for (std::size_t i = 0; i < plan_.tensors.size(); ++i) {
-      if (plan_.tensors[i].archive) continue;  // verbatim, one holder
+      if (plan_.tensors[i].archive) continue;  // copied verbatim, to one holder
       entries.push_back({plan_.tensors[i].key, plan_.tensors[i].bytes.from.global_shape()});
       which.push_back(i);
     }
@@ -128,7 +128,7 @@ class planning {
     for (output_tensor& tensor : plan_.tensors) {
       const auto found = by_key.find(tensor.key);
       if (found == by_key.end()) {
-        // There it is in no archive of its own; it is never cut.
+        // In `like` it has no archive of its own. It is never cut.
         if (tensor.archive && options_.like->contents().find(tensor.key) != nullptr) {
           plan_.ranks = std::max(plan_.ranks, tensor.chunks.front().rank + 1);
           continue;
@@ -215,7 +215,7 @@ save_report reshard(checkpoint_reader& given, const std::filesystem::path& desti
   if (problems.empty()) problems = check_before_copying(reader, work, left_out, record->get(), options.saving.threads);
   if (problems.empty()) problems = check_side_entries(reader, options.saving.threads);
   if (!problems.empty()) return refused(std::move(problems));
-  std::vector<std::string> said;  // by the plan
+  std::vector<std::string> said;  // already in the plan's notes
   const auto extras = carried_to_dcp(reader, work.tensors, work.objects, said);
   if (!extras) return failed(extras.error());
   chunk_source source = chunk_source::checking(reader, *record);

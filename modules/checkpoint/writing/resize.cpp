@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::array<std::byte, 16> zeros{};  // one element of any dtype
 
-// What of `wanted` lies outside of `stored`, as at most one box per dimension. Both begin at 0.
+// The part of `wanted` outside `stored`, as at most one box per dimension. Both begin at 0.
 std::vector<box> beyond(const extents& stored, const extents& wanted) {
   std::vector<box> boxes;
   box rest = box::whole(wanted);
@@ -61,7 +61,7 @@ class resized_reader final : public forwarding_reader {
  public:
   explicit resized_reader(checkpoint_reader& inner) : forwarding_reader(inner) {}
 
-  // `wanted`: the shapes of those that change, by their index.
+  // `wanted`: the new shapes, by tensor index.
   void add_tensors(const std::unordered_map<std::size_t, extents>& wanted) {
     const catalog& stored = inner().contents();
     for (std::size_t i = 0; i < stored.tensors.size(); ++i) {
@@ -89,14 +89,14 @@ class resized_reader final : public forwarding_reader {
     if (origin_of_chunk(chunk).chunk < 0) return zeros_of(tensor.type, sizes);
     SHARDMESH_TRY(auto opened, forwarding_reader::open_chunk(tensor, chunk));
     if (sizes == opened->tensor.sizes) return opened;
-    // Only ends are cut: what stays begins where the chunk does.
+    // Only ends are cut, so the rest begins where the chunk does.
     auto cut = std::make_shared<opened_chunk>(*opened);
     cut->tensor.sizes = sizes;
     return std::shared_ptr<const opened_chunk>(std::move(cut));
   }
 
  private:
-  // Zeros lie in no file, but a chunk without one would be a defect.
+  // Zeros are in no file, but a chunk without a file would be a defect.
   stored_range zeros_place() {
     if (zeros_file_ < 0) {
       zeros_file_ = static_cast<std::int32_t>(contents_.files.size());
@@ -156,7 +156,7 @@ std::vector<resized_tensor> shape_differences(const checkpoint_reader& reader, c
   for (const selected& one : select_keys(candidates, selection).kept) {
     const tensor_entry& stored = reader.contents().tensors[one.index];
     const tensor_entry* const wanted = like.contents().find(one.key);
-    // Of a wrapping tensor inside a .pt file no shape is known.
+    // The shape of a wrapping tensor inside a .pt file is not known.
     const auto is_unknown = [](const tensor_entry& tensor) {
       return !tensor.opaque_type.empty() && tensor.chunk_count == 0;
     };
@@ -170,7 +170,7 @@ result<std::unique_ptr<checkpoint_reader>> resize_like(checkpoint_reader& reader
                                                        const checkpoint_reader& like, std::vector<std::string>& notes) {
   const std::vector<resized_tensor> differences = shape_differences(reader, selection, like);
   if (differences.empty()) return std::unique_ptr<checkpoint_reader>();
-  reader.identify_opaque_tensors();  // what is no plain tensor is not resized
+  reader.identify_opaque_tensors();  // only plain tensors can be resized
   SHARDMESH_TRY(auto resized, resize_tensors(reader, differences));
   for (const resized_tensor& tensor : differences) notes.push_back(to_string(tensor));
   return resized;

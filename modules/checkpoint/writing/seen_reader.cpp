@@ -31,7 +31,7 @@ result<void> seen_reader::add(result<std::unique_ptr<checkpoint_reader>> made) {
 result<void> seen_reader::take_apart(bool to_pickles, bool components) {
   if (to_pickles && !components) {
     SHARDMESH_CHECK(give_archives());
-    return add(wrap_components(*last_));  // those that lie in the source as components
+    return add(wrap_components(*last_));  // tensors that the source stores as components
   }
   SHARDMESH_CHECK(add(split_objects(*last_, to_pickles ? to_split::opaque_tensors : to_split::all)));
   SHARDMESH_TRY(auto unwrapped, unwrap_tensors(*last_));

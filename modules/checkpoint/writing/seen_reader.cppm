@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: a source as a destination can hold it: objects and wrapping tensors taken apart, or put together. Not
-// here: two sources that are compared (alike_readers).
+// Not exported: shows a source in a form that a destination can hold: objects and wrapping tensors are split or
+// recombined. The counterpart for comparing two sources is alike_readers.
 module shardmesh.checkpoint:seen_reader;
 
 import shardmesh.std;
@@ -15,24 +15,25 @@ namespace shardmesh {
 class seen_reader {
  public:
   explicit seen_reader(checkpoint_reader& given) : last_(&given) {}
-  // What the given one, which must outlive this, is seen as.
+  // The view of the given reader, which must outlive this.
   checkpoint_reader& last() const { return *last_; }
 
-  // For `convert`. Pickles hold objects with tensors in them, and wrapping tensors, unless `components` are wanted.
+  // Splits entries for `convert`. Pickles keep objects with tensors in them, and wrapping tensors, unless `components`
+  // is set.
   result<void> take_apart(bool to_pickles, bool components);
-  // Wrapping tensors without an archive of their own, of a .pt file, get one: they are taken apart and put together.
-  // Components that lie in the source as such stay.
+  // Gives archives to the wrapping tensors of a .pt file that have none, by splitting and recombining them. A source
+  // without such tensors keeps the components that it stores.
   result<void> give_archives();
-  // Whether an entry of `last` is a component of a tensor that `take_apart` took apart.
+  // True when an entry of `last` is a component of a tensor that `take_apart` split.
   bool is_component(std::string_view key) const;
-  // Of the tensors that `take_apart` took apart, as `work` writes them: a line where a rule or a merge leaves
-  // components that nobody can put together again.
+  // A note that names the tensors that `take_apart` split and that nobody can recombine from the output of `work`,
+  // because a rule or a merge changed their components.
   std::optional<std::string> note_of_lost_ways_back(const conversion& work) const;
-  // Readers that are owned by the caller from now on; each shows the one before it.
+  // Passes the readers on to the caller. Each wraps the one before it.
   std::vector<std::shared_ptr<checkpoint_reader>> release() { return std::move(readers_); }
 
  private:
-  // Null: the last one stays.
+  // A null reader changes nothing.
   result<void> add(result<std::unique_ptr<checkpoint_reader>> made);
 
   std::vector<std::shared_ptr<checkpoint_reader>> readers_;
@@ -40,7 +41,7 @@ class seen_reader {
   std::vector<torch_file::unwrapped_tensor> apart_;
 };
 
-// PyTorch's DCP has no tensors of sparse and nested layouts: they are objects there.
+// Turns tensors of sparse and nested layouts into objects: PyTorch's DCP has no such tensors.
 void make_objects_of_layouts(conversion& work);
 
 }  // namespace shardmesh

@@ -21,7 +21,7 @@ namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
 
-// Absolute, symbolic links followed as far as the path exists; no "/" at the end.
+// The absolute path, with symbolic links resolved as far as the path exists, and no "/" at the end.
 fs::path resolved(const fs::path& path) {
   std::error_code code;
   const fs::path absolute = fs::absolute(path, code);

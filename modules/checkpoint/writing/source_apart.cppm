@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// source_apart: a destination is never its own source, nor does it hold it: what is replaced would be what is read.
+// source_apart: checks that a destination neither is nor contains its own source. A write would replace what it reads.
 export module shardmesh.checkpoint:source_apart;
 
 import shardmesh.std;
@@ -8,14 +8,14 @@ import shardmesh.catalog;
 
 export namespace shardmesh {
 
-/// errc::invalid_argument when `destination` is `source` or lies inside of it (symbolic links resolved).
+/// Checks that `destination` is neither `source` nor inside it (symbolic links resolved); else errc::invalid_argument.
 result<void> check_not_inside(const std::filesystem::path& destination, const std::filesystem::path& source);
 
-/// errc::invalid_argument when `file`, which is read, is `destination` or lies inside of it, or is another name (a
-/// symbolic or hard link) of what is or lies there; or when `destination` lies inside of `file`. The same for the file
-/// of objects beside a single file.
+/// Checks that writing to `destination` does not replace `file`, which is read. errc::invalid_argument when `file` is
+/// `destination` or inside it, or is another name (a symbolic or hard link) of either; also when `destination` is
+/// inside `file`. Covers the file of objects beside a single file as well.
 result<void> check_apart(const std::filesystem::path& destination, const std::filesystem::path& file);
-/// The same for a checkpoint: its path and every file that it consists of. Cost: a few system calls per file.
+/// Checks the same for a checkpoint: its path and all of its files. Cost: a few system calls per file.
 result<void> check_apart(const std::filesystem::path& destination, const checkpoint_reader& source);
 
 }  // namespace shardmesh

@@ -52,7 +52,7 @@ save_report write_safetensors(const fs::path& destination, tensor_list tensors, 
 }
 
 constexpr std::array of_dcp{checkpoint_format::dcp};
-// A model in .bin files is a Hugging Face folder of an older day.
+// A model in .bin files is a Hugging Face folder of an older kind.
 constexpr std::array of_hugging_face{checkpoint_format::hf, checkpoint_format::torch_files};
 
 constexpr std::array all{

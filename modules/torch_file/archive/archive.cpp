@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of torch.save, reproduced. Field by field as miniz and PyTorch's writer do it, ZIP64 included.
+// Reproduces the bytes of torch.save field by field, as miniz and PyTorch's writer do, ZIP64 included.
 module;
 #include <fmt/format.h>
 #include <try.hpp>
@@ -25,10 +25,10 @@ using buffer = std::vector<std::byte>;
 
 constexpr std::int64_t saturated = 0xffffffff, alignment = 64, local_header_bytes = 30;
 
-// Room for all of a tensor's archive but its data and pickle: a little more than there is.
+// Bytes to reserve for a tensor's archive without its data and pickle, rounded up.
 constexpr std::size_t head_bytes = 768, tail_bytes = 1024, tensor_records = 7, name_room = 24;
 
-// The names of a tensor's archive, without the one that tells of them.
+// The record names of a tensor's archive. Excludes .data/serialization_id, whose content includes their hash.
 constexpr std::array<std::string_view, 6> tensor_names{"data.pkl",  ".format_version", ".storage_alignment",
                                                        "byteorder", "data/0",          "version"};
 
@@ -46,8 +46,8 @@ void append(buffer& out, const buffer& more) {
   out.insert(out.end(), more.begin(), more.end());
 }
 
-/// The ZIP64 extra field: only the numbers that do not fit into 32 bits, in this order. In local headers the compressed
-/// size is still 0.
+/// Returns the ZIP64 extra field: only the numbers that do not fit into 32 bits, in this order. In local headers the
+/// compressed size is still 0.
 buffer wide_field(std::int64_t size_bytes, std::int64_t compressed_bytes, std::int64_t header_offset) {
   buffer numbers;
   if (size_bytes >= saturated) put(numbers, size_bytes, 8), put(numbers, compressed_bytes, 8);
@@ -60,7 +60,7 @@ buffer wide_field(std::int64_t size_bytes, std::int64_t compressed_bytes, std::i
   return field;
 }
 
-/// Bit 11: names are UTF-8. Bit 3: sizes follow the data; empty records have nothing to follow.
+/// Bit 11: names are UTF-8. Bit 3: sizes follow the data, which empty records omit.
 std::int64_t flags_of(std::int64_t size_bytes) {
   return size_bytes > 0 ? 0x0808 : 0x0800;
 }
@@ -70,8 +70,8 @@ std::uint64_t combined(std::uint64_t seed, std::uint64_t value) {
   return seed ^ (value + 0x9e3779b9 + (seed << 6) + (seed >> 2));
 }
 
-/// The names' part of PyTorch's fingerprint of an archive: their hashes, in the order of a hash set. Equal to PyTorch's
-/// where the standard library's hash is (libstdc++); readers never check it.
+/// The names' part of PyTorch's fingerprint of an archive: the combined hashes of the names, in the order of a hash
+/// set. It equals PyTorch's if the standard library's hash does (libstdc++). Readers never check it.
 std::uint64_t hash_of(std::span<const std::string_view> names) {
   std::unordered_set<std::string> written;
   for (const std::string_view name : names) written.emplace(name);
@@ -101,7 +101,7 @@ void archive::begin_record(buffer& out, std::string_view name, std::int64_t size
   put(out, flags_of(size_bytes), 2);
   put(out, std::int64_t{0}, 2);  // stored
   put(out, std::int64_t{0}, 4);  // no time
-  put(out, std::int64_t{0}, 4);  // CRC-32 and sizes: in the descriptor
+  put(out, std::int64_t{0}, 4);  // CRC-32; like the sizes, it is in the descriptor
   put(out, std::int64_t{0}, 8);
   put(out, name_bytes, 2);
   put(out, wide_bytes + 4 + padding, 2);
@@ -159,7 +159,7 @@ std::uint64_t archive::hash_of_tensor_names() {
 
 void archive::tail(buffer& out, std::uint64_t names_hash) {
   record(out, "version", std::as_bytes(std::span("3\n", 2)));
-  // PyTorch's fingerprint: of the names, and of the checksums.
+  // PyTorch's fingerprint: the hash of the names, then that of the checksums.
   std::array<char, 40> id;
   fmt::format_to(id.begin(), "{:020}{:020}", names_hash, combined_crc_);
   record(out, ".data/serialization_id", std::as_bytes(std::span(id)));
@@ -221,7 +221,7 @@ std::vector<std::byte> archive::begin_record(std::string_view name, std::int64_t
 
 std::vector<std::byte> archive::end_record(std::uint32_t crc32) {
   buffer out;
-  out.reserve(tail_bytes);  // of a small archive the tail follows
+  out.reserve(tail_bytes);  // room for the tail, which callers append for a small archive
   end_record(out, crc32);
   return out;
 }
@@ -248,7 +248,7 @@ std::vector<std::byte> archive::tail() {
 
 namespace {
 
-/// Emits protocol 2 the way Python's pickler does: every string, global and non-empty tuple is put into the memo.
+/// Emits protocol 2 as Python's pickler does: every string, global, and non-empty tuple goes into the memo.
 class protocol2 {
  public:
   protocol2() {
@@ -295,7 +295,7 @@ class protocol2 {
   std::int64_t memo = 0;
 };
 
-/// dtypes that PyTorch saves as untyped bytes with the dtype beside them. Source: torch.storage._new_dtypes
+/// Whether PyTorch saves this dtype as untyped bytes, with the dtype beside them. Source: torch.storage._new_dtypes
 bool is_saved_untyped(dtype type) {
   switch (type) {
     case dtype::uint16:
@@ -370,7 +370,7 @@ result<tensor_archive> tensor_archive::make(dtype type, const extents& sizes) {
 
 std::vector<std::byte> tensor_archive::suffix(std::uint32_t crc32) const {
   torch_file::archive archive = archive_;
-  archive.entries_.reserve(tensor_records);  // a copy has room for what it holds alone
+  archive.entries_.reserve(tensor_records);  // a copied vector has no spare capacity
   archive.names_.reserve(tensor_records * (archive.prefix_.size() + name_room));
   buffer out;
   out.reserve(tail_bytes);

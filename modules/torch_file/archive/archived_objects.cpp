@@ -10,7 +10,7 @@ namespace shardmesh::torch_file {
 
 result<opened_object> open_object(checkpoint_reader& reader, std::size_t index) {
   if (auto* const archived = dynamic_cast<archived_objects*>(&reader)) return archived->open_object(index);
-  if (dynamic_cast<composed_reader*>(&reader) != nullptr)  // which shows objects as they are
+  if (dynamic_cast<composed_reader*>(&reader) != nullptr)  // it shows objects unchanged
     if (const auto there = reader.shown({false, index})) return open_object(*there->reader, there->entry.index);
   return fail(errc::unsupported, "the format's objects have no archives")
       .with_key(reader.contents().objects[index].key);

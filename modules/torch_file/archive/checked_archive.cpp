@@ -18,7 +18,7 @@ import :checked_archive;
 namespace shardmesh::torch_file {
 namespace {
 
-// "archive/data/17": the bytes of a storage, which are never unpickled.
+// Whether the record is a storage ("archive/data/17"), whose bytes are never unpickled.
 bool is_storage_record(std::string_view name) {
   const std::size_t slash = name.rfind('/');
   if (slash == std::string_view::npos || slash + 1 == name.size() || !name.substr(0, slash).ends_with("/data"))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// checked_archive: the one way to open an archive of PyTorch (torch.save, torch.jit.save, torch.export.save): whatever
-// contradicts itself, and pickles that are damaged, are refused here, so that no reader, and no writer behind it,
-// accepts what `verify` refuses. Not here: what the records mean (item, exported_program), what pickles name (globals).
+// The only way to open an archive of PyTorch (torch.save, torch.jit.save, torch.export.save). It refuses archives that
+// contradict themselves and damaged pickles, so no reader or writer accepts an archive that `verify` refuses. The
+// meaning of the records is in `item` and `exported_program`; the names in pickles are in `globals`.
 export module shardmesh.torch_file:checked_archive;
 
 import shardmesh.std;
@@ -10,28 +10,29 @@ import shardmesh.storage;
 
 export namespace shardmesh::torch_file {
 
-/// A record that is a pickle, by its name or by how it begins; storages ("archive/data/17") are none.
+/// A record that is a pickle, judged by its name or its first bytes. Storages ("archive/data/17") are not pickles.
 struct archived_pickle {
   const zip_record& record;
-  std::optional<std::vector<std::byte>> bytes;  // nothing: it cannot be read
-  std::optional<error> problem;                 // why not, or that its CRC-32 differs
+  std::optional<std::vector<std::byte>> bytes;  // empty when the record cannot be read
+  std::optional<error> problem;                 // the reason, or that the CRC-32 differs
 };
 
-/// Calls `visit` with every pickle of an archive, in the order of the directory, but the record of the name `except`.
-/// Records whose local header contradicts the directory are passed over. A small record may inflate to a large one:
-/// what is plausible for the whole file is the most that is decoded.
-/// \errors those of `visit`. Cost: reads the pickles, each into memory.
+/// Calls `visit` with every pickle of an archive except the record named `except`, in the directory's order. Skips
+/// records whose local header contradicts the directory. A small record may inflate to a huge one. Decoding therefore
+/// stops at the larger of 64 MiB and 64 times the compressed size, and at `limits.description_bytes`.
+/// \errors those of `visit`
+/// Cost: reads each pickle into memory.
 result<void> for_each_pickle(const byte_source& archive, const zip_directory& directory, const read_limits& limits,
                              std::string_view except, function_ref<result<void>(archived_pickle)> visit);
 
-/// Opens an archive: the directory, every local header held against it, and every pickle but the main one against its
-/// CRC-32 (that one, "NAME/data.pkl" in the folder of the first record, is checked when it is read).
-/// \errors those of `zip_directory::read` and `read_record`. Cost: those of `zip_directory::read`; archives of
-///   TorchScript hold further pickles, which are read.
+/// Opens an archive. Compares every local header with the directory, and every pickle except the main one with its
+/// CRC-32. The main pickle, "NAME/data.pkl" in the folder of the first record, is checked when it is read.
+/// \errors those of `zip_directory::read` and `read_record`
+/// Cost: that of `zip_directory::read`, plus reading the further pickles that TorchScript archives hold.
 result<zip_directory> open_archive(const byte_source& archive, read_budget& budget);
 
-/// The folder that all records of an archive of PyTorch lie in, with its slash: of the first record; empty where there
-/// is none.
+/// Returns the folder of the first record, with its slash; all records of a PyTorch archive lie in it. Empty when the
+/// archive has no records.
 std::string archive_prefix(const zip_directory& directory);
 
 }  // namespace shardmesh::torch_file

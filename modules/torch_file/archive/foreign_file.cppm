@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: names for files that are taken for checkpoints and are none, so that an error can say what a file is.
-// Not here: reading any of them.
+// Names files that people mistake for checkpoints, so that an error can tell what the file is. It reads none of them.
+// Not exported.
 module shardmesh.torch_file:foreign_file;
 
 import shardmesh.std;
@@ -9,14 +9,14 @@ import shardmesh.storage;
 
 namespace shardmesh::torch_file {
 
-// The error of a ZIP archive without torch.save's data.pkl: a .npz, an archive of Keras, ... `wanted` is the record
-// that is missing.
+// The error for a ZIP archive without torch.save's data.pkl (a .npz, a Keras archive, ...). `wanted` is the missing
+// record's name.
 error not_torch_archive(const zip_directory& directory, const std::string& wanted);
 
-// What the first bytes are those of, for files that are neither archives nor pickles; nothing when they say nothing.
+// Recognises files that are neither archives nor pickles by their first bytes; empty when it does not know them.
 std::optional<error> foreign_beginning(std::span<const std::byte> first);
 
-// The error of an archive in whose pickle a tensor lies as pickle.dump writes it.
+// The error for an archive whose pickle contains a tensor in pickle.dump's form.
 error tensors_of_bare_pickle();
 
 }  // namespace shardmesh::torch_file

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch_file::item: what one torch.save wrote: the pickled root value, its storages (where their bytes lie) and its
-// tensors (views of storages). Items of .distcp files and whole .pt files alike. Not here: directories of items (dcp).
+// The output of one torch.save: the pickled root value, its storages (with the place of their bytes), and its tensors
+// (views of storages). An item is a part of a .distcp file, or a whole .pt file. Folders of items are in dcp.
 export module shardmesh.torch_file:item;
 
 import shardmesh.std;
@@ -14,12 +14,12 @@ class item_reader;
 
 export namespace shardmesh::torch_file {
 
-/// How an item's bytes are laid out: torch.save's ZIP (1.6 on), its older stream of pickles, or a bare pickle.
+/// Layout of an item's bytes: torch.save's ZIP (since 1.6), its older stream of pickles, or a bare pickle.
 enum class item_format : std::uint8_t { zip, legacy_stream, pickle };
 
 /// A storage: a run of bytes that tensors view.
 struct storage {
-  std::string key;                // "0": record data/0
+  std::string key;                // "0" for record data/0
   dtype type = dtype::undefined;  // of a typed storage; undefined for UntypedStorage
   std::int64_t size_bytes = 0;    // uncompressed
   std::int64_t offset = 0;        // of the stored bytes, from the item's first byte
@@ -28,39 +28,39 @@ struct storage {
   std::uint32_t crc32 = 0;        // of the uncompressed bytes; 0 when unknown
 };
 
-/// A strided view of a storage. Checked: every element lies within the storage.
+/// A strided view of a storage. Every element has been checked to lie within the storage.
 struct tensor {
   dtype type = dtype::undefined;
   extents sizes, strides;           // strides in elements, not negative
   std::size_t storage = 0;          // index into `storages()`
   std::int64_t storage_offset = 0;  // in elements
   bool requires_grad = false;
-  bool conj = false, neg = false;  // the stored bytes are unresolved: conjugate or negate them
+  bool conj = false, neg = false;  // the stored bytes are unresolved: the reader must conjugate or negate them
   std::string python_type;         // "torch.Tensor", "torch.nn.parameter.Parameter", "numpy.ndarray"
 };
 
 struct item_options {
-  /// Largest data.pkl that is read.
+  /// Largest data.pkl to read.
   std::int64_t pickle_limit_bytes = std::int64_t{1} << 30;
-  /// Of the checkpoint that the item belongs to; null: the item has one of its own.
+  /// The budget of the item's checkpoint. Null gives the item a budget of its own.
   read_budget* budget = nullptr;
-  /// A TorchScript archive is an item, too (`is_script`), and numpy arrays of plain numbers in a bare pickle are
-  /// tensors.
+  /// The item is a whole file. TorchScript archives are then accepted (`is_script`), and numpy arrays of plain numbers
+  /// in a bare pickle become tensors.
   bool is_file = false;
 };
 
-/// An opened item. Owns its pickle; holds no reference to the source.
+/// An opened item. It owns its pickle and keeps no reference to the source.
 class item {
  public:
   /// \param source  exactly the item's bytes (see `section_source`)
   /// \errors errc::bad_format (archive, storages), errc::bad_pickle, errc::rank_too_large, errc::overflow,
   ///   errc::out_of_bounds (a tensor that leaves its storage), errc::unsupported; all name the file
-  /// Cost: an item of at most 16 KiB is read at once; larger ones in two reads (head, tail) and one small read per
+  /// Cost: one read for an item of at most 16 KiB. A larger one takes two reads (head, tail) and one small read per
   ///   storage that neither contains. Tensor data is not read.
   static result<item> open(const byte_source& source, const item_options& options = {});
 
   item_format format() const { return format_; }
-  /// torch.jit.save wrote it: the root is a module of a class whose code lies beside it.
+  /// True for a file of torch.jit.save. Its root is a module whose class is stored as source text in the archive.
   bool is_script() const { return is_script_; }
   /// Byte order of the storages' elements.
   std::endian byte_order() const { return byte_order_; }
@@ -68,12 +68,12 @@ class item {
   const pickle::graph& graph() const { return graph_; }
   std::span<const storage> storages() const { return storages_; }
   std::span<const tensor> tensors() const { return tensors_; }
-  /// Index of the tensor that this record rebuilds; nothing when it is not a tensor that we expose.
+  /// Index of the tensor that this record rebuilds; empty when the record is not a tensor that we expose.
   std::optional<std::size_t> tensor_of(const pickle::value& value) const;
-  /// Index of the integers of a tensor of `torch.quantize_per_tensor` or `_per_channel`: the record of it, or of the
-  /// parameter that it is.
+  /// Index of the integers of a tensor from `torch.quantize_per_tensor` or `_per_channel`. `value` is that tensor's
+  /// record, or the record of a Parameter around it.
   std::optional<std::size_t> quantized_integers(const pickle::value& value) const;
-  /// True for a record that rebuilds a tensor of a kind that we do not expose (quantized, sparse, nested, subclasses).
+  /// True for a record of a tensor kind that we do not expose (quantized, sparse, nested, subclasses).
   bool is_opaque_tensor(const pickle::value& value) const;
 
  private:
@@ -88,20 +88,21 @@ class item {
   std::unordered_map<std::uint64_t, std::size_t> tensor_of_;  // by identity
 };
 
-/// The uncompressed bytes of a storage. errc::io, errc::bad_format, errc::checksum_mismatch (when `check_crc` and the
-/// archive has a CRC); errc::invalid_argument when it has more than `limit_bytes`.
+/// Reads the uncompressed bytes of a storage.
+/// \errors errc::io; errc::bad_format; errc::checksum_mismatch when `check_crc` is set and the archive has a CRC-32;
+///   errc::invalid_argument for more than `limit_bytes`
 result<std::vector<std::byte>> read_storage(const byte_source& source, const torch_file::storage& storage,
                                             std::int64_t limit_bytes, bool check_crc = true);
 
-/// A tensor's elements: row-major, contiguous, little-endian, conjugation and negation applied.
-/// \errors those of `read_storage`; errc::invalid_argument for more than `limit_bytes`; errc::unsupported where
-///         negation makes no sense
+/// Reads a tensor's elements: row-major, contiguous, little-endian, with conjugation and negation applied.
+/// \errors those of `read_storage`; errc::invalid_argument for more than `limit_bytes`; errc::unsupported for a dtype
+///   that cannot be negated
 /// Cost: reads the whole storage.
 result<std::vector<std::byte>> read_tensor(const byte_source& source, const torch_file::item& item, std::size_t tensor,
                                            std::int64_t limit_bytes, bool check_crc = true);
 
-/// PyTorch's name for the class of a typed storage ("FloatStorage" for float32); nothing for dtypes that are saved as
-/// untyped storages.
+/// PyTorch's class name of a typed storage ("FloatStorage" for float32). Empty for dtypes that PyTorch saves as untyped
+/// storages.
 std::optional<std::string_view> storage_class(dtype type);
 
 }  // namespace shardmesh::torch_file

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layouts of an item: an archive, the older stream of pickles, a bare pickle.
+// Opens the layouts of an item: an archive, the older stream of pickles, and a bare pickle.
 module;
 #include <fmt/format.h>
 #include <try.hpp>
@@ -27,7 +27,7 @@ result<item> item_reader::open() {
   return open_stream();
 }
 
-// One data.pkl: whatever reads the archive must see the same pickle.
+// Allows only one data.pkl, so that every program that reads the archive sees the same pickle.
 result<void> item_reader::check_records() const {
   const zip_record* found = nullptr;
   for (const zip_record& record : directory_.records()) {
@@ -52,7 +52,7 @@ result<void> item_reader::charge_inflated(const zip_record& record) {
 result<item> item_reader::open_zip() {
   SHARDMESH_TRY(directory_, open_archive(source_, budget_));
   if (directory_.records().empty()) return bad("the archive has no records");
-  // Every record lies in one folder; PyTorch takes its name from the first record.
+  // All records lie in one folder. PyTorch takes its name from the first record.
   prefix_ = archive_prefix(directory_);
   SHARDMESH_CHECK(check_records());
   const zip_record* data = directory_.find(prefix_ + "data.pkl");
@@ -76,10 +76,10 @@ result<item> item_reader::open_zip() {
   return item;
 }
 
-// A stream of pickles: torch.save before 1.6, or a bare pickle. Where the pickles end is known only by parsing them,
-// and bulk data may follow, so ever longer beginnings are tried.
+// Opens a stream of pickles: torch.save before 1.6, or a bare pickle. Only parsing shows where the pickles end, and
+// bulk data may follow, so it tries ever longer prefixes of the file.
 result<item> item_reader::open_stream() {
-  // Streams hold no tensor data inside their pickles, so the longest that is tried is shorter than a record may be.
+  // The pickles of torch.save's stream hold no tensor data, so their limit is lower than that of a record.
   const std::int64_t size = source_.size_bytes(), most = std::min(size, options_.pickle_limit_bytes / 4);
   std::array<std::byte, 32> beginning{};
   if (size == 0) return bad("it is empty");
@@ -95,7 +95,7 @@ result<item> item_reader::open_stream() {
     if (graph && graph->root().decimal() == "119547037146038801333356") return open_legacy(start, length == size);
     if (graph) budget_.add_description(length);
     if (graph && graph->consumed_bytes() == static_cast<std::size_t>(size)) {
-      pickled_ = start;  // which stays where it is: the graph takes it over
+      pickled_ = start;  // valid after the move below, which keeps the buffer's address
       SHARDMESH_TRY(auto owning, pickle::graph::parse(std::move(start)));
       torch_file::item item(std::move(owning));
       item.format_ = item_format::pickle;
@@ -106,7 +106,7 @@ result<item> item_reader::open_stream() {
     const bool is_cut = graph.error().found == pickle::cut_short;
     if (is_cut && length == most && most < size)
       return beyond_limit("the pickle is too long", most).with_file(source_.name());
-    // More bytes only help one that was cut.
+    // More bytes help only if the pickle was cut short.
     if (!is_cut || length == most) return std::move(graph).error().with_file(source_.name());
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the making of an item: finds the pickle and the storages, and decodes every tensor's rebuild record.
-// Nothing is trusted: a storage's declared size must be its record's, a tensor must lie within its storage. Not here:
-// what an item is (item), what a storage's reference says (storage_reference, pickled_storage).
+// Builds an item: finds the pickle and the storages, and decodes the rebuild record of every tensor. Nothing is
+// trusted: a storage's declared size must equal its record's, and a tensor must lie within its storage. References to
+// storages are decoded in `storage_reference` and `pickled_storage`. Not exported.
 module shardmesh.torch_file:item_reader;
 
 import shardmesh.std;
@@ -12,7 +12,7 @@ import :item;
 
 namespace shardmesh::torch_file {
 
-// Builds one torch_file::item; lives only while it is opened.
+// Builds one torch_file::item, and lives only while the item is opened.
 class item_reader {
  public:
   item_reader(const byte_source& source, const item_options& options)
@@ -45,13 +45,13 @@ class item_reader {
   read_budget& budget_;
   zip_directory directory_;
   std::string prefix_;                  // "archive/"
-  bool is_legacy_ = false;              // storages are located later, all of them
-  std::span<const std::byte> pickled_;  // a bare pickle: the whole file
+  bool is_legacy_ = false;              // all storages are located later
+  std::span<const std::byte> pickled_;  // the whole file, for a bare pickle
   std::unordered_map<std::string, std::size_t> by_key_;
   std::set<const char*> checked_texts_;
 };
 
-// The callable is this function of torch._utils; any that rebuilds a tensor.
+// Whether the callable is this function of torch._utils. `is_any_rebuild`: any function that rebuilds a tensor.
 bool is_rebuild(const pickle::value& callable, std::string_view function);
 bool is_any_rebuild(const pickle::value& callable);
 

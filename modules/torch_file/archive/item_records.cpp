@@ -23,7 +23,7 @@ import :item_records;
 namespace shardmesh::torch_file {
 namespace {
 
-// The uncompressed bytes of a run of an archive.
+// Opens a range of an archive as uncompressed bytes.
 result<std::unique_ptr<byte_source>> open_record(const byte_source& source, std::int64_t offset,
                                                  std::int64_t stored_bytes, std::int64_t size_bytes,
                                                  std::uint16_t method, const std::string& name, read_budget* budget,
@@ -52,7 +52,7 @@ result<record_sums> check_record(const byte_source& record, std::uint32_t crc32,
       .with_values(fmt::format("{:08x}", crc32), fmt::format("{:08x}", found));
 }
 
-// The parts of a value, in order.
+// Appends the parts of a value, in order.
 void push_parts(const pickle::value& value, std::vector<pickle::value>& pending) {
   switch (value.kind()) {
     case pickle::kind::list:
@@ -74,8 +74,8 @@ void push_parts(const pickle::value& value, std::vector<pickle::value>& pending)
   }
 }
 
-// Writes values one after the other into a sum; each begins with its kind and the number of its parts, so that
-// different values never give the same bytes.
+// Hashes values one after the other. Each begins with its kind and the number of its parts, so that different values
+// never give the same bytes.
 class content_sum {
  public:
   void number(std::uint64_t value) {
@@ -102,7 +102,7 @@ class content_sum {
         number(value.bytes()->size());
         return sum_.update(*value.bytes());
       case pickle::kind::global: {
-        // As Python 3 has them: old protocols spell some otherwise, and what is written anew does not.
+        // Python 3's name: old protocols spell some names differently, and a rewritten pickle has the new spelling.
         const auto [module_name, name] = python3_name(value);
         text(module_name);
         return text(name);
@@ -119,7 +119,7 @@ class content_sum {
   xxh3_stream sum_;
 };
 
-// The key of the storage that a persistent reference means: ("storage", class, key, location, count).
+// The storage key in a persistent reference: ("storage", class, key, location, count).
 std::optional<std::string> storage_key(const pickle::value& reference) {
   const pickle::items id = reference.persistent_id().items();
   if (id.size() < 5 || id[0].text() != "storage" || !id[2].text()) return std::nullopt;
@@ -129,15 +129,15 @@ bool is_empty_storage(const pickle::value& reference) {
   return reference.persistent_id().items()[4].as_int() == 0;
 }
 
-// Whether a function made it of its arguments alone: a frozenset, bytes of protocol 2, a member of an enum. A writer
-// may pickle one such value or several equal ones, as it may equal tuples: it writes keys of dicts one by one.
+// Whether a function built the value from its arguments alone: a frozenset, bytes in protocol 2, an enum member. Equal
+// values may be pickled as one object or as several, as equal tuples may: our writer pickles dict keys one by one.
 bool is_value(const pickle::value& at) {
   return at.kind() == pickle::kind::record && at.form() == pickle::form::reduce && !at.state() &&
          at.keyword_args().items().empty() && at.keyword_args().pairs().empty() && at.appended().items().empty() &&
          at.assigned().pairs().empty();
 }
 
-// A Parameter is saved as the tensor that it is by some writers.
+// Unwraps a Parameter, because some writers save only its tensor.
 pickle::value without_parameter(const pickle::value& value) {
   const bool parameter = value.is_record_of("torch._utils", "_rebuild_parameter") ||
                          value.is_record_of("torch._utils", "_rebuild_parameter_with_state");
@@ -219,8 +219,8 @@ result<record_sums> item_storages::check_reachable(const pickle::value& value) {
 result<digest128> item_storages::content_of(const pickle::value& value) {
   constexpr std::int64_t most_parts = 50'000'000;
   content_sum sum;
-  std::unordered_map<std::uint64_t, std::uint64_t> numbers;  // of what was met before, by identity
-  // `of_value`: lies in the arguments of a value, and so do the elements of its tuples.
+  std::unordered_map<std::uint64_t, std::uint64_t> numbers;  // of the values met so far, by identity
+  // `of_value`: `at` lies in the arguments of a value, directly or inside their tuples.
   struct visit {
     pickle::value at;
     bool of_value = false;
@@ -253,9 +253,9 @@ result<digest128> item_storages::content_of(const pickle::value& value) {
     parts.clear();
     push_parts(at, parts);
     if (parts.empty()) continue;
-    // Equal tuples may be one object or two, as the writer pleases: only what can be changed has an identity.
+    // A writer may pickle equal tuples as one object or two, so only mutable objects count by identity.
     const bool is_tuple = at.kind() == pickle::kind::tuple, is_made = is_value(at);
-    const bool is_argument = of_value && at.kind() == pickle::kind::list;  // that of a frozenset
+    const bool is_argument = of_value && at.kind() == pickle::kind::list;  // a frozenset's argument
     if (!is_tuple && !is_made && !is_argument && at.kind() != pickle::kind::frozenset) {
       const auto [known, is_new] = numbers.try_emplace(at.identity(), numbers.size());
       sum.number(is_new ? UINT64_MAX : known->second);

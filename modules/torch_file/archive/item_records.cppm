@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// item_records: what lies in an item beside plain tensors: its records held against their CRC-32, the storages that a
-// value refers to, and a digest of what a value is made of. Not here: tensors' elements (entry_check, checked_source).
+// Checks an item's records against their CRC-32, finds the storages that a value refers to, and computes a digest of a
+// value's content. Elements of plain tensors are checked in `entry_check` and `checked_source`.
 export module shardmesh.torch_file:item_records;
 
 import shardmesh.std;
@@ -12,7 +12,7 @@ import :item;
 
 export namespace shardmesh::torch_file {
 
-/// Bytes that have a checksum that was compared, and bytes that have none.
+/// Bytes whose checksum was compared, and bytes without a checksum.
 struct record_sums {
   std::int64_t checked_bytes = 0, unchecked_bytes = 0;
   friend record_sums operator+(const record_sums& a, const record_sums& b) {
@@ -20,33 +20,34 @@ struct record_sums {
   }
 };
 
-/// Holds every record of a torch.save archive against its CRC-32. A file of another kind has no checksums.
-/// errc::checksum_mismatch, errc::bad_format, errc::unsupported, naming file and record. Cost: reads every byte once,
-/// in bounded memory.
+/// Compares every record of a torch.save archive with its CRC-32. Files of other kinds have no checksums.
+/// \errors errc::checksum_mismatch, errc::bad_format, errc::unsupported, naming the file and the record
+/// Cost: reads every byte once, in bounded memory.
 result<record_sums> check_archive(const byte_source& archive, read_budget* budget = nullptr,
                                   const std::string& place = {});
 
-/// The storages of one opened item by the keys that persistent references give them, also those of tensors that we do
-/// not expose. The source and the item must outlive this.
+/// The storages of one opened item by their keys in persistent references, including those of tensors that we do not
+/// expose. The source and the item must outlive this.
 class item_storages {
  public:
-  // What is decompressed counts against `budget` (null: none), under names that begin with `place`.
+  // Decompressed bytes are charged to `budget` (if not null), under names that begin with `place`.
   static result<item_storages> open(const byte_source& source, const torch_file::item& item,
                                     read_budget* budget = nullptr, const std::string& place = {});
 
-  // Compares the CRC-32 of every storage that is reached from the value. What an earlier call met is not looked at
-  // again: shared parts cost once, and are reported once.
+  // Compares the CRC-32 of every storage reachable from the value. Parts that an earlier call visited are skipped, so
+  // shared parts are read once and reported once.
   result<record_sums> check_reachable(const pickle::value& value);
 
-  // A digest of what the value is made of: types, plain values and the bytes of storages. Keys and places of storages
-  // do not count, so the same value saved alone or inside a larger file has one digest; nor does being a Parameter.
-  // errc::unsupported when the value is too tangled to be walked.
+  // Computes a digest of the value's content: types, plain values, and bytes of storages. Keys and places of storages
+  // do not count, so a value saved alone and in a larger file has the same digest. A Parameter has the digest of its
+  // tensor.
+  // \errors errc::unsupported for a value with too many parts
   result<digest128> content_of(const pickle::value& value);
 
  private:
   explicit item_storages(const byte_source& source) : source_(&source) {}
   struct opened_storage {
-    std::unique_ptr<byte_source> bytes;  // decoded; null: there is nothing to read
+    std::unique_ptr<byte_source> bytes;  // decoded; null for an empty storage without a record
     std::uint32_t crc32 = 0;
   };
   result<opened_storage> open_storage(const std::string& key, bool is_empty) const;

@@ -16,11 +16,11 @@ module shardmesh.torch_file;
 namespace shardmesh::torch_file {
 namespace {
 
-// Pieces are summed and then written while a core's cache holds them. They end where the file's pages end, so that the
-// next piece begins with whole ones.
+// A piece is hashed and then written while it is in the core's cache. Pieces end at the file's page boundaries, so the
+// next piece begins with a whole page.
 constexpr std::int64_t piece_bytes = stable_piece::max_bytes;
 
-// Head, elements and tail of an archive up to this size are one write.
+// An archive up to this size is written in one call: head, elements, and tail.
 constexpr std::int64_t small_archive_bytes = 1 << 16;
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// item_writer: the executor's sink over a staged output: adds each item's head and tail, and computes checksums while
-// the bytes are in the cache.
+// The executor's sink over a staged output. It adds each item's head and tail, and computes checksums while the bytes
+// are in the cache.
 export module shardmesh.torch_file:item_writer;
 
 import shardmesh.std;
@@ -13,8 +13,8 @@ import :archive;
 
 export namespace shardmesh::torch_file {
 
-/// One item to be written: `size_bytes` of row-major elements at `data_begin` of a file. With `is_archive`, a
-/// torch.save archive of a tensor (dtype, sizes) begins at `begin` and its elements at `data_begin`.
+/// One item to write: `size_bytes` of row-major elements at `data_begin` of a file. With `is_archive`, the item is a
+/// torch.save archive of a tensor (dtype, sizes): it begins at `begin`, its elements at `data_begin`.
 struct written_item {
   std::int32_t file = 0;
   std::int64_t begin = 0;
@@ -23,26 +23,28 @@ struct written_item {
   bool is_archive = false;
   dtype type = dtype::undefined;
   extents sizes;
-  bool wants_crc32 = false;  // of the elements, which an archive has anyhow
+  bool wants_crc32 = false;  // of the elements; archives always have one
 };
 
-/// Models item_sink; an item's slot is its index here. Different items may be written by different threads.
+/// Models item_sink. An item's slot is its index here. Different threads may write different items at the same time.
 class item_writer {
  public:
-  /// `source`: where the elements come from. What may change during the save is copied piece by piece, and the copy
-  /// is what is summed and written.
+  /// `source` is where the elements come from. If its bytes may change during the save, each piece is copied first, and
+  /// the checksum and the file both use the copy.
   item_writer(staged_output& output, std::vector<written_item> items, const element_source& source);
-  /// `bytes` at `first_byte` of the item's elements; front to back. The tail follows the last byte.
+  /// Writes `bytes` at `first_byte` of the item's elements; pieces must come front to back. The last byte completes the
+  /// item, including its tail.
   result<void> write(item_id item, std::int64_t first_byte, std::span<const std::byte> bytes);
-  /// Items without elements: nobody else writes their heads and tails. Call once.
+  /// Writes the heads and tails of items without elements, for which `write` is never called. Call once.
   result<void> write_empty_items();
-  /// errc::io when an item did not get all of its bytes: a bug of ours, never to be committed.
+  /// Checks that every item got all of its bytes.
+  /// \errors errc::io when one did not: a bug of ours, and the output must not be committed
   result<void> check_complete() const;
 
   const std::vector<written_item>& items() const { return items_; }
-  /// Checksum of item i, from `begin` to its end. Complete items only.
+  /// Checksum of item i, from `begin` to its end. The item must be complete.
   digest128 digest(std::size_t i) const { return progress_[i].digest; }
-  /// CRC-32 of item i's elements, where it was wanted. Complete items only.
+  /// CRC-32 of item i's elements, if requested. The item must be complete.
   std::uint32_t crc32(std::size_t i) const { return progress_[i].crc32; }
   /// End of item i in its file.
   std::int64_t end(std::size_t i) const { return progress_[i].end; }
@@ -52,7 +54,7 @@ class item_writer {
     xxh3_stream sum;
     stable_piece piece;
     std::optional<tensor_archive> archive;
-    std::vector<std::byte> pending;  // of a small archive: its bytes so far, to be written in one call
+    std::vector<std::byte> pending;  // the bytes so far of a small archive, to be written in one call
   };
   struct progress {
     std::int64_t written = 0;
@@ -63,7 +65,7 @@ class item_writer {
   };
   result<void> write_head(std::size_t i);
   result<void> write_tail(std::size_t i);
-  // Of a small archive the bytes are kept until its tail; they come front to back.
+  // Writes the bytes, or, for a small archive, keeps them until its tail. Bytes come front to back.
   result<void> write_or_keep(std::size_t i, std::int64_t offset, std::span<const std::byte> bytes);
   staged_output& output_;
   bool copies_;

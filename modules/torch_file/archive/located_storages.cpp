@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// item_reader's storages: declared by the pickle, found in the archive, the stream or the pickle itself.
+// The storages of item_reader: declared by the pickle and located in the archive, the stream, or the pickle itself.
 module;
 #include <fmt/format.h>
 #include <try.hpp>
@@ -20,7 +20,7 @@ import :storage_reference;
 
 namespace shardmesh::torch_file {
 
-/// The storage that a value refers to, made when it is new.
+/// Returns the index of the storage that a value refers to, and adds the storage if it is new.
 result<std::size_t> item_reader::storage_of(torch_file::item& item, const pickle::value& reference, bool is_quantized) {
   if (reference.is_record_of("torch.storage", "_load_from_bytes")) return pickled_storage_of(item, reference);
   SHARDMESH_TRY(torch_file::storage storage, declared_storage(reference, is_legacy_ || is_quantized));
@@ -36,7 +36,7 @@ result<std::size_t> item_reader::storage_of(torch_file::item& item, const pickle
   return item.storages_.size() - 1;
 }
 
-// A storage that pickle.dump wrote: a stream of torch.save as bytes inside the pickle. It lies in the file as it is.
+// A storage of pickle.dump: a torch.save stream as bytes inside the pickle. The elements lie unchanged in the file.
 result<std::size_t> item_reader::pickled_storage_of(torch_file::item& item, const pickle::value& reference) {
   if (pickled_.empty()) return tensors_of_bare_pickle();
   SHARDMESH_TRY(const pickled_storage found, find_pickled_storage(reference, pickled_));
@@ -61,7 +61,7 @@ std::size_t item_reader::add_pickled(torch_file::item& item, torch_file::storage
   return item.storages_.size() - 1;
 }
 
-// The storages follow in the order of the keys: a count of elements, then the bytes.
+// The storages follow in the order of the keys, each as a count of elements and the bytes.
 result<void> item_reader::locate_legacy(torch_file::item& item, const pickle::value& keys, std::int64_t at) {
   std::size_t located = 0;
   for (const pickle::value key : keys.items()) {

@@ -28,7 +28,7 @@ std::string name_of(const stored_range& place) {
   return fmt::format("{}:{}:{}", place.file, place.offset, place.length);
 }
 
-// An archive in memory, which it keeps.
+// An archive in memory. Owns the bytes.
 class owned_source final : public byte_source {
  public:
   owned_source(std::shared_ptr<const std::vector<std::byte>> bytes, std::string name)
@@ -42,7 +42,7 @@ class owned_source final : public byte_source {
   memory_source source_;
 };
 
-// Elements of the payload that a view of it needs; nothing on overflow.
+// Number of payload elements that a view reaches; empty on overflow.
 std::optional<std::int64_t> reach(const extents& sizes, const extents& strides, std::int64_t offset) {
   std::int64_t last = offset;
   for (std::size_t d = 0; d < sizes.rank(); ++d) {
@@ -106,10 +106,10 @@ void payload_reader::add_object(std::string key, shardmesh::path where, std::vec
   objects_.push_back({{}, std::make_shared<const std::vector<std::byte>>(std::move(archive))});
 }
 
-// Views may repeat what is stored, and many tensors may be of one payload. From the tensor on that makes all of them
-// together implausibly many bytes, none is read.
+// Views may repeat stored elements, and many tensors may share one payload. Reading stops at the tensor that takes the
+// total past the plausible size.
 void payload_reader::check_expanded() {
-  std::vector<std::pair<std::int64_t, std::int64_t>> seen;  // file and offset, of plain elements
+  std::vector<std::pair<std::int64_t, std::int64_t>> seen;  // file and offset of plain elements
   for (const stored_range& place : contents_.chunk_places) seen.emplace_back(place.file, place.offset);
   std::sort(seen.begin(), seen.end());
   seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
@@ -225,7 +225,7 @@ result<object_value> payload_reader::read_object(std::size_t index) {
   return value;
 }
 
-// The bytes as they are to be copied: a damaged record must not go on under a fresh checksum.
+// Returns the bytes for copying. They are checked first, so that a damaged record never gets a fresh checksum.
 result<std::vector<std::byte>> payload_reader::object_archive(std::size_t index) {
   const stored_object& object = objects_[index];
   if (object.archive) return *object.archive;
@@ -263,7 +263,7 @@ check_outcome payload_reader::check_whole(std::span<const whole_entry> entries, 
     SHARDMESH_TRY(const record_sums found, check_archive(*archive.source, budget_.get(), name_of(place)));
     return sums{found.checked_bytes, found.unchecked_bytes};
   };
-  // What several entries name is read once.
+  // A range that several entries share is checked once.
   std::mutex lock;
   std::set<std::tuple<std::int32_t, std::int64_t, std::int64_t>> met;
   const auto is_first = [&](const stored_range& place) {
@@ -318,7 +318,7 @@ void payload_reader::identify_opaque_tensors() {
     const tensor_payload& payload = payloads_[static_cast<std::size_t>(tensor.first_chunk)];
     if (!payload.is_archive) continue;
     auto source = section(payload.place);
-    if (!source) continue;  // verify and reading say what is wrong
+    if (!source) continue;  // reading and `verify` report the error
     const auto archive = open_archive(std::move(*source), name_of(payload.place));
     if (!archive || !archive->item->is_opaque_tensor(archive->item->root())) continue;
     tensor.opaque_type = classify(*archive->item, archive->item->root()).type;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// payload_reader: a checkpoint whose tensors and objects lie each in a run of a file's bytes, as plain elements or as
-// an archive of torch.save, where a manifest says. Formats derive from it. Not here: the manifests (exported_program,
-// torchsnapshot).
+// Base of readers whose manifest places each tensor and object in a range of a file, as plain elements or as a
+// torch.save archive. The manifests are in the derived readers: exported_program and torchsnapshot.
 export module shardmesh.torch_file:payload_reader;
 
 import shardmesh.std;
@@ -14,16 +13,16 @@ import :archived_objects;
 
 export namespace shardmesh::torch_file {
 
-/// A chunk's bytes. Plain elements lie from the place's first byte on; strides and offset count elements.
+/// The bytes of a chunk. Plain elements begin at the place's first byte; strides and offset count elements.
 struct tensor_payload {
   stored_range place;
-  bool is_archive = false;  // of torch.save, whose root is the tensor
-  extents strides;          // of plain elements; as many as the chunk has dimensions
+  bool is_archive = false;  // of torch.save; its root is the tensor
+  extents strides;          // of plain elements, one per dimension of the chunk
   std::int64_t storage_offset = 0;
-  std::uint32_t crc32 = 0;  // of plain elements; 0: none is known
+  std::uint32_t crc32 = 0;  // of plain elements; 0 when unknown
 };
 
-/// What derives from it names its files (`contents_.files`), opens them, and adds what its manifest says.
+/// A derived reader names its files (`contents_.files`), opens them, and adds the entries of its manifest.
 class payload_reader : public checkpoint_reader, public archived_objects {
  public:
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override;
@@ -38,21 +37,22 @@ class payload_reader : public checkpoint_reader, public archived_objects {
  protected:
   payload_reader(checkpoint_format format, std::filesystem::path path, const open_options& options);
 
-  /// A run of a file; errc::out_of_bounds when the file is shorter. A length below 0: up to its end.
+  /// Opens a range of a file. A negative length means up to the end of the file.
+  /// \errors errc::out_of_bounds when the file is shorter
   virtual result<std::shared_ptr<const byte_source>> section(const stored_range& place) = 0;
 
-  /// A tensor without chunks; those that follow are its own.
+  /// Adds a tensor without chunks. The chunks added next belong to it.
   void add_tensor(tensor_entry entry);
-  /// A chunk of the last tensor.
-  /// \errors errc::out_of_bounds, errc::overflow: a box outside of the tensor, elements outside of the payload;
-  ///         errc::bad_format for strides that are not one per dimension, or negative
+  /// Adds a chunk to the last tensor.
+  /// \errors errc::out_of_bounds, errc::overflow: a box outside the tensor, elements outside the payload;
+  ///   errc::bad_format for negative strides or a number of strides that is not the number of dimensions
   result<void> add_chunk(const box& where, const tensor_payload& payload);
-  /// An object that lies in an archive of its own.
+  /// Adds an object that is an archive of its own.
   void add_object(std::string key, shardmesh::path where, const stored_range& place);
-  /// An object that the manifest itself holds, as a complete archive.
+  /// Adds an object that the manifest itself holds, as a complete archive.
   void add_object(std::string key, shardmesh::path where, std::vector<std::byte> archive);
 
-  /// What tensors say of themselves beyond what is stored of them is counted here. After the last one.
+  /// Charges the budget for the elements that tensors declare beyond their stored bytes. Call after the last tensor.
   void check_expanded();
 
   std::shared_ptr<read_budget> budget_;
@@ -64,7 +64,7 @@ class payload_reader : public checkpoint_reader, public archived_objects {
 
   struct stored_object {
     stored_range place;
-    std::shared_ptr<const std::vector<std::byte>> archive;  // null: it lies at `place`
+    std::shared_ptr<const std::vector<std::byte>> archive;  // null when the object lies at `place`
   };
   std::vector<tensor_payload> payloads_;  // one per chunk
   std::vector<stored_object> objects_;    // one per object

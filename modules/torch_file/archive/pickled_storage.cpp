@@ -44,7 +44,7 @@ result<pickled_storage> find_pickled_storage(const pickle::value& record, std::s
   if (!bytes)
     return fail(errc::unsupported, "its tensors are spelled as text, as protocols 0 to 2 of pickle.dump do")
         .with_hint("load it in Python and write it with torch.save");
-  // magic number, protocol version, system information, the reference to the storage, the keys of storages
+  // magic number, protocol version, system information, storage reference, storage keys
   std::optional<pickle::graph> reference;
   std::optional<std::endian> order;
   std::span<const std::byte> rest = *bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader of .pt files: one archive of torch.save or torch.jit.save, or a pickle. The keys of a state dict are those
+// The reader of .pt files: an archive of torch.save or torch.jit.save, or a pickle. A state dict has the keys that
 // DCP's flattening would give.
 module;
 #include <fmt/format.h>
@@ -35,7 +35,8 @@ namespace {
 
 constexpr std::int64_t chunk_bytes = 2048;
 
-// Whether a value may refer to storages: false for plain data, which lies in the pickle. A large one is not walked.
+// Whether a value may refer to storages. False for plain data, which lies in the pickle. Large values are not walked
+// and count as true.
 bool may_refer(const pickle::value& value) {
   constexpr std::size_t most_parts = 1000;
   std::vector<pickle::value> pending{value};
@@ -67,7 +68,7 @@ bool may_refer(const pickle::value& value) {
 
 class torch_file_reader final : public checkpoint_reader, public file_of_ranks, public opaque_values {
  public:
-  // `part`: what keys begin with, in a file that is a part of a larger state.
+  // `part`: the first step of all keys, in a file that is a part of a larger state.
   torch_file_reader(fs::path file, const open_options& options, std::optional<std::string> part = {})
       : pool_(options.pool()), part_(std::move(part)), budget_(options.limits) {
     path_ = std::move(file);
@@ -75,7 +76,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
     contents_.files.push_back(path_.filename().string());
   }
 
-  // `run`: the archive is a run of the file's bytes.
+  // `run`: the range of the file's bytes that is the archive.
   result<void> open(const std::optional<file_run>& run) {
     SHARDMESH_TRY(std::unique_ptr<byte_source> source, pool_.open(path_));
     source_ = std::move(source);
@@ -102,10 +103,10 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
     return {};
   }
 
-  // An empty dict is an entry.
+  // Makes empty dicts entries.
   void keep_empty() { keeps_empty_ = true; }
 
-  // One rank's file by itself.
+  // Reports the missing ranks when the file of one rank is opened alone.
   void say_what_is_missing() {
     if (!first_part_) return;
     const auto& [tensor, holder] = *first_part_;
@@ -139,7 +140,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
     return value;
   }
 
-  // What is lent lives as long as this reader.
+  // The result refers to members of this reader and is valid as long as the reader.
   result<opened_value> open_opaque(std::size_t tensor) override {
     const auto lent = [](auto& thing) {
       return std::shared_ptr<std::remove_reference_t<decltype(thing)>>(std::shared_ptr<void>(), &thing);
@@ -147,7 +148,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
     return opened_value{{source_, lent(std::as_const(*item_)), lent(budget_), ""}, opaque_tensors_.at(tensor)};
   }
 
-  // The object's part of the file's pickle, on its own. One that holds tensors would need their storages as well.
+  // Returns the object's part of the pickle as an archive. Refuses objects with tensors, which need storages as well.
   result<std::vector<std::byte>> object_archive(std::size_t index) override {
     const auto refuse = [&](error e) {
       return std::move(e).with_key(contents_.objects[index].key).with_file(path_.string());
@@ -160,15 +161,15 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
     return torch_file::object_archive(std::move(out).finish());
   }
 
-  // Plain data lies in the pickle, which was checked when the file was opened: what is left are the storages of tensors
-  // inside objects and of tensors of unknown representations.
+  // Plain data lies in the pickle, which was checked when the file was opened. This checks the rest: the storages of
+  // tensors inside objects and of opaque tensors.
   check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
     if (options.quick) return {};
     if (std::none_of(entries.begin(), entries.end(), [&](const auto& entry) { return may_refer(value_of(entry)); }))
       return {};
     auto opened = item_storages::open(*source_, *item_, &budget_);
     if (!opened) return {{std::move(opened).error()}, 0, 0, 0};
-    // One after the other: what entries share is looked at once.
+    // One thread: storages that entries share are then checked once.
     check_options in_order = options;
     in_order.threads = 1;
     return check_each(entries, in_order,
@@ -190,8 +191,8 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
     return entry.is_tensor ? opaque_tensors_.at(entry.index) : objects_[entry.index];
   }
 
-  // Views may repeat what is stored (zeros(1).expand(2**38)), and many may share one storage. From the tensor on that
-  // makes all of them together implausibly many bytes, none is read.
+  // Views may repeat stored elements (zeros(1).expand(2**38)), and many may share one storage. Reading stops at the
+  // tensor that takes the total past the plausible size.
   void find_expanded() {
     std::int64_t left = source_->size_bytes();
     for (const tensor_entry& tensor : contents_.tensors) {
@@ -211,8 +212,8 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
     }
   }
 
-  // A state dict, or what is none and has tensors in it: a list of them, a whole nn.Module. What is one thing without
-  // names gets one.
+  // The root may be a state dict, or another value with tensors in it: a list of them, a whole nn.Module. A single
+  // value without a name gets one.
   result<taken_apart> entries_of_root() {
     const pickle::value root = item_->root();
     if (item_->is_script()) return script_weights(*source_, *item_, budget_);
@@ -226,7 +227,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
     } else if (item_->tensor_of(root) || item_->is_opaque_tensor(root)) {
       entries = alone("tensor");
     } else if (is_mapping(root) || part_) {
-      // Every entry takes a byte or two of the pickle, unless parts are shared: then these limits are what ends it.
+      // An entry takes at least a byte or two of the pickle unless parts are shared, so these limits bound the sharing.
       const auto pickle_bytes = static_cast<std::int64_t>(item_->graph().consumed_bytes());
       SHARDMESH_TRY(entries, flatten_state_dict(*item_, root,
                                                 {.keep_empty = keeps_empty_,
@@ -281,14 +282,14 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
 
   void add_chunk(const box& where, std::size_t tensor, const box& local) {
     const torch_file::storage& storage = item_->storages()[item_->tensors()[tensor].storage];
-    // What was spelled as text lies nowhere in the file.
+    // A pickle that was rewritten from text has no bytes in the file to refer to.
     contents_.add_chunk(
         where, is_rewritten_ ? stored_range{} : stored_range{0, 0, begin_ + storage.offset, storage.stored_bytes});
     chunks_.push_back({tensor, local});
   }
 
-  // A DTensor or ShardedTensor: the chunks that are here. What is none stays opaque, and so does what cannot be read
-  // as chunks.
+  // Adds the chunks of a DTensor or ShardedTensor that are in this file. Other values, and those whose chunks cannot be
+  // read, stay opaque.
   result<void> add_part(const flat_entry& entry) {
     tensor_entry& made = contents_.tensors.back();
     auto part = rank_part_of(*item_, entry.value);
@@ -298,7 +299,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
       opaque_tensors_.emplace(contents_.tensors.size() - 1, entry.value);
       return {};
     }
-    // Each is an entry of the catalog, and opened by whoever compares ranks.
+    // Charges 2 KiB per piece: each becomes a catalog entry, and comparing ranks opens it.
     SHARDMESH_CHECK(budget_.build(chunk_bytes * static_cast<std::int64_t>((*part)->pieces.size())));
     made.type = (*part)->type;
     made.shape = (*part)->shape;
@@ -316,7 +317,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
     return {};
   }
 
-  // What a chunk is of the item's tensor of this index.
+  // A chunk: a box of one of the item's tensors.
   struct chunk_place {
     std::size_t tensor = 0;
     box local;
@@ -333,7 +334,8 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
   std::vector<chunk_place> chunks_;
   std::int64_t ranks_ = 1;
   bool keeps_empty_ = false;
-  std::optional<std::pair<std::size_t, std::string>> first_part_;  // the first tensor that is not whole; who holds it
+  // The first incomplete tensor: its index, and which rank's part it is.
+  std::optional<std::pair<std::size_t, std::string>> first_part_;
   read_budget budget_;
   std::int32_t first_expanded_ = std::numeric_limits<std::int32_t>::max();
   std::optional<error> expanded_;
@@ -344,7 +346,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
 result<std::unique_ptr<checkpoint_reader>> open(const fs::path& file, const open_options& options) {
   auto reader = open_run(file, options, std::nullopt);
   if (reader || reader.error().code != errc::bad_format) return reader;
-  // Without a data.pkl: an exported program?
+  // Without a data.pkl, the archive may be an exported program.
   file_pool pool(1);
   SHARDMESH_TRY(const auto source, pool.open(file));
   if (!looks_like_zip(*source)) return reader;

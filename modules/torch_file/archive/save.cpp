@@ -15,7 +15,7 @@ module shardmesh.torch_file;
 namespace shardmesh::torch_file {
 namespace {
 
-// As PyTorch names an archive: after its file.
+// Like PyTorch, names the archive after its file.
 std::string prefix_of(const std::filesystem::path& destination) {
   const std::string stem = destination.stem().string();
   const bool is_plain = std::all_of(stem.begin(), stem.end(), [](char c) { return c >= ' ' && c <= '~' && c != '/'; });

@@ -33,7 +33,7 @@ class pickle_in_memory final : public byte_source {
   memory_source source_;
 };
 
-// Protocols 0 and 1 begin with no mark of their own.
+// Protocols 0 and 1 do not begin with a mark of their own.
 result<bool> may_be_spelled(const byte_source& file) {
   std::array<std::byte, 2> head{};
   if (file.size_bytes() < 2 || looks_like_zip(file)) return false;
@@ -53,7 +53,7 @@ result<std::shared_ptr<const byte_source>> with_plain_bytes(const byte_source& f
   const std::shared_ptr<const byte_source> nothing;
   SHARDMESH_TRY(const bool may_be, may_be_spelled(file));
   if (!may_be) return nothing;
-  // Ever longer beginnings, as long as the pickle is cut: what is none, or is followed by bulk data, shows early.
+  // Tries ever longer prefixes while the pickle is cut short. Bulk data and files that are not pickles show early.
   const std::int64_t size = file.size_bytes(), most = std::min(size, limit_bytes);
   for (std::int64_t window = 1 << 16;; window *= 8) {
     SHARDMESH_TRY(std::vector<std::byte> bytes, read_range(file, 0, std::min(window, most), limit_bytes));
@@ -63,7 +63,7 @@ result<std::shared_ptr<const byte_source>> with_plain_bytes(const byte_source& f
     if (!graph || graph->consumed_bytes() != static_cast<std::size_t>(size)) return nothing;
     if (bytes[0] == proto && !names_bytes(bytes)) return nothing;
     pickle::writer out;
-    // Names are as long or longer than opcodes of protocol 0 have them; shared bytes are written once.
+    // Twice the size suffices: protocol 4 may write names longer than protocol 0, and writes shared bytes once.
     if (!out.value(graph->root(), 2 * bytes.size() + 4096)) return nothing;
     return std::shared_ptr<const byte_source>(
         std::make_shared<const pickle_in_memory>(std::move(out).finish(), file.name()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: files of pickle.dump of protocols 0 to 2, which spell bytes as text, as the same pickle with plain
-// bytes. Not here: what is read of them (item).
+// Rewrites pickles of protocols 0 to 2, which spell bytes as text, with plain bytes. The result is read by `item`. Not
+// exported.
 module shardmesh.torch_file:spelled_pickle;
 
 import shardmesh.std;
@@ -9,10 +9,10 @@ import shardmesh.storage;
 
 namespace shardmesh::torch_file {
 
-// The pickle that `file` is, written again by protocol 4 in memory, so that tensors and arrays have bytes to lie in.
-// Null for what is no pickle of these protocols from its first byte to its last, and for one of protocol 2 without
-// bytes: it is to be read as it is. At most `limit_bytes` are looked at.
-// Cost: the memory of the file, twice.
+// Rewrites the pickle `file` in protocol 4 in memory, so that tensors and arrays refer to plain bytes. Null when the
+// file is not exactly one pickle of these protocols, and for a pickle of protocol 2 without bytes, which can be read as
+// it is. Reads at most `limit_bytes`.
+// Cost: twice the file's size in memory.
 result<std::shared_ptr<const byte_source>> with_plain_bytes(const byte_source& file, std::int64_t limit_bytes);
 
 }  // namespace shardmesh::torch_file

@@ -24,7 +24,7 @@ result<state_file> state_file::make(std::span<const state_entry> entries, std::s
   made.data_pkl_ = std::move(state.data_pkl);
   made.storages_ = std::move(state.storages);
   made.storage_of_.resize(entries.size());
-  // Offsets do not depend on the data: checksums lie behind it.
+  // Offsets do not depend on the data, because checksums follow it.
   archive places(made.prefix_);
   places.head(made.data_pkl_);
   for (std::size_t i = 0; i < made.storages_.size(); ++i) {

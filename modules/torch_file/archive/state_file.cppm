@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch_file::state_file: one file of torch.save while it is written: where its storages lie, and what lies around
-// them. Not here: which file of which destination (save; a folder's writer), the pickle (state_pickle).
+// A torch.save file while it is being written: the places of its storages and the bytes around them. `save` and the
+// folder writers choose the files; the pickle is in `state_pickle`.
 export module shardmesh.torch_file:state_file;
 
 import shardmesh.std;
@@ -11,41 +11,43 @@ import :item_writer;
 
 export namespace shardmesh::torch_file {
 
-/// A value of a file of torch.save: a contiguous tensor with a storage of its own, or what an archive has.
+/// A value in a torch.save file: a contiguous tensor with its own storage, or the value of an archive.
 struct state_entry {
   std::string key;  // for errors
-  path where;       // in the file's nested dict; empty: the file is this value
+  path where;       // in the file's nested dict; empty when the file is this value
   dtype type = dtype::undefined;
   extents sizes;
-  std::function<result<std::vector<std::byte>>()> archive;  // not empty: no tensor, but the value in this archive
+  // If set, the value is the root of this archive instead of a contiguous tensor.
+  std::function<result<std::vector<std::byte>>()> archive;
 };
 
-/// The storages of a file; number i is record data/i.
+/// The storages of a file. Storage i is record data/i.
 struct state_storage {
   std::optional<std::size_t> entry;  // the tensor whose elements it holds, or
-  std::vector<std::byte> bytes;      // what an archive has
+  std::vector<std::byte> bytes;      // the bytes from an archive
   std::int64_t size_bytes = 0;
 };
 
-/// A file of torch.save in a staged output. In order: `make`; `place`; an `item_writer` of all items, into which
-/// `write_archived` puts what archives have, and whoever has the elements those; `finish`.
+/// A torch.save file in a staged output. Call `make` and `place`, make an `item_writer` of all items, call
+/// `write_archived` with it, write the tensors' elements to it, and call `finish`.
 class state_file {
  public:
-  /// One nested dict of all entries, by their paths: names are keys of dicts, indices positions of lists, where None
-  /// stands at those that no path names. `prefix`: of the archive's records ("archive" where PyTorch writes a stream).
-  /// \errors errc::unsupported (a dtype that PyTorch lacks; an archive that is none, or of another byte order),
-  ///         errc::duplicate_key, errc::invalid_argument (a path that leads through another); each names the key
+  /// Plans one nested dict of all entries by their paths. Names are dict keys; indices are list positions, with None at
+  /// positions without an entry. The archive's records begin with `prefix` ("archive" when PyTorch writes a stream).
+  /// \errors errc::unsupported (a dtype that PyTorch lacks; bytes that are not an archive, or an archive of another
+  ///   byte order), errc::duplicate_key, errc::invalid_argument (a path that leads through another entry); each names
+  ///   the key
   static result<state_file> make(std::span<const state_entry> entries, std::string prefix = "archive");
 
-  /// Of the whole file.
+  /// Size of the whole file.
   std::int64_t size_bytes() const { return size_bytes_; }
-  /// Appends an item for each storage, as they lie in file number `file` of the output.
+  /// Appends one item per storage, at its place in file number `file` of the output.
   void place(std::int32_t file, std::vector<written_item>& items);
-  /// The item of an entry's elements, once it was placed; nothing for one that is an archive's.
+  /// Slot of the item that holds an entry's elements, after `place`; empty for an entry from an archive.
   std::optional<std::int32_t> slot_of(std::size_t entry) const;
   result<void> write_archived(item_writer& writer) const;
-  /// Writes what lies between and around the storages, with their checksums, once all items are complete.
-  /// \returns where and what that was, in order: the file is made of these ranges and of the items
+  /// Writes the bytes between and around the storages, including the storages' checksums. All items must be complete.
+  /// \returns the written ranges in order; the file consists of these ranges and the items
   result<std::vector<checksum_range>> finish(staged_output& output, const item_writer& writer,
                                              std::string_view name = {}) const;
 

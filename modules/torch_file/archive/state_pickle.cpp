@@ -42,7 +42,7 @@ class state_pickler {
     std::vector<path> paths;
     paths.reserve(entries_.size());
     for (const state_entry& entry : entries_) paths.push_back(entry.where);
-    // A list of a real state dict lacks few; of a path that was made up, the index is any number.
+    // Lists of a real state dict lack few positions, but an index in an untrusted path can be any number.
     const auto holes = static_cast<std::int64_t>(paths.size()) + 1024;
     return unflatten(paths, {.max_holes = holes});
   }
@@ -112,7 +112,7 @@ class state_pickler {
     return {};
   }
 
-  // The value in an archive; its storages get numbers of this file.
+  // Writes the value in an archive. Its storages are renumbered for this file.
   result<void> write_archive(const std::function<result<std::vector<std::byte>>()>& make) {
     SHARDMESH_TRY(const std::vector<std::byte> bytes, make());
     const memory_source source(bytes, "an object");
@@ -135,7 +135,7 @@ class state_pickler {
     return {};
   }
 
-  // ("storage", class, key, location, count), with the key of this file.
+  // Writes ("storage", class, key, location, count) with this file's key.
   result<void> write_storage_id(const pickle::value& id,
                                 const std::map<std::string, std::size_t, std::less<>>& numbers) {
     const pickle::items parts = id.items();
@@ -154,7 +154,7 @@ class state_pickler {
     return {};
   }
 
-  // Values of one pickle are told apart by where they lie in memory: all stay there until it is finished.
+  // The writer identifies values by their address in memory, so all items stay there until it is finished.
   result<std::reference_wrapper<const torch_file::item>> keep(result<torch_file::item> opened) {
     if (!opened) return std::move(opened).error();
     return std::cref(*kept_.emplace_back(std::make_unique<torch_file::item>(*std::move(opened))));
@@ -162,7 +162,7 @@ class state_pickler {
 
   static constexpr std::size_t most_bytes = std::size_t{1} << 32;
   std::span<const state_entry> entries_;
-  std::vector<pickle::graph> keys_;  // out_ knows what it wrote of them
+  std::vector<pickle::graph> keys_;  // kept because out_ identifies what it wrote by address
   pickle::writer out_{2};
   state_pickle made_;
   std::vector<std::unique_ptr<torch_file::item>> kept_;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the data.pkl of a whole state dict, and the storages that it names. Not here: where they lie
-// (state_file).
+// Builds the data.pkl of a whole state dict and lists its storages. `state_file` places them. Not exported.
 module shardmesh.torch_file:state_pickle;
 
 import shardmesh.std;

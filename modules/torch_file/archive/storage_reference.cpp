@@ -30,7 +30,7 @@ constexpr class_dtype storage_classes[] = {{"FloatStorage", dtype::float32},
                                            {"ComplexFloatStorage", dtype::complex64},
                                            {"ComplexDoubleStorage", dtype::complex128}};
 
-/// Names that only TorchScript gives: in Python these dtypes are saved as untyped storages.
+/// Names that only TorchScript writes. Python saves these dtypes as untyped storages.
 constexpr class_dtype script_classes[] = {{"ComplexHalfStorage", dtype::complex32},
                                           {"UInt16Storage", dtype::uint16},
                                           {"UInt32Storage", dtype::uint32},
@@ -42,7 +42,7 @@ constexpr class_dtype script_classes[] = {{"ComplexHalfStorage", dtype::complex3
                                           {"Float8_e8m0fnuStorage", dtype::float8_e8m0fnu},
                                           {"Float4_e2m1fn_x2Storage", dtype::float4_e2m1fn_x2}};
 
-/// Storages of quantized tensors. Those tensors are not exposed.
+/// Storages of quantized tensors, which are not exposed.
 constexpr class_dtype quantized_classes[] = {{"QInt8Storage", dtype::int8},
                                              {"QUInt8Storage", dtype::uint8},
                                              {"QInt32Storage", dtype::int32},

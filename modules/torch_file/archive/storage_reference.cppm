@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what a pickle says of a storage that it refers to. Not here: where its bytes are (item).
+// Decodes a pickle's reference to a storage. The bytes are located in `item_reader`. Not exported.
 module shardmesh.torch_file:storage_reference;
 
 import shardmesh.std;
@@ -9,9 +9,10 @@ import :item;
 
 namespace shardmesh::torch_file {
 
-// Key, dtype and size of the persistent id ("storage", class, key, location, count). In the old format storages of
-// quantized tensors are known as well: one must know how long each storage is to find the next.
-// errc::bad_format for other references and impossible sizes; errc::unsupported for classes that we do not know
+// Decodes key, dtype, and size from the persistent id ("storage", class, key, location, count). With `is_legacy`,
+// storages of quantized tensors are accepted as well: in the old format, finding a storage requires the length of every
+// storage before it.
+// \errors errc::bad_format for other references and impossible sizes; errc::unsupported for unknown classes
 result<storage> declared_storage(const pickle::value& reference, bool is_legacy);
 
 }  // namespace shardmesh::torch_file

@@ -22,9 +22,9 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// The pickle of an integer of any size: LONG1 or LONG4 of two's complement, little end first. Nothing for what is none.
+// Pickles an integer of any size as LONG1 or LONG4: two's complement, little-endian. Empty if `digits` is not a number.
 std::optional<std::vector<std::byte>> pickle_of_digits(std::string_view digits) {
-  constexpr std::size_t most_digits = 4400;  // as many as are printed; the cost is their square
+  constexpr std::size_t most_digits = 4400;  // as many as `object_json` prints; the cost grows with their square
   const bool is_negative = digits.starts_with('-');
   if (is_negative) digits.remove_prefix(1);
   if (digits.empty() || digits.size() > most_digits) return std::nullopt;
@@ -39,7 +39,7 @@ std::optional<std::vector<std::byte>> pickle_of_digits(std::string_view digits) 
     }
     if (carry > 0) number.push_back(static_cast<std::uint8_t>(carry));
   }
-  if (number.back() >= 0x80) number.push_back(0);  // the highest bit is the sign's
+  if (number.back() >= 0x80) number.push_back(0);  // the highest bit is the sign
   unsigned borrow = 1;
   for (std::uint8_t& byte : number) {
     if (!is_negative) break;
@@ -47,7 +47,7 @@ std::optional<std::vector<std::byte>> pickle_of_digits(std::string_view digits) 
     byte = static_cast<std::uint8_t>(borrow);
     borrow >>= 8;
   }
-  // torch.load(weights_only=True) knows LONG1 alone.
+  // torch.load(weights_only=True) knows only LONG1.
   const bool is_short = number.size() < 256;
   std::vector<std::byte> made{std::byte{0x80}, std::byte{2}, is_short ? std::byte{0x8a} : std::byte{0x8b}};
   for (int shift = 0; shift < (is_short ? 8 : 32); shift += 8)
@@ -57,7 +57,7 @@ std::optional<std::vector<std::byte>> pickle_of_digits(std::string_view digits) 
   return made;
 }
 
-// Nothing recurses: what is still to be written is a stack, the next thing on top.
+// Works without recursion: the pending steps are on a stack, with the next one on top.
 class object_pickler {
  public:
   result<std::vector<std::byte>> pickle(const json& whole) && {
@@ -74,13 +74,13 @@ class object_pickler {
   enum class act : std::uint8_t { value, tuple, text, end_list, end_tuple, end_dict, reduce };
   struct step {
     act what;
-    const json* value = nullptr;        // of value and tuple
-    const std::string* text = nullptr;  // of text
+    const json* value = nullptr;        // for value and tuple
+    const std::string* text = nullptr;  // for text
   };
 
   void later(act what) { pending_.push_back({what}); }
   void later(act what, const json& value) { pending_.push_back({what, &value}); }
-  // Each of them as `what`, the first on top.
+  // Pushes every element as `what`; the first ends on top.
   void later_each(act what, const json& list) {
     for (auto item = list.rbegin(); item != list.rend(); ++item) later(what, *item);
   }
@@ -151,7 +151,7 @@ class object_pickler {
     return unsupported(tag);
   }
 
-  // What is not plain data, but has a value that we know: ranges, numpy's arrays and scalars.
+  // Writes values that are not plain data but are known: ranges, and numpy's arrays and scalars.
   result<void> write_other(const json& value) {
     if (value.contains("range")) {
       const json& bounds = value["range"];
@@ -174,7 +174,7 @@ class object_pickler {
     return write_numpy(out_, made);
   }
 
-  // callable(*arguments)
+  // Writes callable(*arguments).
   result<void> write_call_of(std::string_view module_name, std::string_view callable, const json& arguments) {
     out_.global(module_name, callable);
     later(act::reduce);
@@ -190,7 +190,7 @@ class object_pickler {
     if (!value.is_string()) return std::nullopt;
     const auto& text = value.get_ref<const std::string&>();
     char* end = nullptr;
-    const double number = std::strtod(text.c_str(), &end);  // reads hexadecimal floats, inf and nan
+    const double number = std::strtod(text.c_str(), &end);  // accepts hexadecimal floats, inf, and nan
     if (text.empty() || *end != '\0') return std::nullopt;
     return number;
   }
@@ -227,7 +227,7 @@ class object_pickler {
     return out_.value(long_numbers_.back().root());
   }
 
-  // Hexadecimal digits, two a byte.
+  // Decodes hexadecimal digits, two per byte.
   static std::optional<std::vector<std::byte>> bytes_from(const json& value) {
     if (!value.is_string() || value.get_ref<const std::string&>().size() % 2 != 0) return std::nullopt;
     const auto& digits = value.get_ref<const std::string&>();
@@ -270,7 +270,7 @@ class object_pickler {
     return {};
   }
 
-  // callable(argument); `argument` writes it, or puts it on the stack.
+  // Writes callable(argument). `argument` writes its value or pushes it onto the stack.
   result<void> write_call(std::string_view module_name, std::string_view callable,
                           function_ref<result<void>()> argument) {
     out_.global(module_name, callable);
@@ -281,7 +281,7 @@ class object_pickler {
   }
 
   std::vector<step> pending_;
-  std::vector<pickle::graph> long_numbers_;  // out_ knows what it wrote of them
+  std::vector<pickle::graph> long_numbers_;  // kept because out_ identifies what it wrote by address
   pickle::writer out_{2};
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// item_reader's walk over the pickle: every rebuild record becomes a tensor, checked against its storage.
+// The walk of item_reader over the pickle: every rebuild record becomes a tensor, checked against its storage.
 module;
 #include <fmt/format.h>
 #include <try.hpp>
@@ -23,7 +23,7 @@ import :wrapper_table;
 namespace shardmesh::torch_file {
 namespace {
 
-/// Non-negative integers of a tuple, list or torch.Size.
+/// Decodes the non-negative integers of a tuple, list, or torch.Size.
 result<extents> integers_of(pickle::value value, std::string_view what) {
   if (value.is_record_of("torch", "Size") && value.args().size() == 1) value = value.args().items()[0];
   if (value.kind() != pickle::kind::tuple && value.kind() != pickle::kind::list)
@@ -42,7 +42,7 @@ result<extents> integers_of(pickle::value value, std::string_view what) {
   return numbers;
 }
 
-/// Elements of storage that a view needs: one past the last it touches; 0 when it is empty. Nothing on overflow.
+/// Number of storage elements that a view reaches: one past the last it touches; 0 when it is empty. Empty on overflow.
 std::optional<std::int64_t> reach(const torch_file::tensor& tensor) {
   std::int64_t last = tensor.storage_offset;
   for (std::size_t d = 0; d < tensor.sizes.rank(); ++d) {
@@ -66,19 +66,19 @@ bool is_any_rebuild(const pickle::value& callable) {
          (callable.global_module() == "torch._utils" || callable.global_module() == "torch._tensor");
 }
 
-// Protocol 2 spells bytes as text: _codecs.encode(text, "latin1"). Text that is none fails in Python; here it would be
-// read to its end, and found to be none, wherever it is referred to.
+// Protocol 2 spells bytes as text: _codecs.encode(text, "latin1"). Python refuses text beyond Latin-1. This refuses it
+// once, because every record that refers to the text would otherwise read it to its end again.
 result<void> item_reader::check_bytes_text(const pickle::value& record) {
   if (!record.is_record_of("_codecs", "encode") || record.args().size() < 2) return {};
   const auto text = record.args().items()[0].text(), encoding = record.args().items()[1].text();
   if (!text || text->size() < 256 || !encoding || !encoding->starts_with("latin")) return {};
-  if (!checked_texts_.insert(text->data()).second || bytes_of(record)) return {};  // many may refer to one text
+  if (!checked_texts_.insert(text->data()).second || bytes_of(record)) return {};  // many records may refer to one text
   return fail(errc::bad_pickle,
               fmt::format("bytes are spelled as text of {} bytes that Latin-1 does not have", text->size()))
       .with_file(source_.name());
 }
 
-// Visits every value once. A rebuild record becomes a tensor and is not entered; others are.
+// Visits every value once. A rebuild record becomes a tensor and is not entered; other records are.
 result<void> item_reader::collect(torch_file::item& item) {
   std::unordered_set<std::uint64_t> seen;
   std::vector<pickle::value> pending{item.root()};
@@ -156,8 +156,8 @@ result<void> item_reader::collect_tensor(torch_file::item& item, const pickle::v
   return {};
 }
 
-// The integers of a quantized tensor, by its arguments: (storage, offset, sizes, strides, ...). What cannot be read is
-// none: nobody needs it but who takes such tensors apart.
+// Collects the integers of a quantized tensor from its arguments: (storage, offset, sizes, strides, ...). Skips
+// unreadable ones, which only the conversion into components needs.
 void item_reader::collect_quantized(torch_file::item& item, const pickle::value& args, tensor integers) {
   const pickle::items given = args.items();
   if (given.size() < 7 || item.tensor_of_.contains(args.identity())) return;
@@ -180,7 +180,7 @@ void item_reader::collect_quantized(torch_file::item& item, const pickle::value&
   item.tensors_.push_back(std::move(integers));
 }
 
-/// False when it is a tensor of a kind that we do not expose.
+/// False for a tensor of a kind that we do not expose.
 result<bool> item_reader::read_tensor(torch_file::item& item, const pickle::value& callable, const pickle::value& args,
                                       tensor& out) {
   const bool v3 = is_rebuild(callable, "_rebuild_tensor_v3");
@@ -209,7 +209,7 @@ result<bool> item_reader::read_tensor(torch_file::item& item, const pickle::valu
   if (v2 || v3) out.requires_grad = given[4].as_bool().value_or(false);
   if (given.size() > least) {
     pickle::value bits = given[least];
-    // As TorchScript writes dicts: with their type.
+    // TorchScript writes dicts together with their type.
     if (bits.is_record_of("torch.jit._pickle", "restore_type_tag") && !bits.args().items().empty())
       bits = bits.args().items()[0];
     if (bits.kind() != pickle::kind::dict && !bits.is_none())
@@ -231,7 +231,7 @@ result<bool> item_reader::read_tensor(torch_file::item& item, const pickle::valu
   return true;
 }
 
-// False for what is no array of plain numbers: that stays an object.
+// False if the record is not an array of plain numbers; it then stays an object.
 result<bool> item_reader::collect_array(torch_file::item& item, const pickle::value& record) {
   const auto array = find_pickled_array(record, pickled_);
   if (!array || (item.byte_order_ != std::endian::little)) return false;

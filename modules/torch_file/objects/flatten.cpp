@@ -43,7 +43,7 @@ class walker {
   const flatten_options& options_;
   std::size_t most_entries_;
   path path_;
-  std::unordered_map<std::uint64_t, bool> leaves_;  // answers of is_leaf for containers
+  std::unordered_map<std::uint64_t, bool> leaves_;  // results of is_leaf for containers
   std::unordered_set<std::uint64_t> in_question_, open_;
   std::unordered_set<std::string> names_;
   std::size_t path_bytes_ = 0, key_bytes_ = 0, steps_ = 0;
@@ -53,27 +53,27 @@ result<void> walker::check_step(std::size_t depth) {
   if (depth > options_.max_depth)
     return fail(errc::unsupported,
                 fmt::format("the state dict is nested deeper than {} levels, or contains itself", options_.max_depth));
-  // Shared references can make a small file walk for ever without one entry.
+  // Shared references can make a small file take forever without producing an entry.
   if (++steps_ / 16 > most_entries_)
     return fail(errc::unsupported, fmt::format("the state dict has more than {} entries", most_entries_));
   return {};
 }
 
-// Python's str() of every key is known.
+// Whether every key has a known Python str().
 bool has_text_keys(const pickle::value& mapping) {
   for (const pickle::pair pair : mapping_entries(mapping).pairs())
     if (!has_name(pair.key)) return false;
   return true;
 }
 
-/// PyTorch's `_is_terminal`. Answers are kept, so shared containers are examined once.
+/// PyTorch's `_is_terminal`. Results are cached, so shared containers are examined once.
 result<bool> walker::is_leaf(const pickle::value& value, std::size_t depth) {
   const bool mapping = is_mapping(value);
   if (!mapping && value.kind() != pickle::kind::list) return true;
   if (const auto known = leaves_.find(value.identity()); known != leaves_.end()) return known->second;
   if (mapping && !has_text_keys(value)) return leaves_.emplace(value.identity(), true), true;
   if (mapping && options_.rule == flatten_rule::torch_2_4) return leaves_.emplace(value.identity(), false), false;
-  // What is nested this deep or lies inside itself is one object; `take_apart` finds what tensors it has.
+  // A value nested this deeply, or inside itself, stays one object. `take_apart` finds its tensors.
   if (depth > options_.max_depth || !in_question_.insert(value.identity()).second) return true;
   SHARDMESH_CHECK(check_step(depth));
   bool leaf = true;
@@ -139,7 +139,7 @@ bool walker::is_description(const pickle::value& value) const {
 result<void> walker::visit(const pickle::value& value) {
   if (is_description(value)) return add(value);
   SHARDMESH_TRY(const bool leaf, is_leaf(value, path_.size()));
-  // What lies inside itself is one object there; `take_apart` finds what tensors it has.
+  // A value inside itself stays one object at that place. `take_apart` finds its tensors.
   if (leaf || open_.contains(value.identity())) return add(value);
   if (is_mapping(value)) return enter(value);
   SHARDMESH_CHECK(check_step(path_.size()));

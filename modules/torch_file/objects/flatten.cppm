@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch_flatten: a nested state dict as the flat entries PyTorch's distributed checkpoint makes of it.
-// Not here: trees of our own (tree).
+// Flattens a nested state dict into the entries that PyTorch's distributed checkpoint makes of it. `tree` has our
+// trees.
 export module shardmesh.torch_file:flatten;
 
 import shardmesh.std;
@@ -11,43 +11,43 @@ import :item;
 
 export namespace shardmesh::torch_file {
 
-/// Which release's rule: since 2.4 a dict is always descended into; up to 2.3 one without a tensor below it is a leaf.
-/// Lists are descended into when they hold a tensor or (2.4) a dict; tuples never are.
-/// A dict below the root is a leaf as well where a key's text needs Python (an enum, an instance).
+/// The flattening rule by PyTorch release. Since 2.4, dicts are always entered; up to 2.3, a dict without a tensor
+/// below it is a leaf. Lists are entered if they hold a tensor or (since 2.4) a dict. Tuples are never entered. A dict
+/// below the root is also a leaf if only Python can give the text of one of its keys (an enum, an instance).
 /// Source: torch.distributed.checkpoint._traverse, traverse_state_dict and traverse_state_dict_v_2_3
 enum class flatten_rule : std::uint8_t { torch_2_4, torch_2_3 };
 
 struct flat_entry {
-  /// Dict keys, as text (PyTorch takes str() of every key) or integers, and list indices. A key of the root whose str()
-  /// needs Python is named "#" and a digest of the key.
+  /// Dict keys, as text (PyTorch takes str() of every key) or integers, and list indices. If only Python can give the
+  /// str() of a key of the root, its name is "#" and a digest of the key.
   path where;
   std::string fqn;  // the path joined with "."
   pickle::value value;
   std::optional<std::size_t> tensor;  // index into the item's tensors
-  /// Tensors in `value` that no entry names; 0 in what `flatten_state_dict` gives.
+  /// Tensors in `value` that no entry names. `flatten_state_dict` leaves it 0; `take_apart` fills it.
   std::int64_t hidden_tensors = 0;
 };
 
 struct flatten_options {
   flatten_rule rule = flatten_rule::torch_2_4;
-  /// Dicts that are empty are entries, where PyTorch loses them: an optimizer's state before its first step.
+  /// Makes empty dicts entries, such as an optimizer's state before its first step. PyTorch drops them.
   bool keep_empty = false;
-  /// A dict `KEY.wrapper` that describes a wrapping tensor of which the components lie beside it is an entry.
+  /// Makes a dict `KEY.wrapper` one entry if it describes a wrapping tensor, whose components are entries beside it.
   bool keep_descriptions = false;
-  /// The root may be a list, too, as the value of an item is. One that is not descended into is one entry without a
+  /// Allows a list as the root, as the value of an item may be one. A list that is a leaf becomes one entry without a
   /// path.
   bool may_be_list = false;
-  /// Of entries. A graph of fewer values than this is held to 100,000, or its own number if that is larger: more come
-  /// from references that are shared again and again.
+  /// Limit on the entries. An item whose graph has fewer values gets a lower limit: its number of values, or 100,000 if
+  /// that is larger. More entries can only come from shared references.
   std::size_t max_entries = 10'000'000;
   std::size_t max_depth = 200;
-  /// Of all paths and names together: shared references are entered each time they occur.
+  /// Limit on the bytes of all paths and names. Shared references count each time they occur.
   std::size_t max_path_bytes = std::size_t{1} << 30;
 };
 
-/// Entries in Python's order of iteration.
-/// \errors errc::bad_format when the root is not a mapping (or a list that may be one); errc::unsupported for a mapping
-///   inside itself, or beyond the limits; errc::duplicate_key when two paths have one fqn
+/// Returns the entries in Python's order of iteration.
+/// \errors errc::bad_format when the root is not a mapping (or an allowed list); errc::unsupported for a mapping inside
+///   itself, or beyond the limits; errc::duplicate_key when two paths have the same fqn
 /// Cost: O(entries * depth).
 result<std::vector<flat_entry>> flatten_state_dict(const torch_file::item& item, const pickle::value& root,
                                                    const flatten_options& options = {});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integer keys of dicts (an optimizer's {"state": {0: ..}}), on their way into formats whose keys are text.
+// Integer dict keys (an optimizer's {"state": {0: ..}}) in formats whose keys are text.
 export module shardmesh.torch_file:integer_keys;
 
 import shardmesh.std;
@@ -8,12 +8,12 @@ import shardmesh.tree;
 
 export namespace shardmesh::torch_file {
 
-/// The path with names in the place of integer keys and of those that only Python has, as PyTorch's flattening and
-/// torch_checkpointing have them.
+/// Replaces integer keys and pickled Python keys of a path by their names, as PyTorch's flattening and
+/// torch_checkpointing do.
 path with_text_keys(const path& where);
 
-/// A line for the user that names the first entry below an integer key and says what becomes of it; nothing without
-/// any. `to`: "text in DCP's metadata, ..".
+/// Returns a note for the user that names the first entry below an integer key and says how such keys are written;
+/// empty when there is none. `to` completes the note: "text in DCP's metadata, ..".
 std::optional<std::string> note_of_integer_keys(std::span<const output_tensor> tensors,
                                                 std::span<const output_object> objects, std::string_view to);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the keys of one dict as steps of paths. A key that only Python can spell is named after its value, so
-// that it has one name whatever the order of the dict's entries. Not here: single keys as pickles and JSON
-// (python_keys).
+// Turns the keys of one dict into steps of paths. A key that only Python can spell is named after its value, so its
+// name does not depend on the order of the dict's entries. Single keys in pickles and JSON are in `python_keys`. Not
+// exported.
 module shardmesh.torch_file:key_steps;
 
 import shardmesh.std;
@@ -10,18 +10,18 @@ import shardmesh.tree;
 
 namespace shardmesh::torch_file {
 
-// Names the keys of one dict, in its order.
+// Names the keys of one dict, in the dict's order.
 class key_steps {
  public:
   explicit key_steps(const pickle::pairs& pairs);
 
-  // The next key as a step: text, an integer, or the pickled key. Nothing for a key that cannot be kept: a tensor lies
-  // in it, it is too long, or an earlier key has its name (two instances with equal states).
+  // Returns the next key as a step: text, an integer, or the pickled key. Empty for a key that cannot be kept: it
+  // contains a tensor, is too long, or has the name of an earlier key (two instances with equal states).
   std::optional<path_key> next(const pickle::value& key);
 
-  // The name of the dict's `i`-th key when that cannot be kept: its position, behind "#" where other keys have a text.
+  // The name of the `i`-th key when it cannot be kept: its position, with "#" in front if other keys have a known text.
   std::string position(std::size_t i) const;
-  // No key of the dict has a text.
+  // Whether no key of the dict has a known text.
   bool are_all_unnamed() const { return are_all_unnamed_; }
 
  private:
@@ -29,8 +29,8 @@ class key_steps {
   std::set<std::string> marks_;
 };
 
-// The key of a pickle whose str() needs Python. Its name is "#" and a digest: of its JSON, in which sets are sorted, or
-// of the pickle where JSON does not hold all of it.
+// Makes a step of a pickled key whose str() needs Python. Its name is "#" and a digest of the key's JSON, in which sets
+// are sorted, or of the pickle if JSON cannot hold the whole key.
 path_key marked_key(std::string_view pickled);
 
 }  // namespace shardmesh::torch_file

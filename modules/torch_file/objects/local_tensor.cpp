@@ -15,7 +15,7 @@ bool is_dtensor_class(const pickle::value& type) {
                                              type.global_module().starts_with("torch.distributed._tensor"));
 }
 
-// An attribute of a state: a __dict__, or (__dict__ or None, slots). DTensor has slots.
+// Finds an attribute in a pickled state: a __dict__, or (__dict__ or None, slots). DTensor has slots.
 pickle::value attribute_of(const pickle::value& state, std::string_view name) {
   if (state.kind() == pickle::kind::dict) return state.find(name);
   for (const pickle::value half : state.items())
@@ -26,7 +26,7 @@ pickle::value attribute_of(const pickle::value& state, std::string_view name) {
 }  // namespace
 
 std::optional<std::size_t> local_tensor_of(const torch_file::item& item, const pickle::value& value) {
-  // A parameter: _rebuild_parameter(data, requires_grad, hooks).
+  // A Parameter: _rebuild_parameter(data, requires_grad, hooks).
   if (value.is_record_of("torch._utils", "_rebuild_parameter") && value.args().size() >= 2)
     return local_tensor_of(item, value.args().items()[0]);
   // _rebuild_from_type_v2(rebuild, class, arguments, state)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the tensor inside a pickled DTensor: what its rank held. Not here: mesh and placements.
+// Finds the local tensor inside a pickled DTensor, without mesh and placements. Not exported.
 module shardmesh.torch_file:local_tensor;
 
 import shardmesh.std;
@@ -8,7 +8,7 @@ import :item;
 
 namespace shardmesh::torch_file {
 
-// Index of the local tensor of a pickled DTensor; nothing for any other value.
+// Returns the index of the local tensor of a pickled DTensor; empty for any other value.
 // Source: torch/distributed/tensor/_api.py (its __dict__ has `_local_tensor` and `_spec`), Tensor.__reduce_ex__
 std::optional<std::size_t> local_tensor_of(const torch_file::item& item, const pickle::value& value);
 

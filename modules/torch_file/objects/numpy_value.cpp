@@ -26,14 +26,14 @@ constexpr std::int64_t most_bytes = std::int64_t{64} << 20;
 constexpr std::size_t most_shown = 64;
 constexpr std::size_t most_dimensions = 64;  // numpy's own limit
 
-// "f8", "U3", "M8[ns]" behind the byte order.
+// A dtype code after its byte order: "f8", "U3", "M8[ns]".
 struct type_code {
   char order = '|', kind = 0;
   std::int64_t item_bytes = 0;
   std::string unit;
 };
 
-// Strict, so that what we accept from a file is what numpy would write.
+// Strict: it accepts only text that numpy itself would write.
 std::optional<type_code> parse_code(std::string_view text) {
   if (text.size() < 3 || std::string_view("<>|").find(text[0]) == std::string_view::npos) return std::nullopt;
   type_code code{text[0], text[1], 0, {}};
@@ -79,7 +79,7 @@ pickle::value at(const pickle::items& items, std::size_t i) {
   return i < items.size() ? items[i] : pickle::value();
 }
 
-// The type string of a pickled dtype: dtype("f8", False, True) with the state (version, order, ...).
+// Returns the type string of a pickled dtype: dtype("f8", False, True) with the state (version, order, ...).
 std::optional<std::string> type_string(const pickle::value& record) {
   if (!record.is_record_of("numpy", "dtype")) return std::nullopt;
   const auto code = at(record.args().items(), 0).text();
@@ -87,10 +87,10 @@ std::optional<std::string> type_string(const pickle::value& record) {
   if (!code || code->empty() || code->size() > 16) return std::nullopt;
   std::string_view order = at(state, 1).text().value_or("|");
   if (order == "=") order = std::endian::native == std::endian::little ? "<" : ">";
-  // A shape, names or fields of its own: a record.
+  // A dtype with a shape, names, or fields is a record.
   for (const std::size_t i : {2, 3, 4})
     if (at(state, i) && !at(state, i).is_none()) return std::nullopt;
-  // As we write it: with its order and unit in one text, and without a state.
+  // Our own pickles have the order and the unit in one text and no state.
   if (order.empty() || std::string_view("<>|").find(code->front()) != std::string_view::npos)
     return parse_code(*code) ? std::optional(std::string(*code)) : std::nullopt;
   std::string text = std::string(order) + std::string(*code);
@@ -126,7 +126,7 @@ std::optional<std::vector<std::int64_t>> shape_of(const pickle::value& value) {
   return shape;
 }
 
-// Elements with these strides in row-major order.
+// Copies elements with these strides into row-major order.
 std::string row_major(const std::string& data, const std::vector<std::int64_t>& shape,
                       const std::vector<std::int64_t>& strides, std::size_t item) {
   std::string out(data.size(), '\0');
@@ -149,11 +149,12 @@ bool is_function(const pickle::value& record, std::string_view function) {
          (module_name.starts_with("numpy.core.") || module_name.starts_with("numpy._core."));
 }
 
-// What an array is made of, in either of numpy's spellings; absent values for what is none.
+// The parts of a pickled array, in either of numpy's two forms. Absent values for other records.
 struct array_parts {
   pickle::value dtype, shape, data;
   bool is_column_major = false;
-  pickle::value axes{};  // of the row-major array of `shape`, those of the array in order: numpy 2.3's order "K"
+  // numpy 2.3's order "K": the array's axes, in order, as indices into the row-major array of `shape`.
+  pickle::value axes{};
 };
 
 array_parts parts_of(const pickle::value& value) {
@@ -162,7 +163,7 @@ array_parts parts_of(const pickle::value& value) {
     const bool is_transposed = args.size() == 5 && args[3].text() == "K" && !args[4].is_none();
     return {args[1], args[2], args[0], args[3].text() == "F", is_transposed ? args[4] : pickle::value()};
   }
-  const pickle::items state = value.state().items();  // version, shape, dtype, is Fortran's order, bytes
+  const pickle::items state = value.state().items();  // version, shape, dtype, is_fortran, bytes
   if (!is_function(value, "_reconstruct") || args.empty() || !args[0].is_global("numpy", "ndarray") ||
       state.size() != 5)
     return {};
@@ -173,15 +174,15 @@ struct placed_shape {
   std::vector<std::int64_t> shape, strides;
 };
 
-// Nothing for a shape that is none, for axes that are no order of its dimensions, and where the elements are not as
-// many as the bytes hold.
+// Returns shape and strides. Empty for an invalid shape, for axes that do not permute its dimensions, and when the
+// number of elements does not fit the number of bytes.
 std::optional<placed_shape> placed_shape_of(const array_parts& parts, std::int64_t item_bytes, std::size_t length) {
   auto stored = shape_of(parts.shape);
   const auto bytes = stored ? bytes_of_shape(*stored, item_bytes) : std::nullopt;
   if (!bytes || static_cast<std::uint64_t>(*bytes) != length) return std::nullopt;
   const std::size_t rank = stored->size();
   std::vector<std::int64_t> strides(rank, 1);
-  // An empty array's products may be large, and no element is at them.
+  // An empty array's products may overflow, and it has no element to locate.
   for (std::size_t d = 1; d < rank && *bytes > 0; ++d) {
     if (parts.is_column_major)
       strides[d] = strides[d - 1] * (*stored)[d - 1];
@@ -227,7 +228,7 @@ double float_of(std::uint64_t bits, std::size_t width) {
   if (width == 8) return std::bit_cast<double>(bits);
   if (width == 4) return std::bit_cast<float>(static_cast<std::uint32_t>(bits));
   const std::uint64_t exponent = bits >> 10 & 31, mantissa = bits & 1023, sign = bits >> 15 & 1;
-  // A half in a double: the exponent's bias changes, subnormal numbers are multiples of 2^-24.
+  // Widens a half to a double: the exponent's bias changes, and subnormal numbers are multiples of 2^-24.
   if (exponent == 0) return (sign ? -1.0 : 1.0) * static_cast<double>(mantissa) * 0x1p-24;
   const std::uint64_t wide = exponent == 31 ? 2047 : exponent + 1008;
   return std::bit_cast<double>(sign << 63 | wide << 52 | mantissa << 42);
@@ -237,7 +238,7 @@ std::string float_json(std::uint64_t bits, std::size_t width) {
   return fmt::format("{{\"$float\":\"{}\"}}", float_hex(float_of(bits, width)));
 }
 
-// Text of UCS-4 code points, without the zeros behind it; surrogates and what is no character become "?".
+// Converts UCS-4 code points to UTF-8, up to the first zero. Surrogates and invalid code points become "?".
 std::string utf8_of(const type_code& code, std::string_view element) {
   std::string out;
   for (std::size_t i = 0; i + 4 <= element.size(); i += 4) {
@@ -351,7 +352,7 @@ result<void> write_numpy(pickle::writer& out, const numpy_value& value) {
     return fail(errc::bad_format, "a numpy value's dtype, shape and bytes disagree")
         .with_values(bytes ? fmt::format("{} bytes", *bytes) : "a dtype and a shape that numpy knows",
                      fmt::format("{}, {} bytes", escaped(value.dtype), value.data.size()));
-  // numpy.core serves every release: those since 2.0 keep these two names there for old pickles.
+  // Every release reads numpy.core: since 2.0 it keeps these two names for old pickles.
   out.global("numpy.core.multiarray", value.is_scalar ? "scalar" : "_reconstruct");
   out.begin_tuple();
   if (value.is_scalar) {

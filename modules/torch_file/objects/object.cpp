@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recognition of Python objects by the records that pickles make them with.
+// Recognises Python objects by the records that rebuild them.
 module;
 #include <array>
 #include <cstddef>
@@ -18,7 +18,7 @@ bool is_numpy(const pickle::value& record, std::string_view function) {
          record.is_record_of("numpy.core.multiarray", function);
 }
 
-/// The scalar type of a numpy dtype record, dtype("f8", False, True).
+/// Returns the scalar type of a numpy dtype record, dtype("f8", False, True).
 std::string numpy_scalar(const pickle::value& dtype_record) {
   static constexpr std::pair<std::string_view, std::string_view> names[] = {
       {"b1", "bool"},         {"i1", "int8"},       {"i2", "int16"},       {"i4", "int32"},     {"i8", "int64"},
@@ -27,7 +27,7 @@ std::string numpy_scalar(const pickle::value& dtype_record) {
       {"c32", "clongdouble"}, {"M8", "datetime64"}, {"m8", "timedelta64"}, {"O8", "object_"}};
   std::string_view code = argument_of(dtype_record, 0).text().value_or("");
   if (code.starts_with('<') || code.starts_with('>') || code.starts_with('|')) code.remove_prefix(1);
-  code = code.substr(0, code.find('['));  // a unit of time
+  code = code.substr(0, code.find('['));  // strips a unit of time
   for (const auto& [known, scalar] : names)
     if (known == code) return "numpy." + std::string(scalar);
   if (code.starts_with('U')) return "numpy.str_";
@@ -61,7 +61,7 @@ object_class classify_record(const torch_file::item& item, const pickle::value& 
   if (is_numpy(record, "scalar")) return {object_kind::opaque, numpy_scalar(argument_of(record, 0))};
   if (record.is_record_of("torch.serialization", "_get_layout")) return {object_kind::opaque, "torch.layout"};
   if (is_builtin(record, "getattr"))
-    return {object_kind::opaque, type_name(argument_of(record, 0))};  // enums of Python 3.11
+    return {object_kind::opaque, type_name(argument_of(record, 0))};  // an enum, as Python 3.11 pickles it
   if (callable.global_name() == "_frombuffer" && callable.global_module().starts_with("numpy."))
     return {object_kind::opaque, "numpy.ndarray"};
   if (is_numpy(record, "_reconstruct")) return {object_kind::opaque, type_name(argument_of(record, 0))};
@@ -130,8 +130,7 @@ std::string tensor_kind(const pickle::value& value) {
   const std::string_view function = value.callable().global_name();
   const auto starts = [&](std::string_view text) { return function.starts_with(text); };
   if (starts("_rebuild_parameter")) {
-    const pickle::value data =
-        argument_of(value, 0);  // one level: a parameter of a parameter is no tensor of PyTorch's
+    const pickle::value data = argument_of(value, 0);  // one level: PyTorch has no parameters of parameters
     return data.callable().global_name().starts_with("_rebuild_parameter") ? "tensor of an unknown representation"
                                                                            : tensor_kind(data);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch_object: what kind of Python object a pickled value is. Not here: its JSON (object_json), tensors
-// (item), containers and numbers (pickle's python_object).
+// Classifies pickled values by the kind of Python object. Their JSON is in `object_json`, tensors are in `item`, and
+// containers and numbers are in pickle's python_object.
 export module shardmesh.torch_file:object;
 
 import shardmesh.std;
@@ -33,20 +33,21 @@ enum class object_kind : std::uint8_t {
   opaque_tensor,
   opaque
 };
-/// "none", "bool", "int", "float", "complex", "str", "bytes", ..., "opaque-tensor", "opaque".
+/// The kind's name: "none", "bool", "int", "float", "complex", "str", "bytes", ..., "opaque-tensor", "opaque".
 std::string_view name(object_kind kind);
 
-/// A value's kind and the name of its Python type: "builtins.int", "collections.OrderedDict", "argparse.Namespace".
+/// A value's kind and its Python type: "builtins.int", "collections.OrderedDict", "argparse.Namespace".
 struct object_class {
   object_kind kind = object_kind::opaque;
   std::string type;
 };
 
-/// Never fails: what is not plain data is opaque, with the type name that its pickle states. Cost: O(1).
+/// Classifies a value, and never fails. Values that are not plain data are opaque, with the type name from the pickle.
+/// Cost: O(1).
 object_class classify(const torch_file::item& item, const pickle::value& value);
 
-/// What an opaque tensor is, for messages: "sparse COO tensor", "quantized tensor", "nested tensor", "meta tensor",
-/// "tensor subclass TYPE"; "tensor of an unknown representation" where its record does not say.
+/// Describes an opaque tensor for messages: "sparse COO tensor", "quantized tensor", "nested tensor", "meta tensor",
+/// "tensor subclass TYPE", or "tensor of an unknown representation".
 std::string tensor_kind(const pickle::value& value);
 
 }  // namespace shardmesh::torch_file

@@ -24,12 +24,12 @@ namespace {
 
 constexpr std::int64_t plain_integer_limit = std::int64_t{1} << 53;  // JSON readers keep integers exact up to here
 
-/// Digits of a huge integer take time in the square of their number, each time that it is printed.
+/// Cost of printing a huge integer. Its digits take time in the square of their number, each time it is printed.
 std::size_t number_cost(const pickle::value& value) {
   return value.as_int() ? 0 : value.decimal().value_or("").size() * 16;
 }
 
-/// Prints one value, without recursion; depth is bounded by `max_depth`, output by `limit_bytes`.
+/// Prints one value without recursion. `max_depth` bounds the depth, `limit_bytes` the output.
 class printer {
  public:
   printer(const byte_source& source, const torch_file::item& item, const object_json_options& options)
@@ -42,25 +42,25 @@ class printer {
   std::string out;
 
  private:
-  // What was printed since the last call is paid for; copies are, too (`copied`).
+  // Charges the budget for the text printed since the last call, and for `copied` further bytes.
   result<void> pay(std::size_t copied = 0);
   struct element {
     std::optional<std::int64_t> number;
     std::string text;
   };
-  // A composite that is being printed.
+  // A composite value that is being printed.
   struct frame {
     pickle::value value;
     pickle::items items;  // of sequences and sets
     pickle::pairs pairs;
     bool is_mapping = false, is_set = false;
-    std::size_t next = 0, count = 0;  // parts: items, or keys and values in turn
-    std::size_t begin = 0;            // in `out`: of the first part
-    std::size_t element_at = 0;       // of the part that was opened last
+    std::size_t next = 0, count = 0;  // parts: items, or alternating keys and values
+    std::size_t begin = 0;            // start of the first part in `out`
+    std::size_t element_at = 0;       // start of the part opened last
     std::vector<element> elements;    // of a set
     std::string_view closing;
   };
-  // Prints a value that has no parts, opens one that has.
+  // Prints a value without parts, or opens one with parts.
   result<void> open(const pickle::value& value);
   void open_composite(const pickle::value& value, object_kind kind);
   result<void> step();
@@ -76,8 +76,8 @@ class printer {
   const item& item_;
   const object_json_options& options_;
   std::int64_t tensor_budget_;
-  std::size_t paid_ = 0;     // of `out`
-  std::vector<frame> open_;  // the composites that the current value lies in
+  std::size_t paid_ = 0;     // position in `out` up to which text is charged
+  std::vector<frame> open_;  // the composites around the current value
   std::unordered_map<std::size_t, std::string> tensors_;
 };
 
@@ -92,7 +92,7 @@ void printer::print_integer(const pickle::value& value) {
   }
 }
 
-// The type comes first: PyTorch's golden data knows no more of these, and readers of it need not look further.
+// The type comes first: the golden data has only the type, so its readers can stop there.
 void printer::print_other(const pickle::value& value, const std::string& type) {
   out += "{\"$other\":" + json_quoted(type);
   if (const auto bounds = range_of(value))
@@ -110,7 +110,7 @@ result<void> printer::pay(std::size_t copied) {
   const std::size_t printed = out.size() > paid_ ? out.size() - paid_ : 0;
   paid_ = out.size();
   if (options_.budget == nullptr || printed + copied == 0) return {};
-  // Text takes longer to make than its bytes take room.
+  // The factor 4 accounts for time: making text costs more than storing it.
   return options_.budget->build(static_cast<std::int64_t>(printed + copied) * 4);
 }
 
@@ -204,7 +204,7 @@ void printer::open_composite(const pickle::value& value, object_kind kind) {
   open_.push_back(std::move(made));
 }
 
-// Sets have no order of their own: integers by value, then the rest by its text, so that equal sets print equally.
+// Orders a set's elements so that equal sets print equally: integers by value, then the others by their text.
 void printer::sort_elements(frame& set) {
   std::sort(set.elements.begin(), set.elements.end(), [](const element& a, const element& b) {
     if (a.number.has_value() != b.number.has_value()) return a.number.has_value();
@@ -215,7 +215,7 @@ void printer::sort_elements(frame& set) {
   paid_ = out.size();
 }
 
-// The next part of the innermost composite, or its end.
+// Prints the next part of the innermost composite, or its end.
 result<void> printer::step() {
   frame& now = open_.back();
   if (now.is_set && now.next > 0) {
@@ -249,7 +249,7 @@ result<void> printer::print(const pickle::value& value) {
 result<void> printer::print_tensor(std::size_t index) {
   if (const auto known = tensors_.find(index); known != tensors_.end()) return out += known->second, result<void>{};
   const torch_file::tensor& tensor = item_.tensors()[index];
-  // A view may repeat elements, so a small hostile item could ask for any amount of work.
+  // Views may repeat elements, so a small hostile item could demand any amount of work.
   tensor_budget_ -= *size_bytes(tensor.type, *checked_volume(tensor.sizes));
   tensor_budget_ -= item_.storages()[tensor.storage].size_bytes;
   if (tensor_budget_ < 0) return fail(errc::unsupported, "an object's tensors are too large");
@@ -287,7 +287,7 @@ bool is_empty_dict(std::string_view json) {
 bool has_unknown_values(std::string_view json) {
   constexpr std::string_view other = "{\"$other\":\"";
   for (std::size_t at = json.find(other); at != std::string_view::npos; at = json.find(other, at)) {
-    // Quotes inside of a JSON string are escaped, so neither these tags nor the ends of names occur in one.
+    // Quotes inside a JSON string are escaped, so neither a tag nor the end of a name can occur in one.
     at += other.size();
     while (at < json.size() && json[at] != '"') at += json[at] == '\\' ? 2 : 1;
     const std::string_view rest = json.substr(std::min(at, json.size()));

@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::size_t named_notes = 10;
 
-// The `__dict__` of an nn.Module: a state, or the first argument of a torch.fx call that rebuilds one.
+// Returns the `__dict__` of an nn.Module: its state, or the first argument of the torch.fx call that rebuilds it.
 pickle::value module_state(const pickle::value& record) {
   const auto is_state = [](const pickle::value& state) {
     return is_mapping(state.find("_parameters")) && is_mapping(state.find("_buffers")) &&
@@ -65,12 +65,12 @@ class apart {
   }
 
  private:
-  // What becomes of one entry.
+  // The result of taking one entry apart.
   struct taken {
     std::vector<flat_entry> entries;
-    std::vector<pickle::value> left_out;   // hold tensors, but have no name
-    std::size_t attributes = 0;            // of modules, without tensors: not kept
-    std::size_t positions = 0;             // keys that nothing can carry: their positions stand for them
+    std::vector<pickle::value> left_out;   // values with tensors but without a name
+    std::size_t attributes = 0;            // tensor-free attributes of modules, which are dropped
+    std::size_t positions = 0;             // keys that no format can hold, replaced by their positions
     std::vector<std::uint64_t> transient;  // buffers that state_dict() leaves out
     std::vector<std::string> transient_names;
     bool is_apart = false;
@@ -90,12 +90,12 @@ class apart {
     if (is_tensor(item_, entry.value)) named_.insert(entry.value.identity());
   }
 
-  // False beyond the limits. `is_submodule`: of the module whose path ends with its name.
+  // Enters a value; false beyond the limits. `is_submodule`: the path's last step names this module.
   bool enter(const pickle::value& value, bool is_submodule = false) {
     if (++steps_ > most_steps_ || open_.size() > options_.max_depth) return false;
     if (is_tensor(item_, value)) return add(value);
     if (!search_.holds(value)) return add(value);
-    if (std::find(open_.begin(), open_.end(), value.identity()) != open_.end()) return true;  // lies in itself
+    if (std::find(open_.begin(), open_.end(), value.identity()) != open_.end()) return true;  // inside itself
     open_.push_back(value.identity());
     const bool whole = enter_parts(value, is_submodule);
     open_.pop_back();
@@ -117,7 +117,7 @@ class apart {
     return true;
   }
 
-  // Positions stand for keys that cannot be kept: an optimizer's state has tensors as keys.
+  // Positions replace keys that cannot be kept, such as tensors as keys of an optimizer's state.
   bool enter_pairs(const pickle::pairs& pairs) {
     key_steps steps(pairs);
     for (std::size_t i = 0; i < pairs.size(); ++i) {
@@ -135,7 +135,7 @@ class apart {
     return true;
   }
 
-  // In the order of state_dict(), which is one dict with the names of submodules before those of their parameters.
+  // Enters a module as state_dict() does: one dict, whose keys join the names of submodules and parameters.
   bool enter_module(const pickle::value& state, bool is_submodule) {
     const pickle::value transient = state.find("_non_persistent_buffers_set");
     const auto is_transient = [&](const pickle::value& key) {
@@ -170,8 +170,8 @@ class apart {
     return true;
   }
 
-  // What an instance was given: items of a tuple's or list's subclass, entries of a dict's, attributes, slots. What a
-  // function is called with stays hidden: only that function knows what it makes of it.
+  // Enters what an instance was given: items of a tuple or list subclass, entries of a dict subclass, attributes, and
+  // slots. Tensors among a function's arguments stay hidden, because only the function knows their meaning.
   bool enter_instance(const pickle::value& record) {
     const pickle::items args = record.args().items();
     const bool is_class = record.form() == pickle::form::newobj || record.form() == pickle::form::newobj_ex ||
@@ -195,7 +195,7 @@ class apart {
     return !search_.holds(state) || step(std::string("state"), state);
   }
 
-  // `joins`: the name goes behind the last of the path, with a dot between them.
+  // `joins`: joins the name to the path's last step with a dot.
   bool step(const path_key& name, const pickle::value& value, bool joins = false, bool is_submodule = false) {
     const std::size_t before = fqn_.size();
     if (!path_.empty()) fqn_ += '.';
@@ -226,7 +226,8 @@ class apart {
     return search_.count_below(below, is_named, count_budget_);
   }
 
-  // Hidden is what no entry of the whole item names, so this waits until all are known.
+  // Adds an entry, or its parts, to the result. Tensors that no entry of the item names count as hidden, so this runs
+  // after all names are known.
   void settle(flat_entry entry, taken parts) {
     if (!parts.is_apart) {
       if (!is_tensor(item_, entry.value) && search_.holds(entry.value))
@@ -271,7 +272,8 @@ class apart {
     made_.entries.push_back(std::move(entry));
   }
 
-  // False, and nothing taken, when a part has the name of another entry ({"a.0": .., "a": (tensor,)}).
+  // Reserves the names of all parts. If a part has another entry's name ({"a.0": .., "a": (tensor,)}), reserves none
+  // and returns false.
   bool take_names(const taken& parts) {
     for (std::size_t i = 0; i < parts.entries.size(); ++i) {
       if (names_.insert(parts.entries[i].fqn).second) continue;
@@ -288,8 +290,8 @@ class apart {
   taken* into_ = nullptr;
   path path_;
   std::string fqn_;
-  std::vector<std::uint64_t> open_;          // the values that the current one lies in
-  std::unordered_set<std::uint64_t> named_;  // tensors that have an entry, or need none
+  std::vector<std::uint64_t> open_;          // the values around the current one
+  std::unordered_set<std::uint64_t> named_;  // tensors that have an entry or need none
   std::unordered_set<std::string> names_;
   std::size_t steps_ = 0, entries_ = 0, path_bytes_ = 0, key_bytes_ = 0, noted_ = 0;
   taken_apart made_;

@@ -18,7 +18,7 @@ module shardmesh.torch_file;
 namespace shardmesh::torch_file {
 namespace {
 
-// An object of more nodes is kept as it is: shared references are expanded, so a hostile one could be huge.
+// Larger objects stay opaque. Shared references are expanded, so a hostile object could be huge.
 constexpr std::size_t most_nodes = std::size_t{1} << 20, most_bytes = std::size_t{1} << 28;
 
 template <class... Functions>
@@ -54,7 +54,7 @@ void write_key(pickle::writer& out, const path_key& key) {
   out.text(key.name());
 }
 
-// From the root down; the leaves come in order.
+// Writes the tree from the root down. The object's leaves are in this order.
 void write_container(pickle::writer& out, const held_object& object) {
   struct open_node {
     std::size_t node = 0;
@@ -85,7 +85,7 @@ void write_container(pickle::writer& out, const held_object& object) {
   }
 }
 
-// A value without children, when we have a form for it.
+// Returns a value without children as a leaf; empty if forms have no such leaf.
 std::optional<plain_value> leaf_of(const torch_file::item& item, const pickle::value& value) {
   switch (classify(item, value).kind) {
     case object_kind::none:
@@ -129,7 +129,7 @@ std::optional<path_key> key_of(const pickle::value& key) {
   return std::nullopt;
 }
 
-// The containers' form and leaves; false when there is something in them that we have no form for.
+// Reads the form and leaves of nested containers; false when a value has no place in a form.
 bool read_container(const torch_file::item& item, const pickle::value& root, held_object& object) {
   struct open_node {
     pickle::value value;

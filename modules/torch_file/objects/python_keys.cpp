@@ -25,7 +25,7 @@ std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// The key's own pickle. A tensor or storage in it lies outside of the pickle.
+// Pickles a key by itself. Empty for a key with a tensor or storage, whose bytes lie outside the pickle.
 std::optional<std::string> pickled_key(const pickle::value& key, std::size_t most_bytes) {
   pickle::writer out(2);
   bool has_storage = false;
@@ -46,7 +46,7 @@ std::optional<path_key> step_of(const pickle::value& key, std::string_view unnam
       return path_key::of_integer(*number);
   if (const auto text = key.text()) return path_key(*text);
   const auto text = pickle::python_str(key);
-  const auto pickled = pickled_key(key, text ? most_key_bytes : most_key_bytes / 4);  // a text is short itself
+  const auto pickled = pickled_key(key, text ? most_key_bytes : most_key_bytes / 4);  // a known text is short itself
   if (!pickled) return text ? std::optional<path_key>(*text) : std::nullopt;
   return path_key::of_python(text ? std::string_view(*text) : unnamed, *pickled);
 }
@@ -66,7 +66,7 @@ result<path_key> key_of_json(std::string_view text, std::string_view json) {
   if (json.size() > 4 * most_key_bytes) return fail(errc::bad_format, "a key of a dict is too long");
   SHARDMESH_TRY(const std::vector<std::byte> pickled, pickle_from_json(json));
   SHARDMESH_TRY(const auto parsed, pickle::graph::parse(pickled));
-  // A document may give any text: the name of a key that Python alone can spell is that which a .pt file gives it.
+  // A document may pair any text with a key, so a key that only Python can spell gets its .pt name instead.
   if (!pickle::python_str(parsed.root())) return marked_key(text_of(pickled));
   return path_key::of_python(text, text_of(pickled));
 }

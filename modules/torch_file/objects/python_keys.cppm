@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys of dicts that only Python has (None, True, 1.5, tuples, bytes, members of enums): pickled steps of a path, on
-// their way into formats whose keys are text, and back. Not here: integer keys (integer_keys).
+// Dict keys that only Python has (None, True, 1.5, tuples, bytes, enum members). In paths, they are pickled steps; this
+// partition converts them for formats whose keys are text, and back. Integer keys are in `integer_keys`.
 export module shardmesh.torch_file:python_keys;
 
 import shardmesh.std;
@@ -11,15 +11,16 @@ import shardmesh.tree;
 
 export namespace shardmesh::torch_file {
 
-/// The key as JSON in the tags of docs/formats.md; nothing where that does not say all of it (a member of an enum, an
+/// Returns the key as JSON (tags as in docs/formats.md); empty when JSON cannot hold the whole key (an enum member, an
 /// instance). Precondition: key.is_python().
 std::optional<std::string> json_of_key(const path_key& key);
-/// The key again, named `text`; a key that only Python can spell has the name that a .pt file gives it.
-/// \errors errc::bad_format, errc::unsupported for what is no plain data.
+/// Rebuilds the key, with the name `text`. A key that only Python can spell gets the name that a .pt file gives it.
+/// \errors errc::bad_format; errc::unsupported for keys that are not plain data
 result<path_key> key_of_json(std::string_view text, std::string_view json);
 
-/// A line for the user that names keys which a format does not keep and counts them; nothing without any.
-/// `is_lost`: of the keys that are neither text nor integers; `to`: "text in DCP's metadata".
+/// Returns a note for the user that counts and names the keys that a format does not keep; empty when there are none.
+/// `is_lost` selects them among the keys that are neither text nor integers. `to` completes the note: "text in DCP's
+/// metadata".
 std::optional<std::string> note_of_python_keys(std::span<const output_tensor> tensors,
                                                std::span<const output_object> objects, std::string_view to,
                                                function_ref<bool(const path_key& key)> is_lost);
@@ -28,12 +29,11 @@ std::optional<std::string> note_of_python_keys(std::span<const output_tensor> te
 
 namespace shardmesh::torch_file {
 
-// The longest pickle of a key that is kept: keys are names, and a hostile one would be copied for every entry.
+// Longest pickled key to keep. Keys are names, and a hostile long key would be copied into every entry.
 inline constexpr std::size_t most_key_bytes = 16384;
 
-// A dict's key as a step of a path: text, an integer, or the pickled key. `unnamed`: its
-// name where only Python could spell it. Nothing where the pickle cannot stand alone (a tensor is a key) or is too
-// long.
+// Turns a dict's key into a step of a path: text, an integer, or the pickled key. `unnamed` is its name if only Python
+// can spell it. Empty if the pickle cannot stand alone (a tensor is a key) or is too long.
 std::optional<path_key> step_of(const pickle::value& key, std::string_view unnamed);
 
 }  // namespace shardmesh::torch_file

@@ -19,21 +19,21 @@ import shardmesh.layout;
 namespace shardmesh::torch_file {
 namespace {
 
-// A strided shard is as many boxes as its split factor (the size of other mesh dimensions) says: this bounds what a
-// file may ask for that claims a huge mesh.
+// A strided shard has as many boxes as its split factor, which is the size of other mesh dimensions. This bounds the
+// boxes of a file that claims a huge mesh.
 constexpr std::int64_t most_splits = std::int64_t{1} << 16;
 
 error bad(std::string message) {
   return fail(errc::bad_format, std::move(message));
 }
 
-// What would be a caller's mistake elsewhere is the file's here.
+// Reports an invalid argument as a format error, because the argument came from the file.
 error as_damage(error problem) {
   if (problem.code == errc::invalid_argument) problem.code = errc::bad_format;
   return problem;
 }
 
-// Sizes or offsets: of a torch.Size, a tuple, a list.
+// Decodes sizes or offsets from a torch.Size, a tuple, or a list.
 result<extents> numbers_of(const pickle::value& value, std::string_view what) {
   const bool is_list =
       value.kind() == pickle::kind::list || value.kind() == pickle::kind::tuple || value.is_record_of("torch", "Size");
@@ -51,12 +51,12 @@ result<extents> numbers_of(const pickle::value& value, std::string_view what) {
   return numbers;
 }
 
-// The size of one mesh dimension: a number, or the sizes that were flattened into it.
+// Returns the size of one mesh dimension: a number, or the sizes that were flattened into it.
 result<std::int64_t> mesh_size(const pickle::value& shape) {
   if (const auto size = shape.as_int()) return *size;
   std::int64_t all = 1;
   for (const pickle::value part : shape.items()) {
-    const auto size = part.as_int();  // nesting is one level deep: PyTorch coalesces
+    const auto size = part.as_int();  // nesting is one level deep, because PyTorch coalesces
     const auto product = size && *size > 0 ? checked_multiply(all, *size) : std::nullopt;
     if (!product) return bad("its mesh has a size that is none");
     all = *product;
@@ -64,7 +64,7 @@ result<std::int64_t> mesh_size(const pickle::value& shape) {
   return all;
 }
 
-// Sizes of a pickled DeviceMesh: of its tensor of ranks (up to 2.8), or of its layout.
+// Returns the sizes of a pickled DeviceMesh, from its tensor of ranks (up to 2.8) or its layout.
 result<extents> mesh_sizes(const torch_file::item& item, const pickle::value& mesh) {
   for (const std::string_view name : {"mesh", "_mesh"})
     if (const auto ranks = item.tensor_of(mesh.attribute(name))) return item.tensors()[*ranks].sizes;
@@ -90,7 +90,7 @@ result<extents> mesh_sizes(const torch_file::item& item, const pickle::value& me
   return sizes;
 }
 
-// Where the rank that saved stands in its mesh; nothing for a rank that is not part of it.
+// Returns the mesh coordinate of the rank that saved the file; empty for a rank outside the mesh.
 result<std::optional<extents>> coordinate_in(const pickle::value& mesh, const extents& sizes) {
   const pickle::value written = mesh.attribute("_coordinate_on_dim");
   if (!written) return bad("its device mesh does not say which rank saved it");
@@ -133,8 +133,8 @@ result<std::vector<placement>> placements_of(const pickle::value& spec, std::int
     made.push_back(p);
   }
   const bool is_strided = splits > 1;
-  // 2.9 and later say in which order mesh dimensions cut; other orders than the mesh's are either strided shards, too,
-  // or something that their placements do not say.
+  // Since 2.9, a spec stores the order in which mesh dimensions cut a tensor dimension. Only strided shards can express
+  // an order other than the mesh's, so without them such an order is refused.
   for (const pickle::value entry : pickle::sequence_items(spec.attribute("shard_order"))) {
     std::optional<std::int64_t> before;
     for (const pickle::value dim : pickle::argument_of(entry, 1).items()) {
@@ -146,7 +146,7 @@ result<std::vector<placement>> placements_of(const pickle::value& spec, std::int
   return made;
 }
 
-// An attribute of a tensor subclass: a dict, or a pair of one and the slots.
+// Finds an attribute of a tensor subclass, whose state is a dict or a pair of a dict and the slots.
 pickle::value subclass_attribute(const pickle::value& state, std::string_view name) {
   if (state.kind() == pickle::kind::dict) return state.find(name);
   const pickle::items halves = state.items();
@@ -233,7 +233,7 @@ result<std::optional<rank_part>> rank_part_of(const torch_file::item& item, cons
     requires_grad = record.args().items()[1].as_bool();
     record = record.args().items()[0];
   }
-  // func, class, the arguments of _make_wrapper_subclass, state
+  // function, class, the arguments of _make_wrapper_subclass, state
   if (!record.is_record_of("torch._tensor", "_rebuild_from_type_v2") || record.args().size() != 4)
     return std::optional<rank_part>();
   const pickle::value kind = record.args().items()[1], state = record.args().items()[3];

@@ -26,7 +26,7 @@ import :split_reader;
 namespace shardmesh::torch_file {
 namespace {
 
-// An archive in memory.
+// An archive in memory. Owns the bytes.
 class archive_in_memory final : public byte_source {
  public:
   archive_in_memory(std::vector<std::byte> bytes, std::string name)
@@ -44,7 +44,7 @@ flat_entry entry_of(const object_entry& object, const pickle::value& value) {
   return {object.where, object.key, value, {}, 0};
 }
 
-// A part of an object has the object as its origin: it is as whole as that.
+// A part of an object has the object as its origin, so checking the part checks the whole object.
 class split_reader final : public forwarding_reader, public opaque_values {
  public:
   split_reader(checkpoint_reader& inner, to_split which) : forwarding_reader(inner), which_(which) { clear_objects(); }
@@ -53,7 +53,7 @@ class split_reader final : public forwarding_reader, public opaque_values {
     clear_objects();
   }
 
-  // False when no object holds a tensor, or has entries.
+  // False when no object holds a tensor or can be flattened.
   result<bool> split() {
     bool is_split = false;
     const auto& objects = inner().contents().objects;
@@ -108,7 +108,7 @@ class split_reader final : public forwarding_reader, public opaque_values {
     return fail(errc::unsupported, "its value cannot be opened").with_key(contents_.tensors[tensor].key);
   }
 
-  // An object whose parts are all tensors is checked, too.
+  // Also checks objects whose parts are all tensors.
   check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
     std::vector<whole_entry> stored;
     std::set<std::size_t> objects;
@@ -132,7 +132,7 @@ class split_reader final : public forwarding_reader, public opaque_values {
   }
 
  private:
-  // A value in the archive of the inner reader's object; without `object`, all of it.
+  // A value in the archive of one of the inner reader's objects. Without `object`, the entry is a whole inner object.
   struct part {
     std::shared_ptr<const opened_object> object;
     pickle::value value;
@@ -142,7 +142,7 @@ class split_reader final : public forwarding_reader, public opaque_values {
     std::size_t tensor = 0;
   };
 
-  // The inner reader's object that the entry is, or is a part of.
+  // Returns the inner reader's object that the entry is, or is a part of.
   std::optional<std::size_t> object_of(const whole_entry& entry) const {
     if (!entry.is_tensor) return origin_of_object(entry.index);
     const auto found = part_of_.find(entry.index);
@@ -159,7 +159,7 @@ class split_reader final : public forwarding_reader, public opaque_values {
     return is_container(item.root()) || holds_tensors(item, item.root());
   }
 
-  // Of any format: the object's archive, which is in memory where the format has none.
+  // Opens an object of any format. If the format has no archive of it, the reader makes one in memory.
   result<opened_object> open_whole(std::size_t index) {
     if (auto opened = open_object(inner(), index)) return opened;
     SHARDMESH_TRY(std::vector<std::byte> archive, inner().object_archive(index));
@@ -171,14 +171,15 @@ class split_reader final : public forwarding_reader, public opaque_values {
     return made;
   }
 
-  // As the reader of a .pt file has a state dict's entries, below the object.
+  // Returns the entries that the .pt reader would make of this object as a state dict, below the object's key.
   static result<std::vector<flat_entry>> flattened(const torch_file::item& item, const object_entry& whole) {
     if (!is_container(item.root())) return std::vector<flat_entry>{entry_of(whole, item.root())};
     SHARDMESH_TRY(
         std::vector<flat_entry> entries,
         flatten_state_dict(item, item.root(),
                            {.keep_empty = true, .may_be_list = true, .max_entries = 250'000, .max_depth = 64}));
-    // A list that no flattening enters has entries of its own where another one lost its empty dicts.
+    // Flattening keeps this list as a leaf, but its elements may be entries of the other checkpoint: PyTorch enters a
+    // list with empty dicts and then drops these dicts.
     const bool is_whole = entries.size() == 1 && entries.front().where.empty();
     if (is_whole && item.root().kind() == pickle::kind::list && !item.root().items().empty()) entries = elements(item);
     for (flat_entry& entry : entries) {
@@ -236,12 +237,12 @@ class split_reader final : public forwarding_reader, public opaque_values {
   }
 
   to_split which_ = to_split::all;
-  std::unordered_set<std::size_t> flattened_;  // the inner reader's objects that are; empty: `which_` says
+  std::unordered_set<std::size_t> flattened_;  // the inner reader's objects to flatten; if empty, `which_` selects
   std::size_t first_own_chunk_ = 0;
   std::unordered_map<std::size_t, opened_value> opaque_;  // by index into the catalog's tensors
-  std::unordered_map<std::size_t, std::size_t> part_of_;  // the inner reader's object that a tensor is a part of
+  std::unordered_map<std::size_t, std::size_t> part_of_;  // the inner reader's object of a tensor that is a part of it
   std::vector<part> objects_;                             // one per object of the catalog
-  std::vector<tensor_part> tensors_;                      // one per chunk behind those of the inner reader
+  std::vector<tensor_part> tensors_;                      // one per chunk after those of the inner reader
 };
 
 }  // namespace

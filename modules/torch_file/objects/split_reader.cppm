@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// split_reader: a DCP folder whose objects that hold tensors are seen as these tensors: for destinations that have no
-// place for such objects. Not here: how an object is taken apart (object_parts).
+// Presents the tensors inside a checkpoint's objects as entries, for destinations that cannot store such objects.
+// Objects are taken apart in `object_parts`.
 export module shardmesh.torch_file:split_reader;
 
 import shardmesh.std;
@@ -12,25 +12,28 @@ import :item;
 
 export namespace shardmesh::torch_file {
 
-/// Which objects `split_objects` takes apart: all that hold tensors, or those that are one tensor of a representation
-/// of its own (sparse, nested), which PyTorch's DCP has no tensors of.
+/// Which objects `split_objects` takes apart: all that hold tensors, or those that are a single opaque tensor (sparse,
+/// nested), which PyTorch's DCP cannot store as a tensor.
 enum class to_split : std::uint8_t { all, opaque_tensors };
 
-/// `inner`, which must outlive the result, with tensors and plain objects in the place of its objects that hold
-/// tensors; null when it has none. Objects that cannot be read stay: whoever reads them says so. Reads every object's
-/// pickle. errc::duplicate_key when a tensor inside an object has the name of another entry.
+/// Presents `inner`, which must outlive the result, with tensors and plain objects in place of its objects that hold
+/// tensors. Null when it has none, and for formats other than dcp, torchsnapshot, and parts. Unreadable objects stay;
+/// reading them reports the error.
+/// \errors errc::duplicate_key when a tensor inside an object has the name of another entry
+/// Cost: reads every object's pickle.
 result<std::unique_ptr<checkpoint_reader>> split_objects(checkpoint_reader& inner, to_split which = to_split::all);
 
-/// `inner`, which must outlive the result, with the entries that a state dict's flattening makes of these objects
-/// (dicts, lists with dicts or tensors in them, instances with tensors) in their place; null when none has any.
-/// `objects`: indices into its catalog. Errors as above.
+/// Presents `inner`, which must outlive the result, with these objects flattened as a state dict would be: dicts, lists
+/// with dicts or tensors in them, and instances with tensors. Null when no object can be flattened. `objects` are
+/// indices into its catalog.
+/// \errors those of `split_objects`
 result<std::unique_ptr<checkpoint_reader>> flatten_objects(checkpoint_reader& inner,
                                                            std::span<const std::size_t> objects);
 
-/// The tensors below an item's root, as entries of the object's checkpoint. Cost: O(values).
+/// Returns the tensors below an item's root as entries of the object's checkpoint. Cost: O(values).
 result<std::vector<tensor_entry>> tensors_inside(const torch_file::item& item, const object_entry& object);
 
-/// The catalog's entry of a tensor, without chunks. Precondition: the entry is a tensor, or an opaque one.
+/// Returns the catalog entry of a tensor, without chunks. Precondition: the entry is a tensor, possibly an opaque one.
 tensor_entry tensor_of_entry(const torch_file::item& item, const flat_entry& entry);
 
 }  // namespace shardmesh::torch_file

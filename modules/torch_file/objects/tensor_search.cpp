@@ -27,7 +27,7 @@ bool is_composite(const pickle::value& value) {
   }
 }
 
-// Every value that a composite refers to.
+// Calls `visit` with every value that a composite refers to.
 template <class Visit>
 void for_each_part(const pickle::value& value, Visit visit) {
   for (const pickle::value part : value.items()) visit(part);
@@ -40,7 +40,7 @@ void for_each_part(const pickle::value& value, Visit visit) {
 
 bool is_storage(const pickle::value& value) {
   const pickle::items id = value.persistent_id().items();
-  return id.empty() || id[0].text() != "module";  // PyTorch's oldest files refer to modules' source text so
+  return id.empty() || id[0].text() != "module";  // PyTorch's oldest files refer to modules' source text like this
 }
 
 }  // namespace
@@ -79,9 +79,9 @@ std::int64_t tensor_search::count_below(const pickle::value& value, function_ref
   return count;
 }
 
-// From `root` down all that is new; then from the tensors up along the references.
+// Visits all new values below `root`, then marks the values above every tensor.
 void tensor_search::explore(const pickle::value& root) {
-  std::unordered_map<std::uint64_t, std::vector<std::uint64_t>> referring;  // only of what is new
+  std::unordered_map<std::uint64_t, std::vector<std::uint64_t>> referring;  // between new values only
   std::vector<std::uint64_t> holding;
   std::vector<pickle::value> pending{root};
   known_.emplace(root.identity(), false);

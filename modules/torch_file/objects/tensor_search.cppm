@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: which values of an item have a tensor below them. Not here: what becomes of them (object_parts).
+// Finds the values of an item that have a tensor below them. Not exported.
 module shardmesh.torch_file:tensor_search;
 
 import shardmesh.std;
@@ -9,21 +9,21 @@ import :item;
 
 namespace shardmesh::torch_file {
 
-// A tensor, also one of a representation that we do not know.
+// Whether the value is a tensor, including those of an unknown representation.
 bool is_tensor(const torch_file::item& item, const pickle::value& value);
 
-// Every value is looked at once, however many ask; no recursion.
+// Visits every value once over all calls, without recursion.
 class tensor_search {
  public:
   explicit tensor_search(const torch_file::item& item) : item_(item) {}
 
-  // Cost of all calls together: O(values).
+  // Whether there is a tensor or a storage below the value. Cost of all calls together: O(values).
   bool holds(const pickle::value& value);
 
-  // A tensor or a storage: what the search looks for.
+  // Whether the value is a tensor or a storage, where the search ends.
   bool is_end(const pickle::value& value) const;
 
-  // Number of tensors and storages below `value` that have no name; of them all, `budget` values are looked at.
+  // Counts the tensors and storages below `value` that have no name. All calls together visit at most `budget` values.
   std::int64_t count_below(const pickle::value& value, function_ref<bool(const pickle::value&)> is_named,
                            std::size_t& budget) const;
 

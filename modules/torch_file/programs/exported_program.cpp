@@ -79,7 +79,7 @@ std::optional<dtype> scalar_type(std::int64_t number) {
   }
 }
 
-// A member of an object; null for others.
+// Returns a member of an object; null for other values.
 const json& member(const json& value, const char* key) {
   static const json none;
   if (!value.is_object()) return none;
@@ -106,7 +106,7 @@ result<extents> integers_of(const json& list, std::string_view what) {
   return numbers;
 }
 
-// The one archive of torch.save with all weights, as PyTorch up to 2.8 wrote it.
+// Finds the one torch.save archive with all weights, as PyTorch up to 2.8 wrote it.
 const zip_record* old_weights(const zip_directory& directory) {
   for (const char* name : {"serialized_state_dict.pt", "serialized_state_dict.json"})
     if (const zip_record* record = directory.find(name)) return record;
@@ -158,7 +158,7 @@ class program_reader final : public payload_reader {
     SHARDMESH_CHECK(budget_->decode(record.name, record.compressed_bytes, record.size_bytes));
     SHARDMESH_TRY(const auto bytes, read_record(*source_, record, budget_->limits().description_bytes));
     budget_->add_description(static_cast<std::int64_t>(bytes.size()));
-    SHARDMESH_CHECK(budget_->build(16 * static_cast<std::int64_t>(bytes.size())));  // the document
+    SHARDMESH_CHECK(budget_->build(16 * static_cast<std::int64_t>(bytes.size())));  // for the parsed document
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     SHARDMESH_CHECK(check_json_depth(text, 64));
     json document = json::parse(text, nullptr, false);

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::size_t most_levels = 64;
 
-// What a class's text says of its attributes. Archives before PyTorch 1.5 do not list buffers: all tensors are.
+// The attribute names in a class's text. Archives before PyTorch 1.5 do not list buffers: every tensor counts as one.
 struct module_class {
   std::set<std::string, std::less<>> parameters;
   std::optional<std::set<std::string, std::less<>>> buffers;
@@ -37,7 +37,7 @@ bool take_prefix(std::string_view& text, std::string_view prefix) {
   return true;
 }
 
-// The texts of `["weight", "bias", ]`.
+// Returns the strings of a list such as `["weight", "bias", ]`.
 std::set<std::string, std::less<>> names_in(std::string_view list) {
   std::set<std::string, std::less<>> names;
   for (std::size_t begin; (begin = list.find('"')) != std::string_view::npos;) {
@@ -53,7 +53,7 @@ std::set<std::string, std::less<>> names_in(std::string_view list) {
   return names;
 }
 
-// The modules of one text by their names.
+// Returns the module classes in one text, by name.
 std::map<std::string, module_class, std::less<>> classes_in(std::string_view text) {
   std::map<std::string, module_class, std::less<>> classes;
   module_class* now = nullptr;
@@ -80,7 +80,7 @@ class script_walker {
       : source_(source), item_(item), budget_(budget), most_entries_(most_entries(item, {})) {}
 
   result<taken_apart> run() {
-    SHARDMESH_TRY(directory_, zip_directory::read(source_));  // which item opened, and checked
+    SHARDMESH_TRY(directory_, zip_directory::read(source_));  // `item` opened and checked it
     prefix_ = archive_prefix(directory_);
     SHARDMESH_TRY(const module_class* root, class_of(item_.root()));
     if (root == nullptr)
@@ -93,7 +93,7 @@ class script_walker {
   }
 
  private:
-  // The class of a module; null for what is none.
+  // Returns the class of a module; null for other values.
   result<const module_class*> class_of(const pickle::value& value) {
     const pickle::value type = value.callable();
     if (value.kind() != pickle::kind::record || !type.global_module().starts_with("__torch__")) return nullptr;
@@ -141,7 +141,7 @@ class script_walker {
       return !is_parameter(pair) && (!type.buffers || type.buffers->contains(*pair.key.text()));
     };
     const pickle::pairs pairs = module.state().pairs();
-    // Modules that lie in many places are entered in each.
+    // A module in several places is entered in each, so this bounds the total.
     if ((steps_ += pairs.size() + 1) > 16 * most_entries_)
       return fail(errc::unsupported, fmt::format("its modules have more than {} attributes", 16 * most_entries_));
     for (const pickle::pair pair : pairs)
@@ -181,7 +181,7 @@ class script_walker {
     return {};
   }
 
-  // Named are as many as a note shows.
+  // Keeps as many names as a note shows.
   void add_unread(std::string name) {
     if (unread_.size() < 11)
       unread_.push_back(std::move(name));
@@ -189,7 +189,7 @@ class script_walker {
       ++more_unread_;
   }
 
-  // The storages behind constants.pkl; the code calls them CONSTANTS.c0 and so on.
+  // Returns the names of the storages behind constants.pkl, which the code calls CONSTANTS.c0 and so on.
   std::vector<std::string> names_of_constants() const {
     std::vector<std::string> names;
     const std::string folder = prefix_ + "constants/";
@@ -227,7 +227,7 @@ class script_walker {
   std::string prefix_;
   std::map<std::string, std::map<std::string, module_class, std::less<>>> texts_;  // by file
   path path_;
-  std::vector<std::uint64_t> open_;  // the modules that the current one lies in
+  std::vector<std::uint64_t> open_;  // the modules around the current one
   std::set<std::string> names_;
   std::size_t steps_ = 0, more_unread_ = 0, attributes_ = 0, own_states_ = 0;
   std::vector<std::string> unread_;  // the first tensors that are neither parameters nor buffers

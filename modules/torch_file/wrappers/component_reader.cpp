@@ -81,9 +81,9 @@ class component_reader final : public forwarding_reader {
     return descriptions_[index - first_description()];
   }
 
-  void identify_opaque_tensors() override {}  // was done before anything was taken apart
+  void identify_opaque_tensors() override {}  // done before any tensor was taken apart
 
-  // A part of a wrapper is as whole as the wrapper: its archive has records beside those of the components.
+  // Checking a component checks the whole wrapper, whose archive has other records as well.
   check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
     std::vector<whole_entry> stored;
     std::set<std::size_t> wrappers;
@@ -100,7 +100,7 @@ class component_reader final : public forwarding_reader {
   std::unordered_map<std::size_t, unwrapped_tensor> release_taken() { return std::move(taken_); }
 
  private:
-  // A tensor of a wrapper's archive. It has no origin: no entry of the inner reader has its elements alone.
+  // A tensor of a wrapper's archive. It has no origin, because no inner entry has only its elements.
   struct component_tensor {
     std::size_t tensor = 0;
     std::shared_ptr<const opened_object> wrapper;
@@ -109,7 +109,7 @@ class component_reader final : public forwarding_reader {
 
   std::size_t first_description() const { return inner().contents().objects.size(); }
 
-  // The inner reader's tensor that the entry is a component, or the description, of.
+  // Returns the inner reader's tensor of which the entry is a component or the description.
   std::optional<std::size_t> wrapper_of(const whole_entry& entry) const {
     if (!entry.is_tensor)
       return entry.index < first_description() ? std::nullopt
@@ -119,7 +119,7 @@ class component_reader final : public forwarding_reader {
     return found == components_.end() ? std::nullopt : std::optional(found->second.part_of);
   }
 
-  // An error where the description does not say all of the wrapper.
+  // Returns an error when the wrapper cannot be rebuilt from its description.
   result<void> find_way_back(const wrapper_parts& parts) const {
     const memory_source source(parts.description, path_.string());
     SHARDMESH_TRY(const torch_file::item item, torch_file::item::open(source));
@@ -160,9 +160,10 @@ class component_reader final : public forwarding_reader {
 
   to_unwrap which_;
   std::unordered_map<std::size_t, unwrapped_tensor> taken_;
-  std::unordered_map<std::int32_t, component_tensor> components_;  // by their chunk
-  std::vector<std::vector<std::byte>> descriptions_;               // archives of the objects behind the inner reader's
-  std::vector<std::size_t> described_;                             // the inner reader's tensor of each
+  std::unordered_map<std::int32_t, component_tensor> components_;  // by chunk
+  // Archives of the objects that follow those of the inner reader.
+  std::vector<std::vector<std::byte>> descriptions_;
+  std::vector<std::size_t> described_;  // the inner reader's tensor, per description
 };
 
 }  // namespace

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Families of pickles: sparse, nested and quantized tensors of PyTorch, and torchao's subclasses, whose state is a dict
-// of tensors and settings. Whatever is not exactly of a known form is not taken apart: a part that was overlooked would
-// be lost.
+// Decodes PyTorch's sparse, nested, and quantized tensors, and torchao's subclasses, whose state is a dict of tensors
+// and settings. A pickle that deviates from the known form is not taken apart: an overlooked part would be lost.
 module;
 #include <algorithm>
 #include <cstddef>
@@ -23,7 +22,7 @@ import :wrapper_table;
 namespace shardmesh::torch_file {
 namespace {
 
-// The description while it is written: a dict, its components last.
+// Writes a description: a dict whose last entry is the components.
 class description {
  public:
   explicit description(std::string_view type) {
@@ -112,7 +111,7 @@ class wrapper_reader {
   }
 
  private:
-  // False when it is no tensor that we read.
+  // False if the value is not a tensor that we read.
   bool add(std::string_view name, const pickle::value& value) {
     const auto tensor = item_.tensor_of(value);
     if (tensor) components_.push_back({std::string(name), *tensor});
@@ -126,7 +125,7 @@ class wrapper_reader {
 
   static bool is_size(const pickle::value& value) { return value.is_record_of("torch", "Size"); }
 
-  // (layout, data): of COO indices, values, size and since 2.1 is_coalesced; else two tensors of indices, values, size.
+  // (layout, data). COO data: indices, values, size, since 2.1 is_coalesced. Others: two index tensors, values, size.
   std::optional<wrapper_parts> sparse(const pickle::value& args) {
     if (args.size() != 2) return std::nullopt;
     const pickle::value layout = args.items()[0], data = args.items()[1];
@@ -155,7 +154,7 @@ class wrapper_reader {
     return finish(std::move(made));
   }
 
-  // A buffer and the sizes, strides and offsets of the tensors in it.
+  // A buffer, and the sizes, strides, and offsets of the tensors in it.
   std::optional<wrapper_parts> nested(const pickle::value& args) {
     if (args.size() != 4) return std::nullopt;
     const pickle::items parts = args.items();
@@ -164,8 +163,8 @@ class wrapper_reader {
     return finish(description("torch.nested"));
   }
 
-  // (storage, offset, sizes, strides, (scheme, scale, zero point), requires_grad, hooks), or of channels (scheme,
-  // scales, zero points, axis)
+  // (storage, offset, sizes, strides, (scheme, scale, zero point), requires_grad, hooks). Per channel, the scheme is
+  // (scheme, scales, zero points, axis).
   std::optional<wrapper_parts> quantized(const pickle::value& value) {
     const auto integers = item_.quantized_integers(value);
     const pickle::items parts = value.args().items();
@@ -194,8 +193,8 @@ class wrapper_reader {
     return finish(std::move(made));
   }
 
-  // (_rebuild_njt, class, (arguments by name,), state): the state has nothing that the arguments do not, but that it is
-  // a parameter. Lengths are the sizes of tensors without elements.
+  // (_rebuild_njt, class, (arguments by name,), state). The state repeats the arguments, but only it tells whether the
+  // tensor is a parameter. Lengths are stored as the sizes of empty tensors.
   std::optional<wrapper_parts> jagged(const pickle::value& args) {
     const pickle::value arguments = args.items()[2], state = args.items()[3];
     if (!args.items()[1].is_global("torch.nested._internal.nested_tensor", "NestedTensor") || requires_grad_ ||

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tensor_components: what a wrapping tensor of a checkpoint is made of, whether the checkpoint holds it whole or as
-// its components: for who compares such tensors. Not here: readers that show them (component_reader, wrapped_reader).
+// The components of a checkpoint's wrapping tensors, for comparing such tensors whether the checkpoint stores them
+// whole or as components. The readers that present either form are `component_reader` and `wrapped_reader`.
 export module shardmesh.torch_file:tensor_components;
 
 import shardmesh.std;
@@ -10,30 +10,30 @@ import :component_reader;
 
 export namespace shardmesh::torch_file {
 
-/// The entries that a wrapping tensor `KEY` is made of: tensors `KEY.indices`, `KEY.values`, in the order of its class,
-/// and the object `KEY.wrapper`.
+/// The entries of a wrapping tensor `KEY`: tensors `KEY.indices`, `KEY.values`, in the order of its class, and the
+/// object `KEY.wrapper`.
 struct tensor_components {
   checkpoint_reader* in = nullptr;
-  std::vector<std::size_t> tensors;  // indices into its catalog; likewise `description`
+  std::vector<std::size_t> tensors;  // indices into its catalog, like `description`
   std::size_t description = 0;
 };
 
-/// Implemented by a checkpoint_reader whose wrapping tensors are put together of another's entries.
+/// Interface of checkpoint readers that assemble wrapping tensors from another reader's entries.
 class assembled_tensors {
  public:
   virtual ~assembled_tensors() = default;
-  /// Nothing where the tensor is not one of these. The result is valid as long as the reader.
+  /// Returns a tensor's components; empty when it is not assembled. The result is valid as long as the reader.
   virtual std::optional<tensor_components> components_of(std::size_t tensor) const = 0;
 };
 
-/// The wrapping tensors of one checkpoint, which must outlive it.
+/// The wrapping tensors of one checkpoint, which must outlive this.
 class wrapping_tensors {
  public:
-  /// \errors those of `unwrap_tensors`, and its cost
+  /// \errors those of `unwrap_tensors`; also its cost
   static result<wrapping_tensors> open(checkpoint_reader& reader);
 
-  /// `tensor`: index into the reader's catalog. Nothing for plain tensors, sharded wrappers, and classes and versions
-  /// that we do not know. The result is valid as long as this.
+  /// Returns the components of the tensor at index `tensor` of the reader's catalog. Empty for plain tensors, sharded
+  /// wrappers, and unknown classes and versions. The result is valid as long as this.
   std::optional<tensor_components> components_of(std::size_t tensor) const;
 
  private:

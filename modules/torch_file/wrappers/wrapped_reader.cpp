@@ -23,16 +23,16 @@ namespace {
 
 constexpr std::string_view description_ending = ".wrapper";
 
-// A wrapper that is seen in the place of its components.
+// A wrapper that replaces its components in the catalog.
 struct made_wrapper {
   std::string key;
-  std::shared_ptr<const torch_file::item> description;  // what the form's values are of
+  std::shared_ptr<const torch_file::item> description;  // owns the form's values
   wrapper_form form;
   std::vector<std::size_t> components;  // the inner reader's tensors, in the form's order
   std::size_t described_by = 0;         // the inner reader's object
 };
 
-// A wrapper has no origin: its components are checked when they are read, its description by `check_whole`.
+// A wrapper has no origin. Its components are checked while they are read, its description by `check_whole`.
 class wrapped_reader final : public forwarding_reader, public assembled_tensors {
  public:
   wrapped_reader(checkpoint_reader& inner, to_wrap which) : forwarding_reader(inner), which_(which) {}
@@ -74,7 +74,7 @@ class wrapped_reader final : public forwarding_reader, public assembled_tensors 
     return forwarding_reader::open_chunk(tensor, chunk);
   }
 
-  void identify_opaque_tensors() override {}  // was done before anything was put together
+  void identify_opaque_tensors() override {}  // done before any tensor was assembled
 
   result<std::vector<std::byte>> chunk_archive(const tensor_entry& tensor, std::int32_t chunk) override {
     const auto found = wrapper_of_chunk_.find(chunk);
@@ -102,7 +102,7 @@ class wrapped_reader final : public forwarding_reader, public assembled_tensors 
   }
 
  private:
-  // Null where the object describes no wrapper, or cannot be read: whoever writes it says why.
+  // Null when the object does not describe a wrapper or cannot be read. Writing it reports the error.
   result<std::shared_ptr<const made_wrapper>> read_description(std::size_t index) {
     const object_entry& object = inner().contents().objects[index];
     const std::string_view key = object.key;
@@ -161,7 +161,7 @@ class wrapped_reader final : public forwarding_reader, public assembled_tensors 
     const wrapper_form& form = made->form;
     tensor_entry entry;
     entry.key = made->key;
-    // A flat name stays one.
+    // A flat name stays flat.
     if (first.where.size() > 1)
       for (std::size_t i = 0; i + 1 < first.where.size(); ++i) entry.where.push_back(first.where[i]);
     else
@@ -172,7 +172,7 @@ class wrapped_reader final : public forwarding_reader, public assembled_tensors 
     const auto count = checked_volume(form.size);
     if (form.family == wrapper_family::coo || form.family == wrapper_family::compressed) {
       entry.properties.layout = form.type;
-      // A sparse tensor's size may be more than memory can have.
+      // A sparse tensor's size may exceed any memory.
       if (!count || !size_bytes(form.element_type, *count)) entry.shape = form.find("values")->shape;
     } else if (form.family == wrapper_family::nested || form.family == wrapper_family::jagged) {
       entry.properties.layout = form.type;
@@ -186,7 +186,7 @@ class wrapped_reader final : public forwarding_reader, public assembled_tensors 
     const box whole = box::whole(entry.shape);
     add_tensor(std::move(entry), std::nullopt);
     wrapper_of_chunk_.emplace(static_cast<std::int32_t>(contents_.chunk_places.size()), made);
-    // No bytes of a file are the wrapper's: those of its components are checked apart.
+    // The wrapper has no bytes of its own in a file. Its components are checked separately.
     add_chunk(whole, {place, 0, 0, 0}, {});
   }
 
@@ -208,7 +208,8 @@ class wrapped_reader final : public forwarding_reader, public assembled_tensors 
     return archive;
   }
 
-  // All of a tensor, in memory of these strides. Its chunks are opened first: what is allocated is in the files.
+  // Reads a whole tensor into memory with these strides. Opens all chunks first, so a false size fails before
+  // allocation.
   result<std::vector<std::byte>> read_component(std::size_t index, const extents& strides) {
     const catalog& stored = inner().contents();
     const tensor_entry& tensor = stored.tensors[index];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wrapped_reader: a checkpoint whose components of wrapping tensors (sparse, nested, quantized, torchao's) are seen as
-// the wrappers again: the way back from component_reader. Not here: what a description says (wrapper_form).
+// Presents components of wrapping tensors (sparse, nested, quantized, torchao's) as the wrappers again, the reverse of
+// `component_reader`. Descriptions are decoded in `wrapper_form`.
 export module shardmesh.torch_file:wrapped_reader;
 
 import shardmesh.std;
@@ -9,17 +9,17 @@ import shardmesh.catalog;
 
 export namespace shardmesh::torch_file {
 
-/// Whether every description has to be one that can be followed; others stay, beside their components, where not.
+/// Whether an unusable description is an error, or its object and components stay as they are.
 enum class to_wrap : std::uint8_t { all, possible };
 
-/// `inner`, which must outlive the result, with a tensor `KEY` of one chunk in the place of each object `KEY.wrapper`
-/// that describes one (docs/formats.md) and of its components `KEY.indices`, `KEY.values`; null when there is none. The
-/// tensor is opaque; `chunk_archive` makes what torch.save writes of it, and compares the checksums of what it reads.
-/// PyTorch's DCP has no tensors of sparse and nested layouts: `properties.layout` of these is not "torch.strided".
-/// \errors errc::missing_key where a component is not there, errc::dtype_mismatch and errc::shape_mismatch where it is
-///         not the one that was described, errc::unsupported for types and settings that we do not know,
-///         errc::bad_format for a description that contradicts itself, errc::duplicate_key where another entry is KEY;
-///         all name key and file. Nothing of a description is trusted.
+/// Presents `inner`, which must outlive the result, with a tensor `KEY` of one chunk in place of each description
+/// `KEY.wrapper` (docs/formats.md) and its components `KEY.indices`, `KEY.values`. Null when there is no description.
+/// The tensor is opaque; `chunk_archive` makes its torch.save archive and compares the checksums of the bytes it reads.
+/// PyTorch's DCP cannot store sparse and nested layouts as tensors; their `properties.layout` is not "torch.strided".
+/// Nothing in a description is trusted.
+/// \errors errc::missing_key for a missing component; errc::dtype_mismatch and errc::shape_mismatch for a component
+///   that differs from its description; errc::unsupported for unknown types and settings; errc::bad_format for a
+///   contradictory description; errc::duplicate_key when another entry is named KEY; all name the key and the file
 /// Cost: reads every object whose key ends with ".wrapper".
 result<std::unique_ptr<checkpoint_reader>> wrap_components(checkpoint_reader& inner, to_wrap which = to_wrap::all);
 

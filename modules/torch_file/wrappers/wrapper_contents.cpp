@@ -34,7 +34,7 @@ class integers {
     if (form_.type == dtype::int64) return std::memcpy(&wide, from, sizeof wide), wide;
     return std::memcpy(&narrow, from, sizeof narrow), narrow;
   }
-  // Row-major, whatever the strides.
+  // The element at a row-major index, for any strides.
   std::int64_t in_order(std::int64_t index) const {
     std::int64_t element = 0;
     for (std::size_t d = form_.shape.rank(); d-- > 0; index /= form_.shape[d])
@@ -109,7 +109,7 @@ class contents_check {
     return {};
   }
 
-  // Every tensor lies in the buffer.
+  // Every tensor must lie within the buffer.
   result<void> check_nested() const {
     const integers sizes = numbers(1), strides = numbers(2), offsets = numbers(3);
     const std::int64_t held = form_.size[0], tensors = offsets.count();

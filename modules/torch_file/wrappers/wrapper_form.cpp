@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads descriptions of wrappers. What they say of sizes must agree with what they say of their components, so that
-// nothing that PyTorch would trust is written on a description's word.
+// Decodes descriptions of wrappers. Sizes must agree with the components, because PyTorch trusts the sizes in a file.
 module;
 #include <fmt/format.h>
 #include <try.hpp>
@@ -24,7 +23,7 @@ namespace {
 
 constexpr std::size_t most_components = 16;
 
-// Non-negative numbers of a torch.Size, tuple or list.
+// Decodes the non-negative numbers of a torch.Size, tuple, or list.
 std::optional<extents> numbers_of(pickle::value value) {
   if (value.is_record_of("torch", "Size") && value.args().size() == 1) value = value.args().items()[0];
   if (value.kind() != pickle::kind::tuple && value.kind() != pickle::kind::list) return std::nullopt;
@@ -38,7 +37,7 @@ std::optional<extents> numbers_of(pickle::value value) {
   return numbers;
 }
 
-// Whether they are those of a contiguous tensor in another order of its dimensions.
+// Whether these are the strides of a contiguous tensor with permuted dimensions.
 bool are_dense(const extents& shape, const extents& strides) {
   if (shape.rank() != strides.rank()) return false;
   std::vector<std::pair<std::int64_t, std::int64_t>> by_stride;
@@ -115,7 +114,7 @@ class form_reader {
         .with_values("", escaped(made_.type));
   }
 
-  // Exactly these components, in this order; `optional` more may follow.
+  // Requires exactly these components in this order. `optional` may follow.
   result<void> expect(std::initializer_list<std::string_view> names, std::string_view optional = {}) {
     std::size_t i = 0;
     for (const std::string_view name : names)
@@ -205,7 +204,7 @@ class form_reader {
     return {};
   }
 
-  // A buffer; sizes and strides [tensors, dimensions], offsets [tensors]
+  // A buffer; sizes and strides [tensors, dimensions], offsets [tensors].
   result<void> read_nested() {
     made_.family = wrapper_family::nested;
     SHARDMESH_CHECK(expect({"buffer", "sizes", "strides", "offsets"}));
@@ -215,7 +214,7 @@ class form_reader {
     made_.element_type = made_.find("buffer")->type;
     const extents &sizes = made_.find("sizes")->shape, &offsets = made_.find("offsets")->shape;
     if (made_.size.rank() != 1) return misfit("buffer", {0});
-    // Of no tensors, PyTorch keeps sizes without dimensions.
+    // Without tensors, PyTorch stores sizes without dimensions.
     const bool is_empty = offsets.rank() == 1 && offsets[0] == 0;
     if (offsets.rank() != 1 || (!is_empty && (sizes.rank() != 2 || sizes[0] != offsets[0])))
       return misfit("offsets", sizes);
@@ -223,7 +222,7 @@ class form_reader {
     return {};
   }
 
-  // values, their dimension `ragged_dimension` - 1 cut at offsets; with lengths, the parts need not meet
+  // The values' dimension `ragged_dimension` - 1 is cut at the offsets. With lengths, the parts may leave gaps.
   result<void> read_jagged() {
     made_.family = wrapper_family::jagged;
     SHARDMESH_CHECK(expect({"values", "offsets"}, "lengths"));
@@ -248,7 +247,7 @@ class form_reader {
     return {};
   }
 
-  // int_repr, and numbers, or tensors of them, that say what its integers stand for
+  // int_repr, and the scales and zero points of its integers, as numbers or tensors.
   result<void> read_quantized() {
     made_.family = wrapper_family::quantized;
     const bool by_channel = made_.type == "torch.per_channel_affine";
@@ -299,7 +298,7 @@ class form_reader {
     return check_order();
   }
 
-  // Whether memory could have these strides: of packed elements they are not those of the size.
+  // Whether the strides are possible. Those of packed elements differ from the contiguous strides of the size.
   bool fits(const extents& strides, dtype type) const {
     if (strides.rank() != made_.size.rank()) return false;
     std::optional<std::int64_t> reach = 1;
@@ -310,7 +309,7 @@ class form_reader {
     return reach && size_bytes(type, *reach) && size_bytes(type, *checked_volume(made_.size));
   }
 
-  // The state names every component and every attribute once.
+  // The state must name every component and every attribute once.
   result<void> check_order() const {
     if (made_.attributes.kind() != pickle::kind::dict || made_.order.kind() != pickle::kind::list ||
         made_.attributes.size() > 64)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrapping tensors as torch.save pickles them: records of the known functions and classes, whatever the description
-// says.
+// Pickles wrapping tensors as torch.save does. The records name only known functions and classes, whatever the
+// description contains.
 // Source: torch/_tensor.py (Tensor._reduce_ex_internal), torch/nested/_internal/nested_tensor.py, PyTorch 2.13
 module;
 #include <fmt/format.h>
@@ -43,7 +43,7 @@ class wrapper_pickler {
     return std::move(out_).finish();
   }
 
-  // Storages behind those of the components, without bytes. Known once it ran.
+  // Number of storages without bytes that follow those of the components. Valid after `run`.
   std::size_t empty_storages() const { return empty_storages_; }
 
  private:
@@ -142,7 +142,7 @@ class wrapper_pickler {
     out_.reduce();
   }
 
-  // PyTorch keeps a length as the size of a tensor without elements.
+  // PyTorch stores a length as the size of an empty tensor.
   void write_length(std::string_view key, std::optional<std::int64_t> length) {
     if (!length) return;
     out_.text(key);
@@ -224,7 +224,7 @@ result<std::vector<std::byte>> archive_of_wrapper(const wrapper_form& form,
   std::vector<std::byte> made = places.head(data_pkl);
   std::size_t expected = made.size() + 1024;
   for (const std::vector<std::byte>& component : bytes) expected += component.size() + 512;
-  made.reserve(expected);  // large ones are not to be held twice while it grows
+  made.reserve(expected);  // so that large data is not copied while the vector grows
   const auto append = [&](std::span<const std::byte> more) { made.insert(made.end(), more.begin(), more.end()); };
   for (std::size_t i = 0; i < bytes.size() + pickler.empty_storages(); ++i) {
     const std::span<const std::byte> data = i < bytes.size() ? std::span(bytes[i]) : std::span<const std::byte>();

@@ -16,7 +16,7 @@ namespace shardmesh::torch_file {
 namespace {
 
 constexpr int most_levels = 12;         // of nested settings
-constexpr std::size_t most_items = 64;  // in a list of them
+constexpr std::size_t most_items = 64;  // in a list of settings
 constexpr int most_values = 4096;       // shared ones count each time
 
 bool is_plain(const pickle::value& value) {
@@ -51,7 +51,7 @@ class speller {
     if (++values_ > most_values) level = most_levels;
     const bool is_list = value.kind() == pickle::kind::list, is_tuple = value.kind() == pickle::kind::tuple;
     if (is_plain(value) || is_size(value)) {
-      // Cannot fail: what is plain is short, but for texts, which the pickle held already.
+      // Cannot fail: plain values are short, except texts, which the pickle held already.
       is_known_only_by_name(value) ? spell_dtype(value) : static_cast<void>(out_.value(value));
     } else if ((is_list || is_tuple) && value.size() <= most_items && level < most_levels) {
       is_list ? out_.begin_list() : out_.begin_tuple();
@@ -67,7 +67,7 @@ class speller {
   }
 
  private:
-  // JSON has a tag for dtypes that we have elements of; "int4" is a name.
+  // JSON has a tag for the dtypes that shardmesh has. Others ("int4") are spelled by name.
   static bool is_known_only_by_name(const pickle::value& value) {
     return value.kind() == pickle::kind::global && !parse_dtype(value.global_name());
   }
@@ -79,7 +79,7 @@ class speller {
     out_.end_dict();
   }
 
-  // False when it is of no class that we know.
+  // False for objects of unknown classes.
   bool spell_object(const pickle::value& value, int level) {
     if (value.appended() || value.assigned() || value.keyword_args()) return false;
     if (pickle::is_builtin(value, "getattr")) {

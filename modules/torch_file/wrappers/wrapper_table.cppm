@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the classes of wrapping tensors that we know, and what is in them. Everything that is taken apart or
-// put together stands here; whatever does not is of a version that we do not know. Not here: what is done with them
-// (known_wrapper, wrapper_form).
+// The known classes of wrapping tensors and their contents. Only classes and contents in these tables are taken apart
+// or rebuilt; others belong to unknown versions. `known_wrapper` and `wrapper_form` do the conversions. Not exported.
 module shardmesh.torch_file:wrapper_table;
 
 import shardmesh.std;
@@ -9,7 +8,7 @@ import shardmesh.core;
 
 namespace shardmesh::torch_file {
 
-// A layout of sparse tensors with two tensors of indices.
+// A sparse layout with two index tensors.
 struct compressed_layout {
   std::string_view name;                      // "torch.sparse_csr"
   std::array<std::string_view, 2> component;  // the names of its index tensors
@@ -18,23 +17,23 @@ struct compressed_layout {
 };
 const compressed_layout* find_compressed_layout(std::string_view name);
 
-// A class of torchao's whose state is a dict of tensors and settings.
+// A class of torchao whose state is a dict of tensors and settings.
 struct wrapper_class {
   std::string_view module_name, name;
-  std::span<const std::string_view> tensors;  // that a state may hold: others are of a version that we do not know
-  std::size_t needed = 0;                     // the first of them, which are always there
+  std::span<const std::string_view> tensors;  // that a state may have; others are of an unknown version
+  std::size_t needed = 0;                     // number of tensors, from the first, that are always present
 };
-// By the dotted name: "torchao.quantization.Int8Tensor".
+// By dotted name: "torchao.quantization.Int8Tensor".
 const wrapper_class* find_wrapper_class(std::string_view type);
 
-// A class of values among such settings: an enum, or an object with attributes.
+// A class of values in such settings: an enum, or an object with attributes.
 struct setting_class {
   std::string_view module_name, name;
   bool is_enum = false;
 };
 const setting_class* find_setting_class(std::string_view type);
 
-// A dtype of quantized tensors, what its numbers are stored as, and the class of its storages.
+// A dtype of quantized tensors, the dtype that stores its integers, and the class of its storages.
 struct quantized_dtype {
   std::string_view name;  // "qint8"
   dtype stored = dtype::undefined;
@@ -43,7 +42,7 @@ struct quantized_dtype {
 const quantized_dtype* find_quantized_dtype(std::string_view name);
 const quantized_dtype* find_quantized_storage(std::string_view storage_class);
 
-// Whether `torch.NAME` is a dtype, also one that we have no elements of ("int4").
+// Whether `torch.NAME` is a dtype, including those that shardmesh lacks ("int4").
 bool is_dtype_name(std::string_view name);
 
 }  // namespace shardmesh::torch_file

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// item_source and item_sink: owners that are files or parts of files, as the executor sees them.
+// Items: owners that are files or parts of files, as the executor sees them through `item_source` and `item_sink`.
 export module shardmesh.transfer:items;
 
 import shardmesh.std;
@@ -8,29 +8,31 @@ import shardmesh.layout;
 
 export namespace shardmesh {
 
-/// One stored piece: a fragment's owner (a file) and slot (which of the file's pieces).
+/// One stored piece: a fragment's owner (a file) and slot (a piece of the file).
 struct item_id {
   owner_id owner = 0;
   std::int32_t slot = 0;
   friend auto operator<=>(const item_id&, const item_id&) = default;
 };
 
-/// Gives any box of an item's own index space. Called from several threads at once.
+/// Reads any box of an item's own index space. Called from several threads at once.
 template <class S>
 concept item_source = requires(S& s, item_id item, const box& part, const tensor_view& to) {
-  /// Fills `to` (sizes equal to part's; any strides; the transfer's from_type or a type it converts to).
+  /// Fills `to`, whose sizes equal those of `part`. It may have any strides, and the transfer's from_type or a type to
+  /// which the source converts.
   { s.read(item, part, to) } -> std::same_as<result<void>>;
-  /// True when reads should ascend in row-major order: a compressed item, where going back costs a whole pass.
+  /// Whether reads should ascend in row-major order: for example a compressed item, where a backward seek costs a whole
+  /// pass.
   { s.reads_in_order(item) } -> std::same_as<bool>;
 };
 
-/// Takes an item's elements as row-major bytes. Each item is written front to back by one thread at a time.
+/// Writes an item's elements, given as row-major bytes. One thread at a time writes each item, front to back.
 template <class S>
 concept item_sink = requires(S& s, item_id item, std::int64_t first_byte, std::span<const std::byte> bytes) {
   { s.write(item, first_byte, bytes) } -> std::same_as<result<void>>;
 };
 
-/// Refers to any item_source, which must outlive it: below it nothing is a template.
+/// A reference to any item_source, which must outlive it. Code that takes it need not be a template.
 class any_item_source {
  public:
   template <item_source S>
@@ -53,7 +55,7 @@ class any_item_source {
   bool (*reads_in_order_)(void*, item_id);
 };
 
-/// Refers to any item_sink, which must outlive it.
+/// A reference to any item_sink, which must outlive it.
 class any_item_sink {
  public:
   template <item_sink S>

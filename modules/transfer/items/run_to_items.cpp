@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files to files: one tensor at a time and thread, slab by slab.
+// Files to files: each thread moves one tensor at a time, slab by slab.
 module;
 #include <fmt/format.h>
 #include <range/v3/action/sort.hpp>
@@ -24,8 +24,8 @@ namespace {
 
 constexpr std::int64_t largest_slab_bytes = std::int64_t{8} << 20;  // larger ones only leave the caches
 
-// The fragments that meet `where`, one per distinct box (replicas hold the same bytes; the first in owner order
-// serves).
+// The fragments that intersect `where`, one per distinct box. Replicas hold the same bytes, so the first in owner order
+// serves.
 std::vector<fragment> distinct_holders(const distribution& from, const box& where) {
   std::vector<fragment> found;
   from.overlapping(where, [&](const fragment& f) { return found.push_back(f), true; });
@@ -35,7 +35,7 @@ std::vector<fragment> distinct_holders(const distribution& from, const box& wher
          actions::unique(ranges::equal_to{}, &fragment::where) | actions::sort(ranges::less{}, in_items);
 }
 
-// `where`, a box of the global tensor inside f's, in the index space of f's buffer.
+// Converts `where`, a box of the global tensor inside f's, to the index space of f's buffer.
 box in_buffer(const fragment& f, const box& where) {
   return shifted(relative_to(where, f.where), f.local_offsets);
 }
@@ -80,7 +80,7 @@ class tensor_run {
   }
 
  private:
-  // A sub-byte type is never cut: one holder to one holder.
+  // Moves a tensor of a sub-byte type, which is never cut: one holder to one receiver.
   result<void> run_whole(const box& whole) {
     const auto holders = distinct_holders(transfer_.from, whole);
     const auto takers = distinct_holders(transfer_.to, whole);
@@ -127,7 +127,7 @@ class tensor_run {
     return parts;
   }
 
-  // Reads `held` of `holder` once and copies it into every part that wants some of it.
+  // Reads `held` of `holder` once and copies it into every part that intersects it.
   result<std::int64_t> deliver(const fragment& holder, const box& held, std::span<outgoing> parts) {
     std::vector<std::pair<outgoing*, box>> takers;
     for (outgoing& part : parts)
@@ -151,7 +151,7 @@ class tensor_run {
   }
 
   result<void> write(const outgoing& part) {
-    // Contiguous in the destination: the offset of its first element is the offset of all.
+    // The part is contiguous in the destination, so the offset of its first element places all of it.
     const extents strides = contiguous_strides(part.to.where.sizes);
     std::int64_t first = 0;
     for (std::size_t d = 0; d < part.part.rank(); ++d)
@@ -180,9 +180,9 @@ result<void> run_to_items(std::span<const tensor_transfer> transfers, std::span<
         .with_values(fmt::format("at least {} bytes", least_run_bytes), fmt::format("{}", options.memory_bytes));
   const auto threads = static_cast<int>(
       std::clamp<std::int64_t>(options.memory_bytes / least_run_bytes, 1, thread_count(options.threads)));
-  // Per thread: a slab as read, the same slab as written, and the staging of one read (1 MiB).
+  // Each thread holds a slab as read, the same slab as written, and the staging of one read (1 MiB).
   const std::int64_t slab = std::min((options.memory_bytes / threads - (1 << 20)) / 3, largest_slab_bytes);
-  // The largest tensors first: the threads end together.
+  // The largest tensors go first, so that the threads end together.
   std::vector<std::size_t> order(transfers.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   const auto numel_of = [&](std::size_t i) { return box::whole(transfers[i].to.global_shape()).volume(); };

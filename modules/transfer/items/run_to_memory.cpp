@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files to tensors in memory: grouped by source item, so that each is opened once and shared ranges are read once.
-// Large tensors are cut for the threads, small ones go to a thread by the bundle: a model of 20,000 is read in the
-// order that it has in its file, and what is known of each stays in the cache until it is read.
+// Files to tensors in memory. Reads are grouped by source item, so that each item is opened once and shared ranges are
+// read once. Large tensors are cut into units for the threads; small ones go to a thread in bundles. A model of 20,000
+// tensors is thus read in file order, and a tensor's metadata stays in the cache until its read.
 module;
 #include <fmt/format.h>
 #include <range/v3/algorithm/sort.hpp>
@@ -28,11 +28,12 @@ namespace {
 
 constexpr std::int64_t unit_bytes = std::int64_t{8} << 20;          // work that one thread takes at a time
 constexpr std::int64_t scratch_bytes = std::int64_t{1} << 20;       // stays in the cache between read and scatter
-constexpr std::int64_t least_alone_bytes = std::int64_t{64} << 10;  // what is worth a read of its own
-constexpr std::int64_t bundle_bytes = std::int64_t{1} << 20;        // of small tensors together
-constexpr std::int64_t read_cost_bytes = std::int64_t{4} << 10;     // what a read costs beside its bytes
+constexpr std::int64_t least_alone_bytes = std::int64_t{64} << 10;  // size that is worth a separate read
+constexpr std::int64_t bundle_bytes = std::int64_t{1} << 20;        // of small tensors in one bundle
+constexpr std::int64_t read_cost_bytes = std::int64_t{4} << 10;     // fixed cost of a read, as bytes
 
-// Memory of a device that is filled by way of the host's. Threads overlap: while one reads, another's bytes cross.
+// Reads into host or device memory; device memory through a staging buffer. One thread's transfer to the device
+// overlaps another's read.
 result<void> read_to(const any_item_source& source, item_id item, const box& part, const tensor_view& to) {
   if (to.where.type == device_type::cpu) return source.read(item, part, to);
   SHARDMESH_TRY(const auto backend, backend_for(to.where));
@@ -53,7 +54,7 @@ struct demand {
 struct unit {
   std::span<const demand> demands;
   const box* region = nullptr;
-  bool in_order = false;  // of an item that is read front to back, by one thread
+  bool in_order = false;  // one thread reads the item front to back
 };
 
 std::int64_t wanted_volume(std::span<const demand> demands, const box& region) {
@@ -71,7 +72,7 @@ result<void> read_one(const any_item_source& source, const demand& d, const box&
                  subview(d.target->to, relative_to(*common, d.target->where)));
 }
 
-// As a thread takes units, so that somebody who waits for the end of the run does not wait for a whole large item.
+// Reads in slabs as large as a unit, so that an interrupted run does not wait for a whole large item.
 result<void> read_in_order(const any_item_source& source, const unit& work, const item_run_options& options) {
   const demand& only = work.demands.front();
   slab_walk walk(*work.region, unit_bytes / item_bytes(only.target->to.type));
@@ -82,7 +83,7 @@ result<void> read_in_order(const any_item_source& source, const unit& work, cons
   return {};
 }
 
-// Memory that one piece of work needs at a time, used again by the next. Not local to threads: see concurrent_runs.
+// Memory for one piece of work at a time, reused by the next. Not thread-local, for the reason in `concurrent_runs`.
 class spare_buffers {
  public:
   explicit spare_buffers(int threads) { spare_.reserve(static_cast<std::size_t>(threads)); }
@@ -146,7 +147,7 @@ box hull(std::span<const demand> demands) {
   return all;
 }
 
-// Where a part lies in its stored fragment: from its first to behind its last element, row-major.
+// The range of a part in its stored fragment, row-major: from its first element to one past its last.
 struct stored_range {
   std::int64_t begin = 0, end = 0;
 };
@@ -162,8 +163,8 @@ stored_range range_of(const demand& d) {
   return range;
 }
 
-// Demands on one fragment, in parts: those whose ranges overlap, as of columns, together. Others alone, so that nothing
-// is read that lies between them; but small ones that are one box together.
+// Divides the demands on one fragment. Demands with overlapping ranges, such as columns, go together. Others are
+// separate, so that nothing between them is read; but small ones that form one box go together.
 std::vector<std::span<demand>> apart(std::span<demand> group) {
   if (group.size() == 1) return {group};
   const std::int64_t small = least_alone_bytes / item_bytes(group.front().target->to.type);
@@ -194,10 +195,10 @@ std::vector<std::span<demand>> apart(std::span<demand> group) {
   return made;
 }
 
-// What is read for some targets; threads may take the units one by one.
+// The reads of some targets. Threads may take the units one by one.
 struct work_list {
   std::vector<demand> demands;
-  std::deque<box> regions;  // of units that are no whole demand
+  std::deque<box> regions;  // of units that are not a whole demand
   std::vector<unit> units;
 };
 
@@ -244,13 +245,13 @@ class memory_run {
     return {};
   }
 
-  // Of the whole tensor: a part of a large one may have to be decoded from the beginning, or be read with others'
-  // parts.
+  // By the size of the whole tensor: a part of a large one may need decoding from the beginning, or share its reads
+  // with other parts.
   bool is_small(const memory_target& target) const {
     return box::whole(from_[target.transfer].global_shape()).volume() <= bundle_bytes * 8 / bits(target.to.type);
   }
 
-  // All targets of a tensor are in one bundle.
+  // All targets of a tensor go into one bundle.
   static std::vector<target_span> bundles_of(std::vector<const memory_target*>& targets) {
     const auto by_transfer = [](const memory_target* a, const memory_target* b) { return a->transfer < b->transfer; };
     if (!std::is_sorted(targets.begin(), targets.end(), by_transfer))
@@ -292,7 +293,7 @@ class memory_run {
     from_[target.transfer].overlapping(target.where, [&](const fragment& f) {
       return demands.push_back({f, &target, *intersect(f.where, target.where)}), true;
     });
-    // Replicas: one per distinct box; the first in owner order serves.
+    // Keeps one replica per distinct box: the first in owner order.
     if (const std::span<demand> found(demands.begin() + known, demands.end()); found.size() > 1) {
       ranges::sort(found, ranges::less{},
                    [](const demand& d) { return std::tie(d.from.where, d.from.owner, d.from.slot); });
@@ -308,7 +309,7 @@ class memory_run {
         .with_box(target.where);
   }
 
-  // Of the demands on one stored fragment.
+  // Adds the units of the demands on one stored fragment.
   void add_units(std::span<demand> group, work_list& made) const {
     const demand& first = group.front();
     const bool is_packed = bits(first.target->to.type) % 8 != 0;

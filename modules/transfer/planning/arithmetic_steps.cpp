@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of an owner between two grids, without a list of them: receives are the cells of each of its fragments of
-// the destination with the source's grid, sends those of its fragments of the source with the destination's. What is
-// left is their order: the rules' table is sorted by box, then by owners, and so are the cells of each.
+// Computes the steps of an owner between two grids, without listing them. Receives are the cells that each of its
+// destination fragments shares with the source's grid. Sends are the cells that each of its source fragments shares
+// with the destination's. The rest is their order: a step table is sorted by box, then by owners, and so are the cells
+// of each grid.
 module;
 #include <algorithm>
 #include <cstddef>
@@ -20,9 +21,9 @@ import :step_grid;
 namespace shardmesh {
 namespace {
 
-// Fewer steps are quicker to look up in a list.
+// Below this number, a list is faster to look up.
 constexpr std::int64_t fewest_cells = 256;
-// More stretches of own boxes than this are no grid to speak of.
+// An owner with more fragments than this is not treated as a grid.
 constexpr std::size_t most_fragments = 64;
 
 std::vector<fragment> fragments_of(const distribution& d, owner_id owner) {
@@ -40,7 +41,7 @@ std::int64_t volume_of(std::span<const fragment> fragments) {
   return sum;
 }
 
-// Cells of one grid, to be put in order with those of others.
+// The cells of one grid, to be merged in order with those of other grids.
 class cell_source {
  public:
   cell_source(const step_grid& grid, std::vector<std::int64_t> left_out)
@@ -51,14 +52,14 @@ class cell_source {
   std::int64_t next() const { return next_; }
   bool is_over() const { return next_ == grid_->cells(); }
 
-  // Whether cell `a` of this comes before cell `b` of another.
+  // Whether cell `a` of this grid comes before cell `b` of `other`.
   bool is_before(std::int64_t a, const cell_source& other, std::int64_t b) const {
     const step_grid::cursor mine(*grid_, a), theirs(*other.grid_, b);
     const box x = mine.where(), y = theirs.where();
     const step_head i = mine.head(), j = theirs.head();
     return std::tie(x, i.from_owner, i.to_owner) < std::tie(y, j.from_owner, j.to_owner);
   }
-  // The first cell from the next on that does not come before the other's next one.
+  // The first cell after the next one that does not come before `other`'s next cell.
   std::int64_t end_before(const cell_source& other) const {
     std::int64_t low = next_, step = 1;  // `low` comes before it
     while (low + step < grid_->cells() && is_before(low + step, other, other.next_)) low += step, step *= 2;
@@ -69,7 +70,7 @@ class cell_source {
     }
     return high;
   }
-  // Goes on to `end`; `take(first, end)` gets what is not left out.
+  // Advances to `end`; `take(first, end)` receives the ranges that are not left out.
   template <class Take>
   void advance(std::int64_t end, const Take& take) {
     while (next_ < end) {
@@ -86,12 +87,12 @@ class cell_source {
   std::int64_t next_ = 0;
 };
 
-// The cells of all grids in the order of steps.
+// Merges the cells of all grids into step order.
 step_table in_order(std::size_t rank, std::vector<step_grid> grids, std::vector<cell_source> sources) {
   std::vector<step_table::stretch> stretches;
   std::size_t steps = 0;
   while (true) {
-    std::size_t first = sources.size(), second = sources.size();  // whose next cells come first
+    std::size_t first = sources.size(), second = sources.size();  // the grids with the first and second next cell
     for (std::size_t i = 0; i < sources.size(); ++i) {
       if (sources[i].is_over()) continue;
       const auto leads = [&](std::size_t other) {
@@ -128,7 +129,7 @@ std::optional<owner_steps> arithmetic_steps(const transfer_class& c, owner_id ow
   const auto add = [&](const fragment& own, bool sends) {
     auto held = c.from.product_within(own.where), wanted = c.to.product_within(own.where);
     if (!held || !wanted) return false;
-    if (held->replicas.size() != 1) return false;  // several could give: the rules say who does
+    if (held->replicas.size() != 1) return false;  // several holders: the rules choose among them
     fragment_product& others = sends ? *wanted : *held;
     const auto count = others.count();
     if (!count || *count > std::numeric_limits<std::uint32_t>::max() - cells) return false;
@@ -142,7 +143,7 @@ std::optional<owner_steps> arithmetic_steps(const transfer_class& c, owner_id ow
     if (!add(f, true)) return std::nullopt;
   if (cells < fewest_cells) return std::nullopt;
 
-  // What an owner has and wants is copied as a receive.
+  // A piece that the owner both holds and wants is copied as a receive.
   std::int64_t kept = 0;
   std::vector<cell_source> sources;
   for (const step_grid& grid : grids) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fragments in groups of equal boxes, and the steps between two of them: what the rules of transfers are written in.
-// Exports no name.
+// Groups of fragments with equal boxes, and steps between two fragments: the building blocks of the transfer rules.
+// Exports nothing.
 export module shardmesh.transfer:cells;
 
 import shardmesh.std;
@@ -12,12 +12,12 @@ namespace shardmesh {
 
 using owner_list = std::vector<owner_id>;
 
-// Lists of fragments that were used before (see `expansion_memory`).
+// Recycled lists of fragments (see `expansion_memory`).
 std::vector<fragment> take_fragments();
 void give_back_fragments(std::vector<fragment> list);
 
-// Less than, equal to or greater than 0, in the order of boxes. A plain loop: the compiler's evaluator counts every
-// call.
+// Orders boxes: the result is less than, equal to, or greater than 0. A plain loop, because the constant evaluator
+// counts every call.
 constexpr int compare_boxes(const box& a, const box& b) {
   for (std::size_t d = 0; d < a.rank(); ++d)
     if (a.offsets[d] != b.offsets[d]) return a.offsets[d] < b.offsets[d] ? -1 : 1;
@@ -26,7 +26,7 @@ constexpr int compare_boxes(const box& a, const box& b) {
   return 0;
 }
 
-// Groups of fragments with equal boxes, ordered by box, then term, owner and slot.
+// Groups of fragments with equal boxes, ordered by box, then by term, owner, and slot.
 struct groups {
   std::vector<fragment> all;
   std::vector<std::pair<std::size_t, std::size_t>> ranges;
@@ -76,7 +76,7 @@ constexpr groups held_by(const Distribution& d, owner_id owner) {
   return found;
 }
 
-// The owners of one term, ascending and unique. `group` is sorted by term, then owner.
+// The owners of one term, ascending and unique. Precondition: `group` is sorted by term, then by owner.
 constexpr owner_list owners_of(std::span<const fragment> group, std::int32_t term) {
   owner_list owners;
   for (const fragment& f : group)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of who takes what from whom, compiled for distributions.
+// The transfer rules compiled for `distribution`.
 module;
 #include <cstdint>
 #include <memory>
@@ -12,7 +12,7 @@ import :expand;
 
 namespace shardmesh {
 
-// The lists of the thread's innermost expansion_memory. A mere pointer: see concurrent_runs.
+// The lists of the thread's innermost `expansion_memory`. A raw pointer, for the reason in `concurrent_runs`.
 struct expansion_memory::lists {
   static constexpr std::size_t most_lists = 4;
   std::vector<fragment> kept[most_lists];

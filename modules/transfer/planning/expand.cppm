@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the rules of transfers for distributions (`owner_part`), compiled once; and the memory that they use.
+// The transfer rules (`owner_part`) compiled once for `distribution`, and their scratch memory. Exports nothing.
 module shardmesh.transfer:expand;
 
 import shardmesh.std;
@@ -12,8 +12,8 @@ import :transfer_class;
 
 namespace shardmesh {
 
-// While one lives, the lists of fragments that its thread makes are used again: a plan of many tensors makes some
-// thousand lists of some hundred KB each, and the system's time for new pages would be half of all.
+// Recycles the lists of fragments that this thread makes during the object's lifetime. A plan of many tensors makes
+// thousands of lists of some hundred KB each; mapping new pages for them would take half of the time.
 class expansion_memory {
  public:
   expansion_memory();
@@ -24,19 +24,20 @@ class expansion_memory {
 
  private:
   std::unique_ptr<lists> lists_;
-  lists* outer_;  // of the one around it
+  lists* outer_;  // those of the enclosing `expansion_memory`
 };
 
 // Calls `emit` with every step in which `owner` of `space` takes part, in no particular order.
 void expand(const transfer_class& c, owner_id owner, owner_space space, function_ref<void(const step&)> emit);
 
-// The same as `steps_of` where both sides are grids and the steps very many: computed, not listed. Nothing otherwise.
+// Computes the result of `steps_of` without listing the steps, if both sides are grids and the steps are very many.
+// Returns nothing otherwise.
 std::optional<owner_steps> arithmetic_steps(const transfer_class& c, owner_id owner, owner_space space);
 
-// The steps of one owner, sorted, and their bytes. `expected`: how many there may be.
+// The steps of one owner, sorted, and their bytes. `expected` is an estimate of their number.
 owner_steps steps_of(const transfer_class& c, owner_id owner, owner_space space, std::size_t expected = 0);
 
-// The least number of bytes that any plan moves.
+// The fewest bytes that any plan moves.
 std::int64_t lower_bound_of(const transfer_class& c);
 
 }  // namespace shardmesh

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the rules make of one owner: its steps and the bytes that it gives, and its share of the lower bound. Exports no
-// name: `expand` compiles it for distributions, `static_transfer` evaluates it at compile time.
+// One owner's part under the transfer rules: its steps, the bytes that it sends, and its share of the lower bound.
+// `expand` compiles these functions for distributions; `static_transfer` evaluates them at compile time. Exports
+// nothing.
 export module shardmesh.transfer:owner_part;
 
 import shardmesh.std;
@@ -18,7 +19,7 @@ namespace shardmesh {
 
 inline constexpr std::int64_t staging_alignment = 64;
 
-// Bytes that a reduction's part of these elements takes in staging.
+// Bytes of staging that these elements of a reduction take.
 constexpr std::int64_t staging_size(std::int64_t elements, std::int64_t sum_bits) {
   const std::int64_t size = elements * sum_bits / 8;
   return (size + staging_alignment - 1) / staging_alignment * staging_alignment;
@@ -43,7 +44,7 @@ constexpr void expand(const Class& c, owner_id owner, owner_space space, Emit&& 
   if (space == c.from.space()) send_values(c, owner, emit);
 }
 
-// The steps of one owner, sorted, and their bytes. `expected`: how many there may be.
+// The steps of one owner, sorted, and their bytes. `expected` is an estimate of their number.
 template <class Class>
 constexpr owner_steps steps_of(const Class& c, owner_id owner, owner_space space, std::size_t expected = 0) {
   owner_steps made;
@@ -75,14 +76,14 @@ constexpr owner_steps steps_of(const Class& c, owner_id owner, owner_space space
   return made;
 }
 
-// Whether the owner gives what this step copies: every copy is counted once, at its giver, which is an owner of the
-// source; only copies between slots are elsewhere.
+// Whether `owner` is the source of this step's copy. Every copy counts once, at its owner in the source. Copies between
+// slots of one owner do not count.
 constexpr bool gives(owner_id owner, const step_head& s) {
   return s.from_owner == owner && s.from_side != buffer_side::destination && s.kind != step_kind::scale &&
          s.kind != step_kind::divide && s.kind != step_kind::fill;
 }
 
-// Bytes that an owner of the source gives: all, and those that leave it.
+// Bytes that an owner copies out of its source fragments: all of them, and those that leave the owner.
 struct given_bytes {
   std::int64_t total = 0, moved = 0;
 };
@@ -98,7 +99,8 @@ constexpr given_bytes given_by(const Class& c, owner_id owner) {
   return given;
 }
 
-// Cells that the owner wants and has: over pairs of its boxes, or by a search when those are many.
+// Cells that the owner both wants and holds. If its boxes have too many pairs, a search replaces the comparison of
+// every pair.
 template <class Class>
 constexpr std::int64_t held_volume(const Class& c, const groups& wants, owner_id owner) {
   groups has = held_by(c.from, owner);
@@ -128,7 +130,7 @@ constexpr std::int64_t held_volume(const Class& c, const groups& wants, owner_id
   return held;
 }
 
-// The least that any plan moves to an owner of the destination.
+// The fewest bytes that any plan moves to an owner of the destination.
 template <class Class>
 constexpr std::int64_t least_to(const Class& c, owner_id owner) {
   const groups wants = held_by(c.to, owner);
@@ -139,8 +141,8 @@ constexpr std::int64_t least_to(const Class& c, owner_id owner) {
   return bytes_of(wanted - (c.one_space() ? held_volume(c, wants, owner) : 0), c.wire_bits());
 }
 
-// The least that any plan moves to combine the terms of those source boxes of which this is the first owner, and to
-// deliver the results: every pair of a source and a destination box.
+// The fewest bytes that any plan moves to combine terms and deliver the results, over all pairs of a source and a
+// destination box. A source box counts at its first owner only.
 template <class Class>
 constexpr std::int64_t least_for_terms_of(const Class& c, owner_id owner) {
   std::int64_t bound = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks transfers, finds the equal ones, and answers for the plan.
+// Checks transfers, groups the equal ones, and answers the queries of a plan.
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
@@ -25,7 +25,7 @@ import :schedule;
 
 namespace shardmesh {
 
-// Per class.
+// One table per transfer class.
 using owner_tables = std::shared_ptr<const std::vector<std::shared_ptr<const owner_steps>>>;
 
 struct transfer_plan::state {
@@ -36,22 +36,23 @@ struct transfer_plan::state {
   std::vector<std::size_t> uses;      // transfers per class
   std::shared_ptr<const plan_clock> clock;
 
-  // The tables of owners that were asked for lately: large ones as long as somebody else has them.
+  // Tables of recently requested owners. A large table stays only as long as another holder, such as a `rank_plan`,
+  // keeps it.
   struct kept_tables {
     owner_id owner = 0;
     owner_space space = owner_space::ranks;
     std::weak_ptr<const owner_tables::element_type> tables;
-    owner_tables small;  // keeps them alive
+    owner_tables small;  // keeps small tables alive
   };
   mutable std::mutex kept_lock;
   mutable std::vector<kept_tables> kept;  // the latest first
 
   owner_tables tables_of(owner_id owner, owner_space space) const;
 
-  // What owners of sources give, of those that were asked for.
+  // Copies out of the source fragments of one owner, counted for requested owners only.
   struct given_bytes {
-    std::vector<std::pair<owner_id, std::int64_t>> to;  // ascending; what travels
-    std::int64_t at_home = 0;                           // copies that do not
+    std::vector<std::pair<owner_id, std::int64_t>> to;  // ascending by receiver; traffic only
+    std::int64_t at_home = 0;                           // copies within the owner
     std::int64_t moved = 0;
   };
   using given = std::shared_ptr<const given_bytes>;
@@ -78,7 +79,7 @@ error at_transfer(error e, std::size_t index) {
   return e;
 }
 
-// Overlaps of different boxes are refused on both sides.
+// Rejects overlaps of different boxes, on either side.
 result<cover_report> check_overlaps(const distribution& d, const char* side) {
   cover_report report = check_cover(d, 1'000'000);
   std::vector<const cover_problem*> overlaps;
@@ -95,10 +96,10 @@ result<cover_report> check_overlaps(const distribution& d, const char* side) {
   return e;
 }
 
-// Cells that `to` wants and nobody of `from` holds. Only what is wanted has to be there: a source with holes that
-// nobody asks about is legal (a part of a checkpoint).
+// Finds cells that `to` wants and no owner of `from` holds. A source may lack cells that `to` does not want, because it
+// may be a part of a checkpoint.
 result<void> check_gaps(const cover_report& source, const distribution& to) {
-  constexpr std::size_t most_missing = 10'000;  // that are looked for
+  constexpr std::size_t most_missing = 10'000;  // the search stops at this many
   std::vector<box> missing;
   for (const cover_problem& p : source.problems) {
     if (p.kind != cover_kind::gap) continue;
@@ -109,7 +110,7 @@ result<void> check_gaps(const cover_report& source, const distribution& to) {
     });
     if (missing.size() >= most_missing) break;
   }
-  if (missing.empty() && !source.total_is_exact)  // where the search ended nobody looked
+  if (missing.empty() && !source.total_is_exact)  // the search ended early
     return fail(errc::gap, "the source has too many gaps and overlaps to tell whether what is wanted is held");
   if (missing.empty()) return {};
   error e = fail(errc::gap, fmt::format("{}{} held by nobody", missing.size() >= most_missing ? "at least " : "",
@@ -119,7 +120,7 @@ result<void> check_gaps(const cover_report& source, const distribution& to) {
   return e;
 }
 
-// Sub-byte elements are cut at whole bytes.
+// Rejects sub-byte elements that are cut inside a byte.
 result<void> check_alignment(const distribution& d, dtype type) {
   if (bits(type) % 8 == 0) return {};
   std::optional<error> problem;
@@ -166,8 +167,8 @@ result<transfer_class> make_class(const tensor_transfer& t, const plan_options& 
   return c;
 }
 
-// When every transfer moves: all owners know, as the clock is made of what all of them have: shapes and dtypes. A rank
-// that has nothing of a transfer lets its time pass.
+// Makes the clock that orders the transfers in time. It depends on shapes and dtypes only, so every owner makes the
+// same clock. A rank without a part in a transfer idles for that transfer's time.
 std::shared_ptr<const plan_clock> make_clock(const transfer_plan::state& s) {
   constexpr std::int64_t largest_grain = std::int64_t{64} << 10;
   auto clock = std::make_shared<plan_clock>();
@@ -199,7 +200,7 @@ transfer_plan::state::given_bytes transfer_plan::state::count_given(owner_id own
   for (std::size_t i = 0; i < classes.size(); ++i) {
     const transfer_class& c = classes[i];
     const auto times = static_cast<std::int64_t>(uses[i]);
-    // Steps come peer by peer more often than not.
+    // Steps often come grouped by peer.
     owner_id peer = -1;
     std::int64_t* sum = nullptr;
     const auto count = [&](const step_head& s, std::int64_t volume) {
@@ -250,7 +251,7 @@ void transfer_plan::state::count_totals() const {
 
 owner_tables transfer_plan::state::tables_of(owner_id owner, owner_space space) const {
   constexpr std::size_t most_owners = 8;
-  constexpr std::size_t most_bytes = std::size_t{32} << 20;  // of an owner
+  constexpr std::size_t most_bytes = std::size_t{32} << 20;  // per owner
   {
     const std::lock_guard locked(kept_lock);
     for (std::size_t i = 0; i < kept.size(); ++i)
@@ -352,8 +353,8 @@ rank_plan transfer_plan::for_owner(owner_id owner, owner_space space) const {
 result<transfer_plan> plan(std::vector<tensor_transfer> transfers, plan_options options) {
   auto s = std::make_shared<transfer_plan::state>();
   s->options = options;
-  // A model has a few hundred tensors of a dozen layouts: checks and tables are made once per class of equal transfers.
-  // The same object is found by its address, which costs nothing; equal ones are found by their digests.
+  // A model has a few hundred tensors of a dozen layouts. Checks and tables are therefore made once per class of equal
+  // transfers. An address finds the same distribution at no cost; a digest finds an equal one.
   std::map<std::tuple<std::uintptr_t, std::uintptr_t, dtype, dtype>, std::size_t> known;
   std::map<std::pair<digest128, std::tuple<digest128, dtype, dtype>>, std::size_t> known_lists;
   for (std::size_t i = 0; i < transfers.size(); ++i) {
@@ -361,7 +362,7 @@ result<transfer_plan> plan(std::vector<tensor_transfer> transfers, plan_options 
     const auto [entry, is_new] =
         known.try_emplace({t.from.identity(), t.to.identity(), t.from_type, t.to_type}, s->classes.size());
     if (is_new) {
-      // The same description made twice is one class too.
+      // A description that was made twice is one class.
       const auto [twin, is_first] = known_lists.try_emplace(
           {t.from.description_digest(), {t.to.description_digest(), t.from_type, t.to_type}}, s->classes.size());
       entry->second = twin->second;
@@ -386,7 +387,7 @@ result<transfer_plan> plan(std::vector<tensor_transfer> transfers, plan_options 
 
 namespace {
 
-// Sums by peer: most peers have small numbers, and some millions of pieces are asked for.
+// Traffic summed by peer. A plan may have millions of pieces, so the usual small peer numbers index an array.
 class traffic_by_peer {
  public:
   peer_traffic& of(owner_id peer) {
@@ -472,7 +473,7 @@ std::int64_t rank_plan::budget_bytes() const {
   return clock_->memory_bytes > 0 ? clock_->memory_bytes : always + (held_bytes() + wanted_bytes()) / 16;
 }
 
-// In one round. An upper bound: what is gathered and what is delivered are not alive together.
+// In one round. An upper bound, because gathered and delivered pieces are not alive together.
 std::int64_t rank_plan::largest_bytes(bool messages) const {
   std::int64_t sum = 0;
   for (const auto& part : parts_) sum += part->staging_bytes + (messages ? part->sent_bytes + part->received_bytes : 0);

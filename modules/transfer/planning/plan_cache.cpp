@@ -54,7 +54,7 @@ result<transfer_plan> plan_cache::plan(std::vector<tensor_transfer> transfers, c
     }
     ++state_->misses;
   }
-  // Outside the lock: threads that ask at the same time may both plan, and get equal plans.
+  // Outside the lock: two threads may plan the same transfers at the same time, with equal results.
   SHARDMESH_TRY(transfer_plan made, shardmesh::plan(std::move(transfers), options));
   const std::lock_guard locked(state_->lock);
   if (const transfer_plan* known = state_->plans.find(key)) return *known;

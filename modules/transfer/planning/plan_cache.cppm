@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_cache: plans that were made lately, so that moving the same tensors again plans nothing. Not here: executors,
-// which keep what they need themselves.
+// Recent plans, so that a repeated move of the same tensors is not planned again. Executors do not need it: each keeps
+// its own data.
 export module shardmesh.transfer:plan_cache;
 
 import shardmesh.std;
@@ -10,22 +10,22 @@ import :plan;
 
 export namespace shardmesh {
 
-/// The latest plans, by what they move: descriptions of distributions, dtypes and options. Every member may be called
-/// from several threads, so ranks that are threads may share one.
+/// The most recent plans, keyed by their distributions' descriptions, dtypes, and options. Every member may be called
+/// from several threads, so ranks that are threads may share one cache.
 class plan_cache {
  public:
-  /// \param capacity  plans that are kept, at least 1; the one that was not asked for longest goes first
+  /// \param capacity  number of plans to keep, at least 1; the least recently used plan is evicted first
   explicit plan_cache(std::size_t capacity = 64);
   plan_cache(plan_cache&&) noexcept;
   plan_cache& operator=(plan_cache&&) noexcept;
   ~plan_cache();
 
-  /// As `shardmesh::plan`. Errors are not kept. Cost: O(transfers) when such a plan is there; distributions made from
-  /// lists are hashed once each.
+  /// Returns the cached plan of these transfers, or plans them as `shardmesh::plan` does. Errors are not cached.
+  /// Cost: O(transfers) on a hit. Each distribution made from a list is hashed once.
   result<transfer_plan> plan(std::vector<tensor_transfer> transfers, const plan_options& options = {});
 
   std::size_t size() const;
-  /// Calls that found their plan, and those that made one.
+  /// Number of calls that found their plan, and of those that made one.
   std::int64_t hits() const;
   std::int64_t misses() const;
   void clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost of all owners of a plan, and plans as text.
+// The cost of all owners of a plan, and plans and costs as text.
 module;
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t named_owners = 16, named_links = 4, named_transfers = 8;
 
-// Pairs of owners up to which a text counts what each of them sends.
+// Most pairs of owners for which a text counts each owner's sends.
 constexpr std::int64_t counted_pairs = std::int64_t{1} << 20;
 
 using owner_key = std::pair<owner_space, owner_id>;
@@ -67,7 +67,7 @@ std::string text_of(const tensor_transfer& t, std::size_t index) {
                      cast, side(t.from), side(t.to));
 }
 
-// Most copies that a text would count.
+// Whether a text counts the copies of this plan.
 bool is_small(const transfer_plan& plan) {
   std::int64_t pairs = 0;
   for (const tensor_transfer& t : plan.transfers()) {

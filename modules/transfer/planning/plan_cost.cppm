@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_cost: what a transfer plan costs, counted before a byte moves. Not here: who sends what (plan, rank_plan).
+// The cost of a transfer plan, counted before a byte moves. The plan itself is in `plan` and `rank_plan`.
 export module shardmesh.transfer:plan_cost;
 
 import shardmesh.std;
@@ -8,7 +8,7 @@ import shardmesh.layout;
 
 export namespace shardmesh {
 
-/// What one owner sends, receives and needs in a plan, over all transfers. Bytes.
+/// Bytes that one owner sends, receives, and needs in a plan, over all transfers.
 struct owner_cost {
   owner_id owner = 0;
   owner_space space = owner_space::ranks;
@@ -18,27 +18,27 @@ struct owner_cost {
   friend bool operator==(const owner_cost&, const owner_cost&) = default;
 };
 
-/// What travels from one owner to another, over all transfers. `to` is in the destination's owner space (terms: in the
-/// source's), `from` in the source's.
+/// The traffic from one owner to another, over all transfers. `from` is in the source's owner space. `to` is in the
+/// destination's, or in the source's for terms.
 struct link_cost {
   owner_id from = 0, to = 0;
   std::int64_t size_bytes = 0;
   friend bool operator==(const link_cost&, const link_cost&) = default;
 };
 
-/// What a plan costs. Bytes as they travel: in the smaller of the two dtypes.
+/// The cost of a plan. Bytes count as on the wire: in the smaller of the two dtypes.
 struct plan_cost {
-  std::int64_t bytes_total = 0;    // of all copies, those within one owner too
+  std::int64_t bytes_total = 0;    // of all copies, including those within one owner
   std::int64_t bytes_moved = 0;    // between different owners
-  std::int64_t lower_bound = 0;    // the least that any plan moves
-  std::int64_t peak_bytes = 0;     // of the owner that needs most
+  std::int64_t lower_bound = 0;    // the fewest that any plan moves
+  std::int64_t peak_bytes = 0;     // of the owner that needs the most
   std::vector<owner_cost> owners;  // all that hold or want something, ascending by space, then owner
-  std::vector<link_cost> links;    // those over which something travels, ascending by `from`, then `to`
+  std::vector<link_cost> links;    // those with traffic, ascending by `from`, then `to`
   friend bool operator==(const plan_cost&, const plan_cost&) = default;
 };
 
-/// Some lines: the sums, then a line per owner with its busiest links. Long lists are cut, and say how much is left
-/// out.
+/// Text of a few lines: the sums, then a line per owner with its busiest links. Long lists are cut, with the number of
+/// omitted entries.
 std::string to_string(const plan_cost& cost);
 
 }  // namespace shardmesh

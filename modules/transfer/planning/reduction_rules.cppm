@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the terms of a Partial meet and who takes the result, applied to one owner. They meet at one owner of a cell
-// (the reducer), and the result goes from there to everybody: (terms - 1) and (receivers - 1) pieces travel, which is
-// least; a tree would save rounds, not bytes. The reducer is chosen by what it would receive and send; where several
-// cost the same, the cell is cut and each reduces a part, so that the all-reduce of one large tensor is the ring's
-// reduce-scatter and all-gather without being recognised as one. Not here: values (value_rules). Exports no name.
+// The rules by which the terms of a Partial are combined and delivered, applied to one owner. The terms of a cell meet
+// at one owner, the reducer, which sends the result to every receiver. Then (terms - 1) and (receivers - 1) pieces
+// travel, which is the least; a tree would save rounds, not bytes. The reducer is an owner with the least to receive
+// and send. If several owners cost the same, the cell is cut and each reduces a part. The all-reduce of one large
+// tensor thus becomes the ring's reduce-scatter and all-gather, without special recognition. Values are in
+// `value_rules`. Exports nothing.
 export module shardmesh.transfer:reduction_rules;
 
 import shardmesh.std;
@@ -16,13 +17,13 @@ import :value_rules;
 
 namespace shardmesh {
 
-// How the terms of one source group become the values of one destination group.
+// The reduction of one source group's terms into the values of one destination group.
 struct reduction_rule {
   std::vector<std::int32_t> terms;
   std::vector<owner_list> holders;  // per term
   owner_list receivers;
-  owner_list reducers;         // those with the least to receive, ascending
-  std::int64_t cost_bits = 0;  // per cell
+  owner_list reducers;         // the cheapest, ascending
+  std::int64_t cost_bits = 0;  // bits moved per element of the cell
 };
 
 template <class Class>
@@ -52,7 +53,7 @@ constexpr reduction_rule rule_for(const Class& c, std::span<const fragment> sour
   return rule;
 }
 
-// The steps of one part of a cell that concern `owner`.
+// Emits the steps of one part of a cell in which `owner` takes part.
 template <class Class, class Emit>
 constexpr void reduce_part(const Class& c, const reduction_rule& rule, std::span<const fragment> source,
                            std::span<const fragment> wanted, const box& part, std::size_t index, owner_id owner,
@@ -81,7 +82,7 @@ constexpr void reduce_part(const Class& c, const reduction_rule& rule, std::span
                      end_in(*find(wanted, receiver, 0), buffer_side::destination, part), 0));
 }
 
-// Cuts a cell into one part per reducer, if parts are worth it, along its first dimension that is long enough.
+// Cuts a cell into one part per reducer if the parts are large enough, along the first dimension that is long enough.
 template <class Class, class Emit>
 constexpr void reduce_cell(const Class& c, std::span<const fragment> source, std::span<const fragment> wanted,
                            owner_id owner, owner_space space, Emit&& emit) {
@@ -113,8 +114,8 @@ constexpr void reduce_cell(const Class& c, std::span<const fragment> source, std
 
 template <class Class, class Emit>
 constexpr void expand_reduction(const Class& c, owner_id owner, owner_space space, Emit&& emit) {
-  // A cell that the owner holds a term of *and* wants must be expanded once: first all that it gives, then of what it
-  // wants only the cells that it had no part in.
+  // If the owner holds a term of a cell *and* wants the result, the cell must be expanded once. The first loop expands
+  // every cell that the owner holds a term of. The second expands only the wanted cells that the first did not.
   groups own_source;
   if (space == c.from.space()) own_source = held_by(c.from, owner);
   for (std::size_t g = 0; g < own_source.ranges.size(); ++g) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// static_transfer: what each rank sends, receives and keeps between two static layouts, constexpr, by the rules of the
-// planner itself. Not here: moving bytes; that is done with its `plan()`.
+// The sends, receives, and kept boxes of each rank between two static layouts, as constants, by the planner's own
+// rules. Its `plan()` is the run-time plan, with which an executor moves bytes.
 export module shardmesh.transfer:static_transfer;
 
 import shardmesh.std;
@@ -27,7 +27,7 @@ struct moved_box {
 
 namespace shardmesh::detail {
 
-// The fragments of a static layout, rank by rank: what `distribute` makes of it, as a table that is computed once.
+// The fragments of a static layout, rank by rank: the result of `distribute` as a table that is computed once.
 template <compile_time_layout Layout>
 constexpr std::vector<fragment> make_fragments() {
   std::vector<fragment> made;
@@ -45,7 +45,7 @@ constexpr std::array<T, Size> to_fixed(const std::vector<T>& values) {
 template <compile_time_layout Layout>
 inline constexpr auto fragment_table = to_fixed<make_fragments<Layout>().size()>(make_fragments<Layout>());
 
-// A static layout as the rules of transfers see a distribution.
+// A static layout with the interface of `distribution` that the transfer rules need.
 template <compile_time_layout Layout>
 struct static_distribution {
   constexpr extents global_shape() const { return Layout::shape(); }
@@ -68,7 +68,7 @@ struct static_distribution {
   }
 
  private:
-  // As `intersect`, without the box: this is asked of every fragment.
+  // As `intersect`, without making the box, because every fragment is tested.
   static constexpr bool touches(const box& a, const box& b) {
     for (std::size_t d = 0; d < a.rank(); ++d)
       if (a.offsets[d] >= b.end(d) || b.offsets[d] >= a.end(d)) return false;
@@ -84,7 +84,7 @@ constexpr bool is_layout_byte_aligned() {
   return true;
 }
 
-// The one kind of transfer between two static layouts.
+// The transfer class of two static layouts.
 template <compile_time_layout From, compile_time_layout To, dtype Type>
 inline constexpr basic_transfer_class<static_distribution<From>, static_distribution<To>> static_class{
     {},
@@ -94,7 +94,7 @@ inline constexpr basic_transfer_class<static_distribution<From>, static_distribu
     mode_between(static_distribution<From>(), static_distribution<To>()),
     plan_options().reduce_grain_bytes};
 
-// What one rank does, in arrays.
+// The sizes of the arrays of one rank's part, and the part itself.
 struct part_sizes {
   std::size_t steps = 0, sends = 0, receives = 0, kept = 0;
 };
@@ -107,7 +107,7 @@ struct static_part {
   std::array<box, Kept> kept{};
 };
 
-// What a rank copies from its old part of the tensor to its new one.
+// Whether a step copies from the rank's old part of the tensor to its new one.
 constexpr bool is_kept(const step_head& s) {
   return s.kind == step_kind::copy && s.from_owner == s.to_owner && s.from_side == buffer_side::source &&
          s.to_side == buffer_side::destination;
@@ -154,7 +154,8 @@ constexpr std::int64_t bytes_to(const Part& part, owner_id receiver) {
   return sum;
 }
 
-// Bytes of all ranks together. Each rank's are a constant evaluation of its own, which has a limit of its own.
+// Bytes of all ranks together. Each rank is a separate constant evaluation, so the compiler's step limit applies per
+// rank.
 struct static_totals {
   std::int64_t total = 0, moved = 0, least = 0;
 };
@@ -185,15 +186,14 @@ constexpr static_totals totals_of(std::integer_sequence<owner_id, Ranks...>) {
 
 export namespace shardmesh {
 
-/// What moves when a tensor goes from one static layout to another, at compile time: the steps of the run-time plan
-/// (see `transfer_plan` for the rules), terms of Partial layouts too.
+/// The transfer of a tensor from one static layout to another, at compile time. Its steps are those of the run-time
+/// plan, including terms of Partial layouts (see `transfer_plan` for the rules).
 ///     using rows = static_layout<static_extents{4}, static_extents{8, 8}, placement::shard(0)>;
 ///     using columns = static_layout<static_extents{4}, static_extents{8, 8}, placement::shard(1)>;
 ///     static_assert(static_transfer<rows, columns>::is_minimal);
-/// What `plan` refuses does not compile. The ranks of both layouts are those of one communicator.
-/// Cost: each rank is a constant evaluation of its own, of O(fragments of both layouts + copies of the rank) steps;
-/// with the default limit of 2^20 steps (-fconstexpr-steps), 64 ranks that exchange shards, or 16 that gather all of
-/// them.
+/// A transfer that `plan` rejects does not compile. The ranks of both layouts are those of one communicator.
+/// Cost: each rank is a constant evaluation of O(fragments of both layouts + copies of the rank) steps. The default
+/// limit of 2^20 steps (-fconstexpr-steps) allows 64 ranks that exchange shards, or 16 that gather all of them.
 template <compile_time_layout From, compile_time_layout To, dtype Type = dtype::float32>
 class static_transfer {
   static_assert(From::shape() == To::shape(), "source and destination are different tensors: give both one shape");
@@ -206,24 +206,23 @@ class static_transfer {
                 "elements of less than a byte are cut inside a byte");
 
  public:
-  /// Ranks that take part: the larger number of both layouts'.
+  /// Ranks that take part: the larger number of the two layouts.
   static constexpr owner_id ranks = static_cast<owner_id>(std::max(From::size(), To::size()));
 
-  /// What one rank does: the steps of the run-time plan's `for_owner(Rank)`, in its order: a std::array of `step`.
+  /// One rank's steps, a std::array of `step`: those of the run-time plan's `for_owner(Rank)`, in the same order.
   template <owner_id Rank>
     requires(Rank >= 0 && Rank < ranks)
   static constexpr auto steps = detail::part_of_rank<From, To, Type, Rank>.steps;
   /// The boxes that a rank sends, by peer, then in wire order: a std::array of `moved_box`. Terms of a Partial go to
-  /// the rank where they are combined, results from there to the others.
+  /// the rank that combines them. Results go from there to the others.
   template <owner_id Rank>
     requires(Rank >= 0 && Rank < ranks)
   static constexpr auto sends = detail::part_of_rank<From, To, Type, Rank>.sends;
-  /// The boxes that a rank receives, in the same order.
+  /// The boxes that a rank receives, by peer, then in wire order.
   template <owner_id Rank>
     requires(Rank >= 0 && Rank < ranks)
   static constexpr auto receives = detail::part_of_rank<From, To, Type, Rank>.receives;
-  /// The boxes that a rank copies from its old part of the tensor to its new one, in their order: a std::array of
-  /// `box`.
+  /// The boxes that a rank copies from its old part of the tensor to its new one, in step order: a std::array of `box`.
   template <owner_id Rank>
     requires(Rank >= 0 && Rank < ranks)
   static constexpr auto kept = detail::part_of_rank<From, To, Type, Rank>.kept;
@@ -238,16 +237,16 @@ class static_transfer {
       detail::totals_of<From, To, Type>(std::make_integer_sequence<owner_id, ranks>());
 
  public:
-  /// Bytes of all copies, those within one rank too.
+  /// Bytes of all copies, including those within one rank.
   static constexpr std::int64_t bytes_total = totals_.total;
   /// Bytes that travel between different ranks.
   static constexpr std::int64_t bytes_moved = totals_.moved;
-  /// The least that any plan moves: see `transfer_plan::lower_bound`.
+  /// The fewest bytes that any plan moves (see `transfer_plan::lower_bound`).
   static constexpr std::int64_t lower_bound = totals_.least;
-  /// No plan moves less.
+  /// Whether no plan moves fewer bytes.
   static constexpr bool is_minimal = bytes_moved == lower_bound;
 
-  /// The plan at run time: what `plan` makes of both layouts with default options. Cost: as of `plan`.
+  /// Makes the run-time plan of both layouts, with default options. Cost: as `plan`.
   static transfer_plan plan() {
     return shardmesh::plan({{distribute(From::as_layout()).value(), distribute(To::as_layout()).value(), Type, Type}})
         .value();

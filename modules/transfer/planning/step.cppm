@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// step: one piece of work of a transfer. Not here: tables of them (step_table), who decides (plan).
+// A step: one piece of work of a transfer. Tables of steps are in `step_table`; the planner is in `plan`.
 export module shardmesh.transfer:step;
 
 import shardmesh.std;
@@ -8,27 +8,27 @@ import shardmesh.layout;
 
 export namespace shardmesh {
 
-/// What a step does with its piece.
+/// The operation that a step applies to its piece.
 enum class step_kind : std::uint8_t {
-  copy,        // from -> to, with a cast where their types differ
+  copy,        // from -> to, with a cast if their types differ
   accumulate,  // to = to (reduction) from
   scale,       // to = to * factor
-  divide,      // to = to / factor: an average of a sum
+  divide,      // to = to / factor: turns a sum into an average
   fill,        // to = the identity of the destination's reduction
 };
 
-/// Which of an owner's buffers a step touches: a slot of the source or the destination distribution, or a row-major
-/// buffer of the planner's own, of the type that reductions accumulate in, as large as the step's box.
+/// The buffer that a step touches: a slot of the source or destination distribution, or a staging buffer. The planner
+/// adds staging buffers. Each is row-major, as large as the step's box, and of the type in which reductions accumulate.
 enum class buffer_side : std::uint8_t { source, destination, staging };
 
-/// When a step runs. Phases follow one another, and every message of one is complete before the next one uses what it
-/// brought: so a table is executed from its first step to its last, and no step has to name those that it waits for.
+/// The phase of a step. Phases run one after another. Every message of a phase has arrived before the next phase uses
+/// its data. A table therefore runs from its first step to its last, and no step names its dependencies.
 enum class step_phase : std::uint8_t {
-  gather,   // copies of values, and terms on their way to who adds them up
-  average,  // division of sums, where they are
-  deliver,  // results to their receivers
+  gather,   // copies of values, and terms on their way to the reducer
+  average,  // division of sums, at the reducer
+  deliver,  // results on their way to their receivers
   repeat,   // copies between slots of one owner
-  finish,   // scaling and filling of a partial destination
+  finish,   // scaling and filling of a Partial destination
 };
 
 /// One end of a step. `offsets` are the first element's indices in the slot's own index space (zeros in staging).
@@ -40,19 +40,19 @@ struct step_end {
   friend bool operator==(const step_end&, const step_end&) = default;
 };
 
-/// One piece of work. Local when both owners are the same (in one owner space); otherwise the piece travels.
+/// One piece of work. It is local if both ends belong to one owner of one space; otherwise the piece travels.
 struct step {
   step_kind kind = step_kind::copy;
   step_phase phase = step_phase::gather;
-  reduce_op reduction = reduce_op::none;  // of accumulate and fill
-  std::int32_t term = 0;                  // which term of the source it carries
-  std::int64_t factor = 1;                // of scale and divide
-  box where;                              // of the global tensor; its sizes are the piece's
+  reduce_op reduction = reduce_op::none;  // for accumulate and fill
+  std::int32_t term = 0;                  // the source's term that this step carries
+  std::int64_t factor = 1;                // for scale and divide
+  box where;                              // in the global tensor; its sizes are the piece's
   step_end from, to;
   friend bool operator==(const step&, const step&) = default;
 };
 
-/// A step without its box and offsets.
+/// A step without its box and its offsets.
 struct step_head {
   std::int64_t factor = 1;
   owner_id from_owner = 0, to_owner = 0;

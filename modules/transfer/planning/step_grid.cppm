@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// step_grid: the copies between one fragment of an owner and every fragment of a product that shares cells with it,
-// computed when they are asked for: an owner of sixteen thousand has as many in each tensor. Exports no name.
+// The copies between one fragment of an owner and all fragments of a product that share cells with it. Copies are
+// computed on demand: with sixteen thousand owners, each has as many copies in each tensor. Exports nothing.
 export module shardmesh.transfer:step_grid;
 
 import shardmesh.std;
@@ -10,20 +10,20 @@ import :step;
 
 namespace shardmesh {
 
-// Cells are numbered row-major, by the runs of each dimension and then by replica: the order of steps in a table.
+// Cells are numbered row-major by the runs of each dimension, then by replica. A step table has the same order.
 struct step_grid {
-  fragment own;             // a source's fragment when it sends, else a destination's
-  fragment_product others;  // within own.where
+  fragment own;             // the source's fragment if `sends`, else the destination's
+  fragment_product others;  // the other side's fragments, within own.where
   bool sends = false;
 
   class cursor;
   constexpr std::int64_t cells() const { return others.count().value_or(std::numeric_limits<std::int64_t>::max()); }
-  // The number of the cell that begins at these offsets, with the owner of the others.
+  // The number of the cell that begins at `offsets` and whose fragment of `others` belongs to `owner`.
   constexpr std::int64_t cell_of(const extents& offsets, owner_id owner) const;
   constexpr std::size_t memory_bytes() const;
 };
 
-// One cell, and the next ones.
+// Walks the cells of a grid, from a given cell onwards.
 class step_grid::cursor {
  public:
   constexpr cursor(const step_grid& grid, std::int64_t cell) : grid_(&grid) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// step_table: the steps of one owner in one transfer. Not here: who makes them (expand, arithmetic_steps).
+// The steps of one owner in one transfer. The code that makes them is in `expand` and `arithmetic_steps`.
 export module shardmesh.transfer:step_table;
 
 import shardmesh.std;
@@ -10,8 +10,8 @@ import :step_grid;
 
 export namespace shardmesh {
 
-/// Steps in execution order: in flat arrays, of about 50 bytes and 4 numbers per dimension each; or, of the copies
-/// between very many owners of grids, in a few numbers from which each is computed.
+/// Steps in execution order. Either they are listed in flat arrays, at about 50 bytes and 4 numbers per dimension each,
+/// or they are computed. Copies between very many owners of grids are computed, each from a few numbers.
 class step_table {
  public:
   constexpr explicit step_table(std::size_t rank = 0) : rank_(rank) {}
@@ -19,28 +19,28 @@ class step_table {
   using head = step_head;
 
   constexpr std::size_t size() const { return steps_.size() + cells_; }
-  /// Step i. Cost: O(1), of those that are computed O(log n).
+  /// Step i. Cost: O(1), or O(log n) if the steps are computed.
   constexpr step operator[](std::size_t i) const;
   constexpr head head_of(std::size_t i) const;
-  /// Elements of step i.
+  /// Number of elements of step i.
   constexpr std::int64_t volume(std::size_t i) const;
   /// Calls `visit(i, head, elements)` for every step, in order. Cost: O(n).
   template <std::invocable<std::size_t, const step_head&, std::int64_t> Visit>
   constexpr void for_each(Visit&& visit) const;
-  /// What it takes.
+  /// Memory that the table takes.
   constexpr std::size_t memory_bytes() const;
 
   constexpr void reserve(std::size_t steps);
   constexpr void push_back(const step& s);
-  /// Puts the steps into execution order: by phase, box, term, owners. Cost: O(n log n).
+  /// Sorts the steps into execution order: by phase, box, term, and owners. Cost: O(n log n).
   constexpr void sort();
 
-  /// Cells of a grid in a row that are steps first_step and on.
+  /// Consecutive cells of a grid that are the steps from `first_step` on.
   struct stretch {
     std::size_t first_step = 0, grid = 0;
     std::int64_t first_cell = 0;
   };
-  /// For this room: a table of `cells` steps that are computed. Stretches ascend and follow one another.
+  /// Internal to this module: a table of `cells` computed steps. Stretches ascend without gaps.
   constexpr step_table(std::size_t rank, std::vector<step_grid> grids, std::vector<stretch> stretches,
                        std::size_t cells)
       : rank_(rank), grids_(std::move(grids)), stretches_(std::move(stretches)), cells_(cells) {}
@@ -56,7 +56,7 @@ class step_table {
   std::size_t rank_;
   std::vector<head> steps_;
   std::vector<std::int64_t> numbers_;  // per step: offsets, sizes, from offsets, to offsets
-  std::vector<step_grid> grids_;       // or these
+  std::vector<step_grid> grids_;       // instead of the two above
   std::vector<stretch> stretches_;
   std::size_t cells_ = 0;
 };
@@ -134,10 +134,10 @@ constexpr bool step_table::before(std::uint32_t a, std::uint32_t b) const {
 }
 
 constexpr void step_table::sort() {
-  std::vector<std::uint32_t> order(steps_.size(), 0U);  // a value: libstdc++ 12 is not constexpr without
+  std::vector<std::uint32_t> order(steps_.size(), 0U);  // libstdc++ 12: constexpr only with a value
   std::iota(order.begin(), order.end(), 0U);
   const auto less = [this](std::uint32_t a, std::uint32_t b) { return before(a, b); };
-  // What is received, then what is sent: often two sorted runs.
+  // Receives come before sends, so the steps are often two sorted runs.
   const auto second = std::is_sorted_until(order.begin(), order.end(), less);
   if (second == order.end()) return;
   if (std::is_sorted(second, order.end(), less)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One kind of transfer (equal distributions and dtypes). Exports no name: what the rules of transfers are about, at run
-// time and, over a distribution that is known then, at compile time.
+// A class of equal transfers: their distributions and dtypes. The transfer rules work on it at run time and, over a
+// static distribution, at compile time. Exports nothing.
 export module shardmesh.transfer:transfer_class;
 
 import shardmesh.std;
@@ -10,10 +10,10 @@ import :step;
 
 namespace shardmesh {
 
-// One source box met by one destination box: all owners of the one hold it, all owners of the other want it.
+// How the terms of the source become those of the destination.
 enum class transfer_mode : std::uint8_t {
   values,  // the source has no terms
-  terms,   // both have the same terms: each travels as a tensor of its own
+  terms,   // both sides have the same terms: each travels as a tensor of its own
   reduce,  // the source's terms are combined
 };
 
@@ -24,15 +24,15 @@ constexpr transfer_mode mode_between(const From& from, const To& to) {
   return same ? transfer_mode::terms : transfer_mode::reduce;
 }
 
-// The type in which terms are combined: float32 for smaller floats.
+// The type in which terms are combined: float32 for smaller floats, complex64 for complex32.
 constexpr dtype accumulation_type(dtype type) {
   if (kind(type) == dtype_kind::floating && bits(type) < 32) return dtype::float32;
   if (type == dtype::complex32) return dtype::complex64;
   return type;
 }
 
-// Sub-byte elements: whether a fragment begins and ends at whole bytes, in the tensor and in its slot, and so do its
-// rows. Rows run along the last dimension; outer dimensions may be cut freely when rows are whole bytes.
+// Whether a fragment of sub-byte elements, and each of its rows, begins and ends at whole bytes, in the tensor and in
+// its slot. Rows run along the last dimension. If rows are whole bytes, outer dimensions may be cut freely.
 constexpr bool is_byte_aligned(const box& where, const extents& local_offsets, const extents& shape, dtype type) {
   const std::int64_t unit = 8 / std::gcd(std::int64_t{bits(type)}, std::int64_t{8});
   if (where.is_empty()) return true;
@@ -43,13 +43,13 @@ constexpr bool is_byte_aligned(const box& where, const extents& local_offsets, c
   return where == box::whole(shape) && where.volume() % unit == 0;
 }
 
-// Whether the bytes and bits of a tensor's elements fit in 64 bits.
+// Whether the size of a tensor fits in 64 bits, counted in bits and with at least 64 bits per element.
 constexpr bool has_countable_bytes(const extents& shape, dtype from, dtype to) {
   const std::int64_t widest = std::max({bits(from), bits(to), 64});
   return checked_multiply(box::whole(shape).volume(), widest).has_value();
 }
 
-// `From` and `To` answer as a `distribution` does.
+// `From` and `To` have the interface of `distribution`.
 template <class From, class To = From>
 struct basic_transfer_class {
   From from;
@@ -59,7 +59,7 @@ struct basic_transfer_class {
   std::int64_t reduce_grain_bytes = 1;
 
   constexpr bool one_space() const { return from.space() == to.space(); }
-  // Bits of an element on the wire: of values, and of terms on their way to the reducer.
+  // Bits of an element on the wire, for values and for terms on their way to the reducer.
   constexpr std::int64_t wire_bits() const { return std::min(bits(from_type), bits(to_type)); }
   constexpr std::int64_t term_bits() const { return bits(from_type); }
   constexpr std::int64_t wire_bits_to(buffer_side side) const {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who takes values from whom, applied to one owner; and terms that keep their number. A receiver and its giver expand
-// the same cell on different ranks, from their own ends, and must come to the same answer without a word between them.
-// Both therefore ask the same three questions of the two distributions, which every rank has: who holds the cell, who
-// wants it and lacks it, and which of the holders is the i-th receiver's; neither looks at what only one of them knows.
-// Not here: terms that are combined (reduction_rules). Exports no name.
+// The rules by which one owner receives and sends values, and terms that travel uncombined. The sender and the receiver
+// of a cell expand it on different ranks, each from its own end, and must agree without talking. Both therefore answer
+// three questions from the two distributions, which every rank has. Which owners hold the cell? Which owners want it
+// and lack it? Which holder serves the i-th receiver? Neither side uses data that the other lacks. Terms that are
+// combined are in `reduction_rules`. Exports nothing.
 export module shardmesh.transfer:value_rules;
 
 import shardmesh.std;
@@ -15,19 +15,20 @@ import :transfer_class;
 
 namespace shardmesh {
 
-// Destination fragments of this term want the value: each of its own term when terms travel, else term 0.
+// Whether destination fragments of `term` receive the value. If terms travel, each receives its own; otherwise term 0
+// does.
 template <class Class>
 constexpr bool wants_value(const Class& c, std::int32_t term) {
   return c.mode == transfer_mode::terms || term == 0;
 }
 
-// The source's term that a destination fragment of `term` takes.
+// The source's term that a destination fragment of `term` receives.
 template <class Class>
 constexpr std::int32_t source_term(const Class& c, std::int32_t term) {
   return c.mode == transfer_mode::terms ? term : 0;
 }
 
-// Who wants the cells of a destination group as `term`, without those that hold them.
+// The owners that want the cells of a destination group as `term` and do not hold them.
 template <class Class>
 constexpr owner_list receivers_of(const Class& c, std::span<const fragment> wanted, std::int32_t term,
                                   const owner_list& holders) {
@@ -39,8 +40,8 @@ constexpr owner_list receivers_of(const Class& c, std::span<const fragment> want
   return receivers;
 }
 
-// From whom one of those that want a cell takes it: the i-th of its receivers from holder i of k, modulo k.
-// Precondition: `owner` is one of `wanting`. Cost: O(holders * log wanting), the list of receivers is not made.
+// The holder from which `owner` takes a cell: the i-th receiver takes it from holder i mod k of the k holders.
+// Precondition: `owner` is in `wanting`. Cost: O(holders * log wanting), because the list of receivers is not made.
 template <class Class>
 constexpr owner_id giver_to(const Class& c, owner_id owner, const owner_list& wanting, const owner_list& holders) {
   auto position = std::lower_bound(wanting.begin(), wanting.end(), owner) - wanting.begin();
@@ -52,13 +53,13 @@ constexpr owner_id giver_to(const Class& c, owner_id owner, const owner_list& wa
   return holders[static_cast<std::size_t>(position) % holders.size()];
 }
 
-// What a destination owner does without anybody: fills other terms with the identity, repeats a box that it has in
-// several slots, and scales the one term of an average.
+// The work of a destination owner that needs no peer. It fills other terms with the identity, repeats a box that it has
+// in several slots, and scales the one term of an average.
 template <class Class, class Emit>
 constexpr void finish_destination(const Class& c, owner_id owner, std::span<const fragment> own,
                                   std::span<const fragment> wanted, Emit&& emit) {
   const reduce_op op = c.to.reduction();
-  const fragment* first = nullptr;  // of this term
+  const fragment* first = nullptr;  // the first slot of this term
   for (const fragment& f : own) {
     const step_end here = end_in(f, buffer_side::destination, f.where);
     if (first == nullptr || first->term != f.term)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the work of a route as batches of a backend, where the memory of a run is not the host's or the host's
-// is another backend's: one launch before a round's messages, one after them. Not here: making them (run_batches).
+// A route's work as batches of a kernel backend, for runs on device memory or with a custom host backend. A round
+// launches once before its messages and once after them. The code that makes the batches is in `run_batches`. Exports
+// nothing.
 module shardmesh.transfer:batched_work;
 
 import shardmesh.std;
@@ -9,17 +10,18 @@ import shardmesh.kernels;
 
 namespace shardmesh {
 
-// Work that is launched together; none when the batch is null.
+// Work that is launched together. The batch is null if there is none.
 struct batched_stage {
   std::unique_ptr<prepared_batch> batch;
   std::int64_t copied_bytes = 0;  // for progress
 };
 
-// A round of messages: what is packed and copied before, where messages are, what is unpacked and summed after.
+// A round of messages: the packing and copying before it, the places of its messages, and the unpacking and summing
+// after it.
 struct batched_round {
   batched_stage before, after;
   static constexpr std::int64_t straight = -1;
-  std::vector<std::int64_t> sent, received;  // per message: its place in the scratch memory, or straight
+  std::vector<std::int64_t> sent, received;  // per message: its place in the scratch memory, or `straight`
 };
 
 struct batched_route {
@@ -32,17 +34,18 @@ struct batched_work {
   std::shared_ptr<kernel_backend> backend;
   device memory;
   std::vector<batched_route> routes;  // per batch of the route
-  std::int64_t shapes = -1;           // of which bindings the tables are (bound_memory::shapes)
+  std::int64_t shapes = -1;           // `bound_memory::shapes()` for which the tables were made
 
-  // The addresses of a launch: destinations, then scratch; sources, destinations, scratch.
+  // The addresses of a launch. Targets are the destinations, then scratch. Sources are the sources, the destinations,
+  // and scratch.
   std::vector<std::byte*> to;
   std::vector<const std::byte*> from;
 
-  owned_stream own;  // of runs without one; declared before what is freed in its order
+  owned_stream own;  // for runs without a stream; declared before members that are freed in its order
   device_buffer scratch;
-  stream_ref stream{};                // of the run at hand
+  stream_ref stream{};                // of the current run
   std::unique_ptr<device_event> end;  // of the latest run
-  stream_ref last{};                  // its stream
+  stream_ref last{};                  // the stream of that run
   std::int64_t scratch_bytes() const { return scratch.size_bytes(); }
 };
 

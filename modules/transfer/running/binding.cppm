@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tensor_binding, const_tensor_binding: where the slots of a distribution are in this rank's memory. Not here: who owns
-// that memory.
+// The binding of a distribution's slots to this rank's memory. The memory belongs to the caller.
 export module shardmesh.transfer:binding;
 
 import shardmesh.std;
@@ -8,23 +7,23 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-/// How large the views of slots are.
+/// The permitted size of a slot's view.
 enum class slot_room : std::uint8_t {
-  exact,   // as large as the slot's fragments: of a layout, the rank's local shape
-  larger,  // that or larger: memory with room for more, of which nothing else is touched
+  exact,   // as large as the slot's fragments: for a layout, the rank's local shape
+  larger,  // that or larger; memory beyond the fragments is not touched
 };
 
-/// The memory of this rank's slots of one transfer's side: slot i is `slots[i]`. A slot holds its fragments at their
-/// `local_offsets`; its view has the side's dtype, any strides, and ends where the last fragment does, unless `room`
-/// says otherwise: a whole tensor that was meant to be the rank's part is then refused. A rank that holds nothing gives
-/// no slots; slots without fragments may be any views.
+/// This rank's memory of one side of a transfer: slot i is `slots[i]`. A slot holds its fragments at their
+/// `local_offsets`. Its view has the side's dtype and any strides.
+/// With `slot_room::exact`, the view must end where the last fragment does. A whole tensor bound by mistake for the
+/// rank's part is thus rejected. A rank that holds nothing passes no slots; slots without fragments may be any views.
 template <tensor_view_type View>
 struct basic_tensor_binding {
   std::vector<View> slots;
   slot_room room = slot_room::exact;
-  /// Why a tensor has no view (its adapter's `check`): the run says it, on every rank.
+  /// The reason why a tensor has no view, from its adapter's `check`. The run reports it on every rank.
   std::optional<error> problem{};
-  /// Called when a run has written the slots; empty for sources.
+  /// Called after a run has written the slots; empty for sources.
   std::function<void()> written{};
 
   operator basic_tensor_binding<const_tensor_view>() const  // NOLINT: implicit, as of the views
@@ -34,9 +33,9 @@ struct basic_tensor_binding {
   }
 };
 
-/// Of a destination.
+/// The binding of a destination.
 using tensor_binding = basic_tensor_binding<tensor_view>;
-/// Of a source: what is there is only read.
+/// The binding of a source, which is only read.
 using const_tensor_binding = basic_tensor_binding<const_tensor_view>;
 
 }  // namespace shardmesh

@@ -27,12 +27,13 @@ detail::strided_memory memory_of(const const_tensor_view& view) {
   return detail::memory_of(view, bits(view.type));
 }
 
-// Some byte belongs to both. Views that take too long to compare count as sharing.
+// Whether some byte belongs to both views. Views that take too long to compare count as sharing.
 bool share_memory(const const_tensor_view& a, const const_tensor_view& b) {
   return detail::share_a_byte(memory_of(a), memory_of(b)).value_or(true);
 }
 
-// Sub-byte elements: rows are dense and begin at whole bytes, or the slot is one dense run that is moved whole.
+// Whether the rows of a sub-byte view are dense and begin at whole bytes. A slot that is one dense run and moves whole
+// also passes.
 bool has_whole_byte_rows(const const_tensor_view& view, const box& region) {
   const std::int64_t width = bits(view.type);
   const std::size_t rank = view.sizes.rank();
@@ -174,7 +175,7 @@ result<void> bound_memory::keep(side<View>& s, std::span<const basic_tensor_bind
   return {};
 }
 
-// The fragments of a destination's slot are all of it, so that nothing that was there before is seen again.
+// Whether the fragments of a destination's slot cover all of it, so that no old element remains visible.
 bool bound_memory::is_written_whole(const slot_need& need) const {
   std::int64_t written = 0;
   plan_.transfers()[need.transfer].to.fragments_of(rank_, [&](const fragment& f) {
@@ -184,7 +185,7 @@ bool bound_memory::is_written_whole(const slot_need& need) const {
   return need.region.offsets == extents::filled(need.region.rank(), 0) && written == need.region.volume();
 }
 
-// Nothing is written to this slot but each element over itself.
+// Whether the run leaves this slot unchanged: it only copies elements onto themselves.
 bool bound_memory::stays_as_it_is(const route& r, const slot_need& need) const {
   const step_table& steps = r.steps.steps(need.transfer);
   for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -199,7 +200,7 @@ bool bound_memory::stays_as_it_is(const route& r, const slot_need& need) const {
   return true;
 }
 
-// The part of a slot that its fragments lie in.
+// The part of a slot that its fragments need.
 const_tensor_view bound_memory::needed_part(const slot_need& need, bool is_source) const {
   const const_tensor_view slot =
       is_source ? sources_.bound[source_index(need.transfer, need.slot)]
@@ -207,7 +208,7 @@ const_tensor_view bound_memory::needed_part(const slot_need& need, bool is_sourc
   return piece_of(slot, need.region.offsets, need.region.sizes).value_or(slot);
 }
 
-// What is read must not be written meanwhile. A sweep over the slots by address.
+// Rejects memory that the run would both read and write. Sweeps over the slots by address.
 result<void> bound_memory::check_sharing(const route& r, function_ref<std::string(std::size_t)> name_of) const {
   std::vector<used_range> all;
   for (const bool is_source : {true, false})
@@ -216,7 +217,7 @@ result<void> bound_memory::check_sharing(const route& r, function_ref<std::strin
   std::sort(all.begin(), all.end(), [](const used_range& a, const used_range& b) {
     return a.where.begin != b.where.begin ? a.where.begin < b.where.begin : a.is_source > b.is_source;
   });
-  std::vector<const used_range*> open;  // those that reach beyond the one at hand
+  std::vector<const used_range*> open;  // those that reach beyond the current one
   for (const used_range& one : all) {
     std::erase_if(open, [&](const used_range* other) { return other->where.end <= one.where.begin; });
     for (const used_range* other : open) {

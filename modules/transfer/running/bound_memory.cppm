@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the bindings of a run, checked against what a rank's fragments need.
+// The bindings of a run, checked against the fragments of a rank. Exports nothing.
 module shardmesh.transfer:bound_memory;
 
 import shardmesh.std;
@@ -13,14 +13,14 @@ import :step;
 
 namespace shardmesh {
 
-// What the fragments of one slot need of its view.
+// The part of a slot's view that the slot's fragments need.
 struct slot_need {
   std::uint32_t transfer = 0;
   std::int32_t slot = 0;
-  box region;  // of the slot's own index space: the hull of its fragments
+  box region;  // hull of the fragments in the slot's own index space
 };
 
-// The part of a slot at these offsets, of any dtype: sub-byte pieces that begin inside a byte give nothing.
+// The part of a slot at `offsets`, for any dtype. Returns nothing for a sub-byte piece that begins inside a byte.
 template <tensor_view_type View>
 std::optional<View> piece_of(const View& slot, const extents& offsets, const extents& sizes) {
   std::int64_t first_bit = 0;
@@ -31,15 +31,15 @@ std::optional<View> piece_of(const View& slot, const extents& offsets, const ext
 
 class bound_memory {
  public:
-  // `memory`: in which the run works; slots that lie elsewhere are mirrored there.
+  // `memory` is the run's memory; slots that lie elsewhere get copies there.
   bound_memory(const transfer_plan& plan, owner_id rank, device memory);
 
-  // Checks and keeps the bindings. Without a change since the last call nothing is checked or allocated.
-  // Errors name the transfer by `name_of`.
+  // Checks and keeps the bindings. If they are the same as in the last call, this neither checks nor allocates. Errors
+  // name a transfer by `name_of`.
   result<void> bind(const route& r, std::span<const const_tensor_binding> from, std::span<const tensor_binding> to,
                     function_ref<std::string(std::size_t)> name_of);
 
-  // The slots as the run sees them.
+  // The slots as the run uses them.
   std::span<const const_tensor_view> sources() const { return sources_.views; }
   std::span<const tensor_view> destinations() const { return destinations_.views; }
   std::size_t source_index(std::size_t transfer, std::int32_t slot) const {
@@ -55,9 +55,9 @@ class bound_memory {
     return destinations_.views[destination_index(transfer, slot)];
   }
 
-  // Copies of slots that lie in another memory.
+  // Copies of the slots that lie in another memory.
   const slot_mirrors& mirrors() const { return mirrors_; }
-  // Counts the bindings whose views had other dtypes, sizes or strides than those before, wherever they lay.
+  // Counts the changes of any view's dtype, sizes, or strides from one binding to the next. Addresses do not count.
   std::int64_t shapes() const { return shapes_; }
 
  private:
@@ -65,10 +65,10 @@ class bound_memory {
   struct side {
     static constexpr bool is_source = std::same_as<View, const_tensor_view>;
     std::vector<slot_need> needs;    // by transfer, then slot
-    std::vector<std::size_t> first;  // per transfer: its first slot in `views`
-    std::vector<std::size_t> slots;  // per transfer: how many
-    std::vector<View> bound;         // as they were given
-    std::vector<View> views;         // as the run sees them: mirrors of those that lie elsewhere
+    std::vector<std::size_t> first;  // index in `views` of each transfer's first slot
+    std::vector<std::size_t> slots;  // number of slots of each transfer
+    std::vector<View> bound;         // as the caller bound them
+    std::vector<View> views;         // as the run uses them: copies of those that lie elsewhere
   };
 
   template <tensor_view_type View>
@@ -95,7 +95,7 @@ class bound_memory {
   bool bound_ = false;
 };
 
-// True when both views are the same elements at the same places.
+// Whether both views have the same elements at the same places.
 template <tensor_view_type A, tensor_view_type B>
 bool is_same_memory(const A& a, const B& b) {
   if (a.data != b.data || a.type != b.type || a.sizes != b.sizes) return false;

@@ -14,8 +14,8 @@ import :collective_groups;
 namespace shardmesh {
 namespace {
 
-// Bytes of a block that one call is given: sums and messages take a few times as much, what arrives of all ranks at
-// once as much for each. Alike on every rank, so it does not depend on where tensors lie.
+// Bytes of a block for one call. Sums and messages take a few times as much; a call that receives from all ranks takes
+// as much for each rank. The size must be equal on every rank, so it does not depend on the tensors' addresses.
 std::int64_t slab_bytes(const transfer_plan& plan, const collective_use& use) {
   constexpr std::int64_t of_reductions = std::int64_t{4} << 20, of_copies = std::int64_t{32} << 20;
   const bool copies = use.kind == collective_kind::all_gather || use.kind == collective_kind::broadcast;
@@ -24,7 +24,7 @@ std::int64_t slab_bytes(const transfer_plan& plan, const collective_use& use) {
   return std::max<std::int64_t>(all / std::max(use.sent(), use.received()), 1);
 }
 
-// What every network's library combines in the dtype itself; the rest is combined here, from messages.
+// Whether every network library combines this dtype directly. Other dtypes are combined here, from messages.
 bool is_combined_by_networks(dtype type, reduce_op op) {
   constexpr dtype integers[] = {dtype::int8, dtype::uint8, dtype::int32, dtype::uint32, dtype::int64, dtype::uint64};
   constexpr dtype floats[] = {dtype::float16, dtype::bfloat16, dtype::float32, dtype::float64};
@@ -34,7 +34,7 @@ bool is_combined_by_networks(dtype type, reduce_op op) {
   return false;
 }
 
-// Whether the kind of collective is one that may be used.
+// Whether the caller permits this transfer's kind of collective.
 bool is_chosen(const tensor_transfer& t, const collective_choice& choice) {
   if (t.from.reduction() == reduce_op::none) return choice.gathers;
   const bool is_network = choice.gathers;
@@ -45,7 +45,7 @@ bool is_chosen(const tensor_transfer& t, const collective_choice& choice) {
 
 collective_plan collectives_in(const transfer_plan& plan, owner_id rank, std::int32_t ranks,
                                const collective_choice& choice) {
-  // Groups take a network's memory and time: plans of more kinds send messages.
+  // Groups take a network's memory and time. Beyond this number, transfers send messages.
   constexpr std::size_t most_groups = 8;
   collective_plan made;
   for (std::size_t i = 0; i < plan.transfers().size(); ++i) {

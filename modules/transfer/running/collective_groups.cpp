@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups are found from boxes alone. Ranks that want the same box (or, of sums, hold the same) are candidates for one
-// group; where a mesh dimension repeats them, each of a block's holders in turn belongs to another group.
+// Finds groups from boxes alone. Candidates for one group are ranks that want the same box or, for reductions, hold the
+// same box. If a mesh dimension repeats a block, its i-th holder belongs to the i-th group.
 module;
 #include <algorithm>
 #include <cstddef>
@@ -21,7 +21,7 @@ struct rank_part {
   fragment wanted;
 };
 
-// What each rank holds and wants; nothing when one wants none or has several boxes.
+// The part that each rank holds and wants. Returns nothing if a rank wants nothing or has several boxes.
 std::optional<std::vector<rank_part>> parts_of(const tensor_transfer& t, std::int32_t ranks) {
   if (t.to.reduction() != reduce_op::none || t.to.terms() > 1 || t.to.owners() != ranks || t.from.owners() > ranks)
     return std::nullopt;
@@ -38,7 +38,7 @@ std::optional<std::vector<rank_part>> parts_of(const tensor_transfer& t, std::in
   return parts;
 }
 
-// Which of how many even blocks of the first dimension `part` is of `whole`.
+// The index of `part` among the even blocks of `whole` along its first dimension, and their number.
 struct block {
   std::int64_t index = 0, count = 0;
 };
@@ -51,15 +51,15 @@ std::optional<block> block_of(const box& part, const box& whole) {
   return block{offset / size, whole.sizes[0] / size};
 }
 
-// Puts ranks into groups by a box that they share and the place that each takes.
+// Groups ranks by a box that they share and by the place that each takes.
 class grouping {
  public:
   explicit grouping(std::int32_t ranks) { made_.group_of.assign(static_cast<std::size_t>(ranks), -1); }
 
   void add(std::int32_t rank, const box& shared, std::int64_t place) { shared_[shared][place].push_back(rank); }
 
-  // Every box has the places 0 .. count - 1, each as often as the others. `ordered`: of a group they ascend with the
-  // ranks.
+  // Succeeds if every box has the places 0 .. count - 1, each equally often. `ordered`: the places must also ascend
+  // with the ranks of a group.
   std::optional<ranks_in_groups> finish(collective_kind kind, std::int64_t count, bool ordered) {
     if (count < 2) return std::nullopt;
     made_.kind = kind;
@@ -104,7 +104,7 @@ std::optional<ranks_in_groups> gathering(const std::vector<rank_part>& parts) {
   return made.finish(collective_kind::all_gather, count, true);
 }
 
-// One of those that want a box holds it, the others hold nothing.
+// Broadcast: of the ranks that want a box, one holds it and the others hold nothing.
 std::optional<ranks_in_groups> broadcasting(const std::vector<rank_part>& parts) {
   const auto ranks = static_cast<std::int32_t>(parts.size());
   std::map<box, std::vector<std::int32_t>> wanting;
@@ -114,7 +114,7 @@ std::optional<ranks_in_groups> broadcasting(const std::vector<rank_part>& parts)
     wanting[p.wanted.where].push_back(r);
   }
   grouping made(ranks);
-  std::map<std::int32_t, std::int32_t> root_of;  // by a group's lowest rank, which is how groups are numbered
+  std::map<std::int32_t, std::int32_t> root_of;  // by a group's lowest rank, as groups are numbered
   const std::size_t count = wanting.begin()->second.size();
   for (const auto& [wanted, members] : wanting) {
     if (members.size() != count) return std::nullopt;
@@ -131,7 +131,7 @@ std::optional<ranks_in_groups> broadcasting(const std::vector<rank_part>& parts)
   return found;
 }
 
-// Each rank of a group holds another of its terms.
+// Reduction: each rank of a group holds a different term.
 std::optional<ranks_in_groups> reducing(const std::vector<rank_part>& parts, std::int32_t terms) {
   const auto ranks = static_cast<std::int32_t>(parts.size());
   const bool scatters = parts[0].held && parts[0].held->where != parts[0].wanted.where;
@@ -149,7 +149,7 @@ std::optional<ranks_in_groups> reducing(const std::vector<rank_part>& parts, std
   }
   auto found = made.finish(scatters ? collective_kind::reduce_scatter : collective_kind::all_reduce, terms, scatters);
   if (!found) return std::nullopt;
-  // Every term once in every group.
+  // Every group has every term once.
   std::vector<std::vector<bool>> met(parts.size() / static_cast<std::size_t>(terms),
                                      std::vector<bool>(static_cast<std::size_t>(terms)));
   for (std::size_t r = 0; r < parts.size(); ++r) {

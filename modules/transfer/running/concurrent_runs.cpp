@@ -21,15 +21,16 @@ namespace {
 
 using run_list = std::vector<std::weak_ptr<started_run>>;
 
-// Runs that this thread started and that may still be under way. What is local to a thread is a mere pointer: to
-// register a destructor with the thread takes memory, and where there is none the C library ends the process.
+// The runs that this thread started and that may be unfinished. The thread-local variable is a raw pointer: a
+// destructor would have to be registered with the thread, which allocates, and the C library ends the process if that
+// fails.
 run_list& runs_of_thread() {
   thread_local run_list* mine = nullptr;
   if (mine) return *mine;
   static std::mutex lock;
   static auto& all = *new std::map<std::thread::id, run_list>;  // outlives every thread
   const std::lock_guard locked(lock);
-  mine = &all[std::this_thread::get_id()];  // of a thread that has ended and had this id, perhaps
+  mine = &all[std::this_thread::get_id()];  // perhaps left by an ended thread with the same id
   return *mine;
 }
 
@@ -40,7 +41,7 @@ void forget_what_is_over() {
   });
 }
 
-// Helps every other run once; false when there is none.
+// Helps every other run once. Returns false if there is none.
 bool help_others(communicator_ref comm, const started_run* self) {
   bool any = false;
   auto& runs = runs_of_thread();
@@ -59,7 +60,7 @@ bool help_others(communicator_ref comm, const started_run* self) {
   return any;
 }
 
-// Eagerly at first, then with longer and longer pauses.
+// Yields at first, then sleeps for longer and longer.
 void pause(int round) {
   if (round < 64)
     std::this_thread::yield();
@@ -84,7 +85,7 @@ void started_run::help() {
     over = work->advance_safely(false);
     is_over = over.has_value();
   } catch (...) {
-    thrown = std::current_exception();  // leaves where this run is waited for
+    thrown = std::current_exception();  // thrown again where this run is waited for
     is_over = true;
   }
 }

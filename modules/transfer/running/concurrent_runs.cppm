@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: runs that a thread has under way at the same time. A thread that waits for one advances the others of
-// the same communicator, so ranks may wait for them in any order. Not here: a run itself (run).
+// A thread's unfinished runs. A thread that waits for one run advances the others on the same communicator, so ranks
+// may wait for them in any order. A single run is in `run`. Exports nothing.
 module shardmesh.transfer:concurrent_runs;
 
 import shardmesh.std;
@@ -11,14 +11,14 @@ import :run;
 
 namespace shardmesh {
 
-// A run that was started. Its thread's other waits advance it too, and it may be waited for on another thread: so there
-// is a lock.
+// A started run. Other waits of its thread advance it, and another thread may wait for it, so it has a lock.
 struct started_run {
   explicit started_run(std::shared_ptr<executor::state> s) : work(std::move(s)) {}
 
-  // One step of whoever holds it. False: it would block. Rethrows what a callback threw, also in somebody else's wait.
+  // Advances the run by one step, for its own waiter. Returns false if the step would block. Rethrows an exception of a
+  // callback, including one from a step that another run's wait made.
   bool advance(bool may_block);
-  // A step on behalf of another run's wait: nothing when somebody is at it.
+  // Advances the run by one step, for another run's wait. Does nothing if the run is busy.
   void help();
 
   std::mutex lock;
@@ -28,11 +28,11 @@ struct started_run {
   std::atomic<bool> is_over = false;
 };
 
-// This thread will help the run while it waits for others.
+// Adds a run to those that this thread advances while it waits.
 void remember(const std::shared_ptr<started_run>& run);
 
-// Calls `advance(false)` until it says that it is over, and helps this thread's other runs on the communicator
-// meanwhile; as soon as there are none, `advance(true)`.
+// Calls `advance(false)` until it reports the end, and advances this thread's other runs on the communicator in
+// between. When no other run is left, calls `advance(true)`.
 void advance_together(communicator_ref comm, const started_run* self, function_ref<bool(bool)> advance);
 
 }  // namespace shardmesh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all ranks check together, and the start of runs. The run itself is in run.cpp.
+// Checks that all ranks make together, and the start of runs. The run itself is in `run.cpp`.
 module;
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -35,11 +35,11 @@ namespace {
 
 constexpr std::uint32_t collects_reductions = 1, collects_gathers = 2, collects_in_groups = 4;
 
-// What ranks tell each other when an executor is made, beside the digest.
+// A rank's data, beside the digest, in the agreement that makes an executor.
 struct ability {
   std::uint32_t lends = 0;
-  std::uint32_t collects = 0;  // which collectives, as bits
-  // Rounds that keep its memory budget, when it packs messages and when it lends its memory; 0: none do.
+  std::uint32_t collects = 0;  // supported collectives, as bits
+  // Rounds that keep its memory budget, with packed messages and with lent memory; 0: no number does.
   std::int64_t rounds = 1, lending_rounds = 1;
   std::int64_t budget_bytes = 0, needed_bytes = 0;
   std::int64_t sent_bytes = 0;
@@ -59,7 +59,8 @@ std::vector<std::span<const std::byte>> offers_in(const agreement_notes& notes) 
   return offers;
 }
 
-// What all can do, the sum of what is sent, and the most rounds that one needs.
+// The abilities of all ranks together: the common features, the sum of the sent bytes, and the most rounds that one
+// needs.
 result<ability> common(const agreement_notes& notes) {
   ability all{.lends = 1, .collects = collects_reductions | collects_gathers | collects_in_groups};
   std::vector<ability> each;
@@ -122,7 +123,7 @@ digest128 digest_of_all(const transfer_plan& plan, std::span<const std::string> 
   return digest_of(numbers);
 }
 
-// Every rank that holds something is in the group.
+// Checks that the group has every rank that holds something.
 result<void> check_owners(const distribution& d, std::int32_t size, const char* side) {
   if (d.space() != owner_space::ranks)
     return fail(errc::unsupported, fmt::format("the {} is held by items, not by ranks", side));
@@ -142,7 +143,7 @@ result<void> check_owners(const distribution& d, std::int32_t size, const char* 
       .with_values(fmt::format("ranks 0 to {}", size - 1), fmt::format("rank {}", outside->first));
 }
 
-// Reductions that the kernels do not have are found before anything moves.
+// Finds reductions that the kernels lack, before anything moves.
 result<void> check_reductions(const tensor_transfer& t) {
   const auto undefined = [](dtype type, reduce_op op) {
     return fail(errc::unsupported, fmt::format("{} of {} is not defined", to_string(op), name(type)));
@@ -194,7 +195,8 @@ result<executor> executor::make(transfer_plan plan, communicator_ref comm, std::
   const std::vector<std::string> names = names_of(plan, keys);
   if (sound) sound = check_transfers(plan, comm.size(), names);
 
-  // The host's own kernels work piece by piece, on each other's memory where ranks share it; others on tables.
+  // The host's own kernels work piece by piece, and on peers' memory if the ranks share it. Other backends work on
+  // tables.
   std::shared_ptr<kernel_backend> backend;
   if (auto found = backend_for(comm.memory()); !found) {
     if (sound) sound = std::move(found).error().with_rank(comm.rank());
@@ -243,7 +245,7 @@ result<executor> executor::make(result<transfer_plan> plan, communicator_ref com
                                 const run_options& options, const call_options& given) {
   const call_options call = given.named("executor::make");
   if (plan) return make(*std::move(plan), comm, std::move(keys), options, call);
-  // The others may have planned well: they are told.
+  // The other ranks may have plans, so they must be notified.
   agree_options agreement{.what = "transfers", .ordered = true, .problem = &plan.error()};
   agreement.note = encode({}, {});
   SHARDMESH_TRY(const agreement_notes notes,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: slots of a run that lie in another memory than the one it works in: copied there before, and back after
-// it. Not here: which memory that is (executor).
+// Copies of slots that lie outside the run's memory: filled before a run, and written back after it. The choice of
+// memory is in `executor`. Exports nothing.
 module shardmesh.transfer:mirrors;
 
 import shardmesh.std;
@@ -15,21 +15,22 @@ class slot_mirrors {
     return slot.where == memory || (slot.where.type == device_type::cpu && memory.type == device_type::cpu);
   }
 
-  // A row-major copy of the slot in `memory`: of the host it is pinned. \errors errc::no_memory
+  // A row-major copy of the slot in `memory`; pinned if that is host memory. \errors errc::no_memory
   result<const_tensor_view> of_source(const const_tensor_view& slot, device memory);
-  // `is_written_whole`: what is there before the run does not count.
+  // `is_written_whole`: the run overwrites the whole slot, so its old contents are not copied.
   result<tensor_view> of_destination(const tensor_view& slot, device memory, bool is_written_whole);
   void clear() { mirrors_.clear(); }
   bool empty() const { return mirrors_.empty(); }
 
-  // Slots into their mirrors, and what was written back into the slots. With a stream: enqueued there.
+  // `pull` fills the copies from their slots; `push` writes back the written ones. With a stream, both are enqueued
+  // there.
   result<void> pull(const call_options& call) const;
   result<void> push(const call_options& call) const;
 
  private:
   struct mirror {
     const_tensor_view slot;
-    std::optional<tensor_view> written;  // the slot again, of a destination
+    std::optional<tensor_view> written;  // the slot again, if it is a destination
     tensor_view copy;
     bool is_pulled = true;
     device_buffer memory;

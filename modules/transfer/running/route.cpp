@@ -22,7 +22,8 @@ transfer_types types_of(const tensor_transfer& t) {
           accumulation_type(t.from_type)};
 }
 
-// Distributes what moves in one round. Messages are listed per peer by `tally` first, so that pieces are laid out once.
+// Makes the batch of one round. `tally` first counts the pieces of each peer's message, so that pieces are laid out
+// once.
 class batch_maker {
  public:
   batch_maker(route& r, const schedule& rounds, std::int64_t round) : route_(r), rounds_(rounds), round_(round) {}
@@ -39,8 +40,8 @@ class batch_maker {
   }
 
  private:
-  // What of a transfer's steps moves in this round, in the order of steps: those of step i are
-  // pieces[begins[i]] .. pieces[begins[i + 1] - 1].
+  // The pieces of a transfer's steps that move in this round, in step order. The pieces of step i are pieces[begins[i]]
+  // .. pieces[begins[i + 1] - 1].
   struct pieces_of_transfer {
     std::vector<std::uint32_t> begins;
     std::vector<task> pieces;
@@ -114,7 +115,7 @@ class batch_maker {
     for (message& m : round.receives) m.pieces = 0;
   }
 
-  // The next piece of a message.
+  // Appends a piece to the message of a peer.
   static void append(task& piece, std::vector<message>& list, std::int32_t peer, std::int64_t size_bytes) {
     message& m = message_to(list, peer);
     piece.message = static_cast<std::uint32_t>(&m - list.data());
@@ -123,8 +124,9 @@ class batch_maker {
     m.size_bytes += size_bytes;
   }
 
-  // What travels gets its place in a message; outgoing pieces are put there at once. Sender and receiver go through the
-  // same steps in the same order (their tables are sorted alike), so offsets in a message need not be sent with it.
+  // Gives each travelling piece its place in a message, and stores the outgoing pieces there. Sender and receiver go
+  // through the same steps in the same order, because their tables are sorted by the same rule. Messages therefore
+  // carry no offsets.
   void append_pieces(std::size_t t) {
     route_.steps.part(t).for_each_piece([&](owner_id peer, std::uint32_t index, bool sends) {
       for (task& piece : pieces(t).of(index)) {
@@ -138,7 +140,7 @@ class batch_maker {
     });
   }
 
-  // Regions of the transfer at hand, by box.
+  // The region of a box in the current transfer.
   std::uint32_t region_of(const box& where) const {
     const auto found = regions_.find(where);
     return found == regions_.end() ? no_staging : found->second;
@@ -161,7 +163,7 @@ class batch_maker {
     append_pieces(t);
     for (task& work : pieces(t).pieces) {
       const step s = route_.step_of(work);
-      if (s.to.owner != route_.steps.owner()) continue;  // sent
+      if (s.to.owner != route_.steps.owner()) continue;  // it is sent
       const bool arrives = work.message != no_message;
       if (s.from.side == buffer_side::staging || s.to.side == buffer_side::staging) work.staging = region_of(s.where);
       switch (s.phase) {

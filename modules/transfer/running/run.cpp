@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run: per batch, the gathering of values and terms, sums, the delivery of results, and what a rank does alone.
+// Advances a run. Per batch it gathers values and terms, makes sums, delivers results, and does the work without
+// messages.
 module;
 #include <fmt/format.h>
 #include <try.hpp>
@@ -32,7 +33,7 @@ import :schedule;
 namespace shardmesh {
 namespace {
 
-// Tags of users below the stride never meet those of executors, nor those of subgroups (see subgroup.cpp).
+// User tags below the stride never collide with those of executors or of subgroups (see subgroup.cpp).
 constexpr std::uint32_t tag_stride = 1U << 12;
 
 tensor_view row_major(std::byte* data, dtype type, const extents& sizes) {
@@ -78,7 +79,7 @@ executor::state::state(transfer_plan p, const rank_plan& mine, communicator_ref 
     const std::int64_t item = bits(route_.types[use.transfer].from) / 8;
     const std::int64_t slab =
         std::min(std::max<std::int64_t>(use.slab_bytes / item, 1) * item, box::whole(use.block()).volume() * item);
-    // Packed, and where it arrives.
+    // The packed slab, and the place where it arrives.
     collective_room_ = std::max(collective_room_, (use.sent() + use.received()) * slab);
   }
   route_.peak_bytes = std::max(route_.peak_bytes, collective_room_);
@@ -89,7 +90,7 @@ executor::state::state(transfer_plan p, const rank_plan& mine, communicator_ref 
 }
 
 executor::state::~state() {
-  // What runs on the user's stream still uses this memory.
+  // Work on the user's stream may still use this memory.
   static_cast<void>(wait_for_latest_run());
 }
 
@@ -103,7 +104,7 @@ tensor_view executor::state::staging_of(const task& work, const step& s, bool ro
 
 const_tensor_view executor::state::source_of(const task& work, const step& s, bool rounded) const {
   if (s.from.side == buffer_side::staging) return staging_of(work, s, rounded);
-  // Pieces were checked when they were bound.
+  // `piece_of` succeeds: the pieces were checked when they were bound.
   if (s.from.side == buffer_side::source)
     return *piece_of(memory_.source(work.transfer, s.from.slot), s.from.offsets, s.where.sizes);
   return *piece_of(memory_.destination(work.transfer, s.from.slot), s.from.offsets, s.where.sizes);
@@ -131,14 +132,14 @@ result<void> executor::state::check_call() const {
   return {};
 }
 
-// Between pieces of work; a few MiB apart.
+// Checks for interruptions between pieces of work, a few MiB apart.
 result<void> executor::state::check_interruption(std::int64_t bytes) {
   unchecked_bytes_ += bytes;
   if (++unchecked_tasks_ < 256 && unchecked_bytes_ < (std::int64_t{4} << 20)) return {};
   unchecked_bytes_ = unchecked_tasks_ = 0;
   SHARDMESH_CHECK(check_call());
   if (lends_ && loan_.interrupted()) {
-    SHARDMESH_CHECK(loan_.wait());  // says what happened
+    SHARDMESH_CHECK(loan_.wait());  // its error tells what happened
     return fail(errc::communication, "another rank failed");
   }
   return {};
@@ -150,7 +151,7 @@ result<void> executor::state::begin(std::span<const const_tensor_binding> from, 
     return fail(errc::invalid_argument, "a run of this executor has not been waited for").with_rank(comm_.rank());
   call_ = options.named("executor::run");
   auto sound = check_call();
-  // Copies of slots may be made anew.
+  // Binding may replace copies of slots that the latest run still uses.
   if (sound && !memory_.mirrors().empty()) sound = wait_for_latest_run();
   if (sound) sound = memory_.bind(route_, from, to, [this](std::size_t t) { return names_[t]; });
   if (sound && batched_) sound = prepare_batches();
@@ -186,7 +187,7 @@ std::optional<result<void>> executor::state::advance_safely(bool may_block) {
   const auto give_up = [this](error reason) {
     running_ = false;
     comm_.abort(reason);
-    // What is in flight ends now, with the reason that poisoned the communicator; and so does what was enqueued.
+    // Exchanges in flight now end with the reason that poisoned the communicator. Enqueued work ends as well.
     const auto exchanged = exchange_.wait();
     const auto read = loan_.wait();
     if (batched_) finish_stream();
@@ -210,8 +211,8 @@ std::optional<result<void>> executor::state::advance_safely(bool may_block) {
   }
 }
 
-// A run is a state machine and not a thread: `pending::done` drives it a little further, so several executors can move
-// at once on one thread, and no rank waits inside for a peer that needs this rank elsewhere (see concurrent_runs).
+// A run is a state machine, not a thread: `pending::done` advances it a little. Several executors can thus move at once
+// on one thread, and no rank waits inside for a peer that needs this rank elsewhere (see `concurrent_runs`).
 result<bool> executor::state::advance(bool may_block) {
   SHARDMESH_TRY(const bool collected, advance_collectives(may_block));
   if (!collected) return false;
@@ -229,14 +230,14 @@ result<bool> executor::state::advance(bool may_block) {
         stage_ = run_stage::wait;
         break;
       case run_stage::wait:
-        // On a stream, waiting is for the messages to be enqueued.
+        // On a stream, this waits only until the messages are enqueued.
         if (!may_block && !is_on_stream() && !is_ready()) return false;
         SHARDMESH_CHECK(wait_for_messages());
         SHARDMESH_CHECK(read_round(round));
-        if (lends_ && !may_block) loan_.give_back();  // a wait does so too
+        if (lends_ && !may_block) loan_.give_back();  // a blocking wait does this itself
         stage_ = run_stage::read;
         break;
-      case run_stage::read:  // lent memory comes back
+      case run_stage::read:  // until peers release this rank's memory
         if (!may_block && lends_ && !loan_.done()) return false;
         if (lends_) SHARDMESH_CHECK(loan_.wait());
         stage_ = run_stage::begin;
@@ -254,7 +255,7 @@ result<bool> executor::state::advance(bool may_block) {
   return end(may_block);
 }
 
-// A run on the user's stream is over when all of it is enqueued; another one when its slots are whole.
+// A run on the user's stream ends when all of it is enqueued. Any other run ends when its slots are complete.
 result<bool> executor::state::end(bool may_block) {
   if (batched_ && is_on_users_stream()) {
     SHARDMESH_CHECK(memory_.mirrors().push(stream_call()));
@@ -306,14 +307,14 @@ result<void> executor::state::pack(const message_round& round, const message& m,
   return {};
 }
 
-// A message that is one contiguous piece in the slot is sent from where it lies: packing would copy it for nothing.
-// Both ends decide this alone; the bytes on the wire are the same.
+// A message that is one contiguous piece of the slot is sent from its place, without a packing copy. Each end decides
+// this alone, because the bytes on the wire are the same.
 bool executor::state::is_sent_directly(const message_round& round, const message& m) const {
   if (m.pieces != 1) return false;
   const task& piece = round.outgoing[m.first];
   const step s = step_of(piece);
   const transfer_types& types = route_.types[piece.transfer];
-  if (s.from.side == buffer_side::staging) return types.from == types.in_message(s);  // sums are sent when rounded
+  if (s.from.side == buffer_side::staging) return types.from == types.in_message(s);  // sums are sent after rounding
   const const_tensor_view view = source_of(piece, s, true);
   return is_contiguous(view) && view.type == types.in_message(s);
 }
@@ -399,7 +400,7 @@ result<void> executor::state::work_through(std::span<const task> tasks) {
   return {};
 }
 
-// What came, and what waited for its turn: terms are combined in the order of the table.
+// Works through received pieces, and local work ordered among them. Terms are combined in the table's order.
 result<void> executor::state::read_round(const message_round& round) {
   if (batched_) {
     const batched_route& work = batched_->routes[batch_];
@@ -431,7 +432,7 @@ result<void> executor::state::work_at_end(const batch_route& batch) {
   return batched_ ? launch(batched_->routes[batch_].finish) : work_through(batch.finish);
 }
 
-// Sums in a wider type become elements of the source's type, in place: the narrower ones never overtake the wider.
+// Rounds sums in a wider type to the source's type, in place. The narrow elements never overtake the wide ones.
 result<void> executor::state::round_sums(const batch_route& batch) {
   constexpr std::int64_t block = 1024;
   std::byte rounded[block * 16];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: a run of an executor: its memory, and how far it is.
+// The state of a run of an executor: its memory and its progress. Exports nothing.
 module shardmesh.transfer:run;
 
 import shardmesh.std;
@@ -19,7 +19,7 @@ import :step;
 
 namespace shardmesh {
 
-// Memory that grows to the largest size asked for, and keeps it.
+// Memory that grows to the largest requested size and keeps it.
 class scratch {
  public:
   result<std::byte*> reserve(std::int64_t size_bytes);
@@ -33,7 +33,7 @@ class scratch {
 enum class run_stage : std::uint8_t { begin, wait, read };
 
 struct executor::state {
-  // The pieces of one message, lent to a peer.
+  // Lends the pieces of one message to a peer.
   struct message_lender final : lender {
     const_tensor_view piece(std::size_t index) const override {
       return self->source_of(round->outgoing[first + index], rounded);
@@ -52,11 +52,11 @@ struct executor::state {
   state& operator=(const state&) = delete;
   ~state();
 
-  // Checks the bindings and makes the run ready to advance.
+  // Checks the bindings and prepares the run.
   result<void> begin(std::span<const const_tensor_binding> from, std::span<const tensor_binding> to,
                      const call_options& options);
-  // Goes on; nothing when it would have to wait and may not. After an error, or what a callback throws, the
-  // communicator is aborted and nothing is in flight.
+  // Advances the run. Returns nothing if it would have to block and may not. After an error or a callback's exception,
+  // the communicator is aborted and nothing is in flight.
   std::optional<result<void>> advance_safely(bool may_block);
 
   transfer_plan plan;
@@ -85,7 +85,7 @@ struct executor::state {
   result<void> pack(const message_round& round, const message& m, std::byte* to);
   bool is_on_users_stream() const { return call_.stream.handle != nullptr; }
   bool is_on_stream() const { return batched_ && batched_->stream.handle != nullptr; }
-  // The options of the run, on the stream that it has.
+  // The run's options, with the run's stream.
   call_options stream_call() const {
     call_options made = call_;
     if (batched_) made.stream = batched_->stream;
@@ -96,8 +96,9 @@ struct executor::state {
   result<void> read_round(const message_round& round);
   result<void> work_through(std::span<const task> tasks);
   result<void> work_between(const batch_route& batch);  // after the first round's messages
-  result<void> work_at_end(const batch_route& batch);   // after the second's
-  // With a backend: tables of the whole route's work, made when the shape of the memory changes; a stage of it.
+  result<void> work_at_end(const batch_route& batch);   // after the second round's messages
+  // With a backend: tables of the whole route's work, remade if the shapes of the memory change; and launches of a
+  // stage.
   result<void> prepare_batches();
   result<void> prepare_route(batched_route& made);
   result<void> open_launches();
@@ -106,7 +107,7 @@ struct executor::state {
   result<void> mark_end();
   result<bool> drain(bool may_block);
   result<void> wait_for_latest_run();
-  void finish_stream();  // after a failure: nothing touches memory any more
+  void finish_stream();  // after a failure: returns when nothing touches memory any more
   const std::byte* straight_source(const task& piece) const;
   placed_view placed(const task& work, const step& s, bool is_target, bool rounded) const;
   result<void> carry_out(const task& work, const step& s, const const_tensor_view& from);
@@ -118,13 +119,14 @@ struct executor::state {
     if (options_.progress) options_.progress(bytes);
   }
 
-  // Where a step reads and writes. Staging holds sums until it is rounded, elements of the source's type afterwards.
+  // The memory that a step reads and writes. Staging holds sums until they are rounded, and elements of the source's
+  // type afterwards.
   const_tensor_view source_of(const task& work, bool rounded) const { return source_of(work, step_of(work), rounded); }
   const_tensor_view source_of(const task& work, const step& s, bool rounded) const;
   tensor_view target_of(const task& work, const step& s, bool rounded) const;
   tensor_view staging_of(const task& work, const step& s, bool rounded) const;
   step step_of(const task& work) const { return route_.step_of(work); }
-  // A message of one piece that lies in memory as it travels is not packed, nor unpacked.
+  // A message of one piece that has its wire form in memory is neither packed nor unpacked.
   bool is_sent_directly(const message_round& round, const message& m) const;
   bool is_received_directly(const message_round& round, const message& m) const;
   std::int64_t packed_bytes(const message_round& round) const;
@@ -140,24 +142,24 @@ struct executor::state {
   std::vector<communicator_ref> groups_;  // of collectives among some of the ranks
   std::optional<batched_work> batched_;   // none: the host's kernels, piece by piece
 
-  // The run at hand.
+  // The current run.
   call_options call_;
   bool running_ = false;
-  bool delivers_ = false;  // the batch's second round
+  bool delivers_ = false;  // the batch is in its second round
   run_stage stage_ = run_stage::begin;
   std::size_t batch_ = 0;
   std::size_t collective_ = 0;
-  std::optional<slab_walk> slabs_;    // of the collective at hand
-  std::int64_t collective_room_ = 0;  // bytes: a slab packed, and where it arrives
+  std::optional<slab_walk> slabs_;    // of the current collective
+  std::int64_t collective_room_ = 0;  // bytes of a packed slab and its landing place
   box slab_;
   bool in_slab_ = false;
-  std::byte* landing_ = nullptr;  // where the slab arrives
+  std::byte* landing_ = nullptr;  // the address at which the slab arrives
   bool draining_ = false;
-  std::vector<std::function<void()>> written_;  // to be told when the destinations are whole
+  std::vector<std::function<void()>> written_;  // to call when the destinations are complete
   std::int64_t unchecked_bytes_ = 0;
   std::int64_t unchecked_tasks_ = 0;
 
-  // Declared before what is in flight, so that it outlives it.
+  // Declared before the members of messages in flight, so that it outlives them.
   scratch scratch_;  // of a batch: staging, then the messages of one of its rounds
   std::byte* staging_ = nullptr;
   std::vector<std::byte*> arrived_;  // per message of the round; null: straight into its target

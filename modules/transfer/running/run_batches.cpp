@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run on a backend: the pieces of its route as batches, launched between the rounds of messages.
+// The work of a run on a backend: the pieces of its route as batches, launched between the rounds of messages.
 module;
 #include <fmt/format.h>
 #include <try.hpp>
@@ -28,7 +28,7 @@ import :run;
 namespace shardmesh {
 namespace {
 
-// Work on one target is done in the order in which it comes: each piece in a phase after the one before.
+// Keeps the order of the work on each target: every piece gets a later phase than the piece before.
 class turns {
  public:
   std::uint32_t next(const placed_view& target) { return next_[{target.slot, target.offset_bytes}]++; }
@@ -58,8 +58,8 @@ placed_view row_major(std::uint32_t slot, std::int64_t offset, dtype type, const
   return {slot, offset, type, sizes, contiguous_strides(sizes)};
 }
 
-// Sums in a wider type become elements of the narrower one, in place, without an order among the elements of a phase:
-// each phase writes where earlier ones have read, so that phases grow by the ratio of the widths.
+// Rounds sums in a wider type to a narrower one, in place. The elements of a phase have no order, so each phase writes
+// only where earlier phases have read. Phases therefore grow by the ratio of the widths.
 result<void> append_rounding(batch_builder& to, std::uint32_t target, std::uint32_t source, std::int64_t offset,
                              std::int64_t count, const transfer_types& types, std::uint32_t phase) {
   const std::int64_t wide = item_bytes(types.sum), narrow = item_bytes(types.from), ratio = wide / narrow;
@@ -73,8 +73,8 @@ result<void> append_rounding(batch_builder& to, std::uint32_t target, std::uint3
 
 }  // namespace
 
-// Slots of a launch: targets are the destinations, then the scratch memory; sources are the sources, the destinations,
-// the scratch memory.
+// Slots of a launch. Targets are the destinations, then the scratch memory. Sources are the sources, the destinations,
+// and the scratch memory.
 placed_view executor::state::placed(const task& work, const step& s, bool is_target, bool rounded) const {
   const step_end& end = is_target ? s.to : s.from;
   const std::size_t sources = is_target ? 0 : memory_.sources().size();
@@ -94,7 +94,7 @@ placed_view executor::state::placed(const task& work, const step& s, bool is_tar
                *piece_of(slot, end.offsets, s.where.sizes));
 }
 
-// `room`: in which messages lie, from there on.
+// `room` is the scratch offset of the next message.
 result<void> executor::state::prepare_round(const message_round& round, bool rounded, batched_round& made,
                                             std::int64_t& room) {
   const auto scratch_target = static_cast<std::uint32_t>(memory_.destinations().size());
@@ -148,7 +148,7 @@ result<void> executor::state::prepare_round(const message_round& round, bool rou
   return {};
 }
 
-// The tables of the batch at hand.
+// Prepares the tables of the current batch.
 result<void> executor::state::prepare_route(batched_route& made) {
   const batch_route& batch = route_.batches[batch_];
   std::int64_t gathered = batch.staging_bytes, delivered = batch.staging_bytes;
@@ -174,7 +174,7 @@ result<void> executor::state::prepare_route(batched_route& made) {
     if (types.sum != types.from)
       SHARDMESH_CHECK(append_rounding(middle, targets, sources, region.offset, region.volume, types, last));
   }
-  // Copies between slots first, then what is done to their targets.
+  // Copies between slots come first, then the work on their targets.
   turns finishing;
   for (const task& work : batch.finish) {
     const step s = step_of(work);
@@ -205,7 +205,7 @@ result<void> executor::state::prepare_batches() {
   return {};
 }
 
-// The stream, the scratch memory and the addresses of the run that begins.
+// Sets the stream, the scratch memory, and the addresses of the run that begins.
 result<void> executor::state::open_launches() {
   batched_work& b = *batched_;
   b.stream = call_.stream;
@@ -215,12 +215,12 @@ result<void> executor::state::open_launches() {
     }
     b.stream = b.own.stream;
   }
-  // Scratch memory of a run that may still be under way on another stream.
+  // A run on another stream may still use the scratch memory.
   if (b.end && !(b.last == b.stream)) SHARDMESH_CHECK(b.end->hold(b.stream));
   std::int64_t scratch_bytes = collective_room_;
   for (const batched_route& one : b.routes) scratch_bytes = std::max(scratch_bytes, one.scratch_bytes);
   if (scratch_bytes > b.scratch.size_bytes()) {
-    SHARDMESH_CHECK(wait_for_latest_run());  // which uses what is freed now
+    SHARDMESH_CHECK(wait_for_latest_run());  // it uses the memory that is freed here
     SHARDMESH_TRY(b.scratch, b.backend->allocate(scratch_bytes, b.memory, b.stream));
   }
   b.to.clear();
@@ -281,12 +281,12 @@ result<void> executor::state::mark_end() {
   return {};
 }
 
-// Until all that was enqueued is done. An exchange that moves nothing says what the communicator has found out
-// meanwhile, also at the end: what it aborts lets the stream go on. It keeps the deadline itself, and knows who did not
-// come, so it speaks first.
+// Waits until all enqueued work is done. An empty exchange reports the failures that the communicator has found
+// meanwhile. It also runs at the end, because an abort lets the stream finish. The communicator enforces the deadline
+// and knows the missing ranks, so this rank checks the deadline itself only after a grace period.
 result<bool> executor::state::drain(bool may_block) {
   constexpr std::chrono::milliseconds grace{500};
-  call_options asking;  // without the deadline, which is the exchanges'
+  call_options asking;  // no deadline: the exchanges enforce it
   asking.stream = batched_->stream;
   asking.name = call_.name;
   if (!draining_) SHARDMESH_CHECK(mark_end());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a run that collectives of the communicator do, slab by slab, before the batches. Not here: which
-// transfers (collective).
+// The transfers of a run that are collectives of the communicator: slab by slab, before the batches. The choice of
+// these transfers is in `collective`.
 module;
 #include <try.hpp>
 
@@ -28,7 +28,7 @@ tensor_view row_major(std::byte* data, dtype type, device where, const extents& 
   return {data, type, where, sizes, contiguous_strides(sizes)};
 }
 
-// A slab of a fragment in its slot. `slab` is of the fragment's own index space.
+// A slab of a fragment in its slot. `slab` is in the fragment's own index space.
 template <tensor_view_type View>
 View part_of(const View& slot, const fragment& f, const box& slab) {
   extents offsets = f.local_offsets;
@@ -38,7 +38,7 @@ View part_of(const View& slot, const fragment& f, const box& slab) {
 
 }  // namespace
 
-// One slab at a time: of the whole tensor, or of every rank's block alike.
+// Starts the collective of one slab: a slab of the whole tensor, or the same slab of every rank's block.
 result<void> executor::state::begin_slab(const collective_use& use) {
   const dtype type = plan.transfers()[use.transfer].from_type;
   const device where = comm_.memory();
@@ -48,7 +48,7 @@ result<void> executor::state::begin_slab(const collective_use& use) {
     return block_of(memory_.source(use.transfer, use.held->slot), use, true, b);
   };
   const bool is_whole = slab_.sizes == use.block();
-  // Blocks lie one after the other, in memory that is as it travels or packed.
+  // Blocks lie one after another, either in the tensor itself or packed.
   const bool sends_directly =
       sent == 0 || (sent == 1 ? is_contiguous(source(0))
                               : is_whole && is_contiguous(part_of(memory_.source(use.transfer, use.held->slot),
@@ -109,12 +109,12 @@ result<void> executor::state::end_slab(const collective_use& use) {
   return check_interruption(received * slab_bytes);
 }
 
-// The slab of block `b` where it is to go: only gathers have several.
+// The destination of block `b` of the slab. Only gathers have several blocks.
 tensor_view executor::state::target_block(const collective_use& use, std::int64_t b) const {
   return block_of(memory_.destination(use.transfer, use.wanted.slot), use, false, b);
 }
 
-// Block `b` is that of rank b in the first dimension.
+// Block `b` is the block of rank b along the first dimension.
 template <tensor_view_type View>
 View executor::state::block_of(const View& slot, const collective_use& use, bool is_source, std::int64_t b) const {
   box one = slab_;

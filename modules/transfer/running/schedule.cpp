@@ -18,7 +18,7 @@ import :schedule;
 namespace shardmesh {
 namespace {
 
-// A number in [0, 1) of a box: boxes of few units are spread over the rounds, instead of all beginning in the first.
+// A number in [0, 1) for each box. It spreads boxes of few units over the rounds, instead of starting all in the first.
 long double phase_of(const box& where) {
   std::uint64_t mixed = 0x9e3779b97f4a7c15;
   for (const extents* numbers : {&where.offsets, &where.sizes})
@@ -31,11 +31,11 @@ long double phase_of(const box& where) {
 
 }  // namespace
 
-// The units of a box in row-major order: an index of its first dimensions with the whole of the rest.
+// The units of a box, in row-major order. A unit is one index of the first dimensions with all of the others.
 struct schedule::cut {
-  std::size_t dims = 0;  // how many first dimensions
+  std::size_t dims = 0;  // number of first dimensions
   std::int64_t units = 1;
-  std::int64_t multiple = 1;  // parts begin at multiples of so many units: types smaller than a byte
+  std::int64_t multiple = 1;  // parts begin at multiples of this many units, for sub-byte types
   long double phase = 0;
 };
 
@@ -43,7 +43,7 @@ round_range schedule::rounds_of(std::size_t transfer) const {
   const plan_clock::time& t = clock_->transfers[transfer];
   if (rounds_ == 1 || clock_->length <= 0) return {0, 1};
   const auto count = static_cast<long double>(rounds_);
-  // Powers of two: the division rounds alike whatever the number of rounds.
+  // The number of rounds is a power of two, so the division rounds the same for every number of rounds.
   const auto first = static_cast<std::int64_t>(std::floor(t.begin / clock_->length * count));
   const auto last = static_cast<std::int64_t>(std::ceil((t.begin + t.length) / clock_->length * count));
   round_range range{std::clamp<std::int64_t>(first, 0, rounds_ - 1), std::clamp<std::int64_t>(last, 1, rounds_)};
@@ -89,7 +89,7 @@ void schedule::each_part(std::size_t transfer, const box& where,
   const cut c = cut_of(transfer, where);
   std::int64_t at = 0;
   for (std::int64_t round = all.first; at < c.units; ++round) {
-    // The round in which unit `at` moves: the next one, or by halving.
+    // Finds the round in which unit `at` moves: the next one, or by bisection.
     std::int64_t last = all.last - 1;
     while (round < last && position(transfer, c, round + 1) <= at) {
       const std::int64_t middle = round + (last - round) / 2;
@@ -111,7 +111,7 @@ void schedule::parts(std::size_t transfer, const box& where, std::int64_t round,
   if (at == end) return;
   if (c.dims == 0) return visit(where);
   while (at < end) {
-    // The largest run that begins here: whole indices of the outermost dimension that allows it.
+    // The largest run that begins here: whole indices of the outermost possible dimension.
     std::int64_t stride = 1;  // units of one index of dimension d
     std::size_t d = c.dims - 1;
     for (; d > 0; --d) {
@@ -173,7 +173,7 @@ round_choice choose_rounds(const rank_plan& plan, bool messages) {
   for (std::int64_t rounds = 1; rounds <= most_rounds; rounds *= 2) {
     choice = {rounds, peak_of(plan, schedule(plan.clock(), rounds), messages)};
     if (choice.needed_bytes <= budget) return choice;
-    // No less than in proportion: the next numbers that can do.
+    // The need shrinks at most in proportion to the rounds. Skips numbers of rounds that cannot suffice.
     while (rounds < most_rounds / 2 && choice.needed_bytes / 4 > budget) rounds *= 2, choice.needed_bytes /= 2;
   }
   choice.rounds.reset();

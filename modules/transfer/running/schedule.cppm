@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: how an exchange is cut into rounds, so that little of it is alive at a time. Every rank cuts alike
-// without talking: by the transfers and the boxes of steps alone. Not here: how many rounds (executor), the work
-// (route).
+// Cuts an exchange into rounds, so that little of it is alive at a time. Every rank makes the same cuts without
+// talking, from the transfers and the boxes of steps alone. The number of rounds is chosen in `executor`; the work is
+// in `route`. Exports nothing.
 module shardmesh.transfer:schedule;
 
 import shardmesh.std;
@@ -10,12 +10,12 @@ import :rank_plan;
 
 namespace shardmesh {
 
-// A clock runs over all transfers of a plan, for each as long as its whole tensor has bytes. A round is an equal part
-// of the clock's time; what is between two hands of the clock moves in that round.
+// A clock over all transfers of a plan. The duration of a transfer is the size of its whole tensor in bytes. Rounds are
+// equal intervals of the clock, and each moves the data of its interval.
 struct plan_clock {
   struct time {
     long double begin = 0, length = 0;  // in bytes of the tensors
-    std::int64_t cut_bits = 8;          // of an element, in the larger of the two dtypes
+    std::int64_t cut_bits = 8;          // bits of an element in the larger of the two dtypes
     std::int64_t wire_bits = 8, term_bits = 8, sum_bits = 8;
     bool one_space = true;
   };
@@ -31,19 +31,19 @@ struct round_range {
   std::int64_t first = 0, last = 0;  // half-open
 };
 
-// A plan in a number of rounds, a power of two. Each round of twice as many lies in one of these, so more rounds never
-// take more memory.
+// A plan cut into a number of rounds, which is a power of two. Doubling the number splits each round in two, so more
+// rounds never take more memory.
 class schedule {
  public:
   schedule(std::shared_ptr<const plan_clock> clock, std::int64_t rounds) : clock_(std::move(clock)), rounds_(rounds) {}
 
   std::int64_t rounds() const { return rounds_; }
-  // The rounds in which a transfer moves; one or more.
+  // The rounds in which a transfer moves: one or more.
   round_range rounds_of(std::size_t transfer) const;
-  // What of a step's box moves in a round: up to 2 * rank - 1 boxes, in row-major order.
+  // Visits the parts of a step's box that move in one round: up to 2 * rank - 1 boxes, in row-major order.
   void parts(std::size_t transfer, const box& where, std::int64_t round, function_ref<void(const box&)> visit) const;
-  // The same of all rounds in which something of it moves, ascending. Cost: O(parts * log rounds) for a box of few
-  // parts.
+  // Visits the parts of all rounds in which some of the box moves, in ascending order. Cost: O(parts * log rounds) for
+  // a box of few parts.
   void each_part(std::size_t transfer, const box& where,
                  function_ref<void(std::int64_t round, const box&)> visit) const;
 
@@ -56,12 +56,12 @@ class schedule {
   std::int64_t rounds_;
 };
 
-// The most bytes of messages and staging alive at a time on an owner. `messages`: false when ranks read each other's
-// memory, so that only staging counts.
+// The most bytes of messages and staging alive at a time on an owner. `messages` is false if ranks read each other's
+// memory; then only staging counts.
 std::int64_t peak_of(const rank_plan& plan, const schedule& rounds, bool messages);
 
-// The fewest rounds that keep the owner within its budget; nothing when the finest cut does not. `needed_bytes` is what
-// those rounds, or the finest, take.
+// The fewest rounds that keep the owner within its budget, or nothing if the finest cut exceeds it. `needed_bytes` is
+// the peak of those rounds, or of the finest cut.
 struct round_choice {
   std::optional<std::int64_t> rounds;
   std::int64_t needed_bytes = 0;
