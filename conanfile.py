@@ -21,7 +21,8 @@ class ShardmeshConan(ConanFile):
     topics = ("tensor", "checkpoint", "pytorch", "safetensors", "modules")
     package_type = "static-library"
     settings = "os", "arch", "compiler", "build_type"
-    # One for each optional component of the CMake package. Nothing is looked for to build nccl (with cuda, which it imports).
+    # One for each optional component of the CMake package. Building nccl needs no library (nor does cuda, which it
+    # imports).
     options = {"tools": [True, False], "mpi": [True, False], "kokkos": [True, False], "nccl": [True, False],
                "torch": [True, False]}
     default_options = {"tools": False, "mpi": False, "kokkos": False, "nccl": True, "torch": False}
@@ -34,7 +35,7 @@ class ShardmeshConan(ConanFile):
         self.version = re.search(r"project\(shardmesh VERSION ([0-9.]+)", text).group(1)
 
     def requirements(self):
-        # Private to the library's bodies; consumers link them, but for those of which only headers are used.
+        # Private to the library's bodies. Consumers link them, except those of which only headers are used.
         self.requires("fmt/[>=9 <13]")
         self.requires("range-v3/[>=0.12 <1]", visible=False)
         self.requires("nlohmann_json/[>=3.11 <4]", visible=False)
@@ -49,8 +50,8 @@ class ShardmeshConan(ConanFile):
         if self.options.tools:
             self.requires("cli11/[>=2.1 <3]", visible=False)
             self.requires("simdjson/[>=3 <5]", visible=False)
-        # Of Kokkos and LibTorch there is no recipe that every remote has (in the versions that are needed): CMake finds
-        # the machine's (Kokkos_ROOT, Torch_ROOT), here and in consumers.
+        # Not every remote has recipes of Kokkos and LibTorch in the required versions. CMake finds the machine's
+        # (Kokkos_ROOT, Torch_ROOT), here and in consumers.
 
     def validate(self):
         compiler, version = str(self.settings.compiler), str(self.settings.compiler.version)
@@ -90,7 +91,7 @@ class ShardmeshConan(ConanFile):
 
     def package_info(self):
         self.cpp_info.set_property("cmake_find_mode", "none")
-        # For generators other than CMake's: the components of the CMake package, as the build wrote them down.
+        # For generators other than CMake's: the components of the CMake package, as recorded by the build.
         recipes = {"nlohmann-json": "nlohmann_json", "mpi": "openmpi"}
         listed = json.loads(load(self, os.path.join(self.package_folder, "share", "shardmesh", "components.json")))
         direct = {dependency.ref.name for _, dependency in self.dependencies.host.items()}

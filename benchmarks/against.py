@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`./dev bench --against BUILD`: the same programs of two builds, in alternating runs: what did a change of ours cost?
-Rows of one kind each, no peers; BUILD is the build folder of another checkout."""
+"""`./dev bench --against BUILD`: runs the programs of two builds in alternation, to measure the cost of a change of
+ours. It has rows of one kind each, and no peers. BUILD is the build folder of another checkout."""
 import statistics
 import sys
 from pathlib import Path
@@ -16,7 +16,8 @@ def seconds_of(said):
 
 
 def rows(bench):
-    """Name -> what gives a list of seconds, of a bench of one build."""
+    """Returns two dicts from names to functions of a build. Functions of the first return a list of seconds; those of
+    the second return the seconds of each case."""
     folder, file, chunks = bench.sample(200), bench.safetensors_sample(), bench.chunk_sample(200_000)
     threads = ["--threads", bench.threads]
 

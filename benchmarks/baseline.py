@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""baseline.json: what the benchmarks found when it was written, and what is worse now. A row has the ratio of our time to each
-peer's (of medians, and of the least runs), and of each command of ours the system calls, allocations and peak memory of one run.
-`slopes` has what one more tensor or message costs (counts.py)."""
+"""baseline.json: the benchmarks' results when it was written, and checks for regressions against it. A row has the
+ratio of our time to each peer's (of medians, and of the fastest runs). For each of our commands it has the system
+calls, allocations, and peak memory of one run. `slopes` has the cost of one more tensor or message (counts.py)."""
 import json
 from pathlib import Path
 
@@ -9,8 +9,8 @@ import counts
 
 FILE = Path(__file__).resolve().parent / "baseline.json"
 WORSE_RATIO, WORSE_COUNT, WORSE_SLOPE = 1.15, 1.02, 0.5
-LEAST = {"calls": 20, "allocations": 20, "peak_bytes": 1 << 20}  # differences below these are chance
-SOUND = 1.25  # the median over the least run: more, and other work was on the machine
+LEAST = {"calls": 20, "allocations": 20, "peak_bytes": 1 << 20}  # smaller differences are chance
+SOUND = 1.25  # the median over the fastest run: above it, the machine did other work
 
 
 def read():
@@ -33,7 +33,7 @@ def count_commands(bench, found):
 
 
 def write(bench, found, slopes):
-    """Replaces the rows that were run; ratios of unsound runs are left as they were, and named."""
+    """Replaces the rows that were run; ratios of unsound runs stay unchanged and are named."""
     known = read()
     known["threads"] = bench.threads
     for row, new in found.items():
@@ -53,7 +53,7 @@ def write(bench, found, slopes):
 
 
 def worse_ratio(now, before):
-    """Both of medians and of least runs: one of them alone is mostly the machine."""
+    """Requires both medians and fastest runs to be worse: one of them alone is mostly due to the machine."""
     return now[0] > before[0] * WORSE_RATIO and now[1] > before[1] * WORSE_RATIO
 
 
@@ -62,7 +62,7 @@ def worse_count(what, now, before):
 
 
 def check(bench, found, slopes):
-    """Prints what is worse than the baseline, and says how much was compared. The number of what is worse."""
+    """Prints regressions against the baseline and the number of comparisons. Returns the number of regressions."""
     known, lines, compared, absent, unsound = read(), [], 0, [], []
     same = known.get("threads") == bench.threads
     if not same:

@@ -26,9 +26,9 @@ import validate
 
 HERE = Path(__file__).resolve().parent
 MIB = 1 << 20
-# Cases of our programs that are what the others are compared with.
+# Cases of our programs that serve as the peers.
 PEERS_OF_OURS = {"plain_read", "plain_write", "plain_copy", "plain_copy_cached", "direct_read", "memcpy", "sort"}
-REPEAT_AT = {"shardmesh_rank_bench": 3, "shardmesh_stage_bench": 4}  # where these take the number of runs
+REPEAT_AT = {"shardmesh_rank_bench": 3, "shardmesh_stage_bench": 4}  # the position of the number of runs
 
 
 class Bench:
@@ -38,10 +38,10 @@ class Bench:
         self.tree_program = build / "bin" / "shardmesh_tree_bench"
         self.work, self.runs, self.threads = work, runs, threads
         self.failed = []
-        # For the baseline: what each row found, the commands of ours that it ran, and what one more tensor costs.
+        # For the baseline: each row's results, the commands of ours that it ran, and the cost of one more tensor.
         self.row, self.found, self.commands, self.slopes, self.only_counts = "", {}, {}, {}, False
 
-    # --- what the baseline keeps --------------------------------------------------------------------------------------
+    # --- data for the baseline ----------------------------------------------------------------------------------------
     def note_command(self, label, line):
         line = [str(word) for word in line]
         repeat = line.index("--repeat") + 1 if "--repeat" in line else REPEAT_AT.get(Path(line[0]).name)
@@ -50,7 +50,7 @@ class Bench:
         self.commands.setdefault(self.row, {})[label] = line
 
     def note_ratio(self, label, ours, theirs):
-        """Of lists of times: how long ours takes, in theirs; of medians and of least runs; and how unsteady the two are."""
+        """Records the ratio of our times to theirs, of medians and of fastest runs, and how unsteady the two are."""
         if not self.only_counts:
             spread = max(statistics.median(side) / min(side) for side in (ours, theirs))
             self.note_ratios(label, statistics.median(ours) / statistics.median(theirs), min(ours) / min(theirs), spread)
@@ -111,7 +111,7 @@ class Bench:
         return json.loads(done.stdout.strip().splitlines()[-1])
 
     def shardmesh(self, *arguments, tool=None):
-        """(seconds, peak resident bytes) of one run of the command line."""
+        """Returns (seconds, peak resident bytes) of one run of the command line."""
         self.note_command(f"shardmesh {arguments[0]} {Path(arguments[1]).name}", [tool or self.tool, *arguments])
         begin = time.perf_counter()
         process = subprocess.Popen([str(tool or self.tool), *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -129,8 +129,8 @@ class Bench:
         return lambda repeat: self.torch(case, path, "--repeat", repeat, "--threads", self.threads)
 
     def compare_rounds(self, title, steps, sides, aim):
-        """Times sides that do the same steps one after the other, in alternating blocks, and prints the sums and their
-        ratios; the first side is ours. One process per block and step."""
+        """Times sides that do the same steps one after the other, in alternating blocks, and prints the sums and
+        their ratios; the first side is ours. One process per block and step."""
         if self.only_counts:
             sides = dict(list(sides.items())[:1])
         times = {name: {step: [] for step in steps} for name in sides}
@@ -151,7 +151,8 @@ class Bench:
                   f"{len(sums)} runs)  x{ratio:.1f}   {parts}", flush=True)
 
     def compare(self, title, path, sides):
-        """Times the sides in two alternating blocks and prints them; the first side is ours. Gives each side's median."""
+        """Times the sides in two alternating blocks and prints them; the first side is ours. Returns each side's
+        median."""
         if self.only_counts:
             for name, side in sides.items():
                 if name.startswith("shardmesh"):
@@ -229,7 +230,7 @@ def map_tensor(bench):
 
 
 def inspect_key(bench):
-    """One entry among 200,000 chunks."""
+    """Measures one entry among 200,000 chunks."""
     folder = bench.chunk_sample(200_000)
     key = "model.layers.177.block.55.weight"
     peaks = []
@@ -333,7 +334,7 @@ def tree(bench):
 
 
 def slopes(bench):
-    """What one more tensor and one more move cost: see tests/oracle/counts.py."""
+    """Measures the cost of one more tensor and of one more move: see tests/oracle/counts.py."""
     counter, oracle = counts.Counter.of_build(bench.build), bench.build / "tests" / "oracle"
     work = counts.tool_work(bench.tool) | counts.program_work(bench.program, oracle / "rank_copy")
     bench.slopes = counts.slopes(counter, work, bench.tool)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run costs that hardly depends on the machine: system calls, allocations, peak memory; and, as a slope between two
-sizes, what one more chunk, tensor or message costs. Needs no package. tests/oracle/counts.py compares the slopes."""
+"""Costs of a run that hardly depend on the machine: system calls, allocations, and peak memory; and, as a slope
+between two sizes, the cost of one more chunk, tensor, or message. Needs no package. tests/oracle/counts.py compares
+the slopes."""
 import json
 import os
 import shutil
@@ -10,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 SIZES = (1000, 3000)
-SKIPPED = 77  # count_calls: this machine lets nobody trace
+SKIPPED = 77  # count_calls: this machine does not allow tracing
 
 
 class CannotCount(RuntimeError):
@@ -28,8 +29,8 @@ class Counter:
         return cls(build / "tests" / "oracle" / "count_calls", build / "tests" / "oracle" / "resource_preload.so")
 
     def count(self, line, folder=None):
-        """{"calls", "allocations", "peak_bytes", "by_number"} of one run in `folder`.
-        CannotCount; RuntimeError when the run fails."""
+        """Returns {"calls", "allocations", "peak_bytes", "by_number"} of one run in `folder`. Raises CannotCount, or
+        RuntimeError if the run fails."""
         with tempfile.TemporaryDirectory(prefix="shardmesh-counts-") as scratch:
             calls, allocations = Path(scratch) / "calls", Path(scratch) / "allocations"
             preload = ["env", f"LD_PRELOAD={self.shim}", "FAULT_KIND=memory", f"FAULT_COUNT_FILE={allocations}"]
@@ -45,13 +46,14 @@ class Counter:
             return found
 
     def least(self, line, runs=2, folder=None):
-        """The least of each figure over some runs: threads that meet by chance add to a count, and never take away."""
+        """Returns the smallest value of each figure over some runs: threads that meet by chance add to a count, but
+        never reduce it."""
         found = [self.count(line, folder) for _ in range(runs)]
         return {name: min(one[name] for one in found) for name in ("calls", "allocations", "peak_bytes")}
 
 
 def write_tensors(path, count):
-    """A safetensors file of `count` tensors of 64 bytes."""
+    """Writes a safetensors file of `count` tensors of 64 bytes."""
     header = {f"layers.{i:06d}.weight": {"dtype": "F32", "shape": [4, 4], "data_offsets": [64 * i, 64 * i + 64]}
               for i in range(count)}
     text = json.dumps(header).encode()
@@ -60,7 +62,7 @@ def write_tensors(path, count):
 
 
 class Samples:
-    """The same tensors in every format, of one number of tensors."""
+    """The same tensors in every format, for one number of tensors."""
 
     def __init__(self, tool, folder, count):
         self.folder, self.count = Path(folder) / str(count), count
@@ -77,14 +79,15 @@ class Samples:
             item.unlink()
 
     def line(self, words):
-        """A command to be run in the folder of samples, so that no count depends on where that lies; DST is free."""
+        """Returns a command to run in the folder of samples, so that no count depends on the folder's location; DST
+        is an empty folder."""
         shutil.rmtree(self.folder / "made", ignore_errors=True)
         (self.folder / "made").mkdir()
         return [str(word).replace("SRC/", "").replace("DST", "made") for word in words]
 
 
 def tool_work(tool):
-    """Name -> command, each of work that grows with the number of tensors (of one chunk each, but for `rows`: two)."""
+    """Name -> command, for work that grows with the number of tensors (of one chunk each, except `rows`: two)."""
     lines = {
         "inspect dcp": ["inspect", "SRC/dcp"],
         "inspect dcp without its items": ["inspect", "SRC/no_items"],
@@ -105,12 +108,12 @@ def tool_work(tool):
                                                     "--no-sync"],
         "reshard dcp": ["reshard", "SRC/dcp", "DST/a", "--mesh", "4", "--place", ".*=S(0)", "--no-sync"],
     }
-    # One thread: two that need one thing at once may both make it.
+    # One thread: two that need the same thing at once may both make it.
     return {name: [tool, *line, "--threads", "1"] for name, line in lines.items()}
 
 
 def program_work(bench=None, ranks=None):
-    """Likewise of the library's functions: load into memory; ranks that load and save together."""
+    """The same for the library's functions: loading into memory, and ranks that load and save together."""
     work = {}
     if bench:
         for what in ("dcp", "model.safetensors", "model.pt"):
@@ -121,7 +124,7 @@ def program_work(bench=None, ranks=None):
 
 
 def message_work(bench):
-    """Commands that repeat a move as often as their last word says."""
+    """Commands that repeat a move as often as their last word states."""
     return {f"two ranks move 64 KiB, {case}": [bench, case, str(64 << 10), "REPEAT", "ranks", "4"]
             for case in ("rows_to_columns", "rows_to_all")} if bench else {}
 
@@ -131,8 +134,8 @@ def slope(small, large, steps):
 
 
 def slopes(counter, work, tool, chosen=lambda name: True):
-    """Name -> what one more tensor costs; a line that fails is a RuntimeError. In a folder whose path has always the same length:
-    some allocations go with it."""
+    """Name -> the cost of one more tensor; a failing line raises RuntimeError. The folder's path always has the same
+    length, because some allocations depend on it."""
     steps = SIZES[1] - SIZES[0]
     with tempfile.TemporaryDirectory(prefix="shardmesh-counts-") as folder:
         samples = [Samples(tool, folder, count) for count in SIZES]
@@ -141,6 +144,6 @@ def slopes(counter, work, tool, chosen=lambda name: True):
 
 
 def message_slopes(counter, work, chosen=lambda name: True):
-    """Name -> what one more move costs."""
+    """Name -> the cost of one more move."""
     return {name: slope(*(counter.least([word.replace("REPEAT", str(repeat)) for word in map(str, line)]) for repeat in SIZES),
                         SIZES[1] - SIZES[0]) for name, line in work.items() if chosen(name)}

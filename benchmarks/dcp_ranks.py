@@ -35,7 +35,7 @@ def parameter(sizes, local, on, placements):
 
 
 def fsdp2():
-    """Every matrix by rows over all ranks."""
+    """Every matrix is sharded by rows over all ranks."""
     on, state = mesh(RANKS), {}
     for layer in range(LAYERS):
         for name, rows, columns in (("up", 4 * WIDTH, WIDTH), ("down", WIDTH, 4 * WIDTH)):
@@ -45,7 +45,7 @@ def fsdp2():
 
 
 def fsdp2_tp():
-    """As fully_shard leaves it over parallelize_module: columnwise and rowwise layers on a mesh of 2 x 2."""
+    """The layout of fully_shard over parallelize_module: columnwise and rowwise layers on a mesh of 2 x 2."""
     on, state = mesh(2, 2), {}
     for layer in range(LAYERS):
         for name, rows, columns, placements in (
@@ -76,7 +76,7 @@ def fresh(folder):
 
 
 def sides_of(case, folder):
-    """What each side is called, what it does, and what comes before each time."""
+    """Returns each side's name, its action, and the preparation before each measurement."""
     if case == "save":
         state = fsdp2_tp()
         return state, {
@@ -104,7 +104,8 @@ def member(rank, case, folder, repeat, store, pipe):
             times[name].append(slowest(*side))
     if rank == 0:
         size = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
-        pipe.send({"seconds": {name: of[1:] for name, of in times.items()}, "bytes": size})  # the first warms the cache
+        # the first run warms the cache
+        pipe.send({"seconds": {name: of[1:] for name, of in times.items()}, "bytes": size})
     dist.barrier()
     os._exit(0)
 

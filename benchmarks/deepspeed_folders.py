@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder of ZeRO 3 into one file. As commands: `shardmesh convert`, which is durable, beside the zero_to_fp32.py that DeepSpeed
-puts into every folder, which is not; then both into a file system in memory. Both are whole processes, with their peak memory.
-As functions in a process, of which imports are not counted: durably, beside plain writes of as many bytes, which is what the
-disk takes; and without an fsync on either side. Without DeepSpeed the case says that it is skipped. As a script: the peer, and
-the sample (both need PyTorch)."""
+"""Converts a folder of ZeRO 3 into one file. As commands: `shardmesh convert`, which is durable, beside
+zero_to_fp32.py, which DeepSpeed puts into every folder and which is not; then both into a file system in memory.
+Both are whole processes, with their peak memory. As functions in a process, without imports: durably, beside plain
+writes of as many bytes, which is the disk's time; and without an fsync on either side. Without DeepSpeed the case
+reports that it is skipped. As a script: the peer, and the sample (both need PyTorch)."""
 import os
 import shutil
 import subprocess
@@ -17,7 +17,7 @@ WORLD, COUNT = 8, 64
 
 
 def make(folder, size):
-    """What 8 ranks of ZeRO 3 save of `size` bytes of weights, in the form that DeepSpeed 0.19 writes."""
+    """Writes what 8 ranks of ZeRO 3 save of `size` bytes of weights, in the form of DeepSpeed 0.19."""
     import torch
     step = Path(folder) / "global_step1"
     step.mkdir(parents=True)
@@ -48,7 +48,7 @@ def merge(folder, target, durable):
 
 
 def run(line, counts_itself):
-    """(seconds, peak resident bytes) of a process, which may print its seconds last."""
+    """Returns (seconds, peak resident bytes) of a process, which may print its seconds last."""
     begin = time.perf_counter()
     process = subprocess.Popen([str(a) for a in line], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     printed = process.stdout.read()

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads beside what the machine can do: a disk read past the cache, memory copied, one tensor instead of many."""
+"""Loads beside the limits of the machine: a disk read past the cache, memory copied, and one tensor instead of many."""
 import json
 import shutil
 import subprocess
 
 
 def fio(files):
-    """What fio reads of the same files past the cache with 64 requests of 1 MiB under way."""
+    """Measures fio reading the same files past the cache, with 64 outstanding requests of 1 MiB."""
     line = ["fio", "--name=read", "--filename=" + ":".join(map(str, files)), "--file_service_type=sequential", "--rw=read",
             "--direct=1", "--bs=1M", "--iodepth=64", "--ioengine=libaio", "--readonly", "--output-format=json"]
 
@@ -22,7 +22,7 @@ def fio(files):
 
 
 def cold(bench):
-    """After a start of the machine: nothing of the files is in the cache."""
+    """Measures loads as after a start of the machine: the cache holds nothing of the files."""
     for path in (bench.sample(200), bench.safetensors_sample()):
         files = sorted(file for file in path.iterdir() if file.suffix == ".distcp") if path.is_dir() else [path]
         sides = {f"shardmesh::load, {bench.threads} threads": bench.ours("load_cold", path),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark kernels: batches on Kokkos and on the host's backend beside a STREAM-like copy of as many bytes,
-Kokkos::deep_copy (one process, the same buffers, taking turns) and PyTorch (a process of its own, the same sizes)."""
+"""The benchmark kernels: batches on Kokkos and on the host's backend, beside a STREAM-like copy of as many bytes,
+Kokkos::deep_copy (one process, the same buffers, alternating), and PyTorch (a separate process, the same sizes)."""
 import statistics
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def ratio(row, base, side):
-    """How many times as fast as `base`, of the medians, with the spread over the runs."""
+    """Returns the speed relative to `base`, from the medians, with the spread over the runs."""
     each = sorted(b / s for b, s in zip(row[base], row[side]))
     return f"{statistics.median(row[base]) / statistics.median(row[side]):5.2f} ({each[0]:.2f}..{each[-1]:.2f})"
 

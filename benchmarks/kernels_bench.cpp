@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches on the backends kokkos and host beside a STREAM-like copy of as many bytes and Kokkos::deep_copy: one
-// process, the same buffers, taking turns. Large cases find nothing of theirs in the caches, small ones everything:
-// kernels_torch.py does the same. One line of JSON per case, with all times.
+// Batches on the backends kokkos and host, beside a STREAM-like copy of as many bytes and Kokkos::deep_copy: one
+// process, the same buffers, alternating. Large cases start with none of their data in the caches, small ones with all
+// of it, as in kernels_torch.py. Prints one line of JSON per case, with all times.
 //   shardmesh_kernels_bench [--threads N] [--runs N] [--only PREFIX] [--small] (a sixteenth of the bytes) [--cpu]
 #include "kernels_peers.hpp"
 
@@ -49,9 +49,9 @@ struct options {
   std::int64_t shrink = 1;
 };
 
-// Memory of both sides, written once so that its pages are there.
+// The memory of both sides, written once so that its pages exist.
 struct arena {
-  device_buffer to, from;  // aligned as frameworks do it
+  device_buffer to, from;  // aligned as frameworks align it
   void grow(std::int64_t to_bytes, std::int64_t from_bytes) {
     if (to.size_bytes() < to_bytes) to = host_backend()->allocate(to_bytes, {}, {}).value();
     if (from.size_bytes() < from_bytes) from = host_backend()->allocate(from_bytes, {}, {}).value();
@@ -60,8 +60,8 @@ struct arena {
   }
 };
 
-// What moves more than this begins with caches that hold other memory: a model's tensors are not in them, and who ran
-// before would otherwise decide how much is.
+// Cases that move more than this begin with other memory in the caches: a model's tensors are not in them. Otherwise
+// the preceding case would decide how much of them the caches hold.
 constexpr std::int64_t cold_bytes = 64 << 20, other_bytes = 256 << 20;
 
 struct bench_case {
@@ -71,7 +71,8 @@ struct bench_case {
   std::function<bool()> deep_copy;
 };
 
-// With --cpu, of all threads of this process, of which there is to be one then: others on the machine count less.
+// With --cpu: the CPU time of all threads of this process, of which there should then be only one. Other work on the
+// machine then counts less.
 bool counts_cpu = false;
 double now() {
   timespec time{};
@@ -95,7 +96,7 @@ class bench {
   bool wants(const std::string& name) const { return name.starts_with(given_.only); }
 
   void measure(const bench_case& c) {
-    // A copy of n bytes reads n and writes n: it moves as many as the case does.
+    // A copy of n bytes reads n and writes n: it moves as many bytes as the case.
     const std::int64_t copied = c.moved_bytes / 2;
     memory_.grow(copied, copied);
     std::byte* const to[] = {memory_.to.data()};
@@ -130,7 +131,7 @@ class bench {
     std::fflush(stdout);
   }
 
-  // A batch that is made already: its time beside that of an empty launch, and what it allocates.
+  // A prepared batch: its time beside that of an empty launch, and its allocations.
   void measure_call(std::int64_t items, std::int64_t item_bytes) {
     memory_.grow(2 * items * item_bytes, 2 * items * item_bytes);
     batch_builder work;
@@ -201,12 +202,12 @@ bench_case pair_of(bench& b, const std::string& name, const extents& sizes, dtyp
   return made;
 }
 
-// The tensors of an FSDP unit, one behind the other in a flat buffer and apart in memory of their own.
+// The tensors of an FSDP unit: one after another in a flat buffer, and apart in separate memory.
 bench_case mix(bench& b, const std::string& name, bool splits) {
   std::int64_t flat = 0, apart = 0;
   batch_builder work;
   for (int i = 0; i < 150; ++i) {
-    const double exponent = 8 + 18 * static_cast<double>(i * 61 % 150) / 149;  // 256 B to 64 MiB, in no order
+    const double exponent = 8 + 18 * static_cast<double>(i * 61 % 150) / 149;  // 256 B to 64 MiB, unordered
     const auto numbers = b.bytes(static_cast<std::int64_t>(std::exp2(exponent))) / 4 | 1;
     const placed_view in_flat{0, 4 * flat, dtype::float32, {numbers}, {1}},
         own{0, 4 * apart, dtype::float32, {numbers}, {1}};

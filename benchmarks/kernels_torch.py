@@ -24,7 +24,7 @@ def filled(*shape, dtype=torch.float32):
 
 
 def cases(shrink):
-    """Name -> (bytes read and written, what is called, what makes its arguments)."""
+    """Yields (name, function to call, bytes read and written, function that makes its arguments)."""
     for kib in (64, 256, 1024, 16 << 10, 256 << 10):
         n = (kib << 10) // (shrink if kib > 1024 else 1) // 4
         yield f"contiguous {kib} KiB", "copy_", 8 * n, lambda n=n: (filled(n).copy_, filled(n))

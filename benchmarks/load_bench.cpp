@@ -46,7 +46,7 @@ T need(result<T> outcome) {
   if constexpr (!std::is_void_v<T>) return *std::move(outcome);
 }
 
-/// Destination memory, one block as a framework's allocator has it, and the requests that fill it.
+/// Destination memory, in one block as from a framework's allocator, and the requests that fill it.
 struct wanted {
   host_tensor memory;
   std::vector<load_request> requests;
@@ -56,7 +56,7 @@ struct wanted {
     requests.push_back({tensor.key, where, {nullptr, tensor.type, {}, where.sizes, contiguous_strides(where.sizes)}});
     bytes += size_bytes(tensor.type, where.volume()).value();
   }
-  /// After the last `add`.
+  /// Allocates the memory; call it after the last `add`.
   void allocate() {
     constexpr std::int64_t alignment = 64;
     std::int64_t needed = 0;
@@ -68,12 +68,12 @@ struct wanted {
     }
     memory = need(host_tensor::make(dtype::uint8, {needed}));
     const std::span<std::byte> target = memory.bytes();
-    std::memset(target.data(), 1, target.size());  // pages are there before the clock runs
+    std::memset(target.data(), 1, target.size());  // the pages exist before the clock runs
     for (std::size_t i = 0; i < requests.size(); ++i) requests[i].to.data = target.data() + begins[i];
   }
 };
 
-/// Every tensor, whole.
+/// Requests every tensor, whole.
 wanted whole_tensors(const checkpoint_reader& reader) {
   wanted made;
   for (const tensor_entry& tensor : reader.contents().tensors) made.add(tensor, box::whole(tensor.shape));
@@ -81,7 +81,7 @@ wanted whole_tensors(const checkpoint_reader& reader) {
   return made;
 }
 
-/// What rank `rank` of `ranks` holds of every tensor under S(1).
+/// Requests the part of every tensor that rank `rank` of `ranks` holds under S(1).
 wanted columns(const checkpoint_reader& reader, std::int64_t rank, std::int64_t ranks) {
   wanted made;
   for (const tensor_entry& tensor : reader.contents().tensors) {
@@ -103,7 +103,7 @@ double seconds_of(const std::function<void()>& act) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Bytes that this process has read so far, with read and pread.
+/// Returns the bytes that this process has read so far, with read and pread.
 std::int64_t bytes_read_so_far() {
   std::ifstream file("/proc/self/io");
   std::string name;
@@ -141,7 +141,7 @@ arguments parse(int argc, char** argv) {
   return given;
 }
 
-/// FP8 blocks and MXFP4 into float32 in memory.
+/// Loads FP8 blocks and MXFP4 as float32 into memory.
 std::vector<double> time_dequantize(const arguments& given, std::int64_t& bytes) {
   const auto open = [&] { return need(dequantized(need(open_checkpoint(given.path)))); };
   const wanted all = whole_tensors(*open());
@@ -152,7 +152,7 @@ std::vector<double> time_dequantize(const arguments& given, std::int64_t& bytes)
   return times;
 }
 
-/// A load in the library: opening the checkpoint is part of what is timed, as it is for the peers.
+/// Times a load in the library. The time includes opening the checkpoint, as for the peers.
 std::vector<double> time_load(const arguments& given, std::int64_t& bytes) {
   const auto reader = need(open_checkpoint(given.path));
   std::vector<wanted> parts;
@@ -173,13 +173,13 @@ std::vector<double> time_load(const arguments& given, std::int64_t& bytes) {
         need(load(*opened, together, {.threads = given.threads}));
         return;
       }
-      if (given.what == "columns_mapped") {  // one reader for all of them, which keeps what it mapped
+      if (given.what == "columns_mapped") {  // one reader for all of them; it keeps its mappings
         const auto opened = need(open_checkpoint(given.path));
         for (const wanted& part : parts)
           need(load(*opened, part.requests, {.threads = given.threads, .reading = {.map_rows = true}}));
         return;
       }
-      for (const wanted& part : parts) {  // every destination rank opens the checkpoint for itself
+      for (const wanted& part : parts) {  // every destination rank opens the checkpoint itself
         const auto opened = need(open_checkpoint(given.path));
         need(load(*opened, part.requests, {.threads = given.threads}));
       }
@@ -188,7 +188,8 @@ std::vector<double> time_load(const arguments& given, std::int64_t& bytes) {
   return times;
 }
 
-/// Destination ranks that are threads load together, and read for each other. Says how often each byte was read.
+/// Times destination ranks that are threads: they load together, and read for each other. Prints how often each byte
+/// was read.
 std::vector<double> time_ranks(const arguments& given, std::int64_t& bytes) {
   const auto reader = need(open_checkpoint(given.path));
   std::vector<wanted> parts;
@@ -219,7 +220,7 @@ std::vector<double> time_ranks(const arguments& given, std::int64_t& bytes) {
   return times;
 }
 
-/// Every tensor mapped, as views that are ready to be read; opening is inside.
+/// Maps every tensor, as views that are ready to read; the time includes opening.
 std::vector<double> time_map(const arguments& given, std::int64_t& bytes) {
   std::vector<double> times;
   for (int run = 0; run < given.repeat; ++run) {
@@ -236,7 +237,7 @@ std::vector<double> time_map(const arguments& given, std::int64_t& bytes) {
   return times;
 }
 
-/// A conversion to another safetensors file, of a folder without its optimizer, with checksums, without an fsync.
+/// Converts to another safetensors file, a folder without its optimizer; with checksums, without an fsync.
 std::vector<double> time_convert(const arguments& given, std::int64_t& bytes) {
   const fs::path target = given.path.parent_path() / "converted.safetensors";
   convert_options how;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-to-all-v over MPI: mpi_communicator against MPI_Alltoallv, the same bytes, turn and turn about. Run by mpirun.
+// All-to-all-v over MPI: mpi_communicator against MPI_Alltoallv, the same bytes, alternating. Run it with mpirun.
 //   shardmesh_mpi_bench BYTES ROUNDS [read|staged [CHUNK]]      BYTES: from each rank to each other
 // Rank 0 prints {"ranks":N,"bytes":N,"alltoallv_ms":[..],"exchange_ms":[..]}; a round takes as long as its slowest
 // rank.
@@ -25,7 +25,7 @@ import shardmesh.mpi;
 
 namespace {
 
-// Milliseconds of the slowest rank.
+// Returns the milliseconds of the slowest rank.
 template <class Work>
 double timed(const Work& work) {
   MPI_Barrier(MPI_COMM_WORLD);

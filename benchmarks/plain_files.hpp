@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plain side of the benchmarks: the same bytes with system calls alone, which no checkpoint library can beat.
+// The plain side of the benchmarks: moves the same bytes with system calls alone, which no checkpoint library can beat.
 #pragma once
 #include <fcntl.h>
 #include <unistd.h>
@@ -70,7 +70,7 @@ inline void plain_read(std::vector<plain_file>& files, int threads) {
   });
 }
 
-/// The same bytes into one new file each, made durable.
+/// Writes the same bytes into one new file each, durably.
 inline void plain_write(std::vector<plain_file>& files, const fs::path& folder, int threads) {
   std::vector<plain_file> targets;
   for (std::size_t i = 0; i < files.size(); ++i) {
@@ -94,7 +94,7 @@ inline void plain_write(std::vector<plain_file>& files, const fs::path& folder, 
   }
 }
 
-/// Read and written again, piece by piece, without an fsync: what a copy in the cache costs.
+/// Reads and writes the files, piece by piece, without an fsync: the cost of a copy in the cache.
 inline void plain_copy(std::vector<plain_file>& files, const fs::path& folder, int threads) {
   std::vector<int> targets;
   for (std::size_t i = 0; i < files.size(); ++i) {
@@ -110,13 +110,13 @@ inline void plain_copy(std::vector<plain_file>& files, const fs::path& folder, i
   for (const int target : targets) ::close(target);
 }
 
-/// Takes the files out of the system's cache, as after a start of the machine.
+/// Removes the files from the system's cache, as after a start of the machine.
 inline void evict(const std::vector<plain_file>& files) {
   for (const plain_file& file : files)
     if (::fsync(file.fd) != 0 || ::posix_fadvise(file.fd, 0, 0, POSIX_FADV_DONTNEED) != 0) stop("cannot evict a file");
 }
 
-/// Past the cache (O_DIRECT), `depth` reads of 1 MiB under way at any time.
+/// Reads past the cache (O_DIRECT), with `depth` outstanding reads of 1 MiB at any time.
 inline void direct_read(const fs::path& path, int depth) {
   constexpr std::size_t piece = std::size_t{1} << 20, page = 4096;
   struct opened {
@@ -154,7 +154,7 @@ inline void direct_read(const fs::path& path, int depth) {
   for (const opened& file : files) ::close(file.fd);
 }
 
-/// From memory to memory, on `threads` threads.
+/// Copies from memory to memory, on `threads` threads.
 inline void copy_memory(std::vector<plain_file>& files, std::vector<std::vector<std::byte>>& to, int threads) {
   in_pieces(files, threads, [&](plain_file& file, std::size_t at, std::size_t length) {
     std::memcpy(to[static_cast<std::size_t>(&file - files.data())].data() + at, file.bytes.data() + at, length);

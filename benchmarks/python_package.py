@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python package beside PyTorch's own: its reader and writer under torch.distributed.checkpoint on the same files, and
-redistribute on the same DTensors; the same gloo processes, in turns in one run."""
+"""The Python package beside PyTorch's own: its reader and writer under torch.distributed.checkpoint on the same
+files, and redistribute on the same DTensors. Both run in the same gloo processes, alternating in one run."""
 import json
 import os
 import statistics
@@ -14,7 +14,7 @@ TEXTS = {"load": "dcp.load of FSDP2 by rows onto FSDP2 + TP on 2 x 2", "load_sam
 
 
 def python(bench, script, *arguments):
-    """What a script with PyTorch and our package says on its standard output."""
+    """Returns the standard output of a script with PyTorch and our package."""
     package = bench.build / "python"
     if not (package / "shardmesh").is_dir():
         raise RuntimeError("the Python package is not built (docs/python.md)")

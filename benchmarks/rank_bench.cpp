@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks do together, timed: redistributions and the sharded state dict of an FSDP model. Ranks are threads, or
-// with SHARDMESH_BENCH_MPI processes of mpirun. benchmarks/ranks.py runs it beside PyTorch over gloo.
+// Times collective operations: redistributions, and the sharded state dict of an FSDP model. Ranks are threads or, with
+// SHARDMESH_BENCH_MPI, processes of mpirun. benchmarks/ranks.py runs it beside PyTorch over gloo.
 //   shardmesh_rank_bench CASE BYTES REPEAT [--ranks N]      CASE: rows_to_columns, grid_swap, rows_to_all, fsdp,
 //   fsdp_stream
-// Rank 0 prints {"seconds":[..],"first_seconds":s,"extra_bytes":n}: of each repetition the slowest rank's time.
+// Rank 0 prints {"seconds":[..],"first_seconds":s,"extra_bytes":n}: for each repetition the slowest rank's time.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -33,7 +33,7 @@ using namespace rank_timing;
 struct bench_result {
   std::vector<double> seconds;
   double first = 0;        // with planning and agreement
-  std::int64_t extra = 0;  // bytes of resident memory above what there was before the first call
+  std::int64_t extra = 0;  // resident memory above that before the first call
 };
 
 struct move_case {
@@ -80,7 +80,7 @@ bench_result redistribute(any_communicator& comm, const move_case& c, std::int64
   return found;
 }
 
-// `bytes` of parameters in units of 64 MiB: [4096, 4096] and a bias each, as benchmarks/torch_ranks.py has them.
+// `bytes` of parameters in units of 64 MiB: [4096, 4096] and a bias each, as in benchmarks/torch_ranks.py.
 bench_result fsdp(any_communicator& comm, std::int64_t bytes, int repeat, bool streams) {
   fsdp_model model;
   std::vector<host_tensor> shards;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What benchmarks of ranks take: the slowest rank's time, and resident memory. It imports: the last header included.
+// Measurements for benchmarks of ranks: the slowest rank's time, and resident memory. It imports a module, so include
+// it last.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -35,7 +36,7 @@ inline void meet(any_communicator& comm) {
   comm.all_gather({}, {}).value();
 }
 
-// The slowest rank's.
+// Returns the slowest rank's value.
 inline double slowest(any_communicator& comm, double own) {
   const auto all = comm.all_gather(std::as_bytes(std::span(&own, 1)), {}).value();
   for (const auto& bytes : all) {

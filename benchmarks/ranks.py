@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ranks do together: redistribution and FSDP state dicts over four ranks (threads; MPI processes where MPI is
-installed) beside PyTorch over four gloo processes. Each repetition counts its slowest rank; processes of their own."""
+"""Collective operations: redistribution and FSDP state dicts over four ranks (threads; MPI processes if MPI is
+installed), beside PyTorch over four gloo processes. Each repetition counts its slowest rank. Both sides run in
+separate processes."""
 import shutil
 import statistics
 import sys

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmarks redistribute_*: moving a tensor between 4 ranks beside a raw all-to-all-v of the same bytes, over threads
-and over MPI, and planning for one of 1024 and one of 16,384 ranks."""
+"""The benchmarks redistribute_*: moving a tensor between 4 ranks beside a raw all-to-all-v of the same bytes, over
+threads and over MPI; and planning for one of 1024 and one of 16,384 ranks."""
 import json
 import shutil
 import statistics
@@ -19,7 +19,7 @@ def planning(bench):
     line = [bench.build / "bin" / "shardmesh_redistribute_bench", "--only", "plan"]
     bench.note_command("shardmesh_redistribute_bench --only plan", line)
     for row in lines_of(line):
-        if "pairs_ms" in row:  # one pass for all pairs: about what every rank lists of its own part
+        if "pairs_ms" in row:  # one pass for all pairs should cost about as much as each rank's own list
             good = row["equal"] and row["pairs_ms"] <= 1.5 * row["sends_ms"]
             print(f"  {row['case']}: {row['pairs_ms']:.1f} ms, by every rank's list {row['sends_ms']:.1f} ms: "
                   f"{'ok' if good else 'MORE THAN THE AIM'}", flush=True)
@@ -34,7 +34,7 @@ def threads(bench):
     print("\nredistribute over 4 threads beside an all-to-all-v of the same bytes (memcpy between barriers)")
     line = [bench.build / "bin" / "shardmesh_redistribute_bench", "--only", "run", "--repeat", bench.runs + 3]
     if bench.only_counts:
-        return  # it counts its peer, too: the slopes tell what a move costs
+        return  # it counts its peer, too: the slopes have the cost of a move
     for row in lines_of(line):
         bench.note_ratios(f"{row['case']}, {row['bytes'] // 1024} KiB: raw all-to-all-v", row["ratio"], row["ratio_of_least"])
         print(f"  {row['case']}, {row['bytes'] / 1024:.0f} KiB: {row['ours_ms']:.3f} ms beside {row['plain_ms']:.3f} ms, "

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Redistribution over threads beside a plain all-to-all of the same bytes (each thread copies its blocks from the
-// others' buffers, between two barriers), in one run, taking turns; and planning for one of 1024 ranks, in a process of
-// its own for its memory. One line of JSON per case.
+// others' buffers, between two barriers), in one run, alternating; and planning for one of 1024 ranks, in a separate
+// process to measure its memory. Prints one line of JSON per case.
 //   shardmesh_redistribute_bench [--ranks N] [--repeat N] [--only plan|run] [--rows N] [--pin 1]
-// --rows: one size alone, for profiles; --pin: a core for each rank, as wake-ups like to put two on one.
+// --rows: one size alone, for profiles; --pin: a core for each rank, because wake-ups tend to put two on one.
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -52,7 +52,7 @@ distribution on_all(std::int32_t ranks, const placement& p, const extents& shape
   return distribute(layout::make(device_mesh::make(sizes).value(), {p}, shape).value()).value();
 }
 
-// Of all threads of this process: what other processes on the machine do counts little.
+// The CPU time of all threads of this process: other processes on the machine affect it little.
 double cpu_seconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -90,7 +90,7 @@ void measure(const bench_case& c, std::int32_t ranks, int repeat) {
     const std::size_t block = target.bytes().size() / static_cast<std::size_t>(ranks);
     plain_from[static_cast<std::size_t>(me)].assign(block * static_cast<std::size_t>(ranks), std::byte{1});
     plain_to[static_cast<std::size_t>(me)].assign(block * static_cast<std::size_t>(ranks), std::byte{2});
-    // Many moves per measurement: when it begins and ends differs between threads by much more than a small move takes.
+    // Many moves per measurement: its beginning and end differ between threads by much more than a small move takes.
     const auto moves = std::clamp<std::int64_t>((std::int64_t{256} << 20) / (c.rows * c.columns * 4), 4, 200);
     const auto timed = [&](std::vector<double>& wall, std::vector<double>& cpu, auto move) {
       meet.arrive_and_wait();
@@ -135,8 +135,8 @@ double peak_mb() {
   return static_cast<double>(use.ru_maxrss) / 1024;
 }
 
-// One rank's part of 1024 tensors from rows to columns: of 1024 ranks 2^30 copies in all, of which it is told 2^21, of
-// 16,384 ranks 2^25.
+// One rank's part of 1024 tensors from rows to columns. Over 1024 ranks there are 2^30 copies in all, and the rank
+// lists 2^21 of them; over 16,384 ranks it lists 2^25.
 void measure_plan(std::int32_t ranks, bool alike) {
   const pid_t child = fork();
   if (child != 0) {
@@ -176,7 +176,7 @@ void measure_plan(std::int32_t ranks, bool alike) {
   _exit(mine.transfers() == 1024 ? 0 : 1);
 }
 
-// Who sends how much to whom, over all pairs of 64 ranks, beside what every rank lists of its own part (`sends`).
+// The bytes on each link, over all pairs of 64 ranks, beside every rank's list of its own part (`sends`).
 void measure_pairs(int repeat) {
   constexpr std::int32_t ranks = 64;
   std::vector<tensor_transfer> transfers;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An FSDP model of 1 GiB on two ranks that are threads: saved out of its flat shards and loaded into them, beside the
-state dict and plain files of the same bytes; and how long start_save keeps a training step, with and without a pool."""
+"""An FSDP model of 1 GiB on two ranks that are threads: saved from its flat shards and loaded into them, beside the
+state dict and plain files of the same bytes; and the time for which start_save holds up a training step, with and
+without a pool."""
 import shutil
 
 MIB = 1 << 20

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// An FSDP model of ranks that are threads, saved and loaded, timed: out of its flat shards, through a state dict, in
-// the background with and without a pool; and plain files and copies of the same bytes.
+// Times saving and loading an FSDP model of ranks that are threads: from its flat shards, through a state dict, and in
+// the background with and without a pool; also plain files and copies of the same bytes.
 //   shardmesh_stage_bench CASE FOLDER BYTES REPEAT DURABLE [RANKS]
 //   CASE: save_in_place, save_state, plain_write, load_in_place, load_state, plain_read, start, start_pool, plain_copy
-// Rank 0 prints {"bytes":n,"seconds":[..],"extra_bytes":n,"faults":n}: of each repetition the slowest rank's time; the
-// most resident memory beside the model; page faults of the last repetition.
+// Rank 0 prints {"bytes":n,"seconds":[..],"extra_bytes":n,"faults":n}: for each repetition the slowest rank's time; the
+// largest resident memory beside the model; page faults of the last repetition.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -40,7 +40,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t piece = std::int64_t{8} << 20;
 
-// Units of 64 MiB, [4096, 4096] and a bias each, as benchmarks/rank_bench.cpp has them.
+// Units of 64 MiB, [4096, 4096] and a bias each, as in benchmarks/rank_bench.cpp.
 struct sharded_model {
   sharded_model(std::int32_t rank, std::int32_t ranks, std::int64_t bytes) {
     for (std::int64_t i = 0; i < bytes / (std::int64_t{64} << 20); ++i) {
@@ -86,7 +86,7 @@ std::int64_t page_faults() {
   return use.ru_minflt;
 }
 
-// One of a case's ways, on one rank. `begin` and `end` are outside of what is timed.
+// One way of a case, on one rank. The time excludes `begin` and `end`.
 class rank_bench {
  public:
   rank_bench(const bench_case& c, any_communicator& comm, thread_communicator saver)
@@ -182,7 +182,7 @@ class rank_bench {
 
   const bench_case& case_;
   any_communicator& comm_;
-  any_communicator saver_;  // of saves that go on while the ranks meet
+  any_communicator saver_;  // for saves that go on while the ranks meet
   sharded_model mine_;
   fs::path file_;
   rank_save_options options_;

@@ -41,8 +41,8 @@ def load_whole(path, repeat):
 
 
 def columns_alone(path, repeat):
-    """What each of 8 ranks does for S(0) -> S(1), one rank after another in this process (a process group that says it is rank r
-    of 8 and moves nothing: loading needs no communication)."""
+    """Does the work of each of 8 ranks for S(0) -> S(1), one rank after another in this process. The fake process
+    group claims to be rank r of 8 and moves nothing: loading needs no communication."""
     from torch.testing._internal.distributed.fake_pg import FakeStore
     total, times = 0, [0.0] * repeat
     for rank in range(RANKS):
@@ -85,7 +85,7 @@ def columns_member(rank, path, repeat, rendezvous, results):
 
 
 def columns_group(path, repeat):
-    """The same with 8 gloo processes, as a job would; from the first's start to the last's end."""
+    """The same with 8 gloo processes, as in a job; from the first's start to the last's end."""
     import torch.multiprocessing as multiprocessing
     with multiprocessing.Manager() as manager:
         results = manager.dict()
@@ -98,8 +98,8 @@ def columns_group(path, repeat):
 
 
 def safetensors_read(path, repeat):
-    """safetensors.torch.load_file: new tensors on every call, as the package has no other way; copied, as its tensors may be
-    views of the mapped file."""
+    """safetensors.torch.load_file: it makes new tensors on every call, because the package has no other way. They
+    are copied, because they may be views of the mapped file."""
     from safetensors import safe_open
     with safe_open(path, framework="pt") as file:
         state = {key: torch.ones(file.get_slice(key).get_shape(), dtype=torch.float32) for key in file.keys()}
@@ -112,7 +112,7 @@ def safetensors_read(path, repeat):
 
 
 def safetensors_map(path, repeat):
-    """Every tensor as safe_open gives it: a view of the mapped file."""
+    """Every tensor from safe_open: a view of the mapped file."""
     from safetensors import safe_open
 
     def act():
@@ -122,7 +122,7 @@ def safetensors_map(path, repeat):
 
 
 def safetensors_copy(path, repeat, durable=True):
-    """load_file, save_file and an fsync: what `shardmesh convert` from safetensors to safetensors does."""
+    """load_file, save_file, and an fsync: the equivalent of `shardmesh convert` from safetensors to safetensors."""
     from safetensors.torch import load_file, save_file
     target = path + ".copy"
 
@@ -141,7 +141,7 @@ def safetensors_copy_cached(path, repeat):
 
 
 def to_torch_file(path, repeat):
-    """dcp_to_torch_save and an fsync: what `shardmesh convert --to pt` does."""
+    """dcp_to_torch_save and an fsync: the equivalent of `shardmesh convert --to pt`."""
     from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
     target = path + ".theirs.pt"
 
@@ -169,7 +169,8 @@ def dequantize(path, repeat):
 
 
 def moe_shapes():
-    """Names and shapes of a mixture-of-experts model's 18,867 tensors (48 layers of 128 experts), as small as 1 GiB."""
+    """Names and shapes of a mixture-of-experts model's 18,867 tensors (48 layers of 128 experts), scaled down to 1
+    GiB."""
     shapes = {"model.embed_tokens.weight": (1024, 128), "model.norm.weight": (128,), "lm_head.weight": (1024, 128)}
     for layer in range(48):
         at = f"model.layers.{layer}"
@@ -184,7 +185,7 @@ def moe_shapes():
 
 
 def make_moe(path, _):
-    """A safetensors file of such a model in bfloat16, and one of a single tensor of as many bytes."""
+    """Writes a safetensors file of such a model in bfloat16, and one with a single tensor of as many bytes."""
     from safetensors.torch import save_file
     os.makedirs(path, exist_ok=True)
     shapes = moe_shapes()
@@ -197,7 +198,7 @@ def make_moe(path, _):
 
 
 def make_quantized(path, _):
-    """A Hugging Face folder of one file: FP8 weights with block scales, and MXFP4."""
+    """Writes a Hugging Face folder of one file: FP8 weights with block scales, and MXFP4."""
     from safetensors.torch import save_file
     os.makedirs(path)
     generator, tensors = torch.Generator().manual_seed(0), {}
@@ -228,13 +229,13 @@ def make_member(rank, path, count, rendezvous):
 
 
 def make(path, count):
-    """1 GiB in `count` tensors, S(0) over 8 ranks."""
+    """Writes 1 GiB in `count` tensors, S(0) over 8 ranks."""
     import torch.multiprocessing as multiprocessing
     multiprocessing.spawn(make_member, (path, count, path + ".rendezvous"), nprocs=RANKS)
 
 
 def make_chunks(path, count):
-    """A .metadata of `count` chunks: tensors of 8 chunks each. No items: it is only inspected."""
+    """Writes a .metadata of `count` chunks: tensors of 8 chunks each. It has no items, because it is only inspected."""
     os.makedirs(path, exist_ok=True)
     properties = m.TensorProperties(dtype=torch.float32)
     tensors, storage = {}, {}
@@ -255,7 +256,7 @@ def read_metadata(path, repeat):
 
 
 def shards_of(path):
-    """Shape, and offsets and sizes of every shard, of a file that benchmarks/validate.py wrote."""
+    """Returns the shape, and every shard's offsets and sizes, from a file that benchmarks/validate.py wrote."""
     import array
     numbers = array.array("q")
     with open(path, "rb") as file:
@@ -267,7 +268,7 @@ def shards_of(path):
 
 
 def timed_briefly(act, repeat, limit=4.0):
-    """As `timed`, but stops when it has taken long enough: some of these are quadratic."""
+    """As `timed`, but stops after enough time: some of these are quadratic."""
     times = []
     while len(times) < repeat and (not times or sum(times) + times[-1] < limit):
         times += timed(act, 1)
@@ -275,7 +276,7 @@ def timed_briefly(act, repeat, limit=4.0):
 
 
 def validate_shards(path, repeat):
-    """What ShardedTensor checks of its metadata."""
+    """The checks of ShardedTensor on its metadata."""
     from torch.distributed._shard.metadata import ShardMetadata
     from torch.distributed._shard.sharding_spec._internals import validate_non_overlapping_shards_metadata
     _, boxes = shards_of(path)
@@ -284,7 +285,7 @@ def validate_shards(path, repeat):
 
 
 def validate_plan(path, repeat):
-    """What DCP checks before it saves: bounds, overlaps and the total volume."""
+    """DCP's checks before it saves: bounds, overlaps, and the total volume."""
     from torch.distributed.checkpoint.default_planner import _validate_global_plan
     from torch.distributed.checkpoint.planner import SavePlan
     shape, boxes = shards_of(path)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our side of `./dev bench tree`: flatten and unflatten a nested state dict, N times in one process, as one line of
-// JSON. Links shardmesh::tree only.
+// Our side of `./dev bench tree`: flattens and unflattens a nested state dict, N times in one process, as one line of
+// JSON. Links only shardmesh::tree.
 //   shardmesh_tree_bench names_flatten|names_unflatten|leaves_flatten|leaves_unflatten --entries N --repeat N
-// names_*:  what torch.distributed.checkpoint does: a name and a path per entry, and the tree again from the paths.
-// leaves_*: what optree does: the shape and the leaves in order, and the tree again from them.
-// Flattening gives pointers to leaves, unflattening copies them (a reference count each, as in Python).
+// names_*:  as torch.distributed.checkpoint: a name and a path per entry, and the tree again from the paths.
+// leaves_*: as optree: the shape and the leaves in order, and the tree again from them.
+// Flattening returns pointers to leaves; unflattening copies them (one reference count each, as in Python).
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace {
 
 using namespace shardmesh;
 
-// A state dict as a program would have it; leaves are shared, as Python's are.
+// A state dict as in a program; leaves are shared, like Python's.
 struct entry;
 struct value;
 using tensor = std::shared_ptr<const float>;
@@ -74,7 +74,7 @@ struct shardmesh::node_adapter<value> {
 
 namespace {
 
-// {"layers": [{"block0": {"weight": .., ..}, ..}, ..]}, as tree_side.py has it.
+// {"layers": [{"block0": {"weight": .., ..}, ..}, ..]}, as in tree_side.py.
 value model(int entries) {
   static const char* const names[] = {"weight", "bias", "running_mean",    "running_var", "num_batches_tracked",
                                       "scale",  "gate", "qkv_proj.weight", "zero_point",  "norm"};
@@ -137,13 +137,13 @@ int main(int argc, char** argv) {
   const value root = model(entries);
   const auto flat = flatten_tree(root).value();
   const named_state named = with_names(root);
-  std::function<void()> act;  // what it makes is destroyed within the time, as Python's garbage is
+  std::function<void()> act;  // the time includes destroying its result, as Python's includes garbage
   if (what == "names_flatten") act = [&] { with_names(root); };
   if (what == "names_unflatten") act = [&] { from_names(named); };
   if (what == "leaves_flatten") act = [&] { flatten_tree(root).value(); };
   if (what == "leaves_unflatten") act = [&] { build(flat.spec, copies(flat.leaves)).value(); };
   if (!act) return std::fprintf(stderr, "shardmesh_tree_bench: no such case\n"), 2;
-  act();  // once to warm up, as the peers do
+  act();  // once to warm up, like the peers
   std::vector<double> times;
   for (int i = 0; i < repeat; ++i) times.push_back(seconds(act));
   std::printf("{\"case\": \"%s\", \"entries\": %zu, \"seconds\": [", argv[1], flat.leaves.size());

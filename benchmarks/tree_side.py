@@ -11,12 +11,12 @@ NAMES = ["weight", "bias", "running_mean", "running_var", "num_batches_tracked",
 
 
 def model(entries, leaf):
-    """{"layers": [{"block0": {"weight": .., ..}, ..}, ..]}, as tree_bench.cpp has it."""
+    """{"layers": [{"block0": {"weight": .., ..}, ..}, ..]}, as in tree_bench.cpp."""
     return {"layers": [{f"block{b}": {name: leaf() for name in NAMES} for b in range(10)} for _ in range(entries // 100)]}
 
 
 def prepare(case, entries):
-    """What is timed, with its input already made."""
+    """Returns the function to time, with its input already made."""
     import torch
     state = model(entries, lambda: torch.zeros(1))
     if case.startswith("names"):
@@ -41,7 +41,7 @@ def main():
     act = prepare(given.case, given.entries)
     act()
     gc.collect()
-    gc.freeze()  # the input is not Python's garbage to look through
+    gc.freeze()  # Python's collector must not scan the input
     seconds = []
     for _ in range(given.repeat):
         begin = time.perf_counter()

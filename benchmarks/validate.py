@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmarks validate_*: is a set of shards whole and free of overlaps? Beside PyTorch's own functions, on the same boxes
-in one run; and a million shards beside std::sort of their offsets. Nothing here imports PyTorch (torch_side.py does)."""
+"""The benchmarks validate_*: whether a set of shards is complete and without overlaps. They run beside PyTorch's own
+functions, on the same boxes in one run; a million shards run beside std::sort of their offsets. Nothing here imports
+PyTorch (torch_side.py does)."""
 import array
 import random
 import statistics
@@ -17,7 +18,7 @@ def grid(down, across, shape):
 
 
 def guillotine(count, side=1 << 20):
-    """Boxes cut in two at random places, row- or column-wise, in turn."""
+    """Returns boxes that are cut in two at random places, by rows or columns, in turn."""
     draw = random.Random(count)
     boxes, at = [((0, 0), (side, side))], 0
     while len(boxes) < count:
@@ -68,7 +69,8 @@ def ours(bench, case, path, *rest):
 
 
 def compare(bench, title, sides):
-    """Times the sides in two alternating blocks; `sides`: name, how to run it, and the name of what it is compared with."""
+    """Times the sides in two alternating blocks. `sides`: a name, a function that runs the side, and the name of its
+    base."""
     if bench.only_counts:
         for _, side, base in sides:
             if base:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our side of the benchmarks `validate_*`: one way of checking the shards of a file (benchmarks/validate.py writes it),
-// timed N times in one process, as one line of JSON.
+// Our side of the benchmarks `validate_*`: one way of checking the shards of a file (written by
+// benchmarks/validate.py), timed N times in one process, as one line of JSON.
 //   shardmesh_validate_bench cover|overlaps|flat|sort FILE [--repeat N] [--break]
-// cover, overlaps: from a vector of metadata objects, one per shard; gathered into flat arrays only when they are
-// wrong. flat: from flat arrays. sort: not a check, but std::sort of the shards' offsets, what a sweep would have to
-// begin with.
+// cover, overlaps: from a vector of metadata objects, one per shard; gathered into flat arrays only if they are wrong.
+// flat: from flat arrays. sort: not a check, but std::sort of the shards' offsets, with which a sweep would have to
+// begin.
 #include <algorithm>
 #include <array>
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of error codes, as Python and C programs see them. Of the Python package and the C interface.
+// The names of error codes, as Python and C programs see them. The Python package and the C interface use them.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -8,7 +8,7 @@ import shardmesh;
 
 namespace bindings {
 
-/// The enumerators' names, in their order.
+/// The enumerators' names, in order.
 inline constexpr std::array code_names{
     "ok",
     "invalid_argument",

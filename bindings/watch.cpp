@@ -33,7 +33,7 @@ std::exception_ptr watch::run(const std::function<void(watch&)>& work, const std
     lock.unlock();
     look();
     lock.lock();
-    if (!was_asked) continue;  // what was asked meanwhile is looked at next
+    if (!was_asked) continue;  // a request that came meanwhile needs another look
     is_asked_ = false;
     was_last = true;
     changed_.notify_all();

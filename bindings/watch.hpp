@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What long work is given by whoever watches it from another thread. Of the Python package and the C interface.
+// A link between long work and the thread that watches it. The Python package and the C interface use it.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -14,7 +14,7 @@ import shardmesh;
 
 namespace bindings {
 
-/// What the work is given: whether to go on, and where to say how far it is. Both from any thread.
+/// The work's side of the link: it asks whether to go on, and reports its progress. Both work from any thread.
 struct watch {
   std::stop_source stop;
   std::atomic<std::int64_t> bytes = 0;
@@ -23,14 +23,15 @@ struct watch {
   std::function<void(std::int64_t)> progress() {
     return [this](std::int64_t more) { bytes += more; };
   }
-  /// Has the watching thread look for the last time, and waits until it has: what it would say later is too late.
+  /// Makes the watching thread look for the last time, and waits until it has. A later request to stop would come too
+  /// late.
   std::function<void()> before_commit() {
     return [this] { ask(); };
   }
 
   using time = std::chrono::steady_clock::time_point;
-  /// Runs `work` in a thread of its own. Until it is done, this thread calls `look`: whenever the time is
-  /// `next_look()`, and before the work commits. `look` must not throw. Returns what the work threw.
+  /// Runs `work` in its own thread. Until the work is done, this thread calls `look`: at each `next_look()`, and before
+  /// the work commits. `look` must not throw. Returns the exception that the work threw.
   std::exception_ptr run(const std::function<void(watch&)>& work, const std::function<void()>& look,
                          const std::function<time()>& next_look);
 
@@ -42,7 +43,7 @@ struct watch {
   bool is_watched_ = false, is_asked_ = false, is_done_ = false;
 };
 
-/// The time of the next look: short enough for a person who wants to stop.
+/// The time of the next look, soon enough for a user who wants to stop.
 watch::time in_a_moment();
 
 }  // namespace bindings

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint as it is, whose tensors' bytes are counted as they are read, and no longer read once a stop was asked
-// for: what gives verify and diff their progress and their Ctrl-C, whose options have neither.
+// A reader that forwards to another, counts the bytes of tensors that are read, and stops reading once a stop was
+// requested. It gives `verify` and `diff`, whose options have neither, progress and Ctrl-C.
 #pragma once
 #include <memory>
 
@@ -10,7 +10,7 @@ import shardmesh;
 
 namespace bindings {
 
-/// `inner` and `watching` outlive it.
+/// `inner` and `watching` must outlive the returned reader.
 std::unique_ptr<shardmesh::checkpoint_reader> watched(shardmesh::checkpoint_reader& inner, watch& watching);
 
 }  // namespace bindings

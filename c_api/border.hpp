@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The border: every exported function does its work in `guarded`, which lets no exception out. Inside, what goes wrong
-// is thrown.
+// The border: every exported function does its work in `guarded`, which lets no exception out. Code inside reports
+// failures by throwing.
 #pragma once
 #include <shardmesh/c_api/error.h>
 
@@ -19,19 +19,20 @@ import shardmesh;
 
 namespace c_api {
 
-/// Why a call does not do what it was asked for: at least one problem.
+/// Thrown when a call cannot do what was requested: at least one problem.
 struct refusal {
   std::vector<shardmesh::error> problems;
 };
 
 [[noreturn]] void refuse(shardmesh::error problem);
-/// "argument NAME WHY": invalid_argument.
+/// Throws invalid_argument with the text "argument NAME WHY".
 [[noreturn]] void refuse_argument(std::string_view name, std::string_view why);
 [[noreturn]] void refuse_null(std::string_view name);
-/// Of options and elements: a later version may have given the field a meaning.
+/// For a non-zero field of options or elements that this library does not know: a later version may have given it a
+/// meaning.
 [[noreturn]] void refuse_unknown_field(std::string_view name);
 
-/// The value, or a refusal.
+/// Returns the value, or throws a `refusal`.
 template <class T>
   requires std::is_object_v<T>
 T value_of(shardmesh::result<T> made) {
@@ -42,17 +43,17 @@ inline void check(shardmesh::result<void> done) {
   if (!done) refuse(std::move(done).error());
 }
 
-/// Of an argument that may not be null.
+/// Returns an argument that must not be null.
 template <class T>
 T& needed(T* argument, std::string_view name) {
   if (argument == nullptr) refuse_null(name);
   return *argument;
 }
 
-/// What is being handled as an exception, as a status; the error goes to `error` unless that is null.
+/// Returns the status of the exception being handled; stores the error in `error` unless that is null.
 shardmesh_status report_exception(shardmesh_error** error) noexcept;
 
-/// Does the work of an exported function.
+/// Runs the work of an exported function.
 template <class Work>
 shardmesh_status guarded(shardmesh_error** error, Work&& work) noexcept {
   if (error != nullptr) *error = nullptr;
@@ -64,7 +65,7 @@ shardmesh_status guarded(shardmesh_error** error, Work&& work) noexcept {
   }
 }
 
-/// The same for work that makes a handle: `made` is null unless it is there.
+/// The same for work that makes a handle: `made` is null unless the work succeeds.
 template <class Handle, class Work>
 shardmesh_status guarded(shardmesh_error** error, Handle** made, Work&& work) noexcept {
   if (made != nullptr) *made = nullptr;
@@ -74,8 +75,9 @@ shardmesh_status guarded(shardmesh_error** error, Handle** made, Work&& work) no
   });
 }
 
-/// Options as the caller gave them, whatever version of the header they come from; default ones for null. Fields that
-/// this library does not know must be 0; those that an older header lacks are. `first_size`: of the first version's.
+/// Returns the caller's options, whatever version of the header they come from; default ones for null. Fields that this
+/// library does not know must be 0; fields that an older header lacks become 0. `first_size` is the size in the first
+/// version.
 template <class Options>
 Options given(const Options* options, std::string_view name, std::size_t first_size = sizeof(Options)) {
   Options made{};
@@ -93,8 +95,8 @@ Options given(const Options* options, std::string_view name, std::size_t first_s
   return made;
 }
 
-/// Fills a description that the caller made, as far as its header knows it. Fields that this library does not know
-/// become 0. `first_size`: of the first version's.
+/// Fills the caller's description, as far as the caller's header knows it. Fields that this library does not know
+/// become 0. `first_size` is the size in the first version.
 template <class Description>
 void give(Description* to, const Description& made, std::string_view name,
           std::size_t first_size = sizeof(Description)) {
@@ -109,7 +111,7 @@ void give(Description* to, const Description& made, std::string_view name,
   std::memcpy(bytes, &size, sizeof size);
 }
 
-/// The element of a list of `count`; out_of_bounds beyond it.
+/// Throws out_of_bounds if `index` is not below `count`.
 void check_index(std::size_t index, std::size_t count, std::string_view what);
 
 }  // namespace c_api

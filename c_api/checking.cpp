@@ -55,7 +55,7 @@ diff_options to_diff(const shardmesh_diff_options& wanted) {
   return made;
 }
 
-// A check that was stopped has looked at a part only: that is no report.
+// A stopped check has covered only a part, so it returns no report.
 verify_report verify_watched(checkpoint_reader& reader, const shardmesh_verify_options& wanted) {
   const verify_options how = to_verify(wanted);
   return watched_result(wanted.call, [&](bindings::watch& watching) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening, and the description of what there is.
+// Opens a checkpoint, and describes its contents.
 #include "checkpoint.hpp"
 
 #include <cstddef>
@@ -87,7 +87,7 @@ std::unique_ptr<checkpoint_reader> open_reader(const std::filesystem::path& path
   how.keys_at_ranks = wanted.keys_at_ranks != 0;
   auto reader = value_of(wanted.all_parts != 0 ? open_parts(path, how) : open_checkpoint(path, how));
   if (wanted.dequantize == 0) return reader;
-  // Sums are compared for `shardmesh_convert`, which promises that.
+  // `shardmesh_convert` promises that checksums are compared.
   dequantize_options numbers{.check_sums = true};
   if (wanted.block_size != 0) numbers.block_size = wanted.block_size;
   return value_of(dequantized(std::move(reader), numbers));

@@ -16,13 +16,13 @@ struct shardmesh_checkpoint {
   std::unique_ptr<shardmesh::checkpoint_reader> reader;
   std::unique_ptr<shardmesh::tensor_map> tensors, unaligned_tensors;  // of the reader
   std::unique_ptr<shardmesh_error> warnings, problems;
-  // Loads share it; what readers do not promise to do for several threads at once takes it alone.
+  // Loads share it. Operations that readers do not promise to support from several threads hold it exclusively.
   std::shared_mutex use;
 };
 
 namespace c_api {
 
-/// Takes one checkpoint alone, or two, which may be the same.
+/// Holds one checkpoint exclusively, or two, which may be the same.
 class taken_alone {
  public:
   explicit taken_alone(shardmesh_checkpoint& first, shardmesh_checkpoint* second = nullptr)

@@ -18,7 +18,7 @@ static_assert(SHARDMESH_UNSUPPORTED == static_cast<int>(shardmesh::errc::unsuppo
 static_assert(SHARDMESH_IO == static_cast<int>(shardmesh::errc::io));
 static_assert(SHARDMESH_COMMUNICATION == static_cast<int>(shardmesh::errc::communication));
 
-// Given where there is no memory for another. Nobody gives it back.
+// Returned if there is no memory for another error. It is never freed.
 shardmesh_error& out_of_memory() {
   static shardmesh_error kept;
   return kept;
@@ -37,7 +37,7 @@ shardmesh_error::shardmesh_error(shardmesh_status code, const shardmesh::error& 
   for (const shardmesh::box& b : e.boxes) boxes.push_back(c_api::to_c(b));
 }
 
-// A list of any length goes without recursion.
+// Destroys a list of any length without recursion.
 shardmesh_error::~shardmesh_error() {
   while (next) next = std::move(next->next);
 }
@@ -114,7 +114,7 @@ shardmesh_status rethrown(shardmesh_error** error) {
 shardmesh_status report_exception(shardmesh_error** error) noexcept {
   try {
     return rethrown(error);
-  } catch (...) {  // no memory, perhaps while the error was made
+  } catch (...) {  // no memory, perhaps while making the error
     if (error != nullptr) *error = &out_of_memory();
     return SHARDMESH_NO_MEMORY;
   }

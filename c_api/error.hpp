@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An error as the C interface gives it: a copy of ours, its text, and the next one of a list.
+// The C interface's error: a copy of ours, its text, and the next one of a list.
 #pragma once
 #include <memory>
 #include <string>
@@ -23,7 +23,7 @@ struct shardmesh_error {
 
 namespace c_api {
 
-/// A list of errors; null of none.
+/// A list of errors; null if there are none.
 std::unique_ptr<shardmesh_error> list_of(const std::vector<shardmesh::error>& errors);
 
 }  // namespace c_api

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every handle begins with, so that one of another kind is an error.
+// The first member of every handle, which detects handles of the wrong kind.
 #pragma once
 #include <cstdint>
 
@@ -7,7 +7,7 @@
 
 namespace c_api {
 
-/// Kinds of handles, as they lie in memory: no small numbers, which other things begin with, too.
+/// Kinds of handles, as stored in memory. The values are large: other structs may begin with small numbers, too.
 enum class handle_kind : std::uint64_t {
   checkpoint = 0x5ead'6e54'c0de'0001,
   save_report,
@@ -26,7 +26,7 @@ struct marked {
   static constexpr handle_kind own_kind = Kind;
 };
 
-/// The handle, or invalid_argument when it is null or of another kind.
+/// Returns the handle; throws invalid_argument if it is null or of another kind.
 template <class Handle>
 Handle& opened(Handle* handle, const char* name) {
   if (handle == nullptr) refuse_null(name);

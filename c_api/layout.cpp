@@ -16,7 +16,7 @@ using namespace shardmesh;
 
 namespace {
 
-// A layout that was asked about one of its ranks.
+// Returns the layout after checking that its mesh has the rank.
 const layout& with_rank(const shardmesh_layout* handle, std::int32_t rank) {
   const layout& made = opened(handle, "layout").made;
   if (rank < 0 || rank >= made.mesh().size())

@@ -23,7 +23,7 @@ using namespace shardmesh;
 
 namespace {
 
-// Errors of one request name its key.
+// Errors of a request name its key.
 load_request to_request(const shardmesh_load_request& wanted) {
   load_request made;
   made.key = to_key(wanted.key, wanted.key_size);
@@ -38,7 +38,7 @@ load_request to_request(const shardmesh_load_request& wanted) {
   return made;
 }
 
-// A whole tensor was asked for: a smaller one would be its first corner.
+// For a request of a whole tensor: a smaller buffer would receive only the first corner.
 void check_is_whole(const checkpoint_reader& reader, const load_request& wanted) {
   const tensor_entry* found = reader.contents().find(wanted.key);
   if (found != nullptr && found->shape != wanted.where.sizes)
@@ -71,7 +71,7 @@ std::int64_t load_all(checkpoint_reader& reader, const std::vector<load_request>
                    .check = options.check != 0};
   return watched_result(options.call, [&](bindings::watch& watching) {
     how.call = watching.call();
-    // What is read is counted for who wants to know: that copies the description.
+    // Bytes are counted only for a call that is watched: counting copies the description.
     const auto counted = is_watched(options.call) ? bindings::watched(reader, watching) : nullptr;
     return value_of(load(counted ? *counted : reader, wanted, how)).bytes_read;
   });

@@ -25,7 +25,7 @@ using namespace shardmesh;
 
 namespace {
 
-// Strides of files are never negative.
+// Strides in files are never negative.
 std::int64_t span_bytes(const const_tensor_view& view) {
   if (box::whole(view.sizes).is_empty()) return 0;
   std::int64_t elements = 1;

@@ -19,7 +19,7 @@ struct shardmesh_plan {
   mark_type mark;
   shardmesh::transfer_plan made;
 
-  // Counted when it is asked for first: it takes a pass over every copy.
+  // Computed on first use: it takes a pass over every copy.
   const shardmesh::plan_cost& cost() const {
     std::call_once(counted_, [this] { cost_ = made.cost(); });
     return cost_;

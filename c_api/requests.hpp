@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is asked of a load, across the border.
+// The requests of a load, converted and checked at the border.
 #pragma once
 #include <shardmesh/c_api/loading.h>
 
@@ -10,7 +10,8 @@ import shardmesh;
 
 namespace c_api {
 
-/// Checked; errors of one request name its key. Nothing of the caller's is pointed at but the memory to fill.
+/// Checks the requests; errors of a request name its key. Of the caller's memory, the result refers only to the buffers
+/// to fill.
 /// \throws shape_mismatch for a whole tensor into memory of another shape, unless that is allowed
 std::vector<shardmesh::load_request> to_requests(const shardmesh::checkpoint_reader& reader,
                                                  const shardmesh_load_request* requests, std::size_t count,

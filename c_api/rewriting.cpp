@@ -22,7 +22,7 @@ static_assert(SHARDMESH_DEDUP_EQUAL == static_cast<int>(dedup::equal));
 
 namespace {
 
-// Every text of a list, parsed; an error begins with the option's name.
+// Parses every text of a list; an error begins with the option's name.
 template <class Rule>
 std::vector<Rule> rules(const char* const* texts, std::size_t count, const std::string& option,
                         result<Rule> (*parse)(std::string_view)) {

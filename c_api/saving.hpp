@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all calls that write have in common: their options and their report.
+// The options and the report that all calls that write have in common.
 #pragma once
 #include <shardmesh/c_api/saving.h>
 
@@ -20,7 +20,7 @@ namespace c_api {
 
 shardmesh::target_format to_target(shardmesh_format format);
 
-/// Checks the options, and gives what to hand to the library within a watched call.
+/// Checks the options, and makes the library's options for use within a watched call.
 class checked_saving {
  public:
   explicit checked_saving(const shardmesh_save_options* options);
@@ -32,9 +32,9 @@ class checked_saving {
   shardmesh_save_options given_;
 };
 
-/// The report, or a refusal of its problems: within the watched call, which knows why it was stopped.
+/// Returns the report, or throws its problems. Called within the watched call, which knows why it was stopped.
 shardmesh::save_report done(shardmesh::save_report made);
-/// The report to the caller, who may not want it.
+/// Hands the report to the caller, if the caller wants it.
 void give_report(shardmesh_save_report** to, shardmesh::save_report made);
 
 }  // namespace c_api

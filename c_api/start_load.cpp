@@ -25,7 +25,7 @@ struct shardmesh_loading {
   shardmesh_start_load_options options{};
   bindings::watch watching;
   std::mutex waiting;
-  std::optional<shardmesh::load_in_progress> load;  // the last member: its end comes first
+  std::optional<shardmesh::load_in_progress> load;  // the last member, so that it ends first
 };
 
 namespace c_api {

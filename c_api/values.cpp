@@ -27,7 +27,7 @@ bool is_dtype(shardmesh_dtype type) {
   return type >= SHARDMESH_DTYPE_UNDEFINED && type <= SHARDMESH_DTYPE_BITS4X2;
 }
 
-// errc::overflow instead of strides that do not fit.
+// Throws errc::overflow if the strides do not fit.
 extents row_major(const extents& sizes) {
   extents strides = extents::filled(sizes.rank(), 1);
   std::int64_t step = 1;
@@ -39,7 +39,7 @@ extents row_major(const extents& sizes) {
   return strides;
 }
 
-// Distances between elements are counted in bytes of 64 bits.
+// Distances between elements in bytes must fit in 64 bits.
 void check_reach(const extents& sizes, const extents& strides, dtype type) {
   std::int64_t reach = 0;
   for (std::size_t d = 0; d < sizes.rank() && !box::whole(sizes).is_empty(); ++d) {
@@ -150,7 +150,7 @@ const char* shardmesh_library_version(void) {
   return SHARDMESH_VERSION;
 }
 
-// The names are literals: a 0 stands behind them.
+// The names are literals, so a 0 follows them.
 const char* shardmesh_dtype_name(shardmesh_dtype dtype) {
   return shardmesh::name(c_api::is_dtype(dtype) ? static_cast<shardmesh::dtype>(dtype) : shardmesh::dtype::undefined)
       .data();

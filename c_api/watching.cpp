@@ -15,7 +15,7 @@ namespace {
 
 using clock_type = std::chrono::steady_clock;
 
-// What the calling thread does while the work goes on.
+// The calling thread's part while the work runs.
 class watcher {
  public:
   explicit watcher(const shardmesh_call& call) : call_(call), deadline_(deadline_after(call.timeout_milliseconds)) {}
@@ -46,7 +46,7 @@ class watcher {
     return call_.progress == nullptr ? 0 : call_.progress(call_.user, told_);
   }
 
-  // The work knows of one way to be stopped only.
+  // The work knows only one way to be stopped.
   [[noreturn]] void rethrow(const std::exception_ptr& thrown) const {
     try {
       std::rethrow_exception(thrown);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Long work as the caller wants it watched: directly, or in a thread of its own while this one tells how far it is.
+// Long work, run as the caller wants it watched: directly, or in its own thread while this one reports progress.
 #pragma once
 #include <shardmesh/c_api/call.h>
 
@@ -13,17 +13,17 @@
 
 namespace c_api {
 
-/// Runs `work`. Null, or a call with neither progress nor timeout: on this thread. What it throws is thrown again; once
-/// it was asked to stop and reports `cancelled`, that becomes deadline_exceeded where the time was over.
+/// Runs `work`: on this thread if `call` is null or has neither progress nor timeout. Rethrows its exceptions. A
+/// `cancelled` error of work that was asked to stop becomes deadline_exceeded if the time had run out.
 void run_watched(const shardmesh_call* call, const std::function<void(bindings::watch&)>& work);
 
-/// When so many milliseconds are over; nothing for 0, and for more than a year. \throws invalid_argument
+/// The time after that many milliseconds; empty for 0, and for more than a year. \throws invalid_argument
 std::optional<std::chrono::steady_clock::time_point> deadline_after(std::int64_t timeout_milliseconds);
 
-/// Whether a watched call is worth a reader that counts.
+/// Whether a call is watched, so that a reader that counts is worth its cost.
 bool is_watched(const shardmesh_call* call);
 
-/// Refuses with errc::cancelled, for work that ends early with part of an answer.
+/// Throws errc::cancelled once a stop was requested, for work that would end early with a partial result.
 void check_stopped(const bindings::watch& watching);
 
 template <class Work>

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Finds LibTorch's headers and its libraries for the host, and nothing else: Torch's own package looks for what it was
-# built with (CUDA's toolkit, MKL) and ends the configuration where that is missing, and its flags would reach modules.
-# Looked for where Torch_DIR, Torch_ROOT or CMAKE_PREFIX_PATH say, then in the PyTorch of SHARDMESH_PYTHON (by default a
-# python3 of .venv or on the path). Defines LibTorch::LibTorch and LibTorch_VERSION.
+# Finds LibTorch's headers and its host libraries, and nothing else. Torch's own package looks for everything it was
+# built with (CUDA's toolkit, MKL), ends the configuration if any is missing, and would pass its flags on to modules.
+# Searches Torch_DIR, Torch_ROOT, and CMAKE_PREFIX_PATH, then the PyTorch of SHARDMESH_PYTHON (by default a python3 of
+# .venv or on the path). Defines LibTorch::LibTorch and LibTorch_VERSION.
 set(LibTorch_hints ${Torch_ROOT} $ENV{Torch_ROOT})
-foreach(folder IN ITEMS ${Torch_DIR} $ENV{Torch_DIR}) # of TorchConfig.cmake: share/cmake/Torch
+foreach(folder IN ITEMS ${Torch_DIR} $ENV{Torch_DIR}) # the folder of TorchConfig.cmake: share/cmake/Torch
   get_filename_component(folder ${folder}/../../.. ABSOLUTE)
   list(APPEND LibTorch_hints ${folder})
 endforeach()
@@ -22,7 +22,7 @@ if(NOT LibTorch_INCLUDE_DIR)
     set(LibTorch_python ${LibTorch_PYTHON})
   endif()
   if(LibTorch_python)
-    # Asked for its place only: importing it would take seconds.
+    # Looks up its location only: importing it would take seconds.
     execute_process(
       COMMAND ${LibTorch_python} -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
       OUTPUT_VARIABLE LibTorch_of_python

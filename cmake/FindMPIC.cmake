@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Finds the C library of MPI (OpenMPI, or another) and nothing else: CMake's own FindMPI needs the C language enabled, or
-# else brings the C++ bindings and the compiler wrapper's flags, which must not reach modules. Defines MPIC::mpi, and
-# MPIC_LAUNCHER (mpirun) where it is found. A wrapper named by MPICC, or mpicc on the path, is only asked for folders.
+# Finds MPI's C library (OpenMPI or another) and nothing else. CMake's own FindMPI needs the C language enabled; without
+# it, FindMPI adds the C++ bindings and the compiler wrapper's flags, which must not reach modules. Defines MPIC::mpi,
+# and MPIC_LAUNCHER (mpirun) if found. The wrapper (MPICC, or mpicc on the path) is used only to look up folders.
 find_program(MPIC_WRAPPER NAMES $ENV{MPICC} mpicc)
 set(MPIC_include_hints)
 set(MPIC_library_hints)
@@ -16,9 +16,9 @@ if(MPIC_WRAPPER)
       ERROR_QUIET
       OUTPUT_STRIP_TRAILING_WHITESPACE
     )
-    if(MPIC_status EQUAL 0) # OpenMPI's
+    if(MPIC_status EQUAL 0) # OpenMPI
       separate_arguments(MPIC_${kind}_hints UNIX_COMMAND "${MPIC_folders}")
-    else() # MPICH's and its kin
+    else() # MPICH and related implementations
       execute_process(COMMAND ${MPIC_WRAPPER} -show OUTPUT_VARIABLE MPIC_line ERROR_QUIET)
       set(flag_include -I)
       set(flag_library -L)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Finds RE2 where the distribution ships no CMake package for it. Defines RE2::re2.
+# Finds RE2 on distributions that ship no CMake package for it. Defines RE2::re2.
 find_path(RE2_INCLUDE_DIR NAMES re2/re2.h)
 find_library(RE2_LIBRARY NAMES re2)
 include(FindPackageHandleStandardArgs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Finds xxHash where the distribution ships no CMake package for it. Defines xxHash::xxhash.
+# Finds xxHash on distributions that ship no CMake package for it. Defines xxHash::xxhash.
 find_path(xxHash_INCLUDE_DIR NAMES xxhash.h)
 find_library(xxHash_LIBRARY NAMES xxhash)
 set(xxHash_VERSION)

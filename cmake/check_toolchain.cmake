@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# One sentence about a compiler or generator that cannot build the modules, where CMake itself has an error per target.
-# Sets result to it, or to nothing.
+# Reports in one sentence that a compiler or generator cannot build the modules; CMake itself has one error per target.
+# Sets `result` to the sentence, or to nothing.
 function(shardmesh_check_toolchain result)
   set(problem)
   if(NOT CMAKE_GENERATOR MATCHES "^Ninja")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Every third-party library, found once. All are private to .cpp units; see docs/design.md section 6.
+# Every third-party library, found once. All are private to .cpp units; see docs/architecture.md, "Dependencies".
 include(cmake/third_parties.cmake)
 shardmesh_third_party(threads TARGET Threads::Threads FIND Threads FLAGS -pthread)
 shardmesh_third_party(fmt TARGET fmt::fmt FIND fmt CONFIG LICENSE MIT FLAGS -lfmt PURL pkg:github/fmtlib/fmt)
@@ -57,7 +57,7 @@ if(SHARDMESH_BUILD_TOOLS)
   shardmesh_third_party(cli11 TARGET CLI11::CLI11 FIND CLI11 CONFIG LICENSE BSD-3-Clause PURL pkg:github/CLIUtils/CLI11)
 endif()
 
-# Optional rooms. AUTO builds what the machine has; an installed package says which components it holds.
+# Optional rooms. AUTO builds those that the machine supports; an installed package lists its components.
 if(SHARDMESH_WITH_MPI STREQUAL "AUTO")
   find_package(MPIC) # cmake/FindMPIC.cmake
 elseif(SHARDMESH_WITH_MPI)
@@ -67,7 +67,7 @@ include(cmake/find_kokkos.cmake)
 include(cmake/find_python.cmake)
 include(cmake/find_torch.cmake)
 if(MPIC_FOUND)
-  set(facts LICENSE LicenseRef-MPI PURL pkg:generic/mpi) # whose it is, is not known
+  set(facts LICENSE LicenseRef-MPI PURL pkg:generic/mpi) # the vendor is unknown
   file(STRINGS ${MPIC_INCLUDE_DIR}/mpi.h open_mpi REGEX "define OPEN_MPI" LIMIT_COUNT 1)
   if(open_mpi)
     set(facts LICENSE BSD-3-Clause-Open-MPI PURL pkg:github/open-mpi/ompi)

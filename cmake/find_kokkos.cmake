@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Kokkos, for the room kokkos: the user's (Kokkos_ROOT, CMAKE_PREFIX_PATH), the system's, or at last the wheel that ./dev
-# setup brings. Sets Kokkos_FOUND; where that is false, SHARDMESH_KOKKOS_MISSING says why.
+# Finds Kokkos for the room kokkos: the user's (Kokkos_ROOT, CMAKE_PREFIX_PATH), the system's, or, last, the wheel that
+# `./dev setup` installs. Sets Kokkos_FOUND; if it is false, SHARDMESH_KOKKOS_MISSING holds the reason.
 function(shardmesh_find_kokkos)
-  # Its package ends the configuration where OpenMP is missing that it was built with, and AUTO must not.
+  # Kokkos's package ends the configuration if the OpenMP that it was built with is missing; AUTO must not.
   find_package(OpenMP QUIET COMPONENTS CXX)
   if(
     SHARDMESH_WITH_KOKKOS STREQUAL "AUTO"
@@ -13,7 +13,7 @@ function(shardmesh_find_kokkos)
     set(why "the compiler has no OpenMP, which most builds of Kokkos need (Debian: libomp-19-dev)")
   else()
     file(GLOB of_setup ${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/pygenten/lib*/cmake)
-    set(CMAKE_CXX_EXTENSIONS OFF) # of this function: Kokkos's package forces it into the cache otherwise
+    set(CMAKE_CXX_EXTENSIONS OFF) # in this function only: Kokkos's package otherwise forces it into the cache
     find_package(Kokkos CONFIG QUIET PATHS ${of_setup})
     set(why "no Kokkos was found (Kokkos_ROOT names one; ./dev setup test brings one)")
     if(Kokkos_FOUND AND Kokkos_VERSION VERSION_LESS 4.2)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Python with its headers, and pybind11's headers, for the package of python/: torch's own (the wheel carries them) or
-# those of the package pybind11. Sets SHARDMESH_PYTHON_FOUND; where that is false, SHARDMESH_PYTHON_MISSING says why.
+# Finds Python with its headers, and pybind11's headers, for the package in python/. pybind11 is torch's own copy (in
+# the wheel) or that of the package pybind11. Sets SHARDMESH_PYTHON_FOUND; if it is false, SHARDMESH_PYTHON_MISSING
+# holds the reason.
 function(shardmesh_find_python)
   set(SHARDMESH_PYTHON_FOUND FALSE PARENT_SCOPE)
   set(Python_FIND_VIRTUALENV FIRST)
@@ -42,7 +43,7 @@ for name in ('torch', 'pybind11'):
     message(STATUS "the Python package is not built: ${why}")
     return()
   endif()
-  # Alone in a folder: beside torch's pybind11 lies a fmt that is not the one we link.
+  # A separate folder: beside torch's pybind11 is a different fmt from the one that we link.
   file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/pybind11_headers)
   file(CREATE_LINK ${headers} ${PROJECT_BINARY_DIR}/pybind11_headers/pybind11 SYMBOLIC)
   message(STATUS "the Python package is built for ${Python_EXECUTABLE} ${Python_VERSION}")
@@ -54,7 +55,7 @@ for name in ('torch', 'pybind11'):
   set(SHARDMESH_PYTHON_EXECUTABLE ${Python_EXECUTABLE} PARENT_SCOPE)
 endfunction()
 
-if(NOT EXISTS ${PROJECT_SOURCE_DIR}/python/CMakeLists.txt) # Conan's sources are those of the C++ package
+if(NOT EXISTS ${PROJECT_SOURCE_DIR}/python/CMakeLists.txt) # Conan's sources contain only the C++ package
   set(SHARDMESH_PYTHON_MISSING "these sources have no folder python")
 elseif(SHARDMESH_SANITIZE)
   set(SHARDMESH_PYTHON_MISSING "a Python without sanitizers does not load libraries that are built with them")

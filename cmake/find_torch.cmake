@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# LibTorch, for the room torch. Sets LibTorch_FOUND; where that is false, SHARDMESH_TORCH_MISSING says why.
+# Finds LibTorch for the room torch. Sets LibTorch_FOUND; if it is false, SHARDMESH_TORCH_MISSING holds the reason.
 if(SHARDMESH_WITH_TORCH STREQUAL "AUTO" AND SHARDMESH_SANITIZE)
   set(SHARDMESH_TORCH_MISSING "LibTorch is not built for sanitizers")
 elseif(SHARDMESH_WITH_TORCH)

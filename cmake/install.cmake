@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# Installation: every room is a component of the package, with an export set of its own, so that a consumer looks for what
-# the components that it asks for need and for nothing else; one config file puts them together.
+# Installation. Every room is a component of the package with its own export set, so that a consumer looks only for the
+# dependencies of the components that it requests. One config file combines them.
 include(CMakePackageConfigHelpers)
 get_property(components GLOBAL PROPERTY SHARDMESH_COMPONENTS)
 get_property(SHARDMESH_EXPORTED_HOST_COMPONENTS GLOBAL PROPERTY SHARDMESH_HOST_COMPONENTS)
 get_property(SHARDMESH_JOINED_COMPONENTS GLOBAL PROPERTY SHARDMESH_JOINED_COMPONENTS)
 set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/shardmesh)
 set(modules_dir ${CMAKE_INSTALL_LIBDIR}/shardmesh/modules)
-set(SHARDMESH_NEEDS) # lines of the config: what each component imports, and what it has others find
+set(SHARDMESH_NEEDS) # lines of the config: each component's imports and dependencies
 set(conan_components) # the same for conanfile.py
 foreach(component IN LISTS components)
   foreach(part IN ITEMS TARGET IMPORTS LINKS)
@@ -30,7 +30,7 @@ foreach(component IN LISTS components)
   set(names)
   foreach(library IN LISTS LINKS)
     get_property(find GLOBAL PROPERTY SHARDMESH_FIND_OF_${library})
-    if(find) # not the system's own
+    if(find) # else it is part of the system
       list(JOIN find " " find)
       string(APPEND SHARDMESH_NEEDS "list(APPEND shardmesh_needs_of_${component} \"${find}\")\n")
       get_property(name GLOBAL PROPERTY SHARDMESH_NAME_OF_${library})
@@ -55,7 +55,7 @@ if(SHARDMESH_BUILD_TOOLS)
   install(TARGETS shardmesh_tool EXPORT shardmesh_toolsTargets RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(EXPORT shardmesh_toolsTargets NAMESPACE shardmesh:: DESTINATION ${cmake_dir})
 endif()
-if(SHARDMESH_WITH_C_API) # which c_api/ installs
+if(SHARDMESH_WITH_C_API) # c_api/ installs it
   list(APPEND SHARDMESH_EXPORTED_COMPONENTS c_api)
 endif()
 configure_file(${PROJECT_SOURCE_DIR}/cmake/installed_modules.cmake.in installed_modules.cmake @ONLY)
@@ -85,5 +85,5 @@ install(
 )
 include(cmake/pkg_config.cmake)
 include(cmake/sbom.cmake)
-# How gdb prints our values (docs/debugging.md). Loaded by hand: gdb looks for scripts of shared libraries alone.
+# The printers for gdb (docs/debugging.md). Users load them by hand: gdb finds scripts only for shared libraries.
 install(FILES ${PROJECT_SOURCE_DIR}/tools/gdb/shardmesh_printers.py DESTINATION ${CMAKE_INSTALL_DATADIR}/shardmesh/gdb)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# The interface of a room is many partitions for those who work on it, and one file for those who compile it anew, as every
-# consumer does, again for each change of its flags: a scan and a BMI for each partition are most of such a build.
-# Entities belong to the module and not to its partitions, so that symbols and types stay the same.
+# Joins the partitions of a room's interface into one file. Developers work with the partitions. Every consumer compiles
+# the interface again, for each change of its flags; a scan and a BMI per partition would take most of that build.
+# Entities belong to the module and not to its partitions, so symbols and types stay the same.
 
-# Reads one interface unit. Sets part (empty for the primary unit), module, head and body (its text before and behind the
-# declaration, without includes and imports), includes, imports (of other modules), below (partitions that it imports) and
-# shown (those that it exports).
+# Reads one interface unit. Sets part (empty for the primary unit), module, head and body (its text before and after the
+# declaration, without includes and imports), includes, imports (of other modules), below (the partitions that it
+# imports), and shown (those that it exports).
 macro(shardmesh_read_unit file)
   file(READ "${file}" text)
   string(REGEX MATCH "(^|\n)export module ([a-z_.0-9]+)(:([a-z_0-9]+))?;" declaration "${text}")
@@ -35,7 +35,7 @@ endmacro()
 
 # Sets `result` to one unit with all that the interface units `files` of one module have.
 function(shardmesh_join_interface result files)
-  # A caller may have such names too.
+  # A caller may use such names, too.
   foreach(
     name
     IN
@@ -61,7 +61,7 @@ function(shardmesh_join_interface result files)
     message(FATAL_ERROR "units of ${modules} modules cannot be joined: ${all_module}")
   endif()
 
-  set(order) # a partition stands behind those that it imports
+  set(order) # each partition comes after those that it imports
   list(SORT parts)
   while(parts)
     set(left)

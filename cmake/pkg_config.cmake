@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# shardmesh.pc: the link line of `import shardmesh;` for builds without CMake. They compile the interfaces themselves, from
-# the folder that the variable `modules` names. Third parties are expected where the linker looks by itself.
+# shardmesh.pc: the link line of `import shardmesh;` for builds without CMake. They compile the interfaces themselves,
+# from the folder in the variable `modules`. Third parties are expected in the linker's default folders.
 get_property(host_components GLOBAL PROPERTY SHARDMESH_HOST_COMPONENTS)
 
-# Archives of these components, an importer before what it imports, and the flags of what they need.
+# Sets `result` to the archives of these components, each importer before its imports, and the flags of their
+# dependencies.
 function(shardmesh_link_line result)
   set(archives)
   set(flags)

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-# A room is a folder of modules/: one CMake target, one C++ module. Its files are those of the folder and of its subfolders,
-# so that adding a file is adding a file: *.cppm are interface units and internal partitions, *.cpp are bodies. Internal
-# partitions (they begin `module`, not `export module`) are not installed: nobody but the room's bodies imports them.
+# A room is a folder of modules/: one CMake target and one C++ module. It consists of the files in the folder and its
+# subfolders, so that adding a file needs no other change: *.cppm are interface units and internal partitions, *.cpp are
+# bodies. Internal partitions (they begin `module`, not `export module`) are not installed: only the room's bodies
+# import them.
 #
 #   shardmesh_room(layout IMPORTS core LINKS fmt::fmt)
 #
-# IMPORTS: rooms whose modules its interface imports.  LINKS: third parties, private to its .cpp units, of
-# third_parties.cmake: consumers link them, and look for those of the rooms that they ask for.
-# HEADERS: third parties whose headers end in our objects, so that consumers do not look for them; so is range-v3, which is
-# there for the bodies of every room.
-# APART: its partitions are installed as they are; those of other rooms become one file (join_interface.cmake).
-# OPTIONAL: the room is no part of what find_package(shardmesh) finds when no component is named.
-# What only we compile with is BUILD_LOCAL_INTERFACE: consumers' interfaces get neither our folders nor our warnings.
-# PLAIN: files of the folder that are no module units; they are compiled with the flags of PLAIN_LINKS (OpenMP's, say),
-# which no module may have, and which consumers link, but do not compile with.
+# IMPORTS: rooms whose modules its interface imports.
+# LINKS: third parties from third_parties.cmake, private to its .cpp units. Consumers link them, and look for those of
+# the rooms that they request.
+# HEADERS: third parties of which our objects use only the headers, so that consumers do not look for them. range-v3 is
+# one; the bodies of every room may use it.
+# APART: its partitions are installed unchanged; those of other rooms are joined into one file (join_interface.cmake).
+# OPTIONAL: find_package(shardmesh) without components does not include the room.
+# PLAIN: files of the folder that are not module units. They are compiled with the flags of PLAIN_LINKS (OpenMP's, for
+# example), which no module may have; consumers link those libraries, but do not compile with the flags.
+# Our own compile settings are BUILD_LOCAL_INTERFACE: consumers' interfaces get neither our folders nor our warnings.
 function(shardmesh_room name)
   cmake_parse_arguments(PARSE_ARGV 1 room "OPTIONAL;APART" "" "PLAIN;PLAIN_LINKS;IMPORTS;LINKS;HEADERS")
   file(
@@ -90,7 +92,7 @@ function(shardmesh_room name)
   )
 endfunction()
 
-# Notes a target for cmake/install.cmake: a component of the package, after those that it imports.
+# Registers a target with cmake/install.cmake as a component of the package, after those that it imports.
 function(shardmesh_component name)
   cmake_parse_arguments(PARSE_ARGV 1 component "OPTIONAL" "TARGET" "IMPORTS;LINKS;HEADERS")
   set_property(GLOBAL APPEND PROPERTY SHARDMESH_COMPONENTS ${name})

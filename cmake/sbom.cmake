@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# The bill of materials, CycloneDX 1.5 in JSON: what the package is made of, from the list in cmake/dependencies.cmake.
-# Nothing in it depends on the time or the machine's folders, so equal builds have equal files. Parts of the system (the C
-# and C++ libraries, threads, the dynamic loader) are not named.
+# The bill of materials, CycloneDX 1.5 in JSON: the contents of the package, from the list in cmake/dependencies.cmake.
+# It does not depend on the time or the machine's folders, so equal builds give equal files. It leaves out parts of the
+# system: the C and C++ libraries, threads, and the dynamic loader.
 get_property(components GLOBAL PROPERTY SHARDMESH_COMPONENTS)
 get_property(host_components GLOBAL PROPERTY SHARDMESH_HOST_COMPONENTS)
 get_property(parties GLOBAL PROPERTY SHARDMESH_THIRD_PARTIES)
 
-# Names, as a JSON list, of the third parties of these targets.
+# Sets `result` to the names, as a JSON list, of the third parties of these targets.
 function(shardmesh_names_of result)
   set(names)
   foreach(library IN LISTS ARGN)
@@ -36,7 +36,7 @@ foreach(library IN LISTS parties)
     continue()
   endif()
   set(version)
-  if(VERSION) # RE2's headers do not say theirs
+  if(VERSION) # RE2's headers do not state theirs
     set(version ", \"version\": \"${VERSION}\"")
     string(APPEND PURL "@${VERSION}")
   endif()
@@ -48,7 +48,7 @@ foreach(library IN LISTS parties)
   list(APPEND depends "    {\"ref\": \"${NAME}\", \"dependsOn\": []}")
 endforeach()
 
-# The rooms of the host are one component, as `import shardmesh;` is; each optional room and the command line are others.
+# The host rooms are one component, like `import shardmesh;`; each optional room and the command line are separate ones.
 set(host_libraries)
 foreach(component IN LISTS host_components)
   foreach(part IN ITEMS LINKS HEADERS)

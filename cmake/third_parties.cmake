@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# The one way in which a third party is declared: how it is found (here, and by consumers of the installed package), and
-# what pkg-config and the bill of materials (cmake/sbom.cmake) say of it. The list is cmake/dependencies.cmake.
+# The only way to declare a third party: how to find it (here, and for consumers of the installed package), and its data
+# for pkg-config and the bill of materials (cmake/sbom.cmake). The list is cmake/dependencies.cmake.
 #
 #   shardmesh_third_party(zlib TARGET ZLIB::ZLIB FIND ZLIB LICENSE Zlib FLAGS -lz PURL pkg:github/madler/zlib)
 #
-# TARGET: what rooms link; of several names the first that there is.  FIND: the arguments of find_package.
-# FOUND_ALREADY: this call does not look for it.  VERSION: the variable that says it, where it is not PACKAGE_VERSION.
-# LICENSE: as SPDX spells it; none for parts of the system, which the bill of materials leaves out.
+# TARGET: the target that rooms link; of several names, the first that exists.  FIND: the arguments of find_package.
+# FOUND_ALREADY: this call does not look for it.  VERSION: the variable with its version, unless it is PACKAGE_VERSION.
+# LICENSE: in SPDX spelling; none for parts of the system, which the bill of materials leaves out.
 # FLAGS: the linker's, for pkg-config; none for headers.  PURL: the package URL, without the version.
 # Sets SHARDMESH_TARGET_name for the caller.
 function(shardmesh_third_party name)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# shardmesh_unoptimised(FOLDER): the bodies of FOLDER's targets, and of the folders in it, are compiled without
-# optimisation, in half the time. What tests the library need not be fast; the library is as it is shipped.
-# An option of files, not of targets: for a target of other options CMake would compile every interface again.
-# Files with options of their own keep them, and doubles of devices (they do what kernels do).
+# shardmesh_unoptimised(FOLDER): compiles the bodies of FOLDER's targets, and of the folders in it, without
+# optimisation, in half the time. Code that tests the library need not be fast; the library is built as shipped. This is
+# a property of files, not of targets: CMake would compile every interface again for a target with other options.
+# Exceptions are files with their own options, and doubles of devices (they do the work of kernels).
 function(shardmesh_unoptimised folder)
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target IN LISTS targets)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoints from C: what one holds, some rows of a tensor, and a new one. Usage: checkpoint_from_c CHECKPOINT NEW */
+/* Checkpoints from C: lists one, loads a row, and saves a new one. Usage: checkpoint_from_c CHECKPOINT NEW */
 #include <shardmesh/c_api.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Ends the program with the error's line unless the call worked. Takes the error's address: C leaves open whether
- * `error` itself would be read before the call beside it has set it. */
+/* Ends the program with the error's text unless the call succeeded. Takes the error's address: C may evaluate
+ * `error` itself before the call beside it has set it. */
 static void check(shardmesh_status status, shardmesh_error** error) {
   if (status == SHARDMESH_OK) return;
   fprintf(stderr, "%s: %s\n", shardmesh_status_name(status), shardmesh_error_text(*error));
@@ -14,7 +14,7 @@ static void check(shardmesh_status status, shardmesh_error** error) {
   exit(1);
 }
 
-/* Prints every tensor; returns the number of the first float32 matrix. */
+/* Prints every tensor; returns the index of the first float32 matrix. */
 static size_t list_tensors(const shardmesh_checkpoint* checkpoint) {
   shardmesh_error* error = NULL;
   shardmesh_checkpoint_summary summary = {.struct_size = sizeof summary};
@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
   shardmesh_tensor_entry entry = {.struct_size = sizeof entry};
   check(shardmesh_checkpoint_tensor(checkpoint, matrix, &entry, &error), &error);
 
-  /* Its second row, as float64: only these bytes are read. */
+  /* The second row, as float64: only its bytes are read. */
   const int64_t offsets[] = {1, 0};
   const int64_t sizes[] = {1, entry.shape[1]};
   double* row = malloc((size_t)sizes[1] * sizeof *row);
@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
   check(shardmesh_load(checkpoint, &request, 1, NULL, NULL, &error), &error);
   printf("%s[1][0] = %g\n", entry.key.bytes, row[0]);
 
-  /* The row as a new checkpoint, which torch.distributed.checkpoint loads. */
+  /* The row as a new checkpoint, which torch.distributed.checkpoint can load. */
   const shardmesh_save_part part = {NULL, {row, sizes, NULL, SHARDMESH_DTYPE_FLOAT64, 2}, 0, 0};
   const shardmesh_save_tensor tensor = {"row", 0, sizes, 2, &part, 1};
   shardmesh_save_options options = {.struct_size = sizeof options};

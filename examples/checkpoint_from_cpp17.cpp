@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints from C++17, by compilers without modules (GCC, MSVC, nvcc): read, save, reshard, verify, compare, and
+// Checkpoints from C++17, with compilers without modules (GCC, MSVC, nvcc): read, save, reshard, verify, compare, and
 // plan a move. Usage: checkpoint_from_cpp17 CHECKPOINT [FOLDER]
 #include <shardmesh/c_api.hpp>
 
@@ -17,7 +17,7 @@ void show(const sm::checkpoint& checkpoint) {
     std::printf("%s: %s, %zu chunks\n", tensor.key.c_str(), shardmesh_dtype_name(tensor.dtype), tensor.chunk_count);
 }
 
-// Two ranks wrote a half each; four ranks shall have a quarter each.
+// Two ranks wrote one half each; four ranks get one quarter each.
 void save_and_reshard(const std::string& folder) {
   const std::vector<float> upper(12, 1.0F), lower(12, 2.0F);
   const std::vector<sm::save_tensor> state{
@@ -34,7 +34,7 @@ void save_and_reshard(const std::string& folder) {
               sm::diff(first, second).equal() ? "yes" : "no");
 }
 
-// One key of many, whose description is all that is built, and a load that is waited for.
+// Opens one key of many, builds only its description, and waits for a background load.
 void load_in_background(const std::string& path) {
   sm::open_options little;
   little.only_keys = {sm::checkpoint::open(path).tensor_at(0).key};
@@ -61,7 +61,7 @@ void plan_a_move() {
               static_cast<long long>(plan.cost().bytes_moved), plan.links().size(), plan.steps(0).size());
 }
 
-// Everything that is known of an error: nothing is stored here.
+// Prints every known detail of an error: the path does not exist.
 void show_an_error(const std::string& path) {
   try {
     sm::checkpoint::open(path);

@@ -16,7 +16,7 @@ using tensor = host_tensor;
 
 namespace {
 
-// leaf_transformer: what is kept of a state dict.
+// leaf_transformer: decides which leaves of a state dict stay.
 bool without_optimizer() {
   state_dict<tensor> dict;
   dict.set({"model", "weight"}, tensor::zeros(dtype::float32, {4, 2}).value()).value();
@@ -27,7 +27,7 @@ bool without_optimizer() {
   return smaller && smaller->size() == 1;
 }
 
-// distributed: who holds what, of anything that says it.
+// distributed: the fragments of any object that has a distribution.
 bool holders() {
   const device_mesh mesh = device_mesh::make({2, 2}, {"dp", "tp"}).value();
   const layout rows = layout::make(mesh, {placement::replicate(), placement::shard(0)}, {10, 7}).value();
@@ -43,7 +43,7 @@ bool holders() {
   return boxes == 1 && gathers.bytes_moved() == gathers.lower_bound();
 }
 
-// fsdp_extension: parameters that tensor parallelism has cut before FSDP flattens them.
+// fsdp_extension: tensor parallelism has cut these parameters before FSDP flattens them.
 bool flattens() {
   const device_mesh mesh = device_mesh::make({1, 1}, {"fsdp", "tp"}).value();
   std::vector<named_parameter<tensor>> named;
@@ -53,8 +53,8 @@ bool flattens() {
   return adapter<tensor>::view(unit.shard).sizes == extents{8};
 }
 
-// communicator: functions of several ranks take a variable of any model. Here nested shards are looked for, and one
-// tensor is moved, among threads that the program has already.
+// communicator: functions of several ranks take a variable of any model. Here the program's own threads flatten nested
+// shards and move one tensor.
 bool among_threads() {
   thread_group group(1);
   thread_communicator mine = group.communicator(0);
@@ -67,7 +67,7 @@ bool among_threads() {
   return flat.dict.size() == 1 && to.has_local();
 }
 
-// collective_communicator: ranks that are threads add up what each of them has.
+// collective_communicator: ranks that are threads add up their values.
 result<void> add_up() {
   return run_ranks(4, [](any_communicator& comm) -> result<void> {
     float mine = static_cast<float>(comm.rank()), sum = 0;
@@ -78,7 +78,7 @@ result<void> add_up() {
   });
 }
 
-// item_source: an owner that is a file, here in memory; one item holds a vector of bytes.
+// item_source: an owner that is a file, here in memory; one item is a vector of bytes.
 struct memory_items {
   std::vector<std::byte> bytes;
   result<void> read(item_id, const box& part, const tensor_view& to) {
@@ -100,7 +100,7 @@ bool read_items() {
   return to.bytes()[3] == std::byte{7};
 }
 
-// size_range, state_integer: what converts without loss, and nothing else.
+// size_range, state_integer: only lossless conversions.
 bool numbers() {
   extents size = flatten_tensor_size(std::vector{8, 4}).value();
   state_value<tensor> step = std::int32_t{1000};

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The demonstration behind `./dev demo`: one checkpoint that PyTorch wrote on four ranks (FSDP2 and tensor parallel, with Adam)
-# is inspected, verified, resharded, converted and compared. Usage: demo.sh PROJECT_ROOT, with shardmesh on the PATH.
+# The demonstration behind `./dev demo`: inspects, verifies, reshards, converts, and compares one checkpoint that
+# PyTorch wrote on four ranks (FSDP2 and tensor parallel, with Adam). Usage: demo.sh PROJECT_ROOT, with shardmesh on the
+# PATH.
 set -euo pipefail
 root=$1
 work=$root/build/demo
@@ -11,7 +12,7 @@ cp -rp "$root/tests/data/golden/fsdp2_tp_2x2/checkpoint" "$work/trained-2x2"
 touch "$work/trained-2x2/.metadata" # git keeps no times; PyTorch writes the metadata last
 cd "$work"
 
-show() { # the command, its output, and its output kept for the summary
+show() { # prints the command and its output, and keeps the output for the summary
   printf '\n$ shardmesh %s\n' "$*"
   shardmesh "$@" 2>&1 | tee "output-$1.txt"
 }

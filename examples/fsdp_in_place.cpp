@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An FSDP model saved on four ranks and loaded on two, straight out of the flat shards and into them: no state dict and
-// no copy of a parameter. Adam's exp_avg lies in a flat shard of its own.
+// Saves an FSDP model on four ranks and loads it on two, directly from the flat shards and into them: without a state
+// dict or a copy of a parameter. Adam's exp_avg is in a separate flat shard.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small model under FSDP on four thread ranks: its full, sharded and local state dicts, what each of them moved, and
-// the sharded one loaded onto two ranks.
+// A small model under FSDP on four thread ranks: its full, sharded, and local state dicts, the bytes that each of them
+// moved, and the sharded one loaded onto two ranks.
 #include <cstdint>
 #include <cstdio>
 #include <optional>
@@ -40,7 +40,7 @@ void print(const char* form, const saved_state<host_tensor>& saved) {
   }
 }
 
-// The shards that four ranks saved, as ranks 0 and 1 of two have read them: every second one each.
+// Gives rank `rank` of two every second shard that four ranks saved.
 result<void> take_over(std::vector<std::optional<state>>& saved, const std::string& key, std::int32_t rank, state& to) {
   const auto& first = *saved[0]->find(path{key})->sharded_tensor();
   sharded_tensor_metadata metadata = first.metadata();

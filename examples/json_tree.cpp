@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nlohmann::json as a tree: two documents compared, and one turned into names and values and back.
+// nlohmann::json as a tree: compares two documents, and turns one into names and values and back.
 #include <cstdint>
 #include <cstdio>
 #include <nlohmann/json.hpp>

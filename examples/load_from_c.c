@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two ways to a checkpoint's values from C without waiting for all of them: loaded in the background, told of as they
- * arrive, and mapped where they lie. Usage: load_from_c CHECKPOINT */
+/* Two ways to use a checkpoint's values from C without waiting for all of them: a load in the background that
+ * reports arriving keys, and a mapping of the file. Usage: load_from_c CHECKPOINT */
 #include <shardmesh/c_api.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Ends the program with the error's line unless the call worked. Takes the error's address: C leaves open whether
- * `error` itself would be read before the call beside it has set it. */
+/* Ends the program with the error's text unless the call succeeded. Takes the error's address: C may evaluate
+ * `error` itself before the call beside it has set it. */
 static void check(shardmesh_status status, shardmesh_error** error) {
   if (status == SHARDMESH_OK) return;
   fprintf(stderr, "%s: %s\n", shardmesh_status_name(status), shardmesh_error_text(*error));
@@ -15,7 +15,7 @@ static void check(shardmesh_status status, shardmesh_error** error) {
   exit(1);
 }
 
-/* On a thread of the load, one key at a time. */
+/* Called on a thread of the load, one key at a time. */
 static int32_t arrived(void* user, shardmesh_text key) {
   size_t* count = user;
   ++*count;
@@ -23,7 +23,7 @@ static int32_t arrived(void* user, shardmesh_text key) {
   return 0;
 }
 
-/* A float64 tensor of that shape, to be given back with `free`. */
+/* Allocates a float64 tensor of the entry's shape; release it with `free`. */
 static double* memory_for(const shardmesh_tensor_entry* entry) {
   size_t numel = 1;
   for (int64_t d = 0; d < entry->rank; ++d) numel *= (size_t)entry->shape[d];
@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
   shardmesh_checkpoint* checkpoint = NULL;
   check(shardmesh_checkpoint_open(argv[1], NULL, &checkpoint, &error), &error);
 
-  /* Its first two tensors, in the background. */
+  /* Load the first two tensors in the background. */
   shardmesh_tensor_entry entries[2] = {{.struct_size = sizeof entries[0]}, {.struct_size = sizeof entries[0]}};
   shardmesh_load_request requests[2];
   for (size_t i = 0; i < 2; ++i) {
@@ -54,12 +54,13 @@ int main(int argc, char** argv) {
   shardmesh_loading* loading = NULL;
   shardmesh_start_load_options options = {.struct_size = sizeof options, .arrived = &arrived, .user = &count};
   check(shardmesh_start_load(checkpoint, requests, 2, &options, &loading, &error), &error);
-  /* ... whatever else there is to do ... */
+  /* ... other work ... */
   check(shardmesh_loading_wait(loading, &bytes, &error), &error);
   shardmesh_loading_free(loading);
   printf("%zu tensors, %lld bytes\n", count, (long long)bytes);
 
-  /* One chunk of the first where it lies, which may be anywhere in the file. It outlives the checkpoint. */
+  /* Map one chunk of the first tensor in place; it may begin anywhere in the file. The mapping outlives the
+   * checkpoint. */
   shardmesh_chunk_entry chunk = {.struct_size = sizeof chunk};
   check(shardmesh_checkpoint_chunk(checkpoint, 0, 0, &chunk, &error), &error);
   shardmesh_map_options where = {.struct_size = sizeof where, .allow_unaligned = 1};

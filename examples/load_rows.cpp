@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's part of a checkpoint: this rank of a mesh of 3 loads its rows of every tensor, and nothing else.
+// One rank's part of a checkpoint: a rank of a mesh of 3 loads its rows of every tensor, and nothing else.
 // Usage: load_rows CHECKPOINT [RANK]
 #include <cstdint>
 #include <cstdio>

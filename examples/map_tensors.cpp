@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sum of every float32 tensor of a checkpoint, read where it lies: nothing is copied, and what is not touched is
-// not read.
+// Sums every float32 tensor of a checkpoint in place: nothing is copied, and bytes that are not accessed are not read.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor that is cut by rows over the processes of an MPI job is cut by columns instead: mpirun -n 4 (or any number).
+// Moves a tensor from rows to columns over the processes of an MPI job: mpirun -n 4 (or any number).
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -22,7 +22,7 @@ int fail_with(const error& e) {
   return std::fprintf(stderr, "%s\n", to_string(e).c_str()), 1;
 }
 
-// This rank's part; element (row, column) is 100 * row + column.
+// Visits this rank's part; element (row, column) is 100 * row + column.
 template <class Visit>
 void visit_part(const layout& l, std::int32_t rank, host_tensor& part, const Visit& visit) {
   auto* const values = reinterpret_cast<std::int32_t*>(part.bytes().data());
@@ -35,7 +35,7 @@ void visit_part(const layout& l, std::int32_t rank, host_tensor& part, const Vis
 }  // namespace
 
 int main() {
-  auto world = mpi_communicator::world();  // initialises MPI if nobody has
+  auto world = mpi_communicator::world();  // initialises MPI unless it already is
   if (!world) return fail_with(world.error());
   const std::int32_t rank = world->rank();
   const auto mesh = device_mesh::make(extents{world->size()});

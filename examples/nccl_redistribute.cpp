@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor that is cut by rows over the GPUs of this machine is cut by columns instead. Ranks are threads with a GPU
-// each; NCCL moves what changes its GPU. Without a GPU it says so.
+// Moves a tensor from rows to columns over the GPUs of this machine. Ranks are threads with one GPU each; NCCL moves
+// the elements that change GPUs. Without a GPU it prints the reason.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t rows = 12, columns = 10;
 
-// This rank's part; element (row, column) is 100 * row + column.
+// Visits this rank's part; element (row, column) is 100 * row + column.
 template <class Visit>
 void visit_part(const layout& l, std::int32_t rank, host_tensor& part, const Visit& visit) {
   const auto values = part.values<std::int32_t>();
@@ -28,7 +28,7 @@ void visit_part(const layout& l, std::int32_t rank, host_tensor& part, const Vis
             values[static_cast<std::size_t>(i * sizes[1] + j)]);
 }
 
-// What one rank does. `control` carries what ranks tell each other, NCCL the tensors' bytes.
+// One rank's work. `control` carries the ranks' messages to each other, NCCL the tensors' bytes.
 result<void> turn_over(any_communicator& control) {
   const std::int32_t rank = control.rank();
   const device gpu{device_type::cuda, static_cast<std::int16_t>(rank)};

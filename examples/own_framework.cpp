@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensor of one's own framework: specialise adapter<T>, and the library shards it, keeps it in state dicts and
-// reads checkpoints into it. Usage: own_framework [CHECKPOINT]   (with one: reads its first float32 matrix)
+// Your own framework's tensor: specialise `adapter<T>`, and the library shards it, keeps it in state dicts, and reads
+// checkpoints into it. Usage: own_framework [CHECKPOINT]   (with one: reads its first float32 matrix)
 #include <shardmesh/adapter.hpp>
 #include <shardmesh/tensor_properties.hpp>
 
@@ -13,7 +13,7 @@
 
 import shardmesh;
 
-// The framework's: a matrix of floats that shares its memory with nobody.
+// The framework's type: a matrix of floats that owns its memory.
 struct my_matrix {
   std::int64_t rows = 0, columns = 0;
   std::vector<float> values;
@@ -22,7 +22,7 @@ struct my_matrix {
 
 template <>
 struct shardmesh::adapter<my_matrix> {
-  // Needed: where the elements are, to be written, and of a const matrix to be read.
+  // Required: the location of the elements, writable, or read-only for a const matrix.
   static tensor_view view(my_matrix& m) {
     return {reinterpret_cast<std::byte*>(m.values.data()), dtype::float32, {}, {m.rows, m.columns}, {m.columns, 1}};
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shards of one's own framework: adapters for its metadata and its shards, and the library builds, checks and
-// recalculates them as they are. And the elements of a dtensor, with their indices in the whole.
+// Your own framework's shards: with adapters for its metadata and its shards, the library builds, checks, and
+// recalculates them in place. Also visits the elements of a dtensor with their indices in the whole.
 #include <shardmesh/shard_adapter.hpp>
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 import shardmesh;
 
-// The framework's: rows [first, first + count) of a matrix of eight columns are on a process.
+// The framework's type: a process holds rows [first, first + count) of a matrix of eight columns.
 struct row_block {
   std::int64_t first = 0, count = 0;
   std::int32_t process = 0;
@@ -37,12 +37,12 @@ static_assert(shardmesh::shard_metadata_like<row_block> && shardmesh::shard_like
 
 int main() {
   using namespace shardmesh;
-  // What all processes say that they have: a row is missing.
+  // The rows that all processes report: one is missing.
   const std::vector<row_block> blocks{{0, 4, 0}, {5, 3, 1}};
   const auto checked = check_tensor(blocks, {8, 8});
   std::printf("%s\n", checked ? "complete" : to_string(checked.error()).c_str());
 
-  // This process's part, looked at where it is.
+  // This process's part, used in place.
   std::vector<held_rows> mine{{{5, 3, 1}, std::vector<float>(24)}};
   const auto metadata = build_metadata_from_local_shards(mine, {8, 8}, 1, rank_group::world(2)).value();
   std::printf("%s\n", to_string(metadata.shards[0]).c_str());
@@ -51,7 +51,7 @@ int main() {
   }).value();
   std::printf("%g to %g\n", static_cast<double>(mine[0].values.front()), static_cast<double>(mine[0].values.back()));
 
-  // A dtensor: columns dealt to two ranks; the identity matrix, as rank 1 has it.
+  // A dtensor: two ranks share the columns; rank 1's part of the identity matrix.
   const auto columns = layout::make(device_mesh::make({2}).value(), {placement::shard(1)}, {4, 4}).value();
   auto identity = dtensor<host_tensor>::allocate(columns, 1, dtype::float32).value();
   for_each_element<float>(identity, [](const extents& global, float& value) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A transport of one's own, whole: ranks that talk over sockets. It models `communicator`, passes the conformance
-// suite, and then everything that takes a communicator takes it: here `redistribute`. The ranks are threads with socket
-// pairs, so that the example needs no network; nothing in the class knows that, and processes would do as well.
+// Your own transport, complete: ranks that communicate over sockets. It models `communicator` and passes the
+// conformance suite, so every function that takes a communicator accepts it: here `redistribute`. The ranks are threads
+// with socket pairs, so that the example needs no network; the class would serve processes just as well.
 #include <sys/socket.h>
 
 #include <array>
@@ -29,7 +29,7 @@ using namespace sockets;
 
 namespace {
 
-// Socket pairs between all ranks, and the ranks that have their ends.
+// Makes socket pairs between all ranks, and returns the ranks that own their ends.
 result<std::vector<socket_communicator>> connect(std::int32_t size) {
   const auto count = static_cast<std::size_t>(size);
   std::vector<std::vector<peer_link>> links(count);
@@ -53,7 +53,7 @@ result<std::vector<socket_communicator>> connect(std::int32_t size) {
 
 constexpr std::int32_t ranks = 3;
 
-// The n-th group for every rank that asks for the n-th time.
+// Returns the n-th group to each rank's n-th request.
 class groups {
  public:
   result<any_communicator> next(std::int32_t rank) {
@@ -73,7 +73,7 @@ class groups {
   std::array<std::size_t, ranks> asked_{};
 };
 
-// Rows on every rank become columns: 4 x 6 numbers, of which number n is at row n / 6, column n % 6.
+// Moves rows on every rank to columns: 4 x 6 numbers; number n is at row n / 6, column n % 6.
 result<void> move_rows_to_columns(socket_communicator& comm) {
   const extents shape{4, 6};
   const std::int64_t sizes[] = {ranks};
@@ -92,7 +92,7 @@ result<void> move_rows_to_columns(socket_communicator& comm) {
   if (!source || !destination) return fail(errc::invalid_argument, "a side that cannot be");
   redistribute_options options;
   options.call.deadline = clock_type::now() + std::chrono::seconds(20);
-  auto moved = redistribute(*source, *destination, comm, options);  // the transport itself, as it is
+  auto moved = redistribute(*source, *destination, comm, options);  // the transport itself
   if (!moved) return std::move(moved).error();
 
   std::int64_t place = 0;

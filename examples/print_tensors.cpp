@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors of a checkpoint of any format: key, dtype, shape, and the first values of those of float32.
+// Prints the tensors of a checkpoint of any format: key, dtype, shape, and the first values of float32 tensors.
 // Usage: print_tensors CHECKPOINT
 #include <cstddef>
 #include <cstdio>

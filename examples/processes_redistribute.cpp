@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Four processes of this machine, which need neither MPI nor anything else that starts them, lay a tensor out anew: its
-// rows become columns.
+// Four processes of this machine, without MPI or any launcher, redistribute a tensor: its rows become columns.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,7 +26,7 @@ std::span<std::int32_t> numbers_of(host_tensor& tensor) {
   return {reinterpret_cast<std::int32_t*>(tensor.bytes().data()), tensor.bytes().size() / sizeof(std::int32_t)};
 }
 
-// Of a tensor of 6 x 8 whose element (row, column) is 100 * row + column.
+// Redistributes a 6 x 8 tensor whose element (row, column) is 100 * row + column.
 result<void> lay_out_anew(shared_memory_communicator& world) {
   const auto mesh = device_mesh::make({ranks}).value();
   const layout rows = layout::make(mesh, {placement::shard(0)}, {6, 8}).value();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint of any format as a state dict: its tensors and its objects, each at its path.
+// Reads a checkpoint of any format as a state dict: its tensors and its objects, each at its path.
 // Usage: read_state_dict CHECKPOINT
 #include <cstddef>
 #include <cstdio>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that go on training while checkpoints are written: the copies that the writing needs lie in a pool, which the
-// next save finds ready, and of which no more than it may have is ever taken.
+// Ranks continue training while checkpoints are written. The staging copies come from a pool: the next save reuses
+// them, and they never exceed the pool's limit.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@ import shardmesh;
 
 using namespace shardmesh;
 
-// Rows of one tensor, the same number on every rank.
+// The rows of one tensor; every rank has the same number.
 held_state rows_of(std::vector<float>& memory, std::int32_t rank, std::int32_t ranks) {
   const auto rows = static_cast<std::int64_t>(memory.size()) / 4;
   const tensor_view view{reinterpret_cast<std::byte*>(memory.data()), dtype::float32, {}, {rows, 4}, {4, 1}};
@@ -31,12 +31,12 @@ held_state rows_of(std::vector<float>& memory, std::int32_t rank, std::int32_t r
 
 int main() {
   constexpr std::int32_t ranks = 2;
-  const thread_group savers(ranks);  // a save has its communicator to itself
+  const thread_group savers(ranks);  // a save needs a communicator of its own
   const auto trained = run_ranks(ranks, [&](any_communicator& comm) -> result<void> {
     any_communicator saver(savers.communicator(comm.rank()));
     std::vector<float> weights(1024 * 4);
     const held_state held = rows_of(weights, comm.rank(), ranks);
-    auto pool = staging_pool::make({.max_bytes = 64 << 20, .max_saves = 1});  // one for each rank
+    auto pool = staging_pool::make({.max_bytes = 64 << 20, .max_saves = 1});  // one per rank
     if (!pool) return std::move(pool).error();
     std::optional<save_in_progress> saving;
     for (int step = 1; step <= 3; ++step) {

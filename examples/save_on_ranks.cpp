@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Four ranks save one checkpoint together, each its own file; two ranks load it on another layout.
+// Four ranks save one checkpoint together, with one file each; two ranks load it in another layout.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -16,7 +16,7 @@ import shardmesh;
 
 using namespace shardmesh;
 
-// A state dict whose weight is cut along `dim` over all ranks. `fill` gives element (row, column) its value.
+// Makes a state dict whose weight is sharded along `dim` over all ranks. `fill` gives element (row, column) its value.
 result<state_dict<host_tensor>> make_state(std::int32_t rank, std::int32_t ranks, std::int32_t dim, bool fill) {
   const std::int64_t mesh_sizes[] = {ranks};
   auto mesh = device_mesh::make(mesh_sizes);

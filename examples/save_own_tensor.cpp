@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor type of one's own, saved as a checkpoint that PyTorch loads.
+// Saves your own tensor type as a checkpoint that PyTorch loads.
 #include <shardmesh/adapter.hpp>
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 
 import shardmesh;
 
-// Yours: it knows nothing of shardmesh.
+// Your type: it knows nothing of shardmesh.
 struct matrix {
   std::int64_t rows = 0, columns = 0;
   std::vector<float> values;
 };
 
-// What shardmesh asks of it: where the elements are, their dtype, sizes and strides.
+// shardmesh's view of it: the location of the elements, their dtype, sizes, and strides.
 template <>
 struct shardmesh::adapter<matrix> {
   static tensor_view view(matrix& m) {
@@ -33,10 +33,10 @@ using namespace shardmesh;
 
 int main() {
   state_dict<matrix> state;
-  state.set({"model", "weight"}, matrix{2, 3, {1, 2, 3, 4, 5, 6}}).value();  // value() throws where it fails
+  state.set({"model", "weight"}, matrix{2, 3, {1, 2, 3, 4, 5, 6}}).value();  // value() throws on failure
   state.set({"step"}, 1000).value();
 
-  // One rank; several save together, each what it holds.
+  // One rank. With several, each saves its part.
   const auto saved = run_ranks(1, [&](any_communicator& comm) -> result<void> {
     const auto held = held_by(state);  // names, boxes and views: no copy
     if (!held) return held.error();

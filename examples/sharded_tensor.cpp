@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tensor sharded by rows over four ranks becomes one sharded by columns, and is gathered on rank 0. The ranks are
-// threads; over MPI (import shardmesh.mpi) only the communicator is another.
+// threads; over MPI (import shardmesh.mpi) only the communicator differs.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -25,7 +25,7 @@ chunk_sharding_spec chunks_along(std::int32_t dim) {
   return spec;
 }
 
-// What a rank holds at the start: its rows, whose values are their row-major indices in the whole tensor.
+// Returns a rank's initial rows; each value is its row-major index in the whole tensor.
 std::vector<shard<host_tensor>> rows_of(std::int32_t rank) {
   const auto planned = build_metadata(chunks_along(0), shape).value();
   std::vector<shard<host_tensor>> mine;
@@ -48,7 +48,7 @@ int main() {
   const auto ran = run_ranks(ranks, [&](any_communicator& comm) -> result<void> {
     const rank_group group = rank_group::world(ranks);
     auto rows = init_from_local_shards(rows_of(comm.rank()), shape, comm, group).value();
-    auto columns = reshard(rows, chunks_along(1), comm).value();  // only bytes that change their owner move
+    auto columns = reshard(rows, chunks_along(1), comm).value();  // moves only bytes that change owners
     auto gathered = gather(columns, 0, comm).value();
     if (gathered) whole = std::move(gathered);  // on rank 0
     return {};

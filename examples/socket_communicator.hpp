@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator over connected sockets, of whatever kind: own_transport uses socket pairs, custom_framework TCP.
+// A communicator over connected sockets of any kind: own_transport uses socket pairs, custom_framework TCP.
 //
-// Each pair of ranks has two sockets: one for frames of data, one for the reason why a rank gives up, which so never
-// waits behind data that nobody reads. Bytes move in calls of the rank only, so that after an error nobody touches the
-// user's memory any more.
+// Each pair of ranks has two sockets: one for data frames, and one for the reason why a rank gives up. The reason
+// therefore never waits behind data that nobody reads. Bytes move only during calls of the rank, so that after an error
+// the library no longer touches the user's memory.
 #pragma once
 #include <fcntl.h>
 #include <poll.h>
@@ -53,22 +53,22 @@ class file_descriptor {
   int number_ = -1;
 };
 
-// What goes over the data socket: a head, then `size` bytes. Gathers have tags of their own: their number.
+// A frame on the data socket: a head, then `size` bytes. Gathers have their own tags: their number.
 struct frame_head {
   std::uint32_t in_gather = 0, tag = 0;
   std::uint64_t size = 0;
 };
 
-// What messages of two ranks match by.
+// The key by which two ranks' messages match.
 using line_key = std::tuple<std::int32_t, std::uint32_t, std::uint32_t>;  // peer, in_gather, tag
 
 struct exchange {
-  std::size_t open = 0;  // messages that are not through
+  std::size_t open = 0;  // messages not yet complete
 };
 
 struct waiting_receive {
   std::span<std::byte> room;
-  bytes* grows = nullptr;  // of a gather: whatever comes
+  bytes* grows = nullptr;  // for a gather, any size
   std::shared_ptr<exchange> owner;
 };
 
@@ -82,7 +82,7 @@ struct peer_link {
   file_descriptor data, control;
   bool closed = false;
   std::deque<leaving_frame> leaving;
-  bytes arriving;  // the frame that is being read: head first
+  bytes arriving;  // the frame being read, head first
   bytes reason;    // why the peer gave up
 };
 
@@ -153,7 +153,7 @@ class socket_rank {
     return poison_ ? result<void>(*poison_) : result<void>();
   }
 
-  // From here on every call fails with this, also the peers'.
+  // After this call, all further calls fail with `reason`, here and on the peers.
   void give_up(error reason) {
     if (poison_) return;
     const bytes told = to_bytes(reason);
@@ -170,7 +170,7 @@ class socket_rank {
  private:
   peer_link& link(std::int32_t peer) { return peers_[static_cast<std::size_t>(peer)]; }
 
-  // A call that is cancelled or late, or that waits for a rank that is gone.
+  // Handles a call that is cancelled or late, or that waits for a rank that is gone.
   void interrupt(const call_options& options, const std::shared_ptr<exchange>& e) {
     std::vector<std::int32_t> missing;
     for (const auto& [key, line] : waiting_)
@@ -226,7 +226,7 @@ class socket_rank {
     }
   }
 
-  // The reason of a peer is whole when its end has come.
+  // Reads a peer's reason; it is complete when its end has arrived.
   void hear(std::int32_t peer) {
     std::array<std::byte, 4096> part;
     const ssize_t size = recv(link(peer).control.number(), part.data(), part.size(), MSG_DONTWAIT);
@@ -235,7 +235,7 @@ class socket_rank {
       reason.insert(reason.end(), part.begin(), part.begin() + size);
     } else if (size == 0) {
       if (reason.empty()) {
-        link(peer).control = file_descriptor();  // it has gone, and may have left data behind
+        link(peer).control = file_descriptor();  // it has left, perhaps with data still to read
         return;
       }
       give_up(error_from_bytes(reason).value_or(fail(errc::communication, "a rank gave up").with_rank(peer)));
@@ -303,7 +303,7 @@ class socket_rank {
   std::uint32_t gathers_ = 0;
 };
 
-// One rank of a group over sockets. Movable; used by one thread at a time.
+// One rank of a group over sockets. Movable; only one thread may use it at a time.
 class socket_communicator {
  public:
   explicit socket_communicator(std::shared_ptr<socket_rank> rank) : rank_(std::move(rank)) {}

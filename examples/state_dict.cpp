@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A state dict: build it, look into it, change it, flatten it under PyTorch's names, and see what differs.
+// A state dict: build it, search it, change it, flatten it under PyTorch's names, and compare two.
 #include <cstdint>
 #include <cstdio>
 #include <string>

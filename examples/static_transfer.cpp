@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts that are known when the program is compiled: the compiler checks that they fit, what moves between them and
-// that it is the least; then four ranks move it.
+// Layouts known at compile time: the compiler checks that they fit, and computes what moves between them and that it is
+// minimal. Then four ranks move it.
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -10,7 +10,7 @@ import shardmesh;
 
 using namespace shardmesh;
 
-// An 8 x 6 weight, trained in rows on four ranks, served in columns on two. Shapes that four ranks do not divide would
+// An 8 x 6 weight: trained in rows on four ranks, served in columns on two. Shapes that four ranks do not divide would
 // not compile.
 constexpr static_extents shape{8, 6};
 using training = require_even<static_layout<static_extents{4}, shape, placement::shard(0)>>;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A module of LibTorch is saved, and loaded into another one in place. With a checkpoint that PyTorch wrote (DCP, of
-// any number of ranks), the module is then filled from that, and saved again for PyTorch. Usage:
-// torch_module_checkpoint [CHECKPOINT]
+// Saves a module of LibTorch, and loads it into another one in place. Given a checkpoint that PyTorch wrote (DCP, of
+// any number of ranks), fills the module from it, and saves it again for PyTorch.
+// Usage: torch_module_checkpoint [CHECKPOINT]
 #include <ATen/ATen.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
@@ -33,7 +33,7 @@ struct model : torch::nn::Module {
   }
 };
 
-// Elements of `a` that are not those of `b`.
+// Counts the elements of `a` that differ from those of `b`.
 long differing(const torch::nn::Module& a, const torch::nn::Module& b) {
   long count = 0;
   const auto left = entries_of(a), right = entries_of(b);

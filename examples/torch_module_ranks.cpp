@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that each hold the rows of a module save it together; other ranks, more of them, load it cut by columns. The
-// ranks are threads here; over MPI or a process group of torch.distributed the communicator is another, nothing else.
+// Ranks that each hold the rows of a module save it together; a larger number of ranks loads it sharded by columns.
+// The ranks are threads; over MPI or a process group of torch.distributed, only the communicator differs.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros_like.h>
@@ -15,7 +15,7 @@ import shardmesh.torch;
 
 using namespace shardmesh;
 
-// What a rank holds of a matrix of 5 rows and 7 columns.
+// A rank's part of a matrix of 5 rows and 7 columns.
 struct part : torch::nn::Module {
   explicit part(const at::Tensor& mine) { register_parameter("weight", mine.clone()); }
   at::Tensor weight() const { return named_parameters()["weight"]; }

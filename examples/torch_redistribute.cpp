@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An at::Tensor cut by rows over four ranks becomes one cut by columns, unevenly. The ranks are threads here; in
-// processes that torch.distributed started the communicator is another, and nothing else:
+// An at::Tensor sharded by rows over four ranks becomes one sharded by columns, unevenly. The ranks are threads; in
+// processes started by torch.distributed, only the communicator differs:
 //     auto comm = c10d_communicator::named(group_name);  // import shardmesh.torch; group.group_name in Python
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>

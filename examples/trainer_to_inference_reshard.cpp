@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights go from four trainers to two inference ranks while both run: FSDP over tensor parallelism in float32 (strided
-// shards) becomes tensor parallelism in bfloat16, in one plan. No rank ever holds a whole tensor, and each byte that an
-// inference rank needs travels once. The ranks are threads; over MPI only the communicator is another.
+// Weights move from four trainers to two inference ranks while both run: FSDP over tensor parallelism in float32
+// (strided shards) becomes tensor parallelism in bfloat16, in one plan. No rank ever holds a whole tensor, and each
+// byte that an inference rank needs travels once. The ranks are threads; over MPI only the communicator differs.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -23,8 +23,8 @@ struct weight {
   std::vector<placement> trained, served;
 };
 
-// Column-parallel weights are cut along dimension 0 by tensor parallelism, and their parts again by FSDP: the same
-// dimension, so FSDP's shard is a strided one. Row-parallel weights are cut along dimension 1.
+// Tensor parallelism cuts column-parallel weights along dimension 0, and FSDP cuts their parts again along the same
+// dimension, so FSDP's shard is strided. Row-parallel weights are cut along dimension 1.
 const std::vector<weight> weights{
     {"up.weight", {512, 128}, {placement::strided_shard(0, 2), placement::shard(0)}, {placement::shard(0)}},
     {"down.weight", {128, 512}, {placement::shard(0), placement::shard(1)}, {placement::shard(1)}},
@@ -35,7 +35,7 @@ float value_of(std::size_t which, std::int64_t element) {
   return static_cast<float>(element % 64) + 0.25F * static_cast<float>(which);  // bfloat16 holds it exactly
 }
 
-// Memory for what a rank holds of a layout, and what it should hold.
+// The memory for a rank's part of a layout, with its binding.
 struct part {
   host_tensor memory;
   tensor_binding binding;

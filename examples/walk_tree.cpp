@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tree type of one's own: say what its nodes are, and the library visits, flattens and rebuilds it.
+// Your own tree type: describe its nodes, and the library visits, flattens, and rebuilds it.
 #include <cstdint>
 #include <cstdio>
 #include <map>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Proves a created package: a program that imports the modules, builds and runs.
+# Proves a created package: a program that imports the modules builds and runs.
 from conan import ConanFile
 from conan.tools.build import can_run
 from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A consumer of the installed package: something of every room that `import shardmesh;` brings.
+// A consumer of the installed package: uses something from every room that `import shardmesh;` brings.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -12,7 +12,7 @@ using namespace shardmesh;
 
 namespace {
 
-// A 5 x 4 tensor goes from rows on two ranks to columns: what moves is known before a byte does.
+// Moves a 5 x 4 tensor from rows on two ranks to columns: the plan is known before a byte moves.
 bool plans() {
   const device_mesh mesh = device_mesh::make(extents{2}).value();
   const extents shape{5, 4};

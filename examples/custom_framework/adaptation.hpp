@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tiny as shardmesh sees it: its matrix is a tensor, its store a tree, its network a communicator. This is all that a
-// framework has to write.
+// shardmesh's view of tiny: its matrix is a tensor, its store a tree, its network a communicator. A framework has to
+// write only this.
 #pragma once
 #include <shardmesh/adapter.hpp>
 
@@ -54,8 +54,8 @@ inline sockets::socket_communicator communicator_of(const meeting_point& meeting
   return sockets::socket_communicator(std::make_shared<sockets::socket_rank>(rank, std::move(peers)));
 }
 
-// What this rank holds of a model whose matrices all have the layout `cut`: for save and load of ranks together. The
-// store outlives it.
+// The local state of a rank whose matrices all have the layout `cut`, for collective save and load. The store must
+// outlive it.
 inline shardmesh::held_state held_by(parameter_store& store, const shardmesh::layout& cut, std::int32_t rank) {
   shardmesh::held_state made;
   shardmesh::visit_leaves(store, [&](const shardmesh::path& where, parameter_store& leaf) {
@@ -75,7 +75,7 @@ inline shardmesh::held_state held_by(parameter_store& store, const shardmesh::la
   return made;
 }
 
-// What a load brought for the counters.
+// Copies the counters that a load returned into the store.
 inline void take_counters(parameter_store& store, const shardmesh::held_state& loaded) {
   for (const shardmesh::held_object& object : loaded.objects)
     if (parameter_store* leaf = shardmesh::find(store, object.where))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tiny: a pretend framework with a tensor, a store of parameters and a network of its own. It knows nothing of
-// shardmesh; adaptation.hpp brings the two together.
+// tiny: a pretend framework with its own tensor, parameter store, and network. It knows nothing of shardmesh;
+// adaptation.hpp connects the two.
 #pragma once
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -30,7 +30,7 @@ struct matrix {
   float at(std::int64_t r, std::int64_t c) const { return values[static_cast<std::size_t>(r * columns + c)]; }
 };
 
-// What a model keeps: matrices and counters, by name, in groups.
+// The contents of a model: matrices and counters, by name, in groups.
 struct parameter_store {
   using group = std::map<std::string, parameter_store>;
   std::variant<matrix, std::int64_t, group> is;
@@ -43,7 +43,7 @@ struct parameter_store {
   std::int64_t& counter() { return std::get<std::int64_t>(is); }
 };
 
-// Where every rank of a job listens: made before the ranks are started, so that all of them know the ports.
+// The ports on which every rank of a job listens. They are opened before the ranks start, so that all ranks know them.
 struct meeting_point {
   std::vector<int> listeners;
   std::vector<std::uint16_t> ports;
@@ -77,7 +77,7 @@ inline meeting_point listen_for(std::int32_t ranks) {
   return made;
 }
 
-// Who calls, and for which of the two lines between a pair.
+// The caller's rank, and which of the two lines of the pair it opens.
 struct greeting {
   std::int32_t rank = 0, line = 0;
 };

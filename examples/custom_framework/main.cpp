@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training loop of a framework of one's own on shardmesh. Four processes, connected by TCP, train a model whose
-// matrices are cut by rows, and save it together; two others load it cut by columns, move it to rows in memory, go on,
-// and save again. The result is that of one process that never stopped, bit for bit, and PyTorch reads both
-// checkpoints. Usage: custom_framework [FOLDER]
+// A training loop of your own framework on shardmesh. Four processes, connected by TCP, train a model whose matrices
+// are sharded by rows, and save it together. Two other processes load it sharded by columns, move it to rows in memory,
+// continue, and save again. The result equals, bit for bit, that of one process that never stopped, and PyTorch reads
+// both checkpoints. Usage: custom_framework [FOLDER]
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,7 +42,7 @@ parameter_store new_model(const layout& cut, std::int32_t rank) {
   return model;
 }
 
-// The weight that is to be found: y = target x. Data come from the step's number, so every rank has the same.
+// The weight to find: y = target x. The data depend only on the step's number, so all ranks have the same.
 float target(std::int64_t row, std::int64_t column) {
   return static_cast<float>(row - 2 * column);
 }
@@ -50,7 +50,7 @@ float input(std::int64_t step, std::int64_t column) {
   return static_cast<float>((step * 3 + column * 5) % 7) / 4.0F - 0.75F;
 }
 
-// One step of gradient descent on the rows that this rank holds; their part of the loss.
+// Does one step of gradient descent on this rank's rows; returns their part of the loss.
 double train_step(parameter_store& model, std::int64_t first_row) {
   matrix& weight = model["model"]["weight"].tensor();
   matrix& velocity = model["optimizer"]["momentum"].tensor();
@@ -69,7 +69,7 @@ double train_step(parameter_store& model, std::int64_t first_row) {
   return loss;
 }
 
-// The losses of all ranks, over the framework's network.
+// Adds up the losses of all ranks, over the framework's network.
 double total(double mine, sockets::socket_communicator& comm) {
   const auto losses = comm.all_gather(std::as_bytes(std::span(&mine, 1)), {}).value();
   double sum = 0;
@@ -96,7 +96,7 @@ void save_together(parameter_store& model, const layout& cut, sockets::socket_co
       .value();
 }
 
-// Four ranks from nothing.
+// Four ranks start from scratch.
 void first_run(const tiny::meeting_point& meeting, std::int32_t rank, const fs::path& folder) {
   auto comm = tiny::communicator_of(meeting, rank);
   const layout rows = cut_along(0, comm.size());
@@ -105,7 +105,7 @@ void first_run(const tiny::meeting_point& meeting, std::int32_t rank, const fs::
   save_together(model, rows, comm, folder / "first");
 }
 
-// Two ranks from what four saved: loaded as columns, moved to rows in memory.
+// Two ranks load the four ranks' checkpoint: as columns, then moved to rows in memory.
 void second_run(const tiny::meeting_point& meeting, std::int32_t rank, const fs::path& folder) {
   auto comm = tiny::communicator_of(meeting, rank);
   const layout columns = cut_along(1, comm.size()), rows = cut_along(0, comm.size());
@@ -123,7 +123,7 @@ void second_run(const tiny::meeting_point& meeting, std::int32_t rank, const fs:
   save_together(model, rows, comm, folder / "second");
 }
 
-// A process per rank; true when all of them end well.
+// Runs a process per rank; returns true if all of them succeed.
 bool run_processes(std::int32_t ranks, const std::function<void(const tiny::meeting_point&, std::int32_t)>& body) {
   const tiny::meeting_point meeting = tiny::listen_for(ranks);
   std::fflush(stdout);
@@ -152,7 +152,7 @@ bool run_processes(std::int32_t ranks, const std::function<void(const tiny::meet
   return well;
 }
 
-// Elements of the last checkpoint that are not what one process would have.
+// Counts the elements of the last checkpoint that differ from a run in one process.
 int count_different(const fs::path& folder) {
   parameter_store whole = new_model(cut_along(0, 1), 0);
   for (int i = 0; i < 100; ++i) train_step(whole, 0);

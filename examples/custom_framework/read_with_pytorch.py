@@ -14,7 +14,7 @@ except ImportError as e:
 
 
 def trained(steps):
-    """The model of examples/custom_framework/main.cpp, one float32 operation at a time and in its order."""
+    """Trains the model of examples/custom_framework/main.cpp, one float32 operation at a time and in its order."""
     weight, velocity = torch.zeros(8, 4), torch.zeros(8, 4)
     target = torch.tensor([[float(r - 2 * c) for c in range(4)] for r in range(8)])
     for step in range(steps):

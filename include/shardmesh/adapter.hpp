@@ -8,10 +8,10 @@ namespace shardmesh {
 
 /// Specialise for a tensor type T:
 ///     template <> struct shardmesh::adapter<my_tensor> {
-///       static shardmesh::tensor_view view(my_tensor&);                     // needed
+///       static shardmesh::tensor_view view(my_tensor&);                     // required
 ///       static shardmesh::const_tensor_view view(const my_tensor&);         // for tensors that own their elements
 ///       static my_tensor allocate(dtype, const extents& sizes, device);     // for functions that return new tensors
-///       static shardmesh::result<void> check(const my_tensor&);             // why a tensor is not plain memory
+///       static shardmesh::result<void> check(const my_tensor&);             // rejects tensors that are not plain
 ///       static void written(my_tensor&);                                    // called after the elements were written
 ///     };
 /// The last three are optional; `check` needs `import shardmesh.core;` for its result. A handle, whose constness does

@@ -6,8 +6,8 @@
 
 namespace shardmesh {
 
-/// The kind of memory of a device: PyTorch's device types, under PyTorch's names. The host itself reads and writes
-/// `cpu` alone (`check_host_memory`).
+/// The kind of memory of a device: PyTorch's device types, under PyTorch's names. The host itself reads and writes only
+/// `cpu` memory (`check_host_memory`).
 enum class device_type : std::uint8_t {
   cpu,   // host memory
   cuda,  // NVIDIA GPUs; also AMD GPUs in PyTorch for ROCm

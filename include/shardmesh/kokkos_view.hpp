@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Kokkos::View as a tensor of shardmesh: specialises `adapter<T>` without any `import`. Starting Kokkos, and the
-// backend for its memory, are in room `kokkos`.
+// A Kokkos::View as a tensor of shardmesh: specialises `adapter<T>` without any `import`. Room `kokkos` starts Kokkos
+// and provides the backend for its memory.
 //
-// A file that includes Kokkos is compiled with Kokkos's flags (OpenMP's, nvcc); a module is compiled with those of the
-// program's modules. If they differ, this file passes `adapter<View>::view(v)` to a file that imports. Both see the
-// same `tensor_view`.
+// A file that includes Kokkos is compiled with Kokkos's flags (OpenMP's, nvcc's), and a file that imports a module is
+// compiled with the module's flags. If they differ, the Kokkos file passes `adapter<View>::view(v)` to a file that
+// imports. Both see the same `tensor_view`.
 #pragma once
 #include <shardmesh/adapter.hpp>
 
@@ -39,7 +39,7 @@ inline constexpr dtype kokkos_dtype<Kokkos::complex<float>> = dtype::complex64;
 template <>
 inline constexpr dtype kokkos_dtype<Kokkos::complex<double>> = dtype::complex128;
 
-/// Whether the View's layout has strides: LayoutLeft, LayoutRight, or LayoutStride.
+/// True when the View's layout has strides: LayoutLeft, LayoutRight, or LayoutStride.
 template <class Layout>
 inline constexpr bool is_strided_kokkos_layout =
     std::is_same_v<Layout, Kokkos::LayoutLeft> || std::is_same_v<Layout, Kokkos::LayoutRight> ||

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// SHARDMESH_REFUSE: a deleted overload that gives its reason. A constrained function refuses wrong arguments with a
-// list of candidates. Beside it stands an overload that accepts exactly the likely mistakes, so that the first error is
-// a sentence. The overload is deleted rather than asserted, so that `requires { f(x); }` stays false.
+// SHARDMESH_REFUSE: a deleted overload that gives its reason. The compiler rejects wrong arguments of a constrained
+// function with a list of candidates. An overload with this macro accepts exactly the likely mistakes, so that the
+// first error is a sentence. The overload is deleted rather than asserted, so that `requires { f(x); }` stays false.
 #pragma once
 
 #if defined(__cpp_deleted_function) && __cpp_deleted_function >= 202403L

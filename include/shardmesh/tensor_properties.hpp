@@ -8,7 +8,7 @@
 
 namespace shardmesh {
 
-/// How a tensor's elements are stored. Only `strided` tensors can be sharded. Source: torch.layout.
+/// The storage scheme of a tensor's elements. Only `strided` tensors can be sharded. Source: torch.layout.
 enum class tensor_storage : std::uint8_t {
   strided,
   sparse_coo,

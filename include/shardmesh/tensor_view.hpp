@@ -19,8 +19,7 @@ struct const_tensor_view {
   extents strides{};
 };
 
-/// The same for writable memory: functions take it as a destination. It converts to `const_tensor_view`; there is no
-/// way back.
+/// The same for writable memory: functions take it as a destination. It converts to `const_tensor_view`, but not back.
 struct tensor_view {
   std::byte* data = nullptr;
   dtype type = dtype::undefined;

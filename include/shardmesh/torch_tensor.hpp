@@ -4,7 +4,7 @@
 //
 // An at::Tensor is a handle: its copies share elements, and so do copies of a `sharded_tensor<at::Tensor>` or a
 // `state_dict<at::Tensor>`, as in Python. Tensors that are not plain memory (a lazy conjugation, sparse, meta, ...) are
-// refused by name; their bytes are never guessed at.
+// rejected with the reason; their bytes are never read.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -19,8 +19,8 @@
 
 namespace shardmesh {
 
-/// Converts between LibTorch's dtypes and ours; `undefined` if the other side has none. LibTorch alone has quantized
-/// and 1 to 7-bit integers; shardmesh alone has unpacked 4 and 6-bit floats.
+/// Converts between LibTorch's dtypes and ours; `undefined` if the other side has none. Only LibTorch has quantized and
+/// 1- to 7-bit integers; only shardmesh has unpacked 4- and 6-bit floats.
 constexpr dtype dtype_of_torch(at::ScalarType type) {
   switch (type) {
     case at::ScalarType::Bool:
@@ -192,7 +192,7 @@ struct adapter<at::Tensor> {
   }
 
   /// errc::unsupported with the reason of `problem_of_torch`. The return type is result<void>. This header cannot name
-  /// it, because modules own it, and takes it from a function that `shardmesh.core` has for devices.
+  /// it, because a module owns it; `decltype` takes it from `check_host_memory` of `shardmesh.core`.
   template <class Device = device>
   static auto check(const at::Tensor& tensor) -> decltype(check_host_memory(std::declval<Device>())) {
     using result_type = decltype(check_host_memory(std::declval<Device>()));
@@ -200,19 +200,19 @@ struct adapter<at::Tensor> {
     if (problem.what == nullptr) return {};
     typename result_type::error_type why;
     why.code = decltype(why.code)::unsupported;
-    why.message = problem.what;  // not `found`: callers describe there what they examined
+    why.message = problem.what;  // not in `found`, where callers describe the tensor
     why.message += " is not plain memory";
     why.hint = problem.hint;
     return result_type(std::move(why));
   }
 
-  /// Tells autograd that the elements changed, as after an in-place operation under `no_grad`. All views of one base
+  /// Notifies autograd that the elements changed, as after an in-place operation under `no_grad`. All views of one base
   /// share the version counter. Inference tensors have none.
   static void written(at::Tensor& tensor) {
     if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
   }
 
-  /// `format` describes the strides: `preserve` if they are none of the named formats.
+  /// `format` describes the strides: `preserve` if they match none of the named formats.
   static tensor_properties properties(const at::Tensor& tensor) {
     tensor_properties made{.type = dtype_of_torch(tensor.scalar_type())};
     made.requires_grad = tensor.requires_grad();

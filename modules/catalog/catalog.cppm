@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Describes any checkpoint, whatever its format: entries, chunks, objects, and files. Also: the reader interface,
+// Describes any checkpoint, whatever its format: entries, chunks, objects, and files. It also has the reader interface,
 // chunks as a source of elements, and the input of writers. This module knows no format; `checkpoint` detects the
 // format of a path.
 export module shardmesh.catalog;

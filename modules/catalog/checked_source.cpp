@@ -65,7 +65,7 @@ result<std::int64_t> check_chunk_bytes(const opened_chunk& chunk) {
 }
 
 storage_sums::storage_sums(const catalog& contents) {
-  // Remembers only places that occur twice: they are few, or a defect.
+  // Remembers only the places that several chunks share. There are few of them, unless the checkpoint is defective.
   std::vector<key> places;
   places.reserve(contents.chunk_places.size());
   for (const stored_range& place : contents.chunk_places)
@@ -125,7 +125,7 @@ result<void> checked_source::sum_next(std::span<const std::byte> bytes) const {
 result<void> checked_source::finish() const {
   const std::scoped_lock guard(lock_);
   if (done_) return {};
-  if (next_ == end_) return check_apart();  // after a mismatch, or without elements
+  if (next_ == end_) return check_apart();  // reached after a mismatch, or if there are no elements
   result<void> outcome;
   SHARDMESH_CHECK(for_each_piece(*chunk_->source, next_, end_ - next_, [&](auto piece) {
     if (outcome) outcome = sum_next(piece);

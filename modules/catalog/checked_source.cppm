@@ -34,7 +34,7 @@ class storage_sums {
 
  private:
   using key = std::tuple<std::int32_t, std::int32_t, std::int64_t, std::int64_t>;
-  // An item that was taken apart (an object) holds several storages at one place: the checksum range tells them apart.
+  // An object whose tensors became entries holds several storages at one place: the checksum range tells them apart.
   using storage_key = std::tuple<key, std::int64_t, std::int64_t, std::uint32_t>;
   struct memo {
     std::mutex lock;

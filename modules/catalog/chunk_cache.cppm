@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared parts of the file-based readers: files opened on first use, sections of files, and recently used chunks.
+// Code that the file-based readers share: files opened on first use, sections of files, and recently used chunks.
 export module shardmesh.catalog:chunk_cache;
 
 import shardmesh.std;

@@ -41,8 +41,7 @@ class composed_reader : public checkpoint_reader {
   /// \errors errc::dtype_mismatch; errc::shape_mismatch; errc::out_of_bounds when the part's chunk lacks elements or
   ///         the box leaves the tensor; errc::overflow; each names the key and the part's file
   result<void> add_chunk(const box& where, const chunk_piece& from);
-  /// Adds a part's tensor unchanged, with all its chunks, under this key and path. The tensor may have a representation
-  /// that is not read as elements.
+  /// Adds a part's tensor unchanged, with all its chunks, under this key and path. The tensor may be opaque.
   /// \errors errc::duplicate_key
   result<void> add_whole_tensor(std::string key, shardmesh::path where, std::size_t part, std::size_t tensor);
   /// Adds a part's object under this key and path.

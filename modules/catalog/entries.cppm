@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Describes what a checkpoint holds, whatever its format: tensors, their chunks, objects, and files. The description is
-// flat: 2,000,000 chunks take 48 bytes each, plus 16 per dimension. Reading is in `reader`.
+// flat, for checkpoints of 2,000,000 chunks: a chunk takes 48 bytes, plus 16 per dimension. Reading is in `reader`.
 export module shardmesh.catalog:entries;
 
 import shardmesh.std;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows another reader's entries under its own names: resized, taken apart, put together, or converted. Requests about
-// an entry are forwarded to its origin in the other reader. Readers that show one other reader derive from
-// `forwarding_reader`. Tensors made of several readers' pieces are in `composed_reader`.
+// Shows another reader's entries in another form: resized, split, recombined, or converted. Requests about an entry are
+// forwarded to its origin in the other reader. Readers that show one other reader derive from `forwarding_reader`.
+// Tensors made of several readers' pieces are in `composed_reader`.
 export module shardmesh.catalog:forwarding_reader;
 
 import shardmesh.std;
@@ -19,9 +19,9 @@ struct inner_chunk {
   std::int32_t chunk = -1;  // the chunk's number in the inner catalog
 };
 
-/// One opened checkpoint, the inner one, seen differently. It starts with the inner description, files, texts, and
-/// objects. A derived reader adds the tensors, each with its origin, and overrides the functions that return entries
-/// without one.
+/// Shows one opened checkpoint, the inner one, with other entries. It starts with the inner description, files, texts,
+/// and objects. A derived reader adds the tensors, each with its origin, and overrides the functions that read entries
+/// without an origin.
 class forwarding_reader : public checkpoint_reader {
  public:
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override;

@@ -52,7 +52,7 @@ bool is_optimizer_name(std::string_view part) {
   return is_one_of(without_digits(part), known);
 }
 
-// Names that a module could have as well: the keys below have to decide.
+// True for names that a module could also have. The keys below the name then decide.
 bool is_also_a_module_name(std::string_view part) {
   constexpr auto known = std::to_array<std::string_view>({"optim", "opt", "optimizer", "optimizers"});
   return is_one_of(without_digits(part), known);
@@ -72,7 +72,7 @@ bool is_certain_state_name(std::string_view part) {
   return is_one_of(part, known);
 }
 
-// State names that a module could use as well; a "step" beside them shows that they are an optimizer's.
+// State names that a module could also use; a "step" beside them shows that they belong to an optimizer.
 bool is_possible_state_name(std::string_view part) {
   constexpr auto known = std::to_array<std::string_view>({"sum", "mu", "eta", "ax", "prev", "variance"});
   return is_one_of(part, known);
@@ -118,7 +118,7 @@ std::size_t root_of(const std::vector<std::string_view>& parts) {
   return root;
 }
 
-// True for an entry that only an optimizer can have, below a name that a module could have as well.
+// True for an entry that only an optimizer can have, below a name that a module could also have.
 bool is_entry_of_optimizer(std::string_view key, const std::vector<std::string_view>& parts, std::size_t root) {
   if (key.find('/') != std::string_view::npos) return true;  // Megatron's per-rank objects
   const bool is_weight = parts.back() == "weight" || parts.back() == "bias";
@@ -188,7 +188,7 @@ bool key_roles::is_optimizer(std::string_view key, const std::vector<std::string
     if (parts[i] == "state" && parts.size() - i >= 3) {
       if (below_optimizer || optimizers_.contains(joined(key, parts, i))) return true;
       const auto unknown = unknown_groups_.find(joined(key, parts, i + 1));
-      // Names alone do not count where structure decides.
+      // State names prove nothing where the structure points to a module.
       const bool is_module =
           has_optimizer_ || end < parts.size() || (unknown != unknown_groups_.end() && unknown->second > 0);
       if (!is_module && (of.has_certain_name || is_certain_state_name(parts.back()))) return true;

@@ -7,13 +7,15 @@ import shardmesh.std;
 
 export namespace shardmesh {
 
-/// The owner of an entry. `other` covers random number generators, schedulers, counters, and other trainer state.
+/// The part of the training state to which an entry belongs. `other` covers random number generators, schedulers,
+/// counters, and other trainer state.
 enum class key_role : std::uint8_t { model, optimizer, other };
 
 /// The roles of a checkpoint's keys. A single key is often ambiguous: "state.model.w" is a weight in a checkpoint of
-/// Composer, but the state of the parameter "model.w" in an optimizer's own. Add all keys first, then ask for roles.
+/// Composer, but the state of the parameter "model.w" in a checkpoint of an optimizer alone. Add all keys first, then
+/// ask for roles.
 ///
-/// These keys are an optimizer's:
+/// These keys belong to an optimizer:
 /// - Keys below "optimizer_states", "optimizer_state_dict", and similar names, as the first component or after a
 ///   trainer's prefix ("state.", "trainer.", "chained_0.", "mimo.NAME.").
 /// - Keys below "optim", "optimizer", "optimizer_0", or "opt" in that position. A module may have such a name, so some

@@ -13,8 +13,8 @@ export namespace shardmesh {
 enum class entry_kind : std::uint8_t { tensor, object };
 std::string_view name(entry_kind kind);  // "tensor", "object"
 
-/// Returns the key that `wanted` most likely means; of equals, the first; nothing when no key is near. The candidates,
-/// in order:
+/// Returns the key that `wanted` most likely means; among equally near keys, the first; nothing when no key is near.
+/// The candidates, in order:
 /// 1. The key with the fewest edits (a byte inserted, removed, or replaced): at most a quarter of the length of
 ///    `wanted`, and at most 8.
 /// 2. The shortest key that is `wanted` behind a dotted prefix ("model." is often forgotten).

@@ -60,11 +60,12 @@ struct object_value {
   std::string kind;  // "int", "str", "dict", ... "opaque"
   std::string type;  // Python's type, "builtins.int"
   std::string json;  // the value in the tags of docs/formats.md; {"$other":TYPE} for opaque
-  /// Tensors inside, with the keys that they get when the object is taken apart (convert to safetensors and hf).
+  /// Tensors inside, with the keys that they get when a conversion to safetensors or hf turns them into entries.
   std::vector<tensor_entry> tensors{};
 };
 
-/// Options for opening a checkpoint. The limits bound open files, and memory for files that claim more than they hold.
+/// Options for opening a checkpoint. The limits bound the number of open files, and the memory that a file can demand
+/// by claiming more than it holds.
 struct open_options {
   std::size_t max_open_files = 128;  // at a time; never more than a fifth of the process's limit
   read_limits limits = {};           // for DCP folders and files of torch.save
@@ -87,7 +88,7 @@ struct open_options {
 
 /// An opened checkpoint of any format: its contents, and access to its chunks and objects. `open_checkpoint` creates
 /// one; `load`, `verify`, `convert`, `reshard`, and `diff` read through it. Formats derive from it.
-/// Source: torch.distributed.checkpoint.StorageReader has this part in PyTorch
+/// Source: torch.distributed.checkpoint.StorageReader plays this role in PyTorch
 class checkpoint_reader {
  public:
   virtual ~checkpoint_reader() = default;
@@ -123,11 +124,11 @@ class checkpoint_reader {
   /// \errors errc::unsupported for formats without items; each names the file
   virtual result<std::shared_ptr<const byte_source>> item_bytes(const stored_range& place);
   /// Returns an opaque tensor's chunk verbatim, when the format can provide it.
-  /// \errors errc::checksum_mismatch when the chunk is damaged, as in `object_archive`: a copy must not give it a fresh
-  ///         checksum
+  /// \errors errc::checksum_mismatch when the chunk is damaged, as in `object_archive`: a copy must not give damaged
+  ///         bytes a fresh checksum
   virtual result<std::vector<std::byte>> chunk_archive(const tensor_entry& tensor, std::int32_t chunk);
-  /// Compares everything that these entries consist of with its checksums: every record of their archives, and the
-  /// storages of tensors inside them.
+  /// Compares all data of these entries with their checksums: every record of their archives, and the storages of
+  /// tensors inside them.
   /// Cost: reads their bytes once, unless `quick`; bytes that entries share are read once.
   virtual check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options);
   /// Returns a digest of the entry's contents (types, plain values, storages' bytes), which does not depend on the file
@@ -177,15 +178,16 @@ class chunk_source {
  public:
   explicit chunk_source(checkpoint_reader& reader, read_options options = {});
   /// Creates a source that compares every chunk it reads with the chunk's checksums: its own, and those of `record`,
-  /// when the folder has one. The comparison precedes the return of the chunk's last byte. A chunk that is read front
-  /// to back, as the executor does when it rewrites items, is summed on the way; any other is read in a separate pass.
+  /// when the folder has one. The source returns the chunk's last byte only after the comparison. A chunk that is read
+  /// front to back, as the executor does when it rewrites items, is summed during these reads; any other chunk is
+  /// summed in a separate pass.
   /// \errors errc::checksum_mismatch, naming key, file, and box
   static chunk_source checking(checkpoint_reader& reader, std::shared_ptr<const recorded_sums> record = {});
   chunk_source(chunk_source&&) noexcept;
   ~chunk_source();
   result<void> read(item_id item, const box& part, const tensor_view& to);
   bool reads_in_order(item_id item);
-  /// Finishes the check of each chunk whose first rows were read front to back, and no more. Call it before using the
+  /// Finishes the check of each chunk that was read front to back, but not to its end. Call it before using the
   /// elements.
   /// \errors errc::checksum_mismatch, naming key, file, and box
   /// Cost: reads the rest of those chunks.

@@ -21,7 +21,7 @@ class recorded_sums {
   std::span<const checksum_range> ranges() const { return ranges_; }
   // Returns the index of the range that is exactly this item; nothing when there is none.
   std::optional<std::size_t> of_item(const stored_range& place) const;
-  // Returns the catalog's number of the file that a range lies in; -1 when the catalog lacks the file.
+  // Returns the catalog's number for the file of a range; -1 when the catalog lacks the file.
   std::int32_t file_of(std::size_t range) const { return files_[range]; }
   // Reads one range and compares it with its checksum.
   result<void> check(std::size_t range) const;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the files beside a checkpoint in its folder, and copies them into a destination of the same family of formats.
 // Examples: config.json and the tokenizer of a Hugging Face folder, Megatron's common.pt and metadata.json, and
-// Lightning's meta.pt. Which conversions copy them is in `carried`. A safetensors file's own texts are in `file_texts`.
+// Lightning's meta.pt. `carried` decides which conversions copy them. A safetensors file's own texts are in
+// `file_texts`.
 export module shardmesh.catalog:side_files;
 
 import shardmesh.std;
@@ -26,13 +27,13 @@ struct side_files {
 };
 
 /// Finds the files of `folder` beside the checkpoint that `contents` describes, whatever its format. Subfolders that
-/// hold files of the checkpoint are searched, but other files in them are left. Known kinds: .json, .yaml, .txt, .md,
-/// .model, .jinja, .py and a few more, names that begin with "tokenizer", "LICENSE", "README" or "NOTICE", common.pt,
-/// and meta.pt.
+/// hold files of the checkpoint are searched, but only to list their other files in `left`. Known kinds: .json, .yaml,
+/// .txt, .md, .model, .jinja, .py and a few more, names that begin with "tokenizer", "LICENSE", "README" or "NOTICE",
+/// common.pt, and meta.pt.
 ///
 /// Symbolic links are followed when they end in the folder itself or, from a snapshot of the Hugging Face cache, in the
-/// "blobs" of the same repository. Other links could name any file of the machine and are left. Names that begin with a
-/// dot are neither copied nor mentioned: copying and versioning tools leave such files.
+/// "blobs" of the same repository. Other links could name any file of the machine and are not copied. Names that begin
+/// with a dot are neither copied nor mentioned: copying and versioning tools create such files.
 /// \errors errc::io when the folder cannot be listed.
 result<side_files> find_side_files(const std::filesystem::path& folder, const catalog& contents);
 

@@ -15,7 +15,7 @@ class stable_piece {
   static constexpr std::size_t max_bytes = std::size_t{512} << 10;
 
   stable_piece() = default;
-  /// Allocates memory for pieces of at most `bytes`, itself at most `max_bytes`.
+  /// Allocates memory for pieces of at most `bytes`. Precondition: `bytes` is at most `max_bytes`.
   explicit stable_piece(std::size_t bytes) : memory_(std::make_unique_for_overwrite<std::byte[]>(bytes)) {}
 
   /// Returns a copy of `bytes`, valid until the next call. Without memory, returns `bytes` themselves, which no other

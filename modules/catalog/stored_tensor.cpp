@@ -78,8 +78,8 @@ class box_reader {
   box_reader(const byte_source& source, const stored_tensor& tensor, const read_options& options, file_maps* maps)
       : source_(source), tensor_(tensor), options_(options), maps_(options.map_rows ? maps : nullptr) {}
 
-  // Splits along the outermost dimension until a part's covering range is worth one read and fits the staging memory;
-  // depth is bounded by rank * log2(size).
+  // Splits along the outermost dimension until a part's covering range is worth one read and fits the staging memory.
+  // The recursion depth is at most rank * log2(size).
   result<void> read(const box& part, const tensor_view& to) {
     const covering range = cover(tensor_, part);
     if (range.length == 0) return {};
@@ -122,7 +122,7 @@ class box_reader {
   result<void> copy_mapped(const file_range& place, const box& part, const tensor_view& to, const covering& range) {
     SHARDMESH_TRY(const auto mapped, maps_->open(place.path));
     SHARDMESH_CHECK(mapped->check());
-    // The file was long enough when the checkpoint was opened.
+    // Opening the checkpoint has checked the length, but the file may have shrunk since.
     const std::int64_t begin = place.offset + tensor_.begin + range.first;
     if (begin + range.length > static_cast<std::int64_t>(mapped->bytes().size()))
       return fail(errc::io, "became shorter after it was opened").with_file(place.path);
@@ -137,7 +137,7 @@ class box_reader {
     SHARDMESH_CHECK(
         source_.read(tensor_.begin + range.first, {staging_.get(), static_cast<std::size_t>(range.length)}));
     const const_tensor_view from{staging_.get(), tensor_.type, {}, part.sizes, tensor_.strides};
-    // The covering range is transformed as a whole: an expanded element must not be swapped twice.
+    // Transforms the covering range as a whole: a view may repeat an element, whose bytes must not be swapped twice.
     const tensor_view all{staging_.get(), tensor_.type, {}, {range.length / item_bytes(tensor_.type)}, {1}};
     if (tensor_.swap_bytes) SHARDMESH_CHECK(byte_swap(all));
     if (tensor_.conjugate) SHARDMESH_CHECK(conjugate(all));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Locates a tensor's bytes in a source, and reads any box of it. Every format ends here, so that strides, byte order,
-// and lazily conjugated bits of stored data are handled in one place. How a format finds the position of the bytes is
-// in `torch_file::item` and `safetensors`.
+// Locates a tensor's bytes in a source, and reads any box of it. Every format's reader uses it, so that strides, byte
+// order, and PyTorch's lazy conjugation and negation are handled in one place. `torch_file::item` and `safetensors`
+// find the position of the bytes.
 export module shardmesh.catalog:stored_tensor;
 
 import shardmesh.std;
@@ -32,10 +32,10 @@ struct read_options {
   /// Staging memory per call. Runs shorter than `min_run_bytes` are not read one by one: a single read covers them.
   std::int64_t staging_bytes = 1 << 20;
   std::int64_t min_run_bytes = 4096;
-  /// Copies a box out of a mapping of its file when a read would fetch whole rows for a little of each. The reader
-  /// keeps the mapping. Meant for one process that loads the columns of rank after rank from one reader. It adds no
-  /// memory: the mapped pages are the system's cache. Each copy first checks the file's length: a shorter file is
-  /// errc::io. A file that becomes shorter during a copy ends the process (SIGBUS), as with `map_tensor`, so this is
+  /// Copies a box out of a mapping of its file when a read would fetch whole rows but use only a little of each. The
+  /// reader keeps the mapping. Meant for a process that loads columns for one rank after another from one reader. It
+  /// adds no memory: the mapped pages are the system's cache. Each copy first checks the file's length: a shorter file
+  /// is errc::io. A file that becomes shorter during a copy ends the process (SIGBUS), as with `map_tensor`, so this is
   /// off by default. Ignored for bytes that do not lie in a file as they are.
   bool map_rows = false;
 };

@@ -28,7 +28,7 @@ struct plain_run {
   std::size_t holder = 0;  // the holder's position in owner order
 };
 
-// An item that lies in memory whole; its runs are ordered front to back.
+// An item that lies entirely in memory; its runs are ordered front to back.
 struct plain_item {
   item_id item;
   std::size_t transfer = 0;
@@ -36,8 +36,8 @@ struct plain_item {
   std::vector<plain_run> runs;
 };
 
-// Returns the index of the part's first element in the row-major order of `whole`; nothing when the part is not one run
-// there.
+// Returns the index of the part's first element in the row-major order of `whole`; nothing when the part is not
+// contiguous there.
 std::optional<std::int64_t> first_element(const box& part, const box& whole) {
   const extents strides = contiguous_strides(whole.sizes);
   if (!is_contiguous(part.sizes, strides)) return std::nullopt;
@@ -65,7 +65,7 @@ std::optional<plain_item> in_memory(const tensor_transfer& transfer, const view_
         {*first * width, {part.data, static_cast<std::size_t>(common.volume() * width)}, made.runs.size()});
   }
   std::ranges::sort(made.runs, {}, [](const plain_run& run) { return std::pair(run.first_byte, run.holder); });
-  // Of replicas, the first in owner order is used.
+  // Uses the first replica in owner order.
   const auto same = [](const plain_run& a, const plain_run& b) {
     return a.first_byte == b.first_byte && a.bytes.size() == b.bytes.size();
   };

@@ -20,7 +20,7 @@ struct view_source {
   bool reads_in_order(item_id) { return false; }
 };
 
-/// Any item_source, which may be known to be tensors in memory. It refers to the source, which must outlive it.
+/// Any item_source. It knows when its elements are tensors in memory. It refers to the source, which must outlive it.
 class element_source {
  public:
   element_source(any_item_source source) : items_(source) {}             // NOLINT: implicit, as a parameter type

@@ -31,7 +31,7 @@ class covering {
  public:
   covering(const box& chunk, std::int64_t item_bytes)
       : chunk_(chunk), stored_{.type = dtype::uint8, .sizes = chunk.sizes, .strides = contiguous_strides(chunk.sizes)} {
-    // Costs are counted in bytes, so the last dimension is longer by the item size.
+    // Costs are counted in bytes, so the last dimension is multiplied by the item size.
     if (chunk.rank() == 0) return;
     for (std::size_t d = 0; d + 1 < chunk.rank(); ++d) stored_.strides[d] *= item_bytes;
     stored_.sizes[chunk.rank() - 1] *= item_bytes;

@@ -10,7 +10,8 @@ import shardmesh.catalog;
 
 namespace shardmesh {
 
-// Whether no two of these boxes of `rank` dimensions share a cell. Cost: O(n log n); O(n) if together they fill a box.
+// Returns whether no two of these boxes of `rank` dimensions share a cell. Cost: O(n log n); O(n) if together they fill
+// a box.
 bool are_apart(std::size_t rank, std::span<const box> boxes);
 
 // Returns the number of a layer for each box. Boxes of one layer are disjoint or equal, as one side of a transfer
@@ -19,7 +20,8 @@ bool are_apart(std::size_t rank, std::span<const box> boxes);
 std::vector<std::size_t> layers_of(std::size_t rank, std::span<const box> boxes);
 
 // Returns the boxes of a row-major stored chunk to read, so that all of `wanted` is read, and no byte twice: the result
-// is disjoint. A gap is read as well if skipping it costs as much. `wanted`: within the chunk, in the tensor's indices.
+// is disjoint. A gap is read as well if skipping it would cost as much. `wanted`: within the chunk, in the tensor's
+// indices.
 // Cost: O(n^2) for each dimension.
 std::vector<box> readable_boxes(const box& chunk, std::span<const box> wanted, std::int64_t item_bytes);
 

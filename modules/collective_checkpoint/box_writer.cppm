@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: box_writer, the executor's sink that writes boxes of tensors to their places in files that hold whole
-// tensors. The choice of writers is in save_assignment; the rest of the files is in safetensors_ranks.
+// Not exported: box_writer, the executor's sink that writes boxes of tensors to their places in files of whole tensors.
+// save_assignment decides which rank writes which box; safetensors_ranks writes the rest of the files.
 module shardmesh.collective_checkpoint:box_writer;
 
 import shardmesh.std;
@@ -33,7 +33,7 @@ class box_writer {
   // errc::io if a part did not get all of its bytes. That is a bug of this library, and such a file must not be
   // committed.
   result<void> check_complete() const;
-  // The checksum of a complete part that is a whole tensor.
+  // Returns the checksum of a complete part that is a whole tensor.
   digest128 digest(std::size_t part) const { return progress_[part].sum.digest(); }
 
  private:

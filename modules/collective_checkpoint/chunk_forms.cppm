@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: how to cut stored chunks of which several ranks read pieces. Only the files of these chunks show their
-// form. The choice of these chunks is in load_assignment; cutting is in reading_rounds.
+// Not exported: finds how to cut stored chunks of which several ranks read pieces. Only the files of these chunks show
+// their form. load_assignment chooses the chunks; reading_rounds cuts them.
 module shardmesh.collective_checkpoint:chunk_forms;
 
 import shardmesh.std;

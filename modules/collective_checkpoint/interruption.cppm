@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: interruption, which ends a save or a load when the caller cancels it or its deadline passes.
+// Not exported: interruption, which stops a save or a load when the caller cancels it or its deadline passes.
 module shardmesh.collective_checkpoint:interruption;
 
 import shardmesh.std;

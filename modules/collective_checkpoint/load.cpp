@@ -35,7 +35,7 @@ import :staged_round;
 namespace shardmesh {
 namespace {
 
-// Less is too little for the pieces that reads are cut into, and for the messages of an exchange.
+// The least memory for the pieces that reads are cut into, and for the messages of an exchange.
 constexpr std::int64_t least_staging_bytes = 4096, least_message_bytes = std::int64_t{32} << 20;
 
 class rank_load {
@@ -73,7 +73,7 @@ class rank_load {
 
   std::int64_t staging_bytes() const { return std::max(options_.memory_bytes / 2, least_staging_bytes); }
 
-  // Compares the wanted entries with the stored ones; the same problems on every rank.
+  // Compares the wanted entries with the stored ones. Every rank finds the same problems.
   result<void> compare(const result<void>& opened) {
     std::vector<std::byte> note;
     std::vector<agreement_record> conditions{
@@ -146,7 +146,8 @@ class rank_load {
       all.text(tensor.key);
       all.number(static_cast<std::int64_t>(tensor.type));
       all.numbers(tensor.shape);
-      // Includes the places of its chunks: ranks that read for each other must deal them out identically.
+      // Ranks that read for each other also compare the places of the chunks, because they must deal them out
+      // identically.
       if (options_.sharing == read_sharing::each_rank) continue;
       for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
         const stored_range& place = contents.chunk_places[static_cast<std::size_t>(chunk)];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `load` on many ranks: each rank gets the boxes that it has memory for, and data that several ranks want is read once.
-// Loading into one process is in checkpoint; saving from many ranks is in save.
+// Loading into one process is in room checkpoint; saving from many ranks is in save.
 export module shardmesh.collective_checkpoint:load;
 
 import shardmesh.std;
@@ -31,8 +31,8 @@ struct rank_load_options {
   read_sharing sharing = read_sharing::automatic;
   key_check missing = key_check::strict;     // a rank wants it, the checkpoint lacks it
   key_check unexpected = key_check::ignore;  // the checkpoint has it, no rank wants it
-  /// The memory of this rank for what it reads for others and for messages: about half for each, but at least 32 MiB
-  /// for messages. Data that does not fit is read in rounds.
+  /// The memory of this rank for data that it reads for others, and for messages: about half for each, but at least 32
+  /// MiB for messages. Data that does not fit is read in rounds.
   std::int64_t memory_bytes = std::int64_t{128} << 20;
 };
 
@@ -60,7 +60,7 @@ struct rank_load_options {
 load_report load(checkpoint_reader& reader, held_state& wanted, communicator_ref comm,
                  const rank_load_options& options = {});
 
-/// The same; every rank opens the checkpoint.
+/// Does the same for a path; every rank opens the checkpoint.
 load_report load(const std::filesystem::path& checkpoint, held_state& wanted, communicator_ref comm,
                  const rank_load_options& options = {});
 

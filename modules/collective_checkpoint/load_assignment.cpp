@@ -24,8 +24,8 @@ namespace {
 // Every rank reads tensors with smaller boxes for itself, unless `sharing` is `group`: a message costs as much as the
 // read.
 constexpr std::int64_t least_shared_bytes = std::int64_t{64} << 10;
-// A rank that reads for itself reads runs of this length or more one by one; at that length, reading pieces for each
-// other in large reads costs more. A single read covers shorter runs.
+// A rank that reads for itself reads runs of at least this length one by one, and covers shorter runs with a single
+// read. For long runs, large reads whose pieces go to other ranks cost more.
 constexpr read_options alone{.min_run_bytes = std::int64_t{64} << 10};
 // The most chunks of a box that are examined to estimate its cost; the chunks of a tensor are alike.
 constexpr std::int64_t most_chunks = 64;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: decides who reads what when many ranks load together, so that one rank reads each stored byte. Every
-// rank decides the same. Reading is in load; the exchange is in staged_round.
+// Not exported: decides which rank reads which bytes when many ranks load together, so that exactly one rank reads each
+// stored byte. Every rank decides the same. Reading is in load; the exchange is in staged_round.
 module shardmesh.collective_checkpoint:load_assignment;
 
 import shardmesh.std;
@@ -20,7 +20,7 @@ struct shared_box {
   std::int64_t bytes = 0;
 };
 
-// A chunk to cut if its form allows it. The metadata of the checkpoint does not show the form.
+// A chunk to cut if its form allows that. The checkpoint's metadata does not show the form.
 struct unclear_chunk {
   std::size_t tensor = 0;
   std::int32_t chunk = 0;
@@ -30,7 +30,7 @@ struct unclear_chunk {
 struct load_assignment {
   std::vector<shared_box> shared;      // each rank reads its other boxes of these tensors itself
   std::vector<std::size_t> in_pieces;  // tensors that ranks read in pieces, as stored, for each other
-  std::int64_t piece_bytes = 0;        // the most of those that a rank reads at once
+  std::int64_t piece_bytes = 0;        // the most bytes of these tensors that a rank reads at once
   std::vector<unclear_chunk> unclear;
 };
 

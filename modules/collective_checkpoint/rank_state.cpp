@@ -140,7 +140,7 @@ class merging {
     merged_.problems.add(std::move(e));
   }
 
-  // Whether the rank may add to the entry that has this key.
+  // Returns whether the rank may add to the entry with this key, and complains if not.
   template <class Merged>
   bool fits(const Merged& known, const path& where, std::int32_t rank) {
     if (known.where != where)

@@ -95,8 +95,8 @@ struct round_of_ranks {
 
 // Runs one rank's own part of a phase. An exception becomes the rank's error, so that no other rank waits for it.
 result<void> guarded(function_ref<result<void>()> part);
-// The same for several phases with their rounds. An exception between the rounds aborts the communicator, since the
-// other ranks wait in the next round.
+// Runs several phases with their rounds in the same way. An exception between the rounds aborts the communicator,
+// because the other ranks wait in the next round.
 result<void> guarded(communicator_ref comm, function_ref<result<void>()> phases);
 
 }  // namespace shardmesh

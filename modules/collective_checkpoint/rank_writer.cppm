@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: rank_writer, the work of a format in the phases of a save by many ranks, on each of them. The phases
-// and their rounds are in save; the choice of writers is in save_assignment.
+// Not exported: rank_writer, a format's part in each phase of a save by many ranks. Every rank has one. The phases and
+// their rounds are in save; save_assignment decides which rank writes which data.
 module shardmesh.collective_checkpoint:rank_writer;
 
 import shardmesh.std;
@@ -27,8 +27,8 @@ class rank_writer {
  public:
   virtual ~rank_writer() = default;
 
-  // Whether ranks need the objects that others write; the same on every rank. If so, `tell_objects` returns those that
-  // this rank writes.
+  // Returns whether ranks need the objects that others write; the same on every rank. If so, `tell_objects` returns
+  // those that this rank writes.
   virtual bool asks_for_objects() const { return false; }
   virtual result<std::vector<std::byte>> tell_objects() { return std::vector<std::byte>{}; }
   // Plans the place of everything. `told`: the ranks' results of `tell_objects`. Returns the same problems on every
@@ -39,8 +39,8 @@ class rank_writer {
   virtual result<staged_output> make(const output_options& options) = 0;
   // Writes this rank's bytes, and returns a note about them for rank 0.
   virtual result<std::vector<std::byte>> write(staged_output& output, const item_run_options& run) = 0;
-  // Whether some data can be computed only after all ranks have written; the same on every rank. If so, `look_again`
-  // returns it.
+  // Returns whether some data can be computed only after all ranks have written; the same on every rank. If so,
+  // `look_again` returns it.
   virtual bool looks_again() const { return false; }
   virtual result<std::vector<std::byte>> look_again(staged_output&, const item_run_options&) {
     return std::vector<std::byte>{};
@@ -48,17 +48,17 @@ class rank_writer {
   // Rank 0: completes the destination before the commit. `written` and `seen`: the ranks' notes of `write` and
   // `look_again`.
   virtual result<void> finish(staged_output& output, const agreement_notes& written, const agreement_notes& seen) = 0;
-  // Rank 0, after the commit: replaces the files that belong beside the destination.
+  // Rank 0, after the commit: replaces the companion files beside the destination.
   virtual result<void> finish_beside(std::vector<std::string>&) { return {}; }
 
-  // Of the whole save.
+  // Return the element bytes and the number of files of the whole save.
   virtual std::int64_t data_bytes() const = 0;
   virtual std::int64_t files() const = 0;
-  // For the user.
+  // Notes for the user.
   std::vector<std::string> notes;
 };
 
-// The error for a note that cannot be decoded.
+// Returns the error for a note that cannot be decoded.
 inline error no_sense(std::size_t rank) {
   return fail(errc::bad_format, "what a rank says that it wrote makes no sense")
       .with_rank(static_cast<std::int32_t>(rank));

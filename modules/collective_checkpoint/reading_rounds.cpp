@@ -61,7 +61,7 @@ class round_planner {
     std::vector<open_piece> open = pieces_of(tensor);
     if (open.empty()) return;
     const std::vector<std::int32_t> readers = readers_of(all_.tensors[tensor]);
-    // In one round, if that is possible at all.
+    // Places the whole tensor in one round if possible: in the current round, or in a new one.
     for (bool is_fresh = round_.empty();; is_fresh = true) {
       round_tensor whole{tensor, true, true, {}};
       if (deal(open, readers, whole.pieces).empty()) return round_.push_back(std::move(whole));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: plans what the ranks of a load read for each other between two exchanges. Pieces of stored chunks are
-// dealt out evenly, and each round fits every rank's staging memory. The choice of tensors is in load_assignment.
+// dealt out evenly, and each round fits every rank's staging memory. load_assignment chooses the tensors.
 module shardmesh.collective_checkpoint:reading_rounds;
 
 import shardmesh.std;
@@ -36,7 +36,7 @@ struct round_limits {
 
 // Deals out pieces in storage order. Consecutive pieces of a file go to one rank until they fill one read; the next
 // ones go to the rank with the least to read. Only ranks that want part of the tensor read it. A chunk that must be
-// read in order has one reader in all rounds. `forms`: of the chunks that were unclear. The same on every rank.
+// read in order has one reader in all rounds. `forms`: those of the unclear chunks. The plan is the same on every rank.
 // Cost: O(pieces x ranks).
 std::vector<reading_round> plan_rounds(const merged_state& all, const catalog& contents, const load_assignment& reads,
                                        const std::unordered_map<std::int32_t, chunk_form>& forms,

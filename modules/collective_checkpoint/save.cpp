@@ -59,7 +59,8 @@ class rank_save {
     options_.saving = replacing_checkpoints(std::move(options_.saving));
   }
 
-  // Collects the state of all ranks, and decides who writes what. Collective. False: the reason is in the report.
+  // Collects the state of all ranks, and decides who writes what. Collective. Returns false after a failure, with the
+  // reason in the report.
   bool plan(const const_held_state& held) {
     return keep([&]() -> result<void> {
       std::vector<std::byte> note;
@@ -172,7 +173,7 @@ class rank_save {
     report_.more_problems = problems.more;
   }
 
-  // Decides what is saved, and by whom. The same problems on every rank.
+  // Decides what is saved, and by whom. Every rank finds the same problems.
   void assign(const merged_state& all, const const_held_state& held) {
     problem_list problems;
     selection_result chosen = select_saved(all, options_.selection);
@@ -187,7 +188,7 @@ class rank_save {
     refuse(std::move(work_.problems));
   }
 
-  // Plans the place of everything. Collective. The same problems on every rank.
+  // Plans the place of everything. Collective. Every rank finds the same problems.
   result<void> plan_format() {
     const rank_write_request request{destination_, comm_.rank(), comm_.size(),
                                      &work_,       archives_,    options_.max_shard_bytes};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `save` on many ranks: each rank writes its own file of one DCP folder, or its part of safetensors files that the
-// ranks share. The destination appears whole or not at all. Saving from one process is in checkpoint; loading on many
-// ranks is in load.
+// ranks share. The destination appears whole or not at all. Saving from one process is in room checkpoint; loading on
+// many ranks is in load.
 export module shardmesh.collective_checkpoint:save;
 
 import shardmesh.std;
@@ -14,7 +14,7 @@ import :staging_pool;
 
 export namespace shardmesh {
 
-/// The next phase of a rank.
+/// The phase that a rank is about to begin.
 enum class save_phase : std::uint8_t {
   describe,  // send the description of its state to the others
   stage,     // make the folder (rank 0) or find it
@@ -107,7 +107,7 @@ class save_in_progress {
 ///
 /// With a `staging_pool` in the options, the copies lie in memory that earlier saves have used. A save that the pool
 /// has no room for waits or is refused (`staging_pool_options::when_full`). The pool's memory and place become free
-/// when the save has ended on this rank, even if nobody waits for it.
+/// when the save has ended on this rank, even if no caller waits for it.
 /// \errors the first of those that `save` reports before a file exists; errc::no_memory for the copies, naming sizes if
 ///         the pool's bound is the cause; errc::deadline_exceeded and errc::cancelled, also while the save waits for
 ///         the pool; errc::invalid_argument (ranks that share a pool); the same on every rank. Later errors are in the

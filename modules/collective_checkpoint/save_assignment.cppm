@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: decides who writes what when many ranks save together. Writing is in save.
+// Not exported: decides which rank writes which boxes and objects when many ranks save together. Writing is in save.
 module shardmesh.collective_checkpoint:save_assignment;
 
 import shardmesh.std;

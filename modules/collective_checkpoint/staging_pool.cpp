@@ -25,7 +25,7 @@ struct staging_pool::state {
   std::condition_variable_any changed;
   std::vector<host_tensor> kept;  // unused memory, from the smallest to the largest
   staging_use use;
-  std::int32_t rank = 0;  // whose saves are running
+  std::int32_t rank = 0;  // the rank whose saves use the pool
 
   std::int64_t free_bytes() const { return options.max_bytes == 0 ? INT64_MAX : options.max_bytes - use.used_bytes; }
   bool has_room(std::int64_t size_bytes) const { return use.saves < options.max_saves && size_bytes <= free_bytes(); }

@@ -161,7 +161,7 @@ std::optional<opinions> first_disorder(std::span<const records_of_rank> all, std
 error different_calls(rank_groups groups) {
   std::sort(groups.begin(), groups.end(), by_size);
   opinions calls{{}, groups};
-  // Lists the calls in the order of ranks, as people expect.
+  // Lists the calls in the order of ranks, as readers expect.
   std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   std::vector<std::string> parts;
   for (const auto& [call, ranks] : groups)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agreement: ranks check that they are about to do the same thing, before any byte of it moves. The records that they
-// compare are made in rooms transfer and sharding.
+// Agreement: ranks check that they are about to make the same call with the same arguments, before any data moves.
+// Rooms transfer and sharding make the records that the ranks compare.
 export module shardmesh.comm:agreement;
 
 import shardmesh.std;

@@ -18,7 +18,7 @@ class any_communicator : public communicator_ref {
   explicit any_communicator(C&& c)
       : any_communicator(std::make_unique<owned<std::remove_cvref_t<C>>>(std::forward<C>(c))) {}
 
-  /// Refused: the type does not model `communicator`.
+  /// Refuses a type that does not model `communicator`.
   template <class C>
     requires(!std::derived_from<std::remove_cvref_t<C>, communicator_ref> && !communicator<std::remove_cvref_t<C>>)
   explicit any_communicator(C&& c) = SHARDMESH_REFUSE(

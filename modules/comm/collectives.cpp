@@ -53,7 +53,7 @@ void copy_bytes(bytes to, const_bytes from) {
   if (!from.empty() && to.data() != from.data()) std::memcpy(to.data(), from.data(), from.size());
 }
 
-// Starts a message to and from every other rank, without the empty ones.
+// Starts an exchange with every other rank, without empty messages.
 template <class SendTo, class ReceiveFrom>
 result<pending> with_all(const message_group& group, const SendTo& send_to, const ReceiveFrom& receive_from,
                          const call_options& options) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// collective_communicator: communicators with the five data collectives, and the same collectives made of messages for
+// collective_communicator: communicators with the five data collectives, and the same collectives as messages, for
 // communicators that have none of their own. Room transfer decides when a plan uses them.
 export module shardmesh.comm:collectives;
 
@@ -37,7 +37,7 @@ struct message_group {
   std::int32_t rank = 0;
   std::int32_t size = 1;
   std::function<result<pending>(std::span<const outgoing>, std::span<const incoming>, const call_options&)> start;
-  std::function<void(const error&)> abort{};  // called when this rank cannot take part, so that no other waits for it
+  std::function<void(const error&)> abort{};  // called when this rank cannot take part, so no other rank waits for it
 };
 
 /// Runs a collective as messages, for communicators without a better one; no byte is sent more often than necessary.

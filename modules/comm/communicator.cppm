@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The communicator concept: a group of ranks that exchange bytes. Transports are its models, in other files and rooms.
+// The communicator concept: a group of ranks that exchange bytes. The transports that model it are in other files and
+// rooms.
 export module shardmesh.comm:communicator;
 
 import shardmesh.std;
@@ -21,8 +22,8 @@ struct incoming {
 
 /// A group of ranks 0 .. size() - 1, of which this process is one.
 ///
-/// all_gather: every rank passes bytes of any length, and receives those of all ranks in rank order. For control data;
-/// blocks.
+/// all_gather: every rank passes bytes of any length and receives the bytes of all ranks, in rank order. For control
+/// data; blocks.
 /// start_exchange: involves only the named peers, with at most one message per peer and direction. No message is empty,
 /// and no rank sends to itself. Messages match by (peer, options.tag) in call order; both sides know the sizes.
 /// Messages of more than 2 GiB work. The call returns at once; buffers must live until `wait` returns. With a stream,

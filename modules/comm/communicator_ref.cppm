@@ -13,13 +13,14 @@ import :object_numbers;
 
 namespace shardmesh::detail {
 
-// Optional for a model: it keeps the numbers of the objects that live on it.
+// An optional feature of a model: it keeps the numbers of the objects that live on it.
 template <class C>
 concept numbers_objects = requires(C& c) {
   { c.numbers() } -> std::same_as<object_numbers>;
 };
 
-// Optional for a model whose network has collectives among a subset of the ranks (see `communicator_ref::groups`).
+// An optional feature of a model: its network has collectives among a subset of the ranks (see
+// `communicator_ref::groups`).
 template <class C>
 concept has_groups_of_ranks = requires(C& c, std::span<const std::int32_t> group_of, const call_options& options) {
   { c.groups(group_of, options) } -> std::same_as<result<C*>>;
@@ -191,7 +192,7 @@ class communicator_ref {
     requires(!std::same_as<std::remove_const_t<C>, communicator_ref>)
   communicator_ref(C& c) : communicator_ref(refer(c)) {}
 
-  /// Refused: put the communicator into a variable that outlives the work started with it.
+  /// Refuses a temporary: put the communicator into a variable that outlives the work started with it.
   template <class C>
     requires(!std::is_lvalue_reference_v<C> && !std::same_as<std::remove_cv_t<C>, communicator_ref> &&
              communicator<std::remove_cv_t<C>>)

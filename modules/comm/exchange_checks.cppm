@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// exchange_checks: checks of a call and error texts that the transports share. Not for users. Each transport is a model
-// of `communicator` in another file.
+// exchange_checks: checks of a call and error texts that the transports share. Not for users. Each transport is in a
+// file of its own.
 export module shardmesh.comm:exchange_checks;
 
 import shardmesh.std;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lending: ranks that share an address space read each other's memory in place, so a strided piece is copied once
-// instead of packed, sent, and unpacked. Room transfer chooses the pieces; messages of bytes are in communicator.
+// instead of packed, sent, and unpacked. Room transfer chooses the pieces; messages of bytes are in `communicator`.
 export module shardmesh.comm:lending;
 
 import shardmesh.std;
@@ -31,7 +31,7 @@ struct borrowed {
 };
 
 /// A lending in progress. Move-only. First wait for the peers (`wait_ready`), then read their pieces (`from`), then
-/// call `wait`. It gives the borrowed pieces back, and blocks until the peers have given back this rank's own.
+/// call `wait`. `wait` gives the borrowed pieces back and blocks until the peers have given back this rank's pieces.
 class lending {
  public:
   /// The interface of an implementation. `wait` is called at most once, and `from` only after `wait_ready` succeeded.
@@ -66,7 +66,7 @@ class lending {
   /// Returns the pieces lent by the peer of receive number `receive`.
   /// Precondition: `wait_ready` succeeded, and `wait` was not called.
   const lender& from(std::size_t receive) const { return std::as_const(*work_).from(receive); }
-  /// Returns whether the communicator was poisoned or the call cancelled meanwhile: the reader should stop soon.
+  /// Returns whether the communicator was poisoned or the call was cancelled. If so, the reader should stop soon.
   bool interrupted() const { return work_ && work_->interrupted(); }
   /// Ends the reading: the peers may change their memory again.
   void give_back() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An offer is two 32-bit words (the position where the search for a number begins, and the count of live numbers),
-// then the live numbers: as 16-bit words, or as one bit per number when that is shorter.
+// An offer begins with two 32-bit words: the position where the search for a number begins, and the count of live
+// numbers. The live numbers follow as 16-bit words, or as one bit per number when that is shorter.
 module;
 #include <fmt/format.h>
 #include <process_token.hpp>

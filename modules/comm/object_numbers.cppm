@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// object_numbers: one rank's record of the numbers that keep the messages of subgroups and executors on a communicator
-// apart. A tag has only 10 bits for a subgroup's number and 10 for an executor's, so numbers are reused. No number is
-// reused while an object of any member holds it. subgroup.cpp and run.cpp (room transfer) compose the tags.
+// object_numbers: one rank's record of the numbers that distinguish the messages of a communicator's subgroups and
+// executors. A tag has only 10 bits for a subgroup's number and 10 for an executor's, so numbers are reused. No number
+// is reused while an object of any member holds it. subgroup.cpp and run.cpp (room transfer) compose the tags.
 export module shardmesh.comm:object_numbers;
 
 import shardmesh.std;

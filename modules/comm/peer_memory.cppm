@@ -27,8 +27,8 @@ class peer_memory {
       : process_(process), guard_address_(guard_address), guard_(guard) {}
 
   inline bool is_readable() const { return process_ > 0; }
-  /// Copies the peer's bytes at `address`, then its guard word. Only after `done` are the bytes known to be the peer's
-  /// message.
+  /// Copies the peer's bytes at `address`, then its guard word. Only the outcome `done` proves that the bytes are the
+  /// peer's message.
   read_outcome read(std::uint64_t address, std::span<std::byte> to) const;
   /// Returns whether the peer is alive and its guard word is unchanged.
   inline bool is_open() const { return read(0, {}) == read_outcome::done; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rank_group: the global ranks of a group, in group order. Communication with them is in communicator.
+// rank_group: the global ranks of a group, in group order. Communication between them is in `communicator`.
 export module shardmesh.comm:rank_group;
 
 import shardmesh.std;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_ranks: runs one function on every rank of a group of threads. For threads that live longer, see thread_group.
+// run_ranks: runs one function on every rank of a group of threads. For threads that live longer, see `thread_group`.
 export module shardmesh.comm:run_ranks;
 
 import shardmesh.std;
@@ -10,7 +10,7 @@ export namespace shardmesh {
 
 /// Runs `body` on `size` threads, each with the communicator of its rank, and waits for all of them. Several threads
 /// call `body` at once. An error or exception from one call aborts the group. When a call returns while other ranks
-/// wait for its rank, they get an error. So no rank waits for ever.
+/// wait for its rank, those ranks get an error, so that no rank waits for ever.
 /// \returns the first error in time, not one of its consequences. Its `ranks` names the rank that it came from, unless
 ///          it already names ranks or is errc::gap: no single rank is to blame for a gap.
 /// \errors  errc::invalid_argument for a size below 1; errc::communication when a body throws (a shardmesh::exception

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Subgroups and their tags. A tag has 12 bits for users, 10 for the number of an executor, and 10 for the number of a
-// subgroup of the whole. Numbers are reused once no object holds them (object_numbers).
+// subgroup of the whole group. Numbers are reused once no object holds them (object_numbers).
 module;
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -103,8 +103,8 @@ result<std::vector<std::vector<std::byte>>> subgroup_communicator::all_gather(st
   control.tag = control_tag;
   const auto count = static_cast<std::size_t>(size());
   std::vector<std::vector<std::byte>> all(count);
-  // Exchanges bytes between all members: sends `mine`, and fills the parts of the others, which have their final sizes.
-  // Where messages must be in device memory, both go through buffers there.
+  // Exchanges bytes between all members: sends `mine`, and fills the other members' parts, which already have their
+  // final sizes. Where messages must be in device memory, both go through buffers there.
   const device where = memory();
   const auto swap = [&](std::span<const std::byte> mine) -> result<void> {
     std::vector<device_buffer> there;
@@ -158,8 +158,8 @@ result<any_communicator> subgroup(communicator_ref comm, const rank_group& membe
     return fail(errc::invalid_argument,
                 fmt::format("rank {} is not a member of the subgroup {}", comm.rank(), to_string(members)))
         .with_rank(comm.rank());
-  // A subgroup of a subgroup refers to the whole as well, because only the whole's numbers are unique between any two
-  // ranks.
+  // A subgroup of a subgroup also refers to the whole group, because only that group's numbers are unique between any
+  // two ranks.
   communicator_ref whole = comm;
   std::vector<std::int32_t> ranks = members.globals();
   for (std::int32_t& rank : ranks) {

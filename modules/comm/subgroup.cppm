@@ -27,7 +27,7 @@ class subgroup_communicator {
   const rank_group& members() const { return members_; }
   communicator_ref whole() const { return whole_; }
 
-  /// Gathers by two exchanges between all members: first the sizes, then the bytes.
+  /// Gathers in two exchanges between all members: first the sizes, then the bytes.
   result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& options);
   result<pending> start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
                                  const call_options& options);
@@ -54,7 +54,7 @@ class subgroup_communicator {
   communicator_ref whole_;
   rank_group members_;
   std::int32_t rank_ = 0;
-  held_number number_;  // keeps its tags apart
+  held_number number_;  // keeps this subgroup's tags apart from all others
   object_numbers numbers_;
   std::vector<outgoing> sends_;
   std::vector<incoming> receives_;
@@ -71,7 +71,7 @@ result<any_communicator> subgroup(communicator_ref comm, const rank_group& membe
 
 /// Makes a communicator of the ranks that differ from this one only in their coordinate along `dimension`, in the order
 /// of that coordinate. The mesh's ranks are ranks of `comm`. Collective over those ranks, as above.
-/// \errors also errc::invalid_argument when the mesh lacks this dimension or this rank.
+/// \errors those of the function above; errc::invalid_argument when the mesh lacks this dimension or this rank.
 result<any_communicator> subgroup(communicator_ref comm, const device_mesh& mesh, std::string_view dimension,
                                   const call_options& call = {});
 

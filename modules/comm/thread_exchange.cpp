@@ -95,7 +95,7 @@ error mismatch(const message_end& a, const message_end& b) {
       .with_values(fmt::format("{} bytes by the receiver", receiver.size), fmt::format("{} bytes sent", sender.size));
 }
 
-// Matches an end with the oldest one that waits for it, or else queues it.
+// Matches an end with the oldest counterpart that waits for it, or else queues it.
 void meet(thread_state& group, message_end& end) {
   thread_exchange& owner = *end.owner;
   channel& line = group.between(end.sends ? owner.rank : end.peer, end.sends ? end.peer : owner.rank);

@@ -36,9 +36,9 @@ using gathered = std::vector<std::vector<std::byte>>;
 
 constexpr std::size_t named_ranks = 16;
 
-// The spins of a wait before it yields, and the yields before it sleeps. Spins are few where ranks outnumber the cores:
-// the awaited rank may need this core, each yield may cost a time slice, and a sleeper is scheduled sooner than a
-// thread that yields.
+// A wait first spins, then yields, then sleeps. Where ranks outnumber the cores, it spins only a few times: the awaited
+// rank may need this core, each yield may cost a time slice, and a sleeper is scheduled sooner than a thread that
+// yields.
 constexpr std::int32_t least_looks = 2, patient_looks = 2048;
 constexpr int yields = 12;
 
@@ -85,7 +85,8 @@ void rank_desk::signal() {
 void rank_desk::wait(guard& locked, const std::optional<clock::time_point>& deadline, std::int32_t most_looks) {
   const std::uint32_t before = signals.load(std::memory_order_relaxed);
   const auto is_signalled = [&] { return signals.load(std::memory_order_relaxed) != before; };
-  // After a spin in vain the next one is half as long. Once in a while a full spin is tried: cores may be free by then.
+  // After a futile spin, the next one is half as long. Once in a while, a full spin is tried: cores may be free by
+  // then.
   const bool tries_again = ++waits % 2048 == 0;
   const std::int32_t longest = std::min(tries_again ? most_looks : looks, most_looks);
   locked.unlock();
@@ -333,7 +334,7 @@ void thread_group::leave(std::int32_t rank) const {
   const guard locked(state_->lock);
   state_->desk(rank).left = true;
   for (std::int32_t other = 0; other < state_->size; ++other) {
-    // Ranks in all_gather notice by themselves; ranks with pending messages are found here.
+    // Ranks in all_gather detect the departure themselves; this loop finds the ranks with pending messages.
     const auto waiting = [&](const channel& line, bool sends) {
       for (const message_end* end = line.first; end != nullptr; end = end->next)
         if (end->sends == sends) return true;

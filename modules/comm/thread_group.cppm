@@ -16,12 +16,12 @@ struct thread_state;
 
 export namespace shardmesh {
 
-/// One rank's handle of a thread_group; keeps the group alive. Models `collective_communicator` and
+/// One rank's handle to a thread_group; keeps the group alive. Models `collective_communicator` and
 /// `memory_sharing_communicator`.
-/// A message is one copy from the sender's buffer into the receiver's. Up to 64 KiB, the second rank to start it makes
-/// the copy; above that, the first rank to wait after both have started it.
-/// A missed deadline, a cancelled call, and `abort` poison the group; also a size mismatch between sender and receiver,
-/// and a rank that leaves while others wait for it. From then on every rank gets that same error.
+/// A message is one copy from the sender's buffer into the receiver's. Up to 64 KiB, the second rank to start the
+/// message copies it. Above that, the first rank to wait after both have started it does.
+/// These events poison the group: a missed deadline, a cancelled call, `abort`, a size mismatch between sender and
+/// receiver, and a rank that leaves while others wait for it. From then on, every rank gets that same error.
 /// A call with a stream starts nothing and returns errc::unsupported, because threads exchange host memory only. Every
 /// member is thread-safe. In a forked child every call returns errc::invalid_argument, except `abort`, which does
 /// nothing.
@@ -31,7 +31,7 @@ class thread_communicator {
   std::int32_t size() const;
 
   /// Gathers bytes from all ranks. Collective; blocks. errc::deadline_exceeded names the ranks that did not call it,
-  /// and says what they were doing.
+  /// with the call that each was in or made last.
   result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& options);
   /// Starts an exchange. Does not block, but may copy messages of at most 64 KiB each. errc::invalid_argument for a
   /// peer that is this rank, out of range, repeated, or given an empty message (names it); nothing is started then.
@@ -41,7 +41,7 @@ class thread_communicator {
   /// Starts a lending, with the rules and errors of `start_exchange`; does not block.
   result<lending> start_lending(std::span<const lent> lends, std::span<const borrowed> borrows,
                                 const call_options& options);
-  /// The collectives of `collective_communicator`, made of messages; they do not block.
+  /// The collectives of `collective_communicator`, implemented with messages; they do not block.
   result<pending> all_gather_into(std::span<const std::byte> send, std::span<std::byte> receive,
                                   const call_options& options);
   result<pending> all_to_all(std::span<const std::byte> send, std::span<std::byte> receive,

@@ -41,7 +41,7 @@ struct channel {
 };
 
 // One started exchange or lending. Objects are recycled, so that a program in a steady state allocates nothing: the
-// faces that the user holds are members, and deleting a face returns the whole object to the group.
+// user holds a face, which is a member, and deleting the face returns the whole object to the group.
 struct thread_exchange {
   struct pending_face final : pending::operation {
     explicit pending_face(thread_exchange& exchange) : self(exchange) {}
@@ -74,7 +74,7 @@ struct thread_exchange {
   thread_exchange* next_returned = nullptr;  // next in the list `rank_desk::returned`
   std::int32_t rank = 0;
   std::uint32_t tag = 0;
-  const char* call = "";  // the name of the call that it is part of; may be empty
+  const char* call = "";  // the name of the call that the exchange is part of; may be empty
   std::optional<std::chrono::steady_clock::time_point> deadline;
   std::stop_token cancel;
   std::vector<message_end> ends;  // sends, then receives; never reallocated while in use
@@ -83,7 +83,7 @@ struct thread_exchange {
   std::size_t unmatched = 0;  // receiving ends without a twin
   std::size_t busy = 0;       // ends that a thread copies or reads
   bool reading = false;       // a lending between wait_ready and give_back
-  std::uint64_t event = 0;    // its number in the rank's trace
+  std::uint64_t event = 0;    // the exchange's number in the rank's trace
 };
 
 // One all_gather in progress: the bytes of the ranks that have arrived.
@@ -98,8 +98,8 @@ struct rank_desk {
   // Wakes the rank if it waits. Needs the lock.
   void signal();
   // Waits for a signal or the deadline, with the lock released. It spins for some microseconds first, because most
-  // waits are shorter than going to sleep and waking up; then it sleeps. `most_looks` limits the spinning; `looks`
-  // lowers the limit after spins that found no signal.
+  // waits are shorter than going to sleep and waking up. `most_looks` limits the spinning; `looks` lowers the limit
+  // after spins that found no signal.
   void wait(std::unique_lock<std::mutex>& locked, const std::optional<std::chrono::steady_clock::time_point>& deadline,
             std::int32_t most_looks);
   // Takes an unused exchange, or returns null. Needs the lock.
@@ -114,7 +114,7 @@ struct rank_desk {
   bool left = false;
   std::vector<std::unique_ptr<thread_exchange>> owned;
   std::vector<thread_exchange*> idle;
-  std::atomic<thread_exchange*> returned{nullptr};  // a list: given back since `idle` was last filled
+  std::atomic<thread_exchange*> returned{nullptr};  // a list of exchanges given back since `idle` was last filled
   std::vector<std::uint64_t> seen;                  // per peer: the last list of peers that named it (see check_peers)
   std::uint64_t lists = 0;
   object_numbers numbers;
@@ -138,7 +138,8 @@ struct thread_state : std::enable_shared_from_this<thread_state> {
   std::shared_ptr<gathering> gather;
   const std::uint64_t maker;  // token of the process that made the group
 
-  // Whether this is a forked child's copy. It has no threads, and its lock may be held for ever: nothing may wait here.
+  // Returns whether this is a forked child's copy. The copy has no threads, and its lock may be held for ever, so no
+  // call may wait on it.
   bool is_forked() const;
   error of_another_process(std::int32_t rank) const;  // the error of a call on such a copy
   channel& between(std::int32_t from, std::int32_t to) {

@@ -15,7 +15,7 @@ struct trace_event {
   std::int64_t size_bytes = 0;
   std::chrono::steady_clock::time_point began{}, ended{};
   bool is_over = false;
-  const char* of = "";  // the operation that it is part of: `call_options::name`
+  const char* of = "";  // the operation that the call is part of: `call_options::name`
 };
 
 /// The last `capacity` events. Not synchronised.

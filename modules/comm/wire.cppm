@@ -42,7 +42,7 @@ class wire_reader {
   std::size_t count();  // a number of items that take at least one byte each
 
   bool ok() const { return ok_; }
-  // Whether all bytes were read and well-formed.
+  // Returns whether all bytes were read and well-formed.
   bool finished() const { return ok_ && left_.empty(); }
   std::span<const std::byte> rest() const { return left_; }
 

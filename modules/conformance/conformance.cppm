@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests whether a communicator of your own does everything that the code above it relies on. No test framework is
-// needed. The communicator concept is in comm; speed is not tested.
+// Tests whether your own communicator does everything that the rest of the library relies on. It needs no test
+// framework and does not test speed. The communicator concept is in room comm.
 export module shardmesh.conformance;
 
 export import shardmesh.comm;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of ranks that are missing, give up, or are stopped. Every rank gets an error soon, and nothing touches memory
-// any more.
+// Checks of ranks that are missing, give up, or are stopped. Every rank must soon get an error, and nothing may touch
+// that rank's memory afterwards.
 module;
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -155,7 +155,7 @@ void check_different_sizes(trial& t) {
   bordered room(24);
   if (t.rank == 0) {
     const std::vector<outgoing> sends{{1, bytes}};
-    // A transport may have taken the message before the receiver sees its size.
+    // The send may succeed: a transport may take the message before the receiver sees its size.
     if (auto started = t.comm.start_exchange(sends, {}, call)) static_cast<void>(started->wait());
   }
   if (t.rank == 1) t.fails(receive(t, 0, room.inside(), call), expected, "a wait for 24 bytes when 16 bytes are sent");

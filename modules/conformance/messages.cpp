@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of messages when all is well, and of rejected calls.
+// Checks of successful exchanges, and of rejected calls.
 module;
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,7 +23,7 @@ namespace {
 
 using gathered = result<std::vector<std::vector<std::byte>>>;
 
-// Expects that rank r gave message number `number`, of `size_of(r)` bytes.
+// Expects that every rank r contributed message number `number`, of `size_of(r)` bytes.
 bool gathered_well(trial& t, const gathered& all, std::uint32_t number,
                    function_ref<std::size_t(std::int32_t)> size_of) {
   if (!t.succeeds(all ? result<void>{} : result<void>(all.error()), "all_gather")) return false;

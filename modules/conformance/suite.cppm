@@ -13,10 +13,10 @@ class trial;
 
 export namespace shardmesh {
 
-/// The times and sizes that checks use.
+/// The time limits and message sizes that checks use.
 struct conformance_options {
-  std::chrono::milliseconds patience{20'000};        // longest time of a call that should succeed
-  std::chrono::milliseconds deadline{250};           // of calls that should fail because a rank is missing
+  std::chrono::milliseconds patience{20'000};        // time limit of calls that should succeed
+  std::chrono::milliseconds deadline{250};           // time limit of calls that should fail because a rank is missing
   std::chrono::milliseconds grace{1'000};            // time in which an error should reach every rank
   std::int64_t large_bytes = std::int64_t{8} << 20;  // the largest message
 };
@@ -36,14 +36,14 @@ std::string to_string(const conformance_problem& problem);
 /// (collectives, shared memory, tags if it `is_ordered`) or has too few ranks.
 struct conformance_check {
   std::string_view name;
-  bool poisons = false;  // it makes ranks fail: the communicator is unusable afterwards
+  bool poisons = false;  // the check makes ranks fail, and the communicator is unusable afterwards
   void (*run)(trial&) = nullptr;
 };
 
 /// All checks, the simplest first.
 std::span<const conformance_check> conformance_checks();
 
-/// Runs one check. Collective over `comm`: every rank runs the same check. A check that `poisons` needs a group of its
+/// Runs one check. Collective over `comm`: every rank runs the same check. A check with `poisons` needs a group of its
 /// own.
 /// \returns the problems that this rank found; empty if there are none
 /// Cost: blocks, for at most a few times `patience` if the communicator keeps its deadlines. It takes milliseconds if
@@ -54,7 +54,7 @@ std::vector<conformance_problem> run_check(const conformance_check& check, commu
 /// The result of the suite.
 struct conformance_report {
   std::vector<std::string> checks;  // names of the checks that ran
-  // Problems of all ranks, in rank order. If they cannot be gathered: those of this rank, and that problem.
+  // Problems of all ranks, in rank order. If gathering fails: the problems of this rank, and that failure.
   std::vector<conformance_problem> problems;
   bool ok() const { return problems.empty(); }
   /// Success, or errc::communication with the first problem and the number of problems.

@@ -18,7 +18,7 @@ class trial {
   const conformance_options& options;
   const std::int32_t rank, size;
 
-  // Record a problem if the condition fails, and return whether it holds.
+  // Records a problem if the condition fails. Returns whether the condition holds.
   bool expect(bool holds, std::string expected, std::string found);
   bool succeeds(const result<void>& done, std::string_view what);
   // Expects that `done` failed with this code.
@@ -28,7 +28,7 @@ class trial {
   call_options patient(std::uint32_t tag = 0) const;
   call_options hasty(std::uint32_t tag = 0) const;
 
-  // Waits until all ranks are here.
+  // Waits until all ranks have called it.
   bool meet(std::string_view when);
   // Expects that the communicator, which failed on one rank, soon fails every call of this rank with that code.
   void becomes_poisoned(errc code);

@@ -37,8 +37,8 @@ struct box {
 /// Returns whether offsets and sizes have equal rank, none is negative, and every end fits in 64 bits.
 bool is_well_formed(const box& b);
 
-/// Returns whether every index of `inner` is an index of `outer`. For an empty box, its offsets and ends must lie
-/// within `outer`.
+/// Returns whether every index of `inner` is an index of `outer`. The offsets and ends of an empty `inner` must still
+/// lie within `outer`.
 /// Precondition: both are well formed and have equal rank.
 bool lies_within(const box& inner, const box& outer);
 

@@ -17,8 +17,8 @@ module shardmesh.core;
 namespace shardmesh {
 namespace {
 
-// Converts an exception to an error: that of an `exception`, errc::no_memory when memory ran out, else errc::io with
-// the text of `what()`.
+// Converts an exception to an error: the error inside an `exception`, errc::no_memory when memory ran out, else
+// errc::io with the text of `what()`.
 error error_of(const std::exception_ptr& thrown) {
   const auto no_memory = [] {
     error made = fail(errc::no_memory, "there is not enough memory");

@@ -26,7 +26,7 @@ template <class T>
 inline constexpr bool is_result<result<T>> = true;
 }  // namespace detail
 
-/// A `result` of any type, as the callables of `and_then` and `or_else` return.
+/// Any `result` type. The callable of `and_then` returns one.
 template <class R>
 concept some_result = detail::is_result<std::remove_cvref_t<R>>;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The adapter of tensors, the concepts over it, and sub-views. Memory of our own is in `host_tensor`.
+// Concepts and functions over the `adapter` of a tensor type, and sub-views. Memory of our own is in `host_tensor`.
 export module shardmesh.core:tensor;
 
 import shardmesh.std;
@@ -25,7 +25,7 @@ concept allocatable_tensor = local_tensor<T> && requires(dtype type, const exten
   { adapter<std::remove_const_t<T>>::allocate(type, sizes, where) } -> std::same_as<std::remove_const_t<T>>;
 };
 
-/// Returns the memory of a tensor: writable for a `T&`, read-only for a `const T&`. Temporaries are refused.
+/// Returns a view of the tensor's memory: writable for a `T&`, read-only for a `const T&`. Temporaries do not compile.
 template <local_tensor T>
   requires(!std::is_const_v<T>)
 tensor_view view_of(T& tensor) {
@@ -81,8 +81,8 @@ template <tensor_view_type View>
 std::int64_t numel(const View& view) {
   return numel(view.sizes);
 }
-/// Returns the part of `view` at `b` (in the view's own indices), as writable as `view`. Precondition: `b` lies within
-/// the view, and the dtype has whole bytes.
+/// Returns the part of `view` within `b` (in the view's own indices). The part is writable when `view` is.
+/// Precondition: `b` lies within the view, and the dtype has whole bytes.
 template <tensor_view_type View>
 View subview(const View& view, const box& b) {
   View part = view;

@@ -49,9 +49,10 @@ struct code_range {
   char32_t first, last;
 };
 
-// Characters that a terminal obeys or does not show, so that a name could imitate another or reorder the line: controls
-// (Cc), format characters (Cf), line and paragraph separators, noncharacters, and all characters with Unicode's
-// Default_Ignorable_Code_Point (zero-width, bidirectional, variation selectors, tags). Ascending, from Unicode 16.
+// Characters that a terminal obeys or does not show, with which a name could imitate another or reorder the line. These
+// are controls (Cc), format characters (Cf), line and paragraph separators, noncharacters, and all characters with
+// Unicode's Default_Ignorable_Code_Point (zero-width, bidirectional, variation selectors, tags). Ascending, from
+// Unicode 16.
 constexpr auto hidden_ranges = std::to_array<code_range>({
     {0x0000, 0x001F},   {0x007F, 0x009F},   {0x00AD, 0x00AD},   {0x034F, 0x034F},   {0x0600, 0x0605},
     {0x061C, 0x061C},   {0x06DD, 0x06DD},   {0x070F, 0x070F},   {0x0890, 0x0891},   {0x08E2, 0x08E2},

@@ -16,7 +16,7 @@ std::string escaped(std::string_view text);
 std::string json_quoted(std::string_view text);
 /// Returns whether `text` is well-formed UTF-8 (no surrogates, no overlong forms).
 bool is_utf8(std::string_view text);
-/// Formats an amount: "1.5 MiB", "12 bytes".
+/// Formats a number of bytes: "1.5 MiB", "12 bytes".
 std::string human_bytes(std::int64_t size_bytes);
 /// Parses "64MiB", "1GiB", "1.5G", "1000", or "2GB", in binary or decimal units. Returns nothing for other text.
 std::optional<std::int64_t> parse_bytes(std::string_view text);

@@ -17,7 +17,7 @@ struct cuda_options {
   std::string cudart{};
   std::string kernels{};
   /// Whether batches run on the host, in the order of their stream. For memory that the host can access as well, such
-  /// as that of a simulated device. `kernels` is not loaded then.
+  /// as that of a simulated device. The library in `kernels` is then not loaded.
   bool kernels_on_host = false;
   /// Whether the device's pool keeps freed memory for the next allocation, instead of releasing it when a stream is
   /// synchronised.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// launcher: the execution of batches on a device. There are three kinds: a library of kernels, the host's kernels as
-// host functions, and CUDA's own copies.
+// launcher: the execution of batches on a device. There are three kinds of launchers: they use a library of kernels,
+// the host's kernels as host functions, or CUDA's own copies.
 module shardmesh.cuda:launcher;
 
 import shardmesh.std;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime: the CUDA runtime library of this process, loaded when it is needed, and its errors as ours. Memory is in
-// backend, and streams are in stream.
+// runtime: the CUDA runtime library of this process, loaded when it is needed, and the translation of its errors into
+// ours. Memory is in backend, and streams are in stream.
 export module shardmesh.cuda:runtime;
 
 import shardmesh.std;

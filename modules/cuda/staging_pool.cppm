@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// staging_pool: reuse of pinned host memory. Pinning takes milliseconds, but a copy from or to it only microseconds.
+// staging_pool: reuse of pinned host memory. Pinning takes milliseconds, but a copy from or to pinned memory takes only
+// microseconds.
 module shardmesh.cuda:staging_pool;
 
 import shardmesh.std;
@@ -16,8 +17,8 @@ class staging_pool : public std::enable_shared_from_this<staging_pool> {
   staging_pool& operator=(const staging_pool&) = delete;
   ~staging_pool();
 
-  // Takes pinned memory of at least that size, for copies from or to a device. It returns to the pool with the buffer;
-  // keep the buffer until no copy uses it. errc::no_memory, or the device's error.
+  // Takes pinned memory of at least that size, for copies from or to a device. Destroying the buffer returns the memory
+  // to the pool; keep the buffer until no copy uses it. errc::no_memory, or the device's error.
   result<device_buffer> take(std::int64_t size_bytes, device where);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// stream and event: owners of CUDA's queues of work, and of points in them. The work itself is in backend.
+// stream and event: owners of CUDA's work queues, and of points in them. The work itself is in backend.
 export module shardmesh.cuda:stream;
 
 import shardmesh.std;

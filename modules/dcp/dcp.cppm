@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders of torch.distributed.checkpoint: `.metadata` and items, read and written. Which ranks save is in
-// `collective_checkpoint`.
+// Folders of torch.distributed.checkpoint: `.metadata` and items, read and written. Saves and loads by several ranks
+// together are in `collective_checkpoint`.
 export module shardmesh.dcp;
 
 export import shardmesh.torch_file;

@@ -43,7 +43,7 @@ std::vector<std::string> files_rewritten_after(const std::filesystem::path& fold
   std::vector<std::string> rewritten;
   const auto reference = times_of(folder / mark);
   if (!reference) return rewritten;
-  // A save creates the files before the mark. A copy may create files later, but only after it has created the mark.
+  // A save creates its files before the mark. A file that was created after the mark is therefore a copy.
   const bool is_dated = reference->born && *reference->born <= reference->written;
   const moment made = is_dated ? *reference->born : reference->written;
   for (const std::string& file : files) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks' files of a DCP folder while they are written: places, bytes, and checksums of items. Also adds the
-// metadata that completes a folder. The folder itself is in `staged_output`; `save` and `collective_checkpoint` decide
-// which rank writes what.
+// The ranks' files of a DCP folder while they are written: places, bytes, and checksums of items. This partition also
+// adds the metadata that completes a folder. The folder itself is in `staged_output`; `save` and
+// `collective_checkpoint` decide which rank writes what.
 export module shardmesh.dcp:files;
 
 import shardmesh.std;
@@ -42,7 +42,7 @@ class rank_files {
   std::vector<item_place>& places() { return places_; }
   /// Returns the checksums of what this process wrote.
   const std::vector<checksum_range>& ranges() const { return ranges_; }
-  /// Returns the number of ranks that have a place.
+  /// Returns the number of ranks that have a file.
   std::int64_t files() const { return static_cast<std::int64_t>(files_.size()); }
   /// Returns the size of all placed chunks' elements, in bytes.
   std::int64_t data_bytes() const { return data_bytes_; }
@@ -67,8 +67,8 @@ class rank_files {
 /// Returns the size of all chunks' elements in bytes, a lower bound on the size of the files. Saturates.
 std::int64_t data_bytes_of(std::span<const output_tensor> tensors);
 
-/// Adds `.metadata`, the side files, and the checksum record: everything that a folder lacks before it is committed.
-/// `ranges` are the checksums of all items; the function adds the metadata's own.
+/// Adds `.metadata`, the side files, and the checksum record: the last files that a folder needs before it is
+/// committed. `ranges` are the checksums of all items; the function adds the metadata's own.
 result<void> finish_folder(staged_output& output, std::span<const output_tensor> tensors,
                            std::span<const output_object> objects, std::span<const item_place> places,
                            const dcp::extras& extras, std::vector<checksum_range> ranges);

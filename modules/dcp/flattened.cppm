@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: finds tensors that Megatron stored flat, and where their elements belong. Megatron's distributed
 // optimizer cuts the elements of a rank's part of a parameter at arbitrary points. Before release 0.16, it stored a
-// tensor [X, Y] with parts [x, y] as [X / x, Y / y, x * y], and [X, Y] in the metadata's `mcore_data`.
+// tensor [X, Y] with parts [x, y] as [X / x, Y / y, x * y], and recorded [X, Y] in the metadata's `mcore_data`.
 // Source: megatron/core/dist_checkpointing/strategies/resharding.py
 module shardmesh.dcp:flattened;
 

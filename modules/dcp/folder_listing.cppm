@@ -21,12 +21,13 @@ struct folder_listing {
 // Lists a folder. errc::io; errc::incomplete_save when it has no metadata.
 result<folder_listing> list_folder(const std::filesystem::path& folder);
 
-// Reads `.metadata`, or the metadata files of all ranks, which together stay below the limit of one. With `only_keys`
-// in the options, descriptions of other keys may be skipped. `rank` and `keys_at_ranks` apply to the ranks' files.
+// Reads `.metadata`, or the metadata files of all ranks, whose total size is limited like that of one file. With
+// `only_keys` in the options, descriptions of other keys may be skipped. `rank` and `keys_at_ranks` apply to the ranks'
+// files.
 result<metadata> read_metadata(const std::filesystem::path& folder, const folder_listing& listing,
                                const open_options& options, read_budget& budget);
 
-// Adds problems and warnings to the description for files in the folder that do not fit it.
+// Adds problems and warnings to the description for files in the folder that contradict it.
 void note_oddities(const std::filesystem::path& folder, const folder_listing& listing, metadata& description);
 
 }  // namespace shardmesh::dcp

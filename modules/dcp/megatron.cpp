@@ -24,8 +24,8 @@ namespace shardmesh::dcp {
 namespace fs = std::filesystem;
 namespace {
 
-// Returns the largest number of pieces. A chunk of a flat tensor becomes a few boxes, or one for each part when ranks'
-// chunks were put together. With more pieces, a few values of a file would fill the memory.
+// Returns the largest number of pieces. A chunk of a flat tensor becomes a few boxes, or one per part if it merges the
+// chunks of several ranks. Without this limit, a few values in a file could fill the memory with pieces.
 std::size_t most_pieces(const catalog& stored) {
   return (std::size_t{1} << 18) + 64 * stored.chunk_places.size();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: shows a DCP folder that Megatron wrote (`torch_dist`) as Megatron's own load sees it. Flat shards of
-// the distributed optimizer become whole tensors, and the entries of `common.pt` stand beside the sharded ones. How a
-// tensor was flattened is in `flattened`.
+// the distributed optimizer become whole tensors, and the entries of `common.pt` stand beside the sharded ones.
+// `flattened` describes how a tensor was flattened.
 module shardmesh.dcp:megatron;
 
 import shardmesh.std;

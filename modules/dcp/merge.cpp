@@ -131,7 +131,7 @@ class catalog_merge {
     }
   }
 
-  // Lists the entry without a place to read it from.
+  // Adds the entry to the catalog, but without a place to read it from.
   void add_conflict(const std::string& key, const held_entry& first, error conflict) {
     warnings.push_back(conflict);
     conflicts.emplace(key, std::move(conflict));

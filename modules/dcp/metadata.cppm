@@ -11,7 +11,7 @@ import shardmesh.catalog;
 
 export namespace shardmesh::dcp {
 
-/// The contents of a DCP folder beside tensors, objects, and places.
+/// The contents of a DCP folder apart from tensors, objects, and places.
 struct extras {
   std::shared_ptr<const pickle::graph> graph;  // owns the values below; null: none
   std::string version;                         // empty: the file has none
@@ -38,7 +38,7 @@ struct metadata {
   dcp::extras extras;
   std::vector<error> problems;  // entries that cannot be used; the rest can
   std::vector<error> warnings;  // oddities that leave every entry readable
-  /// The error of reading an entry, by its key: ranks hold different values under it.
+  /// By key: the error of reading an entry under which ranks hold different values.
   std::map<std::string, error, std::less<>> conflicts;
   /// The names in the pickle of each file, by the file's name; only for files that were read whole.
   std::map<std::string, pickle::used_names, std::less<>> names;
@@ -48,7 +48,8 @@ struct metadata {
 /// are kept as inert records. `file` is for messages. `budget` counts what is built from the bytes; null: a budget of
 /// its own.
 /// \errors errc::bad_pickle; errc::bad_format when the root is not a Metadata. Defects of single entries (a negative
-///         size, a chunk out of bounds, a path that leaves the folder) are problems, each naming file and key.
+///         size, a chunk out of bounds, a path that leaves the folder) are reported as problems, each naming file and
+///         key.
 /// Cost: O(bytes). Source: torch/distributed/checkpoint/metadata.py, filesystem.py
 result<metadata> parse_metadata(std::vector<std::byte> bytes, std::string_view file, read_budget* budget = nullptr);
 
@@ -71,8 +72,8 @@ struct merge_rules {
       are_equal = {};
 };
 
-/// Merges the `__N.metadata` of every rank (at least one) into one description. Equal boxes of several ranks are one
-/// chunk when their items hold the same bytes. A key with different values, shapes, or dtypes gives the preferred
+/// Merges the `__N.metadata` of every rank (at least one) into one description. Equal boxes of several ranks become one
+/// chunk when their items hold the same bytes. A key with different values, shapes, or dtypes yields the preferred
 /// rank's value, entries KEY@RANK, or one of the `conflicts`.
 /// Cost: O(n log n) in chunks, and a comparison of each item that several ranks hold (none when a preferred rank holds
 /// it).
@@ -88,7 +89,8 @@ struct item_place {
 /// per object. PyTorch 2.13 and 2.15 load it as their own Metadata object: TensorProperties have the five fields that
 /// both read. The sixth field that 2.15 writes, strides, would stop older versions. It is therefore an attribute
 /// `tensor_strides` (a dict by key), for tensors whose dtype and chunks are unchanged. Paths by which PyTorch could not
-/// nest entries are shortened in planner_data, and whole in an attribute `nested_paths` (a dict of tuples by key).
+/// nest entries are shortened in planner_data, and stored whole in an attribute `nested_paths` (a dict of tuples by
+/// key).
 std::vector<std::byte> format_metadata(std::span<const output_tensor> tensors, std::span<const output_object> objects,
                                        std::span<const item_place> places, const dcp::extras& extras);
 

@@ -18,7 +18,7 @@ bool is_metadata_class(pickle::value value, std::string_view type);
 
 // Reads torch.Size((..)), or a plain tuple or list, of integers that are not negative. `what` is for messages.
 result<extents> read_sizes(pickle::value value, std::string_view what);
-// Reads strides. They are only informative, so that invalid strides count as none.
+// Reads strides. They are only informative, so invalid strides count as none.
 std::optional<extents> read_strides(pickle::value strides, std::size_t rank);
 // Returns one field of TensorProperties. Its state is a tuple, in which the field has this index, or a dict in foreign
 // files.

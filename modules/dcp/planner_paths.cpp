@@ -46,7 +46,7 @@ class nesting {
   }
 
  private:
-  // A list that flattening does not restore takes the lists around it with it: they lose an element.
+  // Flattening does not restore some lists. The lists around such a list lose an element, so they are lost as well.
   void find_lists() {
     const std::size_t count = nodes_.size();
     std::vector<std::size_t> outermost(count);  // for nested lists: the outermost one
@@ -75,8 +75,8 @@ class nesting {
   bool comes_back_ = true;
 };
 
-// Joins the path ends that cannot be nested. Returns false when the paths contradict each other, or still do not come
-// back from flattening.
+// Joins the path ends that cannot be nested. Returns false when the paths contradict each other, or flattening still
+// does not restore them.
 bool join_lost(std::vector<path>& paths, std::size_t tensor_count) {
   const auto tree = unflatten(paths);
   if (!tree) return false;

@@ -207,7 +207,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   result<std::optional<digest128>> content_of(const whole_entry& entry) override {
     const tensor_entry* const tensor = entry.is_tensor ? &contents_.tensors[entry.index] : nullptr;
     const std::string& key = tensor ? tensor->key : contents_.objects[entry.index].key;
-    // The parts of a sharded tensor of unknown representation cannot be compared with those of another sharding.
+    // The parts of a sharded tensor of unknown representation cannot be compared with the parts of another sharding.
     if (tensor && tensor->chunk_count != 1) return std::optional<digest128>();
     const stored_range& place = tensor ? contents_.chunk_places[static_cast<std::size_t>(tensor->first_chunk)]
                                        : contents_.objects[entry.index].place;
@@ -398,7 +398,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   std::array<run_of_items, 32> runs_;  // by the file's number
   std::mutex repeated_lock_;
   std::optional<std::pair<place_key, object_value>>
-      repeated_value_;  // optional, because an entry without a place has a key as well
+      repeated_value_;  // optional: no key can mean "none", because an entry without a place has a key as well
   std::pair<place_key, std::shared_ptr<const byte_source>> decoded_{{-1, 0, 0, 0}, nullptr};
   std::set<std::int32_t> paid_;  // chunks whose repeats were counted
 };

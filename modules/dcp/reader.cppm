@@ -17,8 +17,8 @@ export namespace shardmesh::dcp {
 /// Source: torch/distributed/checkpoint/{metadata,filesystem}.py
 result<std::unique_ptr<checkpoint_reader>> open(const std::filesystem::path& folder, const open_options& options = {});
 
-/// Returns the contents of a DCP folder's metadata beside entries; `new_extras()` for readers of other formats. Looks
-/// through readers that show parts of another one.
+/// Returns the contents of a DCP folder's metadata apart from the entries; `new_extras()` for readers of other formats.
+/// Looks through readers that show parts of another one.
 const extras& extras_of(const checkpoint_reader& reader);
 
 /// Returns the names in the pickle of one of the folder's metadata files, as `pickle::names_in` reports them. They were

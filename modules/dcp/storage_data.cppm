@@ -19,7 +19,7 @@ struct string_hash {
 template <class Value>
 using text_map = std::unordered_map<std::string, Value, string_hash, std::equal_to<>>;
 
-// By key, which is a view into the graph: a tensor's index in the catalog, or -1 - an object's.
+// By key, which is a view into the graph: a tensor's index in the catalog, or -1 minus an object's index.
 using entry_numbers = std::unordered_map<std::string_view, std::int64_t>;
 
 class storage_data_reader {

@@ -89,7 +89,7 @@ bool holds_checkpoint(const fs::path& folder) {
   const auto tag = latest_tag(latest);
   const std::size_t steps = steps_in(folder, tag ? *tag : "").size();
   if (steps > 0) return steps == 1 || !latest.empty();
-  // A link out of the folder counts here; opening the step refuses it with its name.
+  // A link that leads out of the folder also counts here. Opening the step refuses and names it.
   std::error_code ignored;
   return tag && is_plain_name(*tag) && fs::is_symlink(folder / *tag, ignored) && is_step(folder / *tag);
 }

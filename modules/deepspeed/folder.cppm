@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recognises folders that DeepSpeed saved by the names in them, and finds the step in a run's folder. The content of
-// the files is in reader.
+// Recognises folders that DeepSpeed saved by the names in them, and finds the step in a run's folder. Reading the files
+// is in reader.
 export module shardmesh.deepspeed:folder;
 
 import shardmesh.std;
@@ -12,7 +12,7 @@ export namespace shardmesh::deepspeed {
 /// named as ranks' model or optimizer states, or is a universal checkpoint. The chosen step is the one that a file
 /// `latest` (or else `latest_universal`) names, or the only folder named global_step.... Returns false for a folder
 /// that cannot be listed.
-/// Cost: lists the folder, and those in it that have such a name.
+/// Cost: lists the folder, and the subfolders that have such a name.
 bool holds_checkpoint(const std::filesystem::path& folder);
 
 /// Returns the step's folder: `folder` itself, the one that `latest` names, or the only one.

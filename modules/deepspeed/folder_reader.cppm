@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the shared part of the readers of DeepSpeed's folders: entries with unique keys, and the values of the
-// files beside the parameters. The places of parameters are in reader and universal.
+// Not exported: the code that the readers of DeepSpeed's folders share: entries with unique keys, and the values in the
+// files other than parameters. reader and universal locate the parameters.
 module shardmesh.deepspeed:folder_reader;
 
 import shardmesh.std;
@@ -33,14 +33,14 @@ class folder_reader : public composed_reader {
   planned_state plan_buffers(const model_states& model);
   // Adds a planned tensor below `root_`. errc::duplicate_key.
   result<void> add(const shardmesh::path& where, const planned_tensor& tensor);
-  // Adds the whole of a tensor that ranks of tensor parallelism share, below `root_`. errc::shape_mismatch.
+  // Adds a whole tensor, whose parts the ranks of tensor parallelism hold, below `root_`. errc::shape_mismatch.
   result<void> add(const shardmesh::path& where, std::span<const planned_tensor* const> ranks, const merge_rule& rule);
-  // Adds a tensor or an object of a file unchanged, below `root_`. When a parameter has its name, it is left out with a
-  // note.
+  // Adds a tensor or an object of a file unchanged, below `root_`. When a parameter has the same name, the value is
+  // left out, with a note.
   result<void> add_beside(const saved_file& file, const shardmesh::path& where, const group_value& value);
   // Adds the values of the model file that are not part of the model.
   result<void> add_beside_model(const saved_file& file);
-  // Adds one such value, found at `where`; it may be the caller's (`client_state`).
+  // Adds one such value, found at `where`. A value that DeepSpeed's caller saved goes below `client_state`.
   result<void> add_beside_model(const saved_file& file, const shardmesh::path& where, const group_value& value);
 
   std::filesystem::path step_;

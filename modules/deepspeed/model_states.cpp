@@ -122,7 +122,7 @@ class model_file {
     return made;
   }
 
-  // Adds a shape. There is one dict per group of parameters; an empty one has no entry.
+  // Adds a shape. There is one dict per group of parameters; an empty group has no entry.
   result<void> add_shape(const shardmesh::path& where, std::size_t index) {
     if (where.size() == 1) {
       SHARDMESH_TRY(const bool is_absent, is_none(made_.file, index));

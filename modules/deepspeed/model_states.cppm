@@ -34,8 +34,8 @@ struct model_reading {
   bool may_be_elsewhere = false;  // the module may be in other files, as with a pipeline
 };
 
-// Reads a model file. errc::unsupported when the module is in other files and may not be, or when experts' parts have a
-// form of their own; errc::bad_format for values of the wrong kind.
+// Reads a model file. errc::unsupported when the module is in other files although `how` does not allow it, or when
+// experts' parts have a form of their own; errc::bad_format for values of the wrong kind.
 result<model_states> read_model_states(const saved_file& file, const model_reading& how);
 
 // Returns the checkpoint's name for a value of the file that is not part of the model or its partition; nothing for

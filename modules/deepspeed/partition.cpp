@@ -91,7 +91,7 @@ result<void> partition::check_sizes() const {
 
 result<void> partition::place_over_ranks(const model_states& model) {
   const optimizer_states& first = ranks_.front();
-  if (model.groups.size() > first.weights.size())  // with fewer, the last ones have no parameters
+  if (model.groups.size() > first.weights.size())  // if there are fewer, the last buffers have no parameters
     return do_not_fit(model, "another number of groups of parameters", static_cast<std::int64_t>(model.groups.size()),
                       static_cast<std::int64_t>(first.weights.size()));
   const std::int64_t alignment = 2 * static_cast<std::int64_t>(ranks_.size());

@@ -24,7 +24,7 @@ struct placed_parameter {
 class partition {
  public:
   // `ranks` must outlive the result. errc::shape_mismatch when the ranks' buffers and the parameters do not fit each
-  // other, errc::bad_format for two parameters of one name; each names the file.
+  // other, errc::bad_format for two parameters with the same name; each names the file.
   static result<partition> make(const model_states& model, std::span<const optimizer_states> ranks);
 
   // Returns true when every rank has a part of every parameter.

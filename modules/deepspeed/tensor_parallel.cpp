@@ -25,7 +25,7 @@ namespace {
 using pattern_list = std::vector<std::unique_ptr<re2::RE2>>;
 
 constexpr std::size_t most_patterns = 1000;
-// Averages are not elements of any rank; the other rules need more than a dimension.
+// Rules that cannot be followed: averages are not elements of any rank, and the other two need more than a dimension.
 constexpr std::array<std::string_view, 3> not_followed{"parameter_to_average_patterns", "parameter_with_sub_params",
                                                        "affine_map"};
 
@@ -62,7 +62,7 @@ std::vector<placed_run> runs_of(composed_reader& reader, const planned_tensor& p
   return made;
 }
 
-// Returns the rows [begin, end) of a run. Their elements are consecutive too.
+// Returns the rows [begin, end) of a run. Their elements are also consecutive.
 std::optional<placed_run> rows_of(const placed_run& run, std::int64_t begin, std::int64_t end) {
   placed_run made = run;
   const std::int64_t first = std::max(run.where.offsets[0], begin);

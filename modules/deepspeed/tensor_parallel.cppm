@@ -37,8 +37,8 @@ class tensor_rules {
   std::optional<std::int64_t> rows_;
 };
 
-// Adds the whole of the ranks' parts, in order, without copying them. errc::shape_mismatch when they do not fit each
-// other, and the errors of `composed_reader::add_chunk`; each names the key.
+// Adds the tensor that the ranks' parts form, in order, without copying them. errc::shape_mismatch when they do not fit
+// each other, and the errors of `composed_reader::add_chunk`; each names the key.
 result<void> add_merged(composed_reader& reader, const std::string& key, shardmesh::path where,
                         std::span<const planned_tensor* const> ranks, const merge_rule& rule);
 

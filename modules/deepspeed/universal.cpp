@@ -216,7 +216,8 @@ class universal_reader final : public folder_reader {
     if (std::find(of_the_partition.begin(), of_the_partition.end(), first) != of_the_partition.end()) return {};
     if (first == "ds_version") return {};  // also in the model file
     if (first != "optimizer_state_dict") return add_beside(file, below({"optimizer"}, where, 0), value);
-    // `param_groups` are also beside it. The parameter files have the whole states; here are only rank 0's parts.
+    // The file also has `param_groups` beside this dict. The whole states are in the parameter files; this dict has
+    // only rank 0's parts.
     if (where.size() < 4 || key_text(where[1]) != "state") return {};
     if (value.is_tensor && file.reader->contents().tensors[value.index].shape.rank() != 0) return {};
     return add_beside(file, {"optimizer", "group_state", key_text(where[2]), dotted(where, 3)}, value);

@@ -8,7 +8,7 @@ export namespace shardmesh {
 
 /// Returns two lower-case digits per byte, the high half first.
 std::string hex_digits(std::span<const std::byte> bytes);
-/// Returns the digits of the bytes of a text.
+/// Returns the digits of a text's bytes.
 std::string hex_digits(std::string_view bytes);
 
 }  // namespace shardmesh

@@ -16,7 +16,7 @@ class sha256 {
   void update(std::span<const std::byte> bytes);
   /// Returns 64 lower-case hexadecimal digits; no bytes may be added afterwards.
   std::string finish_hex();
-  /// Returns the digest of all bytes at once.
+  /// Digests `bytes` in one call; returns the digits that `finish_hex` would.
   static std::string hex_of(std::span<const std::byte> bytes);
 
  private:

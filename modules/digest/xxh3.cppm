@@ -23,7 +23,7 @@ class xxh3_stream {
   std::unique_ptr<state> state_;
 };
 
-/// Returns the digest of all bytes at once.
+/// Digests `bytes` in one call.
 digest128 xxh3(std::span<const std::byte> bytes);
 
 }  // namespace shardmesh

@@ -29,11 +29,11 @@ struct scene {
 
 scene make_scene(const distribution& d, std::size_t max_slices);
 
-// "0", "0-3", "0,2,5-7"; "." without owners. A label longer than `most` characters keeps the first owners that fit, and
-// "..".
+// Formats owners: "0", "0-3", "0,2,5-7"; "." without owners. A label longer than `most` characters keeps the first
+// owners that fit, and "..".
 std::string owner_label(const std::vector<owner_id>& owners, std::size_t most);
 
-// Bytes per (sender, receiver), which are different owners, over all transfers.
+// Returns the bytes per (sender, receiver) over all transfers; the two are different owners.
 std::map<std::pair<owner_id, owner_id>, std::int64_t> traffic_of(const transfer_plan& plan);
 
 }  // namespace shardmesh

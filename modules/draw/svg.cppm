@@ -11,7 +11,8 @@ export namespace shardmesh {
 /// Draws the owners of a distribution as an SVG document: a map of the last two dimensions per slice of the others (64
 /// at most), with one coloured rectangle per box, to scale. Cost: O(fragments).
 std::string svg_layout(const distribution& d);
-/// The same for any distributed object: a layout, a dtensor, a sharded tensor. \errors those of `distribution_of`
+/// Draws any distributed object in the same way: a layout, a dtensor, a sharded tensor. \errors those of
+/// `distribution_of`
 template <distributed_object D>
 result<std::string> svg_layout(const D& d) {
   const auto held = distribution_of(d);

@@ -6,10 +6,12 @@ import shardmesh.std;
 
 namespace shardmesh {
 
-// A document of that size, light or dark as the reader's system is. style: rules in addition to the shared ones.
+// Returns an SVG document of this size. Its colours are light or dark, as the viewer's system prefers. `style`: CSS
+// rules in addition to the shared ones.
 std::string svg_document(double width, double height, const std::string& body, std::string_view style = "");
 
-// anchor: "start", "middle" or "end". text: from `svg_text`. name: its class in the style sheet.
+// Returns a text element. `anchor`: "start", "middle" or "end". `text`: from `svg_text`. `name`: the element's class in
+// the style sheet.
 std::string svg_text_at(double x, double y, std::string_view anchor, const std::string& text,
                         std::string_view name = "name");
 

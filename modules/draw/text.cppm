@@ -23,7 +23,8 @@ struct draw_options {
 /// for its rectangle ends in ".." and is repeated in full below the map. If there are too many boxes for the width,
 /// neighbours share a rectangle and are summarised. Ends with a newline. Cost: O(fragments + size of the picture).
 std::string draw_layout(const distribution& d, const draw_options& options = {});
-/// The same for any distributed object: a layout, a dtensor, a sharded tensor. \errors those of `distribution_of`
+/// Draws any distributed object in the same way: a layout, a dtensor, a sharded tensor. \errors those of
+/// `distribution_of`
 template <distributed_object D>
 result<std::string> draw_layout(const D& d, const draw_options& options = {}) {
   const auto held = distribution_of(d);

@@ -20,13 +20,14 @@ export namespace shardmesh {
 ///        `- [1]  0.99
 /// \param leaf_labels  a label for each leaf, in leaf order; leaves beyond its end have none
 /// \returns at most `max_lines` lines, and one more with the number of further nodes. Each is cut at `max_columns`
-///          characters, but its branch lines are always whole. Ends with a newline; empty for an empty spec.
+///          characters, but never within its branch lines. Ends with a newline; empty for an empty spec.
 /// Cost: O(lines * depth + children of the containers drawn). No recursion.
 std::string draw_tree(const tree_spec& tree, std::span<const std::string> leaf_labels = {},
                       const draw_options& options = {});
 
-/// Draws the same as an SVG document, light or dark as the reader's system is: one row per node, branches as lines,
-/// keys of containers coloured by kind. `max_columns` limits the text of a row, without its branch lines.
+/// Draws the same as an SVG document, in light or dark colours as the viewer's system prefers: one row per node,
+/// branches as lines, keys of containers coloured by kind. `max_columns` limits the text of a row, without its branch
+/// lines.
 /// Cost: O(lines + children of the containers drawn).
 std::string svg_tree(const tree_spec& tree, std::span<const std::string> leaf_labels = {},
                      const draw_options& options = {});

@@ -15,10 +15,11 @@ struct tree_row {
   std::string rest{};      // a container's number of children, or a leaf's label, escaped
 };
 
-// The first `most` nodes, each container before its children; at least one, unless the spec is empty.
+// Returns the rows of the first `most` nodes, each container before its children; at least one, unless the spec is
+// empty.
 std::vector<tree_row> rows_of(const tree_spec& tree, std::span<const std::string> leaf_labels, std::size_t most);
 
-// The first `most` characters (code points) of well-formed text.
+// Returns the first `most` characters (code points) of well-formed text.
 std::string_view cut_text(std::string_view text, std::size_t most);
 
 }  // namespace shardmesh

@@ -8,7 +8,7 @@ import shardmesh.sharding;
 
 export namespace shardmesh {
 
-/// How a group cuts a tensor. PyTorch cuts dimension 0 with torch.chunk.
+/// Options for cutting a tensor over a group. The defaults are PyTorch's: dimension 0, cut by torch.chunk.
 struct chunk_options {
   std::int32_t dim = 0;  // negative counts from the last; a scalar stays whole on the group's first rank
   split_rule rule{};
@@ -22,13 +22,13 @@ struct chunk_options {
 /// Cost: O(parts).
 result<std::vector<box>> chunk_boxes(const extents& shape, std::int32_t parts, const chunk_options& options = {});
 
-/// Whether metadata lists a chunk. As with torch.chunk, it does not list an empty part of a dimension that has
-/// elements.
+/// Returns whether metadata lists this chunk. As with torch.chunk, metadata does not list an empty part of a dimension
+/// that has elements.
 bool is_listed_chunk(const box& chunk, const extents& shape);
 
-/// Returns the metadata of those chunks. An empty part of a dimension that has elements is left out; a tensor without
-/// rows has an empty shard on every rank. The devices have the type of `where` and each rank's own index
-/// (`devices_per_node`).
+/// Returns the metadata of the chunks that `chunk_boxes` makes. An empty part of a dimension that has elements is left
+/// out; a tensor without rows has an empty shard on every rank. The devices have the type of `where` and each rank's
+/// own index (`devices_per_node`).
 /// \errors as above
 /// Source: torch.distributed.fsdp._shard_utils._create_chunk_sharded_tensor
 result<sharded_tensor_metadata> chunk_metadata(const extents& shape, const tensor_properties& properties,
@@ -61,8 +61,8 @@ result<layout> gathered_layout(const layout& l, std::size_t fsdp_dim);
 
 namespace shardmesh::detail {
 
-// The caller's numbering of ranks, or 0 .. ranks - 1 for the default. errc::invalid_argument for another number of
-// ranks; with `may_be_more`, for fewer only.
+// The caller's numbering of ranks, or 0 .. ranks - 1 for the default. errc::invalid_argument for a wrong number of
+// ranks; with `may_be_more`, only for too few.
 result<rank_group> numbering_of(const rank_group& given, std::int32_t ranks, bool may_be_more);
 
 // The placement of another rank's shard, for a tensor that this rank has on `where`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fsdp_extension: the functions that FSDP calls on a scheme that has cut parameters before it, and the implementation
+// fsdp_extension: the functions that FSDP calls on a scheme that cut the parameters before FSDP, and the implementation
 // for tensor parallelism. The distribution of the resulting flat parameters is in parallel_parameters.
 export module shardmesh.fsdp:extension;
 
@@ -94,8 +94,8 @@ struct tensor_parallel_extension {
     return flattened_parameter<T>{std::move(placed->local()), placed->layout()};
   }
 
-  /// Makes the dtensor again from its local tensor.
-  /// \errors errc::shape_mismatch (another local shape)
+  /// Rebuilds the dtensor from its local tensor.
+  /// \errors errc::shape_mismatch (the local shape differs)
   template <allocatable_tensor T>
   result<dtensor<T>> post_unflatten_transform(T local, const layout& placed, std::int32_t rank) const {
     return dtensor<T>::make(placed, rank, std::optional<T>(std::move(local)));
@@ -151,7 +151,7 @@ struct tensor_parallel_extension {
   /// Returns the inner tensor of a tensor with one nested shard, or else the tensor itself. `load_state_dict` accepts
   /// either. For a parallel unit, it also accepts tensors with the shape of this rank's column, cut over the column's
   /// ranks.
-  /// \errors errc::unsupported for several nested shards: `flatten_nested_shards` makes one level of them
+  /// \errors errc::unsupported for several nested shards, which `flatten_nested_shards` reduces to one level
   template <allocatable_tensor T>
   result<sharded_tensor<T>> pre_load_state_dict_transform(sharded_tensor<T> tensor) const {
     if (tensor.nesting() == 0) return tensor;
@@ -162,8 +162,8 @@ struct tensor_parallel_extension {
     return sharded_tensor<T>(std::move(tensor.local_shards()[0].nested()));
   }
 
-  /// Gathers the part that this rank's column holds: Replicate along FSDP's dimension, cut by tensor parallelism as
-  /// before. Collective over a communicator of the mesh's ranks; blocks.
+  /// Gathers the part that this rank's column holds: the result is Replicate along FSDP's dimension, and still cut by
+  /// tensor parallelism. Collective over a communicator of the mesh's ranks; blocks.
   /// \errors those of the executor; errors that `allocate` throws, on every rank
   /// Cost: bytes that ranks lack travel once.
   template <allocatable_tensor T>

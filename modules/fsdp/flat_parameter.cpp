@@ -191,8 +191,8 @@ std::int64_t flat_parameter::shard_numel_padded(std::int32_t rank) const {
 }
 
 shard_parameter_info flat_parameter::shard_info(std::int32_t rank, std::size_t parameter) const {
-  // As in PyTorch, first and last elements are compared. So an empty parameter is in a shard that has elements on both
-  // sides of its place, and in no shard when it lies at a border.
+  // As in PyTorch, first and last elements are compared. An empty parameter is therefore in the shard that has elements
+  // on both sides of its place. At a border between shards, it is in none.
   const std::int64_t begin = is_sharded() ? sharded_numel() * rank : 0, last = begin + sharded_numel() - 1;
   const std::int64_t first_element = offset(parameter), last_element = first_element + numel(parameter) - 1;
   if (begin > last || begin > last_element || last < first_element) return {};

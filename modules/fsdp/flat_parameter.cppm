@@ -27,8 +27,8 @@ struct shared_parameter_info {
   friend bool operator==(const shared_parameter_info&, const shared_parameter_info&) = default;
 };
 
-/// How `flat_parameter::make` lays out and cuts parameters. By default they follow one another without padding, for one
-/// rank.
+/// Options of `flat_parameter::make`: the layout of the parameters and the cut over ranks. By default, the parameters
+/// follow one another without padding, for one rank.
 struct flat_parameter_options {
   std::int32_t group_size = 1;  // ranks that share the flat tensor
   std::int64_t alignment = 0;  // every parameter begins at a multiple of this many elements; 0: no padding between them
@@ -104,7 +104,7 @@ class flat_parameter {
   std::int64_t offset(std::size_t parameter) const;
   /// The dimensions of a parameter, from the slowest in memory to the fastest.
   const extents& order(std::size_t parameter) const;
-  /// Whether a parameter is row-major with a last stride of 1, as PyTorch records it.
+  /// Returns whether a parameter is row-major with a last stride of 1, as PyTorch records it.
   bool is_contiguous(std::size_t parameter) const;
   /// The parameters and the alignment padding, in flat order.
   std::span<const flat_segment> segments() const;

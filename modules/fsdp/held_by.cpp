@@ -16,9 +16,9 @@ module shardmesh.fsdp;
 namespace shardmesh {
 namespace {
 
-// The boxes of a parameter that lie in this rank's flat shard. A part that no other column holds is cut as its memory
-// is. Columns that hold the same elements but cut them at different places share all cuts, because overlapping boxes
-// must be equal.
+// The boxes of a parameter that lie in this rank's flat shard. A part that no other column holds is cut along its
+// pieces in memory. Columns that hold the same elements but cut them at different places share all cuts, because
+// overlapping boxes must be equal.
 result<std::vector<held_part>> parts_of(const fsdp_unit& unit, std::size_t parameter, std::int32_t rank) {
   std::vector<held_part> parts;
   const auto position = unit.group.position(rank);

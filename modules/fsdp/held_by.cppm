@@ -11,7 +11,7 @@ export namespace shardmesh {
 
 /// Options of `held_by`.
 struct held_model_options {
-  path under{};  // path in front of every name, one level each: {"model"} gives "model.layer.weight"
+  path under{};  // path before every name, one level per key: {"model"} gives "model.layer.weight"
 };
 
 /// One rank's part of a model, in place. `held_by` makes it. The model's memory must outlive it. Move-only.
@@ -35,7 +35,7 @@ class held_model {
   held_state to_load(const std::function<bool(std::string_view key)>& has = {}) const;
 
  private:
-  // A tensor that is saved in another dtype than it is held in.
+  // A tensor whose saved dtype differs from its dtype in memory.
   struct converted_tensor {
     std::size_t name = 0;
     dtype type = dtype::undefined;
@@ -50,9 +50,9 @@ class held_model {
 /// Returns one rank's part of a model, as views into its memory. A parameter is represented by its boxes in the rank's
 /// flat shard: at most 2 * n - 1 for n dimensions, or more where columns of tensor parallelism cut at different places.
 /// Buffers and ignored parameters are whole. No elements are copied, and no rank communicates.
-/// `save` of the result writes the same values under the same names as `save` of a sharded state dict, in other boxes.
-/// `load` into the result needs no state dict. A rank outside a unit's group lists its parameters and holds nothing of
-/// them. Replicas hold equal boxes.
+/// `save` of the result writes the same values under the same names as `save` of a sharded state dict, but in different
+/// boxes. `load` into the result needs no state dict. A rank outside a unit's group lists its parameters and holds
+/// nothing of them. Replicas hold equal boxes.
 /// \param rank  this process in the units' communicator
 /// \errors those of `entries_of`; errc::out_of_bounds (no such rank), errc::invalid_argument (groups of different
 ///         communicators), errc::shape_mismatch and errc::dtype_mismatch (a shard that is not the flat parameter's),

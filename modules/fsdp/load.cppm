@@ -11,7 +11,7 @@ import :mover;
 
 export namespace shardmesh {
 
-/// What to do about keys that only one side has.
+/// The treatment of keys that only one side has.
 enum class load_mode : std::uint8_t {
   strict,  // fail with an error that names them, and load nothing
   report,  // load all common keys, and report the others
@@ -150,8 +150,8 @@ export namespace shardmesh {
 /// \errors errc::missing_key (strict) naming the first 100 missing and unexpected keys; errc::shape_mismatch,
 ///         errc::narrowing, errc::disagreement (different dtypes or models, whole on one rank and sharded on another),
 ///         errc::unsupported (memory that no backend reaches), each naming the key and the ranks;
-///         errc::invalid_argument (`ranks` of another size); those of the executor. Every rank gets an error. After an
-///         error before bytes move, the model is as it was
+///         errc::invalid_argument (`ranks` has the wrong size); those of the executor. If one rank fails, every rank
+///         gets an error. An error before bytes move leaves the model unchanged
 /// Cost: one all_gather of a few bytes per key, and a second one of each rank's own boxes when ranks describe sharded
 ///       values differently. Bytes that a rank needs and lacks travel once.
 /// Source: torch.distributed.fsdp._state_dict_utils, the pre-load hooks, which gather every unit whole

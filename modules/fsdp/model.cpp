@@ -49,8 +49,8 @@ class key_order {
 struct placed_entry {
   fsdp_entry entry;
   std::size_t place = 0;
-  bool is_other = true;   // false for unlisted flat entries, which come first at their place ..
-  std::size_t depth = 0;  // .. with outer modules before inner ones
+  bool is_other = true;   // false for unlisted flat entries: they come first at their place
+  std::size_t depth = 0;  // among these, outer modules come before inner ones
 };
 
 result<void> check_unit(const fsdp_unit& unit) {

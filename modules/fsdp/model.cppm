@@ -43,14 +43,13 @@ struct fsdp_entry {
   friend bool operator==(const fsdp_entry&, const fsdp_entry&) = default;
 };
 
-/// Which entries are listed: one per name (full and sharded state dicts), one per sharded unit and tensor (local), or
-/// both.
+/// The entries to list: one per name (full and sharded state dicts), one per sharded unit and tensor (local), or both.
 enum class fsdp_entries : std::uint8_t { names, flat, all };
 
 /// Returns the entries in key order. A flat entry that `order` does not list comes before the first listed key of its
 /// module, as in PyTorch's module order. With `all`, units that share one prefix have no flat entries.
-/// \errors errc::duplicate_key, errc::invalid_argument (a group of another size than the flat parameter's), each naming
-///         the key
+/// \errors errc::duplicate_key, errc::invalid_argument (a group whose size differs from the flat parameter's), each
+///         naming the key
 /// Cost: O(n log n).
 result<std::vector<fsdp_entry>> entries_of(const fsdp_model& model, fsdp_entries which = fsdp_entries::names);
 

@@ -56,7 +56,7 @@ class entry_mover {
                     const result<void>& mine);
   // Collective. Waits for all ranks, so that each learns whether another failed with its last entries.
   result<void> finish();
-  // Tells the other ranks that this one cannot continue, so that none waits for it.
+  // Notifies the other ranks that this one cannot continue, so that none waits for it.
   void abort(const error& reason);
 
   const fsdp_profile& profile() const { return profile_; }

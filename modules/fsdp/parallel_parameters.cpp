@@ -246,8 +246,8 @@ result<layout> strided_chunk_layout(const layout& l, std::size_t fsdp_dim, std::
         .with_values("R", to_string(l.placements()[fsdp_dim]));
   if (l.shape().rank() == 0) return l;
   const std::int32_t resolved = dim < 0 ? dim + static_cast<std::int32_t>(l.shape().rank()) : dim;
-  // Mesh dimensions act from left to right: those on the left have cut already, and those on the right cut afterwards,
-  // although tensor parallelism came first. So FSDP takes its part of each piece that the right ones will make.
+  // Mesh dimensions cut from left to right. Dimensions on the right cut after FSDP's, although tensor parallelism was
+  // applied first. So FSDP takes its part of each piece that the dimensions on the right will make.
   std::int64_t pieces = 1;
   for (std::size_t d = fsdp_dim + 1; d < l.mesh().rank(); ++d)
     if (l.placements()[d].is_shard() && l.placements()[d].dim == resolved) pieces *= l.mesh().sizes()[d];

@@ -52,7 +52,7 @@ class parallel_parameters {
                                           std::vector<shared_parameter_info> shared = {},
                                           const parallel_options& options = {});
 
-  /// Whether this was default-constructed: the unit is not parallel.
+  /// Returns whether this was default-constructed, for a unit that is not parallel.
   bool is_none() const { return !description_; }
   // Precondition of all functions below: !is_none().
 
@@ -62,8 +62,8 @@ class parallel_parameters {
   /// The layout that tensor parallelism alone gives a parameter: Replicate on FSDP's dimension.
   const layout& placed(std::size_t parameter) const;
   /// Returns the layout of FSDP's shards of tensor dimension `dim`. On FSDP's mesh dimension it is StridedShard(dim, k)
-  /// when later mesh dimensions cut `dim` into k pieces, else Shard(dim). The other placements are those of `placed`,
-  /// and so is the whole layout of a scalar.
+  /// when later mesh dimensions cut `dim` into k pieces, else Shard(dim). The other placements are those of `placed`. A
+  /// scalar has the layout `placed`.
   /// \errors those of `layout::make`
   /// Source: torch.distributed.fsdp._fully_shard._fsdp_param.FSDPParam
   result<layout> sharded(std::size_t parameter, std::int32_t dim = 0) const;
@@ -79,7 +79,7 @@ class parallel_parameters {
   /// All ranks of the mesh, by their position along FSDP's dimension.
   const shard_group& group() const;
   /// All ranks of the mesh. Position p of column c becomes number c * group().size() + p, so that only true replicas
-  /// share one.
+  /// share a number.
   const shard_group& cells() const;
 
  private:

@@ -18,7 +18,7 @@ struct planned_entry {
   extents shape;
   dtype type = dtype::undefined;
   std::optional<tensor_transfer> transfer;  // empty when no rank needs another's elements: `source` is copied
-  std::optional<std::size_t> same_as{};     // earlier entry of which this is another name: copied from it, not moved
+  std::optional<std::size_t> same_as{};     // earlier entry of the same parameter: copied from it, not moved
   const_tensor_binding source;              // this rank's memory for `transfer->from`, or the one view to copy
   entry_form form = entry_form::none;       // form of this rank's part
   extents local;                            // sizes of this rank's part
@@ -35,7 +35,7 @@ struct planned_entry {
 
 /// Options of a full state dict, which has whole tensors.
 struct full_state_options {
-  bool rank0_only = false;      // only `rank` gets parameters and buffers; the others get what FSDP ignores
+  bool rank0_only = false;      // only `rank` gets parameters and buffers; others get only ignored tensors
   std::int32_t rank = 0;        // rank of the communicator
   bool offload_to_cpu = false;  // results in host memory
   std::int64_t memory_bytes = std::int64_t{256} << 20;  // limit of the results alive at a time

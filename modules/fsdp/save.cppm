@@ -138,8 +138,8 @@ export namespace shardmesh {
 
 /// Passes a visitor one whole tensor at a time, in key order, on all ranks or on one. Collective; blocks; every rank of
 /// the communicator calls it, including ranks that get nothing. At most `options.memory_bytes` of results (at least one
-/// tensor) are alive at a time; messages have the default limit of `plan_options`. The other names of tied parameters
-/// come on top: they are copied with the first name, and kept until their turn.
+/// tensor) are alive at a time; messages have the default limit of `plan_options`. Copies for the other names of tied
+/// parameters are not counted: they are made with the first name, and kept until their turn.
 /// \param model  its memory must not change during the call
 /// \errors those of `plan_full`, the executor, and the visitor; errors that `allocate` throws; errc::unsupported
 ///         (memory that no backend reaches) naming the key; every rank gets an error. errc::disagreement when ranks
@@ -171,8 +171,8 @@ result<saved_state<T>> full_state_dict(const fsdp_model& model, communicator_ref
 
 /// Passes a visitor this rank's part of one entry at a time, in key order: a sharded tensor or a dtensor, or a tensor
 /// if the unit is not sharded. Collective; blocks; every rank of the communicator calls it. At most
-/// `options.memory_bytes` (0: 256 MiB) of results (at least one part) and as many of messages are alive at a time. So a
-/// model can be saved or sent on without a second copy of its shards.
+/// `options.memory_bytes` (0: 256 MiB) of results (at least one part), and as many bytes of messages, are alive at a
+/// time. A model can thus be saved or sent without a second copy of its shards.
 /// \errors those of `plan_sharded`, the executor, and the visitor; errors that `allocate` throws; errc::unsupported
 ///         (memory that no backend reaches) naming the key; every rank gets an error. errc::disagreement
 /// Cost: only bytes that change owner travel; no parameter is whole anywhere.

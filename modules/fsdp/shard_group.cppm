@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shard_group: which ranks of a communicator share a flat parameter, and which of them are replicas that hold the same
-// part. Communicating with them is in room comm.
+// shard_group: the ranks of a communicator that share a flat parameter, and the replicas among them, which hold the
+// same part. Communicating with them is in room comm.
 export module shardmesh.fsdp:shard_group;
 
 import shardmesh.std;
@@ -35,8 +35,8 @@ class shard_group {
   std::optional<std::int32_t> position(std::int32_t rank) const;
   /// The ranks at a position, ascending. Precondition: 0 <= position < size().
   std::span<const std::int32_t> holders(std::int32_t position) const;
-  /// Returns the ranks that together with `rank` hold the whole, by position. At each position, the rank has as many
-  /// lower-ranked members beside it as `rank` has at its own. Empty when `rank` is not a member or its replica is not
+  /// Returns the ranks that together with `rank` hold the whole, by position. If `rank` is the k-th holder of its
+  /// position, they are the k-th holders of every position. Empty when `rank` is not a member or its replica is not
   /// complete.
   /// Cost: O(size log ranks).
   std::vector<std::int32_t> replica_of(std::int32_t rank) const;

@@ -36,10 +36,10 @@ extents parameter_shape(const fsdp_unit& unit, std::size_t parameter);
 /// The sizes of the flat tensor, without padding at its end: 1-D. The flat tensors of a parallel unit's columns follow
 /// one another.
 extents flat_shape(const fsdp_unit& unit);
-/// Whether every member of the group holds every parameter whole.
+/// Returns whether every member of the group holds every parameter whole.
 bool holds_whole(const fsdp_unit& unit);
-/// The ranks by the part that they hold: ranks at one position are replicas. This is the unit's group, unless it is
-/// parallel.
+/// Returns the ranks grouped by the part that they hold: ranks at one position are replicas. This is the unit's group,
+/// unless the unit is parallel.
 const shard_group& cells_of(const fsdp_unit& unit);
 
 /// Returns the distribution of a whole parameter; a rank's slots are `slots_of(unit.parameters, ..)`.

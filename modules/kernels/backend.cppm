@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel backend reaches some memory: it allocates it, runs batches on it, and orders the work. The choice of a
-// backend for a device is in `registry`.
+// A kernel backend serves the memory of some devices: it allocates memory, runs batches on it, and orders the work. The
+// choice of a backend for a device is in `registry`.
 module;
 #include <shardmesh/kernels/batch.hpp>
 export module shardmesh.kernels:backend;
@@ -24,7 +24,7 @@ class prepared_batch {
 class device_event {
  public:
   virtual ~device_event() = default;
-  /// Whether everything before the event is done. \errors the device's errors of work that failed
+  /// Returns whether everything before the event is done. \errors the device's errors for failed work
   virtual result<bool> done() = 0;
   /// Waits for the event on the host.
   virtual result<void> wait() = 0;
@@ -32,7 +32,8 @@ class device_event {
   virtual result<void> hold(stream_ref stream) = 0;
 };
 
-/// A stream with its owner; it ends when its work is done. A null stream stands for the backend's own order.
+/// A stream and its owner. Destroying the owner destroys the stream once its work is done. A null stream stands for the
+/// backend's own order.
 struct owned_stream {
   stream_ref stream{};
   std::shared_ptr<void> owner{};
@@ -48,7 +49,7 @@ class kernel_backend {
   virtual ~kernel_backend() = default;
   /// Name for errors and reports: "host", "kokkos (OpenMP)", ...
   virtual std::string_view name() const = 0;
-  /// Whether the functions below accept memory of this device.
+  /// Returns whether the functions below accept memory of this device.
   virtual bool reaches(device where) const = 0;
 
   /// Allocates uninitialised memory, aligned to 256 bytes (64 on the host) and freed in the order of `stream`. For 0

@@ -45,8 +45,8 @@ std::optional<reach> reach_of(std::int64_t offset, std::span<const batch_loop> l
 }
 
 // Whether two indices lead to one element of the destination. Loops come with the largest stride first. If each stride
-// passes over everything that the inner loops reach, there are none. Otherwise elements are listed, up to a limit;
-// beyond it the answer is true.
+// passes over everything that the inner loops reach, no two do. Otherwise the elements are listed, up to a limit;
+// beyond it, the answer is true.
 bool writes_twice(std::span<const batch_loop> loops, std::int64_t item) {
   constexpr std::int64_t most_listed = std::int64_t{1} << 22;
   std::int64_t inner = item, count = 1;

@@ -30,15 +30,15 @@ struct batch_bases {
   std::span<const std::byte* const> from;
 };
 
-/// Collects work on strided memory as a table. Pieces without elements give no item. Dimensions that are one run in
-/// both pieces become one loop. The loop with the smallest strides is innermost.
+/// Collects work on strided memory as a table. Pieces without elements add no item. Neighbouring dimensions that form
+/// one run in both pieces become one loop. The loop with the smallest strides is innermost.
 class batch_builder {
  public:
   /// Append the work of the kernel of the same name, in `phase`.
   /// \errors errc::shape_mismatch for unequal sizes; errc::unsupported with both dtypes if there is no conversion, or
-  ///         if the reduction or the arithmetic is not defined; errc::unaligned for parts of bytes; errc::overflow if
-  ///         an offset exceeds 64 bits; errc::invalid_argument for a destination in which two indices share an element,
-  ///         such as a stride of 0. Nothing is appended then.
+  ///         if the reduction or the arithmetic is not defined; errc::unaligned for a piece that starts or ends inside
+  ///         a byte; errc::overflow if an offset exceeds 64 bits; errc::invalid_argument for a destination in which two
+  ///         indices share an element, such as a stride of 0. Nothing is appended then.
   result<void> copy(const placed_view& to, const placed_view& from, std::uint32_t phase = 0);
   result<void> accumulate(const placed_view& to, const placed_view& from, reduce_op op, std::uint32_t phase = 0);
   result<void> fill_identity(const placed_view& to, reduce_op op, std::uint32_t phase = 0);

@@ -23,12 +23,12 @@ export namespace shardmesh {
 /// Cost: O(elements). Contiguous runs move with memcpy, transposes in cache-sized tiles. No allocation.
 result<void> copy(const tensor_view& to, const const_tensor_view& from);
 
-/// Whether `copy` converts between these dtypes. Every dtype copies to itself. float4, float6, bits, and float8_e4m3
-/// (which PyTorch lacks) convert to nothing else.
+/// Returns whether `copy` converts between these dtypes. Every dtype copies to itself. float4, float6, bits, and
+/// float8_e4m3 (which PyTorch lacks) convert to nothing else.
 bool is_convertible(dtype from, dtype to);
 
-/// Checks a cast, by the rule of every call that moves or loads tensors. Casts that may lose values (`widens` is false)
-/// need `allow_narrowing`.
+/// Checks a cast by the rule that every call that moves or loads tensors applies. Casts that may lose values (`widens`
+/// is false) need `allow_narrowing`.
 /// \errors errc::dtype_mismatch (undefined), errc::unsupported (no such conversion), errc::narrowing; each names both
 ///         dtypes
 result<void> check_cast(dtype from, dtype to, bool allow_narrowing);

@@ -76,7 +76,7 @@ result<void> negate(const tensor_view& view) {
     case dtype::int64:
       return negate_integers<std::uint64_t>(view), result<void>{};
     case dtype::float8_e4m3fnuz:
-    case dtype::float8_e5m2fnuz:  // 0x80 is NaN, so it and the only zero stay
+    case dtype::float8_e5m2fnuz:  // 0x80 is NaN; NaN and the only zero stay unchanged
       for_each_element(view, [](std::byte* element) {
         if ((*element & std::byte{0x7F}) != std::byte{0}) flip_sign(element);
       });

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strided copies, casts, sums, and comparisons of tensor views, tuned for the host; and the same work as batches,
+// Strided copies, casts, sums, and comparisons of tensor views, tuned for the host. Batches describe the same work as
 // tables that a backend runs in its own memory. The plain loops in tests/support/reference_kernels.cpp define each
-// operation, and every backend is compared with them. The choice of bytes to move is in transfer; backends beyond the
-// host are in the optional rooms.
+// operation, and every backend is compared with them. The choice of bytes to move is in transfer; backends for other
+// devices are in optional rooms.
 export module shardmesh.kernels;
 
 export import shardmesh.core;

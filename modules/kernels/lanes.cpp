@@ -70,7 +70,7 @@ void store_run(std::byte* to, std::int64_t stride, std::int64_t count, auto elem
     for (std::int64_t i = 0; i < count; ++i) store<Element>(to + i * stride, element_of(i));
 }
 
-// Truncates as the cvttss2si family does: a value that does not fit gives the smallest integer. It avoids undefined
+// Truncates as the cvttss2si family does: a value that does not fit gives the smallest integer. This avoids undefined
 // conversions. Unsigned types subtract half their range first; narrow ones go through 32 bits. Values out of range,
 // which PyTorch leaves undefined, then mostly agree with its x86 builds.
 template <class Integer, class Float>
@@ -95,8 +95,9 @@ Integer to_integer(Float value) {
   }
 }
 
-// uint32 from a value outside the ranges of int32 and uint32: the low half of the 64-bit integer, as in the kernels of
-// devices (shardmesh/kernels/elements.hpp). `to_integer` agrees within those ranges, and vectorises.
+// Converts a value outside the ranges of int32 and uint32 to uint32: the low half of the 64-bit integer, as in the
+// device kernels (shardmesh/kernels/elements.hpp). Within those ranges, `to_integer` gives the same result and
+// vectorises.
 template <class Float>
 std::uint32_t low_half(Float value) {
   return static_cast<std::uint32_t>(truncated<std::int64_t>(value));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops that visit two views together, in a simple form. Internal.
+// Loops over two views at once, merged and sorted so that kernels stay simple. Internal.
 module shardmesh.kernels:loops;
 
 import shardmesh.std;
@@ -25,16 +25,16 @@ struct loop_nest {
   std::size_t rank = 0;
   loop loops[max_rank];
   std::int64_t a = 0, b = 0;
-  bool empty = false;  // there is no element at all
+  bool empty = false;  // the views have no elements
 
   const loop& inner() const { return loops[rank - 1]; }
 };
 
-/// The loops in the row-major order of indices. Neighbouring loops that are one run in both views are merged.
+/// Returns the loops in the row-major order of indices. Neighbouring loops that are one run in both views are merged.
 loop_nest ordered_nest(const strided& a, const strided& b);
 
-/// The loops in any order, so that `a` is visited in memory order. Loops with a negative `a` stride are reversed, then
-/// loops are sorted by `a` stride (ties: `b`), then merged.
+/// Returns the loops, reordered so that they visit `a` in memory order. Loops with a negative `a` stride are reversed,
+/// then loops are sorted by `a` stride (ties: `b`), then merged.
 loop_nest free_nest(const strided& a, const strided& b);
 
 /// Calls `visit(a, b)` with the bit offsets of each iteration of all loops but the innermost `skip`.
@@ -60,8 +60,8 @@ void for_each_outer(const loop_nest& nest, std::size_t skip, Visit visit) {
   }
 }
 
-/// Check that two views have equal sizes (errc::shape_mismatch with both sizes). `check_pair` also checks that they are
-/// in host memory (errc::unsupported with the device).
+/// Checks that two views have equal sizes (errc::shape_mismatch with both sizes). `check_pair` also checks that they
+/// are in host memory (errc::unsupported with the device).
 result<void> check_shapes(const extents& a, const extents& b);
 template <tensor_view_type A, tensor_view_type B>
 result<void> check_pair(const A& a, const B& b) {

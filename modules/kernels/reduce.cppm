@@ -8,15 +8,15 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-/// Whether `op` is defined on this dtype. Integers and bool have every op but `avg`. Floats have every op but the
-/// bit-wise ones. Complex types have sum, avg, and product. float8_e8m0fnu, float8_e4m3, float4, float6, and bits have
-/// none, and `none` is defined nowhere.
+/// Returns whether `op` is defined on this dtype. Integers and bool have every op but `avg`. Floats have every op but
+/// the bit-wise ones. Complex types have sum, avg, and product. float8_e8m0fnu, float8_e4m3, float4, float6, and bits
+/// have none, and `none` is defined nowhere.
 bool is_combinable(dtype type, reduce_op op);
 
 /// to[i] = to[i] op from[i], in the dtype of `to`; `from` is first converted to it as `copy` does. The dtype of `to`
 /// thus sets the precision of a long sum. float16 and smaller are combined in float32 and rounded. Integers wrap. On
 /// bool, sum is "or" and product is "and". `avg` only sums; `divide` by the number of terms at the end. min and max
-/// yield NaN if either side is NaN (as torch.minimum). Of equal values (-0 and 0), that of `to` stays.
+/// yield NaN if either side is NaN (as torch.minimum). When the values are equal (-0 and 0), `to` keeps its own.
 /// \errors errc::shape_mismatch; errc::unsupported if the op is not defined on the dtype of `to`, there is no
 ///         conversion, or memory is not the host's.
 /// Cost: O(elements), no allocation.
@@ -27,7 +27,8 @@ result<void> accumulate(const tensor_view& to, const const_tensor_view& from, re
 /// dtype.
 result<void> fill_identity(const tensor_view& view, reduce_op op);
 
-/// Whether `scale` and `divide` are defined on this dtype: floats and complex types of whole bytes, except float8_e4m3.
+/// Returns whether `scale` and `divide` are defined on this dtype: floats and complex types of whole bytes, except
+/// float8_e4m3.
 bool is_scalable(dtype type);
 
 /// view[i] = view[i] * factor, computed in double and rounded to the dtype as `copy` does. errc::unsupported on dtypes

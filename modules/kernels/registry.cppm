@@ -8,12 +8,12 @@ import :backend;
 
 export namespace shardmesh {
 
-/// The tuned host kernels as a backend. Always available.
+/// Returns the tuned host kernels as a backend. Always available.
 std::shared_ptr<kernel_backend> host_backend();
 
-/// The backend for memory of this device: that of the last opened scope that reaches it, else the host's. The result
-/// keeps the backend alive. \errors errc::unsupported naming the device if no backend reaches it, with a hint at one
-/// that would
+/// Returns the backend for memory of this device: that of the most recently opened scope whose backend reaches it, else
+/// the host's. The result keeps the backend alive. \errors errc::unsupported naming the device if no backend reaches
+/// it, with a hint that names one that would
 result<std::shared_ptr<kernel_backend>> backend_for(device where);
 
 /// Checks that a backend reaches this device; functions that move tensors call it first. \errors as `backend_for`

@@ -24,9 +24,9 @@ result<std::shared_ptr<kernel_backend>> kokkos_backend();
 class kokkos_scope {
  public:
   /// Opens a scope. Like Kokkos::initialize, it must not be called by several threads at a time.
-  /// \errors errc::unsupported when Kokkos has ended already, because it starts only once in a process, or does not
-  ///         start; errc::invalid_argument for a negative number of threads, or one that differs from the running
-  ///         Kokkos's
+  /// \errors errc::unsupported when Kokkos has ended already, because it can start only once in a process, or when it
+  ///         fails to start; errc::invalid_argument for a negative number of threads, or one that differs from the
+  ///         running Kokkos's
   static result<kokkos_scope> open(const kokkos_options& options = {});
 
   const std::shared_ptr<kernel_backend>& backend() const { return backend_; }

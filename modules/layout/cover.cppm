@@ -51,9 +51,9 @@ cover_report check_cover(const distribution& d, std::size_t max_problems = 100);
 /// box. A box that leaves the tensor is a problem, but its part inside the tensor counts.
 ///
 /// Cost: O(n rank) for n boxes that cover the tensor. The proof adds up a random measure of the boxes; an invalid cover
-/// passes with a probability below 2^-100, however its boxes were chosen. Otherwise O(n log n), and a little more per
-/// defect. In up to two cut dimensions, overlapping pairs are counted exactly, however many they are. `total_is_exact`
-/// is false when a count stops early; at least one problem is reported even then.
+/// passes with a probability below 2^-100, however its boxes were chosen. Boxes that fail the proof cost O(n log n),
+/// and a little more per defect. In up to two cut dimensions, overlapping pairs are counted exactly, however many there
+/// are. `total_is_exact` is false when a count stops early; at least one problem is reported even then.
 /// Precondition: the arrays' lengths agree; fewer than 2^32 boxes.
 /// Source: torch.distributed._shard.sharding_spec._internals.check_tensor and validate_non_overlapping_shards_metadata,
 /// which stop at the first problem, do not locate gaps, and treat empty shards as overlaps.
@@ -78,10 +78,10 @@ bool is_partition(const extents& shape, std::size_t count, function_ref<box_numb
 /// call `check_overlaps`. Cost: O(n rank), no allocation.
 bool tiles_a_box(std::size_t rank, std::size_t count, function_ref<box_numbers(std::size_t)> box_at);
 
-/// Checks whether two boxes share a cell, without checking coverage. There are `rank` numbers per box in `offsets` and
-/// `sizes`, and one owner per box. Equal, non-empty boxes overlap here, except 0-d ones (see `equal_boxes`). Problems
-/// are of kind overlap, or out_of_bounds for boxes with negative numbers or ends that do not fit in 64 bits. The latter
-/// are not compared with other boxes.
+/// Checks whether any two boxes share a cell, without checking coverage. There are `rank` numbers per box in `offsets`
+/// and `sizes`, and one owner per box. Equal, non-empty boxes overlap here, except 0-d ones (see `equal_boxes`).
+/// Problems are of kind overlap, or out_of_bounds for boxes with negative numbers or ends that do not fit in 64 bits.
+/// The latter are not compared with other boxes.
 /// Cost: O(n rank) when the boxes together fill a box; otherwise O(n log n), and a little more per reported pair.
 /// Precondition: the arrays' lengths agree; rank is at most `max_rank`; fewer than 2^32 boxes.
 /// Source: torch.distributed._shard.sharding_spec._internals.validate_non_overlapping_shards_metadata.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// distributed: the concept of an object with a distribution, and the questions that all such objects answer.
-// Distributions themselves are in `distribution`; moving between them is in room transfer.
+// distributed: the concept of an object with a distribution, and functions over all such objects. Distributions
+// themselves are in `distribution`; moving between them is in room transfer.
 export module shardmesh.layout:distributed;
 
 import shardmesh.std;
@@ -22,8 +22,8 @@ inline result<distribution> distribution_of(const layout& l) {
 }
 
 /// An object whose fragments and owners every rank knows. `distribution_of(d)` yields its distribution, equal on every
-/// rank; slot i of an owner is the i-th of its local tensors. Models are sharded tensors, dtensors, layouts,
-/// distributions, and any type with such a function that argument-dependent look-up finds.
+/// rank; slot i of an owner is the i-th of its local tensors. Sharded tensors, dtensors, layouts, and distributions
+/// model it, as does any type with a `distribution_of` that argument-dependent look-up finds.
 template <class D>
 concept distributed = requires(const D& d) {
   { distribution_of(d) } -> std::same_as<result<distribution>>;

@@ -36,8 +36,8 @@ digest128 digest_of(std::span<const std::int64_t> numbers);
 /// A visitor that receives each fragment and returns false to stop.
 using fragment_visitor = function_ref<bool(const fragment&)>;
 
-/// An immutable value that is cheap to copy, since copies share one description. It contains no pointers into memory,
-/// so it is the same on every rank.
+/// A global shape and the fragments that hold it. An immutable value that is cheap to copy, since copies share one
+/// description. It contains no memory addresses, so it is the same on every rank.
 class distribution {
  public:
   /// The implementation behind the members below. Grids compute their answers; lists read flat arrays with a spatial
@@ -61,7 +61,8 @@ class distribution {
   /// Owners are 0 .. owners() - 1; some may hold nothing.
   owner_id owners() const;
   reduce_op reduction() const;
-  /// The divisor of the sum of the terms when `reduction()` is avg; 0: the number of terms of each box.
+  /// The divisor of the sum of the terms when `reduction()` is avg. 0 means that each box divides by its number of
+  /// terms.
   std::int64_t divisor() const;
   /// Terms are 0 .. terms() - 1; 1 when there are none.
   std::int32_t terms() const;

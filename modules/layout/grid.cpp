@@ -108,7 +108,7 @@ class grid final : public distribution::model {
   }
 
  private:
-  // Appends the owners' summands over the mesh dimensions that cut nothing, ascending.
+  // Appends the terms of owner numbers that the mesh dimensions without a cut contribute, in ascending order.
   void add_replicas(std::size_t mesh_dim, std::int64_t owner, std::span<const std::int64_t> strides,
                     run_axis& replicas) const {
     if (mesh_dim == parts_->mesh.rank()) return replicas.append({owner, 0, 0, owner});

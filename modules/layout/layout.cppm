@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.layout: the place of each piece of each tensor: meshes, placements, layouts, and the distributions that
-// they become. Memory addresses are in core's `tensor_view`, and movement is in room transfer.
+// shardmesh.layout: the pieces of a tensor and the ranks that hold them, as meshes, placements, layouts, and
+// distributions. Memory addresses are in core's `tensor_view`, and movement is in room transfer.
 export module shardmesh.layout;
 
 export import shardmesh.core;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// device_mesh: ranks arranged in an n-dimensional grid with named dimensions. Also the spelling of shapes. The mesh
-// knows neither devices nor processes.
+// device_mesh: ranks arranged in an n-dimensional grid with named dimensions. The mesh knows neither devices nor
+// processes. This file also parses shapes.
 module;
 #include <shardmesh/refuse.hpp>
 export module shardmesh.layout:mesh;
@@ -11,7 +11,7 @@ import shardmesh.core;
 export namespace shardmesh {
 
 /// Ranks arranged in an n-dimensional row-major grid. Cheap to copy. By default the ranks are 0 .. size() - 1 in order;
-/// a list provides any other numbering, such as for part of a larger communicator.
+/// a list gives any other numbering, for example when the mesh is part of a larger communicator.
 /// Source: torch.distributed.device_mesh.DeviceMesh.
 class device_mesh {
  public:

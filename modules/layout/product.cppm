@@ -18,8 +18,8 @@ struct owned_run {
 /// Ascending runs of one dimension. A series of runs at equal steps takes the memory of one run.
 class run_axis {
  public:
-  /// Appends `count` runs of the same size behind all others: the first run, and the step from each run to the next.
-  /// `step.size` is 0.
+  /// Appends `count` runs of the same size after all others: the first is `first`, and each differs from the one before
+  /// by `step`. `step.size` is 0.
   constexpr void append(const owned_run& first, std::int64_t count = 1, const owned_run& step = {});
 
   constexpr std::int64_t size() const { return series_.empty() ? 0 : series_.back().index + series_.back().count; }
@@ -27,8 +27,8 @@ class run_axis {
   constexpr owned_run operator[](std::int64_t index) const {
     return series_of(index, [](const series& s) { return s.index; }).run(index);
   }
-  /// Returns the index of the run that begins at this index of the dimension. Precondition: there is one. Cost:
-  /// O(log series).
+  /// Returns the index of the run that begins at this index of the dimension. Precondition: there is one.
+  /// Cost: O(log series).
   constexpr std::int64_t index_of(std::int64_t begin) const {
     const series& s = series_of(begin, [](const series& one) { return one.first.begin; });
     return s.index + (s.step.begin == 0 ? 0 : (begin - s.first.begin) / s.step.begin);
@@ -100,12 +100,12 @@ class run_axis {
   std::vector<series> series_;
 };
 
-/// Fragments of a distribution without terms: one for every combination of a run from each dimension and a replica. Its
-/// owner is the sum of their `owner` numbers, and its slot is 0. Ordered by box and then by owner, the fragments are
-/// row-major.
+/// Fragments of a distribution without terms: one for every combination of a replica and a run from each dimension. The
+/// sum of their `owner` numbers is the fragment's owner; its slot is 0. Ordered by box and then by owner, the fragments
+/// are row-major.
 struct fragment_product {
   std::vector<run_axis> dims;
-  run_axis replicas;  // `begin` is the number that the replica adds to the owner
+  run_axis replicas;  // `begin` and `owner` are the number that the replica adds to the owner
   /// Number of fragments, if it fits in 64 bits.
   constexpr std::optional<std::int64_t> count() const {
     std::optional<std::int64_t> product = replicas.size();

@@ -111,9 +111,9 @@ class static_layout {
     return made;
   }
 
-  /// Returns the number whose multiples are the sizes of this dimension that the mesh cuts evenly. All ranks then hold
-  /// equally many indices, and all pieces of a strided shard are equally long. Returns the maximum of the type when the
-  /// number does not fit in 64 bits.
+  /// Returns the number m such that the mesh cuts this dimension evenly exactly when its size is a multiple of m. After
+  /// an even cut, all ranks hold equally many indices, and all pieces of a strided shard are equally long. Returns the
+  /// maximum of the type when m does not fit in 64 bits.
   static constexpr std::int64_t even_multiple(std::size_t dim) {
     std::int64_t multiple = 1, parts = 1;  // parts: number of parts after the mesh dimensions so far
     for (std::size_t m = 0; m < mesh_rank; ++m) {
@@ -144,7 +144,7 @@ class static_layout {
   }
 };
 
-/// A type with the answers of a layout at compile time: every rank's boxes and terms, equal to those of its
+/// A type that computes a layout's properties at compile time: every rank's boxes and terms, equal to those of its
 /// `as_layout()`.
 template <class T>
 concept compile_time_layout = requires(std::int64_t at, std::size_t dim) {

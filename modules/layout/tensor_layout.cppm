@@ -44,7 +44,7 @@ class layout {
   const std::vector<split_rule>& rules() const;
   /// The combination of the terms on partial mesh dimensions; `none` when there is no such dimension.
   reduce_op reduction() const;
-  /// Number of terms that `avg` dimensions average over; 1 when there is none.
+  /// Number of terms that the `avg` mesh dimensions average over; 1 when there are none.
   std::int64_t divisor() const;
 
   /// Returns a rank's runs of one tensor dimension, in local order. Precondition: the rank is in the mesh.

@@ -50,7 +50,7 @@ struct incoming_message {
   int channel = 0;  // the channel of a pushed message; 0: not pushed
 };
 
-/// The latest news of a peer: when a message of it arrived, and from which call.
+/// The latest message from a peer: when it arrived, and from which call.
 struct last_words {
   std::optional<std::chrono::steady_clock::time_point> at;
   std::array<char, 24> call{};
@@ -95,8 +95,8 @@ class engine {
   inline explicit engine(std::shared_ptr<session> session) : session_(std::move(session)) {}
   result<void> open(MPI_Comm parent, const mpi_options& options);
   error of_another_process() const;
-  // Runs `work` of a call. An exception poisons the communicator, so that nothing here refers to the call's memory any
-  // more.
+  // Runs `work` of a call. An exception poisons the communicator, so that nothing here refers to the call's memory
+  // afterwards.
   template <class Work>
   auto guarded(guard& locked, const exchange& e, const Work& work) -> decltype(work());
   void give_up(guard& locked, const exchange& e, const std::exception& thrown);

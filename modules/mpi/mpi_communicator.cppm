@@ -26,13 +26,13 @@ struct mpi_options {
 ///
 /// Messages move only while a rank is in a call of this communicator or of one of its `pending`s; a message to a rank
 /// of the same machine needs only its receiver. A wait polls, at first eagerly, later with sleeps of up to 0.5 ms.
-/// MPI itself never gets user memory, because it cannot revoke an operation. So errors return at once, whatever the
-/// state of the peers.
+/// MPI itself never gets user memory, because MPI cannot revoke an operation. Errors therefore return at once, whatever
+/// the state of the peers.
 ///
-/// A missed deadline, a cancelled call, and `abort` poison the communicator; also a size mismatch between sender and
-/// receiver, a failure of MPI, an exception from an MPI error handler, and lack of memory. So does a rank of this
-/// machine that ends or destroys its communicator while others wait for it. From then on every rank gets that same
-/// error. To continue, make a new communicator, if all ranks are alive.
+/// The communicator is poisoned by a missed deadline, a cancelled call, `abort`, a size mismatch between sender and
+/// receiver, a failure of MPI, an exception from an MPI error handler, and lack of memory. A rank of this machine that
+/// ends, or destroys its communicator, while others wait for it also poisons the communicator. From then on every rank
+/// gets that same error. To continue, make a new communicator, if all ranks are alive.
 class mpi_communicator {
  public:
   /// Makes a communicator of the ranks of MPI_COMM_WORLD. Collective; blocks without a deadline. If MPI is not

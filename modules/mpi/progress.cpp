@@ -71,8 +71,8 @@ void engine::announce(outgoing_message message) {
 }
 
 // Starts to send a message without a grant, to save small messages a round trip. Returns its channel, or 0 if none is
-// free or MPI failed. The channel stays occupied until the receiver has the message: otherwise chunks of a later
-// message on it could be taken for chunks of this one.
+// free or MPI failed. The channel stays occupied until the receiver has the message. Otherwise, chunks of a later
+// message could be taken for chunks of this one.
 int engine::push(const outgoing_message& message, std::uint64_t id) {
   for (std::size_t i = 0; i < pushing_.size() && !poison_; ++i) {
     transfer& at = pushing_[i];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// session: the lifetime of MPI in this process (initialising, finalising), and MPI's error codes as errors.
+// session: the lifetime of MPI in this process (initialising, finalising), and the translation of MPI's error codes
+// into errors.
 module;
 #include "includes.hpp"
 module shardmesh.mpi:session;
@@ -17,7 +18,7 @@ result<void> called(function_ref<int()> call, std::string_view action);
 bool succeeds(function_ref<int()> call) noexcept;
 
 /// Returns whether MPI may be called. It may not after MPI_Finalize, nor in a forked child, which shares its parent's
-/// connections. Memory that MPI holds is leaked then.
+/// connections. In these cases, memory that MPI holds is leaked.
 bool is_up();
 /// Returns whether this is a forked child, so that MPI and this room's objects belong to the parent.
 bool is_forked();

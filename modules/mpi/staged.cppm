@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // staged_transfer: one message in chunks through staging memory, for peers whose memory cannot be read. MPI sees only
-// the staging memory, which outlives the message if MPI does not release it.
+// the staging memory, which outlives the message if MPI has not released it.
 module;
 #include "includes.hpp"
 module shardmesh.mpi:staged;

@@ -65,11 +65,13 @@ class engine : public std::enable_shared_from_this<engine> {
   inline const parts& made_of() const { return parts_; }
   inline communicator_ref control() const { return control_; }
 
-  // Whether this is a forked child's copy: NCCL, CUDA, and the peers belong to the parent, and the lock may be held.
+  // Returns whether this is a forked child's copy: NCCL, CUDA, and the peers belong to the parent, and the lock may be
+  // held.
   inline bool is_forked() const { return !maker_.is_this(); }
   error of_another_process() const;  // the error of a call on such a copy
 
-  // Returns the poison of any rank. A missed deadline and a cancelled call poison.
+  // Returns the error that poisoned the communicator, on whatever rank. A missed deadline or a cancelled call poisons
+  // it.
   result<void> check_call(const call_options& options, const char* part);
   // Returns errc::unsupported for an address outside this device's memory.
   result<void> check_memory(const std::byte* address, const char* part) const;
@@ -140,7 +142,7 @@ class patience {
   int rounds_ = 0;
 };
 
-// The deadline of a call: its own, or else the one from the options' patience.
+// Returns the deadline of a call: its own, or else the one from the options' patience.
 std::optional<clock::time_point> deadline_of(const call_options& call, const nccl_options& options);
 
 // Polls until the call in progress on `comm` is over. `heard` returns the errors of other ranks. If the call has no
@@ -148,9 +150,9 @@ std::optional<clock::time_point> deadline_of(const call_options& call, const ncc
 result<void> finish_call(const parts& made, void* comm, std::string_view what, const call_options& call,
                          function_ref<result<void>()> heard);
 
-// Returns the poison of a communicator, which reports the errors of other ranks. Thread-safe if the communicator is.
+// Returns the error that poisoned a communicator, possibly another rank's. Thread-safe if the communicator is.
 result<void> heard_from(communicator_ref told_by);
-// Returns the thread-safe communicator behind a control communicator: of a subgroup, the whole.
+// Returns the thread-safe communicator behind a control communicator: for a subgroup, the whole group's.
 communicator_ref told_by(communicator_ref control);
 
 }  // namespace shardmesh::nccl

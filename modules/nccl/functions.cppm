@@ -40,7 +40,7 @@ struct unique_id {
 /// The value in a `config` that leaves a choice to the library.
 inline constexpr int undefined = std::numeric_limits<int>::min();
 
-/// ncclConfig_t of NCCL 2.27. `size` and `version` say so, and newer libraries read only the `size` bytes.
+/// ncclConfig_t of NCCL 2.27. `size` and `version` identify it, and newer libraries read only the first `size` bytes.
 struct config {
   std::size_t size = sizeof(config);
   unsigned magic = 0xcafebeef;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// library: the NCCL of this process, loaded when it is needed, and its errors as ours. Communicators are in
-// nccl_communicator.
+// library: the NCCL of this process, loaded when it is needed, and the translation of its errors into ours.
+// Communicators are in nccl_communicator.
 export module shardmesh.nccl:library;
 
 import shardmesh.std;

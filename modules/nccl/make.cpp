@@ -50,7 +50,7 @@ communicator_ref told_by(communicator_ref control) {
 // Starts an empty exchange: it involves no peer, but a poisoned communicator refuses it.
 result<void> heard_from(communicator_ref told_by) {
   call_options named;
-  named.name = "a call over NCCL";  // shown in the errors of ranks that wait for this one in vain
+  named.name = "a call over NCCL";  // shown in the errors of ranks that wait for this one without success
   SHARDMESH_TRY(pending nothing, told_by.start_exchange({}, {}, named));
   return nothing.wait();
 }
@@ -97,7 +97,7 @@ engine::engine(parts made, any_communicator own_control, void* comm)
 
 namespace {
 
-// Makes a shared engine whose destructor does not run in a forked child: it would wait for the engine's thread and for
+// Makes a shared engine whose destructor does not run in a forked child. It would wait for the engine's thread and for
 // the other ranks, and the child has neither.
 template <class Control>
 std::shared_ptr<engine> shared(parts made, Control&& control, void* comm) {

@@ -18,8 +18,8 @@ export namespace shardmesh {
 struct nccl_options {
   std::string nccl{};
   std::string cudart{};
-  /// Whether addresses outside this device's memory are refused: with them, NCCL's kernels would make the GPU unusable
-  /// for the whole process.
+  /// Whether addresses outside this device's memory are refused. On such addresses, NCCL's kernels would make the GPU
+  /// unusable for the whole process.
   bool check_memory = true;
   /// Whether a call without a stream begins after the work already enqueued on the device's default stream.
   bool follow_default_stream = true;
@@ -51,7 +51,8 @@ class nccl_registration {
 };
 
 /// Returns whether NCCL supports this reduction of this dtype. It does not support avg of integers, bit-wise
-/// operations, bool, 16-bit integers, floats of fewer than 16 bits, and anything but sum and avg of complex numbers.
+/// operations, bool, 16-bit integers, floats of fewer than 16 bits, or any reduction of complex numbers other than sum
+/// and avg.
 bool nccl_reduces(dtype type, reduce_op op);
 
 /// A rank of an NCCL communicator. Models `collective_communicator`. A cheap handle that shares its state with its
@@ -64,15 +65,15 @@ bool nccl_reduces(dtype type, reduce_op op);
 /// Without a stream, a call begins after all earlier work of the caller, including the work on the device's default
 /// stream. `wait` returns when the received bytes are complete. With a stream, the call is enqueued there. `wait`
 /// returns once it is enqueued, without waiting for the device; enqueue further work only after that. The memory must
-/// live until the stream has passed the call. A thread of the communicator keeps the deadlines of such calls. `done`
+/// live until the stream has passed the call. A thread of the communicator enforces the deadlines of such calls. `done`
 /// and later calls notice their failures, and later calls return the error.
 ///
 /// The communicator is poisoned by a missed deadline, a cancelled call, `abort`, and an error of NCCL or of the device.
 /// Poison aborts NCCL's communicator, which ends its work on streams. It also poisons the control communicator, which
 /// passes it to every rank: from then on every rank gets that same error.
 ///
-/// Ranks finish together: destroying the last handle of a rank (and its started operations) waits up to five seconds
-/// for the other ranks to do the same, then aborts.
+/// Ranks finish together: when the last of a rank's handles and `pending`s is destroyed, the destructor waits up to
+/// five seconds for the other ranks to do the same, then aborts.
 class nccl_communicator {
  public:
   /// Makes a communicator of the ranks of `control`, in their order. Collective over `control`; blocks. `control` must
@@ -97,9 +98,9 @@ class nccl_communicator {
   /// `memory()`. Nothing is started then.
   result<pending> start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
                                  const call_options& options);
-  /// The collectives of `collective_communicator`, as NCCL's own. errc::invalid_argument (sizes that do not fit the
-  /// group or the dtype), errc::unsupported (a reduction for which `nccl_reduces` is false, naming dtype and operation;
-  /// memory that is not on `memory()`), each naming the rank. A collective without bytes is done at once.
+  /// The collectives of `collective_communicator`, done by NCCL's own. errc::invalid_argument (sizes that do not fit
+  /// the group or the dtype), errc::unsupported (a reduction for which `nccl_reduces` is false, naming dtype and
+  /// operation; memory that is not on `memory()`), each naming the rank. A collective without bytes is done at once.
   result<pending> all_gather_into(std::span<const std::byte> send, std::span<std::byte> receive,
                                   const call_options& options);
   result<pending> all_to_all(std::span<const std::byte> send, std::span<std::byte> receive,

@@ -95,7 +95,7 @@ class arena_writer {
     words_[block + static_cast<std::uint64_t>(block_part::keyword_args)] = keywords;
   }
 
-  /// Returns the index of the next new words, unless they reuse words that a container left.
+  /// Returns the index of the next new words, unless they reuse words that a container vacated.
   std::uint64_t end() const { return end_; }
   /// Frees the words from `begin` on. Precondition: no value refers to them.
   void give_back_from(std::uint64_t begin) { end_ = begin; }
@@ -111,8 +111,8 @@ class arena_writer {
     if (end_ > words_.size()) words_.extend(end_ - words_.size());
     return first;
   }
-  /// Frees words that a growing container left. Without reuse, the large dicts of checkpoint metadata would waste as
-  /// much memory as they occupy.
+  /// Frees the words that a growing container vacated. Without reuse, the large dicts of checkpoint metadata would
+  /// waste as much memory as they occupy.
   inline void reuse(std::uint64_t begin, std::size_t count) {
     if (count > free_end_ - free_begin_) free_begin_ = begin, free_end_ = begin + count;
   }

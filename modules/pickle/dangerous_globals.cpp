@@ -64,7 +64,7 @@ constexpr std::string_view modules =
     "numpy.f2py numpy.testing numpy.distutils numpy.ctypeslib numpy.compat numpy.lib.npyio numpy.lib._npyio_impl "
     "numpy.lib.format numpy.lib._format_impl pandas.io pandas.core.computation ";
 
-// Dangerous names of single modules, separated by blanks; attributes of a name ("attrgetter.x") count too. Modules of
+// Dangerous names of single modules, separated by blanks; attributes of a name ("attrgetter.x") also count. Modules of
 // the standard library whose names are common in programs ("code", "trace") are here, not above.
 struct module_names {
   std::string_view module_name, names;

@@ -22,7 +22,8 @@ struct excerpt_filter {
 /// \returns nothing when the pickle does not look like a pickler's output for an object with such attributes. The
 ///   caller then reads the whole pickle, which reports any defect.
 /// \errors those of `read`
-/// Cost: one pass over the opcodes, and in part a second; memory of the result, and 256 KiB. No values are built.
+/// Cost: one pass over the opcodes, and a second over part of them. Memory: the result and 256 KiB. No values are
+/// built.
 result<std::optional<std::vector<std::byte>>> excerpt(
     function_ref<result<void>(std::int64_t offset, std::span<std::byte> out)> read, std::int64_t size_bytes,
     const excerpt_filter& filter);

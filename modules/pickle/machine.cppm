@@ -17,7 +17,7 @@ namespace shardmesh::pickle {
 class machine {
  public:
   /// With `log`, the run records events there. With `forgives`, the machine accepts what Python's unpickler accepts,
-  /// and containers stay empty: such a run only serves the log.
+  /// and containers stay empty: such a run serves only the log.
   explicit machine(pickle::arena& arena, event_log* log = nullptr, bool forgives = false)
       : arena_(arena),
         in_(arena.input, problem_),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lists the functions and classes that Python would look up and call while loading a pickle. This code looks up
-// nothing. The places of a checkpoint's pickles are in globals.
+// nothing. `globals` finds a checkpoint's pickles.
 export module shardmesh.pickle:names;
 
 import shardmesh.std;
@@ -18,8 +18,8 @@ struct used_name {
   bool harmless = false;
   std::int64_t count = 0;
   /// True when published scanners call the name dangerous (see `is_dangerous_global`), or when it can lead to such a
-  /// name. Attributes by name, changes of a class, and names that are not text can do so. A name that is neither
-  /// harmless nor dangerous is unknown, such as a class of the program that wrote the pickle.
+  /// name. Attribute look-ups by name, changes to a class, and names that are not text can do so. A name that is
+  /// neither harmless nor dangerous is unknown, such as a class of the program that wrote the pickle.
   bool dangerous = false;
 };
 
@@ -43,8 +43,8 @@ struct named_graph {
 };
 
 /// Returns true for names that start processes, run or import code, open files or connections, or lead to such names.
-/// The table combines the lists of picklescan, modelscan, and fickling with the published ways around them. A listed
-/// module includes its submodules. "os.system" as an attribute of any other module counts as well.
+/// The table combines the lists of picklescan, modelscan, and fickling with the published bypasses of these scanners. A
+/// listed module includes its submodules. "os.system" as an attribute of any other module counts as well.
 bool is_dangerous_global(std::string_view module_name, std::string_view attribute);
 
 /// Returns true for the short list of classes and functions that PyTorch's and numpy's own data is made of. They do

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // shardmesh.pickle reads Python pickles as inert values, and writes pickles. It imports, looks up, and calls nothing.
-// Class names are looked up in one place, names. Tensors are in torch_file; limits are in storage.
+// `names` judges the names in pickles. Tensors are in torch_file; limits are in storage.
 export module shardmesh.pickle;
 
 export import shardmesh.core;

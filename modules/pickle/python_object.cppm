@@ -21,7 +21,7 @@ value argument_of(const value& record, std::size_t i);
 bool is_ordered_dict(const pickle::value& value);
 
 /// Returns the dict behind a mapping (dict, OrderedDict, defaultdict, or Counter); absent for other values. Its
-/// `pairs()` are the entries. A mapping without entries also gives an absent value: ask `is_mapping` first.
+/// `pairs()` are the entries. A mapping without entries also yields an absent value: ask `is_mapping` first.
 value mapping_entries(const pickle::value& value);
 /// Returns Python's `isinstance(value, Mapping)` for the standard library's mappings that occur in checkpoints.
 bool is_mapping(const pickle::value& value);

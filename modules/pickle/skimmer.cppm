@@ -16,7 +16,8 @@ struct opcode_range {
   std::uint64_t memo_begin = 0, memo_end = 0;
 };
 
-// The findings of one pass. A pass with a non-empty `wanted_memo` ends as soon as all of them are found.
+// One pass over the opcodes, and its findings. With a non-empty `wanted_memo`, the pass ends as soon as it has found
+// all of these entries.
 class skimmer {
  public:
   // `filter` is null for a pass that only looks for the definitions of memo entries.
@@ -95,7 +96,7 @@ class skimmer {
   std::set<std::string, std::less<>> wanted_texts_;
   std::set<std::uint64_t> known_wanted_;     // memo numbers of wanted texts
   std::vector<std::uint64_t> known_filter_;  // one bit per number mod 65536
-  std::vector<std::int64_t> hits_;           // where wanted texts occur, since items were last chosen
+  std::vector<std::int64_t> hits_;           // offsets of wanted texts since items were last chosen
   std::vector<opcode_range> dropped_;
   std::vector<pending> pending_;
   std::map<std::uint64_t, opcode_range> definitions_;

@@ -47,11 +47,12 @@ struct trace {
   std::size_t ended_at = 0;
 };
 
-/// Runs with the tolerance of Python's unpickler, which accepts more than `pickle::graph::parse`. Never fails.
+/// Runs the machine with the tolerance of Python's unpickler, which accepts more than `pickle::graph::parse`. Never
+/// fails.
 trace trace_of(std::span<const std::byte> bytes);
 
-/// Runs as `pickle::graph::parse` does, with the same errors. On success the events equal those of `trace_of`, and
-/// containers have their items.
+/// Runs the machine as `pickle::graph::parse` does, with the same errors. On success the events equal those of
+/// `trace_of`, and containers have their items.
 result<trace> strict_trace_of(std::vector<std::byte> bytes);
 
 }  // namespace shardmesh::pickle

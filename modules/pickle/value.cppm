@@ -3,7 +3,7 @@
 // called. The meaning of values is in torch_file::item and dcp metadata; writing is in pickle::writer.
 //
 // A checkpoint's metadata can have millions of small objects, so a value is 8 bytes: a tag and a payload. Everything is
-// in one arena of 8-byte words. Strings and numbers stay in the input, and their value is the offset of the opcode.
+// in one arena of 8-byte words. Strings and numbers stay in the input, and their payload is the offset of the opcode.
 // Shared references and cycles are values with equal bits; code that walks a graph must expect them. Class members say
 // `inline` because a module does not make them inline implicitly, and readers call them for every value.
 export module shardmesh.pickle:value;
@@ -44,7 +44,8 @@ enum class tag : std::uint8_t {
 
 inline constexpr std::uint64_t long_tuple = (std::uint64_t{1} << 19) - 1;
 
-/// Words that grow with realloc: large blocks move by page tables, so growth never needs two copies.
+/// Words that grow with realloc: the system moves a large block by remapping its pages, so growth never needs two
+/// copies.
 class word_array {
  public:
   word_array() = default;
@@ -286,10 +287,11 @@ class graph {
   /// `consumed_bytes`.
   /// \errors errc::bad_pickle with the opcode and its byte offset: malformed or truncated input, a protocol above 5,
   ///   out-of-band buffers, or a value that BUILD or APPEND cannot change
-  /// Cost: O(bytes) time and memory. Real metadata takes about 3 bytes per byte; the limit is 256 MiB plus 8 per byte.
+  /// Cost: O(bytes) time and memory. Real metadata takes about 3 bytes of memory per input byte; the limit is 256 MiB
+  /// plus 8 per input byte.
   /// Source: Lib/pickletools.py, Lib/pickle.py of CPython.
   static result<graph> parse(std::span<const std::byte> bytes);
-  /// The same, but the graph owns the bytes.
+  /// Parses in the same way, but the graph owns the bytes.
   static result<graph> parse(std::vector<std::byte> bytes);
 
   inline value root() const { return {arena_.get(), arena_->root}; }

@@ -90,7 +90,7 @@ void writer::text(std::string_view value) {
   texts_.emplace(value, memoize());
 }
 
-// Writes bytes as protocol 2 has them: callable(text with one letter per byte, encoding).
+// Writes bytes in the form of protocol 2: callable(text with one letter per byte, encoding).
 void writer::latin1(std::string_view callable_module, std::string_view callable, std::span<const std::byte> content,
                     std::string_view encoding) {
   std::string letters;
@@ -217,7 +217,7 @@ void writer::open(const pickle::value& parsed, std::vector<work>& pending) {
       later(what::open, 0, pairs[i].key);
     }
   };
-  // Protocol 2 has sets as set([...]).
+  // Protocol 2 writes sets as set([...]).
   const auto open_set = [&](std::string_view name) {
     global("builtins", name);
     put(op::empty_list), put(op::mark);

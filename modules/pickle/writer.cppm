@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pickle::writer emits pickles that Python loads, value by value. It also writes parsed values again unchanged. The
-// content of pickles is decided in dcp metadata and torch_file::archive.
+// pickle::writer emits pickles that Python loads, value by value. It also rewrites parsed values unchanged. dcp
+// metadata and torch_file::archive decide what a pickle contains.
 export module shardmesh.pickle:writer;
 
 import shardmesh.std;
@@ -66,7 +66,7 @@ class writer {
   /// \errors errc::unsupported when the output would exceed `limit_bytes`, or protocol 2 cannot hold a name
   /// Cost: O(size of the subtree).
   result<void> value(const pickle::value& parsed, std::size_t limit_bytes = std::size_t{1} << 32);
-  /// The same, but the caller writes the ids of persistent references: `write_id` writes one value as the new id.
+  /// Does the same, but the caller writes the ids of persistent references: `write_id` writes one value as the new id.
   using id_writer = function_ref<void(const pickle::value& id)>;
   result<void> value(const pickle::value& parsed, std::size_t limit_bytes, id_writer write_id);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stores our own checksums in a safetensors file, as one __metadata__ value of fixed length. It is patched after the
-// data was written. Other readers see an ordinary metadata string. Does no I/O.
+// Stores our own checksums in a safetensors file, as one __metadata__ value of fixed length. The caller patches it
+// after writing the data. Other readers see an ordinary metadata string. Does no I/O.
 export module shardmesh.safetensors:checksum;
 
 import shardmesh.std;

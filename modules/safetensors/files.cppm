@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `planned_files` plans the .safetensors files of a destination: the place of every tensor, the headers, and the final
-// files of a folder. The tensors' bytes are in save and collective_checkpoint; one file's layout is in writer.
+// `planned_files` plans the .safetensors files of a destination: the place of every tensor, the headers, and the files
+// that complete a folder. Writing the tensors' bytes is in save and collective_checkpoint; one file's layout is in
+// writer.
 export module shardmesh.safetensors:files;
 
 import shardmesh.std;
@@ -26,8 +27,8 @@ struct tensor_place {
   std::int64_t begin = 0;  // absolute offset
 };
 
-/// Everything of a destination except its tensors' bytes. Equal arguments give equal plans, so ranks need not exchange
-/// them. A plan is made in two steps, because a file's metadata may depend on its tensors.
+/// The plan of a destination: everything except its tensors' bytes. Equal arguments give equal plans, so ranks need not
+/// exchange them. A plan is made in two steps, because a file's metadata may depend on its tensors.
 class planned_files {
  public:
   using texts = std::vector<std::pair<std::string, std::string>>;
@@ -47,7 +48,7 @@ class planned_files {
   /// Returns a tensor's place. Call it after `lay_out`.
   tensor_place place_of(std::size_t tensor) const { return places_[tensor]; }
   std::int64_t bytes_of(std::size_t tensor) const;
-  /// The bytes of all tensors, and of all files. Both saturate.
+  /// Return the bytes of all tensors, and of all files. Both saturate.
   std::int64_t data_bytes() const;
   std::int64_t file_bytes() const;
 

@@ -31,7 +31,7 @@ struct spelling {
   std::string_view name;
   dtype type;
 };
-// In the order of safetensors' Dtype enum, which its writer uses: smallest alignment first.
+// The names of dtypes, in the order of safetensors' Dtype enum, which its writer uses: smallest alignment first.
 constexpr auto spellings = std::to_array<spelling>({
     {"BOOL", dtype::boolean},
     {"F4", dtype::float4_e2m1fn},

@@ -326,8 +326,8 @@ std::string without_variant(const std::string& stem) {
   return stem.substr(0, stem.find('.'));
 }
 
-// Removes files that are copies of others. When no file is more canonical, all stay; a tensor that is in two of them is
-// then an error.
+// Removes files that are copies of others. When no file is more canonical than the others, all stay; a tensor in two of
+// them is then an error.
 std::vector<std::string> set_copies_aside(std::vector<hf_file>& files) {
   std::unordered_set<std::string> whole, stems;  // stems of whole files, and of all files
   for (const hf_file& file : files) {

@@ -69,10 +69,10 @@ struct hf_folder {
   std::vector<hf_file> files;      // by name
   std::optional<hf_index> index;
   std::string stem;  // of the index or the files; "model" when the files have several stems
-  /// Copies of the same model that were not read. Without an index, these are variants ("model.fp16.safetensors") and
-  /// parts ("model-00001-of-00002.safetensors") that share tensors with "model.safetensors".
-  /// "consolidated*.safetensors" beside any "model" counts too. Beside "model.safetensors", they are an index that
-  /// names other files, and those files.
+  /// Files that were not read, because they hold copies of the same model. Without an index: variants
+  /// ("model.fp16.safetensors") and parts ("model-00001-of-00002.safetensors") that share tensors with
+  /// "model.safetensors"; and "consolidated*.safetensors" beside any "model". With an index that names other files than
+  /// the "model.safetensors" beside it: the index and those files.
   std::vector<std::string> set_aside;
 };
 

@@ -12,7 +12,7 @@ import shardmesh.core;
 
 namespace shardmesh::safetensors {
 
-// Hex digits only, two per byte.
+// Returns true for hex digits, two per byte.
 inline bool is_hex(std::string_view text) {
   return text.size() % 2 == 0 && text.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
 }
@@ -191,7 +191,7 @@ class object_value_check {
   }
 
   bool in(place what) const { return !open_.empty() && open_.back().what == what; }
-  // An entry for numpy's arrays and scalars shows their value beside their bytes, for people.
+  // Returns true inside the `value` or `values` of a numpy array or scalar, which repeat its bytes for human readers.
   bool shows_value() const {
     return in(place::other) && (open_.back().name == "value" || open_.back().name == "values");
   }
@@ -221,7 +221,7 @@ class object_value_check {
     if (open_.empty() || in(place::object) || in(place::items) || in(place::pair) || shows_value()) return true;
     return wrong("something stands where its kind does not belong");
   }
-  // Precedes every element of a list; elsewhere it writes nothing.
+  // Call it before every element: writes the comma in a list; elsewhere it writes nothing.
   bool element() {
     begun_ = true;
     if (!open_.empty() && open_.back().bracket == ']' && open_.back().items++ > 0) out += ',';

@@ -82,7 +82,7 @@ result<std::string> format_objects(std::span<const output_object> objects, std::
 std::vector<error> problems_of_names(std::span<const output_object> objects) {
   std::vector<error> problems;
   for (const output_object& object : objects)
-    // Names inside the nested path count too: our own reader would refuse the document.
+    // Also checks the names inside the nested path: our own reader would refuse a document with such a name.
     if (!is_utf8(object.key) || !std::all_of(object.where.begin(), object.where.end(), [](const path_key& step) {
           return step.is_index() || is_utf8(step.name());
         }))

@@ -17,7 +17,7 @@ struct file_options {
   /// "format" defaults to "pt". The owners of `bytes.from` are its file numbers. When texts of one key differ, the
   /// first stays and a note reports the difference.
   const catalog* carried = nullptr;
-  std::vector<side_file> side_files{};  // for a folder: copied beside
+  std::vector<side_file> side_files{};  // for a folder: copied into it
 };
 
 /// Writes whole tensors (their chunks are ignored) and, if any, the objects: into the header of NAME.safetensors and to

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads headers of the usual form in one scan: a model of 20,000 tensors has two megabytes of header. Headers of any
-// other form, and their defects, are in header, which reads them with nlohmann-json.
+// Reads headers of the usual form in one scan, because the header of a model of 20,000 tensors takes two megabytes.
+// Headers of any other form, and their defects, are in header, which reads them with nlohmann-json.
 module shardmesh.safetensors:usual_header;
 
 import shardmesh.std;

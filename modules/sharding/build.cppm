@@ -64,9 +64,9 @@ std::vector<error> local_shard_problems(const R& shards, std::int32_t rank, cons
   return detail::local_shard_problems(detail::facts_of(shards), rank, group);
 }
 
-/// Builds metadata of the whole tensor that lists this rank's shards only. `build_global_metadata` combines that of all
-/// ranks.
-/// Boxes are not compared with the global size or with each other, because that takes the shards of all ranks.
+/// Builds metadata of the whole tensor that lists this rank's shards only. `build_global_metadata` combines the
+/// metadata of all ranks.
+/// Boxes are not compared with the global size or with each other, because that requires the shards of all ranks.
 /// \param shards       this rank's shards, at least one, of any `shard_like` type; they are only read
 /// \param global_size  sizes of the whole tensor (elements)
 /// \param rank         this process in the group (group rank); placements name `group.global(rank)`
@@ -97,7 +97,7 @@ result<sharded_tensor_metadata> build_metadata_from_local_shards(const R& shards
 struct global_metadata_options {
   bool recalculate = false;              // compute offsets along `dim`, and the size there, from the shards' sizes
   std::int32_t dim = 0;                  // dimension of the recalculation; negative counts from the last
-  std::optional<rank_group> group{};     // ranks behind the list, which placements must name; default: 0, 1, 2 ...
+  std::optional<rank_group> group{};     // ranks of the list, which placements must name; default: 0, 1, 2 ...
   std::optional<extents> global_size{};  // must agree with the ranks' metadata, and replaces it where no rank has any
   tensor_properties properties{};        // used where no rank has metadata
 };
@@ -112,8 +112,8 @@ std::vector<error> global_metadata_problems(const gathered_metadata& gathered,
 /// its own order.
 /// \param gathered  for each rank, its result of `build_metadata_from_local_shards` or other
 ///                  `sharded_tensor_metadata_like` metadata; empty for a rank without shards
-/// \errors errc::invalid_argument when no rank has metadata, unless `options` gives the size of an empty tensor; those
-///         of `global_metadata_problems`, of which the first names both ranks and both values and the rest are counted;
+/// \errors errc::invalid_argument when no rank has metadata, unless `options` gives the size of an empty tensor; the
+///         first of `global_metadata_problems`, which names both ranks and both values, with a count of the others;
 ///         those of `recalc_global_sharded_tensor_metadata`; those of `check_tensor`
 /// Cost: O(shards) when everything is right. No communication.
 /// Source: torch.distributed._shard.sharded_tensor.utils.build_global_metadata, which compares neither layout nor

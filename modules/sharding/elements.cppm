@@ -152,7 +152,7 @@ result<void> for_each_element(const D& d, std::int32_t rank, F&& f) {
   return detail::each_run_of_rank(*held, rank, detail::for_each_index(f));
 }
 
-/// Calls f for every element of this rank's part. As above.
+/// Calls f for every element of this rank's part of a dtensor, as above.
 template <local_tensor T, index_visitor F>
 result<void> for_each_element(const dtensor<T>& tensor, F&& f) {
   return for_each_element(tensor.layout(), tensor.rank(), f);

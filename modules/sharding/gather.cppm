@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gather: copies a whole tensor to one rank from the shards of all ranks. Planning and running transfers is in room
-// transfer; cutting a tensor in another way is in reshard.
+// gather: copies a whole tensor to one rank from the shards of all ranks. Room transfer plans and runs transfers;
+// `reshard` cuts a tensor in another way.
 module;
 #include <shardmesh/refuse.hpp>
 export module shardmesh.sharding:gather;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// init_from_local_shards: makes a sharded tensor from the shards of every rank, with one exchange of metadata. Making
-// one without communication is in shard (`sharded_tensor::make`); from a whole tensor, in shard_tensor.
+// init_from_local_shards: makes a sharded tensor from the shards of every rank, with one exchange of metadata.
+// `sharded_tensor::make` makes one without communication, and `shard_tensor` makes one from a whole tensor.
 export module shardmesh.sharding:init;
 
 import shardmesh.std;
@@ -11,8 +11,8 @@ import :shard;
 
 export namespace shardmesh {
 
-/// Options of `init_from_local_shards`: facts that shards alone do not give. All but `call` must be equal on every rank
-/// (errc::disagreement).
+/// Options of `init_from_local_shards`: facts that the shards do not contain. All but `call` must be equal on every
+/// rank (errc::disagreement).
 struct init_options {
   std::int32_t dim = 0;  // sharded dimension, when the global size is not known; negative counts from the last
   tensor_properties properties{};  // of an empty tensor of which no rank has a shard
@@ -39,14 +39,14 @@ export namespace shardmesh {
 /// Makes a sharded tensor from the shards that every rank holds.
 ///
 /// Collective: every rank of the communicator calls it; blocks. The ranks exchange metadata (a few bytes per shard) in
-/// one all_gather. A problem on any rank, or between ranks, gives every rank the same error, and none waits. The lowest
-/// rank's own problem comes first (`build_metadata_from_local_shards`), then disagreements between ranks, then the
-/// boxes (`build_global_metadata`).
+/// one all_gather. A problem on any rank, or between ranks, gives every rank the same error, and no rank keeps waiting.
+/// The lowest rank's own problem comes first (`build_metadata_from_local_shards`), then disagreements between ranks,
+/// then the boxes (`build_global_metadata`).
 /// \param local_shards  this rank's shards, possibly none; moved, so no tensor is copied; a nested shard counts as one
 ///                      box
 /// \param global_size   sizes of the whole tensor (elements), equal on all ranks. Empty: shards follow one another
 ///                      along `options.dim` in rank order, whatever their offsets are, as in torchrec's row-wise tables
-/// \param comm          its rank i is group rank i
+/// \param comm          a communicator whose rank i is group rank i
 /// \param group         the global ranks, which placements name; equal on all ranks
 /// \errors those named above; errc::disagreement naming ranks and values; errc::bad_format for a message that cannot be
 ///         read; those of `all_gather`

@@ -23,7 +23,7 @@ concept shard_numbers = std::same_as<N, extents> || (std::convertible_to<N, std:
                                                      (std::is_lvalue_reference_v<N> || std::ranges::borrowed_range<N>));
 
 /// The metadata of one shard, of any framework. `shard_metadata_adapter<M>` gives its box of the whole tensor and its
-/// placement. The numbers may be anything: functions that take them check them.
+/// placement. The numbers are untrusted: every function that takes them checks them.
 template <class M>
 concept shard_metadata_like = requires(const M& m) {
   { shard_metadata_adapter<M>::offsets(m) } -> shard_numbers;
@@ -82,13 +82,14 @@ class shard_metadata_view {
   inline const std::optional<remote_device>& placement() const { return seen_ != nullptr ? *seen_ : own_; }
   /// The global rank of the placement, if it names one.
   inline std::optional<std::int32_t> rank() const { return placement() ? placement()->rank : std::nullopt; }
-  /// Whether there are as many offsets as sizes, at most `max_rank`. The numbers of such a box may still be negative.
+  /// Returns whether there are as many offsets as sizes, at most `max_rank`. The numbers of such a box may still be
+  /// negative.
   bool has_box() const { return offsets().size() == sizes().size() && sizes().size() <= max_rank; }
-  /// Whether it has a box without negative numbers, and every end fits in 64 bits.
+  /// Returns whether the box has no negative numbers and every end fits in 64 bits; false without a box.
   bool is_well_formed() const { return has_box() && shardmesh::is_well_formed(where()); }
   /// Precondition: has_box().
   box where() const { return {extents(offsets()), extents(sizes())}; }
-  /// Copies it into our own type. Precondition: `extents` can hold the offsets, and the sizes.
+  /// Copies the metadata into our own type. Precondition: offsets and sizes have at most `max_rank` numbers each.
   shard_metadata copy() const { return {extents(offsets()), extents(sizes()), placement()}; }
 
  private:
@@ -156,7 +157,7 @@ class sharded_tensor_metadata_view {
   /// One number per dimension of the tensor, unchecked.
   std::span<const std::int64_t> size() const { return size_.get(); }
   const tensor_properties& properties() const { return properties_; }
-  /// Copies it into our own type.
+  /// Copies the metadata into our own type.
   /// \errors errc::rank_too_large for a tensor or a shard with too many dimensions
   result<sharded_tensor_metadata> copy() const;
 
@@ -181,7 +182,7 @@ concept some_metadata = requires(const E& e) {
 
 export namespace shardmesh {
 
-/// The metadata of a sharded tensor, one element per rank: metadata of any type, or optionals or pointers of it.
+/// The metadata of a sharded tensor, one element per rank: metadata of any type, optionals of it, or pointers to it.
 template <class R>
 concept gathered_metadata_range = std::ranges::contiguous_range<const R> && std::ranges::sized_range<const R> &&
                                   (sharded_tensor_metadata_like<std::ranges::range_value_t<const R>> ||

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// redistribute: moves a dtensor to another layout, over the same mesh or another one. Planning and running transfers is
-// in room transfer.
+// redistribute: moves a dtensor to another layout, over the same mesh or another one. Room transfer plans and runs
+// transfers.
 module;
 #include <shardmesh/refuse.hpp>
 export module shardmesh.sharding:redistribute;

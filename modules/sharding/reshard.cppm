@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// reshard: cuts a sharded tensor in another way. Planning and running transfers is in room transfer.
+// reshard: cuts a sharded tensor in another way. Room transfer plans and runs transfers.
 module;
 #include <shardmesh/refuse.hpp>
 export module shardmesh.sharding:reshard;
@@ -13,9 +13,9 @@ import :spec;
 
 export namespace shardmesh {
 
-/// Returns the tensor cut by another spec: along any dimension (also a negative one), unevenly, for any owners in the
-/// group, with several shards per rank, or by a list of shards. The given tensor does not change. New shards are
-/// allocated on the devices of their placements.
+/// Returns the tensor cut by another spec: along any dimension (negative ones count from the last), unevenly, over any
+/// owners in the group, with several shards per rank, or by a list of shards. The given tensor does not change. New
+/// shards are allocated on the devices of their placements.
 ///
 /// Collective: every rank of the communicator calls it with the same spec; blocks. Only bytes that change owner travel.
 /// Wrong arguments or a lack of memory on any rank give every rank the same error before anything moves.
@@ -23,7 +23,7 @@ export namespace shardmesh {
 ///         first; memory that no backend reaches); errors that `allocate` throws; errc::disagreement; those of the
 ///         communicator
 /// Source: torch.distributed._shard.sharded_tensor.ShardedTensor.reshard, which takes chunk specs with one shard per
-///         rank only. Permuted owners hang there, and uneven destinations strand the other ranks.
+///         rank only. It hangs on permuted owners, and uneven destinations leave the other ranks waiting.
 template <allocatable_tensor T>
 result<sharded_tensor<T>> reshard(const sharded_tensor<T>& tensor, const sharding_spec& spec, communicator_ref comm,
                                   const call_options& call = {}) {

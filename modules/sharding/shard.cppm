@@ -185,7 +185,7 @@ class sharded_tensor {
   const rank_group& group() const { return group_; }
   /// This process's rank in the group.
   std::int32_t rank() const { return rank_; }
-  /// 0 when no local shard is a sharded tensor, else one more than that of the most deeply nested shard.
+  /// 0 when no local shard is a sharded tensor, else one more than the nesting of the most deeply nested shard.
   std::int32_t nesting() const { return nesting_; }
 
  private:

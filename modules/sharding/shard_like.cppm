@@ -56,7 +56,7 @@ const_tensor_view view_of_shard(const S& shard) {
     return shard_adapter<S>::view(const_cast<S&>(shard));
 }
 
-// The error for functions that descend into nested shards.
+// Makes the error for a shard that is nested more than `max_shard_nesting` deep.
 error nested_too_deeply(const shard_metadata_view& shard);
 
 // The sharded tensor inside a shard, or null.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The common parts of gather, reshard, and shard_tensor: agreement before they begin, memory for new shards, and the
-// calls of the planner and the executor. For this room only, but for the part that room fsdp uses.
+// calls of the planner and the executor. Only this room uses them, except for the exported part, which room fsdp also
+// uses.
 export module shardmesh.sharding:shard_moves;
 
 import shardmesh.std;
@@ -62,9 +63,9 @@ result<void> check_reachable(std::span<const const_tensor_view> views);
 // communicator is rank i of the group.
 result<void> check_same_ranks(communicator_ref comm, const rank_group& group);
 
-// Collective: either all ranks continue, or all get the same error. That is the error of the lowest rank that has one,
-// with its global rank, or else a disagreement. A disagreement names ranks of the communicator, because the groups may
-// be what differs: they are compared as well.
+// Collective: either all ranks continue, or all get the same error. It is the error of the lowest rank that has one,
+// with its global rank, or else a disagreement. A disagreement names ranks of the communicator, because the groups are
+// compared as well and may be what differs.
 result<agreement_notes> begin(communicator_ref comm, const rank_group& group, std::string what,
                               std::vector<agreement_record> arguments, const result<void>& mine,
                               std::vector<std::byte> note, const call_options& call);
@@ -76,7 +77,7 @@ result<void> move(const distribution& from, const distribution& to, dtype type, 
 // The distribution in which one rank holds the whole tensor, in slot 0.
 result<distribution> all_on(std::int32_t rank, const extents& size, const rank_group& group);
 
-// Where a tensor goes: its metadata by the spec, and the distribution of its shards.
+// The destination of a tensor: its metadata under the spec, and the distribution of its shards.
 struct destination {
   sharded_tensor_metadata metadata;
   distribution held;

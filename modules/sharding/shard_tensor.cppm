@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shard_tensor: cuts a whole tensor of one rank and sends every rank its shards. Starting from shards is in init;
-// planning and running transfers is in room transfer.
+// shard_tensor: cuts a whole tensor of one rank and sends every rank its shards. Making a sharded tensor from shards is
+// in `init`; room transfer plans and runs transfers.
 export module shardmesh.sharding:shard_tensor;
 
 import shardmesh.std;
@@ -44,8 +44,8 @@ export namespace shardmesh {
 ///                     null
 /// \param source_rank  group rank of the tensor's owner
 /// \errors errc::invalid_argument (no such rank; no tensor there), and those of `reshard`
-/// Source: torch.distributed._shard._shard_tensor, which takes chunk specs and fails on the last ranks when there are
-///         fewer chunks than ranks
+/// Source: torch.distributed._shard._shard_tensor, which takes only chunk specs, and fails on the last ranks when there
+///         are fewer chunks than ranks
 template <allocatable_tensor T>
 result<sharded_tensor<T>> shard_tensor(const T* tensor, const sharding_spec& spec, std::int32_t source_rank,
                                        communicator_ref comm, const rank_group& group,
@@ -59,7 +59,7 @@ result<sharded_tensor<T>> shard_tensor(const T* tensor, const sharding_spec& spe
     source.push_back(view_of(*tensor));
     mine = detail::tensor_facts{source.front().sizes, properties_of(*tensor)};
   }
-  if (!plain) {  // the other ranks wait for its facts
+  if (!plain) {  // the other ranks wait for this rank's facts
     comm.abort(plain.error());
     return std::move(plain).error().with_rank(source_rank);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sharding specs: how to cut a tensor of any size into chunks along one dimension, or an explicit list of shards.
-// Cutting over meshes is in room layout; tensors are in shard.
+// Sharding specs: a rule for cutting a tensor of any size into chunks along one dimension, or an explicit list of
+// shards. Cutting over meshes is in room layout; tensors are in shard.
 export module shardmesh.sharding:spec;
 
 import shardmesh.std;
@@ -42,15 +42,15 @@ std::string to_string(const sharding_spec& spec);
 /// them. Listed shards are checked and kept.
 /// \errors errc::out_of_bounds for a dimension that does not exist; errc::invalid_argument without placements or for a
 ///         rule that does not fit; those of `check_tensor` for listed shards; errc::overflow for a size that no tensor
-///         has
+///         can have
 /// Cost: O(shards); for a list, that of `check_tensor`.
 /// Source: ChunkShardingSpec.build_metadata, EnumerableShardingSpec.build_metadata
 result<sharded_tensor_metadata> build_metadata(const sharding_spec& spec, const extents& size,
                                                const tensor_properties& properties = {});
 
 /// Returns the distribution of a tensor of this size over the ranks of the group. If every chunk has a rank of its own,
-/// arithmetic alone describes it, whatever the number of chunks; otherwise it is made of the listed shards. Owners are
-/// group ranks. A shard's slot is its position among its owner's shards.
+/// the distribution is computed on demand, whatever the number of chunks; otherwise it is a list of the shards. Owners
+/// are group ranks. A shard's slot is its position among its owner's shards.
 /// \errors those of `build_metadata`; errc::invalid_argument for a placement without a rank or with one outside the
 ///         group
 result<distribution> distribution_of(const sharding_spec& spec, const extents& size, const rank_group& group);

@@ -61,7 +61,7 @@ cover_problem odd_problem(const shard_metadata_list& shards, std::size_t at) {
           owner_space::ranks};
 }
 
-// Puts the odd shards in front of the problems of boxes.
+// Puts the problems of odd shards in front of the problems of boxes.
 cover_report with_odd(cover_report boxes, const flat_shards& flat, const shard_metadata_list& shards,
                       std::size_t max_problems) {
   if (flat.odd.empty()) return boxes;

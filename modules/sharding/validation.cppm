@@ -9,9 +9,9 @@ import :metadata_like;
 
 export namespace shardmesh {
 
-/// Reports every problem of the shards of a tensor of this size. Shards are of any `shard_metadata_like` type. The
-/// problems are:
-/// - out_of_bounds: another number of dimensions, negative numbers, or ends beyond the tensor;
+/// Reports every problem with the shards of a tensor that has this size. Shards are of any `shard_metadata_like` type.
+/// The problems are:
+/// - out_of_bounds: a wrong number of dimensions, negative numbers, or ends beyond the tensor;
 /// - overlap: cells that two shards hold. Equal boxes overlap, because a sharded tensor has no replicas;
 /// - gap: cells that no shard holds.
 /// Empty shards are valid anywhere within the tensor, and so is a tensor without cells. A 0-d tensor cannot be cut, so
@@ -31,12 +31,12 @@ std::string describe(const cover_problem& problem, const shard_metadata_list& sh
 ///         errc::rank_too_large. The error names the first problem and counts the others.
 /// Cost: O(n) when everything is right, O(n log n + problems) otherwise.
 /// Source: torch.distributed._shard.sharding_spec._internals.validate_non_overlapping_shards_metadata, which takes up
-///         to O(n^2), and mistakes for overlaps an empty shard inside another and two shards of a 0-d tensor
+///         to O(n^2), and mistakes an empty shard inside another, or two shards of a 0-d tensor, for an overlap
 result<void> validate_non_overlapping_shards_metadata(const shard_metadata_list& shards);
 
 /// Checks that the shards make up a tensor of this size, as `check_shards` does.
 /// \errors as above, and errc::gap naming the first cells that no shard holds; errc::overflow for a size that no tensor
-///         has
+///         can have
 /// Source: torch.distributed._shard.sharding_spec._internals.check_tensor, which compares volumes only
 result<void> check_tensor(const shard_metadata_list& shards, const extents& size);
 

@@ -43,14 +43,14 @@ struct frame {
   }
 };
 
-/// The smallest size of a lent message (a peer has at most `most_lent` of them). Below, two copies cost less than the
-/// announcement and the answer.
+/// The smallest size of a lent message (a peer has at most `most_lent` of them). Below this size, two copies cost less
+/// than the announcement and the answer.
 inline constexpr std::size_t lent_bytes = 32 << 10;
 
 /// One started exchange, or an all_gather.
 struct exchange {
   const char* part = "an exchange";
-  const char* call = "";  // the name of the call that it is part of; may be empty
+  const char* call = "";  // the name of the call that contains this exchange; may be empty
   std::uint32_t tag = 0;
   std::vector<std::int32_t> givers, takers;  // the senders and receivers of the messages that are not done
   std::optional<std::chrono::steady_clock::time_point> deadline;
@@ -73,7 +73,7 @@ class engine : public std::enable_shared_from_this<engine> {
   /// Returns the guard word. Peers read it after reading a message from this rank's memory; the message is valid only
   /// if the word is unchanged.
   const position& guard_word() const { return guard_; }
-  /// Tells the other ranks that the last handle of this rank is gone.
+  /// Notifies the other ranks that the last handle of this rank is gone.
   void leave();
 
   result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& options);
@@ -114,7 +114,7 @@ class engine : public std::enable_shared_from_this<engine> {
     bool is_whole = false;
     std::optional<wanted> to;  // the receive, if it was started before the message was whole
   };
-  /// The frame that is partly read from the ring.
+  /// The frame that has been read from the ring in part.
   struct arriving {
     frame head;
     std::span<std::byte> rest;
@@ -133,7 +133,7 @@ class engine : public std::enable_shared_from_this<engine> {
     void drop_messages() noexcept;
   };
 
-  // Whether this is a forked child's copy: its rank belongs to the parent.
+  // Returns whether this is a forked child's copy: its rank belongs to the parent.
   bool is_forked() const;
   error of_another_process() const;  // the error of a call on such a copy
   // Runs `work`. An exception from it first poisons the group, so that nothing here refers to the caller's memory.

@@ -85,10 +85,10 @@ class ring {
   /// Writes the writer's answer to a lent message of the reader. Precondition: fewer than `most_lent` answers are
   /// unread.
   void answer(lent_answer given);
-  /// The number of answers ever written, and answer number `index`.
+  /// Return the number of answers ever written, and answer number `index`.
   std::uint64_t answered() const { return state_->answered.load(std::memory_order_acquire); }
   lent_answer answer_at(std::uint64_t index) const;
-  /// Returns, and clears, whether the writer waits to be notified. For the reader, after reading.
+  /// Returns whether the writer waits to be notified, and clears that flag. The reader calls it after reading.
   bool take_wish() { return state_->writer_waits.load() != 0 && state_->writer_waits.exchange(0) != 0; }
   /// Returns whether the reader can read the writer's memory. The ring then carries only the addresses of large
   /// messages.
@@ -117,7 +117,7 @@ class segment {
   /// Returns whether the group's options let ranks read each other's memory.
   bool reads_memory() const;
 
-  /// Makes this process the given rank. Others may read its memory while `guard` is unchanged.
+  /// Claims the given rank for this process. Others may read its memory while `guard` is unchanged.
   /// \errors errc::invalid_argument: another process is that rank already
   result<void> take_place(std::int32_t rank, const position& guard);
   /// Returns the readable memory of another rank. Precondition: that rank has joined.
@@ -129,7 +129,7 @@ class segment {
   void note_call(std::int32_t rank, std::string_view part);
   std::string last_call(std::int32_t rank);
 
-  /// Notifies a rank that something has changed for it.
+  /// Wakes a rank, because something that concerns it has changed.
   void ring_bell(std::int32_t rank);
   void ring_all_bells();
   /// Waits until the rank's bell differs from `seen`, or until `until`. It spins for some microseconds before it
@@ -137,8 +137,8 @@ class segment {
   void wait_for_bell(std::int32_t rank, std::uint32_t seen, std::chrono::steady_clock::time_point until);
 
   /// Poisons the group, unless it is poisoned already, and rings all bells. One compare-and-exchange publishes the
-  /// rank's complete note: if the rank dies before that, the other ranks can still poison. Without memory for the text,
-  /// the note holds only the code.
+  /// rank's complete note: if the rank dies before that, the other ranks can still poison the group. Without memory for
+  /// the text, the note holds only the code.
   void set_poison(std::int32_t rank, const error& reason) noexcept;
   std::optional<error> poison();
 

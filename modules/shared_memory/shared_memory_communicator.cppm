@@ -14,15 +14,16 @@ export namespace shardmesh {
 /// A rank of a `shared_memory_group`. Models `collective_communicator`. A cheap handle that shares its state with its
 /// copies; every member is thread-safe.
 ///
-/// The receiver copies a message of 32 KiB or more once, out of the sender's memory, if the system allows that. It
-/// usually does for processes of one user. Smaller messages are copied twice, through the buffer of the pair of ranks.
-/// Messages move only while a rank is in a call or waits: there is no background thread. A message that comes through
-/// the buffer before its receive was started is kept in memory of its own, of the message's size.
+/// A message of 32 KiB or more is copied once: the receiver reads it out of the sender's memory, if the system allows
+/// that. The system usually does so for processes of one user. Smaller messages are copied twice, through the buffer of
+/// the pair of ranks. Messages move only while a rank is in a call or waits: there is no background thread. A message
+/// that comes through the buffer before its receive was started is kept in a separate allocation of the message's size.
 ///
-/// A missed deadline, a cancelled call, and `abort` poison the group; also a size mismatch between sender and receiver,
+/// The group is poisoned by a missed deadline, a cancelled call, `abort`, a size mismatch between sender and receiver,
 /// and an exception that leaves a call (from `goes_on`). From then on every rank gets that same error. Ranks notice
-/// within 0.1 s when a rank that they wait for has destroyed its communicator, or its process has ended. In a forked
-/// child every call returns errc::invalid_argument, and destroying the child's copy does not affect the other ranks.
+/// within 0.1 s when a rank that they wait for has destroyed its communicator, or when its process has ended. In a
+/// forked child every call returns errc::invalid_argument, and destroying the child's copy does not affect the other
+/// ranks.
 class shared_memory_communicator {
  public:
   /// Joins a group as one of its ranks. Collective; blocks until every rank has joined, or until the call's deadline.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds state dicts in one pass: call by call, from paths, or from trees of other types. Also converts them to such
-// trees.
+// Builds state dicts in one pass: call by call, from paths, or from trees of other types. Also converts state dicts to
+// trees of other types.
 export module shardmesh.state:builder;
 
 import shardmesh.std;
@@ -16,7 +16,7 @@ export namespace shardmesh {
 ///     b.begin(node_kind::mapping).value("lr", 0.1).begin("layers", node_kind::sequence).value(t).end().end();
 ///     auto dict = b.finish();
 ///
-/// `finish` reports calls in a wrong order.
+/// `finish` reports calls in the wrong order.
 template <local_tensor T>
 class state_dict_builder {
  public:

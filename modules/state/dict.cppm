@@ -21,21 +21,21 @@ struct state_compare_options {
   bool tensor_values = true;  // compare elements of tensors, not only their metadata
 };
 
-/// Whether two state dicts have the same paths, and equal values there. The order of a mapping's keys does not count.
-/// Tensors are equal if their dtypes, sizes, properties, devices, and (with `tensor_values`) elements are equal.
-/// Sharded tensors are equal if their metadata, groups, and local shards are. Elements are compared as kernels'
+/// Returns whether two state dicts have the same paths, with equal values at each. The order of a mapping's keys does
+/// not count. Tensors are equal if their dtypes, sizes, properties, devices, and (with `tensor_values`) elements are
+/// equal. Sharded tensors are equal if their metadata, groups, and local shards are. Elements are compared as kernels'
 /// `compare` does (NaN equals NaN); elements on a device are first copied to the host. Tensors that no backend reaches
 /// are equal only if they are the same memory.
 /// Cost: O(nodes + elements). No recursion over user data.
 template <local_tensor T>
 bool equal(const state_dict<T>& a, const state_dict<T>& b, const state_compare_options& options);
 
-/// Nested mappings, sequences and tuples of `state_value<T>`. A value type: it can be copied if T can.
+/// Nested mappings, sequences, and tuples of `state_value<T>`. A value type: it can be copied if T can.
 ///
 /// Paths are typed: the index 0 and the name "0" are different keys. In sequences and tuples a negative index counts
 /// from the end. `spec()` is the shape, a flat tree; `leaves()` are its leaves in the same order.
-/// Source: the nested dicts of torch.nn.Module.state_dict and torch.distributed.checkpoint. `set` and `find` are
-/// set_element and get_element of torch.distributed.checkpoint._traverse.
+/// Source: the nested dicts of torch.nn.Module.state_dict and torch.distributed.checkpoint. `set` and `find` correspond
+/// to set_element and get_element of torch.distributed.checkpoint._traverse.
 template <local_tensor T>
 class state_dict {
  public:
@@ -76,7 +76,7 @@ class state_dict {
   std::size_t size() const { return leaves_.size(); }
   bool empty() const { return leaves_.empty(); }
 
-  /// Returns the leaf at a path, or null if there is none, or a container. Valid until the dict is changed.
+  /// Returns the leaf at a path, or null if the path leads nowhere or to a container. Valid until the dict is changed.
   /// Cost: O(keys) expected; O(nodes) the first time after a change. Safe from several threads at once.
   value_type* find(const path& where) {
     const auto leaf = leaf_at(where);
@@ -86,7 +86,7 @@ class state_dict {
     const auto leaf = leaf_at(where);
     return leaf ? &leaves_[*leaf] : nullptr;
   }
-  /// Whether the path leads to a leaf or a container. Cost: as `find`.
+  /// Returns whether the path leads to a leaf or a container. Cost: as `find`.
   bool contains(const path& where) const { return tree_.find(where).has_value(); }
   /// The kind of the node at a path; nothing if there is none. Cost: as `find`.
   std::optional<node_kind> kind(const path& where) const {

@@ -91,8 +91,8 @@ class path_index {
   explicit path_index(const tree_spec& spec);
   std::optional<std::size_t> child(const tree_spec& spec, std::size_t parent, const path_key& key) const;
   std::size_t first_leaf(std::size_t node) const { return first_leaf_[node]; }
-  // Updates the index after `count` nodes were added as last descendants of a container, which has moved from `at` to
-  // behind them. False if the index cannot be updated cheaply and has to be rebuilt.
+  // Updates the index after `count` nodes were added as last descendants of a container. The container itself has moved
+  // from `at` to behind them. Returns false if the index has to be rebuilt, because an update would not be cheap.
   bool follow(const tree_spec& spec, std::size_t at, std::size_t count);
 
  private:
@@ -120,7 +120,8 @@ void path_index::insert(std::size_t first, std::size_t last) {
     nodes_.insert(hash_[node], node, [&](std::size_t other) { return hash_[other]; });
 }
 
-// Fills in the entries of the nodes below `root`, whose own hash and depth are set. Parents before children.
+// Fills in the entries of the nodes below `root`, parents before children. The hash and depth of `root` are set
+// already.
 void path_index::describe(const tree_spec& spec, std::size_t root, std::size_t first_leaf) {
   const auto nodes = spec.nodes();
   const auto keys = spec.keys();
@@ -241,7 +242,7 @@ void dict_tree::added(std::size_t at, std::size_t count) {
   if (known != nullptr && !known->follow(spec_, at, count)) forget_index();
 }
 
-// Adds the child where[depth] to the container at depth `depth` of the path, which has none.
+// Adds the child where[depth] to the container at depth `depth` of the path. Precondition: it has no such child.
 result<leaf_edit> dict_tree::add_child(std::size_t container, const path& where, std::size_t depth) {
   const tree_node n = spec_.nodes()[container];
   const path_key& key = where[depth];

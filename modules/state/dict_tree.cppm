@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // dict_tree: the shape of a state dict with an index of its paths. An edit reports the matching change of the leaves.
-// It does not know values. Internal to the room.
+// The values themselves are stored elsewhere. Internal to the room.
 export module shardmesh.state:dict_tree;
 
 import shardmesh.std;

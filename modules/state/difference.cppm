@@ -12,7 +12,7 @@ import :value;
 
 export namespace shardmesh {
 
-/// The first difference at a path, in this order.
+/// The kind of the first difference at a path. Comparisons are made in this order.
 enum class state_difference_kind : std::uint8_t {
   missing_left,   // only the right dict has the path
   missing_right,  // only the left dict has the path
@@ -20,7 +20,7 @@ enum class state_difference_kind : std::uint8_t {
   dtype,
   shape,
   layout,      // boxes, or the placements and mesh of a dtensor
-  placement,   // devices, ranks and groups
+  placement,   // devices, ranks, and groups
   properties,  // requires_grad, memory format ...
   value        // of plain values, or elements of tensors
 };
@@ -49,7 +49,7 @@ std::string to_string(const state_difference& difference);
 /// The result of `diff`.
 struct state_diff {
   std::vector<state_difference> differences;  // the first ones, in the order of the left dict
-  std::size_t total = 0;                      // the number of all
+  std::size_t total = 0;                      // the number of all differences
   bool same() const { return total == 0; }
 };
 
@@ -152,7 +152,7 @@ std::optional<value_difference> difference_of(const state_value<T>& a, const sta
   return std::nullopt;
 }
 
-/// Whether two values have the same kind, and `difference_of` finds no difference.
+/// Returns whether two values have the same kind, and `difference_of` finds no difference.
 template <local_tensor T>
 bool operator==(const state_value<T>& a, const state_value<T>& b) {
   return !difference_of(a, b);
@@ -176,11 +176,11 @@ bool equal(const state_dict<T>& a, const state_dict<T>& b, const state_compare_o
 /// The options of `diff`. By default it compares everything, including elements.
 struct state_diff_options {
   bool tensor_values = true;          // compare elements, not only metadata
-  std::size_t max_differences = 100;  // named; further ones are counted
+  std::size_t max_differences = 100;  // the most to list; further ones are only counted
 };
 
 /// Finds every path at which two state dicts differ. A missing container counts once. The order of a mapping's keys
-/// does not count. The result is empty exactly if `equal` is true.
+/// does not count. The result is empty exactly when `equal` returns true.
 /// Cost: O(nodes + elements); O(n log n) for n children in different orders.
 template <local_tensor T>
 state_diff diff(const state_dict<T>& a, const state_dict<T>& b, const state_diff_options& options = {}) {

@@ -151,11 +151,12 @@ export namespace shardmesh {
 /// No communication. The inside of a shard that this rank holds is known, including all its holders. The inside of
 /// another rank's shard is known only through `options.inner_metadata`. A shard with an unknown inside stays one box of
 /// its outer owner, and the report counts it.
-/// \errors naming key, ranks and boxes: errc::gap and errc::overlap if the innermost shards do not cover the tensor
+/// \errors naming key, ranks, and boxes: errc::gap and errc::overlap if the innermost shards do not cover the tensor
 ///         exactly; errc::out_of_bounds, errc::shape_mismatch for shards that leave the tensor that contains them;
 ///         errc::dtype_mismatch, errc::invalid_argument if a local tensor contradicts the outer metadata, if nested
-///         tensors are of different ranks, or if a holder is not in `options.group`. With torch_compatible also
-///         errc::unsupported (the number of inner shards is not one) and errc::duplicate_key (two keys of one name).
+///         tensors name different ranks as this process, or if a holder is not in `options.group`. With
+///         torch_compatible also errc::unsupported (the number of inner shards is not one) and errc::duplicate_key (two
+///         keys with the same name).
 /// Cost: O(nodes + shards) if there is no error.
 /// Source: torch.distributed.checkpoint._sharded_tensor_utils._flatten_sharded_tensors
 template <local_tensor T>
@@ -166,10 +167,10 @@ result<flattened_state<T>> flatten_nested_shards(state_dict<T> dict, const neste
 
 /// The same with the true owners of every shard: ranks exchange the metadata inside their shards.
 ///
-/// Collective: every rank of the communicator calls it, even with other keys or none. Blocks. There are two all_gathers
-/// for any number of tensors: one of the metadata of nested shards (a few bytes each), one of success or failure. If it
-/// fails on any rank, every rank gets the error of the lowest such rank.
-/// \param comm   its rank i is group rank i
+/// Collective: every rank of the communicator calls it, even if its state dict has other keys or none. Blocks. Two
+/// all_gathers serve any number of tensors: one of the metadata of nested shards (a few bytes each), and one of success
+/// or failure. If the call fails on any rank, every rank gets the error of the lowest such rank.
+/// \param comm   a communicator whose rank i is group rank i
 /// \param group  the global ranks that placements name; flat tensors are of this group unless `options.group` is set
 /// \errors as above; errc::bad_format for a message that cannot be decoded; those of `all_gather`;
 ///         errc::invalid_argument with torch_compatible, which needs no communication

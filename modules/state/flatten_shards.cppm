@@ -18,8 +18,9 @@ enum class nested_policy : std::uint8_t {
   exact,
   /// PyTorch's result, which its checkpoints contain. It flattens one level. Other ranks' shards appear on rank 0 (on
   /// rank 1 if this is rank 0). Keys without local shards disappear, keys are names, and containers are as PyTorch's
-  /// traversal leaves them. Only the local shard and the coverage are right. PyTorch removes a wrong shard if an empty
-  /// one starts at the same place; this does not. PyTorch loses one of two keys of one name; this is an error.
+  /// traversal leaves them. Only the local shard and the coverage are right. PyTorch removes the wrong shard if an
+  /// empty one starts at the same place; this library does not. PyTorch loses one of two keys with the same name; here
+  /// that is an error.
   torch_compatible
 };
 
@@ -33,8 +34,8 @@ using inner_metadata_function =
 struct nested_options {
   nested_policy policy = nested_policy::exact;
   inner_metadata_function inner_metadata{};  // for exact: other ranks' shards
-  /// Of the flat tensors. Nothing: the outer tensor's group, if the inner ones have the same and it contains every
-  /// holder; else all ranks that occur. In the collective form, nothing means its `group`.
+  /// The group of the flat tensors. By default, it is the outer tensor's group if the inner tensors have the same group
+  /// and it contains every holder; else it is all ranks that occur. In the collective form, the default is its `group`.
   std::optional<rank_group> group{};
   call_options call{};  // of the collective form
 };
@@ -119,8 +120,8 @@ result<nest> nest_of(const S& outer) {
   return members;
 }
 
-/// Flattens by the exact policy. `known` holds the other ranks' answers, or is null. The options' function is called
-/// for shards that it does not know.
+/// Flattens by the exact policy. `known` holds the other ranks' answers, or is null. `options.inner_metadata` is called
+/// for shards that `known` lacks.
 result<flat_nest> flatten_exactly(const nest& members, const path& where, const nested_options& options,
                                   const known_insides* known);
 
@@ -161,7 +162,7 @@ export namespace shardmesh {
 /// metadata is copied.
 ///
 /// No communication. Other ranks' shards and the policies are as for state dicts. A tensor without nested shards is
-/// `kept`: it has its own shards and its own group. `nested_options::inner_metadata` gets the empty path.
+/// `kept`: the result has the tensor's own shards and group. `nested_options::inner_metadata` gets the empty path.
 /// \errors as for state dicts, without a key; errc::invalid_argument if the adapter's rank is not in its group, or its
 ///         local shards are not those of its metadata; errc::unsupported with torch_compatible for more than one level
 /// Cost: O(shards) if there is no error.

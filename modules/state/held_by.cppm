@@ -13,7 +13,7 @@ import :value;
 
 namespace shardmesh::detail {
 
-// A const `Value`, `Sharded` or `Dict` is held as read-only views.
+// A const `Value`, `Sharded`, or `Dict` is held as read-only views.
 template <class Held>
 using view_through = std::conditional_t<std::is_const_v<Held>, const_tensor_view, tensor_view>;
 
@@ -183,8 +183,8 @@ export namespace shardmesh {
 
 /// Returns the part of a state dict that this rank holds: whole tensors, the innermost local shards of sharded tensors,
 /// and this rank's boxes of dtensors (several for a strided shard). All other leaves are objects; a container of plain
-/// values that `policy` keeps whole is one object. Views refer to the tensors of `dict`, which must stay where it is:
-/// `load` fills them. A const dict gives read-only views, which suffice for `save`. A dtensor whose mesh does not
+/// values that `policy` keeps whole is one object. Views refer to the tensors of `dict`, which must not move; `load`
+/// writes through them. A const dict gives read-only views, which suffice for `save`. A dtensor whose mesh does not
 /// contain this rank is left out.
 /// \errors errc::unsupported naming the key for a Partial dtensor, and for a sub-byte tensor that is cut;
 ///         errc::duplicate_key naming both paths if names collide; errc::invalid_argument for a container that is kept
@@ -201,8 +201,8 @@ result<const_held_state> held_by(const state_dict<T>& dict, key_policy policy = 
 template <local_tensor T>
 void held_by(const state_dict<T>&& dict, key_policy policy = key_policy::torch_dcp) = delete;
 
-/// Puts objects into a state dict, replacing what is at their paths. Use it for the objects that a load found. \errors
-/// those of `state_dict::set`, with the path; errc::invalid_argument if leaves do not fit the form
+/// Puts objects into a state dict, replacing the nodes at their paths. Use it for the objects that a load found.
+/// \errors those of `state_dict::set`, with the path; errc::invalid_argument if leaves do not fit the form
 /// Cost: as `state_dict::set`; O(nodes) for a container whose form changes.
 template <local_tensor T>
 result<void> set_objects(state_dict<T>& dict, std::span<const held_object> objects) {

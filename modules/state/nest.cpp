@@ -51,8 +51,8 @@ result<void> check_same_process(const nest& members) {
   return {};
 }
 
-// Chooses the group of the flat tensor: the wanted one, the outer one if it contains all ranks, or all ranks that
-// occur.
+// Chooses the group of the flat tensor: the wanted one, or the members' common group if it has the ranks of all shards.
+// Otherwise makes a group of all ranks of the members and shards.
 result<void> find_group(flat_nest& flat, const nest& members, const std::optional<rank_group>& wanted) {
   const nest_member& outer = members.front();
   const std::int32_t me = outer.group.global(outer.rank);
@@ -248,7 +248,7 @@ result<flat_nest> flatten_nest_as_torch(const nest& members, const std::optional
         .with_hint("nested_policy::exact takes any number");
   flat_nest flat;
   flat.is_changed = true;
-  // This rank's shard; the last one if a list has several.
+  // Returns the index of this rank's shard, or of its last one if the list has several.
   const auto place_of = [&](const sharded_tensor_metadata_view& metadata) {
     std::size_t place = 0;
     for (std::size_t i = 0; i < metadata.shards().size(); ++i)

@@ -26,7 +26,7 @@ using nest = std::vector<nest_member>;
 struct inner_answer {
   enum class what : std::uint8_t { unknown, whole, inner } kind = what::unknown;
   std::vector<shard_metadata> shards{};  // in the coordinates of the whole tensor
-  bool is_final = false;                 // they are not looked up again
+  bool is_final = false;                 // true: the shards are not looked up again
 };
 /// Identifies a shard in a nest: its index in the outermost tensor's list of shards, then in the list inside that
 /// shard, and so on. The lists are the same on every rank. Boxes cannot identify shards, since several empty shards can
@@ -45,8 +45,8 @@ struct flat_nest {
   std::int32_t rank = 0;           // this rank in that group
 };
 
-/// Checks what an adapter of another framework may get wrong: the rank is in the group, and the local shards are those
-/// that the metadata gives it, in the same order. \errors errc::invalid_argument naming rank and box,
+/// Checks the facts that an adapter of another framework may get wrong: the rank is in the group, and the local shards
+/// are those that the metadata gives it, in the same order. \errors errc::invalid_argument naming rank and box,
 /// errc::rank_too_large
 result<void> check_member(const nest_member& member, std::span<const shard_metadata_view> local);
 

@@ -23,8 +23,8 @@ struct member_place {
 
 }  // namespace
 
-// Writes, for one key: its name, the number of insides, and for each its position, its box in the whole tensor, and its
-// shards relative to that box.
+// Writes the insides of one key: the key's name and their number. For each inside follow its position, its box in the
+// whole tensor, and its shards relative to that box.
 void known_insides::add(const std::string& key, const nest& members) {
   if (members.size() < 2) return;
   wire_writer insides;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dict_node: a handle to a node of a state dict. With it every function of room tree can walk state dicts, since it is
-// a state_node. Also has those functions for whole dicts.
+// dict_node: a handle to a node of a state dict. It is a `state_node`, so every function of room tree can walk state
+// dicts. Overloads of `visit` and `visit_together` take whole dicts.
 export module shardmesh.state:node;
 
 import shardmesh.std;
@@ -32,7 +32,7 @@ class dict_node {
   value_type& value() const { return dict_->leaves()[first_leaf_]; }
   /// The index in the spec of the dict.
   std::size_t node() const { return node_; }
-  /// Its leaves are [first_leaf, first_leaf + leaves) of the dict's.
+  /// The node's leaves are [first_leaf, first_leaf + leaves) among the dict's leaves.
   std::size_t first_leaf() const { return first_leaf_; }
   std::size_t leaves() const { return static_cast<std::size_t>(dict_->spec().nodes()[node_].leaves); }
   dict_type& dict() const { return *dict_; }
@@ -54,7 +54,7 @@ dict_node<const T> root_of(const state_dict<T>& dict) {
   return dict_node<const T>(dict);
 }
 
-/// Makes state dicts trees for every function of room tree.
+/// Adapts state dicts to the functions of room tree.
 template <local_tensor T>
 struct node_adapter<dict_node<T>> {
   static constexpr bool is_handle = true;
@@ -99,7 +99,7 @@ bool visit_together(const state_dict<A>& a, const state_dict<B>& b, F&& f) {
   dict_node<const B> right(b);
   return visit_together(left, right, std::forward<F>(f));
 }
-/// The same, and `f` may write to the first.
+/// The same, and `f` may write to the first dict.
 template <local_tensor A, local_tensor B, pair_visitor<dict_node<A>, dict_node<const B>> F>
 bool visit_together(state_dict<A>& a, const state_dict<B>& b, F&& f) {
   dict_node<A> left(a);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.state: state dicts, which are trees whose leaves are tensors, sharded tensors and plain values. Trees in
-// general are in tree; files are in checkpoint.
+// shardmesh.state: state dicts, which are trees whose leaves are tensors, sharded tensors, dtensors, and plain values.
+// Trees in general are in tree; files are in checkpoint.
 export module shardmesh.state;
 
 export import shardmesh.sharding;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// transform: keeps, replaces (by a leaf or a whole dict) or drops each leaf of a state dict. To change containers, use
+// transform: keeps, replaces (by a leaf or a whole dict), or drops each leaf of a state dict. To change containers, use
 // room tree's transform on dict_node.
 export module shardmesh.state:transform_leaves;
 
@@ -41,7 +41,7 @@ concept leaf_transformer = std::invocable<F&, const path&, state_value<T>&> &&
                            std::same_as<std::invoke_result_t<F&, const path&, state_value<T>&>, leaf_change<T>>;
 
 /// Applies f to each leaf, in order, with the paths of the old dict. Containers stay, even if all their leaves are
-/// dropped; elements behind a dropped one move up.
+/// dropped; elements after a dropped one move up.
 /// \errors errc::invalid_argument if the dict is one leaf and f drops it
 /// Cost: O(nodes + total length of the paths). No recursion.
 template <local_tensor T, leaf_transformer<T> F>

@@ -12,7 +12,7 @@ import :indirect;
 
 export namespace shardmesh {
 
-/// The kind of a leaf. The order is that of the alternatives.
+/// The kind of a leaf. The order is that of the alternatives of `state_value`.
 enum class value_kind : std::uint8_t {
   none,
   boolean,
@@ -39,7 +39,7 @@ concept state_integer = std::integral<I> && !std::same_as<I, bool> && !std::same
 template <class F>
 concept state_float = std::same_as<F, float> || std::same_as<F, double>;
 
-/// One leaf: nothing, a plain value, a tensor T, a sharded tensor or a dtensor of T. Copyable if T is. A moved-from
+/// One leaf: nothing, a plain value, a tensor T, or a sharded tensor or dtensor of T. Copyable if T is. A moved-from
 /// value is unspecified.
 template <local_tensor T>
 class state_value {
@@ -48,7 +48,7 @@ class state_value {
 
   state_value() = default;
   template <std::same_as<bool> B>
-  state_value(B value) : held_(std::in_place_index<1>, value) {}  // NOLINT: implicit, as all of these
+  state_value(B value) : held_(std::in_place_index<1>, value) {}  // NOLINT: implicit, like all of these
   template <state_integer I>
   state_value(I value) : held_(std::in_place_index<2>, static_cast<std::int64_t>(value)) {}  // NOLINT
   template <state_float F>
@@ -107,8 +107,8 @@ class state_value {
       held_;
 };
 
-/// Whether the value is a T, a sharded tensor or a dtensor. PyTorch calls these tensors when it decides what to descend
-/// into.
+/// Returns whether the value is a T, a sharded tensor, or a dtensor. PyTorch counts these as tensors when it decides
+/// which containers to descend into.
 template <local_tensor T>
 bool is_tensor(const state_value<T>& value) {
   return value.kind() >= value_kind::tensor;

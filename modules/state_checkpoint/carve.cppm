@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// carve: shows the flat parameters of a checkpoint as the parameters inside them. The description of their contents is
-// in flat_units.
+// carve: shows the flat parameters of a checkpoint as the parameters inside them. flat_units describes their contents.
 export module shardmesh.state_checkpoint:carve;
 
 import shardmesh.std;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // flat_units: the contents of the flat parameters of an FSDP1 local state dict (names, shapes, order), as the user
-// describes them. Showing the checkpoint with them is in carve.
+// describes them. carve shows the checkpoint with the parameters that they describe.
 export module shardmesh.state_checkpoint:flat_units;
 
 import shardmesh.std;

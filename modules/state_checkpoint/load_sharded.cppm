@@ -21,13 +21,14 @@ struct load_sharded_options {
 
 /// Loads this rank's part of a checkpoint of any layout. Every tensor becomes a `dtensor<T>` with the placements that
 /// `rules` give it, as in `reshard`. Every object is read as by `read_state_dict`, at the same path. No communication:
-/// each rank may call it or not, with the same arguments except `rank`. It reads only this rank's part of each tensor.
+/// a rank may call it even if others do not. All arguments except `rank` are the same on every rank. It reads only this
+/// rank's part of each tensor.
 /// \param rank  in the numbering of the mesh
 /// \errors errc::invalid_argument: a rank outside the mesh, rules that do not fit (the first error of
 ///         `resolve_placements`; a pattern without a matching key names a similar one); errc::unsupported for a Partial
 ///         placement; errc::unaligned if elements smaller than a byte are cut; those of `read_state_dict`. Each names
 ///         the key.
-/// Cost: as `load`; of tensors cut into rows, only the bytes of this rank are read; O(keys · rules).
+/// Cost: as `load` (for tensors cut into rows, it reads only the bytes of this rank), and O(keys · rules).
 /// Source: torch.distributed.checkpoint.load into a state dict of DTensors, which the caller makes first
 template <allocatable_tensor T>
 result<state_dict<T>> load_sharded(checkpoint_reader& checkpoint, const device_mesh& mesh,
@@ -50,7 +51,7 @@ result<state_dict<T>> load_sharded(checkpoint_reader& checkpoint, const device_m
   });
 }
 
-/// The same for a path. \errors also those of `open_checkpoint`
+/// Does the same for a path. \errors also those of `open_checkpoint`
 template <allocatable_tensor T>
 result<state_dict<T>> load_sharded(const std::filesystem::path& checkpoint, const device_mesh& mesh,
                                    std::span<const placement_rule> rules, std::int32_t rank,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// outline: the state dict that a checkpoint holds, without its tensors. It lists what is read, and the path of each
-// entry. This partition has everything that does not depend on the type of the tensors.
+// outline: the state dict that a checkpoint holds, without its tensors. It lists the tensors to read, and the path of
+// each entry. This partition has everything that does not depend on the type of the tensors.
 export module shardmesh.state_checkpoint:outline;
 
 import shardmesh.std;
@@ -37,7 +37,7 @@ struct outlined_tensor {
   path where;       // in the state dict
   dtype type = dtype::undefined;
   extents shape;                 // of the whole tensor
-  std::optional<layout> placed;  // the layout of which this rank's part is read; none: the whole tensor is read
+  std::optional<layout> placed;  // if set, only this rank's part under this layout is read; else the whole tensor
 };
 
 /// A leaf of the state dict: the index of a tensor, or else a value.
@@ -71,14 +71,14 @@ result<state_outline> outline_of(checkpoint_reader& reader, const read_state_opt
 result<void> place(state_outline& outline, const device_mesh& mesh, std::span<const placement_rule> rules,
                    std::int32_t rank, const placement_options& placing);
 
-/// The sizes of the part of a tensor that `rank` holds.
+/// Returns the sizes of the part of a tensor that `rank` holds.
 extents local_shape(const outlined_tensor& tensor, std::int32_t rank);
 
 /// Returns requests that load a rank's part of `placed` into its local memory; null: the rank holds nothing.
 result<std::vector<load_request>> requests_of(const checkpoint_reader& reader, std::string_view key,
                                               const layout& placed, std::int32_t rank, const tensor_view* local);
 
-/// Fills `views`, one per tensor of the outline, and reports.
+/// Fills `views`, one per tensor of the outline, and calls `options.report`.
 result<void> fill(checkpoint_reader& reader, const state_outline& outline, std::int32_t rank,
                   std::span<const tensor_view> views, const read_state_options& options);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names from all other headers, with their operators. std::make_shared and std::allocate_shared are left out, because
-// std::shared_ptr declares them as friends (see `containers`).
+// Names and operators from all headers that are not in `containers`. std::make_shared and std::allocate_shared are left
+// out, because std::shared_ptr declares them as friends (see `containers`).
 module;
 #include <algorithm>
 #include <array>

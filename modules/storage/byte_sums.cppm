@@ -9,7 +9,7 @@ import :source;
 
 export namespace shardmesh {
 
-/// Visits the range front to back in pieces of at most a MiB.
+/// Visits the range front to back in pieces of at most 1 MiB.
 result<void> for_each_piece(const byte_source& source, std::int64_t begin, std::int64_t length,
                             function_ref<void(std::span<const std::byte>)> visit);
 

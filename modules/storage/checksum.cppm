@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checksums of files that shardmesh wrote: the XXH3-128 of every byte, by ranges. They are in a record beside the
-// files, which PyTorch and others ignore. With the record, `verify` finds any flipped bit.
+// Checksums of files that shardmesh wrote: one XXH3-128 for each range, and the ranges cover every byte. A record
+// beside the files holds them; PyTorch and other readers ignore it. With the record, `verify` finds any flipped bit.
 export module shardmesh.storage:checksum;
 
 import shardmesh.std;
@@ -31,12 +31,12 @@ result<std::vector<checksum_range>> parse_checksums(std::string_view text);
 /// Compares one range of an opened file with its checksum.
 /// \errors errc::checksum_mismatch, errc::io
 result<void> check_checksum(const byte_source& file, const checksum_range& range);
-/// Compares the files of `folder` with the record. `threads`: 0 is all cores.
+/// Compares the files of `folder` with the record. With 0 `threads`, uses all cores.
 /// \returns every problem (missing files, other lengths, flipped bits), each naming the file and the byte range
 /// Cost: reads every byte once.
 std::vector<error> check_checksums(const std::filesystem::path& folder, std::span<const checksum_range> ranges,
                                    file_pool& files, int threads = 0);
-/// Does the same for the ranges with these indices, and for the lengths of their files.
+/// Checks only the ranges whose indices are in `chosen`, and the lengths of their files.
 std::vector<error> check_checksums(const std::filesystem::path& folder, std::span<const checksum_range> ranges,
                                    std::span<const std::size_t> chosen, file_pool& files, int threads = 0);
 

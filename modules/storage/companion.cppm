@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names the companion of a destination that is a single file. `safetensors` writes it.
+// Names the companion file beside a destination that is a single file. `safetensors` writes it.
 export module shardmesh.storage:companion;
 
 import shardmesh.std;

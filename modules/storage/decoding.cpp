@@ -205,7 +205,7 @@ class decoding_source final : public byte_source {
 result<std::unique_ptr<byte_source>> open_decoding_source(std::unique_ptr<byte_source> encoded, codec how,
                                                           read_budget* budget, const std::string& place) {
   auto source = std::make_unique<decoding_source>(std::move(encoded), how);
-  // A single stream is cut off at the limit of the whole run; `decode` then counts all streams together.
+  // Each stream alone is cut off at the limit of the whole run; `decode` then counts all streams together.
   const std::int64_t bytes = source->encoded_bytes();
   SHARDMESH_CHECK(source->measure(budget != nullptr ? budget->left_to_decode(place, bytes)
                                                     : std::numeric_limits<std::int64_t>::max()));

@@ -11,10 +11,10 @@ export namespace shardmesh {
 
 enum class codec : std::uint8_t { zstd, deflate };
 
-/// Opens the decoded bytes of `encoded`, and decodes everything once to learn the size. Reads in ascending order cost
-/// one pass; a read that goes back starts over. The first and last 64 KiB are kept, so that opening an archive (tail,
-/// then head) costs no further pass. Thread-safe; reads take turns.
-/// \param place  names the stream in the budget, so that opening it again costs nothing
+/// Opens `encoded` as a source of its decoded bytes. Decodes everything once to learn the size. Reads in ascending
+/// order cost one pass; a read that goes back starts over. The first and last 64 KiB are kept, so that opening an
+/// archive (tail, then head) costs no further pass. Thread-safe; reads run one at a time.
+/// \param place  names the stream in the budget, so that opening it again is not charged again
 /// \errors errc::bad_format when the stream is damaged, or decodes to more than `budget` allows (null: no limit)
 /// Memory: one decoder (its window, which the stream's header states, is at most 128 MiB) and 192 KiB.
 result<std::unique_ptr<byte_source>> open_decoding_source(std::unique_ptr<byte_source> encoded, codec how,

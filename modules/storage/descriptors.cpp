@@ -22,10 +22,10 @@ namespace shardmesh {
 
 namespace {
 
-// Returns how many descriptors one pool may hold, at least one. The limit is `most` or a fifth of the process's limit,
-// because several pools are open at a time (two readers of a diff, checksums, a destination). A pool that writes may
-// take half of the process's limit when that leaves enough to the others: it has to sync each file that it closes to
-// open another.
+// Returns how many descriptors one pool may hold, at least one. The result is at most `most`, and at most a fifth of
+// the process's limit, because several pools are open at a time (two readers of a diff, checksums, a destination). A
+// pool that writes may take half of the process's limit when that leaves enough for the other pools. It has to sync
+// each file that it closes to open another.
 std::size_t descriptor_share(std::size_t most, bool writes) {
   constexpr rlim_t least_to_halve = 256;
   rlimit limit{};

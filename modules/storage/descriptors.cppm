@@ -12,14 +12,14 @@ namespace shardmesh {
 // thread that needs one waits and holds none meanwhile. Thread-safe.
 class descriptors {
  public:
-  // Closes a descriptor of `file`. `acquire` returns its error when it closes one descriptor to open another.
+  // Closes a descriptor of `file`. `acquire` returns its error when it has to close one descriptor to open another.
   using closer = std::function<result<void>(std::uint64_t file, int fd)>;
 
-  // Without `close`, errors of closing are ignored: the files are only read.
+  // Without `close`, errors from closing are ignored, because the files are only read.
   explicit descriptors(std::size_t most, closer close = {});
   // Returns the largest number of open descriptors.
   std::size_t most() const { return most_; }
-  // Closes without calling `close`: the written bytes are no longer wanted.
+  // Closes all descriptors without calling `close`: the written bytes are no longer wanted.
   ~descriptors();
   descriptors(const descriptors&) = delete;
   descriptors& operator=(const descriptors&) = delete;
@@ -32,7 +32,7 @@ class descriptors {
   };
 
  public:
-  // A descriptor that is in use while this value lives.
+  // Keeps a descriptor open and in use for the lifetime of this object.
   class use {
    public:
     use(use&& other) noexcept : all_(std::exchange(other.all_, nullptr)), entry_(other.entry_) {}
@@ -49,8 +49,9 @@ class descriptors {
     std::list<entry>::iterator entry_;
   };
 
-  // Opens `file` or finds it open. `open` and `close` are called without a lock: on a network they can take long. Their
-  // errors are returned. On EMFILE, an idle descriptor is closed first and `open` is called again.
+  // Opens `file` or finds it open. `open` and `close` are called without holding the lock, because they can be slow on
+  // a network file system. Their errors are returned. On EMFILE, an idle descriptor is closed first and `open` is
+  // called again.
   result<use> acquire(std::uint64_t file, function_ref<result<int>()> open);
   // Precondition of the next three: the descriptors to be closed are not in use. `forget` and `abandon_all` do not call
   // `close`.

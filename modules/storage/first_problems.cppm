@@ -13,7 +13,7 @@ class first_problems {
  public:
   explicit first_problems(std::size_t most) : most_(most) {}
 
-  // `place` orders the problems; of equal places, the one added first comes first.
+  // `place` orders the problems; among equal places, the one added first comes first.
   void add(std::int64_t place, error problem) {
     const std::scoped_lock guard(lock_);
     kept_.emplace(std::pair(place, number_++), std::move(problem));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides which folders an overwrite may replace. Formats know their files; the caller of a writer knows the formats
-// and passes the rule. Whether a folder is unchanged since it was examined is in `seen_destination`.
+// and passes the rule. `seen_destination` detects changes to a folder since it was examined.
 export module shardmesh.storage:folder_rule;
 
 import shardmesh.std;
@@ -13,7 +13,8 @@ export namespace shardmesh {
 /// \errors errc::destination_exists, naming an entry of `folder` that prevents the replacement
 using folder_rule = std::function<result<void>(const std::filesystem::path& folder, const seen_destination& seen)>;
 
-/// Returns the files that the folder's checksum record names, and the record itself; none when it cannot be read.
+/// Returns the files that the folder's checksum record names, and the record itself; nothing when the record cannot be
+/// read.
 std::set<std::string> recorded_files(const std::filesystem::path& folder);
 
 /// The default rule: the folder's own checksum record names every file in it.

@@ -7,7 +7,7 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-/// The deepest nesting of JSON that becomes a document in memory: its writers and destructors recurse.
+/// The deepest nesting of JSON that is parsed into a document in memory, because writing and destroying one recurses.
 inline constexpr std::size_t max_json_depth = 1024;
 
 /// Refuses text, JSON or not, whose brackets are nested deeper than `limit`.

@@ -161,8 +161,8 @@ result<void> remove_leftover(const fs::path& path, const leftover_options& optio
     if (::unlink(path.c_str()) != 0) return fail_sys(errno, "cannot remove", path.string());
     return {};
   }
-  // A whole checkpoint may be the old one of a run that was killed while replacing it. Nothing beyond that checkpoint
-  // may be deleted.
+  // A complete checkpoint may be the old one of a run that was killed while replacing it. Files that are not part of it
+  // must not be deleted.
   if (seen.entries.contains(".metadata") || seen.entries.contains(std::string(checksum_file_name)))
     SHARDMESH_CHECK(check_replaceable(options.may_replace, path, seen));
   remove_seen(opened.descriptor(), seen);

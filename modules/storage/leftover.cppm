@@ -28,7 +28,7 @@ struct leftover {
 /// How `find_leftovers` and `remove_leftover` judge a leftover's owner, and whether it may be removed.
 struct leftover_options {
   /// True: other hosts write to this file system too, so that only locks of this host's own runs count. Without a
-  /// value, the file system decides (network and user-space file systems are shared).
+  /// value, the type of the file system decides (network and user-space file systems are shared).
   std::optional<bool> shared{};
   /// Decides which folders that hold a whole checkpoint may be removed. Such a folder is the old checkpoint of a run
   /// that was killed while replacing it. Default: `holds_recorded_files`.
@@ -37,8 +37,8 @@ struct leftover_options {
 
 /// Finds the leftovers of runs that were writing `path`, which need not exist. When `path` is a folder, also finds
 /// those of runs that were writing something in it. Ascending by path.
-/// \errors errc::io when the folder of `path` does not exist, or when one of the two folders cannot be listed
-/// Cost: lists two folders.
+/// \errors errc::io when the parent folder of `path` does not exist, or when it or `path` itself cannot be listed
+/// Cost: lists at most these two folders.
 result<std::vector<leftover>> find_leftovers(const std::filesystem::path& path, const leftover_options& options = {});
 
 /// Removes a dead leftover, after judging its owner again.

@@ -175,8 +175,8 @@ std::optional<std::string> placing::remove_old(const fs::path& staging) {
     ::unlink(staging.c_str());
     return std::nullopt;
   }
-  // Entries that remain after an error are an ordinary leftover. Entries that somebody added are not ours, and get a
-  // name that is never cleaned.
+  // Entries that remain after an error become an ordinary leftover. Entries that another program added are not ours,
+  // and get a name that is never cleaned.
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (old_.is_at(staging)) remove_seen(old_.descriptor(), before_);
     if (::rmdir(staging.c_str()) == 0) return std::nullopt;

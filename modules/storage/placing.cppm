@@ -13,7 +13,7 @@ namespace shardmesh {
 
 class placing {
  public:
-  // Examines what is at `destination`, an absolute path. errc::destination_exists when that may not be replaced,
+  // Examines what is at `destination`, an absolute path. errc::destination_exists when it may not be replaced,
   // errc::invalid_argument when its folder does not exist, errc::io.
   static result<placing> look(std::filesystem::path destination, bool is_directory, const output_options& options);
 
@@ -22,14 +22,15 @@ class placing {
   result<void> put(const std::filesystem::path& staging);
   // After `put`: `staging` is the name of the replaced file or folder, to be removed or restored.
   bool has_old() const { return has_old_; }
-  // The contents of `staging` are no longer ours and have a name that is not temporary.
+  // True when the contents of `staging` are no longer ours. They were moved to a name that is not temporary, if
+  // possible.
   bool is_kept() const { return is_kept_; }
-  // Deletes what `look` examined. Entries that somebody added to the old folder since then are kept, and the returned
-  // note says so.
+  // Deletes what `look` examined. Entries that another program added to the old folder since then are kept, and the
+  // returned note says so.
   std::optional<std::string> remove_old(const std::filesystem::path& staging);
   // After `put`: restores the destination, and gives `ours` its name `staging` again. When that is impossible (another
-  // process changed the destination, or the system refuses), everything stays as it is. The returned note then tells
-  // the user so, and names where the old one is.
+  // process changed the destination, or the system refuses), everything stays as it is. The returned note then says so,
+  // and names the location of the old one.
   std::optional<std::string> take_back(const std::filesystem::path& staging, const presence& ours);
 
  private:
@@ -44,7 +45,7 @@ class placing {
   bool has_overwritten_ = false;                // the old file is gone: the file system cannot exchange names
   std::optional<std::uint32_t> filled_folder_;  // mode of an empty folder that was there
   seen_destination before_;
-  presence old_;  // on what is being replaced, so that it is not taken for a leftover
+  presence old_;  // locks what is being replaced, so that it is not taken for a leftover
 };
 
 }  // namespace shardmesh

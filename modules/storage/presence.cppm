@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the sign that a process is at work on a file or folder: a lock (flock) on the file or folder itself.
-// Other processes see it, and it disappears when its owner ends, for whatever reason. The lock is shared, because ranks
-// write into one folder together.
+// Not exported: marks a file or folder as in use, by a lock (flock) on the file or folder itself. Other processes see
+// the lock, and it disappears when its owner ends, whatever the cause. The lock is shared, because ranks write into one
+// folder together.
 module shardmesh.storage:presence;
 
 import shardmesh.std;
@@ -17,7 +17,7 @@ class presence {
   ~presence();
 
   // Takes this process's lock on an existing file or folder. errc::io when it cannot be opened, or when it was just
-  // removed as a leftover (errno ENOENT): create it again then.
+  // removed as a leftover (errno ENOENT). In the latter case, create it again.
   static result<presence> on(const std::filesystem::path& path);
   // True when this process was refused a lock (ENOLCK) that others may get: they would take the file for a dead run's.
   // Not set on a file system without locks, where no process gets one.

@@ -9,7 +9,7 @@ import shardmesh.core;
 export namespace shardmesh {
 
 /// Limits of one opened checkpoint. Each grows with the bytes that were really read, so that no honest file reaches
-/// one: metadata becomes some ten times its bytes in memory, and compressed weights rarely shrink to a half.
+/// one. Metadata takes some ten times its size in memory, and compressed weights rarely shrink to half their size.
 struct read_limits {
   /// The largest pickle, JSON header, or index that is read: `.metadata`, `data.pkl`, a record of checksums.
   std::int64_t description_bytes = std::int64_t{1} << 30;
@@ -29,7 +29,8 @@ struct read_limits {
   read_limits times(std::int64_t factor) const;
 };
 
-/// Counts the cost of one reader. Thread-safe. `refusal` keeps the first refusal, so that one attack gives one line.
+/// Counts the cost of one reader. Thread-safe. `refusal` keeps the first refusal, so that one attack yields one
+/// message.
 class read_budget {
  public:
   explicit read_budget(const read_limits& limits = {}) : limits_(limits) {}
@@ -37,23 +38,23 @@ class read_budget {
 
   /// Counts bytes of descriptions that were read.
   void add_description(std::int64_t bytes) { described_ += bytes; }
-  /// Spends bytes of memory that is built. errc::bad_format beyond the limit.
+  /// Charges bytes of memory that is about to be built. errc::bad_format beyond the limit.
   result<void> build(std::int64_t bytes);
   /// Returns the number of bytes that may still be built.
   std::int64_t left_to_build() const;
   /// Returns the number of bytes that a stream of `encoded` bytes may decode to now; no limit for a `place` that was
   /// counted already.
   std::int64_t left_to_decode(const std::string& place, std::int64_t encoded) const;
-  /// Spends decoded bytes. The same `place` (any text that names the stream) counts once. errc::bad_format beyond the
+  /// Charges decoded bytes. The same `place` (any text that names the stream) counts once. errc::bad_format beyond the
   /// limit.
   result<void> decode(const std::string& place, std::int64_t encoded, std::int64_t decoded);
-  /// Spends bytes of tensors beyond the `stored` ones. errc::bad_format beyond the limit.
+  /// Charges bytes of tensors beyond the `stored` ones. errc::bad_format beyond the limit.
   result<void> expand(std::int64_t beyond, std::int64_t stored);
 
-  /// Returns the first error of a limit, with its key and file; nothing when no limit was exceeded.
+  /// Returns the error of the first exceeded limit, with its key and file; nothing when no limit was exceeded.
   std::optional<error> refusal() const;
-  /// Remembers `problem` as the refusal if it is the first error of a limit, and returns the refusal. Returns any other
-  /// error unchanged.
+  /// Replaces the error of an exceeded limit by the refusal, which is the first such error. Returns any other error
+  /// unchanged.
   error keep(error problem);
 
  private:
@@ -65,7 +66,7 @@ class read_budget {
   std::optional<error> refusal_;
 };
 
-/// Returns the error of a limit: what exceeds it, the limit, and how to raise it.
+/// Returns the error of an exceeded limit: what exceeds it, the limit, and how to raise it.
 error beyond_limit(std::string what, std::int64_t limit, std::string_view unit = "bytes");
 /// Returns whether `beyond_limit` made this error.
 bool is_beyond_limit(const error& problem);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records what is at a destination, to detect later changes: only recorded files and folders are ever replaced or
-// deleted. Whether a destination may be replaced at all is in `folder_rule` and, for known formats, in `checkpoint`'s
-// `replaceable`.
+// deleted. `folder_rule` and, for known formats, `checkpoint`'s `replaceable` decide whether a destination may be
+// replaced at all.
 export module shardmesh.storage:seen_destination;
 
 import shardmesh.std;
@@ -9,7 +9,7 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-/// The identity of a file or folder, as far as a change would show in it.
+/// The identity of a file or folder: the fields in which a change would show.
 struct file_identity {
   std::uint64_t device = 0, inode = 0;
   std::uint32_t kind = 0;  // S_IFMT bits

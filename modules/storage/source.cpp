@@ -61,8 +61,8 @@ struct file_pool::state {
 
 namespace {
 
-// Differs when another file has the name, and when the bytes changed, except by a write within one tick of the system's
-// clock.
+// The version of a file. It differs when another file has taken the name, and when the bytes have changed, except by a
+// write within one tick of the system's clock.
 struct file_version {
   dev_t device = 0;
   ino_t number = 0;
@@ -140,8 +140,8 @@ class pooled_file final : public byte_source {
     return {};
   }
 
-  // Called after a read. A file that was overwritten in place, or replaced while no descriptor held it, gives a mixture
-  // of two files to a reader that relies on the first one's description.
+  // Called after a read. The file may have been overwritten in place, or replaced while no descriptor held it. A reader
+  // that relies on the old file's description would then return a mixture of two files.
   result<void> check_version(int fd) const {
     struct stat status{};
     if (::fstat(fd, &status) != 0) return fail_sys(errno, "cannot stat", path_);

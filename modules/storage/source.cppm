@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes that are read by range: local files, memory, and sections of both. Any other source of ranges can follow.
+// Bytes that are read by range: local files, memory, and sections of both. Other kinds of sources can be added.
 export module shardmesh.storage:source;
 
 import shardmesh.std;
@@ -27,7 +27,7 @@ class byte_source {
   /// they are decoded or computed, or lie in memory.
   virtual std::optional<file_range> plain_file() const { return std::nullopt; }
   /// Returns how many of the bytes [offset, offset + length) the file system stores: the holes of a sparse file do not
-  /// count. Returns `length` without a file, or when the file system cannot tell.
+  /// count. Returns `length` when there is no file, or when the file system cannot tell.
   /// Cost: none for a file without holes that is already open; otherwise two system calls for each run of data.
   virtual std::int64_t stored_bytes(std::int64_t offset, std::int64_t length) const {
     static_cast<void>(offset);
@@ -77,8 +77,8 @@ class file_pool {
   file_pool& operator=(const file_pool&);
   ~file_pool();
 
-  /// Returns a source of this file. A read from it fails with errc::io once the file was written to, or another file
-  /// has its name.
+  /// Returns a source of this file. A read from it fails with errc::io once the file has been written to, or its name
+  /// refers to another file.
   /// \errors errc::io when it cannot be opened; errc::bad_format when it is not a regular file. A FIFO, a device, or a
   ///         folder is not opened at all, so that the call neither blocks nor has effects.
   result<std::unique_ptr<byte_source>> open(const std::filesystem::path& path);
@@ -89,10 +89,10 @@ class file_pool {
 };
 
 /// Checks that the bytes [offset, offset + length) of a source may be held in memory together. Every read of a whole
-/// file or record passes through this function: a file of a few kilobytes costs no gigabytes. Precondition: the range
-/// lies within the source.
+/// file or record passes through this function, so that a file of a few kilobytes cannot cost gigabytes. Precondition:
+/// the range lies within the source.
 /// \errors errc::invalid_argument when they exceed `limit_bytes`; errc::bad_format when they are mostly holes of a
-///         sparse file: more than a sixty-fourth of `limit_bytes` plus 16 bytes for each stored byte
+///         sparse file, that is, when they exceed a sixty-fourth of `limit_bytes` plus 16 bytes for each stored byte
 /// Cost: none up to 1 MiB; see `byte_source::stored_bytes`.
 result<void> check_readable(const byte_source& source, std::int64_t offset, std::int64_t length,
                             std::int64_t limit_bytes);

@@ -37,12 +37,12 @@ namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
 
-// Writers that write one file after another have few open. A descriptor that makes room for another is synced first, so
-// a high limit pays off where tensors go to many files in turn.
+// Writers that write one file after another have few files open. A descriptor is synced before it is closed to make
+// room for another, so a high limit pays off where tensors go to many files in turn.
 constexpr std::size_t most_open = 4096;
 
-// After this many bytes of a file, the disk is told to begin: it then writes while later bytes arrive, and the fsync at
-// the end finds little to do. Measured on a gibibyte: 0.38 s instead of 0.65 s. Smaller steps gain nothing.
+// After this many bytes of a file, write-back is started: the disk then writes while later bytes arrive, and the fsync
+// at the end finds little to do. Measured on a gibibyte: 0.38 s instead of 0.65 s. Smaller steps gain nothing.
 constexpr std::int64_t early_write_bytes = std::int64_t{8} << 20;
 
 // With more files than descriptors, and each written to in turn, every write would close one file, sync it, and open
@@ -71,7 +71,7 @@ struct staged_output::state {
   std::vector<std::string> names;
   std::mutex lock;
   std::set<std::int32_t> unsynced;                    // files added or written to since the last `prepare`
-  std::map<std::int32_t, std::int64_t> unsent_bytes;  // per file: bytes since the disk was last told to begin
+  std::map<std::int32_t, std::int64_t> unsent_bytes;  // per file: bytes since write-back was last started
   std::optional<error> lost;                          // the first error at the end of writing to a file
   // The bytes that were written to a file last, and are only in memory.
   struct gathered {
@@ -200,14 +200,15 @@ struct staged_output::state {
       ::rename(doomed.c_str(), staging.c_str());
       return;
     }
-    // A file that another process is just creating makes this fail; the next attempt deletes it too.
+    // This fails if another process creates a file meanwhile. The next attempt also deletes that file.
     for (int attempt = 0; attempt < 3; ++attempt) {
       fs::remove_all(doomed, ignored);
       if (!ignored) return;
     }
   }
 
-  // Restores the old one when the new one is in place but not durable (`why`): a power cut could remove the new one.
+  // Restores the old checkpoint when the new one is in place but not durable (`why`): a power cut could remove the new
+  // one.
   error take_back(error why) {
     auto in_place = place.take_back(staging, ours);
     if (in_place) {

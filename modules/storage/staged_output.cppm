@@ -19,7 +19,7 @@ struct output_options {
 /// renames them into place in one step. Without `commit`, the destructor removes them and the destination stays as it
 /// was. In a forked child, the destructor removes nothing.
 /// Without `overwrite`, a destination that appears meanwhile is never replaced. With it, only what was there when the
-/// output was made is replaced: it is exchanged atomically, examined once more, and only then deleted. A directory is
+/// output was made is replaced: it is exchanged atomically, examined again, and only then deleted. A directory is
 /// replaced only where `may_replace` allows it.
 class staged_output {
  public:
@@ -29,9 +29,9 @@ class staged_output {
   ///         nor a folder; errc::invalid_argument when the destination's folder does not exist; errc::io
   static result<staged_output> file(const std::filesystem::path& destination, output_options options = {});
   static result<staged_output> directory(const std::filesystem::path& destination, output_options options = {});
-  /// Joins an output that another process made (see `folder()`), and never commits. In a folder, it adds files or
-  /// shares existing ones; a single file is shared.
-  /// \errors errc::io when this process does not see `folder`
+  /// Joins an output that another process made (see `folder()`), and never commits. In a folder, this process adds
+  /// files or writes into existing ones; in a single-file output, all processes write into the one file.
+  /// \errors errc::io when this process cannot see `folder`
   static result<staged_output> join(const std::filesystem::path& folder, output_options options = {});
   staged_output(staged_output&&) noexcept;
   staged_output& operator=(staged_output&&) noexcept;
@@ -44,8 +44,8 @@ class staged_output {
   /// `name` is a plain file name. Not thread-safe.
   result<std::int32_t> add_file(std::string_view name);
   /// Writes `bytes` at `offset` of that file. Thread-safe; few descriptors are open at a time. When there are more
-  /// files than descriptors, small writes are gathered in up to 16 MiB of memory. They reach their file with later
-  /// writes, with the next `add_file`, or with `prepare`, which returns their errors.
+  /// files than descriptors, small writes are gathered in up to 16 MiB of memory. A later write, the next `add_file`,
+  /// or `prepare` writes them to their file, and `prepare` returns their errors.
   result<void> write(std::int32_t file, std::int64_t offset, std::span<const std::byte> bytes);
   /// Reads back what was written so far. errc::io.
   result<void> read(std::int32_t file, std::int64_t offset, std::span<std::byte> bytes) const;
@@ -53,12 +53,12 @@ class staged_output {
   result<void> remove_file(std::int32_t file);
   /// Syncs (fsync) the folder, and the files that were added or written to since the last call, so that `commit` only
   /// has to rename. `commit` calls it too. Closes every file; an error of `close` counts even where nothing is synced.
-  /// An error at the end of writing to a file is permanent: every later call returns it.
+  /// An error from a gathered write, fsync, or close is permanent: every later call of `prepare` returns it.
   result<void> prepare();
   /// Calls `prepare`, renames the files into place, and syncs the parent folder. After an error, the destination is as
-  /// it was, even when the last fsync failed: the names are exchanged back, and a power cut may leave either of the
-  /// two, whole. If they cannot be exchanged back, the new one stays in place; the error's hint says so, and where the
-  /// old one is.
+  /// it was, even when the last fsync failed: the names are exchanged back. A power cut may then leave either the old
+  /// one or the new one, whole. If the names cannot be exchanged back, the new one stays in place; the error's hint
+  /// says so and names the location of the old one.
   /// \errors errc::destination_exists, naming what is new, when the destination appeared or changed since the output
   ///         was made
   result<void> commit();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bytes by range (files, memory, sections of both), and every operation on them before they are interpreted: decoding
-// streams, ZIP archives, checksums, limits on the cost of reading. Also destinations that appear whole or not at all.
-// The formats interpret the bytes.
+// streams, ZIP archives, checksums, limits on the cost of reading. The module also has destinations that appear whole
+// or not at all. The formats interpret the bytes.
 export module shardmesh.storage;
 
 export import shardmesh.core;

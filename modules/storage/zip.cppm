@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the directory of a ZIP archive and its records, from ranged reads. Writing is in `torch_file::archive`; the
+// Reads the directory of a ZIP archive and its records, with ranged reads. Writing is in `torch_file::archive`; the
 // meaning of the records is in `torch_file`.
 export module shardmesh.storage:zip;
 
@@ -42,7 +42,7 @@ struct zip_record {
   std::int64_t header_offset = 0;
   /// Start of its (compressed) bytes, after the local header; negative when the header contradicts the directory.
   std::int64_t offset = -1;
-  std::array<std::byte, 2> beginning{};  // the first of these bytes; zeros when there are none
+  std::array<std::byte, 2> beginning{};  // the first two of these bytes; zeros when there are none
   /// Start of the next record or of the directory: the record's bytes end before it.
   std::int64_t limit = 0;
 };
@@ -75,14 +75,14 @@ class zip_directory {
 bool looks_like_zip(const byte_source& source);
 
 /// Returns the uncompressed bytes of a record.
-/// \errors errc::bad_format; errc::unsupported for a method other than 0 and 8; errc::invalid_argument when it is
-///         larger than `limit_bytes`, compressed or not; those of `check_readable`; errc::checksum_mismatch when
+/// \errors errc::bad_format; errc::unsupported for a method other than 0 and 8; errc::invalid_argument when the record
+///         is larger than `limit_bytes`, compressed or not; those of `check_readable`; errc::checksum_mismatch when
 ///         `check_crc` and the directory has a CRC (not 0) that differs
 result<std::vector<std::byte>> read_record(const byte_source& source, const zip_record& record,
                                            std::int64_t limit_bytes, bool check_crc = true);
 
 /// Inflates raw deflate data.
-/// \errors errc::bad_format when it does not give exactly `size_bytes`
+/// \errors errc::bad_format when the data does not inflate to exactly `size_bytes`
 result<std::vector<std::byte>> inflate(std::span<const std::byte> compressed, std::int64_t size_bytes);
 
 }  // namespace shardmesh

@@ -18,20 +18,20 @@ export namespace shardmesh {
 /// copies. Any thread may call any member, but only one thread at a time may call collectives.
 ///
 /// Messages are in host memory. The group needs a backend for the CPU that receives from any rank (gloo; of
-/// "cpu:gloo,cuda:nccl", gloo is used), and the executor mirrors tensors on devices. NCCL itself is in room nccl. The
-/// group stays usable at the same time: the communicator uses tags from 2^30 on and no timeout of the group, so that
-/// errors here close no connections.
+/// "cpu:gloo,cuda:nccl", gloo is used), and the executor moves tensors on devices through staging copies in host
+/// memory. NCCL itself is in room nccl. The group stays usable at the same time: the communicator uses tags from 2^30
+/// on and no timeout of the group, so that errors here close no connections.
 ///
-/// Poison reaches every rank, and each rank gets that same error from then on. The causes are a deadline that passes, a
-/// cancelled call, `abort`, messages of different sizes on the two sides, and a rank that has released its communicator
-/// while others wait for it. A rank that died is noticed at the deadline, or when the backend fails. Three threads per
-/// communicator move messages until every rank has released it. Messages are copied once on each side: a backend never
-/// gets user memory, because it could not return it before the peer arrives.
+/// The communicator is poisoned by a missed deadline, a cancelled call, `abort`, a size mismatch between sender and
+/// receiver, and a rank that releases its communicator while others wait for it. From then on every rank gets that same
+/// error. A rank that died is noticed at the deadline, or when the backend fails. Three threads per communicator move
+/// messages until every rank has released it. Messages are copied once on each side: a backend never gets user memory,
+/// because it could not release that memory before the peer arrives.
 class c10d_communicator {
  public:
-  /// Makes a communicator that keeps the group alive. Ranks make the communicators of one group in the same order; at
-  /// most 1024 live at a time. Does not block. \errors errc::unsupported: no backend for the CPU, or a communicator
-  /// that the group made 1024 earlier still lives in this process (both would have the same tags)
+  /// Makes a communicator that keeps the group alive. All ranks must make the communicators of one group in the same
+  /// order; at most 1024 live at a time. Does not block. \errors errc::unsupported: no backend for the CPU, or a
+  /// communicator that the group made 1024 earlier still lives in this process (both would have the same tags)
   static result<c10d_communicator> of(c10d::ProcessGroup& group);
   /// Makes a communicator of the group that torch.distributed has registered under this name (`group.group_name` in
   /// Python).
@@ -42,18 +42,18 @@ class c10d_communicator {
   std::int32_t rank() const;
   std::int32_t size() const;
 
-  /// Collective; blocks. Every rank sends to every other, so use it for control messages. They may have any length.
-  /// errc::deadline_exceeded names the ranks that did not arrive.
+  /// Gathers bytes of any length from all ranks. Collective; blocks. Every rank sends to every other rank, so use it
+  /// for control messages. errc::deadline_exceeded names the ranks that did not arrive.
   result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& options);
-  /// Does not block. errc::invalid_argument names the peer: this rank itself, out of range, named twice, or with an
-  /// empty message; errc::unsupported: a stream. In these cases nothing is started. The `pending` of a send of more
-  /// than 208 bytes is done when the receiver has it; shorter sends are buffered. An exception of LibTorch poisons:
-  /// errc::communication naming the peer, the call, and the tag, with LibTorch's text; errc::no_memory for
-  /// std::bad_alloc.
+  /// Starts an exchange. Does not block. errc::invalid_argument for a peer that is this rank, out of range, repeated,
+  /// or given an empty message (names it); errc::unsupported for a call with a stream. Nothing is started then. The
+  /// `pending` of a send of more than 208 bytes is done when the receiver has it; shorter sends are buffered. An
+  /// exception of LibTorch poisons the communicator: errc::communication naming the peer, the call, and the tag, with
+  /// LibTorch's text; errc::no_memory for std::bad_alloc.
   result<pending> start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
                                  const call_options& options);
-  /// As in `collective_communicator`, built on messages. c10d's own collectives have no tags, so concurrent runs would
-  /// have to start in the same order on every rank. Do not block.
+  /// The collectives of `collective_communicator`, made of messages; they do not block. c10d's own collectives have no
+  /// tags, so concurrent runs would have to start in the same order on every rank.
   result<pending> all_gather_into(std::span<const std::byte> send, std::span<std::byte> receive,
                                   const call_options& options);
   result<pending> all_to_all(std::span<const std::byte> send, std::span<std::byte> receive,
@@ -66,10 +66,11 @@ class c10d_communicator {
                             const call_options& options);
   /// Poisons the communicator with this reason (and this rank, if it names none), unless it is already poisoned.
   void abort(const error& reason);
-  /// As in `communicator_ref`; one set for all handles of this communicator on a rank.
+  /// Returns the rank's live numbers (see `communicator_ref::numbers`); all handles of this communicator on a rank
+  /// share one set.
   object_numbers numbers() const;
 
-  /// The error that poisoned the communicator, as far as this rank knows; nothing if there is none. Does not block.
+  /// Returns the error that poisoned the communicator, as far as this rank knows, or success. Does not block.
   result<void> status() const;
 
  private:

@@ -42,8 +42,8 @@ std::string part_of(const exchange& e) {
   return detail::part_of_call(e.part, e.call);
 }
 
-// The ranges of tags of a group's communicators on one rank. Ranks make the communicators of a group in the same order,
-// so the n-th is the same one everywhere. After the last range the first is used again. A process is one rank of a
+// The tag ranges of a group's communicators on one rank. Ranks make the communicators of a group in the same order, so
+// the n-th is the same one on every rank. After the last range, the first is used again. A process is one rank of a
 // group, or several if ranks are threads.
 constexpr std::size_t most_engines = 1 << 10;
 struct tag_ranges {

@@ -84,7 +84,7 @@ struct exchange {
 
 class engine : public std::enable_shared_from_this<engine> {
  public:
-  /// Whether this process is a fork whose parent has made communicators, so that the process groups are copies.
+  /// Returns whether this process is a fork whose parent has made communicators, so that the process groups are copies.
   static bool groups_are_of_parent();
   /// Throws std::length_error if the communicator that the group made 1024 earlier, with the same tags, still lives in
   /// this process.
@@ -159,11 +159,11 @@ class engine : public std::enable_shared_from_this<engine> {
   std::int32_t payload_tag(std::uint32_t number) const {
     return base_tag_ + static_cast<std::int32_t>(number % static_cast<std::uint32_t>(record_slot));
   }
-  // The error for an exception of c10d. `verb`: "sends to" or "receives from"; peer -1: any rank.
+  // Returns the error for an exception of c10d. `verb`: "sends to" or "receives from"; peer -1: any rank.
   error channel_problem(const std::exception& problem, const char* verb, std::int32_t peer,
                         const message_name& name) const noexcept;
 
-  // Whether a fork copied this engine, without its threads.
+  // Returns whether a fork copied this engine, without its threads.
   bool is_forked() const;
   void give_back_tags() noexcept;
   error of_another_process() const;
@@ -173,7 +173,7 @@ class engine : public std::enable_shared_from_this<engine> {
   auto guarded(const exchange& e, const Work& work) -> decltype(work());
   error let_go(std::int32_t peer) const;
   void see_off(std::int32_t peer);
-  /// Nothing more arrives, and no call is open.
+  /// True when nothing more arrives and no call is open.
   bool is_closed() const { return is_left_ && gone_.size() + 1 == static_cast<std::size_t>(size()); }
 
   // The threads.

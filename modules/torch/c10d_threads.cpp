@@ -178,8 +178,8 @@ void engine::heard(std::int32_t peer, const record& head) {
   }
 }
 
-// A rank that waits for one that has left gets an error, since it would wait forever. If that one left because of an
-// error, the ranks get that error instead.
+// Ranks that wait for a rank that has left get an error, because they would wait forever. If that rank left because of
+// an error, they get that error instead.
 void engine::see_off(std::int32_t peer) {
   if (std::find(gone_.begin(), gone_.end(), peer) == gone_.end()) gone_.push_back(peer);
   bool is_missed = false;
@@ -262,7 +262,7 @@ void engine::take(std::int32_t peer, const record& head, expected& receive, std:
   changed_.notify_all();
 }
 
-// In the order of matching: the senders have already sent these payloads.
+// Receives the payloads in the order of matching. The senders have already sent them.
 void engine::receive_payloads() {
   guard locked(lock_);
   for (;;) {

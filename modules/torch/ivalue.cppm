@@ -18,7 +18,7 @@ std::string type_of_ivalue(const c10::IValue& value);
 
 }  // namespace shardmesh::detail
 
-/// Dicts with strings and integers as keys, lists, and tuples (of named ones without the names) are containers;
+/// Dicts with strings and integers as keys, lists, and tuples are containers (a named tuple loses its names);
 /// everything else is a leaf. A handle: copies refer to the same value.
 export template <>
 struct shardmesh::node_adapter<c10::IValue> {
@@ -30,8 +30,8 @@ struct shardmesh::node_adapter<c10::IValue> {
       return visit(std::move(key), std::remove_const_t<N>(static_cast<const N&>(child)));
     });
   }
-  /// Makes lists and dicts with elements of any type. A dict's keys are strings or integers, not both (TorchScript has
-  /// no such dict). \errors errc::invalid_argument for both
+  /// Makes lists and dicts with elements of any type. The keys of a dict are either all strings or all integers,
+  /// because TorchScript has no mixed dicts. \errors errc::invalid_argument for mixed keys
   static result<c10::IValue> make(node_kind container, std::vector<std::pair<path_key, c10::IValue>> children);
 };
 

@@ -28,8 +28,8 @@ result<std::vector<load_request>> requests_of(const checkpoint_reader& reader, s
 path path_inside(const path& inside, std::string_view name);
 
 // Returns a rank's boxes of a tensor (none, one, or several), with their views in `memory`. errc::shape_mismatch if the
-// sizes of the memory differ from those that the layout gives this rank; errc::unaligned if elements below a byte are
-// cut.
+// sizes of the memory differ from those that the layout gives this rank; errc::unaligned if elements smaller than a
+// byte are cut.
 template <tensor_view_type View>
 result<std::vector<basic_held_part<View>>> parts_of(const View& memory, const layout& laid, std::int32_t rank) {
   const extents wanted = laid.local_shape(rank);
@@ -98,7 +98,7 @@ result<load_report> load_checkpoint(M& module, const std::filesystem::path& chec
   return detail::load_entries<M>(entries, **reader, detail::requests_of(*memory), options.loading);
 }
 
-/// Loads this rank's part of each entry, if the module's tensors are the local parts on a mesh. `rules` lay out the
+/// Loads this rank's part of each entry, for a module whose tensors are the local parts on a mesh. `rules` lay out the
 /// stored tensors (`parse_placement_rules({".*weight=S(0)"})`); entries without a rule are whole on every rank. No
 /// communication; only this rank's part is read.
 /// \param rank  in the numbering of the mesh

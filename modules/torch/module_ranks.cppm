@@ -33,7 +33,7 @@ struct placing_rules {
 // tensors follow from the parts of all ranks, which are compared with the sizes that the rules give each rank.
 result<const_held_state> held_to_save(const result<std::vector<placed_memory<const_tensor_view>>>& entries,
                                       const placing_rules& placing, communicator_ref comm, const call_options& call);
-// The same for destinations; the shapes are the stored ones. `load` reports entries that the checkpoint lacks.
+// Does the same for destinations, with the stored shapes. `load` reports entries that the checkpoint lacks.
 result<held_state> held_to_load(const checkpoint_reader* reader, const result<void>& opened,
                                 const result<std::vector<placed_memory<tensor_view>>>& entries,
                                 const placing_rules& placing, communicator_ref comm, const call_options& call);
@@ -69,9 +69,9 @@ struct module_rank_save_options {
 /// \param rules   the same on every rank; entries without a rule are whole on every rank. The shape of a whole tensor
 ///                follows from the parts: their sizes along the mesh dimensions that cut a dimension are added.
 /// \errors in the report, the same on every rank, before a file exists: errc::shape_mismatch naming the entry, a rank
-///         whose part differs from the layout, and both sizes; errc::disagreement (another mesh, other rules, entries
-///         or dtypes on a rank); errc::invalid_argument (the mesh and the communicator do not have the same ranks);
-///         those of `check_tensor` and `resolve_placements`. Then those of `save` on many ranks.
+///         whose part differs from the layout, and both sizes; errc::disagreement (a rank with another mesh, or with
+///         other rules, entries or dtypes); errc::invalid_argument (the mesh and the communicator do not have the same
+///         ranks); those of `check_tensor` and `resolve_placements`. Then those of `save` on many ranks.
 /// Cost: as `save` on many ranks, and one round of all_gather (the sizes of all entries).
 /// Source: torch.distributed.checkpoint.save of a module's DTensors
 template <torch_module M>

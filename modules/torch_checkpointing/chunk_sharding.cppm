@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: describes the chunks of a tensor to be written in the metadata. A mesh that cuts like them is
-// preferred, so that the package's DefaultResharder finds them; otherwise boxes are listed.
+// Not exported: describes the chunks of a tensor to be written in the metadata. It prefers a mesh whose placements give
+// the same cut, so that the package's DefaultResharder finds the chunks; otherwise it lists their boxes.
 module shardmesh.torch_checkpointing:chunk_sharding;
 
 import shardmesh.std;

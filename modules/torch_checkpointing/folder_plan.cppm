@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: assigns every entry of a folder to be written to an item, a rank, and a file. The bytes are in save.
+// Not exported: plans the folder to write: the item, the rank, and the file of every entry. Writing the bytes is in
+// save.
 module shardmesh.torch_checkpointing:folder_plan;
 
 import shardmesh.std;

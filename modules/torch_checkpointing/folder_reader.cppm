@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the reader of torch_checkpointing's folders, with the ranks' files as parts of one checkpoint. Its
-// bodies are folder_reader (files), described_tensors (tensors in the metadata), and undescribed_entries (everything
-// else).
+// Not exported: the reader of torch_checkpointing's folders, with the ranks' files as parts of one checkpoint. It is
+// implemented in folder_reader.cpp (files), described_tensors.cpp (tensors in the metadata), and
+// undescribed_entries.cpp (everything else).
 module shardmesh.torch_checkpointing:folder_reader;
 
 import shardmesh.std;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads and writes metadata.pkl. For each item of a checkpoint it holds the tensors, the boxes that each rank holds,
-// and the ranks' files. The files are in reader.
+// and the names of the ranks' files. Reading the files is in reader.
 export module shardmesh.torch_checkpointing:metadata;
 
 import shardmesh.std;
@@ -70,8 +70,8 @@ std::string default_file_name(std::string_view item, std::int32_t rank);
 result<metadata> parse_metadata(std::vector<std::byte> bytes, read_budget& budget);
 
 /// Formats metadata.pkl of version 2.0 as the package writes it; `parse_metadata` reads it back, without the names of
-/// mesh dimensions. A mesh without names is written without names, and a torch.save file of the default name without a
-/// layout. `device_type` is "cpu".
+/// mesh dimensions. For a mesh without names, no names are written; for a torch.save file with the default name, no
+/// layout is written. `device_type` is "cpu".
 /// Source: torch_checkpointing/distributed_metadata.py (DistributedMetadata.to_dict)
 std::vector<std::byte> format_metadata(const metadata& described);
 

@@ -13,12 +13,12 @@ namespace shardmesh::torch_checkpointing {
 
 // Reads a list or tuple of integers; errc::bad_format names the field.
 result<std::vector<std::int64_t>> integers_of(const pickle::value& list, std::string_view field);
-// The same for sizes or offsets: not negative, and at most the supported number of dimensions.
+// Reads sizes or offsets in the same way: none is negative, and there are at most the supported number of dimensions.
 result<extents> extents_of(const pickle::value& list, std::string_view field);
 // Reads ranks in any order; each must be at least 0 and below `world_size`.
 result<std::vector<std::int32_t>> ranks_of(const pickle::value& list, std::int32_t world_size, std::string_view field);
 
-// Meshes that were already read, by the dict that describes each: a checkpoint's tensors share few.
+// Meshes that were already read, by the dict that describes each: a checkpoint's tensors share a few meshes.
 using known_meshes = std::unordered_map<std::uint64_t, device_mesh>;
 
 // Reads {"type": NAME, "data": {...}}; the caller sets `ranks`. Cost: O(its boxes), and the size of a mesh that is new.

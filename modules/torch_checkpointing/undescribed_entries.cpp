@@ -61,9 +61,9 @@ bool for_each_child(const nlohmann::json& value, Child&& child) {
   return true;
 }
 
-// Returns true when other entries already cover a container. A container without its tensors is one object, but when
-// ranks hold some of the tensors, its other entries are objects of their own. `holds(path, value)` returns true when
-// another rank has that value there.
+// Returns true when other entries already cover a container. On a rank that holds none of the container's tensors, the
+// container is one object. On a rank that holds some, its other entries are objects of their own. `holds(path, value)`
+// returns true when another rank has that value there.
 template <std::invocable<const tree_path&, const nlohmann::json&> Holds>
 bool is_known(const nlohmann::json& value, const tree_path& where, const described_places& places, const Holds& holds) {
   const std::string below = joined(where, 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.torch_file: reads and writes files of torch.save: archives, the tensors and objects in them, and `.pt`
-// files as checkpoints. Folders of such files are in dcp.
+// shardmesh.torch_file reads and writes files of torch.save: archives, the tensors and objects in them, and `.pt` files
+// as checkpoints. Folders of such files are in dcp.
 export module shardmesh.torch_file;
 
 export import shardmesh.catalog;

@@ -8,7 +8,7 @@ import shardmesh.catalog;
 
 export namespace shardmesh::torchsnapshot {
 
-/// Whether the folder has a snapshot's manifest.
+/// Returns whether the folder has a snapshot's manifest.
 bool is_snapshot(const std::filesystem::path& folder);
 
 /// Opens a snapshot. Keys are the logical paths joined with dots. Replicated and sharded entries appear once. With

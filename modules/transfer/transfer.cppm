@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one planner and the one executor: they move tensors from one distribution to another, at the least cost. File
-// formats are in checkpoint; transports are in comm.
+// shardmesh.transfer: the planner and the executor, which move tensors from one distribution to another at the least
+// cost. File formats are in checkpoint; transports are in comm.
 export module shardmesh.transfer;
 
 export import shardmesh.comm;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tree_editor: small changes to a flat tree, in place. Making a tree is in `spec`. Leaves are stored beside the spec,
-// and their owner moves them.
+// tree_editor: small changes to a flat tree, in place. Trees are built in `spec`. The caller stores the leaves beside
+// the spec and must move them itself.
 export module shardmesh.tree:edit;
 
 import shardmesh.std;
@@ -16,7 +16,7 @@ struct leaf_graft {
   bool drop = false;
 };
 
-/// Changes a spec. Nodes are identified by their index in `nodes()`; each call changes the indices behind its change.
+/// Changes a spec. Nodes are identified by their index in `nodes()`; each call shifts the indices after its change.
 /// Cost of each call: O(nodes from the change to the end + nodes added). No recursion.
 class tree_editor {
  public:

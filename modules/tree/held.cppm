@@ -28,7 +28,7 @@ struct basic_held_part {
   box where;
   View memory;
 
-  operator basic_held_part<const_tensor_view>() const  // NOLINT: implicit, as of the views
+  operator basic_held_part<const_tensor_view>() const  // NOLINT: implicit, as for the views
     requires std::same_as<View, tensor_view>
   {
     return {where, memory};
@@ -44,7 +44,7 @@ struct basic_held_tensor {
   std::vector<basic_held_part<View>> parts;
   std::function<void()> written{};  // called when a load has filled the parts
 
-  operator basic_held_tensor<const_tensor_view>() const  // NOLINT: implicit, as of the views
+  operator basic_held_tensor<const_tensor_view>() const  // NOLINT: implicit, as for the views
     requires std::same_as<View, tensor_view>
   {
     return {where, shape, type, {parts.begin(), parts.end()}, {}};
@@ -67,7 +67,7 @@ struct basic_held_state {
   std::vector<held_object> objects;
 
   /// Cost: O(tensors and objects); no elements are copied.
-  operator basic_held_state<const_tensor_view>() const  // NOLINT: implicit, as of the views
+  operator basic_held_state<const_tensor_view>() const  // NOLINT: implicit, as for the views
     requires std::same_as<View, tensor_view>
   {
     return {{tensors.begin(), tensors.end()}, objects};

@@ -10,9 +10,9 @@ namespace shardmesh {
 
 /// A mapping's key or a sequence's index. Indices order before names. Names of up to 15 bytes are stored in the key;
 /// copies of a key share longer ones. A key never changes, so several threads may use its copies.
-/// A path without a tree does not say whether an index belongs to a mapping. An integer key of a mapping is therefore
-/// made by `of_integer`, and reads as a name unless a caller checks. A key that only Python has (None, True, 1.5, a
-/// tuple, an enum's member) is made by `of_python` and also reads as a name.
+/// In a path without a tree, an index does not tell a sequence from a mapping. `of_integer` therefore makes the integer
+/// keys of mappings; they read as names unless a caller checks `is_integer`. `of_python` makes keys of types that only
+/// Python has (None, True, 1.5, a tuple, an enum member), which also read as names.
 export class path_key {
  public:
   inline path_key(std::int64_t index) noexcept : size_(is_an_index) { store(index); }  // NOLINT: implicit

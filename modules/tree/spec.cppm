@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tree_spec: the shape of nested containers as a flat post-order array; leaves are stored beside it in the same order.
-// tree_builder makes one. Mapping, comparing, and hashing are loops. The leaves' types are elsewhere, and `unflatten`
-// makes a spec from paths.
+// tree_builder builds one, and functions over a spec are loops without recursion. `unflatten` builds a spec from paths.
 export module shardmesh.tree:spec;
 
 import shardmesh.std;
@@ -65,7 +64,7 @@ class tree_builder {
   void key(path_key k);
   void leaf();
   void begin(node_kind container);
-  /// Combine `key()` with `leaf()` or `begin()`. Where children are numbered, the key is ignored.
+  /// Combines `key()` with `leaf()` or `begin()`. Sequences and tuples ignore the key.
   inline void leaf(path_key k) {
     if (open_.empty() || open_.back().arity == most_children) return any_leaf(&k);
     open_node& parent = open_.back();

@@ -46,7 +46,7 @@ struct is_transformed : std::false_type {};
 template <class To>
 struct is_transformed<transformed<To>> : std::true_type {};
 
-/// The node type that the transformer F makes of a From; void when F is no transformer (its constraint then reports
+/// The node type that the transformer F makes from a From; void when F is no transformer (its constraint then reports
 /// it).
 template <class F, class From>
 struct made_by {
@@ -87,9 +87,9 @@ template <class F, class From>
 concept node_transformer = std::invocable<F&, const path&, const From&> &&
                            detail::is_transformed<std::invoke_result_t<F&, const path&, const From&>>::value;
 
-/// Builds a new tree of f's To. f is called as in `visit`: parents before children, but not below nodes that it
-/// replaces or drops. Elements of a sequence or tuple move up after a dropped one; f receives the paths of the old
-/// tree.
+/// Builds a new tree of the type `To` that f returns. f is called as in `visit`: parents before children, but not below
+/// nodes that it replaces or drops. Elements of a sequence or tuple move up after a dropped one; f receives the paths
+/// of the old tree.
 /// \param f  `f(const path&, const From&) -> transformed<To>`
 /// \errors errc::invalid_argument naming the path when the root is dropped, or when a kept leaf cannot become a To (To
 ///         is not constructible from From); and the errors of To's `make`

@@ -138,8 +138,8 @@ class spec_writer {
 };
 
 // Writes paths in tree order, as flattening produces them, without a trie. Returns nothing when the paths form no tree,
-// or are not in that order: a container comes back, or the elements of a sequence are not 0, 1, .. The trie then builds
-// the tree or finds the error.
+// or are not in that order: a container occurs again later, or the elements of a sequence are not 0, 1, .. The trie
+// then builds the tree or finds the error.
 std::optional<unflattened> unflatten_in_order(const path_list& paths) {
   struct container {
     std::int64_t children = 0;

@@ -10,11 +10,11 @@ import :spec;
 
 export namespace shardmesh {
 
-/// Limits on leaves that `unflatten` may invent when paths name only some indices of a container. By default, none.
+/// Limits on the leaves that `unflatten` may invent when paths name only some indices of a container.
 struct unflatten_options {
-  /// The maximum number of leaves to invent in sequences. With a maximum above 0, a container whose keys are all
-  /// indices (>= 0) becomes a sequence. Indices that no path names become leaves without a path. PyTorch does the same
-  /// when flattening has lost an empty mapping in a list. With 0, such a container becomes a mapping.
+  /// The maximum number of leaves to invent in sequences; none by default. With a maximum above 0, a container whose
+  /// keys are all indices (>= 0) becomes a sequence. Indices that no path names become leaves without a path. PyTorch
+  /// does the same when flattening has lost an empty mapping in a list. With 0, such a container becomes a mapping.
   std::int64_t max_holes = 0;
 };
 

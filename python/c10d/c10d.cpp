@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh._c10d: ranks of a process group of PyTorch, for those on several machines. Apart from _native, which knows
-// no torch: this one fits the PyTorch that it was built with.
+// shardmesh._c10d: ranks of a PyTorch process group, for ranks on several machines. It is separate from _native, which
+// knows no torch: this module fits only the PyTorch that it was built with.
 #include <pybind11/pybind11.h>
 
 #include <memory>

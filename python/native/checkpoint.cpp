@@ -26,8 +26,8 @@ namespace {
 
 using reader_pointer = std::shared_ptr<checkpoint_reader>;
 
-// options: limit_factor, only_keys, rank (or None), keys_at_ranks, all_parts, dequantize, block_size, check_sums (of
-// what is dequantized).
+// options: limit_factor, only_keys, rank (or None), keys_at_ranks, all_parts, dequantize, block_size, and check_sums
+// (for dequantized tensors).
 reader_pointer open(const py::str& path, const py::dict& given) {
   const std::string name = bytes_of(path);
   open_options how{.limits = read_limits{}.times(given["limit_factor"].cast<std::int64_t>())};
@@ -65,7 +65,7 @@ py::list objects(const checkpoint_reader& reader) {
   return made;
 }
 
-// Of an item: (file, offset, length, transform); the file is "" where it is not known.
+// The place of an item: (file, offset, length, transform); the file is "" if unknown.
 py::tuple place_of(const catalog& contents, const stored_range& place) {
   const std::string_view file =
       place.file < 0 ? std::string_view() : contents.files[static_cast<std::size_t>(place.file)];
@@ -73,14 +73,14 @@ py::tuple place_of(const catalog& contents, const stored_range& place) {
   return py::make_tuple(text(file), place.offset, place.length, text(transform));
 }
 
-// Of each object.
+// The place of each object.
 py::list object_places(const checkpoint_reader& reader) {
   py::list made;
   for (const object_entry& object : reader.contents().objects) made.append(place_of(reader.contents(), object.place));
   return made;
 }
 
-// StorageMeta.save_id of a DCP folder; "" where there is none.
+// The StorageMeta.save_id of a DCP folder; "" if there is none.
 py::str save_id(const checkpoint_reader& reader) {
   for (const auto& [name, value] : dcp::extras_of(reader).attributes) {
     if (name != "storage_meta") continue;
@@ -117,7 +117,8 @@ py::tuple object_value_of(checkpoint_reader& reader, std::size_t index) {
   return py::make_tuple(text(value.kind), text(value.type), text(value.json));
 }
 
-// Tells Python of every key that arrived, from the load's threads, one at a time. What Python raises ends the load.
+// Reports every arrived key to Python, from the load's threads, one at a time. An exception raised by Python ends the
+// load.
 class arrivals {
  public:
   explicit arrivals(const py::object& told) : told_(told) {}
@@ -141,9 +142,9 @@ class arrivals {
   std::exception_ptr raised_;
 };
 
-// requests: (key, (offsets, sizes), memory, copied_to) each; see `to_view`. copied_to: None, or the memory that Python
-// copies `memory` to. Its device needs no name: addresses of CUDA memory are nobody else's. arrived: None, or a
-// callable that gets each key.
+// requests: (key, (offsets, sizes), memory, copied_to) each; see `to_view`. copied_to: None, or the memory to which
+// Python copies `memory`. Its device is not named: no other memory shares the addresses of CUDA memory. arrived: None,
+// or a callable that receives each key.
 std::int64_t load_boxes(const reader_pointer& reader, const py::sequence& requests, const py::dict& given,
                         const py::object& arrived, const py::object& report) {
   std::vector<load_request> wanted;
@@ -168,7 +169,7 @@ std::int64_t load_boxes(const reader_pointer& reader, const py::sequence& reques
   return value_of(loaded).bytes_read;
 }
 
-// A whole tensor into memory of its shape; says what is wrong with the shape before a byte is read.
+// Loads a whole tensor into memory of its shape; reports a wrong shape before a byte is read.
 void load_whole(const reader_pointer& reader, const py::str& key, const py::sequence& memory,
                 const py::object& report) {
   const std::string name = bytes_of(key);

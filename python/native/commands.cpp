@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// verify, diff, convert and reshard. Options are the keyword arguments of their Python functions, all of them given.
+// verify, diff, convert, and reshard. Options are the keyword arguments of their Python functions, all of them present.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -23,7 +23,7 @@ namespace {
 
 using reader_pointer = std::shared_ptr<checkpoint_reader>;
 
-// Every text of a list, parsed; an error begins with the option's name.
+// Parses every text of a list; an error begins with the option's name.
 template <class Rule>
 std::vector<Rule> rules(const py::dict& options, const char* option, result<Rule> (*parse)(std::string_view)) {
   std::vector<Rule> made;
@@ -128,7 +128,7 @@ py::dict verify_checkpoint(const reader_pointer& reader, bool quick, int threads
                      options);
 }
 
-// What cannot be opened: the reason, which Python has already, is left out.
+// For a checkpoint that cannot be opened. The report leaves out the reason, which Python has already.
 py::dict verify_names(const py::object& path, int threads, const py::list& allow_globals) {
   const verify_options options = options_of_verify(false, threads, allow_globals);
   verify_report report = verify_unreadable(bytes_of(path), fail(errc::bad_format, ""), options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our errors as Python exceptions (shardmesh.Error, which python/shardmesh/_error.py makes).
+// Converts our errors to Python exceptions (shardmesh.Error, which python/shardmesh/_error.py defines).
 #pragma once
 #include <pybind11/pybind11.h>
 
@@ -12,21 +12,21 @@ import shardmesh;
 
 namespace bindings {
 
-/// A str. Bytes that are no UTF-8 (keys and paths may have such) come out as Python's own surrogate escapes.
+/// A str. Bytes that are not UTF-8, which keys and paths may contain, become Python's surrogate escapes.
 pybind11::str text(std::string_view bytes);
-/// The way back. Raises invalid_argument for other surrogates.
+/// The reverse of `text`. Raises invalid_argument for other surrogates.
 std::string bytes_of(const pybind11::handle& text);
 
 /// An instance of shardmesh.Error with the error's fields and its text.
 pybind11::object to_python(const shardmesh::error& e);
 pybind11::list to_python(const std::vector<shardmesh::error>& errors);
 
-/// Leaves to Python with the error as its exception.
+/// Throws the error as a Python exception.
 [[noreturn]] void raise(const shardmesh::error& e);
-/// The first of the problems, with the others in its field `others`.
+/// Throws the first of the problems, with the others in its field `others`.
 [[noreturn]] void raise(const std::vector<shardmesh::error>& problems);
 
-/// The value, or an exception in Python.
+/// Returns the value, or throws its error as a Python exception.
 template <class T>
   requires std::is_object_v<T>
 T value_of(shardmesh::result<T> made) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a communicator goes from one extension module of this package to another: in a capsule of this name, which holds
-// a `shardmesh::any_communicator*`. Both are built from the same sources.
+// The name of the capsule in which one extension module of this package passes a communicator to another. The capsule
+// holds a `shardmesh::any_communicator*`. Both modules are built from the same sources.
 #pragma once
 #include <shardmesh/version.hpp>
 

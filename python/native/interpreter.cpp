@@ -17,7 +17,7 @@
 
 namespace bindings {
 
-// One call that runs without the lock.
+// One call that runs without the interpreter's lock.
 struct running {
   std::function<void()> cancel;
   bool is_overtaken = false;
@@ -25,7 +25,7 @@ struct running {
 
 namespace {
 
-// Those of this process. Never destroyed: threads use it while the program ends.
+// The running calls of this process. Never destroyed: threads use it while the program ends.
 struct all_running {
   std::mutex mutex;
   std::condition_variable changed;
@@ -53,7 +53,7 @@ thread_local running* current = nullptr;
   for (;;) ::pause();
 }
 
-// The interpreter ends a thread that asks for the lock too late by a forced unwinding, which `catch (...)` meets.
+// If a thread asks for the lock too late, the interpreter ends it by forced unwinding, which `catch (...)` catches.
 template <class Take>
 void take_lock(const Take& take) {
   try {
@@ -63,7 +63,7 @@ void take_lock(const Take& take) {
   }
 }
 
-// Whether the thread may make the call.
+// Registers a call; returns whether the thread may make it.
 bool add(running* call) {
   const std::lock_guard lock(all().mutex);
   if (all().ending && *all().ending != std::this_thread::get_id()) return false;
@@ -71,13 +71,13 @@ bool add(running* call) {
   return true;
 }
 
-// With the lock, which others need.
+// Called with the lock, which other threads need.
 [[noreturn]] void let_go_and_stop() {
   PyEval_SaveThread();
   stop_for_ever();
 }
 
-// Whether the thread may return to Python.
+// Removes a call; returns whether the thread may return to Python.
 bool remove(running* call) {
   const std::lock_guard lock(all().mutex);
   std::erase(all().calls, call);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interpreter's lock, in a program that may end at any time. pybind11's own guards end a daemon thread by unwinding
-// through destructors and `catch (...)`, which aborts the process. These stop such a thread for ever instead, as Python
-// 3.14 does, and let the end of the program cancel and await work that is under way.
+// through destructors and `catch (...)`, which aborts the process. The guards here stop such a thread for ever instead,
+// as Python 3.14 does. At its end, the program cancels running work and waits for it.
 #pragma once
 #include <pybind11/pybind11.h>
 
@@ -10,22 +10,23 @@
 
 namespace bindings {
 
-/// Without the interpreter's lock. `cancel`: called by the ending program, from its main thread; it must not throw.
+/// Releases the interpreter's lock for its lifetime. `cancel` must not throw; a program that ends calls it from its
+/// main thread.
 class released {
  public:
   explicit released(std::function<void()> cancel = {});
   released(const released&) = delete;
   released& operator=(const released&) = delete;
-  /// Takes the lock again. Does not return in a thread that the end of the program has overtaken.
+  /// Takes the lock again. Does not return if the program has begun to end meanwhile and overtaken this thread.
   ~released();
 
  private:
   struct running* call_;
-  struct running* outer_;  // of a callback that made this call
+  struct running* outer_;  // the call around the callback that made this one
   PyThreadState* state_ = nullptr;
 };
 
-/// With the lock, in any thread. Does not return once the interpreter is being taken down.
+/// Holds the lock, in any thread. Does not return once the interpreter is shutting down.
 class acquired {
  public:
   acquired();
@@ -37,9 +38,9 @@ class acquired {
   PyGILState_STATE state_;
 };
 
-/// A call into another library that lets go of the lock by itself and takes it again, such as one of PyTorch's. Taken
-/// too late, that aborts the process, so the end of the program waits for these calls and starts no more of them. With
-/// the lock held; `begin` and `end` do not return in a thread that the end of the program has overtaken.
+/// A call into another library, such as PyTorch, that releases the lock and takes it again. Taking the lock too late
+/// aborts the process, so a program that ends waits for these calls and lets no more of them start. Call `begin` and
+/// `end` with the lock held. They do not return in a thread that the end of the program has overtaken.
 class foreign_call {
  public:
   void begin();
@@ -49,11 +50,11 @@ class foreign_call {
   struct running* call_ = nullptr;
 };
 
-/// Whether the program ends while this thread is within a `released`. No Python code may run here then.
+/// Whether the program is ending while this thread is within a `released`. No Python code may then run here.
 bool is_overtaken();
 
-/// Cancels what runs in other threads of this process and waits for it, for a bounded time. Called by Python's atexit,
-/// when only daemon threads are left.
+/// Cancels work in other threads of this process, and waits for it for a bounded time. Python's atexit calls it when
+/// only daemon threads are left.
 void end_running_work();
 
 }  // namespace bindings

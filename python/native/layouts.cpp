@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who holds which boxes of a tensor: what shardmesh.Layout and redistribute are made of.
+// The boxes of a tensor that each rank holds: the C++ half of shardmesh.Layout and redistribute.
 #include <pybind11/stl.h>
 
 #include <cstdint>
@@ -19,14 +19,14 @@ using namespace shardmesh;
 
 namespace {
 
-// Of a mesh and one placement for each of its dimensions, spelled "S(0), R".
+// The layout of a mesh and one placement per mesh dimension, spelled "S(0), R".
 layout layout_of(const py::handle& shape, const std::vector<std::int64_t>& mesh_sizes,
                  std::vector<std::int32_t> mesh_ranks, const py::handle& placements) {
   auto mesh = value_of(device_mesh::make(mesh_sizes, {}, std::move(mesh_ranks)));
   return value_of(layout::make(std::move(mesh), value_of(parse_placements(bytes_of(placements))), to_extents(shape)));
 }
 
-// Of boxes, as (rank, slot, offsets, sizes) each.
+// The distribution of boxes, each given as (rank, slot, offsets, sizes).
 distribution distribution_of_boxes(const py::handle& shape, std::int32_t ranks, const py::sequence& boxes) {
   distribution_builder parts(to_extents(shape), owner_space::ranks);
   for (const py::handle one : boxes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors where they lie in a checkpoint's files: their memory as a flat, read-only buffer of bytes, which holds the
-// mapping as long as Python holds the buffer. What they are as arrays is Python's part (_mapped.py).
+// Tensors in place in a checkpoint's files. Their memory is a flat, read-only buffer of bytes; the mapping lives as
+// long as Python holds the buffer. Python makes arrays from it (_mapped.py).
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,7 +21,7 @@ namespace {
 
 using reader_pointer = std::shared_ptr<checkpoint_reader>;
 
-// The map of a reader, which it keeps.
+// The map of a reader; it keeps the reader alive.
 class reader_map {
  public:
   static std::unique_ptr<reader_map> make(const reader_pointer& reader, bool allow_unaligned) {
@@ -47,7 +47,7 @@ class reader_map {
   tensor_map tensors_;
 };
 
-// From the first element to the last, whatever lies between. Strides of files are never negative.
+// From the first element to the last, gaps included. Strides in files are never negative.
 std::int64_t span_bytes(const const_tensor_view& view) {
   if (box::whole(view.sizes).is_empty()) return 0;
   std::int64_t elements = 1;

@@ -17,7 +17,7 @@ namespace py = pybind11;
 
 PYBIND11_MODULE(_native, native) {
   native.attr("version") = SHARDMESH_VERSION;
-  // What value() throws.
+  // Translates the exception that value() throws.
   py::register_local_exception_translator([](std::exception_ptr thrown) {
     try {
       if (thrown) std::rethrow_exception(thrown);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each file of this folder adds to shardmesh._native.
+// The functions that add each file of this folder to shardmesh._native.
 #pragma once
 #include <pybind11/pybind11.h>
 
 namespace bindings {
 
-void add_checkpoint(pybind11::module_& native);   // one opened checkpoint: what it holds, loading
-void add_mapping(pybind11::module_& native);      // its tensors where they lie in the files
+void add_checkpoint(pybind11::module_& native);   // one opened checkpoint: its contents, loading
+void add_mapping(pybind11::module_& native);      // its tensors in place in the files
 void add_saving(pybind11::module_& native);       // save, from one process
 void add_commands(pybind11::module_& native);     // verify, diff, convert, reshard
-void discard_rank_folders();                      // that the ending program has not committed
+void discard_rank_folders();                      // deletes those that the ending program has not committed
 void add_rank_folder(pybind11::module_& native);  // a DCP folder that several processes write
-void add_layouts(pybind11::module_& native);      // who holds which boxes of a tensor
-void add_ranks(pybind11::module_& native);        // processes as ranks, and tensors that move between them
+void add_layouts(pybind11::module_& native);      // the boxes of a tensor that each rank holds
+void add_ranks(pybind11::module_& native);        // processes as ranks, and moving tensors between them
 
 }  // namespace bindings

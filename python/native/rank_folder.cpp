@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A DCP folder that several processes write, each its own file, and that one of them puts in place: what
-// shardmesh.dcp.StorageWriter is made of. Who tells whom what was written is Python's part.
+// A DCP folder for which several processes each write their own file, and that one of them puts in place: the C++ half
+// of shardmesh.dcp.StorageWriter. Python exchanges the results between the processes.
 #include <unistd.h>
 
 #include <cstddef>
@@ -30,12 +30,12 @@ namespace {
 
 class rank_folder {
  public:
-  // The process that makes the folder, and will put it in place.
+  // For the process that makes the folder and will put it in place.
   static std::unique_ptr<rank_folder> make(const py::str& destination, bool overwrite) {
     output_options options = replacing_checkpoints({.output = {.overwrite = overwrite}}).output;
     return std::make_unique<rank_folder>(value_of(staged_output::directory(bytes_of(destination), options)), true);
   }
-  // Another one, that sees the folder.
+  // For another process that sees the folder.
   static std::unique_ptr<rank_folder> join(const py::str& folder) {
     return std::make_unique<rank_folder>(value_of(staged_output::join(bytes_of(folder))), false);
   }
@@ -46,9 +46,10 @@ class rank_folder {
   rank_folder& operator=(const rank_folder&) = delete;
   ~rank_folder() {
     std::erase(open_folders(), this);
-    if (!is_of_this_process() && output_) output_->release();  // the parent goes on with it
+    if (!is_of_this_process() && output_) output_->release();  // the parent still uses it
   }
-  // Those that are not committed. Python's lock guards them. Never destroyed: Python's objects may live longer.
+  // The folders that are not committed. Python's lock guards the list. It is never destroyed, because Python's objects
+  // may live longer.
   static std::vector<rank_folder*>& open_folders() {
     static auto* const folders = new std::vector<rank_folder*>;
     return *folders;
@@ -62,8 +63,8 @@ class rank_folder {
     return text(output_->folder().native());
   }
 
-  // This rank's file, and what became of it: the places of the objects, then of the tensors, as (file, offset, length),
-  // and the checksums, as (file, offset, length, digits). archives: bytes each. tensors: (key, memory) each.
+  // Writes this rank's file. Returns the places of the objects, then of the tensors, as (file, offset, length), and the
+  // checksums, as (file, offset, length, digits). archives: bytes each. tensors: (key, memory) each.
   py::tuple write(std::int32_t rank, const py::sequence& archives, const py::sequence& tensors, const py::dict& given) {
     check_open();
     std::vector<std::string_view> objects;
@@ -150,7 +151,7 @@ class rank_folder {
     return output_->write(*file, 0, bytes);
   }
 
-  std::optional<staged_output> output_;  // none once it was discarded
+  std::optional<staged_output> output_;  // empty once discarded
   bool commits_;
   pid_t process_ = ::getpid();
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes as ranks (of one machine, or those of another extension module), and tensors that move between them: what
-// shardmesh.redistribute is made of. How processes find each other is Python's part.
+// Processes as ranks (of one machine, or of another extension module), and tensors that move between them: the C++ half
+// of shardmesh.redistribute. Python code lets the processes find each other.
 #include <pybind11/stl.h>
 
 #include <chrono>
@@ -32,7 +32,7 @@ using namespace shardmesh;
 
 namespace {
 
-// Of a call that may take so long; none: as long as it takes.
+// Options for a call with a time limit in seconds; without a value there is no limit.
 call_options within(const std::optional<double>& seconds) {
   call_options call;
   if (seconds)
@@ -41,19 +41,19 @@ call_options within(const std::optional<double>& seconds) {
   return call;
 }
 
-// Asked by a rank that waits. Where a signal's handler raised (Ctrl-C), the exception stays set in this thread.
+// Called while a rank waits. If a signal handler raised (Ctrl-C), the exception stays set in this thread.
 bool no_signal_came() {
   if (is_overtaken()) return false;
   const acquired held;
   return PyErr_Occurred() == nullptr && PyErr_CheckSignals() == 0;
 }
 
-// Raises what a signal's handler raised while a call waited, whether or not the call went well.
+// Raises the exception that a signal handler raised while a call waited, whether or not the call succeeded.
 void raise_signal() {
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
 }
 
-// Short work, in this thread, without the interpreter's lock.
+// Does short work in this thread, without the interpreter's lock.
 template <std::invocable<> Work>
 std::invoke_result_t<Work> unlocked(const Work& work) {
   const released unlocked;
@@ -63,7 +63,7 @@ std::invoke_result_t<Work> unlocked(const Work& work) {
 class ranks {
  public:
   explicit ranks(shared_memory_communicator comm) : shared_(comm), own_(std::move(comm)), comm_(*own_) {}
-  // Of another extension module.
+  // From another extension module.
   explicit ranks(const py::capsule& foreign)
       : comm_(*static_cast<any_communicator*>(foreign.get_pointer())), kept_(foreign) {}
 
@@ -83,10 +83,11 @@ class ranks {
 
   std::int32_t rank() const { return comm_.rank(); }
   std::int32_t size() const { return comm_.size(); }
-  // Calls are not errors for something that came before. Of a foreign one it is not known: true.
+  // Whether new calls do not fail because of an earlier failure. Unknown for a foreign communicator: true.
   bool is_sound() const { return !shared_ || shared_->status().has_value(); }
 
-  // This rank cannot do its part of a call that the others are in, or will be: they get an error that says so.
+  // Reports that this rank cannot do its part of a call that the others are in, or will be in. They get an error with
+  // the reason.
   void refuse(const py::str& why) {
     const error reason = fail(errc::unsupported, bytes_of(why)).with_rank(rank());
     std::stop_source stop;
@@ -108,7 +109,7 @@ class ranks {
     for (const py::handle move : moves) all.push_back(move_of(py::reinterpret_borrow<py::sequence>(move)));
     std::int64_t bytes = 0;
     std::stop_source stop;
-    std::exception_ptr thrown;  // by the report: the call ends, on all ranks
+    std::exception_ptr thrown;  // by `report`; it ends the call on all ranks
     const auto tell = [&](std::int64_t more) {
       bytes += more;
       const acquired held;
@@ -131,7 +132,8 @@ class ranks {
   }
 
  private:
-  // A call of all ranks, which `stop` cancels. Our own ranks look after signals; while others wait, this thread does.
+  // A call of all ranks, which `stop` cancels. Our own communicators handle signals; while others wait, this thread
+  // does.
   template <std::invocable<> Work>
   std::invoke_result_t<Work> in_call(std::stop_source& stop, const Work& work, const std::exception_ptr& thrown = {}) {
     auto done = own_ ? unlocked(work) : waited(py::none(), [&](watch& watching) {
@@ -157,7 +159,7 @@ class ranks {
   std::optional<shared_memory_communicator> shared_;
   std::optional<any_communicator> own_;
   communicator_ref comm_;
-  py::object kept_;  // what a foreign one lives in
+  py::object kept_;  // owns the foreign communicator
   plan_cache plans_{256};
 };
 

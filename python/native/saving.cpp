@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A state dict in memory into a new checkpoint, from one process: tensors, and objects as torch.save wrote them.
+// Saves a state dict in memory as a new checkpoint, from one process: tensors, and objects as torch.save wrote them.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,7 +27,7 @@ using namespace shardmesh;
 
 namespace {
 
-// What the Python side keeps alive while it is saved.
+// The values that the Python side keeps alive while they are saved.
 struct held {
   view_source source;
   std::vector<output_tensor> tensors;
@@ -51,7 +51,7 @@ void add_tensor(held& into, const py::sequence& given) {
   into.tensors.push_back(std::move(made));
 }
 
-// What objects.json keeps of an object.
+// The entry of an object in objects.json.
 result<std::string> json_of(std::string_view archive, const std::string& key) {
   const memory_source source(std::as_bytes(std::span(archive)), key);
   auto item = torch_file::item::open(source);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all calls that write have in common: their options and their report.
+// The options and the report that all calls that write have in common.
 #pragma once
 #include <pybind11/pybind11.h>
 
@@ -12,8 +12,8 @@ namespace bindings {
 /// "dcp", "safetensors", "hf", "pt" or "torch-checkpointing". Raises invalid_argument.
 shardmesh::target_format to_format(const pybind11::handle& name);
 
-/// `overwrite`, `threads`, `memory_bytes` of the dict, and the watch's cancellation and progress. Called without the
-/// interpreter's lock: `plain_saving` read the dict before.
+/// `overwrite`, `threads`, and `memory_bytes` of the dict, with the watch's cancellation and progress. The constructor
+/// reads the dict; the rest runs without the interpreter's lock.
 struct plain_saving {
   bool overwrite = false;
   int threads = 0;
@@ -22,10 +22,10 @@ struct plain_saving {
   shardmesh::save_options with(watch& watching) const;
 };
 
-/// Whether "payload" asks for safetensors files ("torch": no). Raises invalid_argument.
+/// Whether "payload" requests safetensors files ("torch" does not). Raises invalid_argument.
 bool wants_safetensors_files(const pybind11::dict& given);
 
-/// The report as a dict; raises its problems.
+/// Returns the report as a dict; raises its problems.
 pybind11::dict told(const shardmesh::save_report& report);
 
 }  // namespace bindings

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small values between Python and C++: shapes, boxes, paths of nested keys, and the memory of a tensor, which crosses
-// as (address, dtype, sizes, strides); whoever passes it keeps the tensor alive.
+// Small values between Python and C++: shapes, boxes, paths of nested keys, and the memory of a tensor. Memory crosses
+// as (address, dtype, sizes, strides); the caller keeps the tensor alive.
 #pragma once
 #include <pybind11/pybind11.h>
 
@@ -20,9 +20,9 @@ shardmesh::extents to_extents(const pybind11::handle& values);
 /// From (offsets, sizes). Raises shape_mismatch for sequences of different lengths.
 shardmesh::box to_box(const pybind11::handle& pair);
 shardmesh::path to_path(const pybind11::handle& keys);
-/// From PyTorch's name of it. Raises unsupported.
+/// From PyTorch's name of the dtype. Raises unsupported.
 shardmesh::dtype to_dtype(const pybind11::handle& name);
-/// From (address, dtype, sizes, strides), in elements; memory of the host.
+/// From (address, dtype, sizes, strides), in elements; host memory.
 shardmesh::tensor_view to_view(const pybind11::handle& memory);
 
 }  // namespace bindings

@@ -12,7 +12,7 @@ namespace py = pybind11;
 
 namespace {
 
-// What Python has to say: a signal's exception, or that of the caller's own function.
+// Asks Python for an exception: of a signal handler, or of the caller's `report`.
 std::exception_ptr ask_python(const py::object& report, std::int64_t bytes, std::int64_t& told) {
   const acquired held;
   try {

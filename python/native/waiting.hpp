@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Long work without the interpreter's lock: it goes on in a thread of its own, while the calling thread lets Python
-// handle signals (Ctrl-C) and tells how far it is.
+// Long work without the interpreter's lock. It runs in its own thread, while the calling thread lets Python handle
+// signals (Ctrl-C) and reports progress.
 #pragma once
 #include <pybind11/pybind11.h>
 
@@ -16,12 +16,12 @@ import shardmesh;
 
 namespace bindings {
 
-/// Runs `work` and waits for it, without the interpreter's lock. `report` (None, or a callable) gets the bytes so far
-/// now and then, before a destination is put in place and at the end, not twice the same. A signal's exception, or one
-/// of `report`, asks the work to stop, waits until it has, and is raised.
+/// Runs `work` and waits for it, without the interpreter's lock. `report` (None, or a callable) receives the bytes so
+/// far: regularly, before a destination is put in place, and at the end, never the same number twice. An exception of a
+/// signal handler or of `report` asks the work to stop; it is raised when the work has stopped.
 void wait_for(const std::function<void(watch&)>& work, const pybind11::object& report);
 
-/// The same for work that makes something.
+/// The same for work that returns a value.
 template <std::invocable<watch&> Work>
 std::invoke_result_t<Work, watch&> waited(const pybind11::object& report, Work&& work) {
   std::optional<std::invoke_result_t<Work, watch&>> made;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""shardmesh: sharded checkpoints of PyTorch, safetensors and Hugging Face, read, written, checked and cut anew.
+"""shardmesh reads, writes, verifies, and reshards sharded checkpoints of PyTorch, safetensors, and Hugging Face.
 
 `shardmesh.dcp` saves and loads on many ranks, and plugs into torch.distributed.checkpoint. See docs/python.md.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._redistribute import full_state_dict, redistribute
     from ._shards import Shards, flatten_sharded_tensors
 
-# What needs torch to be imported at all, which takes a second.
+# Names that need torch; importing torch takes a second.
 _OF_TORCH = {"Shards": "_shards", "flatten_sharded_tensors": "_shards", "full_state_dict": "_redistribute",
              "redistribute": "_redistribute"}
 

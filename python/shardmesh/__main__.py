@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: `python -m shardmesh verify PATH`, or `shardmesh verify PATH`. It becomes the program that lies in
-the package, so signals, exit status and output are the program's own."""
+"""The command line: `python -m shardmesh verify PATH`, or `shardmesh verify PATH`. The process becomes the program in
+the package, so signals, exit status, and output are that program's."""
 from __future__ import annotations
 
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What callers give, held against what is meant, before the C++ half sees it: an Error that names the argument."""
+"""Checks callers' arguments before the C++ half sees them; an Error names the argument."""
 from __future__ import annotations
 
 import operator
@@ -14,7 +14,7 @@ from ._error import Error, failure
 if TYPE_CHECKING:
     import torch
 
-#: Of "s3://bucket/x". One letter would be a drive of Windows.
+#: The scheme of "s3://bucket/x". A single letter would be a Windows drive.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 #: The largest number of threads, and of anything else.
@@ -23,10 +23,10 @@ _MOST = 2**63 - 1
 
 
 def shown(value: Any) -> str:
-    """Its repr, of at most a hundred characters."""
+    """Returns its repr, cut to a hundred characters."""
     try:
         made = repr(value)
-    except Exception:  # of the caller's class
+    except Exception:  # from the caller's class
         made = object.__repr__(value)
     return made if len(made) <= 100 else f"{made[:97]}..."
 
@@ -39,7 +39,7 @@ def wrong(name: str, expected: str, found: Any, key: str = "") -> Error:
 def number(name: str, value: Any, least: int = 0, most: int = _MOST) -> int:
     try:
         made = operator.index(value)
-    except Exception:  # not only TypeError: an array of several values
+    except Exception:  # not only TypeError: also an array of several values
         made = None
     if made is None or not least <= made <= most:
         raise wrong(name, f"an integer from {least} to {most}" if most != _MOST else f"an integer of at least {least}", value)
@@ -47,12 +47,12 @@ def number(name: str, value: Any, least: int = 0, most: int = _MOST) -> int:
 
 
 def threads(value: Any) -> int:
-    """0: all cores."""
+    """Checks a number of threads; 0 means all cores."""
     return number("threads", value, most=_MOST_THREADS)
 
 
 def fraction(name: str, value: Any) -> float:
-    """A number that is not negative, and is one."""
+    """Checks a number that must not be negative or NaN."""
     try:
         made = float(value)
     except Exception:
@@ -70,7 +70,7 @@ def flag(name: str, value: Any) -> bool:
 
 
 def callback(name: str, value: Any) -> Any:
-    """A function, or None."""
+    """Checks a function, or None."""
     if value is not None and not callable(value):
         raise wrong(name, "a function", value)
     return value
@@ -87,7 +87,7 @@ def text(name: str, value: Any) -> str:
 
 
 def texts(name: str, value: Any) -> list[str]:
-    """Of several, or of one by itself."""
+    """Checks a list of texts; a single text becomes a list of one."""
     if isinstance(value, str):
         return [value]
     made = _listed(value) if not isinstance(value, (bytes, bytearray)) else None
@@ -98,7 +98,7 @@ def texts(name: str, value: Any) -> list[str]:
 
 
 def _listed(value: Any) -> list | None:
-    """None for what cannot be iterated over."""
+    """Returns a list, or None for a value that cannot be iterated over."""
     try:
         return list(value) if isinstance(value, Iterable) else None
     except Exception:  # an array of no dimensions, a generator that raises
@@ -106,19 +106,19 @@ def _listed(value: Any) -> list | None:
 
 
 def path(value: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str:
-    """A path of this machine, or "file://" and one. Raises Error for other URLs."""
+    """Returns a path of this machine, also given as a "file://" URL. Raises Error for other URLs."""
     try:
         made = os.fsdecode(value)
     except Exception as cause:
         raise wrong("path", "a path: text, bytes or os.PathLike", value) from cause
-    if "\0" in made:  # the system would end the name there
+    if "\0" in made:  # the system would end the path there
         raise wrong("path", "a path without a null character", made)
     scheme = _SCHEME.match(made)
     return made if scheme is None else _local(made, scheme[1])
 
 
 def _local(url: str, scheme: str) -> str:
-    """The path that a file:// URL names."""
+    """Returns the path that a file:// URL names."""
     if scheme.lower() != "file":
         raise failure("unsupported", f"is a URL of a store ({scheme}://), which shardmesh does not read or write",
                       path=url, expected="a path of this machine, or file://",
@@ -131,7 +131,7 @@ def _local(url: str, scheme: str) -> str:
 
 
 def is_path(value: Any) -> bool:
-    """Whether `path` takes it."""
+    """Whether `path` accepts the value."""
     try:
         path(value)
     except Error:
@@ -144,10 +144,10 @@ def key(value: Any) -> str:
 
 
 def box(value: Any, key: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(offsets, sizes)."""
+    """Checks a box: (offsets, sizes)."""
     try:
         offsets, sizes = (tuple(map(operator.index, part)) for part in value)
-    except Exception:  # of iteration, of __index__
+    except Exception:  # from iteration, or from __index__
         offsets = sizes = None
     if offsets is None or not all(-_MOST <= one <= _MOST for one in (*offsets, *sizes)):
         raise wrong("box", "(offsets, sizes), each a sequence of integers", value, key)
@@ -158,7 +158,7 @@ def box(value: Any, key: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def wanted(value: Any) -> list[tuple[Any, Any, Any]]:
-    """(key, box or None, tensor) each."""
+    """Returns a list of (key, box or None, tensor)."""
     made = [(key, None, one) for key, one in value.items()] if isinstance(value, Mapping) else None
     if made is None and not isinstance(value, (str, bytes)):
         made = _listed(value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One opened checkpoint of any format: a mapping from keys to entries, and loading."""
+"""An opened checkpoint of any format: a mapping from keys to entries, and loading."""
 from __future__ import annotations
 
 import contextlib
@@ -25,7 +25,7 @@ Where = Union[Box, tuple[Sequence[int], Sequence[int]]]
 
 
 class Chunk(NamedTuple):
-    """A part of a tensor and where its bytes are: a range of one of the checkpoint's files ("" when that is not known)."""
+    """A part of a tensor, and the location of its bytes: a range of one of the checkpoint's files ("" if unknown)."""
 
     box: Box
     file: str
@@ -35,13 +35,13 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class TensorEntry:
-    """A tensor of a checkpoint. `entry[2:4]` loads rows 2 and 3, `entry[...]` all of it."""
+    """A tensor of a checkpoint. `entry[2:4]` loads rows 2 and 3; `entry[...]` loads the whole tensor."""
 
     key: str
-    #: PyTorch's name, "float32"; "undefined" for a representation that shardmesh does not read
+    #: PyTorch's name, such as "float32"; "undefined" for a representation that shardmesh does not read
     dtype: str
     shape: tuple[int, ...]
-    #: the key as the keys and indices of nested containers
+    #: the key, split into the keys and indices of nested containers
     path: tuple[Union[str, int], ...]
     requires_grad: bool
     #: the Python type of a representation that shardmesh does not read; "" for all others
@@ -51,7 +51,7 @@ class TensorEntry:
 
     @property
     def chunks(self) -> list[Chunk]:
-        """How the tensor is cut, in the file's order."""
+        """The chunks of the tensor, in the order of the files."""
         return [Chunk(Box(offsets, sizes), file, offset, length)
                 for offsets, sizes, file, offset, length, _ in self._checkpoint._native.chunks(self._index)]
 
@@ -70,7 +70,7 @@ class TensorEntry:
 
 @dataclass(frozen=True)
 class ObjectEntry:
-    """Something of a checkpoint that is not a tensor."""
+    """An entry of a checkpoint that is not a tensor."""
 
     key: str
     path: tuple[Union[str, int], ...]
@@ -79,12 +79,12 @@ class ObjectEntry:
 
     @property
     def type(self) -> str:
-        """The Python type's name, "builtins.int"; read from the pickle, which is not run."""
+        """The Python type's name, such as "builtins.int". It is read from the pickle, which is not run."""
         return self._checkpoint._native.object_value(self._index)[1]
 
     @property
     def json(self) -> str:
-        """The value as JSON, with the tags of docs/formats.md; read from the pickle, which is not run."""
+        """The value as JSON, with the tags of docs/formats.md. It is read from the pickle, which is not run."""
         return self._checkpoint._native.object_value(self._index)[2]
 
     def load(self, weights_only: bool = True) -> Any:
@@ -98,15 +98,16 @@ Entry = Union[TensorEntry, ObjectEntry]
 
 
 class Checkpoint(Mapping[str, Entry]):
-    """Made by `shardmesh.open`. Files are opened when they are read; several threads may load at once.
+    """An opened checkpoint, made by `shardmesh.open`. Files are opened when they are read; several threads may load at
+    once.
 
-    A forked child may go on with it, unless another thread was reading at the fork: then every call raises Error.
+    A forked child may go on using it, unless another thread was reading at the fork: then every call raises Error.
     """
 
     def __init__(self, native: _native.Checkpoint) -> None:
         self._reader = native
-        self._calls = 0  # that are under way
-        self._stuck_since = 0  # the process at whose fork a thread was in a call, and held what it locks
+        self._calls = 0  # running now
+        self._stuck_since = 0  # if not 0: the process that forked while a thread was in a call and held its locks
         _open_checkpoints[id(self)] = self
         self._maps: dict[bool, _native.TensorMap] = {}
         self._entries: dict[str, Entry] = {}
@@ -137,8 +138,8 @@ class Checkpoint(Mapping[str, Entry]):
 
     @property
     def format(self) -> str:
-        """"dcp", "torch" (a .pt file), "safetensors", "hf" (a Hugging Face folder), "torch-files", "deepspeed",
-        "torchsnapshot", "torch-checkpointing" or "parts"."""
+        """The format: "dcp", "torch" (a .pt file), "safetensors", "hf" (a Hugging Face folder), "torch-files",
+        "deepspeed", "torchsnapshot", "torch-checkpointing", or "parts"."""
         return self._native.format
 
     @property
@@ -147,7 +148,7 @@ class Checkpoint(Mapping[str, Entry]):
 
     @property
     def texts(self) -> dict[str, str]:
-        """What whoever wrote safetensors files attached to them."""
+        """The texts that the writer of safetensors files attached to them."""
         return dict(self._native.texts)
 
     @property
@@ -188,10 +189,12 @@ class Checkpoint(Mapping[str, Entry]):
         return f"<shardmesh.Checkpoint {self.path!r}: {self.format}, {len(self)} entries>"
 
     def load(self, key: str, box: Where | None = None, *, weights_only: bool = True, threads: int = 0) -> Any:
-        """The tensor of that key, or a box of it, in new memory of the stored dtype; or the object.
+        """Loads the tensor of that key, or a box of it, into new memory of the stored dtype; or loads an object.
 
-        box: (offsets, sizes), in elements. weights_only: of objects, as `torch.load` has it.
-        Raises Error: missing_key with the nearest key, shape_mismatch, and what is wrong with the files.
+        box: (offsets, sizes), in elements.
+        weights_only: for objects, as in `torch.load`.
+
+        Raises Error: missing_key with the nearest key, shape_mismatch, and any defect of the files.
         """
         import torch
 
@@ -201,7 +204,7 @@ class Checkpoint(Mapping[str, Entry]):
                 raise failure("dtype_mismatch", "an object has no boxes", key=key, path=self.path)
             return self.load_object(key, weights_only)
         if entry is None or entry.foreign_type:
-            where, dtype = ((), ()), torch.uint8  # for the C++ half to refuse, in its words
+            where, dtype = ((), ()), torch.uint8  # the C++ half refuses these, in its own words
         else:
             where = ((0,) * len(entry.shape), entry.shape) if box is None else _arguments.box(box, key)
             self._check_inside(entry, where)
@@ -211,7 +214,7 @@ class Checkpoint(Mapping[str, Entry]):
         return made
 
     def _check_inside(self, entry: TensorEntry, where: Where) -> None:
-        """Raises the C++ half's error before memory is made for a box that does not fit."""
+        """Raises the C++ half's error for a box that does not fit, before memory is allocated for it."""
         offsets, sizes = where
         if not (len(offsets) == len(sizes) == len(entry.shape)) or any(
                 offset < 0 or size < 0 or offset + size > whole for offset, size, whole in zip(offsets, sizes, entry.shape)):
@@ -220,14 +223,17 @@ class Checkpoint(Mapping[str, Entry]):
     def load_into(self, wanted: Mapping[str, torch.Tensor] | Sequence[tuple[str, Where | None, torch.Tensor]], *,
                   threads: int = 0, allow_narrowing: bool = False, allow_shape_mismatch: bool = False,
                   check: bool = False, progress: Progress = None) -> None:
-        """Fills tensors in place: {key: tensor}, or (key, box, tensor) of which the box may be None (the whole).
+        """Fills tensors in place. wanted: {key: tensor}, or a sequence of (key, box, tensor), where the box may be None
+        (all).
 
-        A tensor may have any strides, any dtype that the stored one converts to, and be on any device. Nothing is read
-        when any of them does not fit, or two of them fill one byte with different elements (Error "overlap"). The same
-        memory under several keys (tied weights) is filled when all have the same values, else Error "disagreement". What
-        several of them share is read once. allow_shape_mismatch: tensors of as many dimensions may have other sizes, and
-        boxes reach beyond what is stored: indices stay, zeros are loaded where nothing is stored. check: compare the
-        checksums of what is read, which reads it twice (Error "checksum_mismatch").
+        A tensor may have any strides, any dtype to which the stored one converts, and be on any device. If any of them
+        does not fit, or two of them fill one byte with different elements (Error "overlap"), nothing is read. The same
+        memory may be given under several keys (tied weights) whose values are all equal; else Error "disagreement".
+        Parts that several tensors share are read once.
+
+        allow_shape_mismatch: tensors may have other sizes with the same number of dimensions, and boxes may reach
+        beyond the stored tensor. Elements keep their indices; those that are not stored are loaded as zeros.
+        check: compare checksums of the data read, which is then read twice (Error "checksum_mismatch").
         """
         allow_shape_mismatch = _arguments.flag("allow_shape_mismatch", allow_shape_mismatch)
         destinations, requests = self._destinations(wanted, allow_shape_mismatch)
@@ -243,12 +249,14 @@ class Checkpoint(Mapping[str, Entry]):
                    threads: int = 0, allow_narrowing: bool = False, allow_shape_mismatch: bool = False,
                    check: bool = False, on_arrival: Callable[[str], None] | None = None,
                    progress: Progress = None) -> Loading:
-        """`load_into` in a thread of its own: tensors arrive in the order in which they are stored, and can be used while
-        the others are still on their way. See `Loading`.
+        """Starts `load_into` in its own thread. Tensors arrive in storage order, and each can be used while others are
+        still loading. See `Loading`.
 
-        on_arrival: called with each key when everything that was asked of it is there, in the load's thread, one at a
-        time; what it raises ends the load, and `Loading.wait` raises it. Nobody else touches a tensor before its key has
-        arrived. Tensors without memory, and whole tensors of another shape, are refused at once; the rest by `wait`.
+        on_arrival: called with each key when everything requested of it has arrived, in the load's thread, one at a
+        time. An exception from it ends the load, and `Loading.wait` raises it. Do not touch a tensor before its key has
+        arrived.
+
+        Tensors without memory, and whole tensors of another shape, are refused at once; `wait` raises all other errors.
         """
         allow_shape_mismatch = _arguments.flag("allow_shape_mismatch", allow_shape_mismatch)
         destinations, requests = self._destinations(wanted, allow_shape_mismatch)
@@ -269,12 +277,13 @@ class Checkpoint(Mapping[str, Entry]):
         return Loading(load, on_arrival, progress, sum(to.tensor.nbytes for to in destinations))
 
     def map_tensor(self, key: str, box: Where | None = None, *, allow_unaligned: bool = False) -> MappedTensor:
-        """The tensor of that key, or a box of it, where it lies in its file: nothing is copied, nor read before it is
-        touched, nor held against checksums. See `MappedTensor`.
+        """Maps the tensor of that key, or a box of it, in place in its file. Nothing is copied, no byte is read before
+        it is accessed, and checksums are not compared. See `MappedTensor`.
 
-        allow_unaligned: also tensors whose first byte is no multiple of what their dtype needs.
-        Raises Error: missing_key; shape_mismatch; unsupported where the bytes do not lie in one file as they are
-        (compressed, several chunks, dequantized); unaligned; io.
+        allow_unaligned: also map tensors whose first byte is not aligned for their dtype.
+
+        Raises Error: missing_key; shape_mismatch; unsupported if the plain bytes are not in one file (compressed,
+        several chunks, dequantized); unaligned; io.
         """
         box = None if box is None else _arguments.box(box, _arguments.key(key))
         allow_unaligned = _arguments.flag("allow_unaligned", allow_unaligned)
@@ -283,7 +292,7 @@ class Checkpoint(Mapping[str, Entry]):
             return MappedTensor(key, self.path, tensors.tensor(_arguments.key(key), box))
 
     def _destinations(self, wanted: Any, allow_shape_mismatch: bool) -> tuple[list[Destination], list[Request]]:
-        """What is filled, and the C++ half's requests."""
+        """Returns the tensors to fill, and the C++ half's requests."""
         destinations: list[Destination] = []
         requests: list[Request] = []
         for key, box, tensor in _arguments.wanted(wanted):
@@ -293,21 +302,22 @@ class Checkpoint(Mapping[str, Entry]):
                     or (allow_shape_mismatch and len(entry.shape) == tensor.ndim))
             if box is None and not fits:
                 self._raise_conflict(key)
-                self._native.load_whole(key, to.memory, None)  # raises: the shape that the memory has and needs
+                self._native.load_whole(key, to.memory, None)  # raises, naming the shape that the memory has and needs
             destinations.append(to)
             where = ((0,) * tensor.ndim, tuple(tensor.shape)) if box is None else _arguments.box(box, key)
             requests.append(to.request(where))
         return destinations, requests
 
     def _raise_conflict(self, key: str) -> None:
-        """The error of a key under which ranks have different values, before one about the value of the lowest."""
+        """Raises the error of a key under which ranks hold different values. It precedes errors about the lowest rank's
+        value."""
         for warning in self.warnings:
             if warning.code == "disagreement" and warning.key == key:
                 raise warning
 
     def load_object(self, key: str, weights_only: bool = True) -> Any:
-        """The object of that key. Its pickle is run by PyTorch, where weights_only=True refuses all but plain data (and of
-        safetensors, whose objects are JSON, by an unpickler that knows plain data alone)."""
+        """Loads the object of that key. PyTorch runs its pickle; weights_only=True refuses everything but plain data.
+        Objects of safetensors are JSON; they go through an unpickler that knows only plain data."""
         import torch
 
         archive = self.object_bytes(key)
@@ -326,7 +336,7 @@ class Checkpoint(Mapping[str, Entry]):
                               hint="weights_only=False runs its pickle, which may do anything") from cause
 
     def object_bytes(self, key: str) -> bytes:
-        """What `torch.save` would write of the object."""
+        """Returns the bytes that `torch.save` would write for the object."""
         entry = self._entries.get(_arguments.key(key))
         if not isinstance(entry, ObjectEntry):
             raise failure("missing_key", "there is no object of this key", key=key, path=self.path)
@@ -358,12 +368,12 @@ os.register_at_fork(after_in_child=_mark_stuck)
 def _is_range(index: Any) -> bool:
     try:
         return isinstance(index, slice) and index.step in (None, 1) and bool(index.indices(0))
-    except Exception:  # bounds that are no integers
+    except Exception:  # bounds that are not integers
         return False
 
 
 def box_of_slices(shape: tuple[int, ...], index: Any, key: str) -> Box:
-    """The box of `tensor[index]`: slices of step 1, and an ellipsis."""
+    """Returns the box of `tensor[index]`, for slices of step 1 and an ellipsis."""
     given = list(index) if isinstance(index, tuple) else [index]
     at = next((number for number, one in enumerate(given) if one is Ellipsis), None)
     if at is not None:
@@ -379,17 +389,18 @@ def box_of_slices(shape: tuple[int, ...], index: Any, key: str) -> Box:
 def open(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_parts: bool = False,
          dequantize: bool = False, block_size: int = 128, limit_factor: int = 1, rank: int | None = None,
          keys_at_ranks: bool = False) -> Checkpoint:
-    """A DCP folder, a .pt file, a safetensors file, a Hugging Face folder, or whatever else docs/formats.md lists. No
-    pickle is run.
+    """Opens a DCP folder, a .pt file, a safetensors file, a Hugging Face folder, or any other format in
+    docs/formats.md. No pickle is run.
 
-    only_keys: nobody asks for others, and a DCP folder's description of them is passed over: it has few others or none.
-    all_parts: everything that lies in a folder as one checkpoint, of keys "PART.KEY". dequantize: FP8 weights with
-    scales of blocks (of block_size rows and columns) and MXFP4 are the float32 numbers that they stand for.
-    limit_factor: allow so many times what reading a file may cost before it is taken for an attack.
-
-    rank, keys_at_ranks: of folders that PyTorch's ranks saved with use_collectives=False, where each rank may have another
-    value under one key. To read such a key raises Error "disagreement", unless `rank` says whose value it is to be, or
-    `keys_at_ranks` lists it as "KEY@RANK" of each rank. Shards are merged anyway.
+    only_keys: the only keys that you will use. The description of other keys in a DCP folder is skipped, so few of them
+    or none are listed.
+    all_parts: show everything in a folder as one checkpoint with keys "PART.KEY".
+    dequantize: list FP8 weights with block scales (block_size rows and columns), and MXFP4, as the float32 values that
+    they represent.
+    limit_factor: raises, by this factor, the limit on the cost of reading a file before it is taken for an attack.
+    rank, keys_at_ranks: for folders that PyTorch's ranks saved with use_collectives=False, where ranks may hold
+    different values under one key. Reading such a key raises Error "disagreement", unless `rank` names the rank whose
+    value to read, or `keys_at_ranks` lists it as "KEY@RANK" for each rank. Shards are merged in any case.
     """
     return Checkpoint(opened(path, only_keys=only_keys, all_parts=all_parts, dequantize=dequantize,
                              block_size=block_size, limit_factor=limit_factor, rank=rank, keys_at_ranks=keys_at_ranks))
@@ -398,7 +409,7 @@ def open(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_par
 def opened(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_parts: bool = False,
            dequantize: bool = False, block_size: int = 128, check_sums: bool = False, limit_factor: int = 1,
            rank: int | None = None, keys_at_ranks: bool = False) -> _native.Checkpoint:
-    """The C++ half's checkpoint. check_sums: what is dequantized is held against its checksums."""
+    """Returns the C++ half's checkpoint. check_sums: compare the checksums of dequantized tensors."""
     keys_at_ranks = _arguments.flag("keys_at_ranks", keys_at_ranks)
     if rank is not None:
         rank = _arguments.number("rank", rank, most=2**31 - 1)
@@ -412,18 +423,17 @@ def opened(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_p
 
 def load(path: str | os.PathLike[str], key: str, box: Where | None = None, *, weights_only: bool = True,
          rank: int | None = None, keys_at_ranks: bool = False) -> Any:
-    """One tensor, one box of it, or one object of a checkpoint of any format. See `Checkpoint.load`, and `open`."""
+    """Loads one tensor, one box of it, or one object of a checkpoint of any format. See `Checkpoint.load`, `open`."""
     return _opened_for(path, key, rank, keys_at_ranks).load(key, box, weights_only=weights_only)
 
 
 def map_tensor(path: str | os.PathLike[str], key: str, box: Where | None = None, *, allow_unaligned: bool = False,
                rank: int | None = None, keys_at_ranks: bool = False) -> MappedTensor:
-    """One tensor, or a box of it, where it lies in its file. See `Checkpoint.map_tensor`; of many tensors that is
-    cheaper."""
+    """Maps one tensor, or a box of it, in place in its file. For many tensors, `Checkpoint.map_tensor` is cheaper."""
     return _opened_for(path, key, rank, keys_at_ranks).map_tensor(key, box, allow_unaligned=allow_unaligned)
 
 
 def _opened_for(path: str | os.PathLike[str], key: str, rank: int | None, keys_at_ranks: bool) -> Checkpoint:
-    """Of little more than that key; of everything where it is not there, for the error to name the nearest."""
+    """Opens little more than that key; if it is missing, everything, so that the error can name the nearest key."""
     made = open(path, only_keys=(_arguments.key(key),), rank=rank, keys_at_ranks=keys_at_ranks)
     return made if key in made else open(path, rank=rank, keys_at_ranks=keys_at_ranks)

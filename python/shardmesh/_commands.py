@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""inspect, verify, diff, convert and reshard: the commands of the same names as functions."""
+"""inspect, verify, diff, convert, and reshard: the commands of the same names as functions."""
 from __future__ import annotations
 
 import os
@@ -16,14 +16,16 @@ from ._saving import MAX_SHARD_BYTES, SaveReport
 
 def inspect(path: str | os.PathLike[str], *, all_parts: bool = False, rank: int | None = None,
             keys_at_ranks: bool = False) -> Checkpoint:
-    """What a checkpoint holds: the opened checkpoint itself, a mapping of entries; `str` of an entry is one line.
-    rank, keys_at_ranks: as of `open`, here and below."""
+    """Opens a checkpoint to see its contents: a mapping of entries; `str` of an entry is one line.
+
+    rank, keys_at_ranks: as in `open`, here and below.
+    """
     return open(path, all_parts=all_parts, rank=rank, keys_at_ranks=keys_at_ranks)
 
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """What was checked. `ok` when there are no problems; warnings are odd, but harm nothing that was read."""
+    """The result of `verify`. `ok` if there are no problems; warnings are oddities that do not affect the data read."""
 
     #: at most a thousand, in the checkpoint's order; `more_problems` counts the rest
     problems: list[Error]
@@ -34,14 +36,14 @@ class VerifyReport:
     bytes: int
     #: covered by a checksum that was compared
     checked_bytes: int
-    #: that hold bytes and have no checksum
+    #: chunks that hold bytes and have no checksum
     unchecked_chunks: int
     unchecked_objects: int
-    #: tensors that the checkpoint holds and no entry names: not checked, nor converted
+    #: tensors in the checkpoint that no entry names: neither checked nor converted
     unread_tensors: int = 0
     #: names in pickles that published scanners call dangerous, each once; each is a problem
     dangerous_globals: list[str] = field(default_factory=list)
-    #: how many other names in pickles are not plain data, such as a program's own classes; each is a warning
+    #: the number of other names in pickles that are not plain data, such as a program's own classes; each is a warning
     unknown_globals: int = 0
 
     @property
@@ -52,20 +54,21 @@ class VerifyReport:
 def verify(path: str | os.PathLike[str], *, quick: bool = False, all_parts: bool = False, rank: int | None = None,
            keys_at_ranks: bool = False, threads: int = 0, allow_globals: str | Sequence[str] = (),
            progress: Progress = None) -> VerifyReport:
-    """Is the checkpoint whole: every chunk present, readable, of the declared dtype and shape, without overlap or gap,
-    and unchanged where there are checksums? quick: open everything, but read no tensor's bytes. Names in pickles that
-    published scanners call dangerous are problems; allow_globals: names ("module.name") that are accepted.
+    """Verifies a checkpoint: every chunk is present, readable, of the declared dtype and shape, without overlap or gap,
+    and unchanged if there are checksums. A checkpoint that cannot be opened gives a report with that problem.
 
-    A checkpoint that cannot be opened is a report with that problem.
+    quick: open everything, but read no tensor's bytes.
+    allow_globals: names in pickles ("module.name") to accept. Names that published scanners call dangerous are
+    problems.
     """
     threads, path = _arguments.threads(threads), _arguments.path(path)
     allowed = _arguments.texts("allow_globals", allow_globals)
     try:
         checkpoint = opened(path, all_parts=all_parts, rank=rank, keys_at_ranks=keys_at_ranks)
     except Error as problem:
-        if problem.code == "invalid_argument" and not problem.path:  # of the caller, not of the checkpoint
+        if problem.code == "invalid_argument" and not problem.path:  # the caller's, not the checkpoint's
             raise
-        # Python runs a damaged pickle up to its defect: what it names counts all the same.
+        # Python runs a damaged pickle up to its defect, so the names in it still count.
         try:
             names = _native.verify_names(path, threads, allowed)
         except Error:  # the path itself is wrong
@@ -78,14 +81,14 @@ def verify(path: str | os.PathLike[str], *, quick: bool = False, all_parts: bool
 
 @dataclass(frozen=True)
 class Difference:
-    """One key that differs, and how: "only-left", "only-right", "kind", "dtype", "shape", "values", "object", "layout",
-    "unreadable"."""
+    """One key that differs, and the kind of difference: "only-left", "only-right", "kind", "dtype", "shape", "values",
+    "object", "layout", or "unreadable"."""
 
     key: str
     what: str
-    #: the whole finding in one line, without the key
+    #: the whole difference in one line, without the key
     text: str
-    #: of values: elements that differ, and in all; the first of them; the largest |a - b|
+    #: for values: the elements that differ, all elements, the first that differs, and the largest |a - b|
     different: int
     elements: int
     first_index: tuple[int, ...]
@@ -98,9 +101,9 @@ class Difference:
 @dataclass(frozen=True)
 class DiffReport:
     differences: list[Difference]
-    #: why entries could not be read
+    #: reasons why entries could not be read
     problems: list[Error]
-    #: compared
+    #: numbers of compared tensors, objects, and bytes
     tensors: int
     objects: int
     bytes: int
@@ -113,10 +116,11 @@ class DiffReport:
 def diff(left: str | os.PathLike[str], right: str | os.PathLike[str], *, tolerance: float = 0.0, layout: bool = False,
          ignore_dtype: bool = False, all_parts: bool = False, rank: int | None = None, keys_at_ranks: bool = False,
          threads: int = 0, progress: Progress = None) -> DiffReport:
-    """What differs between two checkpoints of any formats.
+    """Compares two checkpoints of any formats.
 
-    tolerance: 0 compares bits (NaN equals NaN, -0 equals 0), else |a - b| <= T + T * |b|. layout: how tensors are cut,
-    too. ignore_dtype: compare values across dtypes.
+    tolerance: 0 compares bits (NaN equals NaN, -0 equals 0), else |a - b| <= T + T * |b|.
+    layout: also compare how tensors are cut.
+    ignore_dtype: compare values across dtypes.
     """
     how = (_arguments.fraction("tolerance", tolerance), _arguments.flag("layout", layout),
            _arguments.flag("ignore_dtype", ignore_dtype), _arguments.threads(threads))
@@ -129,10 +133,11 @@ def diff(left: str | os.PathLike[str], right: str | os.PathLike[str], *, toleran
 
 @dataclass(frozen=True)
 class Selection:
-    """Which keys take part, under which names and dtypes they come out. Expressions are RE2's and match whole keys.
+    """The keys that take part, and their new names and dtypes. Expressions are RE2's and match whole keys.
 
-    rename: "RE=REPLACEMENT", in order. cast: "DTYPE" or "RE=DTYPE" for tensors of DTYPE's kind (floating, integer,
-    complex; FP8 only by a pattern), "FROM:DTYPE" or "RE=FROM:DTYPE" for those of the dtype FROM.
+    rename: "RE=REPLACEMENT", in order.
+    cast: "DTYPE" or "RE=DTYPE" for tensors of DTYPE's kind (floating, integer, complex; FP8 only by a pattern),
+    "FROM:DTYPE" or "RE=FROM:DTYPE" for those of the dtype FROM.
     """
 
     only: Sequence[str] = ()
@@ -141,11 +146,12 @@ class Selection:
     strip_prefix: str = ""
     rename: Sequence[str] = ()
     cast: Sequence[str] = ()
-    #: a rule that matches nothing is no error
+    #: a rule may match nothing
     allow_unused: bool = False
-    #: skip, strip_prefix and rename of a parameter are also of its optimizer state and of its name in param_groups
+    #: skip, strip_prefix, and rename rules for a parameter also apply to its optimizer state and its name in
+    #: param_groups
     optimizer_follows: bool = False
-    #: casts that lose values of integers, or that change the kind of numbers, are made instead of refused
+    #: allows casts that lose integer values or change the kind of numbers, instead of refusing them
     allow_narrowing: bool = False
 
     def options(self) -> dict:
@@ -155,7 +161,7 @@ class Selection:
         _arguments.text("strip_prefix", made["strip_prefix"])
         for name in ("no_optimizer", "allow_unused", "optimizer_follows", "allow_narrowing"):
             made[name] = _arguments.flag(name, made[name])
-        made["state_follows"] = made.pop("optimizer_follows")  # reshard's own are placements
+        made["state_follows"] = made.pop("optimizer_follows")  # in `reshard`, optimizer_follows means placements
         return made
 
 
@@ -177,14 +183,18 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
             like: str | os.PathLike[str] | None = None, allow_shape_mismatch: bool = False, dequantize: bool = False,
             all_parts: bool = False, rank: int | None = None, keys_at_ranks: bool = False, threads: int = 0,
             memory_bytes: int = 0, progress: Progress = None) -> SaveReport:
-    """Rewrites a checkpoint as "dcp", "safetensors", "hf", "pt" or "torch-checkpointing", streaming; whole or not at all.
-    Every checksum that the source has is compared before the destination appears.
+    """Rewrites a checkpoint as "dcp", "safetensors", "hf", "pt", or "torch-checkpointing", streaming; whole or not at
+    all. Every checksum of the source is compared before the destination appears.
 
-    format: may be left out when the destination ends in .safetensors or .pt. dedup: "tied" or "equal" writes such
-    tensors once. nest: dcp, pt, torch-checkpointing from flat names, split at dots. skip_objects, skip_unsupported: leave
-    out instead of refusing. components: sparse, nested, quantized and torchao's tensors as their components in dcp, pt
-    and torch-checkpointing, too. payload, item: of torch-checkpointing, as of `save`. like: tensors must have the shapes
-    of those of that checkpoint, or are cut and filled to them (allow_shape_mismatch). dequantize, all_parts: as of `open`.
+    format: optional if the destination ends in .safetensors or .pt.
+    dedup: "tied" or "equal" writes such tensors once.
+    nest: for dcp, pt, and torch-checkpointing from flat names: split them at dots.
+    skip_objects, skip_unsupported: leave such entries out instead of refusing them.
+    components: write sparse, nested, quantized, and torchao tensors as their components also in dcp, pt, and
+    torch-checkpointing.
+    payload, item: for torch-checkpointing, as in `save`.
+    like: tensors must have their shapes in that checkpoint; with allow_shape_mismatch they are cut and filled to them.
+    dequantize, all_parts: as in `open`.
     """
     if format is None:
         formats = {".safetensors": "safetensors", ".pt": "pt"}
@@ -214,10 +224,13 @@ def reshard(source: str | os.PathLike[str], destination: str | os.PathLike[str],
             skip_unsupported: bool = False, dequantize: bool = False, all_parts: bool = False, rank: int | None = None,
             keys_at_ranks: bool = False, threads: int = 0, memory_bytes: int = 0,
             progress: Progress = None) -> SaveReport:
-    """Rewrites a checkpoint as DCP for another mesh: each rank's bytes in its own file.
+    """Rewrites a checkpoint as DCP for another mesh, with one file for each rank.
 
-    mesh: 3, "2,4" or "dp=2,tp=4"; place: "RE=S(0),R", the first that matches a key decides; default: placements of the
-    others. Or like: boxes and ranks of another checkpoint's tensors. dequantize, all_parts: as of `open`.
+    mesh: 3, "2,4", or "dp=2,tp=4".
+    place: "RE=S(0),R"; the first that matches a key applies.
+    default: placements of all other keys.
+    like: take boxes and ranks from another checkpoint's tensors instead of a mesh.
+    dequantize, all_parts: as in `open`.
     """
     if (mesh is None) == (like is None):
         raise failure("invalid_argument", "say either mesh (with place) or like")

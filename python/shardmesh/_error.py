@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Box(NamedTuple):
-    """A rectangle of a tensor's index space, in elements: where it begins and how large it is in each dimension."""
+    """A rectangle of a tensor's index space, in elements: its offset and its size in each dimension."""
 
     offsets: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -17,7 +17,7 @@ class Box(NamedTuple):
 
 
 class Error(Exception):
-    """What went wrong, and where. `str(error)` is one line, the same that the C++ library and the command line say.
+    """A failure. `str(error)` is one line, the same as in the C++ library and on the command line.
 
     Fields that do not apply are empty. `others`: further problems of the same call, each an Error.
     """
@@ -40,7 +40,7 @@ class Error(Exception):
 
     @property
     def rank(self) -> int | None:
-        """The first rank that it is about."""
+        """The first rank that the error names."""
         return self.ranks[0] if self.ranks else None
 
     def __reduce__(self):
@@ -49,7 +49,7 @@ class Error(Exception):
 
 
 def _rebuilt(kind: type, text: str, fields: dict) -> Error:
-    made = kind.__new__(kind, text)  # subclasses are made of other arguments
+    made = kind.__new__(kind, text)  # subclasses have other constructor arguments
     made.args = (text,)
     made.__dict__.update(fields)
     return made
@@ -57,7 +57,7 @@ def _rebuilt(kind: type, text: str, fields: dict) -> Error:
 
 def failure(code: str, message: str, *, key: str = "", path: str = "", ranks: tuple[int, ...] = (), expected: str = "",
             found: str = "", hint: str = "") -> Error:
-    """An Error of the Python half, its line put together as the C++ half does."""
+    """Makes an Error of the Python half; its line is composed as in the C++ half."""
     text = ": ".join(part for part in (path, key, message) if part)
     if ranks:
         text += f" (rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))})"
@@ -73,7 +73,7 @@ def failure(code: str, message: str, *, key: str = "", path: str = "", ranks: tu
 
 
 def _printable(text: str) -> str:
-    """Surrogates of paths stay as Python has them; others, which no stream takes, are spelled out."""
+    """Keeps surrogate escapes of paths, and spells out other surrogates, which no stream accepts."""
     try:
         text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layout: which box of a tensor each rank holds; and PyTorch's meshes and placements as layouts."""
+"""Layout: the boxes of a tensor that each rank holds; and PyTorch's meshes and placements as layouts."""
 from __future__ import annotations
 
 import functools
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 class PlacedBox(NamedTuple):
-    """A box of a tensor, and where it begins in the local tensor of the rank that holds it."""
+    """A box of a tensor, and its offsets in the local tensor of the rank that holds it."""
 
     box: Box
     local_offsets: tuple[int, ...]
 
 
 class Layout(NamedTuple):
-    """Which boxes of a tensor each rank holds: its shape, a mesh of ranks, and what each mesh dimension does to it.
+    """The boxes of a tensor that each rank holds: a shape, a mesh of ranks, and one placement per mesh dimension.
 
-    placements: as text, one for each mesh dimension, from left to right: "S(0)", "SS(0,2)" (a _StridedShard), "R",
-    "P(sum)". PyTorch's rules, for every shape: uneven, empty and strided shards too.
+    placements: as text, for mesh dimensions from left to right: "S(0)", "SS(0,2)" (a _StridedShard), "R", "P(sum)".
+    They follow PyTorch's rules for every shape, including uneven, empty, and strided shards.
     """
 
     shape: tuple[int, ...]
@@ -35,7 +35,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, tensor: DTensor) -> Layout:
-        """That of a DTensor. Raises Error: unsupported for partials of other kinds than reductions."""
+        """Returns the layout of a DTensor. Raises Error: unsupported for partials that are not reductions."""
         from torch.distributed.tensor import DTensor
 
         if not isinstance(tensor, DTensor):
@@ -46,7 +46,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def on(cls, device_mesh: DeviceMesh, placements: Sequence[Placement], shape: Sequence[int]) -> Layout:
-        """That of a tensor of this shape on a mesh of PyTorch."""
+        """Returns the layout of a tensor of this shape on a mesh of PyTorch."""
         try:
             return cls(tuple(shape), *mesh_of(device_mesh), spelled(placements))
         except Error:
@@ -56,7 +56,8 @@ class Layout(NamedTuple):
                          (device_mesh, placements, shape)) from cause
 
     def local_shape(self, rank: int) -> tuple[int, ...]:
-        """Sizes of a rank's local tensor. Raises Error: invalid_argument for a rank that is not in the mesh."""
+        """Returns the sizes of a rank's local tensor. Raises Error: invalid_argument for a rank that is not in the
+        mesh."""
         rank = _arguments.number("rank", rank, most=2**31 - 1)
         native = _made(_native_layout, self)
         if rank not in self.ranks:
@@ -64,8 +65,8 @@ class Layout(NamedTuple):
         return native.local_shape(rank)
 
     def boxes(self, rank: int) -> list[PlacedBox]:
-        """A rank's boxes, in the order of its local tensor; several where a strided shard has gaps; none for a rank that
-        holds nothing. Raises Error when the placements do not fit the shape and the mesh."""
+        """Returns a rank's boxes, in the order of its local tensor: several if a strided shard has gaps, none for a
+        rank that holds nothing. Raises Error if the placements do not fit the shape and the mesh."""
         rank = _arguments.number("rank", rank, most=2**31 - 1)
         return [PlacedBox(box, local) for _, box, local in _made(distribution, self).boxes(rank)]
 
@@ -78,7 +79,7 @@ def _wrong(name: str, expected: str, found: object) -> Error:
 
 
 def _made(make: Callable[[Layout], Any], layout: Layout) -> Any:
-    """Of a layout that a caller may have put together of anything."""
+    """Makes the native object of a layout, whose fields a caller may have filled with anything."""
     try:
         return make(layout)
     except Error:
@@ -103,7 +104,7 @@ def local_shape(layout: Layout, rank: int) -> tuple[int, ...]:
 
 
 def mesh_of(device_mesh: DeviceMesh) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Its sizes, and its ranks in row-major order."""
+    """Returns the mesh's sizes, and its ranks in row-major order."""
     known = _meshes.get(device_mesh)
     if known is None:
         ranks = device_mesh.mesh
@@ -135,10 +136,10 @@ def spelled(placements: Sequence[Placement]) -> str:
 
 
 def _in_order(layout: Layout, spec: object) -> Layout:
-    """Newer versions of PyTorch may apply mesh dimensions in another order than from left to right (shard_order): the
-    same layout on a mesh whose dimensions are in that order."""
+    """Newer versions of PyTorch may apply mesh dimensions in another order than from left to right (shard_order).
+    Returns the same layout on a mesh whose dimensions are in that order."""
     if getattr(spec, "use_strided_shard_as_shard_order", False):
-        return layout  # the placements say it
+        return layout  # the placements express the order
     order = getattr(spec, "shard_order", None) or ()
     before: dict[int, set[int]] = {}
     for entry in order:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loading: a load that goes on in a thread of its own, whose tensors can be used as they arrive."""
+"""Loading: a load that runs in its own thread; its tensors can be used as they arrive."""
 from __future__ import annotations
 
 import queue
@@ -11,21 +11,21 @@ from ._error import failure
 from ._process import Owner
 from ._progress import Progress, reporting
 
-#: Behind the last key.
+#: Follows the last key.
 _END = None
 
 
 class Loading:
-    """Made by `Checkpoint.start_load`. Iterate over it for the keys, each once everything that was asked of it is there,
-    in the order in which tensors are stored; or `wait()`. Both raise what ended the load.
+    """A running load, made by `Checkpoint.start_load`. Iterate over it to get the keys in storage order, each when
+    everything requested of it has arrived; or call `wait()`. Both raise the error that ended the load.
 
         with checkpoint.start_load(state) as loading:
             for key in loading:
                 use(state[key])
 
-    Left by an exception, the `with` block cancels the load; left otherwise, it waits. A program that ends waits, too.
-    One thread iterates; the rest may be called by any. A process that was forked meanwhile has no such load: `wait`,
-    `done` and the iteration raise Error there.
+    If an exception leaves the `with` block, the load is cancelled; otherwise the block waits for its end. A program
+    that ends waits, too. Only one thread may iterate; any thread may call the rest. In a process that was forked
+    meanwhile, `wait`, `done`, and the iteration raise Error: the load is not there.
     """
 
     def __init__(self, load: Callable[[Callable[[str], None], Callable[[int], None]], None],
@@ -36,8 +36,8 @@ class Loading:
         self._is_cancelled = False
         self._error: BaseException | None = None
         self._bytes = 0
-        self._calling: set[int] = set()  # threads in a callback of the caller's
-        # Not Thread.join: interrupted by Ctrl-C, Python takes a thread for ended that goes on (bpo-45274).
+        self._calling: set[int] = set()  # threads in a callback of the caller
+        # Not Thread.join: after Ctrl-C interrupts it, Python takes a running thread for ended (bpo-45274).
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(load, progress, total), name="shardmesh.Loading")
         try:
@@ -47,22 +47,22 @@ class Loading:
 
     @property
     def bytes(self) -> int:
-        """That were loaded so far, as of the last twentieth of a second."""
+        """Bytes loaded so far, updated every twentieth of a second."""
         return self._bytes
 
     def done(self) -> bool:
-        """True when `wait` would not block."""
+        """Whether `wait` would return at once."""
         self._check_process()
         return self._ended.is_set()
 
     def cancel(self) -> None:
         """Ends the load soon; `wait` then raises Error, of code "cancelled". Memory of keys that have not arrived is
-        unspecified. After the end of the load, nothing."""
+        unspecified. No effect after the load has ended."""
         self._is_cancelled = True
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Blocks until the load has come to its end, or for so many seconds; True when it has. Raises what ended it:
-        Error, or what `on_arrival` or `progress` raised. Ctrl-C ends the waiting, not the load."""
+        """Blocks until the load has ended, or for `timeout` seconds; returns whether it has ended. Raises the error
+        that ended it: Error, or the exception of `on_arrival` or `progress`. Ctrl-C ends the waiting, not the load."""
         timeout = _arguments.seconds("timeout", timeout)
         self._refuse_in_callback()
         self._check_process()
@@ -76,7 +76,7 @@ class Loading:
         self._refuse_in_callback()
         while (key := self._next()) is not _END:
             yield key
-        self._queue.put(_END)  # for who asks again
+        self._queue.put(_END)  # for a second iteration
         self.wait()
 
     def _next(self) -> str | None:
@@ -128,7 +128,7 @@ class Loading:
         self._queue.put(key)
 
     def _call(self, callback: Callable, argument: object) -> None:
-        """The caller's own function, on a thread of the library or of this load."""
+        """Calls the caller's function, on a thread of the library or of this load."""
         me = threading.get_ident()
         self._calling.add(me)
         try:

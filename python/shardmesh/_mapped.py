@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MappedTensor: a tensor, or a box of one, where it lies in a checkpoint's file. Not here: reading (Checkpoint.load)."""
+"""MappedTensor: a tensor, or a box of one, in place in a checkpoint's file. `Checkpoint.load` reads instead."""
 from __future__ import annotations
 
 import ctypes
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     import numpy
     import torch
 
-#: Element types that numpy has, as it names them.
+#: Element types that numpy has, under numpy's names.
 _OF_NUMPY = {"bool": "bool", "uint8": "uint8", "int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64",
              "uint16": "uint16", "uint32": "uint32", "uint64": "uint64", "float16": "float16", "float32": "float32",
              "float64": "float64", "complex64": "complex64", "complex128": "complex128"}
 
 
 class MappedTensor:
-    """Memory of a file that is read when it is touched, and never written. Made by `Checkpoint.map_tensor`.
+    """Read-only memory of a file, which is read when it is accessed. Made by `Checkpoint.map_tensor`.
 
-    `mapped.numpy()` is read-only. The file stays mapped while this, or anything that was made
-    of it, lives: the checkpoint may go before. A file that becomes shorter meanwhile kills a process that touches what
-    it lost (SIGBUS): `check()` tells before. Replacing or removing the file harms nothing.
+    `mapped.numpy()` is read-only. The file stays mapped as long as this object, or anything made from it, lives, even
+    after the checkpoint. If the file becomes shorter, access to the lost part kills the process (SIGBUS); `check()`
+    detects this beforehand. Replacing or removing the file is harmless.
     """
 
     def __init__(self, key: str, path: str, memory: _native.MappedMemory) -> None:
@@ -37,7 +37,7 @@ class MappedTensor:
 
     @property
     def dtype(self) -> str:
-        """PyTorch's name, "float32"."""
+        """PyTorch's name, such as "float32"."""
         return self._memory.dtype
 
     @property
@@ -46,20 +46,21 @@ class MappedTensor:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Those of the file, in elements."""
+        """The strides in the file, in elements."""
         return self._memory.strides
 
     @property
     def nbytes(self) -> int:
-        """From the first element to the last, whatever lies between."""
+        """Bytes from the first element to the last, gaps included."""
         return memoryview(self._memory).nbytes
 
     def check(self) -> None:
-        """Raises Error, of code "io", when the file became shorter than what is mapped."""
+        """Raises Error, of code "io", if the file is now shorter than the mapping."""
         self._memory.check()
 
     def numpy(self) -> numpy.ndarray:
-        """A read-only array of this memory. Raises Error: unsupported for bfloat16 and whatever else numpy lacks."""
+        """Returns a read-only array of this memory. Raises Error: unsupported for bfloat16 and other dtypes that numpy
+        lacks."""
         import numpy
 
         name = _OF_NUMPY.get(self.dtype)
@@ -73,9 +74,9 @@ class MappedTensor:
         return numpy.ndarray(self.shape, dtype, buffer=self._memory, strides=steps)
 
     def torch(self) -> torch.Tensor:
-        """A tensor of this memory, of any dtype that PyTorch has. PyTorch has no read-only tensors: to write into this
-        one kills the process (SIGSEGV). Raises Error: unaligned where elements do not begin at a multiple of their size
-        (`numpy()` takes those)."""
+        """Returns a tensor of this memory, of any dtype that PyTorch has. PyTorch has no read-only tensors: writing to
+        this one kills the process (SIGSEGV). Raises Error: unaligned if elements do not begin at a multiple of their
+        size (`numpy()` accepts those)."""
         import torch
 
         dtype = dtype_named(self.dtype, self.key)
@@ -87,20 +88,20 @@ class MappedTensor:
             raise failure("unaligned", "its first byte lies where PyTorch cannot read its dtype", key=self.key,
                           path=self._path, expected=f"a multiple of {item} bytes",
                           found=f"{self._memory.address % item} beyond one", hint="take numpy(), or load it")
-        # Not frombuffer of the memory itself: it warns of every read-only buffer. The array keeps the mapping.
+        # frombuffer of the memory itself would warn about a read-only buffer. The array keeps the mapping alive.
         held = (ctypes.c_ubyte * size).from_address(self._memory.address)
         held._memory = self._memory  # type: ignore[attr-defined]
         flat = torch.frombuffer(held, dtype=torch.uint8)
         return torch.empty(0, dtype=dtype).set_(flat.untyped_storage(), 0, self.shape, self.strides)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray:
-        """For numpy.asarray. Raises ValueError, as numpy has it, where copy=False and another dtype need a copy."""
+        """For numpy.asarray. Raises ValueError, as numpy does, if copy=False and another dtype needs a copy."""
         import numpy
 
         made = self.numpy()
         try:
             wanted = made.dtype if dtype is None else numpy.dtype(dtype)
-        except Exception as cause:  # of whatever class stands for it
+        except Exception as cause:  # from the class of the caller's dtype
             raise wrong("dtype", "a dtype of numpy", dtype, self.key) from cause
         must_copy = copy is not None and flag("copy", copy)
         if copy is not None and not must_copy and wanted != made.dtype:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The C++ half (python/native). Not for users: shapes of what it takes and gives are those of python/native's comments.
+# The C++ half (python/native). Not for users: the comments in python/native describe arguments and results.
 from collections.abc import Callable, Sequence
 from typing import Any, Optional
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parent folders of a destination: made as PyTorch makes them, and taken away when the save fails."""
+"""Parent folders of a destination: created as PyTorch creates them, and removed if the save fails."""
 from __future__ import annotations
 
 import contextlib
@@ -10,7 +10,7 @@ from ._error import Error
 
 
 def make_parents(path: str) -> list[str]:
-    """The folders that were made, the outermost first. Raises Error, of code "io", naming the folder."""
+    """Creates missing parents, and returns them, the outermost first. Raises Error, of code "io", naming the folder."""
     missing, folder = [], os.path.dirname(os.path.abspath(path))
     while not os.path.lexists(folder):
         missing.append(folder)
@@ -29,7 +29,7 @@ def make_parents(path: str) -> list[str]:
 
 
 def remove_parents(made: list[str]) -> None:
-    """Those that are still empty."""
+    """Removes those that are still empty."""
     for folder in reversed(made):
         with contextlib.suppress(OSError):
             os.rmdir(folder)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of safetensors' objects.json: the C++ half makes the archive of plain data that torch.save would write, in a
-protocol that PyTorch's own restricted unpickler does not read. This one looks up the types of plain data and no other
-name, whatever the file says."""
+"""Objects of safetensors' objects.json. The C++ half makes the archive that torch.save would write for the plain data,
+in a protocol that PyTorch's restricted unpickler does not read. This unpickler looks up only the types of plain data,
+whatever the file names."""
 from __future__ import annotations
 
 import io
@@ -25,7 +25,8 @@ class _Unpickler(pickle.Unpickler):
 
 
 def load(archive: bytes) -> Any:
-    """The object in a torch.save archive without tensors. Raises pickle.UnpicklingError for what is not plain data."""
+    """Returns the object in a torch.save archive without tensors. Raises pickle.UnpicklingError unless it is plain
+    data."""
     with zipfile.ZipFile(io.BytesIO(archive)) as records:
         (name,) = [one for one in records.namelist() if one.endswith("/data.pkl")]
         return _Unpickler(io.BytesIO(records.read(name))).load()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handles that a forked child inherits: its copy has none of the threads that serve them, so waiting would never end."""
+"""Handles that a forked child inherits. It has none of the threads that serve them, so waiting would never end."""
 from __future__ import annotations
 
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a call is: a bar where tqdm is installed and somebody watches, or a function of the caller's."""
+"""The progress of a call: a bar if tqdm is installed and stderr is a terminal, or a function of the caller."""
 from __future__ import annotations
 
 import contextlib
@@ -10,16 +10,16 @@ from typing import Union
 from . import _arguments
 from ._error import failure
 
-#: None: a bar when tqdm is installed and stderr is a terminal. True: a bar. False: nothing. A function: it is called
-#: with the bytes that are done and the bytes in all, now and then and before the destination is put in place (a load: at
-#: the end); what it raises ends the call, and nothing is written.
+#: None: a bar if tqdm is installed and stderr is a terminal. True: a bar. False: nothing. A function is called with the
+#: bytes done and the total bytes, regularly and before the destination is put in place (for a load: at the end). An
+#: exception from it ends the call, and nothing is written.
 Progress = Union[bool, None, Callable[[int, int], None]]
 Report = Callable[[int], None]
 
 
 @contextlib.contextmanager
 def reporting(progress: Progress, total: int, title: str) -> Iterator[Report | None]:
-    """What the C++ half is to call with the bytes so far."""
+    """Yields the function that the C++ half calls with the bytes so far."""
     if not (progress is None or progress is True or progress is False or callable(progress)):
         raise _arguments.wrong("progress", "None, True, False or a function of the bytes done and in all", progress)
     if callable(progress):

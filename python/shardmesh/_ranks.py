@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of torch.distributed as ranks of shardmesh. They find each other by way of the default store; bytes then go
-through memory that the processes of a machine share, or, between machines, through a gloo group of their own."""
+"""Processes of torch.distributed as ranks of shardmesh. They find each other through the default store. Bytes then go
+through shared memory within a machine, or through a separate gloo group between machines."""
 from __future__ import annotations
 
 import contextlib
@@ -22,21 +22,22 @@ from ._process import of_another
 
 
 class Members(NamedTuple):
-    """Some ranks of the default group, in ascending order, of which this process is one."""
+    """Some ranks of the default group, in ascending order; this process is one of them."""
 
     native: _native.Ranks
     ranks: tuple[int, ...]
-    meeting: str = ""  # where in the store they met
-    group: dist.ProcessGroup | None = None  # that the native ones need
-    process: int = 0  # that met the others: a forked child is none of them
+    meeting: str = ""  # the place in the store where they met
+    group: dist.ProcessGroup | None = None  # needed by `native`, if they use one
+    process: int = 0  # the process that met the others: a forked child is not a member
 
     def number_of(self, rank: int) -> int:
-        """The communicator's number of a rank of the default group."""
+        """Returns the communicator's number of a rank of the default group."""
         return self.ranks.index(rank)
 
     @contextlib.contextmanager
     def telling_others(self) -> Iterator[None]:
-        """What this rank does for itself before it moves bytes: if it fails, the others do not wait for it in vain."""
+        """Wraps this rank's own work before it moves bytes. If that fails, the others are notified instead of waiting
+        in vain."""
         try:
             yield
         except Exception as problem:
@@ -46,8 +47,8 @@ class Members(NamedTuple):
 
     @contextlib.contextmanager
     def moving(self) -> Iterator[None]:
-        """A call of all ranks. Where it ends what joins them (a deadline, Ctrl-C, a rank that is gone), each is told by
-        the call that it is in, or by its next; from then on it meets the others anew."""
+        """Wraps a call of all ranks. If the call breaks their connection (a deadline, Ctrl-C, a rank that is gone),
+        each rank gets an error from its current call or from its next; after that the ranks meet again."""
         try:
             yield
         except BaseException:
@@ -59,16 +60,17 @@ class Members(NamedTuple):
             raise
 
 
-#: Of each default group (there may be another after destroy_process_group): members by their ranks.
+#: For each default group (there may be another after destroy_process_group): members by their ranks.
 _made: weakref.WeakKeyDictionary[dist.ProcessGroup, dict[tuple[int, ...], Members]] = weakref.WeakKeyDictionary()
 
 
 def members(ranks: set[int], group: dist.ProcessGroup | None, timeout: float | None = None) -> Members:
-    """Of the group, or of these ranks of the default group. Collective over them the first time, and after a call that
-    ended what joined them, for at most `timeout` seconds (none: the process group's own); kept from then on.
+    """Returns the members of the group, or of these ranks of the default group. Collective over them the first time,
+    and after a call that broke their connection; waits at most `timeout` seconds (None: the process group's timeout).
+    The members are kept from then on.
 
-    Raises Error: unsupported when this process is none of them, or they are on several machines and this package was
-    built without PyTorch; deadline_exceeded; communication when a rank's process has ended.
+    Raises Error: unsupported if this process is not one of them, or they are on several machines and this package was
+    built without PyTorch; deadline_exceeded; communication if a rank's process has ended.
     """
     if not dist.is_initialized():
         raise failure("unsupported", "the default process group has not been initialized",
@@ -110,8 +112,8 @@ def _meet(ranks: tuple[int, ...], rank: int, timeout: float | None) -> Members:
 
 
 def _end(store: dist.Store, meeting: str) -> None:
-    """Whoever comes to this meeting from now on goes to the next."""
-    with contextlib.suppress(Exception):  # it is an error already; the store may have gone with its process
+    """Ends a meeting: ranks that come to it from now on go to the next."""
+    with contextlib.suppress(Exception):  # the call fails anyway; the store may have gone with its process
         store.set(f"{meeting}/ended", "1")
 
 
@@ -119,12 +121,12 @@ def _timeout_of_group() -> float:
     try:
         options = distributed_c10d._get_default_group()._get_backend(torch.device("cpu")).options
         return options._timeout.total_seconds()
-    except (AttributeError, RuntimeError):  # a backend without options, or none for the processor
+    except (AttributeError, RuntimeError):  # a backend without options, or no backend for the CPU
         return distributed_c10d._get_default_timeout(dist.Backend("gloo")).total_seconds()
 
 
 class _OverError(Exception):
-    """Another rank has gone on to the next meeting, while this one waited."""
+    """Another rank has moved on to the next meeting while this one waited."""
 
     def __init__(self, awaited: int) -> None:
         super().__init__()
@@ -136,8 +138,8 @@ class _Meeting(NamedTuple):
     name: str
     ranks: tuple[int, ...]
     is_first: bool
-    missed: int | None  # whom the others did not wait for any longer
-    end: float  # of time.monotonic()
+    missed: int | None  # the rank that the others stopped waiting for
+    end: float  # in time.monotonic()
 
     def is_over(self) -> bool:
         return self.store.check([f"{self.name}/ended"])
@@ -146,7 +148,7 @@ class _Meeting(NamedTuple):
         self.store.set(f"{self.name}/{key}", value)
 
     def told(self, key: str, by: int) -> bytes:
-        """What another rank sets. The store's own waiting hears neither Ctrl-C nor our timeout."""
+        """Returns the value that another rank sets. The store's own wait ignores Ctrl-C and our timeout."""
         key, pause, look = f"{self.name}/{key}", 0.0005, 0.0
         while not self.store.check([key]):
             if self.is_over():
@@ -164,7 +166,7 @@ class _Meeting(NamedTuple):
         return self.store.get(key)
 
     def check_alive(self) -> None:
-        """Known of ranks of this machine that have met others before."""
+        """Raises Error if a process has ended. Detects only ranks of this machine that have met others before."""
         for rank in self.ranks:
             key = f"shardmesh/process/{rank}"
             if self.store.check([key]) and _is_gone(self.store.get(key).decode()):
@@ -185,7 +187,8 @@ def _meet_at(meeting: _Meeting, rank: int) -> Members:
         meeting.tell("token", memory.token)
     token = meeting.told("token", ranks[0]).decode()
     left = max(0.001, meeting.end - time.monotonic())
-    joined = _native.Ranks.join(token, ranks.index(rank), left)  # returns when all have; the memory needs no name then
+    # returns when all have joined; the memory then needs no name
+    joined = _native.Ranks.join(token, ranks.index(rank), left)
     return Members(joined, ranks, meeting.name)
 
 
@@ -201,13 +204,13 @@ def _over_group(ranks: tuple[int, ...], elsewhere: tuple[int, ...], name: str) -
 
 
 def _machine() -> bytes:
-    """Equal for processes that see each other."""
+    """An identifier that is equal for processes that see each other."""
     boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}/{os.getuid()}".encode()
 
 
 def _process() -> str:
-    """This process, on this machine: its number, and when it began, since numbers come again."""
+    """An identifier of this process on this machine: its number and its start time, because numbers are reused."""
     return f"{_machine().decode()}/{os.getpid()}/{_began(os.getpid())}"
 
 
@@ -217,7 +220,7 @@ def _is_gone(process: str) -> bool:
 
 
 def _began(number: int) -> str:
-    """In ticks since the machine's start; empty for a process that has ended (and that its parent may not have heard of)."""
+    """The start time in ticks since boot; empty for a process that has ended, even if its parent has not reaped it."""
     try:
         fields = pathlib.Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
     except OSError:

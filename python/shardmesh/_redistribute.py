@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""redistribute: a DTensor or ShardedTensor laid out in another way, over the same ranks or others."""
+"""redistribute: moves a DTensor or ShardedTensor to another layout, on the same or other ranks."""
 from __future__ import annotations
 
 import dataclasses
@@ -29,17 +29,22 @@ def redistribute(tensor: Distributed, device_mesh: Optional[DeviceMesh] = None,
                  placements: Optional[Sequence[Placement]] = None, *, sharding_spec: Optional[ShardingSpec] = None,
                  process_group: Optional[dist.ProcessGroup] = None, timeout: Optional[float] = None,
                  memory_bytes: int = 0, progress: Progress = False) -> Distributed:
-    """The tensor on another mesh, by other placements (a new DTensor), or by a sharding spec (a new ShardedTensor).
+    """Returns the tensor on another mesh or with other placements (a new DTensor), or with a sharding spec (a new
+    ShardedTensor).
 
-    Between any two layouts: other meshes, larger, smaller, overlapping or disjoint, uneven, empty and strided shards,
-    partials to and from. Only bytes that a rank wants and does not hold move, each once. device_mesh: that of the
-    tensor if it is not given. The tensor given stays as it is; autograd sees what happens between DTensors.
+    Works between any two layouts: other meshes, larger, smaller, overlapping, or disjoint; uneven, empty, and strided
+    shards; to and from partials. Only bytes that a rank wants and does not hold move, each once. The given tensor stays
+    unchanged; autograd works between DTensors.
 
-    Collective over the ranks of both meshes, or of the process group: each has the DTensor, also those that are in
-    neither mesh (PyTorch gives them an empty one). Tensors on other devices go through memory of the host. timeout: seconds; memory_bytes: that messages may take, 0: the default.
+    Collective over the ranks of both meshes, or of the process group. Each of them has the DTensor, including ranks in
+    neither mesh (PyTorch gives them an empty one). Tensors on other devices go through host memory.
+
+    device_mesh: by default that of the tensor.
+    timeout: in seconds.
+    memory_bytes: limit for messages; 0: the default.
 
     Raises Error, the same on all ranks: shape_mismatch, invalid_argument (placements that do not fit), unsupported
-    (tensors without plain memory; ranks on several machines, when this package was built without PyTorch),
+    (tensors without plain memory; ranks on several machines, if this package was built without PyTorch),
     deadline_exceeded, disagreement.
     """
     tensor = _arguments.distributed(tensor)
@@ -64,7 +69,7 @@ def redistribute(tensor: Distributed, device_mesh: Optional[DeviceMesh] = None,
 
 
 class _Redistribute(torch.autograd.Function):
-    """The gradient goes back to where the tensor was; terms of a partial get it whole, as in PyTorch."""
+    """The gradient moves back to the layout of the tensor; terms of a partial get it whole, as in PyTorch."""
 
     @staticmethod
     def forward(ctx, tensor, device_mesh, placements, options):
@@ -80,11 +85,14 @@ class _Redistribute(torch.autograd.Function):
 def full_state_dict(state_dict: Mapping[str, Any], *, rank: Optional[int] = None,
                     process_group: Optional[dist.ProcessGroup] = None,
                     timeout: Optional[float] = None) -> Iterator[tuple[str, Any]]:
-    """The entries of a state dict one after the other, each sharded tensor whole and on the host: one tensor of memory
-    at a time, where torch.distributed.checkpoint.state_dict gathers them all.
+    """Yields the entries of a state dict one by one, with each sharded tensor whole and on the host. This takes the
+    memory of one tensor at a time; torch.distributed.checkpoint.state_dict gathers all of them. Collective over the
+    process group: every rank must take every entry.
 
-    rank: of the process group (else of all ranks); only it gets tensors, the others None for each. None: every rank
-    gets them. In dicts and lists they are whole, too, all of an entry at a time. Other values are given as they are. Collective over the process group: every rank takes every entry.
+    rank: the only rank of the process group (else of all ranks) that gets tensors; the others get None for each. None:
+    every rank gets them.
+
+    Tensors inside dicts and lists are whole, too, all of an entry at a time. Other values are passed through.
     """
     if not isinstance(state_dict, Mapping):
         raise failure("invalid_argument", "a state dict is a mapping", found=type(state_dict).__name__)
@@ -139,12 +147,12 @@ def _holders(tensor: Distributed) -> set[int]:
 
 
 def _rank_of(shard: Any) -> int:
-    """Of the default group, whatever the tensor's own."""
+    """The rank in the default group, whatever the tensor's own group."""
     return shard.placement.rank()
 
 
 def _source(tensor: Distributed, group: Members, key: str = "") -> tuple[_native.Distribution, list[torch.Tensor]]:
-    """Who holds what, and this rank's tensors of it in memory of the host."""
+    """Returns the distribution of a tensor, and this rank's local tensors in host memory."""
     if isinstance(tensor, DTensor):
         layout = Layout.of(tensor)
         mine = [readable(tensor._local_tensor, key)] if dist.get_rank() in layout.ranks else []
@@ -162,7 +170,7 @@ def _boxes(tensor: ShardedTensor, group: Members) -> _native.Distribution:
 
 
 def _local_tensors(tensor: ShardedTensor) -> list[torch.Tensor]:
-    """In the order of the metadata, which every rank knows."""
+    """Returns the local tensors in the order of the metadata, which every rank knows."""
     local = {(tuple(one.metadata.shard_offsets), tuple(one.metadata.shard_sizes)): one.tensor
              for one in tensor.local_shards()}
     mine = [shard for shard in tensor.metadata().shards_metadata if _rank_of(shard) == dist.get_rank()]
@@ -177,7 +185,8 @@ def _to_dtensor(tensor: Distributed, device_mesh: DeviceMesh, placements: Sequen
     with group.telling_others():
         layout = Layout.on(device_mesh, placements, tensor.shape if isinstance(tensor, DTensor) else tensor.size())
         to = distribution(_numbered(layout, group))
-        # Outside of the mesh as in PyTorch, but where there are gradients: backward of its to_local() needs the dimensions.
+        # Outside the mesh the local shape is (0,), as in PyTorch. With gradients it has all dimensions, as backward of
+        # to_local() needs.
         has_gradient = isinstance(tensor, DTensor) and tensor.requires_grad
         shape = local_shape(layout, rank) if is_mine else (0,) * (max(1, len(layout.shape)) if has_gradient else 1)
         local = fresh(shape, tensor.dtype, _device(device_mesh))
@@ -188,7 +197,8 @@ def _to_dtensor(tensor: Distributed, device_mesh: DeviceMesh, placements: Sequen
 
 
 def _elsewhere(made: DTensor, local: torch.Tensor, size: torch.Size) -> DTensor:
-    """On a rank outside of the mesh from_local takes a local tensor of its own, and its shape for one of no dimensions."""
+    """On a rank outside the mesh, from_local substitutes its own local tensor, and that tensor's shape if the whole has
+    no dimensions. This restores both."""
     meta = made._spec.tensor_meta._replace(shape=size, stride=_dense(size))
     return DTensor(local, dataclasses.replace(made._spec, tensor_meta=meta), requires_grad=False)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""save: a state dict of one process into a new checkpoint. Ranks that save together: shardmesh.dcp."""
+"""save: writes a state dict of one process as a new checkpoint. Ranks save together with shardmesh.dcp."""
 from __future__ import annotations
 
 import io
@@ -21,35 +21,39 @@ MAX_SHARD_BYTES = 5_000_000_000
 
 @dataclass(frozen=True)
 class SaveReport:
-    """What was written."""
+    """The counts and notes of a save."""
 
     tensors: int
     bytes: int
     objects: int
     files: int
-    #: the destination cannot hold them, and the caller said to skip them
+    #: left out, as the caller allowed, because the destination cannot hold them
     skipped_tensors: int = 0
     skipped_objects: int = 0
     #: by the selection
     excluded: int = 0
-    #: for the user: what was replicated, which leftovers of killed runs there are
+    #: for the user: replicated entries, leftovers of killed runs
     notes: list[str] = field(default_factory=list)
 
 
 def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: str = "dcp", *, overwrite: bool = False,
          max_shard_bytes: int = MAX_SHARD_BYTES, payload: str = "torch", item: str = "", threads: int = 0,
          memory_bytes: int = 0, progress: Progress = None) -> SaveReport:
-    """Writes a state dict as "dcp" (a folder that torch.distributed.checkpoint loads), "safetensors" (a file), "hf" (a
-    Hugging Face folder), "pt" (a file that torch.load reads) or "torch-checkpointing" (a folder of that package), whole
-    or not at all. Nested dicts are flattened as PyTorch flattens them, and nested again in "pt" and the latter, which
-    therefore take no keys but text ("pt": and integers). Of a module or optimizer (Stateful) in it, its state_dict() is saved.
+    """Writes a state dict as a new checkpoint, whole or not at all. Nested dicts are flattened as PyTorch flattens
+    them. Modules and optimizers (Stateful) in it are saved as their state_dict(). Parent folders of the path are
+    created.
 
-    Parent folders of the path are made. payload, item: of torch-checkpointing. "safetensors" writes items of nothing but tensors so; everything goes below
-    that item (else the outermost names are the items, with a file each).
+    format: "dcp" (a folder that torch.distributed.checkpoint loads), "safetensors" (a file), "hf" (a Hugging Face
+    folder), "pt" (a file that torch.load reads), or "torch-checkpointing" (a folder of that package). "pt" and
+    "torch-checkpointing" are nested again, so their keys must be text ("pt": or integers).
+    payload: for torch-checkpointing; "safetensors" writes items that hold only tensors as safetensors files.
+    item: for torch-checkpointing; the item for all entries. By default the outermost names are the items, with a file
+    each.
+    overwrite: replace an existing checkpoint, once the new one is on the disk.
+    memory_bytes: for staging; 0: the default.
 
-    overwrite: replace what is there, once the new one is on the disk. memory_bytes: for staging; 0: the default.
     Raises Error: destination_exists; unsupported for tensors without plain memory (sparse, quantized, meta,
-    subclasses), DTensors and ShardedTensors among them; and what the format cannot hold.
+    subclasses), for DTensors and ShardedTensors, and for anything that the format cannot hold.
     """
     options = {"format": _arguments.text("format", format), "overwrite": _arguments.flag("overwrite", overwrite),
                "max_shard_bytes": _arguments.number("max_shard_bytes", max_shard_bytes, 1),
@@ -83,20 +87,20 @@ def _flattened(state_dict: Mapping[str, Any], format: str) -> list[tuple[str, tu
         _refuse_other_keys(plain, (str, int) if format == "pt" else (str,))
     try:
         flat, paths = flatten_state_dict(plain)
-    except ValueError as cause:  # two entries have one name
+    except ValueError as cause:  # two entries have the same name
         raise failure("duplicate_key", str(cause)) from cause
     keys = _IntegerKeys(plain)
     return [(key, keys.of(paths[key], value), value) for key, value in flat.items()] + list(_empty(plain))
 
 
-#: Deeper than any state dict, and less than Python's own limit for the functions that descend it.
+#: Deeper than any state dict, and less than Python's recursion limit for the functions that descend it.
 _MOST_LEVELS = 200
 
 
 def check_containers(value: Any, key: str = "", above: tuple[int, ...] = ()) -> None:
     """Raises Error, of code "invalid_argument", for containers that hold themselves or are nested too deeply, and for
-    keys that are no valid Unicode or no 64-bit integers; "unsupported" for uninitialized parameters, of which PyTorch's
-    own flattening, planning and staging raise whatever they come to first."""
+    keys that are not valid Unicode or exceed 64-bit integers; "unsupported" for uninitialized parameters. PyTorch's own
+    flattening, planning, and staging would raise arbitrary exceptions for these."""
     if not isinstance(value, (Mapping, list, tuple)):
         if is_uninitialized(value):
             refuse_without_memory(value, key, "read")
@@ -115,9 +119,9 @@ def check_containers(value: Any, key: str = "", above: tuple[int, ...] = ()) -> 
 
 
 def check_tensors(value: Any, key: str = "") -> None:
-    """Raises Error, of code "unsupported", for tensors without plain memory that would be entries of a DCP folder:
-    PyTorch's own planning and staging raise whatever they come to first. Ranks' parts are judged when they are written.
-    Precondition: `check_containers` was called."""
+    """Raises Error, of code "unsupported", for tensors without plain memory that would be entries of a DCP folder.
+    PyTorch's own planning and staging would raise arbitrary exceptions for these. Shards are checked when they are
+    written. Precondition: `check_containers` was called."""
     import torch
     from torch.distributed._shard.sharded_tensor import ShardedTensor
     from torch.distributed.tensor import DTensor
@@ -129,12 +133,12 @@ def check_tensors(value: Any, key: str = "") -> None:
         for number, one in enumerate(value):
             check_tensors(one, f"{key}.{number}")
     elif isinstance(value, torch.Tensor) and not isinstance(value, (DTensor, ShardedTensor)):
-        if not hasattr(value, "__create_write_items__"):  # one that plans its own parts
+        if not hasattr(value, "__create_write_items__"):  # not a tensor that plans its own parts
             refuse_without_memory(value, key, "read")
 
 
 def check_name(name: Any, key: str) -> None:
-    """Of a dict's key. Other kinds of keys become text when the state dict is flattened."""
+    """Checks a dict's key. Keys that are neither text nor integers become text when the state dict is flattened."""
     if not isinstance(name, (str, int)):
         try:
             name = str(name)
@@ -153,7 +157,7 @@ def check_name(name: Any, key: str) -> None:
 
 
 def _empty(value: Any, path: tuple = ()) -> Iterator[tuple[str, tuple, Any]]:
-    """Dicts that are empty, which PyTorch's flattening loses: an optimizer's state before its first step."""
+    """Yields empty dicts, which PyTorch's flattening loses: for example an optimizer's state before its first step."""
     if isinstance(value, Mapping):
         if path and not value:
             yield ".".join(str(step[0] if isinstance(step, tuple) else step) for step in path), path, {}
@@ -165,14 +169,15 @@ def _empty(value: Any, path: tuple = ()) -> Iterator[tuple[str, tuple, Any]]:
 
 
 class _IntegerKeys:
-    """PyTorch's paths have text for every key of a dict; here (0,) stands for an integer key, 0 for an index."""
+    """Restores integer keys: PyTorch's paths have text for every key of a dict. Here (0,) is an integer key, 0 an
+    index."""
 
     def __init__(self, state: Any) -> None:
         self._state = state
         self._keys: dict[int, dict[str, list]] = {}  # by the dict's id
 
     def of(self, path: tuple, value: Any) -> tuple:
-        """The path that leads to the value: several keys of a dict can have one text ("1" and 1, "None" and None)."""
+        """Returns the path to the value. Several keys of a dict can have the same text ("1" and 1, "None" and None)."""
         return self._steps_to(value, path, self._state) or path
 
     def _steps_to(self, value: Any, path: tuple, state: Any) -> tuple | None:
@@ -201,7 +206,7 @@ class _IntegerKeys:
 
 
 def _refuse_other_keys(value: Any, kinds: tuple[type, ...], key: str = "") -> None:
-    """Formats that are nested again: a key that is no text would be another one there."""
+    """For formats that are nested again: a key that is not text would become another key there."""
     if isinstance(value, Mapping):
         for name, one in value.items():
             below = f"{key}.{name}" if key else str(name)
@@ -217,7 +222,7 @@ def _refuse_other_keys(value: Any, kinds: tuple[type, ...], key: str = "") -> No
 
 
 def _plain(value: Any, key: str) -> Any:
-    """A tensor in memory of the host; None for what is none."""
+    """Returns a tensor in host memory; None for other values."""
     import torch
     from torch.distributed._shard.sharded_tensor import ShardedTensor
     from torch.distributed.tensor import DTensor
@@ -229,7 +234,7 @@ def _plain(value: Any, key: str) -> Any:
 
 
 def _refuse_inside(value: Any, key: str) -> None:
-    """Tensors in tuples and their kind are pickled with them: of one that is not whole here, that would be a part."""
+    """Refuses sharded tensors inside tuples and similar values: pickled there, only a part would be saved."""
     import torch
     from torch.distributed._shard.sharded_tensor import ShardedTensor
     from torch.utils._pytree import tree_leaves
@@ -245,6 +250,6 @@ def _archive(value: Any, key: str) -> bytes:
     with io.BytesIO() as stream:
         try:
             torch.save(value, stream)
-        except Exception as cause:  # of pickle, or of the object's own class
+        except Exception as cause:  # from pickle, or from the object's own class
             raise failure("unsupported", f"cannot be pickled: {type(cause).__name__}: {cause}", key=key) from cause
         return stream.getvalue()

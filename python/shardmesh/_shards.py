@@ -21,8 +21,8 @@ from ._saving import check_containers
 
 @dataclass(frozen=True)
 class Shards:
-    """A tensor as its boxes: who holds which, and this rank's own as plain tensors, which share the storage of what it
-    was made from. Ranks are those of the default process group."""
+    """A tensor as its boxes: the boxes of every rank, and this rank's own as plain tensors. These share the storage of
+    the original. Ranks are those of the default process group."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -33,7 +33,8 @@ class Shards:
 
     @classmethod
     def of(cls, tensor: Union[DTensor, ShardedTensor]) -> Shards:
-        """Its boxes. Raises Error: unsupported for a tensor with terms that are still to be combined (Partial)."""
+        """Returns the boxes of a tensor. Raises Error: unsupported for a tensor whose terms are not yet combined
+        (Partial)."""
         tensor = _arguments.distributed(tensor)
         if isinstance(tensor, ShardedTensor):
             boxes = sorted((shard.placement.rank(), _box(shard)) for shard in tensor.metadata().shards_metadata)
@@ -49,9 +50,9 @@ class Shards:
         return cls(tuple(tensor.shape), tensor.dtype, boxes, local)
 
     def dtensor(self, device_mesh: DeviceMesh, placements: Sequence[Placement]) -> DTensor:
-        """The DTensor with these placements, of the same storage: no bytes move. Raises Error: shape_mismatch, naming
-        the rank, when a rank of the mesh holds other boxes than these placements say (redistribute moves them);
-        unsupported when its boxes lie in several tensors."""
+        """Returns the DTensor with these placements and the same storage: no bytes move. Raises Error: shape_mismatch,
+        naming the rank, if a rank of the mesh holds other boxes than the placements require (`redistribute` moves
+        them); unsupported if its boxes lie in several tensors."""
         layout, rank = Layout.on(device_mesh, placements, self.shape), dist.get_rank()
         for one in layout.ranks:
             expected = [placed.box for placed in layout.boxes(one)]
@@ -71,8 +72,8 @@ class Shards:
                                   stride=stride)
 
     def sharded_tensor(self, process_group: Optional[dist.ProcessGroup] = None) -> ShardedTensor:
-        """The ShardedTensor with these boxes, of the same storage: no bytes move. Raises Error: unsupported when a box
-        has several holders, which ShardedTensor does not know."""
+        """Returns the ShardedTensor with these boxes and the same storage: no bytes move. Raises Error: unsupported if
+        a box has several holders, because ShardedTensor has no replicas."""
         holders: dict[Box, int] = {}
         for rank, box in self.boxes:
             if holders.setdefault(box, rank) != rank:
@@ -91,11 +92,12 @@ class Shards:
 
 
 def flatten_sharded_tensors(state_dict: Mapping[str, Any]) -> dict[str, Any]:
-    """The state dict with nested ShardedTensors (those of FSDP1 over tensor parallelism, whose shards are ShardedTensors
-    themselves) made flat, at any depth of dicts and lists; what it is not about is taken over. As
-    torch.distributed.checkpoint's _flatten_sharded_tensors, also for several shards of a rank, and for shards nested
-    more than once; results share the storage. They know this rank's shards and where all others begin, but of a foreign
-    inner shard not which rank holds it: meant for saving and loading, as there.
+    """Returns the state dict with nested ShardedTensors made flat, at any depth of dicts and lists; other values are
+    kept. FSDP1 over tensor parallelism makes nested ones: their shards are ShardedTensors themselves.
+
+    Like torch.distributed.checkpoint's _flatten_sharded_tensors, but also for several shards per rank and for deeper
+    nesting. Results share the storage. They know this rank's shards and the offsets of all others, but not the rank
+    that holds another rank's inner shard: as in PyTorch, they are meant for saving and loading.
     """
     if not isinstance(state_dict, Mapping):
         raise failure("invalid_argument", "a state dict is a mapping", found=type(state_dict).__name__)

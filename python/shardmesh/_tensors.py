@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's tensors as the C++ half takes them: an address, a dtype's name, sizes and strides. torch is imported when a
-tensor is asked for, so that descriptions, checks and conversions do without it."""
+"""PyTorch's tensors as the C++ half takes them: an address, a dtype's name, sizes, and strides. torch is imported only
+when a tensor is needed, so descriptions, checks, and conversions work without it."""
 from __future__ import annotations
 
 import functools
@@ -17,7 +17,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Memory = tuple[int, str, tuple[int, ...], tuple[int, ...]]
 Where = tuple[Sequence[int], Sequence[int]]
-#: A key, a box of its tensor, memory, and the memory that it is copied to where that is another one.
+#: A key, a box of its tensor, memory, and the memory to which it is copied if that differs.
 Request = tuple[str, Where, Memory, Union[Memory, None]]
 
 
@@ -36,7 +36,7 @@ def name_of(dtype: torch.dtype) -> str:
 
 
 def kind_that_has_no_memory(tensor: torch.Tensor) -> str:
-    """What the tensor is, when it is not plain strided memory; else nothing."""
+    """Describes a tensor that is not plain strided memory; "" for a plain one."""
     import torch
 
     if is_uninitialized(tensor):
@@ -56,30 +56,30 @@ def kind_that_has_no_memory(tensor: torch.Tensor) -> str:
     try:
         held, needed = tensor.untyped_storage().nbytes(), _bytes_reached(tensor)
         address = tensor.data_ptr()
-    except Exception as cause:  # of tensors that PyTorch's transformations wrap
+    except Exception as cause:  # from tensors that PyTorch's transformations wrap
         return f"a tensor whose memory PyTorch does not show ({type(cause).__name__}: {cause})"
-    if held < needed:  # freed or made smaller by resize_, as FSDP does: PyTorch's own copies would crash
+    if held < needed:  # freed or shrunk by resize_, as FSDP does: PyTorch's own copies would crash
         return f"a tensor that needs {needed} bytes of a storage that has {held}"
     return "a tensor without memory" if needed and not address else ""
 
 
 def is_uninitialized(value: object) -> bool:
     """Whether the value is a parameter or buffer of a lazy module that has seen no input. PyTorch raises ValueError or
-    RuntimeError for almost everything that is asked of it."""
+    RuntimeError for almost every operation on it."""
     from torch.nn.parameter import is_lazy
 
     return is_lazy(value)
 
 
 def refuse_without_memory(tensor: torch.Tensor, key: str, use: str) -> None:
-    """Judges every tensor before its memory is used. use: "read" or "fill". Raises Error, of code "unsupported"."""
+    """Checks a tensor before its memory is used. use: "read" or "fill". Raises Error, of code "unsupported"."""
     kind = kind_that_has_no_memory(tensor)
     if kind:
         raise failure("unsupported", f"has no plain memory to {use}: it is {kind}", key=key)
 
 
 def _bytes_reached(tensor: torch.Tensor) -> int:
-    """From the beginning of the storage to the end of the tensor's last element."""
+    """Returns the bytes from the beginning of the storage to the end of the tensor's last element."""
     if tensor.numel() == 0:
         return 0
     if tensor.is_contiguous():
@@ -101,8 +101,8 @@ def _overlaps(tensor: torch.Tensor) -> bool:
 
 
 def _calls_torch(function: Callable[P, R]) -> Callable[P, R]:
-    """PyTorch's functions let go of the interpreter's lock. A program that ends while a daemon thread is in one would
-    abort: its end waits for these."""
+    """Wraps a function that calls PyTorch, which releases the interpreter's lock. A program that ended while a daemon
+    thread is in such a call would abort, so its end waits for them."""
     @functools.wraps(function)
     def call(*arguments: P.args, **options: P.kwargs) -> R:
         whole = _native.ForeignCall()
@@ -116,19 +116,19 @@ def _calls_torch(function: Callable[P, R]) -> Callable[P, R]:
 
 @_calls_torch
 def readable(tensor: torch.Tensor, key: str) -> torch.Tensor:
-    """The tensor's values in plain memory of the host, without a copy where they are there already."""
+    """Returns the tensor's values in plain host memory, without a copy if they are there already."""
     refuse_without_memory(tensor, key, "read")
     return tensor.detach().resolve_conj().resolve_neg().cpu()
 
 
 def memory_of(tensor: torch.Tensor) -> Memory:
-    """Of a tensor that `readable` gave, or that `Destination` made. The caller keeps the tensor."""
+    """Returns the memory of a tensor from `readable` or `Destination`. The caller keeps the tensor alive."""
     return tensor.data_ptr(), name_of(tensor.dtype), tuple(tensor.shape), tensor.stride()
 
 
 @_calls_torch
 def fresh(shape: Sequence[int], dtype: torch.dtype, device: torch.device | str = "cpu") -> torch.Tensor:
-    """A tensor that is about to be filled, uninitialized: of the host, a large one takes few page faults."""
+    """Returns an uninitialized tensor to fill. A large one on the host takes few page faults."""
     import torch
 
     made = torch.empty(shape, dtype=dtype, device=device)
@@ -138,7 +138,7 @@ def fresh(shape: Sequence[int], dtype: torch.dtype, device: torch.device | str =
 
 
 class Destination:
-    """A tensor that is loaded into: plain memory of the host is filled in place, anything else by way of a copy."""
+    """A tensor to load into. Plain host memory is filled in place, anything else through a copy."""
 
     @_calls_torch
     def __init__(self, tensor: torch.Tensor, key: str) -> None:
@@ -154,12 +154,12 @@ class Destination:
         self._copied_to = None if is_plain else memory_of(self.tensor)
 
     def request(self, where: Where) -> Request:
-        """What the C++ half is asked for: that box of the key."""
+        """Returns the C++ half's request for that box of the key."""
         return self.key, where, self.memory, self._copied_to
 
     @_calls_torch
     def finish(self) -> None:
-        """Call it when the memory was filled: autograd has to know."""
+        """Call this after the memory was filled, so that autograd notices."""
         import torch
 
         if self._filled is not self.tensor:

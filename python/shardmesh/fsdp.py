@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FSDP1 on shardmesh: after `shardmesh.fsdp.use(model)`, PyTorch's FullyShardedDataParallel cuts and gathers the state
-dicts of tensor-parallel models (FSDP over DTensors) with shardmesh."""
+"""FSDP1 on shardmesh: after `shardmesh.fsdp.use(model)`, PyTorch's FullyShardedDataParallel uses shardmesh to shard and
+gather the state dicts of tensor-parallel models (FSDP over DTensors)."""
 from __future__ import annotations
 
 from typing import Any, Optional
@@ -17,11 +17,11 @@ from ._redistribute import redistribute
 
 
 class DTensorExtensions(torch_fsdp.DTensorExtensions):
-    """PyTorch's extensions, with the two that move or cut tensors done by shardmesh: uneven and strided shards, and
-    meshes of more than two dimensions, are no special cases."""
+    """PyTorch's extensions, with shardmesh for the two that move or cut tensors. Uneven and strided shards, and meshes
+    of more than two dimensions, are no special cases."""
 
     def chunk_dtensor(self, tensor: torch.Tensor, rank: int, device_mesh: DeviceMesh) -> DTensor:
-        """This rank's part of a parameter that its tensor-parallel rank holds whole."""
+        """Returns this rank's part of a parameter that its tensor-parallel rank holds whole."""
         _check("tensor", tensor, torch.Tensor)
         if device_mesh is not None:
             _check("device_mesh", device_mesh, DeviceMesh)
@@ -41,7 +41,7 @@ class DTensorExtensions(torch_fsdp.DTensorExtensions):
         return redistribute(held, root, cut)
 
     def all_gather_dtensor(self, tensor: DTensor, parent_mesh: Optional[DeviceMesh]) -> torch.Tensor:
-        """The part of a parameter that this tensor-parallel rank holds, whole."""
+        """Returns the whole part of a parameter that this tensor-parallel rank holds."""
         _check("tensor", tensor, DTensor)
         if parent_mesh is not None:
             _check("parent_mesh", parent_mesh, DeviceMesh)
@@ -58,8 +58,8 @@ def _check(name: str, value: Any, kind: type) -> None:
 
 
 def use(model: torch.nn.Module) -> torch.nn.Module:
-    """The FullyShardedDataParallel modules of a model, itself among them, use these extensions from here on: those that
-    PyTorch gave its own, which are the ones over tensor parallelism. Returns the model."""
+    """Makes the FullyShardedDataParallel modules of a model, including the model itself, use these extensions. This
+    affects those to which PyTorch gave its own: the modules over tensor parallelism. Returns the model."""
     _check("model", model, torch.nn.Module)
     for module in FullyShardedDataParallel.fsdp_modules(model):
         given = module._fsdp_extension

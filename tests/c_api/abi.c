@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What SHARDMESH_C_API_VERSION 1 laid down, on 64-bit systems: sizes of structs whose elements stand in arrays, fields
- * of the others, and numbers. A test that fails here says that programs compiled before would break. Compiled with
- * -Wpadded: holes between fields would have no value that could be compared with 0. */
+/* The ABI of SHARDMESH_C_API_VERSION 1 on 64-bit systems: sizes of structs that are array elements, fields of the
+ * other structs, and numbers. A failure here means that programs compiled earlier would break. Compiled with
+ * -Wpadded: padding between fields would have no value to compare with 0. */
 #include <shardmesh/c_api.h>
 
 #include <stddef.h>
@@ -12,7 +12,7 @@
 HOLDS(SHARDMESH_C_API_VERSION == 1);
 HOLDS(sizeof(void*) == 8);
 
-/* Elements of arrays, and values: these never change. */
+/* Array elements and values: these never change. */
 HOLDS(sizeof(shardmesh_text) == 16);
 HOLDS(sizeof(shardmesh_box) == 264);
 HOLDS(sizeof(shardmesh_tensor) == 32);
@@ -30,7 +30,7 @@ AT(shardmesh_step, factor, 16);
 AT(shardmesh_step, from_rank, 288);
 AT(shardmesh_step, to_rank, 424);
 
-/* These may grow behind what there is. */
+/* These may grow at their end. */
 HOLDS(sizeof(shardmesh_call) >= 32);
 AT(shardmesh_call, timeout_milliseconds, 24);
 HOLDS(sizeof(shardmesh_error_fields) >= 144);

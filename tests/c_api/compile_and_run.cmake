@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Run by ctest: compiles SOURCE with COMPILER and FLAGS against the headers and LIBRARY, without a warning, and runs it
-# with ARGS. It prints PRINTS and ends with STATUS.
+# with ARGS. It must print PRINTS and exit with STATUS.
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 get_filename_component(folder ${LIBRARY} DIRECTORY)

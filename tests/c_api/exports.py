@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does the library export the functions of tests/c_api/exports.txt, the headers declare them, and nothing else?
+"""Checks that the library exports exactly the functions of tests/c_api/exports.txt, and that the headers declare them.
 
     exports.py LIBRARY LIST HEADERS...
 
-A function that is missing breaks programs: it needs a new SHARDMESH_C_API_VERSION. A new one is added to the list.
+A missing function breaks programs: it needs a new SHARDMESH_C_API_VERSION. Add a new function to the list.
 """
 import re
 import subprocess
@@ -15,7 +15,7 @@ def main(library, listed, *headers):
     wanted = set(Path(listed).read_text().split())
     nm = subprocess.run(["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True).stdout
     symbols = [line.split() for line in nm.splitlines()]
-    exported = {name.split("@")[0] for *_, kind, name in symbols if kind != "A"}  # A: the name of the version
+    exported = {name.split("@")[0] for *_, kind, name in symbols if kind != "A"}  # A: the version's name
     versions = {name.partition("@@")[2] for *_, kind, name in symbols if kind != "A"}
     declared = set()
     for header in headers:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command line says of itself: every command and option of --help is completed by each shell and described by
-the manual page. Shells are really asked; one that is not there is named and left out.
+"""Checks the command line's descriptions of itself: each shell completes, and the manual page describes, every command
+and option of --help. Runs the real shells; a missing shell is named and skipped.
 
     self_description.py TOOL WORK
 """
@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-# What bash offers for these words; "|" stands before the one that is completed. Paths are those of WORK/paths.
+# Bash's completions for these words; "|" precedes the word to complete. Paths are those of WORK/paths.
 BASH = {
     "|": "inspect verify diff convert reshard layout plan check-shards clean",
     "|v": "verify",
@@ -42,7 +42,7 @@ FISH = {
     "shardmesh layout ": [],
     "shardmesh verify f": ["folder/"],
 }
-# What zsh makes of a line when the tabulator is pressed.
+# Zsh's completion of a line after the Tab key.
 ZSH = {
     "shardmesh ver": "shardmesh verify",
     "shardmesh convert --max": "shardmesh convert --max-shard-size",
@@ -66,11 +66,11 @@ def options_of_help(text):
 
 
 def ask_bash(script, words, work):
-    """The completions of bash for these words; the cursor stands at the end of the marked one."""
+    """The completions of bash for these words; the cursor is at the end of the marked word."""
     parts = ("shardmesh " + words).split(" ")
     at = next(i for i, part in enumerate(parts) if "|" in part)
     parts[at] = parts[at].replace("|", "")
-    # Before a mark the word stands: "--s|" and "|v" are both completed at their ends.
+    # The mark may precede or follow the word: "--s|" and "|v" are both completed at their ends.
     listed = " ".join(f"'{part}'" for part in parts)
     code = f"source {script}; COMP_WORDS=({listed}); COMP_CWORD={at}; _shardmesh; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     return " ".join(sorted(output("bash", "--norc", "-c", code, cwd=work).split()))
@@ -102,7 +102,7 @@ def check_fish(tool, scripts, work, helps):
 
 
 class Terminal:
-    """A zsh that thinks it is used by a person."""
+    """A zsh that believes a person uses it."""
 
     def __init__(self, script, work):
         self.process, self.terminal = pty.fork()
@@ -136,7 +136,7 @@ def check_zsh(tool, scripts, work, helps):
         said = terminal.read_until(expected)
         if expected not in said:
             yield f"zsh: {line!r}: expected {expected!r}, the terminal shows {said!r}"
-        terminal.type("\x15")  # away with the line
+        terminal.type("\x15")  # erases the line
     terminal.close()
     text = Path(scripts["zsh"]).read_text()
     for command, options in helps.items():

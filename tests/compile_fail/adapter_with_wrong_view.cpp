@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An adapter's view must be a tensor_view: a pointer says nothing about shape and type.
+// An adapter's view must be a tensor_view: a pointer has no shape and no type.
 // expect: error: no matching function.*does not satisfy 'local_tensor'
 #include <shardmesh/adapter.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The slots of a destination are written: views that are only read are not bound to it.
+// A destination's slots are written, so read-only views cannot be bound to it.
 // expect: error: no matching member function.*no known conversion from .const_tensor_view
 #include <shardmesh/tensor_view.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tree is built only of nodes that say how they are made.
+// A tree is built only from nodes whose adapter has `make`.
 // expect: buildable_state_node
 #include <vector>
 import shardmesh.tree;

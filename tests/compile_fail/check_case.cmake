@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Builds one case and looks at what the compiler prints.
+# Builds one case and checks the compiler's output.
 #   cmake -D BUILD=folder -D TARGET=compile_fail_x -D SAYS=sentence -D NOTES=n -P check_case.cmake
-# The first error must say the sentence (of ours: plain text, not a pattern), it must be the only one, and the compiler
-# must need no more notes than that to show where.
+# The first error must contain the sentence (plain text, not a pattern) and be the only one. The compiler may print at
+# most NOTES notes.
 execute_process(
   COMMAND ${CMAKE_COMMAND} --build ${BUILD} --target ${TARGET}
   OUTPUT_VARIABLE printed
@@ -12,7 +12,7 @@ execute_process(
 if(status EQUAL 0)
   message(FATAL_ERROR "${TARGET} compiles")
 endif()
-# What CMake takes for parts of a list.
+# Characters that CMake treats as list syntax.
 string(REPLACE ";" "," printed "${printed}")
 string(REPLACE "[" "(" printed "${printed}")
 string(REPLACE "]" ")" printed "${printed}")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is started on a communicator goes on after the call: a temporary one would be gone.
+// Work that starts on a communicator continues after the call: a temporary would be destroyed.
 // expect: keep_the_communicator_in_a_variable
 import shardmesh.transfer;
 

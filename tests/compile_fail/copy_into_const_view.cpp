@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A const tensor is no destination of a copy.
+// A const tensor cannot be the destination of a copy.
 // expect: error: no viable conversion from 'const_tensor_view' to 'const tensor_view'
 #include <shardmesh/tensor_view.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control: what the other files misuse, used rightly, compiles. Without it they could all fail for a typo.
+// The control: correct use of everything that the other files misuse. Without it, they could all fail for a typo.
 // expect: compiles
 #include <shardmesh/adapter.hpp>
 

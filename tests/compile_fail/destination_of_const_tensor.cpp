@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A const tensor is a source of a move, never where something is moved to.
+// A const tensor can be the source of a move, but never its destination.
 // expect: error: no matching function for call to 'redistribute'.*to 'const basic_tensor_side<tensor_view>'
 import shardmesh.transfer;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A dtensor of tensors that only move is moved: forgetting to is the first mistake of all.
+// A dtensor of move-only tensors must be moved: forgetting std::move is the commonest mistake.
 // says: a dtensor copies only when its tensor type does, and this one does not: std::move it
 import shardmesh.sharding;
 

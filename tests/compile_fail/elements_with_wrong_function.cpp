@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is called with each element gets its index first.
+// The function receives each element's index first.
 // says: for_each_element<E> calls f(const extents& global, E& element), or const E& of what is const
 // notes: 24
 import shardmesh.sharding;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of a const tensor are not written.
+// Elements of a const tensor cannot be written.
 // says: for_each_element<E> calls f(const extents& global, E& element), or const E& of what is const
 // notes: 24
 import shardmesh.sharding;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// So does a look-up.
+// A look-up in a type without an adapter names the customisation point.
 // expect: undefined template 'shardmesh::node_adapter<settings>'
 import shardmesh.tree;
 

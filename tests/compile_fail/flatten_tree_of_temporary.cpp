@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks give out pointers into a tree, so a temporary tree is refused.
+// Walks return pointers into a tree, so a temporary tree is refused.
 // expect: does not satisfy 'tree_root'
 import shardmesh.tree;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A type that answers none of FSDP's questions is no extension.
+// A type that lacks FSDP's functions is no extension.
 // expect: error: no matching function.*fsdp_extension
 #include <cstddef>
 #include <cstdint>

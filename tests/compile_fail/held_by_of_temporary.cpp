@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a state dict holds refers to its tensors: a temporary's would be gone before anything is saved.
+// A held state refers to the state dict's tensors: a temporary's would be destroyed before the save.
 // expect: error: call to deleted function 'held_by'
 import shardmesh.state;
 

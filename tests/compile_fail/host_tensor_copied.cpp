@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of whole tensors are never made by accident: host_tensor moves, `clone` copies.
+// Whole tensors are never copied by accident: host_tensor moves, `clone` copies.
 // says: a host_tensor is not copied by accident: std::move it, or clone() it
 import shardmesh.core;
 

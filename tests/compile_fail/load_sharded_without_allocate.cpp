@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's part of a checkpoint is made of new tensors, so the adapter must be able to make them.
+// A rank's part of a checkpoint consists of new tensors, so the adapter must be able to make them.
 // says: the tensors of a checkpoint are new ones: give adapter<T> a view and allocate(dtype, sizes, device)
 #include <shardmesh/adapter.hpp>
 

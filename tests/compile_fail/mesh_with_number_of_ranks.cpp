@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sizes of a mesh say how many ranks it has.
+// The sizes of a mesh determine its number of ranks.
 // says: the number of ranks follows from the sizes
 import shardmesh.layout;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A redistributed dtensor is a new one, so the adapter must be able to make tensors.
+// A redistributed dtensor is new, so the adapter must be able to make tensors.
 // says: a redistributed dtensor is a new one: give adapter<T> an allocate(dtype, sizes, device)
 #include <shardmesh/adapter.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A layout at run time is asked, not required.
+// `require_even` is for static layouts; a run-time layout is checked at run time.
 // expect: error: .*(constraints not satisfied.*compile_time_layout)
 import shardmesh.layout;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is not cut evenly names the size, and the next that is.
+// The error for an uneven split names the size and the next larger even one.
 // expect: error: static assertion failed.*the mesh does not divide a dimension of the tensor: pad it from the first of
 // these sizes to the second.*10 == 12
 import shardmesh.layout;

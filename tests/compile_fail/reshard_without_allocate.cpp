@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resharding makes new tensors, so the adapter must be able to.
+// Resharding makes new tensors, so the adapter must be able to make them.
 // says: resharding makes new tensors: give adapter<T> an allocate(dtype, sizes, device)
 #include <shardmesh/adapter.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A result must be looked at.
+// A result must be checked.
 // says: a result says whether the call worked: test it, or call value(), which throws
 import shardmesh.core;
 

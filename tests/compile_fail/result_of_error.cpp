@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A result that holds an error as its value would be ambiguous.
+// A result with an error as its value would be ambiguous.
 // expect: error: constraints not satisfied for class template 'result'.*result_value
 import shardmesh.core;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every rank does ends well or in an error.
+// The function of every rank must return a result.
 // says: this function is not called with the arguments, or does not give the answer
 import shardmesh.comm;
 

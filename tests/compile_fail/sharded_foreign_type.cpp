@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Only what has an adapter can be sharded.
+// Only types with an adapter can be sharded.
 // expect: error: constraints not satisfied.*'foreign' does not satisfy 'local_tensor'
 #include <vector>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sharded tensor copies only when its tensors do: host_tensor does not.
+// A sharded tensor is copyable only if its tensors are; host_tensor is not.
 // says: a sharded tensor copies only when its tensor type does, and this one does not: std::move it
 import shardmesh.sharding;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes are integers: what PyTorch refuses when it runs does not compile.
+// Sizes are integers: PyTorch refuses others at run time, we refuse them at compile time.
 // expect: error: no matching function.*does not satisfy 'size_number'
 import shardmesh.sharding;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor that only moves makes a state dict that only moves.
+// A move-only tensor makes a move-only state dict.
 // expect: 'shardmesh::host_tensor' does not satisfy 'copy_constructible'
 #include <concepts>
 import shardmesh.state;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A state dict holds tensors: a type that nobody wrote an adapter for is none.
+// A state dict holds tensors: a type without an adapter is none.
 // expect: constraints not satisfied.*state_dict|because 'not_a_tensor' does not satisfy 'local_tensor'
 import shardmesh.state;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes are integers: 2.5 is not cut to 2.
+// Sizes are integers: 2.5 is not truncated to 2.
 // expect: error: .*(no viable constructor or deduction guide|constraints not satisfied|no matching)
 import shardmesh.layout;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mesh without ranks is none, at compile time too.
+// A mesh needs ranks, also at compile time.
 // expect: error: static assertion failed.*a mesh dimension has at least one rank
 import shardmesh.layout;
 

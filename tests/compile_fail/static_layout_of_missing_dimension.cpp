@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shard of a dimension that is not there.
+// A shard placement on a dimension that does not exist.
 // expect: error: static assertion failed.*a placement names a dimension that the tensor lacks
 import shardmesh.layout;
 

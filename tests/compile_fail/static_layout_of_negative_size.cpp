@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor's sizes are checked at compile time, too.
+// A tensor's sizes are also checked at compile time.
 // expect: error: static assertion failed.*a size of a tensor is not negative
 import shardmesh.layout;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Terms are combined somehow.
+// Terms need a reduction.
 // expect: error: static assertion failed.*a partial placement needs a reduction
 import shardmesh.layout;
 

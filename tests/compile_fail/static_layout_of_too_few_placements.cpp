@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every mesh dimension does something.
+// Every mesh dimension needs a placement.
 // expect: error: static assertion failed.*one placement per mesh dimension
 import shardmesh.layout;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A split factor that cuts a rank's part into a million million boxes is a mistake.
+// A split factor that splits a rank's part into 10^12 boxes is a mistake.
 // expect: error: static assertion failed.*a split factor gives a rank too many boxes
 #include <cstdint>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor of 17 dimensions is none.
+// A tensor cannot have 17 dimensions.
 // expect: error: static assertion failed.*a tensor has at most 16 dimensions
 import shardmesh.layout;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mesh of 17 dimensions is none.
+// A mesh cannot have 17 dimensions.
 // expect: error: static assertion failed.*a mesh has at most 16 dimensions
 import shardmesh.layout;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A transfer is of one tensor.
+// A transfer is for one tensor.
 // expect: error: static assertion failed.*source and destination are different tensors: give both one shape
 import shardmesh.transfer;
 

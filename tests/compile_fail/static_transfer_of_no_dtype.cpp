@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes are those of a dtype.
+// A transfer's bytes need a dtype.
 // expect: error: static assertion failed.*the dtype of a transfer is not undefined
 import shardmesh.transfer;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of 4-bit numbers are not made.
+// 4-bit numbers cannot be summed.
 // expect: error: static assertion failed.*terms of a type of less than a byte are not combined
 import shardmesh.transfer;
 

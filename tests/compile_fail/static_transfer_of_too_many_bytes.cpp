@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes are counted in 64 bits, and bits too.
+// Bytes, and their bits, are counted in 64 bits.
 // expect: error: static assertion failed.*the bytes of the tensor do not fit in 64 bits
 #include <cstdint>
 

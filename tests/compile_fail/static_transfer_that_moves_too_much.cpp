@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A budget of bytes is a static_assert; the compiler prints both sides.
+// A byte budget is a static_assert; the compiler prints both sides.
 // expect: error: static assertion failed.*gathers too much.*768 <= 512
 import shardmesh.transfer;
 

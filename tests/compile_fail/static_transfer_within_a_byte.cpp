@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of 4 bits are cut at whole bytes.
+// Elements of 4 bits are split only at whole bytes.
 // expect: error: static assertion failed.*elements of less than a byte are cut inside a byte
 import shardmesh.transfer;
 

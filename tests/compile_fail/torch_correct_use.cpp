@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control of the cases of room torch: what they misuse, used rightly, compiles. Their modules have LibTorch's shape
-// without its headers, which take many seconds.
+// The control for the cases of module torch: correct use of everything that they misuse. Their modules have LibTorch's
+// shape without its headers, which take many seconds.
 // expect: compiles
 #include <shardmesh/adapter.hpp>
 

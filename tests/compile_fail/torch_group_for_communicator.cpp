@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process group is no communicator itself: c10d_communicator::of makes one of it.
+// A process group itself is no communicator; c10d_communicator::of makes one from it.
 // expect: error: no matching function for call to 'agree'.*incomplete type 'c10d::ProcessGroup'
 #include <shardmesh/torch_forward.hpp>
 

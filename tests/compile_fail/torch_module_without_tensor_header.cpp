@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A module's tensors are local tensors: for LibTorch's, shardmesh/torch_tensor.hpp makes them so.
+// A module's tensors must be local tensors: shardmesh/torch_tensor.hpp adapts LibTorch's.
 // expect: error: no matching function.*does not satisfy 'torch_module'.*does not satisfy 'local_tensor'
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A transformer says of every node what becomes of it.
+// A transformer must return a decision for every node.
 // expect: node_transformer
 import shardmesh.tree;
 

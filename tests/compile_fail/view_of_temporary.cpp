@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A view refers to a tensor: a temporary's memory would be gone.
+// A view refers to a tensor: a temporary's memory would be freed.
 // expect: error: call to deleted function 'view_of'
 import shardmesh.core;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A walk of a type that nobody has said how to walk names the customisation point.
+// Walking a type without an adapter names the customisation point.
 // expect: undefined template 'shardmesh::node_adapter<settings>'
 import shardmesh.tree;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A visitor says whether to go on.
+// A visitor must return whether to continue.
 // says: visit calls f(const path&, Node&), which returns a visit_step: into its children, over them, or stop
 import shardmesh.tree;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A visitor says whether to go on: one that returns nothing is refused.
+// A visitor must return whether to continue: one that returns nothing is refused.
 // says: this function is not called with the arguments, or does not give the answer
 import shardmesh.layout;
 

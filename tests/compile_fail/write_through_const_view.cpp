@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a const tensor gives is read: its elements are not written.
+// A const tensor's view is read-only: its elements cannot be written.
 // expect: error: cannot assign to variable|error: cannot assign to return value|error: read-only variable is not
 // assignable
 #include <cstddef>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Compiles SOURCE to PTX with NVCC and looks for 16-byte loads and stores of global memory.
+# Compiles SOURCE to PTX with NVCC, and checks that it has 16-byte loads and stores of global memory.
 get_filename_component(name ${SOURCE} NAME_WE)
 set(ptx ${WORK}/${name}.ptx)
 file(MAKE_DIRECTORY ${WORK})

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels as nvcc compiles them: tables, bodies and the plain launch, in C++17 without any module.
+// The kernels as nvcc compiles them: tables, bodies, and the plain launch, in C++17 without modules.
 #include <shardmesh/kernels/cut_tiles.hpp>
 #include <shardmesh/kernels/launch.cuh>
 
@@ -9,7 +9,7 @@
 using namespace shardmesh;
 using namespace shardmesh::kernel_bodies;
 
-// Of a batch of one item; tables are where the caller says.
+// Runs a batch of one item, with tables in the caller's memory.
 void run_item(const batch_item& item, tile_item* items_there, std::int64_t* tiles_there, std::byte* to,
               const std::byte* from, cudaStream_t stream) {
   const tile_tables tables = cut_all(&item, 1, device_tiles);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gdb prints every local of values.cpp as the tables here say, and nothing of it ends in a Python error.
+"""gdb prints every local of values.cpp as these tables say, and no output has a Python error.
 
     printers.py GDB PRINTERS SOURCE PROGRAM PROGRAM_WITHOUT_TYPES
 """
@@ -57,13 +57,13 @@ EXPECTED = {
         "no_spec": "0 leaves of 0 nodes", "text": '"ad\\"am"', "integer": "12",
     },
 }
-# What a program knows whose library has no debug information: types of headers, and templates.
+# A program knows these types even if its library has no debug information: types of headers, and templates.
 UNKNOWN = "the library has no debug information"
 WITHOUT_TYPES = {
     "sizes": "[2, 3]", "whole": "<incomplete type>", "gap": f"<error: {UNKNOWN}>", "answer": f"<result: {UNKNOWN}>",
     "number": "a value = {value = 7}", "named": "rank:3/cuda:0",
 }
-# Names as compilers write them that put the module there.
+# Names as written by compilers that append the module.
 ATTACHED = """python
 class attached:
     name = "shardmesh::result@shardmesh.core<shardmesh::box@shardmesh.core:box>"
@@ -93,7 +93,7 @@ def run(gdb, printers, program, commands, work):
 
 
 def locals_of(said):
-    """NAME = VALUE lines behind each line of the frame that they are of."""
+    """The NAME = VALUE lines after each frame line, by function."""
     found, current = {}, None
     for line in said.splitlines():
         if frame := re.match(r"#1 .* in \(anonymous namespace\)::(\w+)", line):
@@ -121,7 +121,7 @@ def main(gdb, printers, source, program, bare_program):
         wrong += compare(found.get(function, {}), EXPECTED.get(function, {}), function)
     bare = locals_of(run(gdb, printers, bare_program, f"break {source.name}:{stop}\nrun\n{show}", work))["look_at_core"]
     wrong += compare({name: bare.get(name) for name in WITHOUT_TYPES}, WITHOUT_TYPES, "without types")
-    # Before they are made, values are whatever lies there: each is printed all the same.
+    # Before initialisation, values are whatever memory holds: each must still print.
     commands = "".join(f"break {source.name}:{line}\n" for line in begin) + "run\n" + "info locals\ncontinue\n" * len(begin)
     unmade = run(gdb, printers, program, commands, work)
     wrong += [f"not printed before it is made: {name}" for values in EXPECTED.values() for name in values

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of our types for the debugger to print: printers.py stops in `look_at` and asks for the locals of its caller.
+// Values of our types for the debugger to print: printers.py stops in `look_at` and prints the locals of its caller.
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -15,7 +15,7 @@ using tensors = sharded_tensor<host_tensor>;
 
 namespace {
 
-// Where the debugger stops.
+// The debugger's breakpoint.
 [[gnu::noinline]] void look_at(const void* value) {
   std::printf("%s\n", value ? "there" : "nothing");  // the debugger stops here
 }

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file of the library compiled once more, with debug information.
+"""Compiles a file of the library again, with debug information.
 
     with_types.py BUILD SOURCE OBJECT
 
-Clang describes a class of a named module in the object of its interface unit and nowhere else, so a debugger knows our
-types only where the library has debug information, as in the preset debug. For the ordinary build the few
-units whose types the test prints are compiled here, by the build's own command and with the modules that it made.
+Clang describes a class of a named module only in the object of its interface unit. So a debugger knows our types
+only if the library has debug information, as in the preset debug. For the ordinary build, this script compiles the
+few units whose types the test prints, with the build's own command and modules.
 """
 import json
 import shlex
@@ -26,7 +26,7 @@ def main(build, source, made):
     for at, argument in enumerate(command):
         if argument.startswith("@"):
             lines = (build / argument[1:]).read_text().splitlines()
-            # The module itself is there: only the object is wanted.
+            # The module itself exists: only the object is needed.
             modules.write_text("\n".join(line for line in lines if not line.startswith("-fmodule-output")) + "\n")
             command[at] = f"@{modules}"
         elif argument == "-o":

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong while ranks save together: every rank gets the same error, in time; the previous checkpoint stays
-// whole, and nothing is left beside it. What is refused before: save_refusals_test.cpp. Loads: load_faults_test.cpp.
+// Faults while ranks save together: every rank gets the same error, in time; the previous checkpoint stays whole, and
+// nothing is left beside it. Refusals before a save are in save_refusals_test.cpp; loads are in load_faults_test.cpp.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -36,8 +36,8 @@ namespace {
 constexpr save_phase phases[] = {save_phase::describe, save_phase::stage, save_phase::write, save_phase::finish,
                                  save_phase::commit};
 
-// Saves `value`; then saves another one, which fails in `failing`; then the first is loaded. All on a sound
-// communicator each time, as the failing save may poison its own.
+// Saves one state, then another whose save fails in `failing`, then loads the first. Each step has a new communicator,
+// because the failing save may poison its own.
 void survives(const std::string& name, const std::vector<std::int32_t>& sizes,
               const std::function<std::string(any_communicator&, const fs::path&, rows&)>& failing) {
   const watchdog dog(300s);
@@ -101,7 +101,7 @@ TEST_CASE("a rank that stops taking part at any phase is noticed at the deadline
     for (const bool is_last : {false, true}) {
       if (phase == save_phase::commit && is_last) continue;
       INFO("phase " << static_cast<int>(phase) << (is_last ? ", last rank" : ", rank 0"));
-      // Of two ranks or three, in turn: what takes its time here is waiting.
+      // Alternates two and three ranks: this test's time is spent waiting.
       const std::int32_t size = (static_cast<int>(phase) + (is_last ? 1 : 0)) % 2 == 0 ? 2 : 3;
       survives("lost", {size}, [&](any_communicator& comm, const fs::path& to, rows& mine) -> std::string {
         const std::int32_t victim = is_last ? comm.size() - 1 : 0;
@@ -109,7 +109,7 @@ TEST_CASE("a rank that stops taking part at any phase is noticed at the deadline
         rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(200ms)}};
         options.before = [&](save_phase now) -> result<void> {
           if (now != phase || !is_victim) return {};
-          // As if it were gone: it answers nobody until all others have given up.
+          // Acts like a dead rank: it answers nobody until all others have given up.
           const auto until = std::chrono::steady_clock::now() + 600ms;
           while (std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(10ms);
           return {};
@@ -161,7 +161,7 @@ TEST_CASE("a save that is cancelled, or whose deadline is over, changes nothing"
 }
 
 TEST_CASE("a file that cannot grow fails the save on every rank") {
-  // On threads the limit is that of the process, so of every rank; over MPI it is the last one's only.
+  // With threads, the limit is the process's, so it hits every rank; over MPI it hits only the last rank.
   survives("limit", {2, 4}, [](any_communicator& comm, const fs::path& to, rows& mine) -> std::string {
     std::signal(SIGXFSZ, SIG_IGN);
     rlimit before{};
@@ -213,7 +213,7 @@ TEST_CASE("a save in the background writes what was there when it was started") 
     if (!report.ok()) return text_of(report.problems);
     for (const std::int32_t value : mine.memory)
       if (value != 5) return "another value";
-    // A bad input is known at once, a fault later is in the report.
+    // An invalid input is reported at once, a later fault in the report.
     rows bad(comm.rank(), comm.size(), 5);
     bad.tensor().parts.clear();
     const auto refused = start_save(checkpoint, bad.state, comm);

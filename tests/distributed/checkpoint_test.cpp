@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What some ranks save, others load: random tensors on random layouts, against a brute-force model (every byte of a
-// tensor is a function of its index), over every communicator.
+// Some ranks save and others load: random tensors on random layouts, against a brute-force model in which every byte of
+// a tensor is a function of its index. Over every communicator.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -86,8 +86,8 @@ TEST_CASE("what some ranks save, other numbers of ranks load on other layouts, w
               std::vector<std::size_t> numbers;
               for (std::size_t t = 0; t < models.size(); ++t) {
                 boxes_of_ranks boxes = random_boxes(other, models[t].shape, loaders);
-                if (other.below(4) == 0) boxes.back() = {box::whole(models[t].shape)};  // overlaps others'
-                if (other.below(5) == 0) continue;                                      // wanted by nobody
+                if (other.below(4) == 0) boxes.back() = {box::whole(models[t].shape)};  // overlaps other ranks' boxes
+                if (other.below(5) == 0) continue;                                      // wanted by no rank
                 mine.add(t, models[t], boxes[static_cast<std::size_t>(comm.rank())], false);
                 numbers.push_back(t);
               }
@@ -232,7 +232,7 @@ TEST_CASE("PyTorch's own checkpoints are loaded by any number of ranks, on layou
   std::sort(checkpoints.begin(), checkpoints.end());
   REQUIRE(checkpoints.size() > 10);
   for (const fs::path& checkpoint : checkpoints) {
-    // What each tensor holds, by one process; golden.py compares that with PyTorch.
+    // Each tensor's contents, read by one process; golden.py compares those with PyTorch.
     auto reader = open_checkpoint(checkpoint).value();
     if (!reader->problems().empty()) continue;
     reader->identify_opaque_tensors();
@@ -286,7 +286,7 @@ TEST_CASE("PyTorch's own checkpoints are loaded by any number of ranks, on layou
           for (std::size_t i = 0; i < wanted.objects.size(); ++i) {
             const auto archive = reader->object_archive(i);
             if (!archive) return to_string(archive.error());
-            // As archives: NaN is NaN.
+            // Compares archives, so that NaN equals NaN.
             if (torch_file::archive_of_object(torch_file::object_of_archive(*archive).value()).value() !=
                 torch_file::archive_of_object(wanted.objects[i]).value())
               return reader->contents().objects[i].key + " differs";

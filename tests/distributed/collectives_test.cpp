@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data collectives of communicators, and the plans that use them.
+// The data collectives of communicators, and plans that use them.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -43,7 +43,7 @@ std::string text_of(const result<void>& done) {
   return done ? std::string() : to_string(done.error());
 }
 
-// What all ranks' values at i combine to.
+// The expected combination of all ranks' values at i.
 std::int32_t combined(reduce_op op, std::int32_t ranks, std::size_t i) {
   std::int32_t all = value(0, i);
   for (std::int32_t r = 1; r < ranks; ++r)
@@ -53,7 +53,7 @@ std::int32_t combined(reduce_op op, std::int32_t ranks, std::size_t i) {
   return all;
 }
 
-// Has collectives, which it counts, and messages of a communicator.
+// Forwards collectives, which it counts, and messages to a communicator.
 struct counted_collectives {
   any_communicator* inner = nullptr;
   int* calls = nullptr;
@@ -86,7 +86,7 @@ struct counted_collectives {
   }
 };
 
-// The same, with a network's collectives: messages are matched by order.
+// The same, but collectives act like a network's: messages match by order.
 struct ordered_collectives : counted_collectives {
   bool is_ordered() const { return true; }
 };
@@ -161,7 +161,7 @@ TEST_CASE("reduce_scatter and all_reduce combine the terms of all ranks, polled 
         for (std::size_t i = 0; i < count; ++i)
           if (block[i] != combined(op, comm.size(), static_cast<std::size_t>(comm.rank()) * count + i))
             return "another value of reduce_scatter";
-        auto all = values_of(comm.rank(), count);  // fewer elements than ranks, too
+        auto all = values_of(comm.rank(), count);  // sometimes fewer elements than ranks
         begun = comm.all_reduce(bytes_of(all), room_in(all), dtype::int32, op, {});
         if (!begun) return to_string(begun.error());
         while (count % 2 == 0 && !begun->done()) {
@@ -176,7 +176,7 @@ TEST_CASE("reduce_scatter and all_reduce combine the terms of all ranks, polled 
 
 TEST_CASE("an average of bfloat16 is made in float32 and rounded once", "[made_of_messages]") {
   on_all_sizes([](any_communicator& comm) -> std::string {
-    // 256 + 1 + 1 ..: in bfloat16 the ones would be lost. (256 + n - 1) / n.
+    // 256 + 1 + 1 ...: in bfloat16 the ones would be lost. The mean is (256 + n - 1) / n.
     std::vector<std::uint16_t> mine(3, comm.rank() == 0 ? 0x4380 : 0x3f80), got(3);
     auto begun = comm.all_reduce(bytes_of(mine), room_in(got), dtype::bfloat16, reduce_op::avg, {});
     if (std::string wrong = begun ? text_of(begun->wait()) : to_string(begun.error()); !wrong.empty()) return wrong;

@@ -13,8 +13,8 @@ TEST_CASE("our communicators conform") {
   for (const fabric::kind& kind : fabric::all())
     for (const std::int32_t size : kind.sizes)
       for (const conformance_check& check : conformance_checks()) {
-        // A group of its own for each. What the check makes fail on purpose must not end the run: ranks say what is
-        // wrong, and the run's own outcome says whether they all came to an end.
+        // Each check has a new group. A check's deliberate failure must not end the run: ranks return problems as text,
+        // and the run's own result tells whether all ranks finished.
         INFO(kind.name << ", " << size << " ranks: " << check.name);
         std::string wrong = kind.run(size, [&](void* comm) -> std::string {
           std::string text;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// State dicts whose tensors lie on devices: moved, saved together, loaded and compared; adapters are asked whether a
-// tensor is plain memory, and told that it was written.
+// State dicts with tensors on devices are moved, saved together, loaded, and compared. Adapters report whether a tensor
+// is plain memory, and are notified of writes.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -31,7 +31,7 @@ device gpu_of(const any_communicator& comm) {
   return {device_type::cuda, static_cast<std::int16_t>(comm.rank())};
 }
 
-// A dtensor of [7, 5] over all ranks; element (row, column) is 10 * row + column, or -1.
+// A dtensor of [7, 5] over all ranks; element (row, column) is 10 * row + column, or -1 if not filled.
 dtensor<far_tensor> matrix(const any_communicator& comm, const char* placed, bool is_filled) {
   const auto mesh = device_mesh::make(extents{comm.size()}).value();
   const layout cut = layout::make(mesh, parse_placements(placed).value(), {7, 5}).value();

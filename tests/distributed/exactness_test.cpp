@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the random transfers do not show: sums of numbers that round, types smaller than a byte, a run that allocates
-// nothing.
+// Cases that random transfers do not cover: sums of numbers that round, types smaller than a byte, and runs without
+// allocations.
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
@@ -38,7 +38,7 @@ tensor_view view_of(std::vector<T>& values, dtype type, const extents& sizes) {
 
 constexpr auto& on_all_sizes = fabric::on_all_sizes<any_communicator>;
 
-// A term of a sum that rounds: large and small numbers of both signs, different on every rank.
+// A term whose sum rounds: large and small numbers of both signs, different on every rank.
 float term(std::int32_t rank, std::int64_t i) {
   std::mt19937 random(static_cast<std::uint32_t>(rank * 1009 + i));
   const auto mantissa = static_cast<float>(random() % 100'003) / 7.0F;
@@ -84,7 +84,7 @@ TEST_CASE("sums of float32 are made in ascending term order, bit for bit, on eve
 }
 
 TEST_CASE("sums of bfloat16 are rounded once") {
-  // 256 + 1 + 1 + ...: each step alone would round back to 256.
+  // 256 + 1 + 1 + ...: rounding after each step would return to 256.
   on_all_sizes([](any_communicator& comm) -> std::string {
     const std::int32_t n = comm.size();
     const distribution terms = on_all(n, placement::partial(reduce_op::sum), {3});
@@ -96,7 +96,7 @@ TEST_CASE("sums of bfloat16 are rounded once") {
     const const_tensor_binding from{{view_of(mine, dtype::bfloat16, {3})}};
     const tensor_binding to{{view_of(got, dtype::bfloat16, {3})}};
     if (auto done = made->run(std::span(&from, 1), std::span(&to, 1)); !done) return to_string(done.error());
-    // 257 and 261 are ties or lie between: bfloat16 has steps of 2 from 256 on, ties go to even.
+    // Odd sums are ties: bfloat16 has steps of 2 from 256 on, and ties go to even.
     const std::uint16_t wanted[] = {0x4380, 0x4380, 0x4381, 0x4382, 0x4382, 0x4382, 0x4383, 0x4384};
     return got[0] == wanted[n - 1] ? "" : "got " + std::to_string(got[0]);
   });
@@ -106,7 +106,7 @@ TEST_CASE("types smaller than a byte move in whole bytes") {
   on_all_sizes([](any_communicator& comm) -> std::string {
     const std::int32_t n = comm.size();
     for (const bool in_place : {true, false}) {
-      // [n, 2n] of 4 bits, rows to columns: each piece is one byte of two elements.
+      // [n, 2n] of 4 bits, from rows to columns: each piece is one byte with two elements.
       const extents shape{n, 2 * n};
       auto made = executor::make(plan({{on_all(n, placement::shard(0), shape), on_all(n, placement::shard(1), shape),
                                         dtype::float4_e2m1fn, dtype::float4_e2m1fn}})
@@ -133,7 +133,7 @@ TEST_CASE("rows that end within a byte are refused on every rank") {
                                       dtype::float4_e2m1fn, dtype::float4_e2m1fn}})
                                    .value(),
                                comm);
-    // A rank that comes to its refusal first poisons the group: the others meet that, wherever they are.
+    // A rank that is refused first poisons the group; the others get that error wherever they are.
     if (!made) return made.error().code == errc::unaligned ? "" : to_string(made.error());
     std::vector<std::uint8_t> mine(static_cast<std::size_t>(2 * n)), got(static_cast<std::size_t>(n));
     const_tensor_binding odd{{view_of(mine, dtype::float4_e2m1fn, {1, 2 * n})}, slot_room::larger};
@@ -148,7 +148,7 @@ TEST_CASE("rows that end within a byte are refused on every rank") {
 TEST_CASE("a run with the same bindings as the last allocates nothing") {
   SKIP_WHERE_NOTHING_IS_COUNTED();
   for (const fabric::kind& kind : fabric::all()) {
-    if (kind.name != "threads") continue;  // other transports allocate as they need
+    if (kind.name != "threads") continue;  // other transports allocate as needed
     const watchdog dog(std::chrono::seconds(60));
     for (const bool in_place : {true, false}) {
       CHECK(kind.run(4, [&](void* p) -> std::string {
@@ -172,7 +172,7 @@ TEST_CASE("a run with the same bindings as the last allocates nothing") {
         for (int run = 0; run < 20; ++run) {
           const std::int64_t before = counted_new::calls;
           if (auto done = made->run(from, to); !done) return to_string(done.error());
-          // How many messages are in flight at a time differs a little between runs, until all were once.
+          // The number of messages in flight varies between runs until all have been in flight at once.
           if (run >= 10 && counted_new::calls != before)
             return std::to_string(counted_new::calls - before) + " allocations";
         }

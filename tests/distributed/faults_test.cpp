@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong among ranks: every rank gets an error that names key, rank and box, no later than a second after the
-// deadline, and nobody waits for ever.
+// Faults among ranks: every rank gets an error that names key, rank, and box, at most a second after the deadline. No
+// rank waits forever.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -33,12 +33,12 @@ distribution on_all(std::int32_t ranks, const placement& p, const extents& shape
   return distribute(layout::make(device_mesh::make(sizes).value(), {p}, shape).value()).value();
 }
 
-// Rows to columns.
+// A transfer from rows to columns.
 tensor_transfer turn(std::int32_t ranks, const extents& shape, dtype type = dtype::float32) {
   return {on_all(ranks, placement::shard(0), shape), on_all(ranks, placement::shard(1), shape), type, type};
 }
 
-// A rank's tensors for some transfers of one slot each.
+// A rank's tensors for transfers with one slot each.
 struct tensors {
   std::vector<host_tensor> memory;
   std::vector<const_tensor_binding> from;
@@ -63,8 +63,8 @@ struct tensors {
 
 constexpr auto& on_ranks = fabric::on_ranks<any_communicator>;
 
-// "" when the call failed with this code and its text says all of this. A rank that fails may be so quick that its
-// error reaches another one that still agrees on the executor: what `make` gives then has to be that error, too.
+// Returns "" if the call failed with this code and its text contains all of `texts`. A failing rank's error may reach
+// another rank that still agrees on the executor; then `make` must return that error.
 template <class T>
 std::string must_fail(const result<T>& got, errc code, const std::vector<std::string>& texts) {
   if (got.has_value()) return "there was no error";
@@ -75,7 +75,7 @@ std::string must_fail(const result<T>& got, errc code, const std::vector<std::st
   return {};
 }
 
-// What a rank changes in its own part before it makes an executor.
+// The description that a rank may change before it makes an executor.
 struct description {
   std::vector<tensor_transfer> transfers;
   std::vector<std::string> keys;
@@ -89,7 +89,7 @@ std::string disagree(any_communicator& comm, const std::function<void(descriptio
   if (comm.rank() == 1) change(mine);
   const auto made = executor::make(plan(mine.transfers, mine.options).value(), comm, mine.keys);
   if (std::string wrong = must_fail(made, errc::disagreement, texts); !wrong.empty()) return wrong;
-  // The communicator is sound: the ranks can agree now.
+  // The communicator still works: the ranks can agree now.
   const auto again = executor::make(plan({turn(n, {8, 8})}).value(), comm);
   return again ? std::string() : to_string(again.error());
 }
@@ -248,7 +248,7 @@ TEST_CASE("a destination in the memory of a source that is still needed is an er
   on_ranks({2, 4}, [](any_communicator& comm) {
     return bind_wrongly(comm,
                         [](tensors& t) {
-                          t.to[1].slots[0].data = t.memory[0].bytes().data() + 4;  // strides and sizes of its own
+                          t.to[1].slots[0].data = t.memory[0].bytes().data() + 4;  // with its own strides and sizes
                         },
                         errc::invalid_argument,
                         {"b: slot 0 of the destination shares memory with slot 0 of the source of 'a'", "(rank 1)"});
@@ -257,7 +257,7 @@ TEST_CASE("a destination in the memory of a source that is still needed is an er
 
 TEST_CASE("columns of one matrix may be source and destination: no byte is shared") {
   on_ranks({1, 2}, [](any_communicator& comm) -> std::string {
-    // Each rank: its rows of a [4, 2] tensor are columns 0, 1 of memory whose columns 2, 3 are the destination.
+    // On each rank, its rows of a [4, 2] tensor are columns 0 and 1 of memory; columns 2 and 3 are the destination.
     const std::int32_t n = comm.size();
     const distribution rows = on_all(n, placement::shard(0), {4, 2});
     auto made = executor::make(plan({{rows, rows, dtype::int32, dtype::int32}}).value(), comm);
@@ -279,7 +279,7 @@ TEST_CASE("columns of one matrix may be source and destination: no byte is share
 
 TEST_CASE("a tensor that stays where it is may be its own destination, while others get copies of it") {
   on_ranks({2, 3}, [](any_communicator& comm) -> std::string {
-    // Rank 0 holds it; afterwards all do. Rank 0 binds the same memory on both sides.
+    // Rank 0 holds the tensor; afterwards all ranks do. Rank 0 binds the same memory on both sides.
     const fragment at_zero{box::whole({3}), 0, 0, {0}, 0};
     const distribution one = distribution::from_fragments({3}, std::span(&at_zero, 1), owner_space::ranks).value();
     const distribution all = on_all(comm.size(), placement::replicate(), {3});
@@ -329,7 +329,7 @@ TEST_CASE("two runs of one executor at a time are refused") {
 
 TEST_CASE("runs of several executors may be waited for in any order", "[any_order]") {
   on_ranks({2, 3, 4}, [](any_communicator& comm) -> std::string {
-    // With terms, so that each run has two rounds of messages.
+    // Terms give each run two rounds of messages.
     const std::int32_t n = comm.size();
     const distribution terms = on_all(n, placement::partial(reduce_op::sum), {n * 2, 3});
     const distribution all = on_all(n, placement::replicate(), {n * 2, 3});
@@ -350,7 +350,7 @@ TEST_CASE("runs of several executors may be waited for in any order", "[any_orde
       if (!started) return to_string(started.error());
       flying.push_back(*std::move(started));
     }
-    // While a rank waits for one, the others must not need its other runs: so they only poll.
+    // While a rank waits for one run, its peers must not depend on its other runs, so it only polls them.
     for (std::size_t k = 0; k < made.size(); ++k) {
       const std::size_t e = (k + static_cast<std::size_t>(comm.rank())) % made.size();
       while (!flying[e].done()) {
@@ -415,7 +415,7 @@ TEST_CASE("what a progress callback throws leaves the rank and ends the others")
     options.progress = [me](std::int64_t) {
       if (me == 1) throw std::runtime_error("enough of this");
     };
-    // Many tensors in small batches: some batches are over before, most are not.
+    // Many tensors in small batches: some batches finish before the failure, most do not.
     std::vector<tensor_transfer> transfers(64, turn(n, {16, 16}));
     auto made = executor::make(plan(transfers, {.memory_bytes = 4096}).value(), comm, {}, options);
     const std::vector<std::string> texts{"a run ended early: enough of this", "(rank 1)"};

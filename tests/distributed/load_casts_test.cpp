@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Casts of a load by many ranks: refused where they lose values, listed where they are made; and that a cancellation
-// or a deadline of the whole load reaches its reads.
+// Casts of a load by many ranks are refused if they lose values, and listed otherwise. A cancellation or deadline of
+// the load reaches its reads.
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstddef>
@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A rank's rows as another dtype than they are saved in.
+// A rank's rows, in another dtype than the saved one.
 template <class V>
 struct cast_rows {
   std::vector<V> memory = std::vector<V>(static_cast<std::size_t>(rows::per_rank * rows::width), V{1});
@@ -41,7 +41,7 @@ struct cast_rows {
   }
 };
 
-// A reader that does something whenever a chunk is opened.
+// A reader that calls a function whenever a chunk is opened.
 class watched_reader final : public checkpoint_reader {
  public:
   watched_reader(std::unique_ptr<checkpoint_reader> inner, std::function<void()> at_chunk)

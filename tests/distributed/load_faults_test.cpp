@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong while ranks load together: every rank gets the same error, which names keys, shapes and files.
+// Faults while ranks load together: every rank gets the same error, which names keys, shapes, and files.
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstddef>
@@ -57,7 +57,7 @@ TEST_CASE("a load names the keys that are missing, surplus or of another kind, a
                {"w: the wanted tensor has another shape than the stored one (rank 0): expected [64, 32], found [65"});
       if (!wrong.empty()) return wrong;
     }
-    // Missing keys may be ignored, surplus ones refused.
+    // Missing keys may be ignored and surplus ones refused.
     rows wanted(comm.rank(), comm.size(), 0);
     wanted.state.objects.push_back({{"lr"}, {}, {0.5}});
     const load_report report = load(checkpoint, wanted.state, comm, {.missing = key_check::ignore});
@@ -107,7 +107,7 @@ TEST_CASE(
   const fabric::rank_folder folder("tied");
   on_ranks({1, 2, 4}, [&](any_communicator& comm) -> std::string {
     const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
-    // "w" and "same" are equal, "other" is not.
+    // "w" and "same" are equal, "other" differs.
     rows mine(comm.rank(), comm.size(), 5), differs(comm.rank(), comm.size(), 6);
     const auto add = [](held_state& to, const held_tensor& from, const std::string& name) {
       to.tensors.push_back(from);
@@ -120,7 +120,7 @@ TEST_CASE(
     const std::int32_t last = comm.size() - 1;
     for (const read_sharing sharing : {read_sharing::each_rank, read_sharing::group}) {
       const rank_load_options options{.sharing = sharing, .missing = key_check::ignore};
-      // Of the last rank alone, or of all.
+      // On the last rank alone, or on all.
       for (const bool all : {false, true}) {
         const auto tie = [&](rows& wanted, const std::string& name) {
           if (all || comm.rank() == last) add(wanted.state, wanted.tensor(), name);
@@ -143,7 +143,7 @@ TEST_CASE(
         rows meeting(comm.rank(), comm.size(), 0);
         tie(meeting, "same");
         if (meeting.state.tensors.size() > 1) {
-          meeting.memory.resize(meeting.memory.size() + 1);  // the same rows, one element further
+          meeting.memory.resize(meeting.memory.size() + 1);  // the same rows, shifted by one element
           meeting.part().memory.data = reinterpret_cast<std::byte*>(meeting.memory.data());
           meeting.state.tensors.back().parts.front().memory.data =
               reinterpret_cast<std::byte*>(meeting.memory.data() + 1);

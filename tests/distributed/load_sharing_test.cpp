@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that load together read for each other: every stored byte is read by one rank only, evenly, and all get the
-// right values, whatever the layouts; what fails on one rank fails on all. Not here: what is wanted against what is
-// there (load_faults_test), values of random layouts in general (checkpoint_test).
+// Ranks that load together read for each other. Exactly one rank reads each stored byte, the load is even, and all
+// ranks get the right values, whatever the layouts. A failure on one rank fails all. Mismatches between a request and
+// the checkpoint are in load_faults_test.cpp; random layouts are in checkpoint_test.cpp.
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
@@ -44,13 +44,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Bytes of a chunk's source that were read.
+// A range of bytes that was read from a chunk's source.
 struct range_read {
   std::int64_t chunk = 0, begin = 0, end = 0;
   friend auto operator<=>(const range_read&, const range_read&) = default;
 };
 
-// A reader that writes down what is read of chunks, and may be told to do something first.
+// A reader that records its reads of chunks and can call a function before each.
 class observed_reader final : public checkpoint_reader {
  public:
   explicit observed_reader(const fs::path& checkpoint, std::function<result<void>()> before = {})
@@ -102,7 +102,7 @@ class observed_reader final : public checkpoint_reader {
   std::vector<range_read> ranges_;
 };
 
-// What all ranks have read, by rank.
+// The reads of all ranks, by rank.
 std::vector<std::vector<range_read>> gathered(any_communicator& comm, const std::vector<range_read>& mine) {
   const auto bytes = std::as_bytes(std::span(mine));
   const auto all = comm.all_gather({bytes.begin(), bytes.end()}, within(60s)).value();
@@ -120,7 +120,7 @@ std::int64_t sum(const std::vector<range_read>& ranges) {
   return bytes;
 }
 
-// "" when no byte was read twice.
+// Returns "" if no byte was read twice.
 std::string twice(const std::vector<std::vector<range_read>>& by_rank) {
   std::vector<range_read> all;
   for (const auto& one : by_rank) all.insert(all.end(), one.begin(), one.end());
@@ -132,7 +132,7 @@ std::string twice(const std::vector<std::vector<range_read>>& by_rank) {
   return {};
 }
 
-// Bytes of the elements that some rank wants: counted one by one.
+// The bytes of the elements that some rank wants, counted one by one.
 std::int64_t wanted_bytes(const tensor_model& model, const boxes_of_ranks& boxes) {
   std::int64_t count = 0;
   indices::for_each(model.shape, [&](const extents& at) {
@@ -166,7 +166,7 @@ box random_box(dice& roll, const extents& shape) {
 
 struct stored_models {
   std::vector<tensor_model> models;
-  std::vector<boxes_of_ranks> boxes;  // who saves what
+  std::vector<boxes_of_ranks> boxes;  // the boxes that each rank saves
 };
 
 std::string save_all(const fs::path& checkpoint, const stored_models& stored, any_communicator& comm) {
@@ -245,7 +245,7 @@ TEST_CASE("each stored byte is read by one of eight ranks, evenly, whatever they
         }
         if (all < unique || all > unique + unique / 20)
           return which + std::to_string(all) + " bytes were read of " + std::to_string(unique);
-        // Even, but for what one rank reads at once at least.
+        // Even, up to the smallest unit that one rank reads at once.
         if (most > all / 8 + (std::int64_t{256} << 10))
           return which + "a rank read " + std::to_string(most) + " of " + std::to_string(all);
       }
@@ -308,7 +308,7 @@ TEST_CASE("a compressed chunk is read front to back by one rank, in as many roun
     const auto entries = reader.contents().tensors;
     memory.reserve(entries.size());
     for (const tensor_entry& tensor : entries) {
-      // Every rank wants all but what the others begin with: boxes that overlap.
+      // Rank r wants all but the first r rows, so that boxes overlap.
       box part = box::whole(tensor.shape);
       if (part.rank() > 0 && part.sizes[0] > comm.size()) {
         part.offsets[0] = comm.rank();
@@ -417,7 +417,7 @@ TEST_CASE("what a rank reads for one that wants checksums compared is compared, 
           .wrong;
     };
     if (std::string wrong = load_it(true); !wrong.empty()) return wrong;
-    if (comm.rank() == 0) {  // one bit of the first element of rank 1's chunk
+    if (comm.rank() == 0) {  // flip a bit of the first element of rank 1's chunk
       const auto reader = open_checkpoint(checkpoint).value();
       const tensor_entry& tensor = reader->contents().tensors[0];
       for (std::int32_t chunk = 0; chunk < tensor.chunk_count; ++chunk) {

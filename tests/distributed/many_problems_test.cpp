@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// More problems than a report names: the first hundred are named, the rest is counted, on every rank alike.
+// When there are too many problems, a report names the first hundred and counts the rest, equally on every rank.
 #include <unistd.h>
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -17,7 +17,7 @@ TEST_CASE("a save of tensors with gaps and a load of missing ones name a hundred
   const std::int32_t ranks = 3;
   std::vector<std::string> wrong(ranks);
   const auto ran = run_ranks(ranks, [&](any_communicator& comm) -> result<void> {
-    // 130 tensors of 4 rows; the last one is held by no rank. And one that is whole.
+    // 130 tensors of 4 rows, whose last row no rank holds; and one complete tensor.
     host_tensor rows = host_tensor::make(dtype::float32, {1, 2}).value();
     held_state held;
     for (int i = 0; i < 130; ++i) {
@@ -35,7 +35,7 @@ TEST_CASE("a save of tensors with gaps and a load of missing ones name a hundred
       wrong[static_cast<std::size_t>(comm.rank())] = std::to_string(saved.problems.size()) + " gaps are named and " +
                                                      std::to_string(saved.more_problems) + " counted";
 
-    // One tensor is saved well, and 131 are wanted.
+    // One tensor is saved correctly, and 131 are wanted.
     held_state whole;
     held_tensor only = held.tensors.front();
     only.shape = {ranks, 2};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What errors of several ranks say: which call, which ranks, and what the others did last; and whom they do not blame.
+// Errors of several ranks name the call, the ranks, and the last action of the other ranks. They do not blame innocent
+// ranks.
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstddef>
@@ -24,7 +25,7 @@ call_options soon(std::chrono::milliseconds time) {
   return made;
 }
 
-// Empty when the text has all of these parts.
+// Returns "" if the text contains all of `parts`.
 std::string lacks(const std::string& text, const std::vector<std::string>& parts) {
   for (const std::string& part : parts)
     if (text.find(part) == std::string::npos) return "'" + part + "' is not in '" + text + "'";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one call `redistribute`: many tensors, gather, broadcast, budgets, cached plans, and errors of one rank.
+// The function `redistribute`: many tensors, gather, broadcast, budgets, cached plans, and errors of one rank.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -24,7 +24,7 @@ layout on_mesh(const extents& mesh, std::vector<placement> placements, const ext
   return layout::make(device_mesh::make(mesh).value(), std::move(placements), shape).value();
 }
 
-// The local tensor of a rank: every element is its number in the whole tensor. Or zeros.
+// A rank's local tensor: every element is its number in the whole tensor, or 0 if not filled.
 host_tensor local_of(const distribution& d, owner_id rank, bool filled) {
   extents sizes = extents::filled(d.global_shape().rank(), 0);
   d.fragments_of(rank, [&](const fragment& f) {
@@ -188,7 +188,7 @@ TEST_CASE("a tensor larger than the budget is cut, the same bytes move, and the 
           comm, {"w"}, {.in_place = false});
       if (!made) return to_string(made.error());
       host_tensor from = local_of(rows, comm.rank(), true), wanted = local_of(columns, comm.rank(), true);
-      // Every second element, so that nothing goes straight into the tensor.
+      // Every second element, so that nothing can be received directly into the tensor.
       const extents sizes = adapter<host_tensor>::view(wanted).sizes;
       host_tensor room = host_tensor::make(dtype::int32, {sizes[0], sizes[1], 2}).value();
       tensor_view sparse = adapter<host_tensor>::view(room);
@@ -200,7 +200,7 @@ TEST_CASE("a tensor larger than the budget is cut, the same bytes move, and the 
       host_tensor got = local_of(columns, comm.rank(), false);
       if (!copy(adapter<host_tensor>::view(got), sparse) || !equal(got, wanted)) return "wrong values";
       if ((made->rounds() > 1) != budgeted) return std::to_string(made->rounds()) + " rounds";
-      // Mirrors on a device are dense: what arrives there is not packed.
+      // Mirrors on a device are dense: data that arrives there is not packed.
       const bool packs_all = comm.memory().type == device_type::cpu;
       if (packs_all ? made->scratch_bytes() != made->peak_bytes() : made->scratch_bytes() > made->peak_bytes())
         return std::to_string(made->scratch_bytes()) + " instead of " + std::to_string(made->peak_bytes());
@@ -231,7 +231,7 @@ TEST_CASE("a budget that nothing can keep is refused on every rank, with the ran
 TEST_CASE("ranks may wait for overlapping runs in any order", "[any_order]") {
   on_all_sizes([](any_communicator& comm) -> std::string {
     const std::int32_t n = comm.size();
-    // Two rounds of messages each, and several batches: no run ends without every rank's help in its middle.
+    // Two rounds of messages each, and several batches: no run finishes without every rank's help.
     const extents shape{16 * n, 64};
     const distribution terms = distribute(on_mesh({n}, {placement::partial(reduce_op::max)}, shape)).value();
     const distribution all = on_every_rank(shape, n).value();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random and golden transfers over real ranks against a brute-force model (shardmesh.test.transfers): every element is
-// checked, every byte beside the bound fragments must stay as it was, bytes sent are counted.
+// Random and golden transfers over real ranks, against a brute-force model (shardmesh.test.transfers). Every element is
+// checked, every byte outside the bound fragments must stay unchanged, and sent bytes are counted.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -80,7 +80,7 @@ void fill(const side_memory& side, const tensor_case& c, owner_id rank, int run)
   });
 }
 
-// Everything that is wrong, or "".
+// All differences, or "".
 std::string check(const side_memory& side, const std::vector<std::vector<std::byte>>& before, const tensor_case& c,
                   owner_id rank, int run) {
   std::string wrong;
@@ -109,7 +109,7 @@ std::string check(const side_memory& side, const std::vector<std::vector<std::by
   return wrong;
 }
 
-// Counts, and hides that the ranks share memory.
+// Counts sent bytes and gathers, and hides that the ranks share memory.
 struct counting {
   any_communicator* inner = nullptr;
   std::int64_t* sent_bytes = nullptr;
@@ -135,11 +135,11 @@ enum class path {
   messages,
   counted,
   mirrored,   // tensors on a device, messages in host memory
-  on_device,  // messages on the device, too
+  on_device,  // messages are on the device as well
   batched,    // host memory, tables of work
 };
 
-// The backend that a path needs, until the scope ends. Every rank has its own.
+// The backend of a path, until the scope ends. Every rank has its own.
 std::unique_ptr<backend_scope> backends_of(path how) {
   if (how == path::mirrored || how == path::on_device)
     return std::make_unique<backend_scope>(std::make_shared<test::fake_backend>(device_type::cuda));
@@ -148,7 +148,7 @@ std::unique_ptr<backend_scope> backends_of(path how) {
   return nullptr;
 }
 
-// One rank's part of a scenario: two runs of the same cases.
+// Runs one rank's part of a scenario: two runs of the same cases.
 std::string play(any_communicator& world, const std::vector<tensor_case>& cases, const plan_options& options,
                  std::uint64_t seed, path how) {
   std::vector<tensor_transfer> transfers;
@@ -218,7 +218,7 @@ std::string play(any_communicator& world, const std::vector<tensor_case>& cases,
     return "took " + std::to_string(made->scratch_bytes()) + " bytes instead of at most " +
            std::to_string(made->peak_bytes());
 
-  // Bytes that were sent, over all ranks.
+  // The bytes sent, over all ranks.
   if (planned->bytes_moved() != planned->lower_bound()) return "the plan moves more than it must";
   if (gathers != gathers_to_make) return "a run gathered";
   if (how == path::counted) {
@@ -239,14 +239,14 @@ std::string play(any_communicator& world, const std::vector<tensor_case>& cases,
   return {};
 }
 
-// A scenario that all ranks make from the same seed.
+// Runs a scenario that all ranks make from the same seed.
 std::string play_random(any_communicator& world, std::uint64_t seed, path how) {
   dice common(seed);
   std::vector<tensor_case> cases;
   for (std::int64_t n = 1 + common.below(common.below(4) == 0 ? 12 : 3); n > 0; --n)
     cases.push_back(transfers::random_case(common, world.size()));
   plan_options options{.allow_narrowing = true, .reduce_grain_bytes = common.pick<std::int64_t>({1, 64, 4096})};
-  // From one that cuts tensors of a few hundred bytes to one that cuts nothing.
+  // Budgets from one that splits tensors of a few hundred bytes to one that splits nothing.
   if (common.below(2) == 0) options.memory_bytes = common.pick<std::int64_t>({1'100, 2'000, 20'000});
   return play(world, cases, options, seed, how);
 }
@@ -308,7 +308,7 @@ TEST_CASE("every one of PyTorch's redistribution cases puts every element where 
         INFO(kind.name << " with " << size << " ranks and a budget of " << budget);
         CHECK(kind.run(size, [&](void* comm) {
           const auto scopes = backends_of(how);
-          // One by one, as PyTorch moves them; and all in one plan.
+          // One by one, as PyTorch moves them; then all in one plan.
           for (const tensor_case& c : cases)
             if (std::string wrong = play(*static_cast<any_communicator*>(comm), {c}, {.memory_bytes = budget}, 1, how);
                 !wrong.empty())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks that save together are refused, before a file exists: every rank gets the same error, which names key,
-// ranks and boxes. Faults on the way: checkpoint_faults_test.cpp.
+// Refusals of ranks that save together, before a file exists: every rank gets the same error, which names key, ranks,
+// and boxes. Later faults are in checkpoint_faults_test.cpp.
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstddef>
@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Rank 1 (or the one that is told) spoils its part; all ranks get an error that says this, and no file appears.
+// A rank spoils its part in `spoil`; all ranks get an error with these texts, and no file appears.
 void refuses(const std::string& name, const std::function<void(rows&, any_communicator&)>& spoil,
              const std::vector<std::string>& texts, const rank_save_options& options = {}) {
   const fabric::rank_folder folder(name);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Safetensors files and Hugging Face folders that ranks write together: byte for byte what `convert` makes of the DCP
-// folder of the same state (which other suites hold against PyTorch and the safetensors package). Faults on the way,
-// and what is refused.
+// Safetensors files and Hugging Face folders that ranks write together. They equal, byte for byte, the output of
+// `convert` for a DCP folder of the same state, which other suites compare with PyTorch and the safetensors package.
+// Also faults during the save, and refusals.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -47,7 +47,7 @@ std::string bytes_of(const fs::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Every file below, by name: of one file also what lies beside it under its name.
+// Every file below a folder, by name; for a single file, also the files beside it that share its name.
 std::map<std::string, std::string> files_of(const fs::path& path) {
   std::map<std::string, std::string> files;
   if (fs::is_directory(path)) {
@@ -61,7 +61,7 @@ std::map<std::string, std::string> files_of(const fs::path& path) {
   return files;
 }
 
-// "" when both have the same files of the same bytes.
+// Returns "" if both have the same files with the same bytes.
 std::string compared(const fs::path& expected, const fs::path& found) {
   const auto a = files_of(expected), b = files_of(found);
   for (const auto& [name, bytes] : a) {
@@ -75,7 +75,7 @@ std::size_t saved_objects(const fs::path& checkpoint) {
   return open_checkpoint(checkpoint).value()->contents().objects.size();
 }
 
-// Waits for all ranks.
+// Waits until all ranks are here.
 void meet(any_communicator& comm) {
   comm.all_gather({}, within(60s)).value();
 }
@@ -162,7 +162,7 @@ TEST_CASE("a DCP folder that ranks save with a selection is what convert makes o
                holdings::random_boxes(roll, model.shape, comm.size())[static_cast<std::size_t>(comm.rank())], true);
     mine.state.objects = holdings::objects();
     rank_save_options options{.saving = {.call = within(60s)}};
-    if (comm.rank() == 0) fs::remove_all(here), fs::create_directory(here);  // another fabric's
+    if (comm.rank() == 0) fs::remove_all(here), fs::create_directory(here);  // remove another fabric's files
     meet(comm);
     if (const auto all = save(here / "all", mine.state, comm, options); !all.ok()) return text_of(all.problems);
     options.selection.casts.push_back(parse_cast_rule("float16").value());
@@ -177,8 +177,8 @@ TEST_CASE("a DCP folder that ranks save with a selection is what convert makes o
           convert(*reader, here / "expected", {.to = target_format::dcp, .selection = options.selection});
       told = expected.ok() ? text_of(verify(*open_checkpoint(here / "some").value()).problems)
                            : text_of(expected.problems);
-      // Who writes what all have depends on how much each rank writes, which casts change: files may differ, entries
-      // and boxes may not.
+      // Casts change each rank's share of writing, and so decide which rank writes replicas. Thus files may differ;
+      // entries and boxes may not.
       const auto left = open_checkpoint(here / "expected").value(), right = open_checkpoint(here / "some").value();
       const auto told_apart = diff(whole_side(*left), whole_side(*right), {.layout = true}).value();
       told += text_of(told_apart.problems);
@@ -220,7 +220,7 @@ TEST_CASE("a save of shared files that fails at any phase leaves the previous on
             return wrong;
           meet(comm);
           if (files_of(destination) != before) return "the previous checkpoint has changed";
-          const std::size_t left = to == target_format::hf ? 1 : 2;  // the objects lie beside a file
+          const std::size_t left = to == target_format::hf ? 1 : 2;  // the objects are beside a file
           return entries(folder.path) == left ? "" : "something was left beside the checkpoint";
         });
       }
@@ -252,7 +252,7 @@ TEST_CASE("a save of shared files that loses a rank ends at the deadline and lea
                   failing.saving.call = within(200ms);
                   failing.before = [&](save_phase at) -> result<void> {
                     const auto until = std::chrono::steady_clock::now() + 600ms;
-                    // As if it were gone: it answers nobody until all others have given up.
+                    // Acts like a dead rank: it answers nobody until all others have given up.
                     while (at == phase && comm.rank() == 2 && std::chrono::steady_clock::now() < until)
                       std::this_thread::sleep_for(10ms);
                     return {};
@@ -260,7 +260,7 @@ TEST_CASE("a save of shared files that loses a rank ends at the deadline and lea
                   return save(destination, now.state, comm, failing).ok() ? "there was no error" : "";
                 }) == "");
         REQUIRE(run([&](any_communicator& comm) -> std::string {
-                  meet(comm);  // all ranks are through with what they take away
+                  meet(comm);  // all ranks have finished removing files
                   if (comm.rank() != 0) return {};
                   if (files_of(destination) != before) return "the previous checkpoint has changed";
                   return entries(folder.path) == 1 ? "" : "something was left beside the checkpoint";
@@ -294,7 +294,7 @@ TEST_CASE("what was copied by start_save goes into shared files, whatever become
   on_ranks({1, 3}, [&](any_communicator& comm) -> std::string {
     const fs::path destination = folder.path / std::to_string(comm.size());
     rows mine(comm.rank(), comm.size(), 5);
-    if (comm.rank() == 0) fs::remove_all(destination);  // another fabric's
+    if (comm.rank() == 0) fs::remove_all(destination);  // remove another fabric's files
     meet(comm);
     auto saving = start_save(destination, mine.state, comm, {.saving = {.call = within(30s)}, .to = target_format::hf});
     if (!saving) return to_string(saving.error());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saves in the background through a pool, by the ranks of every communicator: what is written is what the tensors held
-// when each save began, and the second save finds the memory of the first. Bounds: threads/staging_pool_test.cpp.
+// Background saves through a pool, by the ranks of every communicator. A save writes the values that the tensors held
+// when it began, and the second save reuses the memory of the first. Limits are in threads/staging_pool_test.cpp.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>

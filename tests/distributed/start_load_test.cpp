@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads of many ranks in the background: on every rank each key arrives once, when all that the rank wants of it is in
-// its memory, whoever read it.
+// Background loads of many ranks: on every rank, each key is reported once, when all of the rank's parts are in its
+// memory, whichever rank read them.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -86,7 +86,8 @@ TEST_CASE("a rank that cancels its load in the background ends it on every rank"
     const rank_save_options saving{.saving = {.output = {.overwrite = true}, .call = within(30s)}};
     return text_of(save(folder.path / std::to_string(comm.size()), mine.state, comm, saving).problems);
   });
-  // On other communicators: the cancellation ends whatever a rank still does on its own, so also the end of a save.
+  // Uses another communicator: the cancellation also ends a rank's remaining work of its own, such as the end of a
+  // save.
   on_ranks({2, 4}, [&](any_communicator& comm) -> std::string {
     rows mine(comm.rank(), comm.size(), 0);
     std::stop_source stop;

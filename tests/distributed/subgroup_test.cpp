@@ -24,7 +24,7 @@ device_mesh mesh_of(std::initializer_list<std::int64_t> sizes, std::vector<std::
   return device_mesh::make(std::span(sizes.begin(), sizes.size()), std::move(names)).value();
 }
 
-// What all members give to all_gather: their rank in the whole, as many times as that, plus one.
+// The contents of all_gather when each member sends its rank in the whole, repeated rank + 1 times.
 std::string ranks_in(any_communicator& group, std::int32_t whole_rank) {
   const std::vector<std::byte> mine(static_cast<std::size_t>(whole_rank) + 1, static_cast<std::byte>(whole_rank));
   const auto all = group.all_gather(mine, {});
@@ -37,7 +37,8 @@ std::string ranks_in(any_communicator& group, std::int32_t whole_rank) {
   return text;
 }
 
-// Gathers this rank's row of a tensor on all ranks of the group: row r must be the group's rank r in the whole.
+// Gathers this rank's row of a tensor on all ranks of the group. Row r must be the number of the group's rank r in the
+// whole.
 std::string gather_rows(any_communicator& group, std::int32_t whole_rank, const std::vector<std::int32_t>& members) {
   const std::int64_t sizes[] = {group.size()};
   const device_mesh mesh = device_mesh::make(sizes).value();
@@ -82,7 +83,7 @@ TEST_CASE("a subgroup of a subgroup is one of the whole, and a permuted group ha
     auto tp = subgroup(comm, mesh, "tp");
     if (!tp) return to_string(tp.error());
     const std::int32_t me = comm.rank(), first = me / 4 * 4;
-    // The odd and the even ranks of each, backwards.
+    // The odd and the even ranks of each group, in reverse order.
     const std::int32_t odd = tp->rank() % 2;
     auto half = subgroup(*tp, rank_group::make({2 + odd, odd}).value());
     if (!half) return to_string(half.error());
@@ -105,7 +106,7 @@ TEST_CASE("messages of a subgroup, of another one and of the whole never meet", 
     if (!two) return to_string(two.error());
     auto nested = subgroup(*one, rank_group::world(comm.size()));
     if (!nested) return to_string(nested.error());
-    // All with the same tag, started in different orders.
+    // All use the same tag and start in different orders.
     std::vector<any_communicator*> all{&comm, &*one, &*two, &*nested};
     std::vector<std::int32_t> sent{10, 11, 12, 13}, got(4, 0);
     std::vector<pending> flying(4);
@@ -132,7 +133,7 @@ TEST_CASE("a receive of a long-lived subgroup takes no message of the thousand t
     };
     const bool sends = comm.rank() == 0;
     const std::int32_t peer = 1 - comm.rank();
-    // One number from rank 0 to rank 1.
+    // Sends one number from rank 0 to rank 1.
     const auto move = [&](any_communicator& group, std::int32_t& number) {
       const outgoing out{peer, std::as_bytes(std::span(&number, 1))};
       const incoming in{peer, std::as_writable_bytes(std::span(&number, 1))};
@@ -169,7 +170,7 @@ TEST_CASE("a receive of a long-lived subgroup takes no message of the thousand t
 
 TEST_CASE("ranks may make different numbers of subgroups with others") {
   on_ranks({3, 4}, [](any_communicator& comm) -> std::string {
-    // Ranks 0 and 1 make three groups of their own first.
+    // First, ranks 0 and 1 make three groups of their own.
     if (comm.rank() < 2)
       for (int i = 0; i < 3; ++i)
         if (auto pair = subgroup(comm, rank_group::world(2)); !pair || ranks_in(*pair, comm.rank()) != "0 1 ")

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole tensor where a rank's part is meant is refused; larger room is said. And streams, where there are none.
+// A whole tensor instead of a rank's part is refused; a larger buffer must be declared. Streams are refused where
+// memory has none.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -48,7 +49,7 @@ TEST_CASE("the whole tensor in the place of a rank's part is refused on every ra
     const layout rows = cut(n, placement::shard(0), shape), all = cut(n, placement::replicate(), shape);
     host_tensor whole = numbered(shape), copy_of_all = numbered(shape);
     host_tensor part = host_tensor::make(dtype::int32, rows.local_shape(comm.rank())).value();
-    // With `every_run` each rank hears of the lowest one, and the communicator stays usable.
+    // With `every_run`, each rank gets the error of the lowest rank, and the communicator stays usable.
     const redistribute_options checked{.check = check_policy::every_run};
     const auto refused = [&](const result<redistribute_report>& done, const std::string& side) -> std::string {
       if (done) return "the whole was taken as " + side;
@@ -69,7 +70,7 @@ TEST_CASE("the whole tensor in the place of a rank's part is refused on every ra
         redistribute(side_of(distribute(rows).value(), whole), side_of(all, copy_of_all).value(), comm, checked),
         "source");
     if (!wrong.empty()) return wrong;
-    // Room that is said to be larger holds the part at its beginning, and nothing else of it is written.
+    // A buffer that is declared larger holds the part at its beginning, and nothing else in it is written.
     std::fill_n(reinterpret_cast<std::int32_t*>(whole.bytes().data()), box::whole(shape).volume(), -1);
     const auto done =
         redistribute(side_of(all, copy_of_all).value(), side_of(rows, whole, slot_room::larger).value(), comm, checked);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes the reference pages: the walk over interfaces, comments as markdown, a page of a small room.
+"""The generator of the reference pages: the walk over interfaces, comments as markdown, a page of a small room.
 
     reference_test.py ROOT
 """
@@ -275,8 +275,9 @@ def test_the_pages(folder):
 
 
 def test_no_name_is_missing():
-    """All names that exported_names.py finds, which the compiler checks, are found, and no others but what it leaves out."""
-    # Exported one by one, or members' bodies, specialisations and operators, which it does not list.
+    """Finds all names that exported_names.py finds (the compiler checks those), and no others except those that it
+    leaves out."""
+    # Names exported one by one, or members' bodies, specialisations, and operators, which it does not list.
     more = {"path_key", "key_text", "state_node", "buildable_state_node", "node_ref", "node_pointer", "node_adapter", "root_node", "tree_root"}
     for file in sorted((ROOT / "modules").glob("*/*.cppm")):
         text = exported_names.without_comments(file.read_text())
@@ -294,7 +295,8 @@ def test_no_name_is_missing():
 
 
 def test_the_names_of_the_table_exist(every):
-    """docs/from-pytorch.md: the names between backticks in the middle column are exported, or members of what is."""
+    """docs/from-pytorch.md: the names between backticks in the middle column are exported, or members of exported
+    types."""
     known = {d.name for d in every.everything}
     for declarations in every.types.values():
         known |= {m.name for d in declarations for m in (entries.members_of(d) if d.kind == "type" else [])}

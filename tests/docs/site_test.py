@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documentation site builds: no warning, no link that leads nowhere; and the build says so when there is one.
+"""The documentation site builds without warnings or broken links; and the build reports them if there are any.
 
     site_test.py ROOT FOLDER
 """
@@ -15,7 +15,7 @@ if not importlib.util.find_spec("mkdocs") or not importlib.util.find_spec("mater
     sys.exit(0)
 
 ROOT, FOLDER = Path(sys.argv[1]), Path(sys.argv[2])
-# What a reader looks up first has a page, and code leads there.
+# The names that readers look up first have a page, and code links to it.
 TYPES = "result error errc dtype host_tensor tensor_entry rank_plan communicator device_mesh placement sharded_tensor".split()
 
 
@@ -41,7 +41,7 @@ def check_site():
 
 
 def check_that_mistakes_are_seen():
-    """A small project with one page, on which a link, an anchor and a room's file are wrong."""
+    """A small project with one page, on which a link, an anchor, and a room's file are wrong."""
     root = FOLDER / "wrong"
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(ROOT / "docs/site", root / "docs/site")
@@ -58,7 +58,7 @@ def check_that_mistakes_are_seen():
               "index.html: nowhere.md leads nowhere",
               "index.html: #no-such-heading: no such place in that page",
               "index.html: ../NONE leads nowhere"]
-    lines = [line for line in said.splitlines() if not line.endswith("lost.md leads nowhere")]  # of every page's nav
+    lines = [line for line in said.splitlines() if not line.endswith("lost.md leads nowhere")]  # in every page's nav
     assert '<a href="left.html"' in (root / "out/site/index.html").read_text(), "a page outside of the nav is lost"
     assert status == 1 and [line for line in lines if line] == wanted, said
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page docs/ten-minutes.md, followed from an empty folder: its files are written, its commands are run one after the
-other, and each prints what the page says. `...` stands for any output. Standard output is compared, and standard error of a command that fails.
+"""Follows the page docs/ten-minutes.md from an empty folder: writes its files, runs its commands in order, and compares
+each output with the page. `...` matches any output. Compared are standard output and, for a command that fails,
+standard error.
 
-    ten_minutes.py PAGE FOLDER PREFIX [--print]   (PREFIX: where shardmesh is installed; --print: says what was printed)
+    ten_minutes.py PAGE FOLDER PREFIX [--print]   (PREFIX: where shardmesh is installed; --print: shows the output)
 """
 import importlib.util
 import os
@@ -20,7 +21,7 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 
 
 def steps(page):
-    """("file", name, text) and ("run", command, output) in the order of the page."""
+    """Yields ("file", name, text) and ("run", command, output) in the page's order."""
     for language, text in BLOCK.findall(page):
         if language == "console":
             for found in re.finditer(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.M):
@@ -32,7 +33,8 @@ def steps(page):
 
 
 def environment(folder, prefix):
-    """A shell's, with shardmesh where the page has it, and this Python and what lies beside it first in the path."""
+    """The environment of a shell, with shardmesh where the page has it, and this Python and its neighbours first in
+    PATH."""
     home = folder / "home"
     home.mkdir()
     (home / "shardmesh").symlink_to(prefix)

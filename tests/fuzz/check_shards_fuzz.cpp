@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: any bytes as the JSON of `shardmesh check-shards`.
+// libFuzzer target: reads any bytes as the JSON of `shardmesh check-shards`.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: any bytes as a file, opened as whatever it looks like, and done with it what `inspect` and `verify`
-// do. A second half after a marker is the index beside it, so that folders are read, too.
+// libFuzzer target: opens any bytes as whatever file they look like, and does with it what `inspect` and `verify` do.
+// Bytes after a marker become the index beside it, so that folders are read as well.
 #include <unistd.h>
 
 #include <cstddef>

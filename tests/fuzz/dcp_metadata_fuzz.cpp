@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: any bytes as a `.metadata`. What is accepted describes chunks that lie within their tensors and
-// names files that lie within the folder; merging it with itself changes nothing.
+// libFuzzer target: reads any bytes as `.metadata`. Accepted metadata has chunks inside their tensors and files inside
+// the folder; merging it with itself changes nothing.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

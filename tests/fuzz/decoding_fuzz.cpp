@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: any bytes as a compressed stream. What is accepted has the size that it says, gives the same bytes
-// in any order of reading, and never decodes to more than its budget.
+// libFuzzer target: decodes any bytes as a compressed stream. An accepted stream has the size that it claims, yields
+// the same bytes in any order of reading, and never decodes to more than its budget.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

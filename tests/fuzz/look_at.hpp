@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `inspect`, `verify` and `convert` do with a path, whatever it is: for targets that make one of any bytes.
+// Does with any path what `inspect`, `verify`, and `convert` do, for targets that write their input to one.
 #pragma once
 #include <cstddef>
 #include <filesystem>

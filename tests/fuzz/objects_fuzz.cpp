@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: any bytes as the objects of an objects.json and as a record of checksums, each with a checksum that
-// fits, so that it is not the checksum that refuses them.
+// libFuzzer target: reads any bytes as the objects of an objects.json and as a record of checksums. Each gets a correct
+// checksum, so that the checksum does not refuse it.
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes: the parser ends, its memory is a small multiple of the input, and what it accepts survives being written.
+// libFuzzer target: the parser terminates, its memory is a small multiple of the input, and accepted pickles can be
+// written again.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -20,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!writer.value(graph->root(), 1 << 20)) return 0;
   const auto again = shardmesh::pickle::graph::parse(std::move(writer).finish());
   if (!again) std::abort();
-  // Bytes that protocols 0 to 2 spell as a call are written as bytes.
+  // Bytes that protocols 0 to 2 write as a call are written as bytes.
   const auto was = graph->root(), is = again->root();
   if (is.kind() != was.kind() && (!is.bytes() || shardmesh::pickle::bytes_of(is) != shardmesh::pickle::bytes_of(was)))
     std::abort();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: any bytes are looked through for names. What the strict parser accepts, the forgiving one reads to
-// the same end; names are short whatever the input says.
+// libFuzzer target: searches any bytes for names. Where the strict parser accepts a pickle, the lenient one reads it to
+// the same end. Names are short, whatever the input.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -12,7 +12,7 @@ import shardmesh.pickle;
 
 namespace {
 
-// "<unreadable from byte 60>"; a module may well be called "<unreadable", but a name has a dot behind its module.
+// "<unreadable from byte 60>". A module may be called "<unreadable", but a name has a dot after its module.
 bool is_end_of_reading(std::string_view name) {
   return name.starts_with("<unreadable from byte ") && name.ends_with('>') && name.find('.') == name.npos;
 }

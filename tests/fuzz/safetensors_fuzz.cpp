@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: any bytes as a safetensors file and as an index. What is accepted must tile the file.
+// libFuzzer target: reads any bytes as a safetensors file and as an index. An accepted header must tile the file.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as an item: opened or refused; its objects print as JSON within the limits; both rules flatten it.
+// libFuzzer target: opens or refuses any bytes as an item. Its objects print as JSON within the limits; both rules
+// flatten it.
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: a file of another writer's checkpoint replaced by any bytes. Input: the number of a checkpoint in
-// tests/data/writers, the number of a file in it, then the file. Bytes that are a ZIP get right checksums where the
-// first number is 128 or more, so that what is inside them is read, too. What opens is also converted.
+// libFuzzer target: replaces a file of another writer's checkpoint by any bytes. The input is the number of a
+// checkpoint in tests/data/writers, the number of a file in it, then the file. If the first number is 128 or more, a
+// ZIP gets correct checksums, so that its contents are read as well. A checkpoint that opens is also converted.
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ void write(const fs::path& file, std::string_view bytes) {
   std::ofstream(file, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
-// The checkpoints at or below a path, each the topmost that opens.
+// The checkpoints at or below a path: the topmost paths that open.
 void find_samples(const fs::path& at, std::vector<sample>& found) {
   if (shardmesh::open_checkpoint(at)) {
     sample one{at, {}};
@@ -82,7 +82,7 @@ T at(std::string_view bytes, std::size_t offset) {
   return value;
 }
 
-// Writes the CRC-32 of every entry that is stored into the ZIP's central directory.
+// Writes the CRC-32 of every stored entry into the ZIP's central directory.
 void repair_checksums(std::string& zip) {
   const auto entry = std::string_view("PK\1\2", 4);
   for (std::size_t from = zip.find(entry); from != std::string::npos; from = zip.find(entry, from + 4)) {
@@ -96,7 +96,7 @@ void repair_checksums(std::string& zip) {
 
 }  // namespace
 
-// The corpus, whose folder is the last argument, begins with the samples as they are.
+// Writes the unchanged samples into the corpus, whose folder is the last argument.
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   const fs::path corpus = (*argv)[*argc - 1];
   if (!fs::is_directory(corpus)) return 0;

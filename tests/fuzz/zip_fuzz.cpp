@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes: the directory is read or refused, and so is every record.
+// libFuzzer target: reads or refuses any bytes as a ZIP directory, and every record.
 #include <cstddef>
 #include <cstdint>
 #include <span>

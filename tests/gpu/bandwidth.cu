@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the kernels move bytes on this GPU, beside a plain copy kernel and cudaMemcpyAsync over as many bytes.
-// Prints a table for docs/performance.md: GB/s of bytes read and written, and the ratio to the copy kernel.
+// Measures how fast the kernels move bytes on this GPU, compared with a plain copy kernel and cudaMemcpyAsync over as
+// many bytes. Prints a table for docs/performance.md: GB/s of bytes read and written, and the ratio to the copy kernel.
 #include "memory.hpp"
 
 #include <shardmesh/kernels/cuda_kernels.h>
@@ -27,12 +27,12 @@ __global__ void __launch_bounds__(512) copy_kernel(uint4* to, const uint4* from,
 }
 
 struct measure {
-  double milliseconds;  // of the device, median
+  double milliseconds;  // device time, median
   double least, most;
-  double host_microseconds;  // of a call, median
+  double host_microseconds;  // per call, median
 };
 
-// Median of runs, each of several calls between two events; the first ones warm up.
+// The median of several runs, each of several calls between two events; the first calls warm up.
 measure time_of(const std::function<void()>& call) {
   constexpr int calls = 10;
   cudaEvent_t begin, end;
@@ -63,14 +63,14 @@ struct work {
   std::string name;
   std::vector<batch_item> items;
   std::int64_t read = 0, written = 0;         // bytes
-  std::int64_t to_bytes = 0, from_bytes = 0;  // of the two memories
+  std::int64_t to_bytes = 0, from_bytes = 0;  // sizes of the two memories
 };
 
 std::int64_t width(dtype type) {
   return type == dtype::float32 ? 4 : type == dtype::bfloat16 ? 2 : 1;
 }
 
-// An item between the two slots; sizes and strides in elements.
+// An item between the two slots; sizes and strides are in elements.
 void add(work& to, batch_op op, dtype to_type, dtype from_type, std::vector<shardmesh::batch_loop> loops,
          std::int64_t to_at, std::int64_t from_at) {
   batch_item item;
@@ -103,7 +103,7 @@ work contiguous(std::int64_t bytes, std::int64_t from_at) {
   return made;
 }
 
-// 150 tensors of 256 B to 64 MiB, odd sizes, gathered into one flat parameter.
+// 150 tensors of 256 B to 64 MiB, gathered into one flat parameter; sizes are odd or multiples of `align`.
 work fsdp_mix(std::int64_t align) {
   work made{std::string("FSDP mix, 150 tensors, ") + (align == 1 ? "odd sizes" : "sizes of 16 bytes")};
   std::mt19937_64 random(5);

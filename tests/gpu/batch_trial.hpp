@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One batch tried: random memory, the kernels' answer, and that of a loop over elements. Whole memories are compared:
-// bytes that no item names must be what they were.
+// Tries one batch: random memory, the kernels' result, and that of a loop over elements. Whole memories are compared:
+// bytes that no item names must not change.
 #pragma once
 #include "memory.hpp"
 
@@ -38,7 +38,7 @@ inline std::vector<dtype> value_types() {
   return found;
 }
 
-/// Which reductions are defined on a dtype (room kernels: is_combinable).
+/// Whether a reduction is defined on a dtype, as `is_combinable` of module kernels.
 inline bool is_combinable(dtype type, reduce_op op) {
   const bool bitwise = op == reduce_op::band || op == reduce_op::bor || op == reduce_op::bxor;
   if (type == dtype::float8_e8m0fnu) return false;
@@ -76,7 +76,7 @@ void for_each_element(const batch_item& item, const Visit& visit) {
   }
 }
 
-/// What an item means.
+/// Carries out an item, one element at a time.
 inline void carry_out(const batch_item& item, bytes& to_memory, const bytes& from_memory) {
   namespace elements = reference_elements;
   for_each_element(item, [&](std::int64_t to_at, std::int64_t from_at) {
@@ -112,12 +112,12 @@ inline void carry_out(const batch_item& item, bytes& to_memory, const bytes& fro
   });
 }
 
-/// A batch with its memory; slots of destinations and of sources are apart.
+/// A batch with its memory; slots of destinations and of sources are separate.
 struct trial {
   std::vector<batch_item> items;
   std::vector<bytes> to, from;
 
-  /// Empty: all is as the loop over elements has it.
+  /// Returns "" if everything equals the loop over elements.
   std::string run() const {
     std::size_t refused = 0;
     void* table = nullptr;
@@ -159,7 +159,7 @@ struct trial {
   }
 
  private:
-  // NaNs of any bits are alike: those that are found are taken over, so that later phases and runs see the same.
+  // All NaNs count as equal. Each NaN found is copied into `wanted`, so that later phases and runs see the same bits.
   std::string compare(std::size_t slot, bytes& wanted, const bytes& got) const {
     if (wanted == got) return {};
     for (const batch_item& item : items) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libshardmesh_cuda_kernels: the C functions of <shardmesh/kernels/cuda_kernels.h> over the kernel bodies, for nvcc.
-// Not here: what a tile does (device_tile.hpp), who loads this (room cuda).
+// Tiles are in device_tile.hpp; module cuda loads this library.
 #include <shardmesh/kernels/cuda_kernels.h>
 #include <shardmesh/kernels/cut_tiles.hpp>
 #include <shardmesh/kernels/launch.cuh>
@@ -15,8 +15,8 @@ using namespace shardmesh::kernel_bodies;
 
 namespace {
 
-// Addresses are arguments of the launch, so their number is a constant of the kernel: what fits into 4 KiB, and the
-// most that sm_70 and later take.
+// Addresses are launch arguments, so their number is a constant of the kernel: as many as fit into 4 KiB, and the
+// maximum for sm_70 and later.
 constexpr std::size_t few_slots = 480;
 constexpr std::size_t most_slots = 4000;
 
@@ -32,7 +32,7 @@ struct table {
   std::vector<phase> phases;
 };
 
-// Of a device that is made current, and the one that was before.
+// Makes a device current, and restores the previous one.
 class on_device {
  public:
   explicit on_device(int device) {
@@ -133,5 +133,5 @@ void shardmesh_cuda_table_destroy(void* which) {
   if (!which) return;
   auto* const what = static_cast<table*>(which);
   const on_device here(what->device);
-  free_table(what);  // cudaFree waits for what the device was given
+  free_table(what);  // cudaFree waits for the device's work
 }

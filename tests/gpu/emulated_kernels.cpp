@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same C functions without a device: every block of threads is a loop, memory is the host's. So the suite's own
-// program, its oracle and the bodies of kernels are checked where there is no GPU. Not a backend.
+// The same C functions without a device: every block of threads is a loop, and memory is the host's. Thus the suite's
+// own program, its oracle, and the kernel bodies are checked without a GPU. Not a backend.
 #include <shardmesh/kernels/cuda_kernels.h>
 #include <shardmesh/kernels/cut_tiles.hpp>
 #include <shardmesh/kernels/device_tile.hpp>

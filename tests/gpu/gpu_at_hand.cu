@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Says which GPU there is; ends with 1 and the reason where there is none.
+// Prints which GPU is present; exits with 1 and the reason if there is none.
 #include <cstdio>
 
 int main() {

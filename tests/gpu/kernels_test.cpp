@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every kernel against a loop over elements on the host: each operation and pair of dtypes, contiguous, misaligned,
-// strided, transposed; and random batches of several phases. Prints what is wrong and ends with status 1.
+// strided, transposed; and random batches of several phases. Prints errors and exits with status 1.
 #include "batch_trial.hpp"
 
 #include <cstdio>
@@ -17,7 +17,7 @@ class maker {
   std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(n)); }
   bool one_in(int n) { return below(n) == 0; }
 
-  /// Elements: any bits; or, where a conversion has to have an answer, small numbers.
+  /// Writes an element: any bits, or small numbers if a conversion must have a unique result.
   void write(unsigned char* at, dtype type, bool small) {
     auto* const element = reinterpret_cast<std::byte*>(at);
     if (small)
@@ -29,7 +29,7 @@ class maker {
 
   enum class form { contiguous, misaligned, gaps, transposed, any };
 
-  /// Adds an item whose source is the transpose of a matrix; of one row: contiguous on both sides.
+  /// Adds an item whose source is the transpose of a matrix; with one row, it is contiguous on both sides.
   void add_matrix(trial& to, batch_op op, reduce_op reduction, dtype to_type, dtype from_type, std::int64_t rows,
                   std::int64_t columns) {
     batch_item item;
@@ -45,7 +45,7 @@ class maker {
         static_cast<std::size_t>(rows * columns * from_width));
   }
 
-  /// Adds an item with memory of its own.
+  /// Adds an item with its own memory.
   void add(trial& to, batch_op op, reduce_op reduction, dtype to_type, dtype from_type, form shape,
            std::uint32_t phase) {
     batch_item item;
@@ -64,7 +64,7 @@ class maker {
     for (int d = 0; d < rank; ++d) item.loops[d].size = 2 + below(most);
     const std::int64_t to_pad = shape == form::contiguous ? 0 : below(17);
     const std::int64_t from_pad = shape == form::contiguous ? 0 : below(17);
-    // Destinations: every loop outside of the one before, so that no two elements meet.
+    // Destinations: every loop encloses the previous one, so that no two elements overlap.
     std::int64_t step = to_width;
     for (int d = rank; d-- > 0;) {
       item.loops[d].to = step;
@@ -114,7 +114,7 @@ class maker {
     to.items.push_back(item);
   }
 
-  // Loops stand with the smallest stride of the destination innermost, as the builder of batches has them.
+  // Loops have the destination's smallest stride innermost, as from the builder of batches.
   static void sort_loops(batch_item& item) {
     for (int placed = 1; placed < item.rank; ++placed)
       for (int d = placed; d > 0 && item.loops[d - 1].to < item.loops[d].to; --d)
@@ -141,7 +141,7 @@ constexpr reduce_op reductions[] = {reduce_op::sum, reduce_op::avg,  reduce_op::
 constexpr maker::form forms[] = {maker::form::contiguous, maker::form::misaligned, maker::form::gaps,
                                  maker::form::transposed};
 
-// One batch of all conversions to a dtype, one of all reductions, one of the rest.
+// One batch of all conversions to a dtype, one of all reductions, and one of the rest.
 void every_kernel() {
   maker make(1);
   for (const dtype to : value_types())
@@ -188,7 +188,7 @@ void random_batches(int count) {
   }
 }
 
-// Items that are cut into many tiles, of the pairs of dtypes that have loops of their own and some that have not.
+// Items that are split into many tiles, for dtype pairs with their own loops and for some without.
 void many_tiles() {
   constexpr dtype pairs[][2] = {{dtype::bfloat16, dtype::float32}, {dtype::float32, dtype::bfloat16},
                                 {dtype::float16, dtype::float32},  {dtype::float32, dtype::float32},
@@ -206,7 +206,7 @@ void many_tiles() {
     }
 }
 
-// Later phases see what earlier ones did, on the same bytes.
+// Later phases see the results of earlier ones, on the same bytes.
 void phases() {
   for (int seed = 0; seed < 20; ++seed) {
     maker make(static_cast<std::uint64_t>(seed) + 900);
@@ -218,13 +218,13 @@ void phases() {
       again.reduction = phase == 2 ? reduce_op::none : reduce_op::sum;
       again.phase = phase;
       again.factor = 0.5;
-      made.items.insert(made.items.begin(), again);  // in the table in another order than they run in
+      made.items.insert(made.items.begin(), again);  // its place in the table differs from the order of execution
     }
     check(made, "phases " + std::to_string(seed));
   }
 }
 
-// Runs that are longer than a tile, of bytes, at every misalignment of both sides.
+// Runs of bytes that are longer than a tile, at every misalignment of both sides.
 void long_runs() {
   for (std::int64_t to_at = 0; to_at < 16; to_at += 3)
     for (std::int64_t from_at = 0; from_at < 16; ++from_at) {

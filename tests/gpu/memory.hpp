@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the device under test, in as few functions as the kernels' tests need: of CUDA, or the host's where kernels
-// are emulated (SHARDMESH_EMULATED).
+// Memory of the device under test, with as few functions as the kernels' tests need: CUDA's, or the host's where
+// kernels are emulated (SHARDMESH_EMULATED).
 #pragma once
 #include <cstddef>
 #include <cstdio>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL as the room nccl uses it, without the room: threads as ranks, communicators that do not block, groups of
-// messages, collectives, a split, an abort. Both libraries are loaded at run time; any that has their C ABI will do.
+// NCCL as module nccl uses it, without the module: thread ranks, nonblocking communicators, groups of messages,
+// collectives, a split, an abort. Both libraries are loaded at run time; any libraries with their C ABI will do.
 //   nccl_ranks LIBCUDART LIBNCCL RANKS RANKS_PER_DEVICE
-// Ends with 0: all bytes are right; 77: cannot be run here, with the reason; 1: wrong.
+// Exits with 0 if all bytes are right, with 77 and the reason if it cannot run here, and with 1 on errors.
 #include <dlfcn.h>
 
 #include <chrono>
@@ -85,8 +85,8 @@ struct rank_state {
   }
 };
 
-// Freed when all ranks are done: cudaFree waits for the whole device, so for work of other ranks on it, which may wait
-// for this one.
+// Freed when all ranks are done. cudaFree waits for the whole device, and so for other ranks' work on it, which may
+// wait for this rank.
 std::vector<void*> freed_at_the_end;
 
 enum class memory_of { stream, device };
@@ -134,7 +134,7 @@ class values {
   void* memory_ = nullptr;
 };
 
-// Messages of sizes that differ from pair to pair, from nothing to megabytes.
+// Messages whose sizes differ from pair to pair, from nothing to megabytes.
 void exchange(const rank_state& at) {
   const auto count = [&](int from, int to) {
     constexpr std::size_t sizes[] = {0, 1, 1000, 65536, 3000001};
@@ -216,7 +216,7 @@ void collectives(const rank_state& at) {
   }
 }
 
-// One communicator for each rank's parity, registered memory on it.
+// One communicator for each parity of ranks, with registered memory.
 void split(const rank_state& at) {
   rank_state sub = at;
   if (!at.nccl(api.ncclCommSplit(at.comm, at.rank % 2, at.rank, &sub.comm, nullptr), "ncclCommSplit")) return;
@@ -232,7 +232,7 @@ void split(const rank_state& at) {
   sub.nccl(api.ncclCommDestroy(sub.comm), "ncclCommDestroy");
 }
 
-// The last rank does not take part; the others are freed by an abort.
+// The last rank does not take part; an abort frees the others.
 void abort(const rank_state& at) {
   const values<int> memory(at, 100, [](std::size_t) { return 1; });
   if (at.rank < at.ranks - 1) {

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The GPU suite, for a machine with nvcc and a GPU and nothing else: correctness of every kernel against a loop over
-# elements, NCCL with one and two ranks, the bandwidth table. No CMake, no module of shardmesh is built.
+# elements, NCCL with one and two ranks, the bandwidth table. It needs no CMake and builds no module of shardmesh.
 #   tests/gpu/run.sh [BUILD_FOLDER]
 # Environment: NVCC, CXX, CUDA_ARCH (sm_90), NCCL_LIBRARY (libnccl.so.2), SKIP_BANDWIDTH=1, COMPILE_ONLY=1.
-# Ends with 0: all that could be run was right; 77: compiled, but there is no GPU (or no nvcc), nothing was run on one;
-# 1: something is wrong. What was left out is said.
+# Exits with 0 if everything that could run was right; with 77 if it compiled but nothing ran on a GPU (no GPU, or no
+# nvcc); with 1 on errors. It reports what was left out.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -17,7 +17,7 @@ mkdir -p "$build" || exit 1
 status=0
 
 say() { printf '== %s\n' "$*"; }
-# What runs counts: 0 is right, 77 is left out with its reason, anything else is wrong.
+# Runs one check: 0 passes, 77 is left out with its reason, and any other status is an error.
 check() {
   local name=$1; shift
   say "$name"

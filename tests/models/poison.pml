@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How three ranks of the room shared_memory learn that one of them has given up, for Spin. Rank 0 gives up, or dies;
-// rank 1 waits for rank 0, and rank 2 for rank 1, who stays in the group after its error without a further call. Two of
-// them may die between any two accesses to shared memory, and memory may be short when an error is written down.
-// A sleeping rank looks again after a while, too. Here that helps only when a process has died before it rang the bells:
-// without a death, a bell that is missing is a deadlock.
-// run.py turns on the defects; docs/rooms/shared_memory.md lists the invariants. Messages: shared_memory.pml.
+// A Spin model of how three ranks of module shared_memory learn that one of them has given up. Rank 0 gives up, or
+// dies. Rank 1 waits for rank 0, and rank 2 for rank 1, which stays in the group after its error without another call.
+// Two of them may die between any two accesses to shared memory, and memory may run out while an error is recorded. A
+// sleeping rank also wakes up after a while. In the model, that helps only if a process died before it rang the bells:
+// without a death, a missing bell is a deadlock.
+// run.py turns on the defects; docs/rooms/shared_memory.md lists the invariants. Messages are in shared_memory.pml.
 
 #define RANKS 3
 #define CODE_ALONE 1  // notes: there was no memory for the text
@@ -12,10 +12,10 @@
 
 // --- shared memory; it outlives every process ---
 byte poisoned_by;   // rank + 1
-byte note[RANKS];   // of the rank's reason
+byte note[RANKS];   // the rank's reason
 bit rung[RANKS];    // bells
 #ifdef DEFECT_CLAIMED_FIRST
-bit claimed;        // one note for all; who has claimed it writes it
+bit claimed;        // one note for all ranks; its claimant writes it
 #endif
 
 bit dead[RANKS];
@@ -40,7 +40,7 @@ inline poison(r) {
     :: write_note(r);
       poisoned_by = r + 1;
       ring_all_bells()
-    :: true  // an exception for want of memory leaves the claim
+    :: true  // an out-of-memory exception leaves the claim
     fi
   :: poisoned_by != 0 || claimed
   fi;
@@ -67,7 +67,7 @@ inline poison(r) {
 #endif
   atomic {
     knows[r] = (poisoned_by != 0 -> poisoned_by : r + 1);
-    // The reason can be read, and it is the first one, whoever asks.
+    // The reason is readable, and every rank gets the first one.
     assert(poisoned_by == 0 || note[poisoned_by - 1] != 0);
     assert(knows[r] == poisoned_by)
   }

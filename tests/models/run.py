@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explores the models of the shared-memory protocol with Spin: every reachable state is sound, and each defect that a
-model can be given is found, in the way that is expected of it. Skipped (77) where spin or a C compiler is missing."""
+"""Explores the models of the shared-memory protocol with Spin: every reachable state is sound, and each defect that
+a model can have is found in the expected way. Skipped (77) if spin or a C compiler is missing."""
 import argparse
 import re
 import shutil
@@ -12,13 +12,13 @@ HERE = Path(__file__).resolve().parent
 STUCK = "invalid end state"
 SOUND = {"shared_memory": [("death", ["ONLY_DEATH"]), ("giving up", ["ONLY_GIVING_UP"])], "poison": [("all", [])]}
 FULL = {"shared_memory": [("all", [])]}
-# What breaks: the invariant that the exploration must report.
+# The invariant whose violation the exploration must report.
 FOREIGN_BYTES, DENIED, BUSY = "seen_bytes==1", "outcome", "spins"
 DEFECTS = {
     "shared_memory": {
         "GUARDS_ALIKE": FOREIGN_BYTES,
         "GUARD_KEPT": FOREIGN_BYTES,
-        "ANSWERS_IN_RING": STUCK,  # the receiver makes no further call; where it leaves, its sender is denied the message
+        "ANSWERS_IN_RING": STUCK,  # the receiver makes no further call; if it leaves, its sender loses the message
         "LOOKS_FOR_PEER_LAST": DENIED,
         "ROOM_OF_ANY_SIZE": BUSY,
         "REFUSAL_FORGOTTEN": STUCK,
@@ -41,7 +41,7 @@ class Explorer:
         self.failed = 0
 
     def explore(self, model, flags):
-        """What Spin's verifier prints for the model with these macros, or an error's text."""
+        """The output of Spin's verifier for the model with these macros, or an error's text."""
         folder = self.work / "-".join([model, *flags])
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -72,7 +72,7 @@ class Explorer:
         self.check(expected in found, f"{model} with {name}: expected to find {expected!r}", text[-2000:])
         print(f"{model} with {name}: {found or 'nothing found'}", flush=True)
 
-    # A macro that no model knows any more would be a defect that is never turned on.
+    # A macro that no model uses would be a defect that is never turned on.
     def known(self, model, names):
         text = (HERE / f"{model}.pml").read_text()
         self.check(set(re.findall(r"DEFECT_(\w+)", text)) == set(names), f"{model}: its defects and the list here", names)

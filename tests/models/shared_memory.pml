@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The protocol of the room shared_memory between two ranks, for Spin, which explores every order of the steps.
-// Each rank sends a large message (lent) and a small one to the other, and waits for both directions. Either rank may
-// give up at any moment, die between any two accesses to shared memory, and refuse to read the other's memory. When a
-// call has returned, its buffer holds other bytes, and a new engine gets the old one's address.
-// run.py turns on the defects, one at a time: each breaks an invariant, and the exploration finds it.
-// docs/rooms/shared_memory.md lists the invariants.
+// A Spin model of the protocol of module shared_memory between two ranks; Spin explores every order of the steps. Each
+// rank sends the other a large message (lent) and a small one, and waits for both directions. At any moment, either
+// rank may give up. It may die between any two accesses to shared memory, and it may refuse to read the other's memory.
+// After a call has returned, its buffer holds other bytes, and a new engine gets the old one's address. run.py turns on
+// the defects, one at a time: each breaks an invariant, and the exploration finds it. docs/rooms/shared_memory.md lists
+// the invariants.
 //
-// A step is one access to shared memory with what follows from it in the rank alone. Rings hold frames, not bytes; one
-// frame fits, and a little room is left; one answer has a place. Bells are flags: a rank clears its own before it looks, and sleeps until
-// another sets it. There is no timer in a sleep, except one that sees a death: a bell that is lost is a deadlock.
+// A step is one access to shared memory with its consequences inside the rank. Rings hold frames, not bytes: one frame
+// fits, and a little space is left. There is space for one answer. Bells are flags: a rank clears its own bell before
+// it looks, and sleeps until another rank sets it. A sleep has no timer, except one that detects a death: a lost bell
+// is a deadlock.
 
 #define NONE 0
 // Frames. TAKEN and REFUSED travel in the ring only with DEFECT_ANSWERS_IN_RING.
@@ -17,22 +18,22 @@
 #define AGAIN 3
 #define TAKEN 4
 #define REFUSED 5
-// A rank's place.
+// A rank's membership.
 #define JOINED 1
 #define LEFT 2
-// Bytes in a buffer: the message, or what its owner put there later.
+// Bytes in a buffer: the message, or later data of its owner.
 #define MESSAGE 1
 #define OTHER 2
 // How a call ended.
 #define SUCCESS 1
 #define GAVE_UP 2  // the rank's own deadline or cancellation
 #define MISSING 3  // the peer died or left
-#define TOLD 4     // of another rank
+#define TOLD 4     // the reason is another rank's
 
 // --- shared memory; it outlives every process ---
 chan ring[2] = [1] of { byte };  // from rank r to the other
 bit writer_waits[2];             // of ring r
-byte answers[2], answered[2];    // by rank r to the other: the answer, and how many
+byte answers[2], answered[2];    // from rank r to the other: the answer, and their number
 bit rung[2];                     // bells
 byte state[2] = JOINED;
 byte poisoned_by;                // rank + 1
@@ -40,23 +41,23 @@ bit note[2];                     // the rank's reason is written
 
 // --- a process's memory, which the other may read ---
 byte buffer[2] = MESSAGE;
-byte guard[2] = 1;               // what the published address holds now; 1 is the first engine's
+byte guard[2] = 1;               // the value at the published address; 1 is the first engine's
 bit dead[2];
 
-// --- what a rank knows ---
+// --- local knowledge of a rank ---
 chan sends[2] = [5] of { byte };
 bit waits_taken[2], waits_small_out[2], waits_lent_in[2], waits_small_in[2];
-bit refused_in[2];               // a lent message that was refused: its bytes are to come
+bit refused_in[2];               // a lent message was refused: its bytes will follow
 byte answers_read[2];
 byte outcome[2];                 // of the rank's call
 byte has_poison[2];              // reason: rank + 1
-byte spins[2];                   // own bells rung while nothing else moved
+byte spins[2];                   // own bells rung without other progress
 
 #define over(r) (!waits_taken[r] && !waits_small_out[r] && !waits_lent_in[r] && !waits_small_in[r])
 
 inline ring_bell(who) { rung[who] = 1 }
 
-// Nothing moves from here on.
+// Nothing moves after this.
 inline poison(r, reason) {
   if
   :: has_poison[r] == 0 ->
@@ -79,7 +80,7 @@ inline poison(r, reason) {
       :: poisoned_by != r + 1 -> outcome[r] = TOLD
       :: else -> outcome[r] = reason
       fi;
-      // The reason of the one who is named can be read.
+      // The reason of the named rank is readable.
       assert(note[poisoned_by - 1]);
       do
       :: sends[r]?_
@@ -100,14 +101,14 @@ inline give_answer(r, what) {
 #endif
 }
 
-// The bytes first, then the guard: the peer may have ended, or be another by then.
+// Reads the bytes first, then the guard: the peer may have left, or be another process by then.
 inline take_lent(r) {
   if
   :: seen_bytes = buffer[1 - r];
     if
     :: atomic { guard[1 - r] == 1 -> waits_lent_in[r] = 0; assert(seen_bytes == MESSAGE) };
       give_answer(r, TAKEN)
-    :: guard[1 - r] != 1  // closed: those that wait will notice
+    :: guard[1 - r] != 1  // closed: waiting ranks will notice
     fi
   :: atomic { refused_in[r] = 1 };
     give_answer(r, REFUSED)
@@ -177,7 +178,7 @@ inline push(r) {
     writer_waits[r] = 1;
     if
 #ifdef DEFECT_ROOM_OF_ANY_SIZE
-    // A little room is always left: less than a frame needs.
+    // A little space is always left: less than a frame needs.
     :: atomic { full(ring[r]) -> spins[r] = spins[r] + 1; rung[r] = 1; assert(spins[r] < 3) }
 #else
     :: full(ring[r])
@@ -203,7 +204,7 @@ inline progress(r) {
   fi
 }
 
-// Whether the peer, for which this rank waits, will not come any more. Before the last look at what it sent.
+// Whether the awaited peer is gone; checked before the last look at its messages.
 inline look_for_peer(r) { atomic { is_missing = (state[1 - r] == LEFT || dead[1 - r]) } }
 
 inline wait_for_all(r) {
@@ -248,9 +249,9 @@ proctype rank(byte r) {
       fi
     };
     wait_for_all(r);
-    // The call has returned. Nothing that the other rank got whole is denied to its sender.
+    // The call has returned. No sender is denied a message that the other rank received completely.
     assert(!(outcome[r] == MISSING && outcome[1 - r] == SUCCESS));
-    // All that fail have the same reason.
+    // All failing ranks have the same reason.
     assert(outcome[r] == SUCCESS || has_poison[r] == poisoned_by);
     buffer[r] = OTHER;
     if
@@ -262,7 +263,7 @@ proctype rank(byte r) {
     guard[r] = 0
     // The engine is gone.
   } unless { dead[r] };
-  // Another engine, of this process or of one that has its number now.
+  // Another engine, of this process or of one that reuses its process id.
 #ifdef DEFECT_GUARDS_ALIKE
   atomic { buffer[r] = OTHER; guard[r] = 1 }
 #else
@@ -272,8 +273,8 @@ end_stays:
   skip
 }
 
-// With ONLY_GIVING_UP nobody dies, with ONLY_DEATH nobody gives up: two explorations that together take a tenth of the
-// time of one with both.
+// With ONLY_GIVING_UP, nobody dies; with ONLY_DEATH, nobody gives up. These two explorations together take a tenth of
+// the time of one with both.
 proctype death() {
   if
 #ifndef ONLY_GIVING_UP

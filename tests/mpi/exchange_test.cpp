@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages over MPI arrive whole, in order and in their place, read in place or through staging memory, many in flight
-// together. What any transport must do: tests/distributed/conformance_test.cpp.
+// Messages over MPI arrive complete, in order, and in place. They are read in place or through staging memory, with
+// many in flight. Requirements of any transport are in tests/distributed/conformance_test.cpp.
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ call_options within(double seconds, std::uint32_t tag = 0) {
   return {.deadline = in_seconds(seconds), .tag = tag};
 }
 
-// One exchange of a random schedule that every rank draws alike: which pairs, sizes, tag.
+// One exchange of a random schedule (pairs, sizes, tag) that is the same on every rank.
 struct planned_message {
   int from, to;
   std::uint32_t number;
@@ -75,7 +75,7 @@ std::vector<planned_exchange> random_schedule(std::mt19937& random, int ranks, s
   return schedule;
 }
 
-// Memory for a receive between two borders that must stay as they are.
+// Memory for a receive between two borders that must not change.
 class bordered {
  public:
   explicit bordered(std::size_t size) : all_(size + 2 * border, std::byte{0xa5}) {}
@@ -92,7 +92,7 @@ class bordered {
   std::vector<std::byte> all_;
 };
 
-// One exchange of this rank with the memory that it uses.
+// One exchange of this rank and its memory.
 struct running_exchange {
   std::vector<std::vector<std::byte>> sent;
   std::vector<std::unique_ptr<bordered>> received;
@@ -142,7 +142,7 @@ TEST_CASE("random exchanges in flight together deliver every byte of every messa
       const auto schedule = random_schedule(random, comm.size(), largest);
       std::vector<running_exchange> running;
       for (const planned_exchange& e : schedule) running.push_back(start(comm, e));
-      // Each rank waits in an order of its own.
+      // Each rank waits in a different order.
       std::mt19937 mine(static_cast<unsigned>(round * 100 + comm.rank()));
       std::vector<std::size_t> order(running.size());
       for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -184,7 +184,7 @@ TEST_CASE("more exchanges than there is staging memory for are all delivered") {
         if (from != to) all.messages.push_back({from, to, i, 10'000 + i});
     running.push_back(start(comm, all));
   }
-  // Even ranks from the first to the last, odd ones the other way round.
+  // Even ranks go from first to last, odd ranks from last to first.
   if (comm.rank() % 2 == 1) std::reverse(running.begin(), running.end());
   for (running_exchange& e : running) {
     REQUIRE(e.work.wait());

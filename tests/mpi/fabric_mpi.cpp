@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The distributed suite over MPI: mpirun starts the ranks, and a case of fewer ranks is run by the first ones. All
-// ranks come to the same verdict, so that they stay together.
+// The distributed suite over MPI. mpirun starts the ranks, and the first ranks run a case with fewer ranks. All ranks
+// reach the same verdict, so that they stay together.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -33,7 +33,7 @@ namespace {
 
 constexpr double most_seconds = 600;
 
-// What the others say must be known before the next case starts: over a communicator that no case uses.
+// Shares the verdicts of all ranks before the next case, over a communicator that no case uses.
 std::vector<std::string> tell_all(std::string_view mine) {
   static mpi_communicator sound = mpi_communicator::from_handle(world_handle()).value();
   const auto all = sound.all_gather(std::as_bytes(std::span(mine)), {.deadline = in_seconds(most_seconds)});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong over MPI gives every rank an error, in time, and leaves memory alone. Dead processes: faults.py;
-// what any transport must do: tests/distributed/conformance_test.cpp.
+// Faults over MPI give every rank an error, in time, and leave memory unchanged. Dead processes are in faults.py;
+// requirements of any transport are in tests/distributed/conformance_test.cpp.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -132,7 +132,7 @@ TEST_CASE("messages to oneself, to nobody, twice or empty are errors that name t
   const auto streamed = comm.start_exchange({}, {}, with_stream);
   REQUIRE_FALSE(streamed);
   CHECK(streamed.error().code == errc::unsupported);
-  CHECK(comm.all_gather(bytes, within(30)));  // still sound
+  CHECK(comm.all_gather(bytes, within(30)));  // still works
 }
 
 TEST_CASE("a message of another size than expected gives all ranks the same error with ranks and sizes") {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run by faults.py under mpirun: the last rank sends itself a signal at a phase; the others say what they got and when.
+// Run by faults.py under mpirun: the last rank sends itself a signal at a phase; the others print their error and its
+// time.
 //   mpi_fault PHASE SIGNAL SECONDS read|staged       SECONDS: the deadline of every call
 #include <unistd.h>
 
@@ -36,7 +37,7 @@ struct scene {
   }
 };
 
-// Everybody sends everybody the same large message, again and again.
+// Every rank sends every rank the same large message, again and again.
 result<void> run(mpi_communicator& comm, const scene& now, clock_type::time_point& call_began) {
   const std::size_t size = 8 << 20;
   const auto ranks = static_cast<std::size_t>(comm.size());
@@ -89,7 +90,7 @@ int main(int argc, char** argv) {
   std::fflush(stdout);
   const int rank = comm->rank();
   const auto leaving = clock_type::now();
-  comm = fail(errc::ok, "");  // lets go of MPI
+  comm = fail(errc::ok, "");  // releases MPI
   std::printf("left %d %.3f\n", rank, std::chrono::duration<double>(clock_type::now() - leaving).count());
   return 1;
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank that is killed, stopped or leaves in the middle: every survivor gets an error that names it within the deadline and
-a second, and lets go of MPI. Runs mpi_fault under mpirun; OpenMPI 4 is asked not to end the job itself. Needs no package."""
+"""A rank is killed, is stopped, or leaves mid-run. Every survivor gets an error that names it, within the deadline
+and a second, and releases MPI. Runs mpi_fault under mpirun, with OpenMPI 4 set not to end the job itself. Needs no
+package."""
 import concurrent.futures
 import re
 import signal
@@ -10,12 +11,12 @@ import job
 
 RANKS = 3
 DEADLINE = 1.5
-GRACE = 1.0  # what the deadline of a call may be exceeded by
+GRACE = 1.0  # how far a call may exceed its deadline
 JOB_SECONDS = 40
 
 
 class Fault(job.Job):
-    """The last rank is the victim. `left` maps a rank to its seconds of letting go."""
+    """The last rank is the victim. `left` maps a rank to the seconds that it took to release MPI."""
 
     def __init__(self, options, phase, number, mode, recover):
         super().__init__(options, RANKS, RANKS - 1)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fork copies a rank of MPI, with the connections that belong to the parent.
+// A fork copies an MPI rank, with connections that belong to the parent.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What faults.py and save_faults.py share: one run of a program under mpirun in which a rank, the victim, is killed or stopped;
-and the report of all runs. Not here: what the program is asked and what must come of it. Needs no package."""
+"""Shared by faults.py and save_faults.py: one run of a program under mpirun in which one rank, the victim, is killed
+or stopped; and the report of all runs. The scripts define the program's arguments and the expected outcome. Needs no
+package."""
 import argparse
 import os
 import re
@@ -18,14 +19,14 @@ def parse_options():
 
 
 def can_recover(options):
-    """Whether the launcher can be asked not to end a job when a rank dies."""
+    """Whether the launcher can be set not to end a job when a rank dies."""
     version = subprocess.run([options.launcher, "--version"], capture_output=True, text=True).stdout
     return "(Open MPI) 4." in version
 
 
 class Job:
-    """One run. A case derives from it and has `name`, `read(text)` for lines that only it knows, `all_left()` (then the victim
-    is ended) and `problems()`; `survivors` maps a rank to (seconds in its last call, text)."""
+    """One run. A case derives from it and has `name`, `read(text)` for its own output lines, `all_left()` (the
+    victim is then ended), and `problems()`. `survivors` maps a rank to (seconds in its last call, text)."""
 
     def __init__(self, options, ranks, victim):
         self.program, self.ranks, self.victim, self.process = options.program, ranks, victim, None
@@ -33,10 +34,10 @@ class Job:
         self.survivors, self.output = {}, []
 
     def run(self, launcher_options, arguments, seconds):
-        """Runs to the end, at most this long. Keeps `status` and `seconds`."""
+        """Runs to the end, for at most `seconds`. Stores `status` and `seconds`."""
         line = self.line + launcher_options + [self.program] + arguments
         started = time.monotonic()
-        # A group of its own, so that whatever is left can be ended by it.
+        # A new process group, so that all remaining processes can be ended together.
         run = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
         watchdog = threading.Timer(seconds, self.end, [run])
         watchdog.start()
@@ -50,7 +51,7 @@ class Job:
         self.seconds = time.monotonic() - started
 
     def others(self):
-        """All ranks but the victim."""
+        """All ranks except the victim."""
         return set(range(self.ranks)) - {self.victim}
 
     def read_line(self, text):
@@ -68,7 +69,7 @@ class Job:
         if process is None:
             return
         try:
-            with open(f"/proc/{process}/comm") as comm:  # not a process that took its number; Linux keeps 15 characters
+            with open(f"/proc/{process}/comm") as comm:  # guards against a reused number; Linux keeps 15 characters
                 if comm.read().strip() == os.path.basename(self.program)[:15]:
                     os.kill(process, signal.SIGKILL)
         except OSError:
@@ -83,7 +84,7 @@ class Job:
 
 
 def report(jobs, detail=lambda job: ""):
-    """Prints every run as it ends; the exit status of the script."""
+    """Prints every run as it ends; returns the script's exit status."""
     count, failed = 0, 0
     for job in jobs:
         problems = list(job.problems())

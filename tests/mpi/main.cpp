@@ -19,13 +19,13 @@ std::int32_t world_handle() {
 }
 
 int main(int argc, char** argv) {
-  auto keeper = shardmesh::mpi_communicator::world();  // MPI stays up between the test cases
+  auto keeper = shardmesh::mpi_communicator::world();  // keeps MPI initialised between test cases
   if (!keeper) {
     std::fprintf(stderr, "%s\n", to_string(keeper.error()).c_str());
     return 2;
   }
   const int failed = run_rank_session(argc, argv, keeper->rank());
-  // Nobody leaves with a failure before the others have reported: mpirun would end them.
+  // No failing rank leaves before the others have reported: mpirun would end them.
   static_cast<void>(keeper->all_gather({}, {.deadline = in_seconds(20)}));
   return failed == 0 ? 0 : 1;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run by save_faults.py under mpirun: ranks save a checkpoint, then another one over it, in which one rank sends itself
-// a signal at a phase; the others say what they got and when, and what is on the disk then.
+// Run by save_faults.py under mpirun. Ranks save a checkpoint, then save another over it, during which one rank sends
+// itself a signal at a phase. The others print their error, its time, and the state of the disk.
 //   save_fault PHASE VICTIM SIGNAL SECONDS FOLDER       SECONDS: the deadline of the second save
 #include <unistd.h>
 
@@ -40,7 +40,7 @@ held_state held_rows(std::vector<std::int32_t>& memory, std::int32_t rank, std::
   return held;
 }
 
-// What one process sees: the old checkpoint, whole, or not.
+// What one process sees: the complete old checkpoint, or an error.
 std::string seen(const std::filesystem::path& checkpoint) {
   auto reader = open_checkpoint(checkpoint);
   if (!reader) return to_string(reader.error());
@@ -85,12 +85,12 @@ int main(int argc, char** argv) {
   }
   std::printf("survivor %d %.3f %s\n", rank, took, text.c_str());
   std::fflush(stdout);
-  // The others may be a moment behind with taking the temporary folder away.
+  // The other ranks may need a moment to remove the temporary folder.
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   const auto left = std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
   std::printf("seen %d %d %s\n", rank, static_cast<int>(left), seen(checkpoint).c_str());
   std::fflush(stdout);
-  world = fail(errc::ok, "");  // lets go of MPI
+  world = fail(errc::ok, "");  // releases MPI
   std::printf("left %d\n", rank);
   return 1;
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank that is killed or stopped in the middle of a save: every survivor gets an error within the deadline and a second,
-the previous checkpoint verifies with all its values, and nothing is left beside it. Runs mpi_save_fault under mpirun; OpenMPI
-4 is asked not to end the job itself. Needs no package."""
+"""A rank is killed or stopped during a save. Every survivor gets an error within the deadline and a second, the
+previous checkpoint verifies with all its values, and nothing is left beside it. Runs mpi_save_fault under mpirun,
+with OpenMPI 4 set not to end the job itself. Needs no package."""
 import re
 import shutil
 import signal
@@ -13,13 +13,13 @@ import job
 
 RANKS = 3
 DEADLINE = 1.5
-GRACE = 1.0  # what the deadline may be exceeded by
+GRACE = 1.0  # how far the deadline may be exceeded
 JOB_SECONDS = 60
 PHASES = ["describe", "stage", "write", "finish", "commit"]
 
 
 class SaveFault(job.Job):
-    """`seen` maps a rank to (entries of the folder, what was loaded); `left` has the ranks that let go of MPI."""
+    """`seen` maps a rank to (entries of the folder, loaded value); `left` has the ranks that released MPI."""
 
     def __init__(self, options, phase, victim, number):
         super().__init__(options, RANKS, victim)

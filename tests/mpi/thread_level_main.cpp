@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What needs a process of its own: an MPI that is not initialised yet, one that lacks threads, and one that is
-// finalised.
+// Cases that need their own process: MPI is not initialised yet, lacks threads, or is finalised.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -42,7 +41,7 @@ int main(int argc, char** argv) {
     expect(mpi_communicator::world(), text);
     expect(mpi_communicator::from_handle(MPI_Comm_c2f(MPI_COMM_WORLD)), text);
   }
-  MPI_Finalize();  // too early for the communicator that is kept, which must bear it
+  MPI_Finalize();  // too early for the kept communicator, which must tolerate it
   kept.reset();
   expect(mpi_communicator::world(), "MPI was finalised and cannot be started again");
   return wrong == 0 ? 0 : 1;

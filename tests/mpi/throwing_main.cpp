@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three ranks of mpirun. This program stands between the library and MPI (as a profiler does), where calls of rank 1
-// fail: they return an error code, or throw, as an error handler of the program may. Every rank has the same error,
-// which names the peer, the call and the tag; nobody hangs, and the next communicator works.
+// Three ranks of mpirun. This program sits between the library and MPI, like a profiler, and makes calls of rank 1
+// fail: they return an error code, or throw, as a program's error handler may. Every rank has the same error, which
+// names the peer, the call, and the tag. No rank hangs, and the next communicator works.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -31,7 +31,7 @@ namespace {
 enum class mpi_call { none, send, receive, test, duplicate };
 struct fault {
   mpi_call what = mpi_call::none;
-  int nth = 0;  // call, from 1
+  int nth = 0;  // number of the call, from 1
   bool throws = false;
 };
 fault planted;
@@ -39,7 +39,7 @@ std::atomic<int> calls = 0;
 
 constexpr const char* thrown = "said by a handler of the program";
 
-// MPI_SUCCESS: the call is MPI's.
+// Returns MPI_SUCCESS if the call must go to MPI.
 int failed(mpi_call what) {
   if (planted.what != what || ++calls != planted.nth) return MPI_SUCCESS;
   if (planted.throws) throw std::runtime_error(thrown);
@@ -83,7 +83,7 @@ std::vector<std::byte> message(std::int32_t from, std::size_t size) {
 
 result<void> all_calls(mpi_communicator& comm) {
   const std::int32_t next = (comm.rank() + 1) % comm.size(), before = (comm.rank() + comm.size() - 1) % comm.size();
-  for (const std::size_t size : {std::size_t{100}, std::size_t{40'000}}) {  // in a record, and in a message of its own
+  for (const std::size_t size : {std::size_t{100}, std::size_t{40'000}}) {  // in a record, and in its own message
     const auto mine = message(comm.rank(), size);
     std::vector<std::byte> room(size);
     const outgoing send{next, mine};
@@ -108,7 +108,7 @@ std::string code_text() {
   return {text, static_cast<std::size_t>(length)};
 }
 
-// Everything that the error of a failed call of rank 1 may say.
+// All possible error texts for a failed call of rank 1.
 std::set<std::string> sayings(const fault& now) {
   std::set<std::string> all;
   const std::string end = now.throws ? std::string(": an error handler of MPI threw") : ": " + code_text();
@@ -125,7 +125,7 @@ std::set<std::string> sayings(const fault& now) {
   return all;
 }
 
-// What each rank says, on every rank.
+// Gathers each rank's text on every rank.
 std::vector<std::string> tell_all(mpi_communicator& keeper, const std::string& mine) {
   const auto all = keeper.all_gather(std::as_bytes(std::span(mine)), in_time(0)).value();
   std::vector<std::string> texts;
@@ -133,7 +133,8 @@ std::vector<std::string> tell_all(mpi_communicator& keeper, const std::string& m
   return texts;
 }
 
-// One communicator with that fault on rank 1. Returns how many ranks had an error; -1 where something is wrong.
+// Plays one communicator with that fault on rank 1. Returns the number of ranks with an error, or -1 if something is
+// wrong.
 int play(mpi_communicator& keeper, const fault& now, bool is_staged) {
   std::string mine;
   {
@@ -150,7 +151,7 @@ int play(mpi_communicator& keeper, const fault& now, bool is_staged) {
   }
   const std::vector<std::string> all = tell_all(keeper, mine);
   std::set<std::string> different(all.begin(), all.end());
-  different.erase("");  // it was through before
+  different.erase("");  // that rank had finished before the fault
   const bool is_good = different.size() <= 1 && (different.empty() || sayings(now).contains(*different.begin()));
   if (!is_good && keeper.rank() == 0)
     for (const std::string& text : all)
@@ -161,7 +162,7 @@ int play(mpi_communicator& keeper, const fault& now, bool is_staged) {
              : -1;
 }
 
-// No communicator comes about where MPI cannot duplicate one. All ranks fail, as duplicating is collective.
+// Opening a communicator fails if MPI cannot duplicate one. All ranks fail, because duplicating is collective.
 bool refuses_to_open(bool throws) {
   calls = 0;
   planted = {mpi_call::duplicate, 1, throws};
@@ -178,7 +179,7 @@ bool refuses_to_open(bool throws) {
 
 int main() {
   ::alarm(250);                             // a hang is a failure
-  auto keeper = mpi_communicator::world();  // MPI stays up
+  auto keeper = mpi_communicator::world();  // keeps MPI initialised
   if (!keeper || keeper->size() != 3) return 2;
   int wrong = 0;
   for (const bool throws : {false, true}) wrong += refuses_to_open(throws) ? 0 : 1;

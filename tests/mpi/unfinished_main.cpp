@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two ranks of mpirun: one sends a message that the other acknowledges, while MPI says here that the send is not
-// complete. The communicator ends meanwhile: the memory that MPI sends from must stay. This program stands between the
-// library and MPI (as a profiler does), and sees what is freed.
+// Two ranks of mpirun. One sends a message that the other acknowledges, but MPI claims that the send is incomplete.
+// When the communicator ends meanwhile, the memory that MPI sends from must stay. This program sits between the library
+// and MPI, like a profiler, and observes what is freed.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -34,8 +34,8 @@ struct sends {
     MPI_Request request;
     const void* bytes;
   };
-  std::vector<one> open;  // MPI holds their memory
-  int freed = 0;          // of these
+  std::vector<one> open;  // MPI uses their memory
+  int freed = 0;          // how many of these were freed
 };
 sends& held() {
   static auto* const all = new sends;
@@ -61,7 +61,7 @@ int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
     for (const auto& one : held().open)
       if (one.request == *request && *request != MPI_REQUEST_NULL) {
         *flag = 0;
-        int ignored = 0;  // MPI goes on with its work all the same
+        int ignored = 0;  // MPI continues its work all the same
         return PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &ignored, MPI_STATUS_IGNORE);
       }
   }
@@ -88,7 +88,7 @@ void* operator new[](std::size_t size) {
 
 int main() {
   using namespace shardmesh;
-  auto keeper = mpi_communicator::world();  // MPI stays up
+  auto keeper = mpi_communicator::world();  // keeps MPI initialised
   if (!keeper || keeper->size() != 2) return 2;
   result<void> done;
   {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the MPI tests share: a communicator per test case, deadlines, and bytes that say where they come from.
+// Shared by the MPI tests: a communicator per test case, deadlines, and bytes that encode their origin.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-/// MPI_Comm_c2f(MPI_COMM_WORLD). Tests make communicators of their own from it, so that one's poison does not spread.
+/// MPI_Comm_c2f(MPI_COMM_WORLD). Each test makes its own communicator from it, so that poisoning one does not spread.
 std::int32_t world_handle();
 
 /// Byte `at` of message number `number` from one rank to another.

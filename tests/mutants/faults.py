@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sixty faults of one line each that a test must notice: (room and file, what stands there, what stands there instead, the
-suites that should notice). What stands there occurs once in its file. It is an expression, or a statement that ends in ';' and
-declares nothing; so both can stand in one build, and a number chooses (run.py). A suite is a test program of the build."""
+"""Sixty one-line faults that a test must notice: (room and file, original text, replacement, the suites that should
+notice). The original text occurs once in its file. It is an expression, or a statement that ends in ';' and declares
+nothing; so both can be in one build, and a number selects (run.py). A suite is a test program of the build."""
 
 NOTHING = "static_cast<void>(0);"
 
@@ -83,6 +83,6 @@ FAULTS = [
     ("safetensors/header.cpp", "end - begin != *bit_count / 8", "false", ["unit_safetensors"]),
 ]
 
-# Faults, by what stands there, that no suite notices yet. Each is named in every run; a test that notices one takes it off the
-# list, or the run fails. Never put one here to make a run pass: write the test.
+# Faults that no suite notices yet, by their original text. Every run names them. If a test notices one, remove it from
+# the list, or the run fails. Never add one to make a run pass: write the test.
 NOT_NOTICED_YET = set()

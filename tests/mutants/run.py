@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a test notice when the code is wrong? Builds the files of faults.py once more, with every fault beside what it replaces
-and a number in the environment that chooses, links the test programs with them, and runs them with one fault after the other.
-Each must make a suite fail. Prints how many did; fails on a fault that survives, that no longer applies, or that no longer
-compiles. The tree and its build are only read."""
+"""Does a test notice when the code is wrong? Builds the files of faults.py again, with every fault beside the code
+that it replaces and a number in the environment that selects one. Links the test programs with them, and runs them
+with one fault after the other. Each must make a suite fail. Prints how many did; fails on a fault that survives, no
+longer applies, or no longer compiles. The tree and its build are only read."""
 import argparse
 import collections
 import concurrent.futures
@@ -30,11 +30,11 @@ TIME_LIMIT_S = 180
 
 
 class Broken(Exception):
-    """The list and the code do not fit each other."""
+    """The list and the code do not match."""
 
 
 def with_faults(text, faults, file):
-    """The file's text with every fault beside what it replaces."""
+    """The file's text with every fault beside the code that it replaces."""
     for number, old, new in faults:
         if text.count(old) != 1:
             raise Broken(f"fault {number}: {file} has {text.count(old)} times `{old}`, not once: choose another text in faults.py")
@@ -58,10 +58,10 @@ class Builder:
     def __init__(self, root, build, work):
         self.root, self.build, self.work = root, build, work
         self.commands = {entry["file"]: entry for entry in json.loads((build / "compile_commands.json").read_text())}
-        self.objects = {}  # the library's archive -> objects that take the place of members
+        self.objects = {}  # the library's archive -> objects that replace its members
 
     def compile(self, file, faults):
-        """The file with its faults; the path of the object."""
+        """Compiles the file with its faults; returns the object's path."""
         source = self.root / "modules" / file
         entry = self.commands.get(str(source))
         if entry is None:
@@ -80,7 +80,7 @@ class Builder:
         self.objects.setdefault(archive, []).append(line[out])
 
     def link(self, suite):
-        """The test program with the objects in the place of the members of their archives; its path."""
+        """Links the test program with the objects instead of their archives' members; returns its path."""
         said = subprocess.run(["ninja", "-C", self.build, "-t", "commands", "-s", f"tests/{suite}"], capture_output=True, text=True)
         text = next((line for line in said.stdout.splitlines() if f" -o tests/{suite} " in line), None)
         if text is None:
@@ -97,10 +97,10 @@ class Builder:
 
 
 def runs(program, number, build):
-    """(whether it passes, seconds). What hangs or crashes fails."""
+    """(whether it passes, seconds). A hang or a crash is a failure."""
     begin = time.monotonic()
     environment = {**os.environ, "SHARDMESH_FAULT": str(number)}
-    environment.pop("SHARDMESH_PROPERTY_RUNS", None)  # the short runs are to notice
+    environment.pop("SHARDMESH_PROPERTY_RUNS", None)  # the short runs must notice faults
     try:
         done = subprocess.run([program, "--abort"], cwd=build / "tests", env=environment, stdin=subprocess.DEVNULL,
                               capture_output=True, timeout=TIME_LIMIT_S)
@@ -111,7 +111,7 @@ def runs(program, number, build):
 
 
 def judge(programs, number, fault, build):
-    """The suite that notices, or None."""
+    """The suite that notices the fault, or None."""
     return next((suite for suite in fault[3] if not runs(programs[suite], number, build)[0]), None)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Archives of every writer, each of their records damaged in turn: what `verify` refuses, no writer accepts, and a
-command that succeeds loses nothing. The archives are made by hand (torch.save's, TorchScript's, an exported program's
-of two versions), some lie in folders beside other files (accelerate's, Hugging Face's). Needs no package."""
+"""Damages each record of every writer's archives in turn: no writer accepts an archive that `verify` refuses, and a
+command that succeeds loses nothing. The archives are made by hand (torch.save's, TorchScript's, exported programs of
+two versions); some are in folders beside other files (accelerate's, Hugging Face's). Needs no package."""
 import json
 import shutil
 import struct
@@ -22,7 +22,7 @@ def state(path):
 
 
 def state_with_more(path):
-    """A pickle and a text that no reader of the state needs."""
+    """A pickle and a text beside the state that no reader of the state needs."""
     return archive(path / "m.pt", PROTO2 + dictionary(("w", WEIGHT)) + STOP,
                    [("data/0", STORAGE), ("extra.pkl", PLAIN), ("extra/notes.txt", "notes")])
 
@@ -41,7 +41,7 @@ def script(path):
 
 
 def program(path):
-    """torch.export.save of 2.9: weights as they are, a list of them in JSON, and a graph that is not read."""
+    """torch.export.save of 2.9: plain weights, a list of them in JSON, and a graph that is not read."""
     meta = {"dtype": 7, "sizes": [{"as_int": 4}], "requires_grad": False, "device": {"type": "cpu", "index": None},
             "strides": [{"as_int": 1}], "storage_offset": {"as_int": 0}, "layout": 7}
     weights = {"config": {"w": {"path_name": "weight_0", "is_param": True, "use_pickle": False, "tensor_meta": meta}}}
@@ -55,7 +55,7 @@ def program(path):
 
 
 def old_program(path):
-    """Of 2.7 and 2.8: an archive of torch.save inside of the archive."""
+    """torch.export.save of 2.7 and 2.8: a torch.save archive inside the archive."""
     inner = archive(path / "inner.pt", PROTO2 + dictionary(("w", WEIGHT)) + STOP, [("data/0", STORAGE)])
     with zipfile.ZipFile(path / "m.pt2", "w") as out:
         for name, data in (("archive_format", b"pt2"), ("models/model.json", b"{}"),
@@ -96,7 +96,7 @@ SOURCES = [("state", state, "m.pt"), ("state_with_more", state_with_more, "m.pt"
 
 
 def records(data):
-    """(name, offset of the local header, offset of the directory's entry)"""
+    """Yields (name, offset of the local header, offset of the directory's entry)."""
     (begin,) = struct.unpack_from("<I", data, data.rindex(b"PK\5\6") + 16)
     at = begin
     while data[at:at + 4] == b"PK\1\2":
@@ -107,7 +107,7 @@ def records(data):
 
 
 def damages(data):
-    """(what, the file's bytes)"""
+    """Yields (description, the file's bytes)."""
     for name, local, central in records(data):
         def changed(*places):
             made = bytearray(data)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places that cannot be read or written: a full disk, unreadable files, destinations that exist or lie inside of the source,
-links that lead out. Each has its exit status and one line that names the place; nothing is left behind. Needs no package."""
+"""Places that cannot be read or written: a full disk, unreadable files, existing destinations, destinations inside
+the source, links that lead out. Each gives its exit status and one line that names the place, and leaves nothing
+behind. Needs no package."""
 import os
 import shutil
 import subprocess
@@ -46,7 +47,7 @@ def unreadable_file(oracle):
     folder = copy_of(oracle, "unreadable")
     (folder / "__0_0.distcp").chmod(0)
     command = [str(oracle.tool), "verify", str(folder)]
-    if os.geteuid() == 0:  # root reads everything: ask as somebody else
+    if os.geteuid() == 0:  # root can read everything: run as another user
         runner = shutil.which("setpriv")
         if not runner:
             print("skipped unreadable_file: running as root without setpriv")
@@ -62,7 +63,7 @@ def unreadable_file(oracle):
 
 
 def empty_paths(oracle):
-    """What "$CHECKPOINT" is where the variable is not set."""
+    """The empty argument that "$CHECKPOINT" yields if the variable is not set."""
     source = oracle.golden / "single_rank" / "checkpoint"
     other = oracle.work / "x"
     for expected, *arguments in ((3, "inspect", ""), (3, "inspect", "", "--json"), (3, "verify", ""), (3, "diff", "", source),
@@ -80,7 +81,7 @@ def empty_paths(oracle):
 
 
 def missing_files(oracle):
-    """What a checkpoint names and is not there is the checkpoint's fault, with checksums and without."""
+    """A file that a checkpoint names and that is missing is the checkpoint's fault, with and without checksums."""
     given = oracle.golden / "fsdp2_tp_2x2" / "checkpoint"
     folders = {"dcp": oracle.work / "given"}
     shutil.copytree(given, folders["dcp"], copy_function=shutil.copyfile)
@@ -109,7 +110,7 @@ def main():
     status, _, err = oracle.run("inspect", oracle.work / "nowhere")
     refused(oracle, "absent", status, 3, err, "does not exist")
 
-    # A file that is missing is a defect of the data, also where checksums name it; what cannot be made is called by its name.
+    # A missing file is a defect of the data, even if checksums name it. A destination that cannot be created is named.
     oracle.succeeds("lost file", "convert", source, oracle.work / "lost", "--to", "dcp")
     (oracle.work / "lost" / "__0_0.distcp").unlink()
     for arguments in (["verify", oracle.work / "lost"], ["convert", oracle.work / "lost", oracle.work / "lost.pt"]):

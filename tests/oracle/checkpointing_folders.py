@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of the package torch_checkpointing: every sample is read as it was saved, in every direction that there is to
-convert it, and what is damaged or made to harm is refused in one line that names file and key. With
-SHARDMESH_FULL_TESTS the package itself writes random ones. (A script named as the package would hide it.)"""
+"""Folders of the package torch_checkpointing. Every sample is read as it was saved and converted in every possible
+direction; damaged and hostile folders are refused in one line that names file and key. With SHARDMESH_FULL_TESTS,
+the package itself writes random folders. (A script with the package's name would hide the package.)"""
 import json
 import os
 import pickle
@@ -75,7 +75,7 @@ def set_field(path, field, value):
     return lambda folder, metadata: sharding_of(metadata, path)["data"].update({field: value})
 
 
-# What is done to the sample mesh_2x2, and what the one line has to say.
+# Damage to the sample mesh_2x2, and the words that the single error line must contain.
 DAMAGE = {
     "a rank's file is missing": (lambda folder, metadata: (folder / "model_3.pt").unlink(), ["model_3.pt", "model.twice", "missing"]),
     "a rank's file is cut": (lambda folder, metadata: os.truncate(folder / "model_1.pt", 900), ["model_1.pt"]),
@@ -119,7 +119,7 @@ def check_damage(oracle, samples):
         folder = oracle.work / name.replace(" ", "_") / "checkpoint"
         shutil.copytree(samples / "mesh_2x2" / "checkpoint", folder)
         metadata = pickle.loads((folder / "metadata.pkl").read_bytes())
-        # The dicts of meshes are shared.
+        # Meshes share dicts.
         metadata = json_like(metadata)
         harm(folder, metadata)
         (folder / "metadata.pkl").write_bytes(pickle.dumps(metadata))
@@ -134,14 +134,14 @@ def check_damage(oracle, samples):
 
 
 def json_like(value):
-    """A copy in which nothing is shared."""
+    """A copy without shared parts."""
     if isinstance(value, dict):
         return {key: json_like(item) for key, item in value.items()}
     return type(value)(json_like(item) for item in value) if isinstance(value, (list, tuple)) else value
 
 
 def check_version_1(oracle, samples):
-    """Version 1.0 had one flat dict of paths, and no version in its first form."""
+    """Version 1.0 had one flat dict of paths; its first form stored no version."""
     for version in ({"version": "1.0"}, {}):
         name = f"version_1_{len(version)}"
         shutil.copytree(samples / "mesh_2x2", oracle.work / name / "sample")
@@ -157,7 +157,8 @@ def check_version_1(oracle, samples):
 
 
 def check_replicas(oracle, samples):
-    """Copies that differ are pointed out; files of copies alone may be missing; leftovers of other worlds are named."""
+    """Differing copies are reported; files with copies only may be missing; leftovers of other world sizes are
+    named."""
     folder = oracle.work / "replicas"
     shutil.copytree(samples / "mesh_2x2" / "checkpoint", folder)
     state = torch.load(folder / "model_2.pt", weights_only=False)
@@ -172,7 +173,7 @@ def check_replicas(oracle, samples):
 
 
 def check_checkpointable(oracle):
-    """A DCP folder of PyTorch 2.15, whose ranks saved several boxes of a tensor."""
+    """A DCP folder of PyTorch 2.15 whose ranks saved several boxes of a tensor."""
     name, folder = "checkpointable", oracle.data / "writers" / "checkpointable"
     expected = json.loads((folder / "expected.json").read_text())
     work = oracle.work / name
@@ -205,7 +206,7 @@ def check_random(oracle):
                        capture_output=True)
         folder = made / f"random_{seed}"
         check_folder(oracle, f"random_{seed}", folder)
-        # What we write of it, loaded by the package itself.
+        # The package itself loads our output.
         for kind, ranks in (("torch", seed % 3 + 1), ("safetensors", (seed + 1) % 3 + 1)):
             written = made / kind
             oracle.succeeds(f"random_{seed}", "convert", folder / "checkpoint", written, "--to", "torch-checkpointing", "--payload", kind)

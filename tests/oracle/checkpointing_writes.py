@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of the package torch_checkpointing that we write: PyTorch composes every tensor of them from metadata.pkl and the
-ranks' files, they have the structure of the package's own samples, and come back from every format bit for bit."""
+"""Folders of the package torch_checkpointing that we write. PyTorch composes every tensor from metadata.pkl and the
+ranks' files, the structure equals that of the package's own samples, and conversions from every format return the
+same bits."""
 import json
 import pickle
 import pickletools
@@ -24,7 +25,7 @@ def raw(tensor):
 
 
 def boxes_of(group, rank):
-    """Global offsets, local offsets and sizes of what a rank holds, by PyTorch's own rules."""
+    """Global offsets, local offsets, and sizes of a rank's boxes, by PyTorch's own rules."""
     kind, data = group["sharding_metadata"]["type"], group["sharding_metadata"]["data"]
     if kind == "default_tensor_v1":
         return list(zip(data["global_offsets"], data["local_offsets"], data["local_sizes"]))
@@ -86,7 +87,7 @@ def collect(item, state, into):
 
 
 def check_content(oracle, name, folder, whole):
-    """What PyTorch reads of the folder is what it reads of the same checkpoint as one .pt file."""
+    """PyTorch reads the same from the folder as from a .pt file of the same checkpoint."""
     flat, _ = flatten_state_dict(torch.load(whole, weights_only=True))
     expected = {key: value for key, value in flat.items() if isinstance(value, torch.Tensor)}
     tensors, objects = read_folder(folder)
@@ -96,7 +97,7 @@ def check_content(oracle, name, folder, whole):
     oracle.check(not wrong, name, f"tensors differ: {wrong[:5]}")
     plain = {key: value for key, value in flat.items() if key not in expected}
     for rank, found in enumerate(objects):
-        # None in a list of tensors stands where this rank has no part.
+        # None in a list of tensors marks a place where this rank has no part.
         found = {key: value for key, value in found.items() if value is not None or key in plain}
         oracle.check(found == plain, name, f"objects of rank {rank} are {str(found)[:200]}, not {str(plain)[:200]}")
 
@@ -137,7 +138,7 @@ def globals_in(file):
 
 
 def shape_of(value):
-    """A value's structure: types and keys, and the plain values."""
+    """A value's structure: types, keys, and plain values."""
     if isinstance(value, dict):
         return {key: shape_of(below) for key, below in value.items()}
     if isinstance(value, (list, tuple)):
@@ -146,12 +147,12 @@ def shape_of(value):
 
 
 def check_structure(oracle, samples):
-    """Written again, the package's own folder of one rank is the same folder: names of files, metadata, values, types."""
+    """Rewriting the package's own folder of one rank yields the same folder: file names, metadata, values, types."""
     name, own = "one_rank", samples / "one_rank" / "checkpoint"
     ours = oracle.work / name / "torch"
     oracle.check({file.name for file in own.iterdir()} | {".shardmesh_checksums"} == {file.name for file in ours.iterdir()}, name, "other files")
     theirs, written = (pickle.loads((folder / "metadata.pkl").read_bytes()) for folder in (own, ours))
-    # We write what is not contiguous contiguously, and describe tensors of items without a resharder, too.
+    # We write noncontiguous tensors contiguously, and also describe tensors of items without a resharder.
     theirs["metadata"]["model"]["nested_path_to_metadata"]['["turned"]'][0]["sharding_metadata"]["data"]["stride"] = [4, 1]
     rng = written["metadata"].pop("rng")
     oracle.check(written == theirs, name, f"metadata is {str(written)[:300]}")
@@ -171,7 +172,7 @@ DTENSOR = {"": [{"sharding_metadata": {"type": "", "data": {"global_shape": [], 
 
 
 def keys_of(value, where=""):
-    """The names of fields at each depth, without those of tensors and ranks."""
+    """The field names at each depth, without those of tensors and ranks."""
     if isinstance(value, dict):
         return {entry for key, below in value.items()
                 for entry in [f"{where}/{key}" if str(key).isidentifier() else where, *keys_of(below, f"{where}/{key}" if str(key).isidentifier() else where)]}
@@ -179,7 +180,7 @@ def keys_of(value, where=""):
 
 
 def check_lists(oracle):
-    """A list of which no rank has all: None stands for what a rank lacks, and is no entry."""
+    """A list that no rank holds completely: None marks an element that a rank lacks, and is no entry."""
     from torch.distributed.checkpoint import FileSystemWriter, save
     name, work = "lists", oracle.work / "lists"
     work.mkdir()
@@ -192,7 +193,7 @@ def check_lists(oracle):
 
 
 def check_objects(oracle):
-    """Objects of any kind, also with tensors in them: as a .pt file of the same checkpoint has them."""
+    """Objects of any kind, also with tensors inside, equal those in a .pt file of the same checkpoint."""
     for name in ("nested_objects", "options_no_flatten"):
         work, source = oracle.work / f"objects_{name}", oracle.golden / name / "checkpoint"
         work.mkdir()
@@ -209,7 +210,7 @@ def check_objects(oracle):
 
 
 def check_items(oracle):
-    """Flat names are items of their own, or lie below one."""
+    """Flat names become separate items, or go below one item."""
     from safetensors.torch import save_file
     name, work = "items", oracle.work / "items"
     work.mkdir()
@@ -221,7 +222,7 @@ def check_items(oracle):
     oracle.check(set(torch.load(work / "model" / "model_0.pt", weights_only=True)) == {f"layers.{i}.w" for i in range(20)}, name, "other names")
     oracle.succeeds(name, "convert", work / "model", work / "back.safetensors", "--strip-prefix", "model.")
     oracle.succeeds(name, "diff", work / "a.safetensors", work / "back.safetensors")
-    # Names that are no files.
+    # Names that cannot be file names.
     torch.save({"a/b": torch.ones(1), "..": torch.ones(2), ".hidden": torch.ones(3), "x" * 300: torch.ones(4), "": torch.ones(5), "note": {"../up": 3}}, work / "odd.pt")
     oracle.succeeds(name, "convert", work / "odd.pt", work / "odd", "--to", "torch-checkpointing")
     oracle.succeeds(name, "verify", work / "odd", "--strict")
@@ -230,7 +231,7 @@ def check_items(oracle):
 
 
 def check_empty_dicts(oracle):
-    """An empty dict stays; one of a rank that has nothing of what others have there is no entry."""
+    """An empty dict is kept. On a rank that lacks the contents that others have there, it is no entry."""
     import collections
     name, work = "empty dicts", oracle.work / "empty_dicts"
     work.mkdir()
@@ -252,7 +253,7 @@ def check_empty_dicts(oracle):
 
 
 def said(err):
-    """The lines beside notes."""
+    """The lines that are not notes."""
     return [line for line in err.splitlines() if line and not line.startswith("note:")]
 
 
@@ -281,7 +282,8 @@ def check_refusals(oracle, samples):
 
 
 def check_opaque(oracle, samples):
-    """Tensors that are not read as elements do not keep the others from being read; those of known classes are read, too."""
+    """Tensors that are not read as elements do not stop others from being read; those of known classes are read as
+    well."""
     for kind, odd in {"a sparse COO tensor": torch.eye(3).to_sparse(), "a meta tensor (it has no values)": torch.empty(2, 3, device="meta")}.items():
         name = f"opaque {kind.split()[1]}"
         folder = oracle.work / name.replace(" ", "_")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the oracle scripts share: running the tool, collecting failures, reading expected data. Needs no package."""
+"""Shared by the oracle scripts: runs the tool, collects failures, and reads expected data. Needs no package."""
 import argparse
 import hashlib
 import json
@@ -51,14 +51,14 @@ class Oracle:
         return good
 
     def succeeds(self, case, *arguments, **options):
-        """Runs the tool, expects status 0; returns stdout or None."""
+        """Runs the tool and expects status 0; returns stdout or None."""
         status, out, err = self.run(*arguments, **options)
         shown = " ".join(str(a).replace(str(self.work) + "/", "").replace(str(self.data) + "/", "") for a in arguments)
         good = self.check(status == 0, case, f"`shardmesh {shown}` exits {status}: {err.strip()[-600:]}")
         return out if good else None
 
     def marks_of(self, keys):
-        """The names of keys of dicts that only Python can spell. Needs PyTorch."""
+        """The names of dict keys that only Python can express. Needs PyTorch."""
         import torch
 
         made = []
@@ -90,11 +90,11 @@ class Case:
         self.expected = json.loads((folder / "expected.json").read_text())
         self.tensors = self.expected["tensors"]
         objects = self.expected["objects"]
-        # Old eras list the names only.
+        # Old eras list only the names.
         self.objects = objects if isinstance(objects, dict) else {name: None for name in objects}
         file = folder / "metadata.json"
         self.metadata = json.loads(file.read_text()) if file.is_file() else None
-        # A made-up stream transform: must be refused by its name.
+        # A made-up stream transform: the tool must refuse it by name.
         self.unreadable = self.name == "options_xor"
         self.is_dcp = not self.name.startswith("hf_")
 
@@ -108,12 +108,12 @@ def need_torch():
     try:
         import torch  # noqa: F401
         import torch.distributed.checkpoint  # noqa: F401
-    except Exception as error:  # a broken installation is no installation
+    except Exception as error:  # a broken installation counts as missing
         skip(f"PyTorch cannot be imported ({type(error).__name__}: {error})")
 
 
 def read_safetensors(path):
-    """{name: (dtype, shape, bytes)} and the metadata of one file, without any package; checks that data is gapless."""
+    """{name: (dtype, shape, bytes)} and the metadata of one file, without any package; checks that data has no gaps."""
     data = Path(path).read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8:8 + length])
@@ -135,7 +135,7 @@ def sha256(data):
 
 
 def fingerprint(path):
-    """Names and bytes of a file or folder, or None when it does not exist."""
+    """Names and bytes of a file or folder, or None if it does not exist."""
     path = Path(path)
     if path.is_dir():
         return {str(p.relative_to(path)): sha256(p.read_bytes()) for p in sorted(path.rglob("*")) if p.is_file()}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every sample checkpoint goes to every target and back, and `diff` finds nothing: neither between the source and what was
-written, nor between the source and what comes back of it. What a target or a source cannot do is listed below with its reason,
-and in docs/formats.md; an exception that holds no more is a failure, too. The ordinary run takes a share of the samples, by
-SHARDMESH_SEED, of about a minute; SHARDMESH_PROPERTY_RUNS=long takes all."""
+"""Converts every sample checkpoint to every target and back. `diff` finds no difference between the source and the
+output, nor between the source and the result of the way back. Exceptions are listed below with their reasons, and in
+docs/formats.md; an exception that no longer applies is a failure. The ordinary run takes about a minute, with a
+share of the samples chosen by SHARDMESH_SEED; SHARDMESH_PROPERTY_RUNS=long takes all."""
 import fnmatch
 import os
 import random
@@ -13,7 +13,7 @@ from common import Oracle
 TARGETS = {"dcp": "", "safetensors": ".safetensors", "hf": "", "pt": ".pt", "torch-checkpointing": ""}
 BUDGET_S = 40
 
-# (sample, targets or "*", the step that is refused, text in the message, reason). docs/formats.md has the same table.
+# (sample, targets or "*", the refused step, text in the message, reason). docs/formats.md has the same table.
 NO_COMPLEX = "safetensors has no complex128"
 EXCEPTIONS = [
     ("writers/torchsnapshot/one", "safetensors hf", "convert", "cannot hold complex128", NO_COMPLEX),
@@ -23,20 +23,20 @@ EXCEPTIONS = [
     ("golden/dtypes/checkpoint", "safetensors hf", "convert", "cannot hold complex32", "safetensors has no complex32"),
     ("golden/options_xor/checkpoint", "*", "convert", "a transform that we do not know", "its bytes went through a program of the writer's"),
     ("golden/nested_objects/checkpoint", "safetensors hf", "back", "does not hold it whole", "JSON has the type alone of an instance"),
-    ("writers/torch_ranks/partial_2/checkpoint", "*", "convert", "a DTensor that is Partial", "its reduction was not made"),
+    ("writers/torch_ranks/partial_2/checkpoint", "*", "convert", "a DTensor that is Partial", "its terms were never reduced"),
     ("pickle/cycles.pkl", "safetensors hf", "back", "does not hold it whole", "JSON has no references"),
 ]
 
 
 class Settings:
-    """An instance with tensors, dicts and lists as its attributes."""
+    """An instance whose attributes are tensors, dicts, and lists."""
 
     def __init__(self, **attributes):
         self.__dict__.update(attributes)
 
 
 def made_samples(oracle):
-    """State dicts of shapes that no sample has, and random ones; none without PyTorch."""
+    """State dicts with shapes that no sample has, and random ones; none without PyTorch."""
     try:
         import torch
     except Exception as error:
@@ -77,13 +77,13 @@ def made_samples(oracle):
 
 
 def samples(oracle):
-    """Whatever opens, by its name below tests/data."""
+    """Every path that opens, by its name below tests/data."""
     found = []
     for folder in sorted(path for path in oracle.data.rglob("*") if path.is_dir()):
         name = str(folder.relative_to(oracle.data))
         if "corrupt" in name or "interrupted" in name or name.startswith(("archive", "pictures", "differences", "casts")):
             continue
-        # What is expected of a golden checkpoint lies beside it, and would open in its place.
+        # Expected data is beside a golden checkpoint, and would open in its place.
         if (folder / "checkpoint").is_dir() or any(name.startswith(other + "/") for other in found):
             continue
         if oracle.run("inspect", "--json", folder)[0] == 0:
@@ -106,7 +106,7 @@ def exception_for(name, target, step):
 
 
 def expect(oracle, case, name, target, step, used, *command):
-    """True where the command succeeds; a listed exception must fail with its text."""
+    """Whether the command succeeds; a listed exception must fail with its text."""
     status, out, err = oracle.run(*command)
     number = exception_for(name, target, step)
     if number is None:

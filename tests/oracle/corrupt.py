@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every damaged checkpoint of golden/corrupt: `verify` names the damage, nothing crashes, nothing is executed, nothing
-half-written is left. Damage that must still load (level `valid`) must load to the reference. Needs no package."""
+"""Every damaged checkpoint of golden/corrupt: `verify` names the damage, nothing crashes, nothing is executed, and
+no partial output is left. Damage that must still load (level `valid`) must load to the reference. Needs no package."""
 import json
 
 from common import Oracle, read_safetensors, sha256
 
-MARKERS = ("golden-evil-pickle-was-executed", "golden-evil-dotted-x")  # what the evil pickles echo
+MARKERS = ("golden-evil-pickle-was-executed", "golden-evil-dotted-x")  # the evil pickles echo these
 
 
 def main():
@@ -17,7 +17,7 @@ def main():
         if oracle.args.only not in name:
             continue
         folder = oracle.golden / "corrupt" / name / "checkpoint"
-        # PyTorch never deflates but reads it, and so do we: what loads must be the reference.
+        # PyTorch never deflates but reads deflated data, as we do: a file that loads must equal the reference.
         valid = entry["level"] == "valid" or name == "blob_deflated"
         touched = entry["affected"]
 
@@ -27,7 +27,7 @@ def main():
             oracle.check(status == 0, name, f"verify of a valid one exits {status}: {err[-300:]}")
         else:
             oracle.check(status == 1, name, f"verify exits {status}, expected 1 ({entry['what']}): {(out + err)[-300:]}")
-            # The line names the key, or the file at fault; a whole that cannot be read is named by its folder's files.
+            # The line names the key or the faulty file; if nothing can be read, it names one of the folder's files.
             known = [key for key in touched if key != "*"] + [".metadata", ".distcp", str(folder)]
             named = lines and any(any(word in line for word in known) for line in lines)
             oracle.check(named, name, f"verify names neither file nor key: {err[-300:]!r}")
@@ -74,7 +74,7 @@ def check_unharmed(oracle, name, status, text):
     oracle.check(0 <= status < 128, name, f"died with status {status}: {text[-1500:]}")
     oracle.check("Sanitizer" not in text and "runtime error:" not in text, name, f"sanitizer: {text[-1500:]}")
     if "evil" in name:
-        # `echo X` prints X alone on a line; a message that quotes the pickle has more on it.
+        # `echo X` prints only X on a line; a message that quotes the pickle has more on it.
         ran = [line for line in text.splitlines() if line.strip().lower() in MARKERS]
         oracle.check(not ran, name, f"something was executed: {ran}")
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No system call and no allocation more for each chunk, tensor and message than benchmarks/baseline.json says. A count depends
-on the machine, the slope between two sizes does not: what 3,000 tensors cost more than 1,000, for each of the 2,000. One call
-more for each of them fails. `./dev bench --baseline slopes` writes the slopes. Needs no package."""
+"""Fails if a chunk, tensor, or message costs more system calls or allocations than benchmarks/baseline.json records.
+A count depends on the machine, but the slope between two sizes does not: the extra cost of 3,000 tensors over 1,000,
+for each of the 2,000. One more call for each of them fails. `./dev bench --baseline slopes` writes the slopes. Needs
+no package."""
 import json
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import counts  # noqa: E402
 
-ROOM = 0.5  # one call more for each tensor is twice as much; a vector that doubles is a hundredth
+ROOM = 0.5  # one more call per tensor is twice this; a growing vector is a hundredth
 
 
 def arguments(parser):
@@ -25,7 +26,7 @@ def arguments(parser):
 
 
 def check_the_counter(oracle, counter):
-    """What is known to make two calls for each byte, and one allocation for each line."""
+    """Commands that are known to make two calls per byte, and one allocation per line."""
     def calls(count):
         return counter.count(["dd", "if=/dev/zero", "of=/dev/null", "bs=1", f"count={count}"])["calls"]
     found = (calls(3000) - calls(1000)) / 2000
@@ -46,8 +47,8 @@ def check_slopes(oracle, found, known):
 
 
 def measured(slopes_of, chosen, known):
-    """Name -> costs. Threads that get out of step read some items twice, so a row above its baseline is measured twice more, and
-    its least costs count."""
+    """Name -> costs. Threads that get out of step read some items twice. So a row above its baseline is measured
+    twice more, and its lowest costs count."""
     found = slopes_of(chosen)
     for name, costs in found.items():
         allowed = known.get(name, costs)

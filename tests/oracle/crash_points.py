@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every point at which a save can stop. The calls that change files are logged, of all processes in one order, and every
-prefix of the log is replayed, as if all processes were killed there, and as if the power was cut there: bytes that no
-fsync reached are lost then, and so are changes of names that no fsync of their folder followed: the latest ones, or all of
-one folder. In each such state the destination is absent or old as it was, or one of the new ones, whole; `clean` then finds what the
-processes left, and leaves the destination alone. After a command that succeeded a power cut loses nothing. Needs no
-package."""
+"""Every point at which a save can stop. Calls that change files are logged, of all processes in one order. Every
+prefix of the log is replayed as if all processes were killed there, and as if the power was cut there. A power cut
+loses bytes that no fsync reached, and changes of names that no fsync of their folder followed: the latest ones, or
+all of one folder. In each such state the destination is absent, unchanged, or one of the new ones, complete. `clean`
+then finds all leftovers, and does not touch the destination. After a successful command, a power cut loses nothing.
+Needs no package."""
 import hashlib
 import os
 import shutil
@@ -28,7 +28,7 @@ class Node:
         self.is_folder, self.entries, self.bytes, self.synced = is_folder, {}, bytearray(), b""
 
     def copy(self, copies):
-        """Hard links stay links."""
+        """Copies a tree; hard links stay links."""
         if id(self) not in copies:
             made = copies[id(self)] = Node(self.is_folder)
             made.bytes, made.synced = bytearray(self.bytes), self.synced
@@ -37,7 +37,7 @@ class Node:
 
 
 class Files:
-    """What a folder holds, by names relative to it."""
+    """The contents of a folder, by relative names."""
 
     def __init__(self, folder=None):
         self.root = self.read(folder) if folder else Node(True)
@@ -71,7 +71,7 @@ class Files:
 
     def apply(self, fields):
         what, name = fields[0], fields[1]
-        if not name:  # of a file that lost its last name while it was written
+        if not name:  # the file lost its last name while it was written
             return
         if what == "fsync":
             node = self.at(name)
@@ -105,7 +105,7 @@ class Files:
                 entries[last], to_entries[to] = to_entries[to], entries[last]
 
     def lose_bytes(self):
-        """Only what was synced stays."""
+        """Keeps only synced bytes."""
         def lose(node):
             node.bytes = bytearray(node.synced)
             for entry in node.entries.values():
@@ -137,18 +137,19 @@ NAMES = ("create", "mkdir", "unlink", "rmdir", "rename", "link", "exchange")
 
 
 def folders_of(fields):
-    """Whose entries a call changes."""
+    """The folders whose entries a call changes."""
     return {name.rpartition("/")[0] or "." for name in fields[1:] if fields[0] in NAMES}
 
 
 class Replay:
-    """The states of one log, each once."""
+    """The distinct states of one log."""
 
     def __init__(self, before, log):
         self.before, self.log = before, [line.split("\t") for line in log.splitlines()]
 
     def at(self, upto, lost=()):
-        """After the first calls, without the changes of names that are lost and what then is about names not given."""
+        """The state after the first calls, without the lost changes of names and the later calls that depend on
+        them."""
         state = self.before.copy()
         for number, fields in enumerate(self.log[:upto]):
             if number in lost:
@@ -160,8 +161,8 @@ class Replay:
         return state
 
     def unsynced(self, upto):
-        """Changes of names before call number `upto` that no fsync of their folder followed, by folder; and those that
-        come after all that such an fsync covered, in their order."""
+        """Changes of names before call number `upto` that no fsync of their folder followed, by folder; and those
+        that come after everything that such an fsync covered, in order."""
         waiting, covered = {}, -1
         for number, fields in enumerate(self.log[:upto]):
             if fields[0] == "fsync":
@@ -177,7 +178,7 @@ class Replay:
 
     def power_cut(self, upto):
         """The states after a power cut at call number `upto`. A file system that keeps the order loses the latest
-        changes of names; another one loses those of any one folder."""
+        changes of names; another loses those of any one folder."""
         where = f"power cut before call {upto + 1} of {len(self.log)}"
         waiting, latest = self.unsynced(upto)
         losses = {f"names as before call {number + 1}": {n for n in latest if n >= number} for number in latest}
@@ -204,7 +205,7 @@ class Checker:
         return folder
 
     def cleaned(self, case, name, state):
-        """`clean` finds all that was left, and the destination stays."""
+        """`clean` finds all leftovers, and the destination stays."""
         folder = self.written(state)
         done = subprocess.run([self.oracle.tool, "clean", folder / DST], capture_output=True, text=True)
         left = [entry.name for entry in folder.iterdir() if TEMPORARY in entry.name]
@@ -212,8 +213,8 @@ class Checker:
         self.oracle.check(Files(folder).of(DST) == state.of(DST), case, f"{name}: clean changes the destination")
 
     def scene(self, case, lines, is_whole, before=None, expected=(0,)):
-        """Runs the command lines together, DST replaced, in a folder that `before` filled. Then every state of their
-        log. `is_whole` says whether a folder holds one of the new ones."""
+        """Runs the command lines together, with DST replaced, in a folder that `before` filled. Then checks every
+        state of their log. `is_whole` tells whether a folder holds one of the new destinations."""
         folder, log = self.oracle.work / case.replace(" ", "_"), self.oracle.work / (case.replace(" ", "_") + ".log")
         folder.mkdir()
         if before:
@@ -238,7 +239,7 @@ class Checker:
                 self.cleaned(case, name, state)
         for name, state in replay.power_cut(len(replay.log)):
             self.oracle.check(state.of(DST) == end.of(DST), case, f"{name}: after success the new one is lost")
-        # Without the fsync of its files and folder the same save would not pass.
+        # Without fsync of its files and folder, the same save must fail this test.
         unsynced = Replay(old, "".join(line + "\n" for line in log.read_text().splitlines()
                                        if not line.startswith("fsync") or line == "fsync\t."))
         self.oracle.check(end.of(DST) == old.of(DST) or any(not good.get(state.of(DST), False) for _, state in self.every(unsynced)),
@@ -248,7 +249,7 @@ class Checker:
 
     @staticmethod
     def required(old):
-        """What may not happen: nothing at the destination where something was."""
+        """Forbidden states: no destination, if there was one before."""
         return {None} if old.of(DST) is not None else set()
 
     @staticmethod
@@ -282,13 +283,13 @@ def main():
         return [tool, "convert", source, DST, "--threads", "1", *more]
 
     def converted(destination):
-        """A whole one verifies, and equals one of the sources."""
+        """A whole destination verifies and equals one of the sources."""
         def passes(*line):
             return subprocess.run([tool, *line], capture_output=True).returncode == 0
         return passes("verify", destination) and any(passes("diff", source, destination) for source in (dcp, other))
 
     def made_by(processes):
-        """Of `staged_processes`: a file of each."""
+        """The destination of `staged_processes`: one file per process."""
         wanted = {f"part{i}": f"new of {i}" for i in range(processes)}
         return lambda folder: {entry.name: entry.read_text() for entry in folder.iterdir()} == wanted
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders that DeepSpeed saved against what its own zero_to_fp32.py gave of them (make_deepspeed.py), bit for bit; and
-the same folders damaged: each gets one line that names the file, status 1, and nothing is written. Needs no package."""
+"""Folders that DeepSpeed saved, compared bit for bit with the output of its own zero_to_fp32.py (make_deepspeed.py).
+The same folders are damaged: each gives one line that names the file, status 1, and no output. Needs no package."""
 import json
 import shutil
 import tarfile
@@ -67,7 +67,7 @@ DAMAGES = []
 
 
 def damage(case, code, *words, hides=None):
-    """`hides`: what no line may print."""
+    """`hides` is a text that no line may print."""
     def add(function):
         DAMAGES.append((function.__name__, case, code, words, hides, function))
         return function

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Installs DeepSpeed into an environment of its own, lets it train and save small models anew (make_deepspeed.py), and
-holds what we read against its zero_to_fp32.py: those checkpoints, and many random ones (deepspeed_random.py). For
-./dev test --release: it takes minutes and needs a package registry."""
+"""Installs DeepSpeed into a separate environment, where it trains and saves small models (make_deepspeed.py).
+Compares our reading with its zero_to_fp32.py, for those checkpoints and for many random ones (deepspeed_random.py).
+For ./dev test --release: it takes minutes and needs a package registry."""
 import os
 import subprocess
 import sys
@@ -16,7 +16,7 @@ PACKAGES = "deepspeed hjson py-cpuinfo pydantic pydantic_core annotated-types ty
 
 
 def install(folder):
-    """Python of an environment that has this one's packages (PyTorch) and DeepSpeed."""
+    """Python of an environment with this one's packages (PyTorch) and DeepSpeed."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     python = folder / "bin/python"
     (site,) = folder.glob("lib/python*/site-packages")

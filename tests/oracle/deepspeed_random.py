@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random parameters (scalars, empty ones, prime sizes, several groups) shared among random numbers of ranks as DeepSpeed
-shares them under ZeRO 1, 2 and 3: what shardmesh reads is what was shared, bit for bit. Where DeepSpeed is installed, its
-zero_to_fp32.py is asked too. Needs PyTorch."""
+"""Random parameters (scalars, empty ones, prime sizes, several groups), partitioned over random numbers of ranks as
+DeepSpeed does under ZeRO 1, 2, and 3: shardmesh reads the original parameters, bit for bit. If DeepSpeed is
+installed, its zero_to_fp32.py reads them as well. Needs PyTorch."""
 import collections
 import contextlib
 import enum
@@ -20,7 +20,7 @@ CASES = int(os.environ.get("SHARDMESH_RANDOM_CASES", "12"))
 
 
 class ZeroStageEnum(enum.IntEnum):
-    """DeepSpeed's; which of the two ways its members are pickled in depends on the release of Python."""
+    """DeepSpeed's class; Python's release decides which of two ways its members are pickled in."""
     disabled, optimizer_states, gradients, weights = range(4)
 
 
@@ -51,7 +51,7 @@ def padded(tensor, multiple):
 
 
 def share_over_ranks(groups, world, dice):
-    """ZeRO 1 and 2: of each group, rank by rank, its part with and without the padding; and what stands behind each
+    """ZeRO 1 and 2: for each group and rank, its part with and without padding; and the padding behind each
     parameter where parameters are aligned."""
     aligned = dice.random() < 0.5
     parts, paddings = [], []
@@ -68,7 +68,7 @@ def share_over_ranks(groups, world, dice):
 
 
 def share_over_groups(groups, world):
-    """ZeRO 3: of each group, rank by rank, its parts of all parameters."""
+    """ZeRO 3: for each group and rank, its parts of all parameters."""
     return [[flat([padded(t.reshape(-1), world).reshape(world, -1)[rank] for t in group.values()])
              for rank in range(world)] for group in groups]
 
@@ -162,7 +162,7 @@ def ask_deepspeed(oracle, case, folder, wanted):
 
 
 def simple(folder, stage=2):
-    """Two ranks, one parameter of 2 x 3; returns the files' values by what they are."""
+    """Two ranks, one parameter of 2 x 3; returns the files' values by kind."""
     folder.mkdir(parents=True)
     model = {"module": {"w": torch.zeros(2, 3).half()}, "buffer_names": [], "param_shapes": [{"w": torch.Size([2, 3])}],
              "shared_params": {}, "global_steps": 1}
@@ -182,7 +182,8 @@ def save(folder, model, optimizers, stage=2):
                                         else "mp_rank_00_model_states.pt"))
 
 
-# What is made of a good folder's values (model, first rank's, last rank's optimizer file), and what the line has to say.
+# Changes to a good folder's values (the model, the first rank's and last rank's optimizer files), and the words that
+# the error line must contain.
 BAD = {
     "another stage": (lambda m, a, b: a.update(zero_stage=4), ["rank_0_", "unknown ZeRO stage 4"]),
     "no stage": (lambda m, a, b: a.update(zero_stage="two"), ["rank_0_", "zero_stage"]),
@@ -248,8 +249,8 @@ def refused(oracle):
 
 
 def write_universal(folder, dice):
-    """A universal checkpoint of a random model; returns what its weights and states are, and its steps."""
-    stages = dice.choice([1, 1, 2, 3])  # of a pipeline: a model file each, and no module in it
+    """A universal checkpoint of a random model; returns its weights and states, and its steps."""
+    stages = dice.choice([1, 1, 2, 3])  # pipeline stages: one model file each, without a module in it
     is_3 = stages == 1 and dice.random() < 0.4
     old = {"_use_new_zipfile_serialization": dice.random() < 0.8}
     wanted, steps, shapes = {}, {}, [[] for _ in range(stages)]
@@ -258,7 +259,7 @@ def write_universal(folder, dice):
         place = folder / "zero" / name
         place.mkdir(parents=True)
         said, extra = shape, {}
-        if not is_3 and len(shape) == 2 and dice.random() < 0.3:  # padding was taken away
+        if not is_3 and len(shape) == 2 and dice.random() < 0.3:  # its padding was removed
             said, extra = torch.Size([shape[0] + 2, shape[1]]), {"cat_dim": 0, "vocab_tensor": True}
         shapes[number % stages].append((name, said))
         for state in ("fp32", "exp_avg", "exp_avg_sq")[:dice.choice([1, 3, 3])]:
@@ -281,7 +282,7 @@ def write_universal(folder, dice):
 
 
 def universal(oracle):
-    """What ds_to_universal.py makes: random shapes, stages of a pipeline, padded vocabularies."""
+    """Output of ds_to_universal.py: random shapes, pipeline stages, padded vocabularies."""
     dice = random.Random(SEED)
     for number in range(2 * CASES):
         case, folder = f"universal {number} of seed {SEED}", oracle.work / f"universal{number}"
@@ -295,7 +296,7 @@ def universal(oracle):
         oracle.check(found == steps and shown["global_steps"]["value"] == 7, case, f"steps {found}")
         oracle.succeeds(case, "convert", folder, oracle.work / f"universal{number}.dcp", "--to", "dcp")
         oracle.succeeds(case, "diff", folder, oracle.work / f"universal{number}.dcp")
-    # What ranks of tensor parallelism had beside their parameters, only rank 0 has written.
+    # Only rank 0 wrote the data that tensor-parallel ranks had beside their parameters.
     folder = oracle.work / "unmerged"
     (folder / "zero/w").mkdir(parents=True)
     (folder / "zero/frozen").mkdir()
@@ -310,7 +311,7 @@ def universal(oracle):
 
 
 def many_names(oracle):
-    """A million names of one tensor would be written a million times: refused, as of a file of torch.save."""
+    """A million names of one tensor would be written a million times; refused, as in a torch.save file."""
     folder = oracle.work / "names"
     model, optimizers = simple(folder)
     for rank, optimizer in enumerate(optimizers):
@@ -323,7 +324,7 @@ def many_names(oracle):
 
 
 def tensor_parallel(oracle):
-    """Files of two ranks of tensor parallelism: merged over data parallelism, under the rank's name."""
+    """Files of two tensor-parallel ranks: merged over data parallelism, under the rank's name."""
     folder = oracle.work / "parallel"
     model, optimizers = simple(folder)
     for tensor_rank in range(2):
@@ -359,7 +360,7 @@ def cut(kind, whole, ranks):
 
 
 def split_parameters(oracle):
-    """Ranks of tensor parallelism whose model files say how parameters were cut: whole parameters and states."""
+    """Tensor-parallel ranks whose model files describe how parameters were split: whole parameters and states."""
     dice = random.Random(SEED)
     for number in range(2 * CASES):
         case, folder = f"split {number} of seed {SEED}", oracle.work / f"split{number}"
@@ -407,7 +408,7 @@ def split_parameters(oracle):
 
 
 def split_otherwise(oracle):
-    """Rules that are not followed leave parameters under their ranks' names; parts that do not fit are refused."""
+    """Unsupported rules leave parameters under their ranks' names; parts that do not fit are refused."""
     def saved(name, info, shape=(2, 3), steps=1):
         folder = oracle.work / f"rules-{name}"
         model, (optimizer, _) = simple(folder)

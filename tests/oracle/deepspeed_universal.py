@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Universal checkpoints that DeepSpeed's ds_to_universal.py made (make_universal.py): whole parameters and the optimizer's
-states bit for bit; and the same folders damaged, each refused in one line that names the file. Needs no package."""
+"""Universal checkpoints that DeepSpeed's ds_to_universal.py made (make_universal.py): whole parameters and the
+optimizer's states, bit for bit. The same folders are damaged, and each is refused in one line that names the file.
+Needs no package."""
 import json
 import resource
 import shutil
@@ -27,7 +28,7 @@ def whole(oracle, folder):
     oracle.check("optimizer.param_groups.0.lr" in listing["objects"], case, "no param_groups")
     unseen = [k for k in (*listing["tensors"], *listing["objects"]) if "flat_groups" in k or "partition" in k]
     oracle.check(not unseen, case, f"rank 0's part is shown: {unseen}")
-    # The run's folder, unless it names the step that this was made of.
+    # The run's folder, unless it names the step that this was made from.
     for where in (step, folder / "ckpt")[:1 if (folder / "ckpt/latest").exists() else 2]:
         target = oracle.work / "out.safetensors"
         if oracle.succeeds(case, "convert", where, target, "--force") is None:
@@ -53,7 +54,7 @@ def whole(oracle, folder):
 
 
 def split(oracle, folder):
-    """The checkpoint of ranks of tensor parallelism that a universal one was made of, put together by the same rules."""
+    """The tensor-parallel checkpoint that a universal one was made from, merged by the same rules."""
     case, source = folder.name + " itself", folder / "ckpt"
     expected = json.loads((folder / "expected.json").read_text())
     wanted = dict(expected["state"])
@@ -182,7 +183,7 @@ def latest_leads_out(step, samples):
 
 @damage("zero2_w4_fp32", "zero/cube/fp32.pt", "leaves its storage")
 def more_elements_than_bytes(step, samples):
-    """The tensor says that it has more rows than the file holds."""
+    """The tensor claims more rows than the file holds."""
     file = step / "zero/cube/fp32.pt"
     with zipfile.ZipFile(file) as archive:
         records = {info.filename: archive.read(info) for info in archive.infolist()}
@@ -210,7 +211,7 @@ def damaged(oracle, samples):
 
 
 def many_files(oracle, samples):
-    """More files than may be open at a time."""
+    """More files than a process may open."""
     step = oracle.work / "many" / STEP
     shutil.copytree(samples / "zero2_w4_fp32/ckpt" / STEP, step)
     for i in range(400):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--dequantize` gives what PyTorch's QuantizedHuggingFaceStorageReader gives, bit for bit: of a committed sample, and of random
-shapes where PyTorch is installed; and scales that do not fit are one line that names file and key."""
+"""`--dequantize` gives the same bits as PyTorch's QuantizedHuggingFaceStorageReader, for a committed sample and, if
+PyTorch is installed, for random shapes. Scales that do not fit give one line that names file and key."""
 import json
 import random
 import shutil
@@ -25,14 +25,14 @@ def check_sample(oracle):
         tensors, _ = read_safetensors(made)
         found = {key: {"shape": shape, "sha256": sha256(data)} for key, (_, shape, data) in tensors.items()}
         oracle.check(found == wanted and {entry[0] for entry in tensors.values()} == {NAMES[dtype]}, case, f"{found}")
-    # What is not quantized stays as it is, in every format.
+    # Other tensors stay unchanged, in every format.
     hf = oracle.work / "sample_hf"
     if oracle.succeeds("sample as hf", "convert", folder / "checkpoint", hf, "--to", "hf", "--dequantize"):
         tensors, _ = read_safetensors(hf / "model.safetensors")
         stored, _ = read_safetensors(folder / "checkpoint" / "model-00001-of-00002.safetensors")
         oracle.check(tensors["norm.weight"] == stored["norm.weight"] and len(tensors) == 4, "sample as hf", f"{list(tensors)}")
     dcp, cut = oracle.work / "sample_dcp", oracle.work / "sample_cut"
-    # Through a DCP folder whose chunks cut blocks and groups' rows.
+    # Goes through a DCP folder whose chunks cut blocks and rows of groups.
     oracle.succeeds("cut", "reshard", folder / "checkpoint", cut, "--mesh", "3,2", "--default", "S(0),S(1)", "--skip", "norm.*")
     whole = folder / "checkpoint"
     for source, extra in ((whole, ["--mesh", "2", "--default", "S(0)"]), (cut, ["--mesh", "3", "--default", "S(-1)"])):
@@ -47,7 +47,7 @@ def check_sample(oracle):
 
 
 def damaged(oracle, case, change, lines):
-    """The sample with one entry of a header changed; every line is (key, words)."""
+    """The sample with one changed header entry; every line is (key, words)."""
     folder = oracle.work / "damaged"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(oracle.data / "writers" / "quantized_hf" / "checkpoint", folder)
@@ -62,7 +62,7 @@ def damaged(oracle, case, change, lines):
 
 
 def edit(name, old, new):
-    """Replaces text in a file, padding the safetensors header to its old length."""
+    """Replaces text in a file, and pads the safetensors header to its old length."""
     def change(folder):
         data = (folder / name).read_bytes()
         assert data.count(old) == 1, (name, old)
@@ -97,7 +97,7 @@ def check_damage(oracle):
     damaged(oracle, "dtype of MXFP4 scales", edit(second, b'"dtype":"U8"', b'"dtype":"I8"'),
             [("experts.up_scales", second, "int8")])
     damaged(oracle, "dtype of the weight", edit(first, b'"dtype":"F8_E4M3"', b'"dtype":"I8"'), [("a.weight", first, "int8")])
-    # A flipped bit of scales and of weights in what shardmesh wrote.
+    # A flipped bit in scales and in weights of our output.
     clean = oracle.work / "clean.safetensors"
     oracle.succeeds("flipped", "convert", oracle.data / "writers" / "quantized_hf" / "checkpoint", clean)
     data = clean.read_bytes()
@@ -145,7 +145,7 @@ def check_random(oracle):
 
 
 def check_shared_bytes(oracle):
-    """Two weights of a .pt file that share their bytes and not their scales are two tensors, also to --dedup."""
+    """Two weights of a .pt file that share their bytes but not their scales are two tensors, even with --dedup."""
     try:
         import torch
     except Exception as error:

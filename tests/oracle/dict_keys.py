@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys of dicts that are no text (integers, None, bools, numbers, tuples, bytes, members of enums) stay what they are wherever the
-target can hold them, and are named and counted where it cannot."""
+"""Dict keys that are not text (integers, None, bools, numbers, tuples, bytes, enum members) keep their types
+wherever the target can hold them, and are named and counted where it cannot."""
 import enum
 import json
 import struct
@@ -17,7 +17,7 @@ class Color(enum.Enum):
 
 
 def same(a, b):
-    """With the types of keys, whatever the order: tensors come first in what we write."""
+    """Compares with the types of keys, in any order: we write tensors first."""
     if isinstance(a, torch.Tensor):
         return isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.equal(a, b)
     if isinstance(a, dict) and isinstance(b, dict):
@@ -33,7 +33,7 @@ def loads_as(oracle, case, file, expected):
     oracle.check(same(expected, found), case, f"gives {found}, expected {expected}")
 
 
-# Those that JSON holds, and those that Python alone has.
+# Keys that JSON holds, and keys that only Python has.
 PLAIN = [None, True, False, 1.5, -0.25, 10**15, -10**15, 10**20, 7, -3, b"x\xff", (1, "a"), (), frozenset({3, 4}), torch.float32,
          ("deep", (None, 2))]
 FOREIGN = [Color.RED, Color.BLUE, (Color.RED, 1)]
@@ -54,11 +54,11 @@ def states(oracle):
     yield "foreign alone", {"t": tensors(FOREIGN), "x": 1}, dict(zip(FOREIGN, below))
     yield "foreign root alone", tensors(FOREIGN), dict(zip(FOREIGN, marks))
     yield "foreign root", {**tensors(FOREIGN), "x": 1}, dict(zip(FOREIGN, marks))
-    yield "foreign objects", {"o": objects(FOREIGN), "w": torch.ones(1)}, None  # one object, whole but in JSON
+    yield "foreign objects", {"o": objects(FOREIGN), "w": torch.ones(1)}, None  # one object, whole except in JSON
 
 
 def as_text(value, lost):
-    """With the names that lost keys have, instead of the keys."""
+    """The value with lost keys replaced by their names."""
     if not isinstance(value, dict):
         return value
     names = {key: name.split(".")[-1] for key, name in lost.items()}
@@ -82,11 +82,11 @@ def check_keys(oracle):
             note = f"{len(lost or {})} keys of dicts that only Python knows become text in"
             listed = ": " + ", ".join((lost or {}).values())
             oracle.check((note in said and listed in said) == bool(is_lost), case, f"says {said}")
-            if name == "plain" and to == "dcp":  # one for each dict
+            if name == "plain" and to == "dcp":  # one per dict
                 oracle.check(f"{2 * len(PLAIN) - 4} keys of dicts that only Python knows become text for PyTorch's" in said, case, said)
             oracle.succeeds(case, "diff", source, there)
             if lost is None and to in ("safetensors", "hf"):
-                continue  # JSON has the type alone: nothing_lost.py
+                continue  # JSON has only the type: nothing_lost.py
             if oracle.succeeds(case, "convert", there, back) is None:
                 continue
             if "root" in name and to == "torch-checkpointing":  # items have names
@@ -99,7 +99,7 @@ def check_keys(oracle):
 
 
 def check_like_keys(oracle):
-    """1 and "1" of one dict are two keys."""
+    """1 and "1" in one dict are two keys."""
     for name, state in (("nested", {"m": {1: {"a": torch.ones(2)}, "1": {"b": torch.zeros(3), "c": 4}}}),
                         ("mixed", {"m": {1: {"a": 7}, "1": {"b": torch.zeros(3)}, "x": torch.ones(1)}})):
         source = oracle.work / f"like_{name}.pt"
@@ -123,7 +123,8 @@ def check_like_keys(oracle):
 
 
 def check_package_folders(oracle):
-    """A folder whose file has keys that the metadata does not name, as the package itself saves an item without a resharder."""
+    """A folder whose file has keys that the metadata does not name, as the package itself saves items without a
+    resharder."""
     state = {"by_color": {Color.RED: torch.ones(2), Color.BLUE: {None: torch.zeros(1)}}, "n": {1.5: 2}}
     source, folder = oracle.work / "item.pt", oracle.work / "item_tc"
     torch.save({"item": {"w": torch.ones(1)}}, source)
@@ -135,7 +136,7 @@ def check_package_folders(oracle):
 
 
 def check_snapshot(oracle):
-    """Keys of torchsnapshot's dicts are what its manifest says: integers, bools and text."""
+    """Keys of torchsnapshot's dicts follow its manifest: integers, bools, and text."""
     folder = oracle.work / "snapshot"
     folder.mkdir()
     (folder / "data").write_bytes(struct.pack("<4f", 1, 2, 3, 4))
@@ -167,7 +168,7 @@ def check_snapshot(oracle):
 
 
 def check_optimizer(oracle):
-    """The way that the keys matter for: an optimizer's state, loaded from a snapshot."""
+    """The case for which keys matter: an optimizer's state, loaded from a snapshot."""
     try:
         from torchsnapshot import Snapshot, StateDict
     except Exception as error:  # an old package: newer PyTorch may not import it
@@ -188,7 +189,7 @@ def check_optimizer(oracle):
 
 
 class Hashed:
-    """A key that Python alone has."""
+    """A key that only Python has."""
 
     def __init__(self, parts):
         self.parts = parts

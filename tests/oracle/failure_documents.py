@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""With --json, every command prints exactly one JSON document whatever goes wrong, its "ok" is false, its problems are the lines on
-stderr, and the exit status is that of the command table: commands x kinds of failure. Needs no package."""
+"""With --json, every command prints exactly one JSON document on any failure. Its "ok" is false, its problems are
+the lines on stderr, and the exit status follows the command table. Tests commands x kinds of failure. Needs no
+package."""
 import json
 import os
 import shutil
@@ -8,7 +9,7 @@ import shutil
 from common import Oracle
 
 DCP = "{dcp}"
-# command: arguments that work
+# command: valid arguments
 COMMANDS = {
     "inspect": ["inspect", DCP],
     "verify": ["verify", DCP],
@@ -24,7 +25,7 @@ COMMANDS = {
     "check-shards": ["check-shards", "{work}/shards.json"],
     "clean": ["clean", "{out}"],
 }
-# What is put in place of the source: its status for every command that has one.
+# Replacements of the source, and the exit status of every command that has a source.
 SOURCES = {
     "nothing": ("{work}/nothing", 3),
     "an empty folder": ("{work}/empty", 1),
@@ -33,7 +34,7 @@ SOURCES = {
     "a damaged checkpoint": ("{work}/damaged", 1),
 }
 USAGE = [["--frobnicate"], ["surplus1", "surplus2", "surplus3"], ["--threads", "none"], ["--threads", "-1"]]
-# Options that make no sense for this checkpoint: each status is 2.
+# Options that are wrong for this checkpoint: each exits with 2.
 SELECTIONS = [["--only", "("], ["--only", "no such key"], ["--skip", "["], ["--skip", "no such key"], ["--rename", "x"],
               ["--rename", "(=y"], ["--rename", "no such key=y"], ["--rename", ".*=same"], ["--rename", r"(.*)=\9"],
               ["--dtype", "float33"], ["--dtype", "no such key=float16"], ["--dtype", "w=float4_e2m1fn_x2"],
@@ -86,7 +87,7 @@ HIDDEN = "\x1b\x7f\x9b\u00ad\u061c\u200b\u200e\u2028\u202e\u2066\u2060\ufeff\ufe
 
 
 def hostile_names(oracle):
-    """Names from files and from the command line reach the terminal escaped, in every command's text; a NUL is refused."""
+    """Names from files and from the command line are escaped in every command's terminal output; a NUL is refused."""
     clean = lambda text: not any(c in text for c in HIDDEN)  # noqa: E731
     original = (oracle.golden / "single_rank" / "checkpoint" / ".metadata").read_bytes()
     for what, byte, word in (("NUL", b"\0", "holds a NUL"), ("newline", b"\n", "__0_0\\\\ndistcp"), ("escape", b"\x1b", "__0_0\\\\x1bdistcp")):
@@ -138,10 +139,10 @@ def main():
                 checker.fails(f"{name} {' '.join(extra)}", [*arguments, *extra], 2)
             blocked = [a.replace("{out}/", "{work}/text.safetensors/") for a in arguments]
             checker.fails(f"{name} below a file", blocked, 2, 3)
-    # A rule that matches nothing may be let pass.
+    # A rule that matches nothing can be allowed.
     oracle.succeeds("unused", "inspect", checker.values["dcp"], "--only", "w", "--json")
     oracle.succeeds("unused", "diff", checker.values["dcp"], checker.values["dcp"], "--skip", "no such key", "--allow-unused")
-    # What stdout does not take is said, and is no success.
+    # A failing write to stdout is reported, and is no success.
     for name, arguments in COMMANDS.items():
         shutil.rmtree(checker.values["out"], ignore_errors=True)
         os.mkdir(checker.values["out"])

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A failed or killed command never harms what was there: each writing command is run once per call that changes files
-(counted by the preloaded shim), with that call failing, the disk being full from then on, a write cut short, the call cut
-short by a signal, and the process killed: with SHARDMESH_PROPERTY_RUNS=long each of these, otherwise two or three of them
-in turn. Afterwards the destination is exactly the old one (or absent) or the complete new one. Errors that the system
-reports at the end of writing alone (fsync, close of a descriptor that was written through, bytes that are lost after a
-write) fail the command, and the destination is the old one. Needs no package."""
+"""A failed or killed command never damages existing data. Each writing command runs once for each call that changes
+files (the preloaded library counts them), with one of these faults: that call fails, the disk is full from then on,
+a write is cut short, a signal interrupts the call, or the process is killed. SHARDMESH_PROPERTY_RUNS=long tries each
+of these, the ordinary run two or three in turn. Afterwards, the destination is exactly the old one (or absent) or
+the complete new one. Errors that the system reports only at the end of writing (fsync, close of a descriptor that
+was written through, bytes lost after a write) fail the command and keep the old destination. Needs no package."""
 import concurrent.futures
 import errno
 import os
@@ -21,7 +21,7 @@ MODES = {
     "interrupt": {"FAULT_MODE": "interrupt"},
     "kill": {"FAULT_MODE": "kill"},
 }
-# Each such fault fails the command. The second file of a command may be lost alone: then the error says so.
+# Each such fault fails the command. If only the command's second file is lost, the error says so.
 LATE = {
     "close": {"FAULT_MODE": "fail", "FAULT_KIND": "close", "FAULT_ERRNO": str(errno.EDQUOT)},
     "fsync": {"FAULT_MODE": "fail", "FAULT_KIND": "fsync"},
@@ -33,11 +33,11 @@ LONG = os.environ.get("SHARDMESH_PROPERTY_RUNS") == "long"
 
 
 class Command:
-    """A command line with SRC and DST left open, and what an older run left at DST (None: nothing)."""
+    """A command line with placeholders SRC and DST, and the source of an older run's output at DST (None: nothing)."""
 
     def __init__(self, name, source, arguments, destination, old=None, program=None):
         self.name, self.source, self.arguments, self.destination, self.old = name, source, arguments, destination, old
-        self.program = program  # instead of the tool
+        self.program = program  # replaces the tool
 
     def line(self, folder, force):
         values = {"SRC": str(self.source), "DST": str(folder / self.destination)}
@@ -56,7 +56,7 @@ def commands(oracle):
             ("safetensors to dcp", plain, ["convert", "SRC", "DST", "--to", "dcp"], "converted"),
             ("safetensors to hf", plain, ["convert", "SRC", "DST", "--to", "hf", "--max-shard-size", "1KiB"], "hf")):
         yield Command(name, source, arguments, destination)
-        # An older run of the same command on other data is what --force replaces.
+        # --force replaces an older run of the same command on other data.
         yield Command(name + " --force", source, arguments, destination, other)
     # Ranks that save together; all of them are killed at once here (one rank alone: tests/mpi/save_faults.py).
     ranks = oracle.args.ranks.resolve()
@@ -65,7 +65,7 @@ def commands(oracle):
 
 
 def siblings(folder, destination):
-    """Everything in `folder` that is not a temporary: the destination with what belongs to it."""
+    """Everything in `folder` that is not a temporary: the destination and the files that belong to it."""
     found = {}
     for entry in sorted(folder.iterdir()):
         if not (entry.name.startswith(".") and TEMPORARY in entry.name):
@@ -83,7 +83,7 @@ class Checker:
         return done.returncode, done.stderr
 
     def prepare(self, command, folder):
-        """An empty folder, or one with the older state. Returns what it holds."""
+        """An empty folder, or one with the older state. Returns its contents."""
         shutil.rmtree(folder, ignore_errors=True)
         if command.old is None:
             folder.mkdir(parents=True)
@@ -104,7 +104,7 @@ class Checker:
                 "FAULT_COUNT_FILE": str(folder) + ".count", **(MODES | LATE)[mode]}
 
     def complete(self, command, folder):
-        """The destination is a whole new one: it verifies and equals the source."""
+        """The destination is a complete new one: it verifies and equals the source."""
         target = str(folder / command.destination)
         left_out = ["--only", "w|nested.b"] if "--skip-objects" in command.arguments else []
         for arguments in (["verify", target], ["diff", str(command.source), target, *left_out]):
@@ -114,7 +114,7 @@ class Checker:
         return ""
 
     def one(self, command, at, mode, new):
-        """One run with one fault; returns what is wrong, or ''."""
+        """One run with one fault; returns a problem, or ''."""
         folder = self.oracle.work / "runs" / f"{command.name.replace(' ', '_')}.{mode}.{at}"
         old = self.prepare(command, folder)
         status, err = self.tool(command.line(folder, command.old is not None), self.environment(folder, at, mode),
@@ -126,7 +126,7 @@ class Checker:
             return f"exits {status}, expected 0 or 3: {err[-300:]}"
         if mode in ("short", "interrupt") and status != 0:
             return f"a call cut short is no error, but exits {status}: {err[-300:]}"
-        # Ranks write a token first, to see that they share a file system: it is removed, and its loss harms nobody.
+        # Ranks first write a token, to check that they share a file system. It is removed, so losing it is harmless.
         is_token = command.program is not None and mode in ("close", "lost") and at == 1
         if mode in LATE and not is_token and SECOND_FILE not in err and (status != 3 or now != old):
             return f"exits {status}, expected 3 and the old destination: {err[-300:]}"
@@ -136,14 +136,14 @@ class Checker:
             if status == 0:
                 return "exits 0 but the destination is the old one"
         else:
-            # The copy of the objects beside a single file follows its rename; the file itself is whole without it.
+            # The copy of the objects beside a single file is renamed after the file, which is complete without it.
             copies = {name for name in new if name.endswith(".objects.json")}
             if set(now) - copies != set(new) - copies:
                 return f"holds {sorted(now)}, neither the old {sorted(old)} nor the new {sorted(new)}"
             wrong = self.complete(command, folder)
             if wrong:
                 return f"status {status}; the destination is neither old nor complete: {wrong}"
-        # Whatever was left behind is no obstacle.
+        # Leftovers do not stop the next run.
         status, err = self.tool(command.line(folder, True), program=command.program)
         wrong = self.complete(command, folder) if status == 0 else f"exits {status}: {err[-300:]}"
         if wrong:
@@ -152,7 +152,7 @@ class Checker:
         return ""
 
     def plain_file_system(self, command):
-        """Without the flags of renameat2, with and without hard links: all but replacing a folder works."""
+        """Without the flags of renameat2, with and without hard links: everything works except replacing a folder."""
         for links in "01":
             case = f"{command.name} on a plain file system, links {links}"
             folder = self.oracle.work / "runs" / case.replace(" ", "_")

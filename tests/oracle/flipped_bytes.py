@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `verify` refuses, no writer accepts: bytes at random places of every sample with wrapping tensors, objects, or
-tensors of an unknown representation are changed. Where `verify` exits 1, so do `convert` to every format and `reshard`,
-with and without --skip-unsupported, and they leave no destination. Needs no package."""
+"""No writer accepts a checkpoint that `verify` refuses. Changes bytes at random places of every sample with wrapping
+tensors, objects, or tensors of an unknown representation. If `verify` exits with 1, so do `convert` to every format
+and `reshard`, with and without --skip-unsupported, and they leave no destination. Needs no package."""
 import random
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from common import Oracle
 
 TARGETS = ("safetensors", "hf", "pt", "dcp", "torch-checkpointing")
-# Archives with records beside the elements, which have checksums, too; entries that --skip-unsupported leaves out.
+# Archives with checksummed records beside the elements; entries that --skip-unsupported leaves out.
 SAMPLES = ("writers/wrappers/dcp", "writers/wrappers/optimizer/dcp", "unusual/dcp", "writers/wrappers/wrappers.pt",
            "writers/wrappers/torchao.pt", "writers/wrappers/optimizer/states.pt", "unusual/quantized.pt",
            "objects/containers.pt", "objects/module.pt", "golden/nested_objects/checkpoint",
@@ -17,10 +17,10 @@ SAMPLES = ("writers/wrappers/dcp", "writers/wrappers/optimizer/dcp", "unusual/dc
            "writers/torch_checkpointing/one_rank/checkpoint", "writers/torch_ranks/partial_2/checkpoint",
            "writers/torch_ranks/sharded_2/checkpoint", "writers/checkpointable/checkpoint",
            "writers/torch_jit/script.pt", "writers/torch_export/program.pt2")
-# Rewritten first: each has our record of checksums, the components, or another format's description.
+# Rewritten first: each then has our checksum record, the components, or another format's description.
 REWRITTEN = (("writers/wrappers/wrappers.pt", "dcp"), ("writers/wrappers/wrappers.pt", "hf"),
              ("writers/wrappers/dcp", "torch-checkpointing"), ("unusual/dcp", "dcp"))
-# Changes that some writers accepted once.
+# Changes that some writers used to accept.
 KNOWN = (("writers/wrappers/dcp", "__0_0.distcp", 4514, 0x10), ("unusual/dcp", "__0_0.distcp", 4521, 0x50),
          ("writers/torch_export/program.pt2", "", 17103, 0x1))
 
@@ -45,7 +45,7 @@ def remove(path):
 
 
 def try_change(oracle, name, sample, number, file, offset, mask):
-    """Whether `verify` refuses the copy of the sample in which one byte is changed."""
+    """Whether `verify` refuses the copy of the sample with one changed byte."""
     copy = oracle.work / f"{number}" / sample.name
     copy.parent.mkdir()
     (shutil.copytree if sample.is_dir() else shutil.copy)(sample, copy)

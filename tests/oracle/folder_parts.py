@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of random parts with --all: every tensor arrives once, or its file is named. Parts of every format that the
-tool writes, samples of those that it only reads, files beside them, links, junk, nested folders, many small parts. What
-a part holds was written here by hand, or is what the tool reads of it alone. Needs no package."""
+"""Folders of random parts with --all: every tensor is read once, or its file is named. The parts are of every format
+that the tool writes, and samples of those that it only reads, with files beside them, links, junk, nested folders,
+and many small parts. A part's expected contents are written here by hand, or are the tool's reading of that part
+alone. Needs no package."""
 import json
 import os
 import random
@@ -37,7 +38,7 @@ def digests(file):
 
 
 class Maker:
-    """Makes checkpoints with tensors that no other one has."""
+    """Makes checkpoints with tensors that no other checkpoint has."""
 
     def __init__(self, oracle, chance):
         self.oracle, self.chance = oracle, chance
@@ -47,7 +48,7 @@ class Maker:
         self.count = 0
 
     def find_samples(self):
-        """Folders of formats that are only read, each with what the tool reads of it alone."""
+        """Folders of formats that are only read, each with the tool's reading of it alone."""
         writers = self.oracle.data / "writers"
         with tarfile.open(writers / "deepspeed/samples.tar.xz") as archive:
             archive.extractall(self.scratch / "deepspeed")
@@ -83,7 +84,8 @@ class Maker:
 
 
 def compare(oracle, case, folder, expected, problems=(), named=()):
-    """All of a folder is exactly these tensors; `named` stand in what is printed, `problems` are refused by name."""
+    """The folder's tensors are exactly `expected`; the output names `named`, and the tool refuses `problems` by
+    name."""
     file = oracle.work / "all.safetensors"
     for made in oracle.work.glob("all.*"):
         made.unlink()
@@ -118,7 +120,7 @@ class Folder:
         self.oracle, self.maker, self.chance = oracle, maker, maker.chance
         self.top = oracle.work / f"folder-{number}"
         self.expected, self.named, self.problems, self.what = [], [], [], []
-        self.files = []  # that links may lead to
+        self.files = []  # possible targets of links
         self.elsewhere = oracle.work / f"elsewhere-{number}"
         self.top.mkdir()
         self.elsewhere.mkdir()
@@ -163,7 +165,7 @@ class Folder:
             return
         path.mkdir()
         self.own(form, path)
-        if self.chance.random() < 0.4:  # something beside a checkpoint that lies below
+        if self.chance.random() < 0.4:  # adds a file beside a checkpoint in a subfolder
             self.expected += self.maker.new("pt", path / "beside.pt")
 
     def link(self, name):
@@ -224,7 +226,7 @@ def random_folders(oracle, maker):
 
 
 def beside_each_format(oracle, maker):
-    """A checkpoint of each format with a file and a folder beside it: both arrive, and a damaged one is noticed."""
+    """A checkpoint of each format with a file and a folder beside it: both are read, and damage to one is detected."""
     for form in ["dcp", "hf", "torch-checkpointing", *maker.samples]:
         folder = oracle.work / f"beside-{form}"
         folder.mkdir()
@@ -246,7 +248,7 @@ def beside_each_format(oracle, maker):
                              f"{command[0]} exits {status}: {out}{err}")
         oracle.check(not (oracle.work / "never").exists(), f"removed from {form}", "something was written")
         victim.write_bytes(whole)
-    # One flipped byte, which the record of the part's own folder tells.
+    # One flipped byte, which the checksums of the part's own folder detect.
     for where in ("beside-dcp/.metadata", "beside-dcp/optimizer/.metadata"):
         file = oracle.work / where
         whole = bytearray(file.read_bytes())
@@ -258,7 +260,7 @@ def beside_each_format(oracle, maker):
 
 
 def reshards(oracle, maker):
-    """The tensors of every part, cut for two ranks."""
+    """The tensors of every part, sharded for two ranks."""
     folder, out = oracle.work / "beside-dcp", oracle.work / "resharded"
     file = oracle.work / "resharded.safetensors"
     if oracle.succeeds("reshard", "reshard", folder, out, "--all", "--mesh", "2", "--default", "R") is None:
@@ -270,7 +272,7 @@ def reshards(oracle, maker):
 
 
 def deepspeed_runs(oracle, maker):
-    """A step is found among many names, and by a link within the folder; a link out of it is refused by name."""
+    """A step is found among many names, and through a link within the folder; a link out of it is refused by name."""
     sample = maker.samples["step"][0]
     run = oracle.work / "run"
     run.mkdir()
@@ -300,7 +302,7 @@ def write_index(folder, weights):
 
 
 def beside_an_index(oracle, maker):
-    """Files that an index does not name are parts; what a link in the folder leads to is taken once."""
+    """Files that an index does not name are parts; the target of a link in the folder is read once."""
     folder = oracle.work / "indexed"
     (folder / "weights").mkdir(parents=True)
     write_safetensors(folder / "weights/blob.safetensors", {"w": [1, 2]})
@@ -313,7 +315,7 @@ def beside_an_index(oracle, maker):
 
 
 def caches(oracle, maker):
-    """A repository of the Hugging Face cache: a snapshot, whose files lie elsewhere, and all of it; each thing once."""
+    """A repository of the Hugging Face cache: a snapshot, whose files are elsewhere, and all of it; each thing once."""
     top = oracle.work / "hub/models--x"
     (top / "blobs").mkdir(parents=True)
     (top / "snapshots/abc/unet").mkdir(parents=True)
@@ -345,7 +347,7 @@ def many(oracle, maker):
 
 
 def alone(oracle, maker):
-    """A checkpoint without anything beside it has its own keys, with --all too."""
+    """A checkpoint with nothing beside it keeps its own keys, also with --all."""
     for form in ("dcp", "hf", "torch-checkpointing", *maker.samples):
         folder = oracle.work / f"alone-{form}"
         folder.mkdir()

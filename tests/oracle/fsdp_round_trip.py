@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Golden FSDP checkpoints through our FSDP types, and out again for PyTorch: fsdp_rewrite loads each onto meshes that it was
-not saved on and saves full, sharded, dtensor and local state dicts, and the flat shards in place;
-torch.distributed.checkpoint must read the golden values from what it wrote. Without PyTorch, fsdp_rewrite's own comparison is all."""
+"""Golden FSDP checkpoints go through our FSDP types and back to PyTorch. fsdp_rewrite loads each onto other meshes
+than it was saved on, and saves full, sharded, dtensor, and local state dicts, and the flat shards in place.
+torch.distributed.checkpoint must read the golden values from its output. Without PyTorch, only fsdp_rewrite's own
+comparison runs."""
 import json
 import subprocess
 
@@ -58,7 +59,7 @@ def main():
                 if made:
                     written.append((*made, expected if form != "local" else None))
     flat = {key: sha256(data) for key, data in flat_parameters(oracle).items()}
-    for mesh, fsdp_dim in [("4", 0), ("3", 0), ("2,2", 1)]:  # flat tensors of tensor parallelism are other ones
+    for mesh, fsdp_dim in [("4", 0), ("3", 0), ("2,2", 1)]:  # tensor parallelism makes other flat tensors
         for form in FORMS[:4]:
             made = rewrite(oracle, "fsdp1_local", form, mesh, fsdp_dim, like="fsdp1_full_4")
             if made:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pickles name beside plain data: `inspect` and `verify` name all of it, `verify --strict` fails, archives that
-contradict themselves are refused, and nothing is run. After the published ways around picklescan and fickling
-(GHSA lists of both projects, 2023 to 2026). Needs no package; no file made here is ever unpickled."""
+"""Names in pickles beside plain data: `inspect` and `verify` list all of them, `verify --strict` fails,
+self-contradictory archives are refused, and nothing is executed. Modelled on the published bypasses of picklescan
+and fickling (GHSA lists of both projects, 2023 to 2026). Needs no package; no file made here is ever unpickled."""
 import _compat_pickle
 import bz2
 import gzip
@@ -18,8 +18,8 @@ import zlib
 from common import Oracle
 from pickles import *  # noqa: F403
 
-# Modules and functions of the advisories, and of the lists of picklescan, modelscan and fickling: all are dangerous. A
-# list of what is forbidden is never complete, so a list of what is harmless decides what passes `--strict`.
+# Modules and functions from the advisories and from the lists of picklescan, modelscan, and fickling: all are
+# dangerous. A list of forbidden names is never complete, so a list of harmless names decides what passes `--strict`.
 ADVISORIES = """os.system posix.system nt.system subprocess.Popen builtins.eval builtins.exec builtins.compile builtins.open
 builtins.__import__ builtins.breakpoint builtins.dict.get builtins.getattr builtins.setattr builtins.type builtins.map
 builtins.vars builtins.globals operator.attrgetter _operator.attrgetter _operator.methodcaller operator.itemgetter
@@ -64,7 +64,7 @@ xmlrpclib.ServerProxy SimpleXMLRPCServer.SimpleXMLRPCServer BaseHTTPServer.HTTPS
 SimpleHTTPServer.test Tkinter.Tk tkFileDialog.askopenfile FileDialog.FileDialog cookielib.CookieJar
 robotparser.RobotFileParser test.test_support.run_unittest""".split()
 
-# (module, dotted name): a module that another one imports, under its own name or an alias, is what it is.
+# (module, dotted name): a module that another module imports, under its own name or an alias, counts as itself.
 REACHED = (("random", "_os.system"), ("argparse", "_os.system"), ("enum", "bltns.eval"),
            ("torch._utils", "torch.storage._load_from_bytes"), ("torch.storage", "io.open"), ("pathlib", "io.open"),
            ("torch.serialization", "tarfile.open"), ("collections", "_sys.modules.get"), ("types", "_sys.modules"),
@@ -72,7 +72,7 @@ REACHED = (("random", "_os.system"), ("argparse", "_os.system"), ("enum", "bltns
            ("mymodel", "np.load"), ("mymodel", "operator.attrgetter"), ("mymodel", "threading.Thread"),
            ("mymodel", "linecache.getlines"), ("collections", "_itemgetter"), ("mymodel", "a.b.pd.read_pickle"))
 
-# What a program's own pickles name, and what those of others do that is not plain data: nobody knows.
+# Names in the pickles of ordinary programs that are not plain data: nobody knows whether they are harmless.
 UNKNOWN = """mymodel.Net mymodel.layers.Outer.Inner transformers.training_args.TrainingArguments code.models.Net test.Model
 torch.nn.modules.linear.Linear torch.optim.adamw.AdamW torch.optim.lr_scheduler.LambdaLR accelerate.state.GradientState
 numpy.random._pickle.__generator_ctor numpy.random.__RandomState_ctor io.BytesIO _io.StringIO http.HTTPStatus logging.getLogger
@@ -80,12 +80,12 @@ operator.add zoneinfo.ZoneInfo._unpickle enum.Enum signal.SIGINT osmosis.system 
 torch.distributed.fsdp.api.ShardingStrategy inspect.Signature inspect._ParameterKind mypackage.io.Reader mymodel.Net.glob
 UserDict.UserDict difflib_like.Differ mymodel.operator.Add torch._dynamo.eval_frame.OptimizedModule torch.serialization._get_laymut builtins.print builtins.ValueError string.Template""".split()
 
-RUN = call(global_("posix", "system"), text("touch MARKER"))  # what would leave a mark
+RUN = call(global_("posix", "system"), text("touch MARKER"))  # would leave a mark
 CASES = []
 
 
 def case(*names, refused=None):
-    """`names`: what must be named; `refused`: part of the line that refuses the archive."""
+    """`names` must be named; `refused` is part of the line that refuses the archive."""
     def add(function):
         CASES.append((function.__name__, names, refused, function))
         return function
@@ -131,14 +131,14 @@ in_archive("change_of_a_class", global_("collections", "OrderedDict") + dictiona
            "<change of collections.OrderedDict>")
 in_archive("persistent_id", text("x") + b"Q", "<persistent id that is no storage>")
 in_archive("name_that_is_no_text", integer(1) + integer(2) + STACK_GLOBAL, "<a name that is not text>", proto=PROTO4)
-# The memo: PUT and MEMOIZE share it, and it is filled in ways that only Python reads.
+# The memo: PUT and MEMOIZE share it, and some ways of filling it are known only to Python.
 in_archive("memo_of_both_kinds",
            text("posix") + b"q\0" + text("system") + b"q\1" + text("torch._utils") + MEMOIZE +
            text("_rebuild_tensor_v2") + MEMOIZE + b"0000h\0h\1" + STACK_GLOBAL, "posix.system", proto=PROTO4)
 in_archive("memo_index_with_a_blank",
            text("torch") + b"p1\n0" + text("float32") + b"p2\n0" + text("posix") + b"p 1\n0" + text("system") + b"p0_2\n0g1\ng2\n" +
            STACK_GLOBAL, "<a name that is not text>", proto=PROTO4)
-# What we refuse and Python does not, before the call.
+# Before the call, constructs that we refuse and Python accepts.
 in_archive("arguments_in_a_list", global_("collections", "OrderedDict") + EMPTY_LIST + REDUCE + b"0" + RUN, "posix.system")
 in_archive("state_set_twice", call(global_("argparse", "Namespace")) + EMPTY_DICT + BUILD + EMPTY_DICT + BUILD + b"0" + RUN,
            "posix.system")
@@ -153,7 +153,7 @@ for name in ADVISORIES:
                else stack_global(name.split(".", 1)[0], name.split(".", 1)[1]), name, proto=PROTO4)
 for module, name in REACHED:
     in_archive(f"reached {module} {name}", stack_global(module, name), f"{module}.{name}", proto=PROTO4)
-# A storage as pickle.dump writes it is no more than its name; with another pickle in it, it is as dangerous as that.
+# A storage from pickle.dump is only a name. With another pickle inside, it is as dangerous as that pickle.
 STREAM = [PROTO2 + part + STOP for part in (b"\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19", b"M\xe9\x03", EMPTY_DICT)]
 LOADER = global_("torch.storage", "_load_from_bytes")
 
@@ -245,7 +245,8 @@ def same_name(path):
 
 
 def patched(path, change):
-    """The archive with one place changed: (offset in the first local header, or in the directory's first, new bytes)."""
+    """The archive with one place changed: (offset in the first local header, or in the directory's first, new
+    bytes)."""
     file = archive(path / "m.pt", PROTO2 + RUN + STOP)
     data = bytearray(file.read_bytes())
     for signature, offset, new in change:
@@ -305,7 +306,7 @@ for name in ("training_args.bin", "optimizer.pt", "weights.xyz", "scheduler"):
     CASES.append(("beside " + name, ("posix.system",), None, folder_with(name, PROTO2 + RUN + STOP)))
 
 
-# Archives in archives, stored and deflated, of every depth up to the bound.
+# Archives in archives, stored and deflated, at every depth up to the limit.
 
 def zipped(records, method=zipfile.ZIP_STORED):
     made = io.BytesIO()
@@ -344,7 +345,7 @@ CASES.append(("inner archive that contradicts itself", ("<archive that contradic
 
 
 def program(name, *inner):
-    """A copy of an exported program, with one archive inside replaced."""
+    """A copy of an exported program, with one inner archive replaced."""
     def build(path):
         made = path / name
         source = build.data / "writers" / "torch_export" / name
@@ -363,7 +364,7 @@ for name, inner in (("program_2_8.pt2", "data/sample_inputs/model.pt"), ("progra
     CASES.append((f"program {inner}", ("posix.system",), None, program(name, inner)))
 
 
-# Containers of other programs: numpy's are looked into, others are named.
+# Containers of other programs: numpy's are inspected, others are named.
 
 def npy(pickled, descr="|O"):
     header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': (1,), }}".encode()
@@ -410,12 +411,13 @@ def names_of(oracle, case, *arguments):
         return status, [], err
 
 
-# Of the cases above, those whose names are unknown only: `verify` counts them and exits 0.
+# The cases above that have only unknown names: `verify` counts them and exits with 0.
 UNKNOWN_CASES = {"extension", "persistent_id", "call_of_a_result", "getattr_of_an_enum", "behind_the_end"}
 
 
 def classes(oracle, name, names, refused, source):
-    """Plain `verify`: dangerous names are the first line and status 1, unknown ones are counted; both can be allowed."""
+    """Plain `verify`: dangerous names give status 1 and are on the first line, unknown ones are counted; both can be
+    allowed."""
     is_unknown = name.startswith("unknown ") or name in UNKNOWN_CASES
     status, out, err = oracle.run("verify", source)
     first = (out if status == 0 else err).split("\n")[0]
@@ -442,7 +444,7 @@ def classes(oracle, name, names, refused, source):
 
 
 def python_2_names(oracle):
-    """What is dangerous as Python 3 spells it is dangerous as Python 2 does."""
+    """A name that is dangerous in Python 3 is also dangerous in its Python 2 spelling."""
     danger = {"dbm", "http", "socketserver", "subprocess", "tkinter", "urllib", "xmlrpc", "pickle", "test.support",
               "multiprocessing", "_thread", "winreg"}
     for number, (old, new) in enumerate(sorted(_compat_pickle.IMPORT_MAPPING.items())):
@@ -455,7 +457,7 @@ def python_2_names(oracle):
 
 
 def plain_arrays(oracle):
-    """Arrays of numbers beside a model are no pickles, whatever their bytes are."""
+    """Numeric arrays beside a model are not pickles, whatever their bytes."""
     folder = oracle.work / "plain_arrays"
     folder.mkdir()
     source = folder_with("a.npy", npy(b"\x80\x02" + bytes(range(98)), "<f4"))(folder)
@@ -465,7 +467,7 @@ def plain_arrays(oracle):
 
 
 def stray_archives(oracle):
-    """A file that only begins like an archive: `verify` and `convert` say the same, with --all and without."""
+    """A file that only begins like an archive: `verify` and `convert` agree, with and without --all."""
     for name, is_checkpoint in (("stray", False), ("README.md", False), ("notes.zip", False), ("m.pt", True),
                                 ("m.bin", True), ("m.pt2", True)):
         folder = oracle.work / ("stray_" + name)
@@ -513,12 +515,12 @@ def main():
         plain_arrays(oracle)
     if oracle.args.only in "stray_archives":
         stray_archives(oracle)
-    # Programs of PyTorch's own name nothing that is dangerous.
+    # PyTorch's own programs name nothing dangerous.
     for source in sorted((oracle.data / "writers" / "torch_export").glob("*.pt2")):
         status, out, err = oracle.run("verify", source)
         oracle.check(status == 0, source.name, f"verify exits {status}: {err[:300]}")
 
-    # Golden checkpoints, which PyTorch wrote, name nothing else than what is harmless.
+    # Golden checkpoints, which PyTorch wrote, name only harmless things.
     for golden in oracle.cases():
         status, found, err = names_of(oracle, golden.name, "inspect", "--json", golden.checkpoint)
         odd = [entry["name"] for entry in found if not entry["harmless"]]

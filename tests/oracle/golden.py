@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every golden checkpoint through the command line: `inspect --json`, `verify` and `convert` against what PyTorch said
-when it wrote them. Needs no package."""
+"""Every golden checkpoint through the command line: `inspect --json`, `verify`, and `convert` against PyTorch's data
+from when it wrote them. Needs no package."""
 import itertools
 import json
 import math
@@ -13,7 +13,7 @@ KINDS = {"builtins.int": "int", "builtins.float": "float", "builtins.bool": "boo
 
 
 def without_repr(value):
-    """A value's JSON without what only Python can say: the repr of things that are neither data nor tensors."""
+    """A value's JSON without what only Python can express: the repr of things that are neither data nor tensors."""
     if isinstance(value, dict):
         if "$other" in value:
             return {"$other": value["$other"]}
@@ -72,7 +72,7 @@ def check_objects(oracle, case, said):
 
 
 def python_value(value):
-    """The Python object that tagged JSON spells, for plain data; KeyError for anything else."""
+    """The Python object of tagged JSON, for plain data; KeyError for anything else."""
     if not isinstance(value, (dict, list)):
         return value
     if isinstance(value, list):
@@ -95,7 +95,7 @@ def check_object_texts(oracle, case):
         try:
             value = python_value(expected["value"])
         except KeyError:
-            continue  # not plain data: only Python can say it
+            continue  # not plain data: only Python can express it
         except (ValueError, TypeError) as error:
             oracle.check(False, case.name, f"{key}: the value cannot be read: {error}")
             continue
@@ -113,7 +113,7 @@ def placement_text(placement):
 
 
 def cells_once(shape, boxes):
-    """Whether boxes hold every cell of a shape exactly once."""
+    """Whether the boxes hold every cell of the shape exactly once."""
     cells = [cell for offsets, sizes in boxes
              for cell in itertools.product(*(range(o, o + n) for o, n in zip(offsets, sizes)))]
     within = all(0 <= i < n for cell in cells for i, n in zip(cell, shape))
@@ -121,7 +121,7 @@ def cells_once(shape, boxes):
 
 
 def check_boxes(oracle, case, said):
-    """What each rank held when it saved, against the chunks of the file and against our layouts."""
+    """Compares each rank's boxes at the save with the file's chunks and with our layouts."""
     for key, expected in case.tensors.items():
         if "boxes" not in expected:
             continue  # old eras
@@ -150,7 +150,7 @@ def check_boxes(oracle, case, said):
             local = {mesh["ranks"][rank["rank"]]: rank["local_shape"] for rank in ranks}
             sizes = {box[0]: box[2] for box in held if box[0] in local}
             oracle.check(sizes == local and len(local) == len(mesh["ranks"]), case.name, f"{where} {sizes}, our layout's shapes are {local}")
-            # A mesh that is a row of another one: the other rows' ranks hold what the ranks at their places hold.
+            # A mesh that is a row of another mesh: ranks of the other rows hold what the ranks at the same places hold.
             full = [box for box in held if 0 not in box[2]]
             inside = [box for box in full if box[0] in mesh["ranks"]]
             oracle.check(inside == ours, case.name, f"{where} {inside[:4]}, our layout's are {ours[:4]}")
@@ -178,7 +178,7 @@ def check_converted(oracle, case):
     tensors, _ = read_safetensors(target)
     wanted = {key for key, tensor in case.tensors.items() if tensor["in_safetensors"]}
     oracle.check(wanted <= set(tensors), case.name, f"convert: missing {sorted(wanted - set(tensors))[:8]}")
-    # An object with tensors in it is taken apart: these have its name and their path in it.
+    # An object with tensors in it is split: they have its name and their path in it.
     whole = [key for key, entry in case.objects.items() if "$tensor" in json.dumps((entry or {}).get("value"))]
     inside = {key for key in tensors if any(key.startswith(f"{name}.") for name in whole)}
     digests = json.dumps([case.objects[name]["value"] for name in whole])
@@ -196,7 +196,7 @@ def check_converted(oracle, case):
 
 
 def check_reference(oracle, case):
-    """expected.json and expected.safetensors say the same."""
+    """expected.json and expected.safetensors agree."""
     wanted = {key for key, tensor in case.tensors.items() if tensor.get("in_safetensors", True)}
     for key, expected in case.tensors.items():
         if "raw_hex" in expected:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files made to exhaust whoever reads them: each command on each of them ends in seconds, within 1 GiB of memory and a
-stack of 256 KiB, with a status of its own and at most a few lines. Needs no package. Prints a table of the worst run of
-each case."""
+"""Files made to exhaust their reader: each command on each of them ends in seconds, within 1 GiB of memory and a
+stack of 256 KiB, with a defined status and at most a few lines. Prints a table of the worst run of each case. Needs
+no package."""
 import json
 import os
 import resource
@@ -21,7 +21,7 @@ CASES = []
 
 
 def case(expected=None):
-    """`expected`: part of the line that refuses the file; None: commands may succeed."""
+    """`expected` is part of the line that refuses the file; None: commands may succeed."""
     def add(function):
         CASES.append((function.__name__, expected, function))
         return function
@@ -33,7 +33,7 @@ def pt(path, *pairs, records=(), **options):
 
 
 def dcp_object(path, data_pkl, names=("o",)):
-    """A DCP folder whose objects all lie in one item."""
+    """A DCP folder whose objects are all in one item."""
     folder = path / "dcp"
     folder.mkdir()
     archive(folder / "__0_0.distcp", data_pkl)
@@ -123,7 +123,7 @@ def deep_metadata(path):
 
 @case("at most")
 def nested_frozensets(path):
-    # Level n is frozenset({n-1, (n-1,)}): 2^n elements once printed.
+    # Level n is frozenset({n-1, (n-1,)}): 2^n elements when printed.
     data = MARK + FROZENSET + put(0) + b"0"
     for level in range(170):
         data += MARK + get(level) + get(level) + TUPLE1 + FROZENSET + put(level + 1) + b"0"
@@ -320,7 +320,7 @@ def sparse_archive(path):
 
 
 def sparse_zip(path, directory_bytes, records=1, entry=b""):
-    """An archive whose end record (ZIP64) claims a directory as long as the file is with its holes."""
+    """An archive whose end record (ZIP64) claims a directory as long as the sparse file."""
     file = pt(path, ("w", tensor("0", 1, [1], [1])), records=[("data/0", b"\0\0\0\0")])
     begin = file.stat().st_size
     with open(file, "r+b") as out:
@@ -345,7 +345,7 @@ def sparse_directory_of_many(path):
 
 @case("directory")
 def sparse_directory_of_comments(path):
-    """Entries with comments of 64 KiB, which are holes, up to one that is none."""
+    """Entries with comments of 64 KiB, which are holes, followed by bytes that are no entry."""
     entries, step = 20000, 46 + 16 + 0xffff
     begin = pt(path, ("w", tensor("0", 1, [1], [1])), records=[("data/0", b"\0\0\0\0")]).stat().st_size
     file = sparse_zip(path, entries * step, records=entries)
@@ -393,7 +393,7 @@ def sparse_header(path):
 
 @case("is a sparse file")
 def sparse_pickle_record(path):
-    """A stored data.pkl of a hole: its bytes are read at once."""
+    """A stored data.pkl that is a hole: its bytes are read at once."""
     file = path / "m.pt"
     size = 900 << 20
     name = b"archive/data.pkl"
@@ -410,7 +410,7 @@ def sparse_pickle_record(path):
 
 @case("is a sparse file")
 def sparse_object(path):
-    """An object of DCP whose archive is mostly a hole: a copy would hold all of it."""
+    """A DCP object whose archive is mostly a hole: a copy would hold all of it."""
     folder = path / "dcp"
     folder.mkdir()
     size = 1 << 28
@@ -463,14 +463,14 @@ def memo_of_nothing(path):
 # Budgets: compression.
 
 def zeros(amount):
-    """A deflate stream: one block of 16 MiB, flushed so that it stands for itself, again and again."""
+    """A deflate stream that repeats one block of 16 MiB, flushed so that it is independent."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     block = packer.compress(b"\0" * (16 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
     return block * (amount >> 24) + b"\3\0"
 
 
 def raw_zip(file, records):
-    """Records whose deflated bytes are given: (name, packed, size, method); CRC-32 0, as when none was computed."""
+    """Records with given deflated bytes: (name, packed, size, method); CRC-32 0, as if none was computed."""
     body, directory = b"", b""
     for name, packed, size, method in records:
         name = name.encode()
@@ -500,8 +500,8 @@ def deflated_pickle(path):
 def zstd_bomb(path):
     folder = path / "dcp"
     folder.mkdir()
-    # A frame of RLE blocks: four bytes give 128 KiB each.
-    frame = b"\x28\xb5\x2f\xfd" + bytes([0, 0x58])  # window of 2 MiB
+    # A frame of RLE blocks: four bytes expand to 128 KiB each.
+    frame = b"\x28\xb5\x2f\xfd" + bytes([0, 0x58])  # a window of 2 MiB
     block = struct.pack("<I", (128 << 10) << 3 | 1 << 1)[:3] + b"\0"
     last = struct.pack("<I", (128 << 10) << 3 | 1 << 1 | 1)[:3] + b"\0"
     data = frame + block * 200000 + last
@@ -530,7 +530,7 @@ def header_of_many_entries(path):
 # Running.
 
 def commands(source, out, every):
-    """A command of each kind, or (`every`) each."""
+    """One command of each kind, or (`every`) all commands."""
     yield "inspect --json", ["inspect", "--json", source]
     yield "verify --strict --json", ["verify", "--strict", "--json", source]
     if every:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--json of every command over mutated descriptions: exactly one document that a strict parser takes, whatever is in the files. Keys
-stand once, no number is NaN, nothing follows. The descriptions are golden ones with bytes turned, cut and repeated, and DCP metadata whose
-entries were moved about with Python's own pickle. Needs PyTorch."""
+"""--json of every command over mutated descriptions prints exactly one document that a strict parser accepts,
+whatever the files contain: no repeated keys, no NaN, nothing after it. The descriptions are golden ones with
+changed, cut, and repeated bytes, and DCP metadata whose entries were rearranged with Python's own pickle. Needs
+PyTorch."""
 import json
 import os
 import pickle
@@ -17,7 +18,7 @@ import torch.distributed.checkpoint as dcp  # noqa: E402
 
 
 def strict(text):
-    """The document, or what is wrong with it."""
+    """The document, or its error."""
     def once(pairs):
         names = [name for name, _ in pairs]
         if len(set(names)) != len(names):
@@ -66,11 +67,11 @@ def look(oracle, case, path, other):
 
 
 def entries_moved(dice, metadata):
-    """One change of what the metadata says, by its name."""
+    """One change of the metadata, by its name."""
     stored, listed = metadata.storage_data, metadata.state_dict_metadata
     places, keys = list(stored), list(listed)
     kind = dice.choice(("unplaced", "unlisted", "swapped", "renamed", "negative", "nowhere", "empty", "large", "plans"))
-    if kind == "unplaced":  # listed, and placed nowhere
+    if kind == "unplaced":  # listed, but without a place
         key = dice.choice(keys)
         for place in [place for place in places if place.fqn == key]:
             del stored[place]
@@ -121,7 +122,7 @@ def main():
     torch.manual_seed(seed % 2**31)
     source = oracle.work / "source"
     dcp.save({"w": torch.rand(4, 3), "b.w": torch.ones(2), "step": 7, "names": ["a", 1.5, float("inf")], "set": {1, 2}}, checkpoint_id=source)
-    # The case that was wrong: an object that is listed and placed nowhere, and is read before all others.
+    # A former bug: an object that is listed, has no place, and is read before all others.
     for keys in (("step",), ("names",), ("w",), ("step", "names", "set"), ("step", "names", "set", "w", "b.w")):
         lost, case = oracle.work / "_".join(("lost", *keys)), f"{', '.join(keys)} placed nowhere"
         shutil.copytree(source, lost)
@@ -145,7 +146,7 @@ def main():
         try:
             (moved / ".metadata").write_bytes(pickle.dumps(metadata))
             look(oracle, f"round {round_number}: {'+'.join(kinds)}", moved, source)
-        except UnicodeEncodeError:  # Python's pickle writes no lone surrogate
+        except UnicodeEncodeError:  # Python's pickle cannot write lone surrogates
             pass
         shutil.rmtree(moved)
     files = {"dcp": source / ".metadata", "objects": next(iter(sorted(source.glob("*.distcp"))))}

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Big things in small room: peak memory under --memory, thousands of files with few descriptors. Needs no package."""
+"""Large data with scarce resources: peak memory under --memory, thousands of files with few descriptors. Needs no
+package."""
 import json
 import os
 import resource
@@ -33,7 +34,7 @@ def peak_bytes(oracle, case, *arguments, limits=None):
 
 
 def model_in_many_files(oracle, few):
-    """A model of 300 files of torch.save, more than may be open: each is opened again when it is needed."""
+    """A model of 300 torch.save files, more than may be open: each is reopened when needed."""
     whole, parts = oracle.work / "whole.safetensors", oracle.work / "parts"
     write_safetensors(whole, 300, 64)
     parts.mkdir()

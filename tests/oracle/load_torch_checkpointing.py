@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads a folder with the package torch_checkpointing itself, into plain tensors (one rank) or DTensors cut at random (more),
-and compares every element with what expected.json says. Items that metadata.pkl does not describe are read as they are.
-Run by checkpointing_folders.py in its full mode, and by hand. Needs PyTorch and torch_checkpointing.
+"""Loads a folder with the package torch_checkpointing itself, into plain tensors (one rank) or randomly sharded
+DTensors (more ranks), and compares every element with expected.json. Items that metadata.pkl does not describe are read
+as they are. Run by checkpointing_folders.py in its full mode, and by hand. Needs PyTorch and torch_checkpointing.
+
 Usage: load_torch_checkpointing.py FOLDER EXPECTED_JSON WORLD_SIZE [SEED]"""
 import hashlib
 import json
@@ -55,7 +56,7 @@ def templates(described, mesh, world, dice):
 
 
 def part_of(value):
-    """Global offsets, and this rank's elements."""
+    """The global shape, the offsets, and this rank's elements."""
     from torch.distributed.tensor import DTensor
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
     if not isinstance(value, DTensor):
@@ -90,7 +91,7 @@ def work(rank, folder, expected, world, seed, store):
     if rank == 0:
         wrong = []
         for key, tensor in expected["tensors"].items():
-            if key not in mine:  # of an item that no metadata describes
+            if key not in mine:  # its item has no metadata
                 continue
             whole = torch.zeros(tensor["shape"], dtype=torch.uint8).to(getattr(torch, tensor["dtype"]))
             for shape, offsets, sizes, dtype, elements in (one[key] for one in everyone):

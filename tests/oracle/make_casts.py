@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes tests/data/casts/casts.json: a hash of PyTorch's result of every conversion on a fixed set of bit patterns.
 
-tests/unit/kernels/casts_test.cpp makes the same patterns and hashes shardmesh's results. Patterns: all of 8- and 16-bit
-types; for wider floats every exponent (float64: around float32's range) with mantissas at and beside halfway points of
-all narrower types, and pseudo-random bits; for wider integers all magnitudes.
+tests/unit/kernels/casts_test.cpp makes the same patterns and hashes shardmesh's results. The patterns of 8- and 16-bit
+types are complete. Wider floats have every exponent (float64: around float32's range) with mantissas at and beside
+halfway points of all narrower types, and pseudo-random bits. Wider integers have all magnitudes.
 
     python tests/oracle/make_casts.py tests/data/casts/casts.json
 """
@@ -44,7 +44,7 @@ def float_patterns(exponents, mantissa_bits, tails):
 
 
 def tails(mantissa_bits, kept):
-    """Halfway points (and neighbours) behind the kept mantissa bits of narrower types."""
+    """Halfway points (and neighbours) after the mantissa bits that narrower types keep."""
     found = [0, 1, (1 << (mantissa_bits - 4)) - 1]
     for bits in kept:
         half = 1 << (mantissa_bits - bits - 1)
@@ -53,7 +53,7 @@ def tails(mantissa_bits, kept):
 
 
 def patterns(dtype):
-    """Element bit patterns; complex types give pairs, flattened."""
+    """Bit patterns of elements; complex types have flattened pairs."""
     if dtype.is_complex:
         part = patterns({4: torch.float16, 8: torch.float32, 16: torch.float64}[dtype.itemsize])
         other = part[(np.arange(len(part), dtype=np.int64) * 7 + 3) % len(part)]

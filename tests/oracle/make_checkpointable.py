@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/data/writers/checkpointable: a DCP folder of two ranks of PyTorch 2.15 whose CheckpointableTensors hold several
-boxes each, and what was saved. Run by hand, its output is committed. Needs PyTorch 2.15 or later.
-Usage: make_checkpointable.py FOLDER          writes the sample
-       make_checkpointable.py FOLDER CHECKPOINT  has the ranks load a checkpoint, compares it with what they saved"""
+"""Makes tests/data/writers/checkpointable: a DCP folder of two PyTorch 2.15 ranks, whose CheckpointableTensors hold
+several boxes each, and the saved values. Run by hand; its output is committed. Needs PyTorch 2.15 or later.
+
+Usage: make_checkpointable.py FOLDER             writes the sample
+       make_checkpointable.py FOLDER CHECKPOINT  has the ranks load a checkpoint, and compares it with the sample"""
 import hashlib
 import json
 import os
@@ -11,7 +12,7 @@ import sys
 import warnings
 from pathlib import Path
 
-# Per tensor: shape, and per rank the boxes (offsets, sizes) and where they lie in the local tensor, and its shape.
+# Per tensor: its shape; per rank, boxes (offsets, sizes, offsets in the local tensor); and the local tensors' shapes.
 TENSORS = {
     "rows": ((7, 3), [[((0, 0), (2, 3), (2, 0)), ((4, 0), (2, 3), (0, 0))], [((2, 0), (2, 3), (0, 0)), ((6, 0), (1, 3), (2, 0))]],
              [(4, 3), (3, 3)]),

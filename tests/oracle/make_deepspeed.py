@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/data/writers/deepspeed: small checkpoints that DeepSpeed saved on the CPU (gloo), and what its own
-zero_to_fp32.py gives of them: the state dict, and each of the optimizer's states in the place of the weights.
+"""Makes tests/data/writers/deepspeed: small checkpoints that DeepSpeed saved on the CPU (gloo), and the output of its
+own zero_to_fp32.py: the state dict, and each of the optimizer's states in place of the weights.
 
-    make_deepspeed.py FOLDER [CASE ..]   needs deepspeed (with hjson, py-cpuinfo, pydantic, msgpack, einops, psutil, tqdm)
+    make_deepspeed.py FOLDER [CASE ..]
 
-FOLDER/samples.tar.xz has CASE/ckpt (as it was saved, without the copied scripts) and CASE/expected.json:
-{"state":{NAME:[DTYPE,SHAPE,HEX]},"optimizer":{"exp_avg.NAME":[..]}}. Used by deepspeed_folders.py.
-Those of ZeRO 2 were made with Python 3.11.2, which pickles ZeRO's stage by its name; the others with one that pickles it by
-its value.
+Needs deepspeed (with hjson, py-cpuinfo, pydantic, msgpack, einops, psutil, tqdm). FOLDER/samples.tar.xz has
+CASE/ckpt (as saved, without the copied scripts) and CASE/expected.json:
+{"state":{NAME:[DTYPE,SHAPE,HEX]},"optimizer":{"exp_avg.NAME":[..]}}. deepspeed_folders.py uses it. The cases of ZeRO
+2 were made with Python 3.11.2, which pickles ZeRO's stage by name; the others with a Python that pickles it by
+value.
 """
 import contextlib
 import io
@@ -23,7 +24,7 @@ from pathlib import Path
 import torch
 import torch.multiprocessing
 
-# name: ranks, stage, precision, groups of parameters, elements of a sub-group of ZeRO 3
+# name: ranks, stage, precision, parameter groups, elements of a ZeRO 3 sub-group
 CASES = {
     "zero0_w2_fp32": (2, 0, "fp32", 2, 0),
     "zero0_w1_bf16": (1, 0, "bf16", 1, 0),
@@ -104,7 +105,7 @@ def train(rank, case, port, folder):
 
 
 def expect(checkpoint):
-    """What zero_to_fp32.py gives, also where the optimizer's states stand in the place of the weights."""
+    """The output of zero_to_fp32.py, also with the optimizer's states in place of the weights."""
     from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint as merge
     expected = {"state": {name: described(value) for name, value in merge(str(checkpoint)).items()}, "optimizer": {}}
     with tempfile.TemporaryDirectory() as scratch:
@@ -142,7 +143,7 @@ def make(folder, case):
 
 
 def pack(folder, target):
-    """The files below `folder`, without owners and times."""
+    """Archives the files below `folder`, without owners and times."""
     with tarfile.open(target, "w:xz", preset=9) as archive:
         for path in sorted(folder.rglob("*")):
             if path.is_file():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/data/interrupted: checkpoints of PyTorch saves that were really killed (SIGKILL) at chosen points. Run by hand,
-its output is committed; tests/oracle/verify_interrupted.py uses it. Needs PyTorch. Usage: make_interrupted.py FOLDER"""
+"""Makes tests/data/interrupted: checkpoints of real PyTorch saves that were killed (SIGKILL) at chosen points. Run
+by hand; its output is committed, and tests/oracle/verify_interrupted.py uses it. Needs PyTorch. Usage:
+make_interrupted.py FOLDER"""
 import json
 import os
 import shutil
@@ -35,7 +36,7 @@ def state(version):
 
 
 def patch(stage):
-    """Arms the kill. Every stage but `none` ends the process inside of dcp.save."""
+    """Arms the kill. Every stage except `none` ends the process inside dcp.save."""
     from torch.distributed.checkpoint import filesystem
     writer, files = filesystem.FileSystemWriter, filesystem.FileSystem
     if stage == "before_metadata":
@@ -57,7 +58,7 @@ def patch(stage):
         def write_and_die(transforms, stream, *rest, **named):
             result = write(transforms, stream, *rest, **named)
             seen.append(result)
-            if len(seen) == 2:  # the second of three items is half on disk
+            if len(seen) == 2:  # the second of three items is half written
                 stream.flush()
                 os.truncate(stream.fileno(), stream.tell() - 700)
                 die()
@@ -71,7 +72,7 @@ def child(folder, version, stage, mode):
     if mode == "alone":
         dcp.save(state(version), checkpoint_id=folder, no_dist=True)
         return
-    # Without collectives: two ranks, rows of each tensor on each; only rank 1 carries a kill.
+    # Without collectives: two ranks, each with rows of each tensor; only rank 1 is killed.
     import torch
     import torch.distributed as dist
     from torch.distributed.tensor import Shard, distribute_tensor
@@ -82,7 +83,7 @@ def child(folder, version, stage, mode):
 
 
 def save(folder, version, stage="none", mode="alone"):
-    folder.parent.mkdir(exist_ok=True)  # the checkpoint's own name in .metadata is the relative one
+    folder.parent.mkdir(exist_ok=True)  # .metadata stores the checkpoint's relative name
     return subprocess.Popen([sys.executable, Path(__file__).resolve(), "--child", folder.name, version, stage, mode],
                             cwd=folder.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -95,7 +96,7 @@ def finish(process, stage):
 
 
 def set_apart(folder):
-    """Makes what is there visibly older than what follows."""
+    """Makes existing files visibly older than later ones."""
     for file in folder.iterdir():
         seconds = file.stat().st_mtime - 60
         os.utime(file, (seconds, seconds))
@@ -144,7 +145,7 @@ def make(root):
         folder = Path(scratch) / name / "checkpoint"
         first, second = save(folder, "old", mode="0"), save(folder, "old", "before_metadata", "1")
         finish(second, "before_metadata")
-        first.wait()  # its own part is done; what it says about the lost rank does not matter
+        first.wait()  # its own part is done; its error about the lost rank does not matter
         keep(folder, root / name)
         lines.append(f"| `{name}` | rank 1 of a save without collectives, before its __1.metadata |")
     (root / "README.md").write_text(README.format(version=torch.__version__.split("+")[0]) + "\n".join(lines) + "\n")

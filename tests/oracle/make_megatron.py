@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/data/writers/megatron: checkpoints of megatron.core.dist_checkpointing (torch_dist) and what its own load
-gives of them. Run once for each release, with that release importable:
+"""Writes tests/data/writers/megatron: checkpoints of megatron.core.dist_checkpointing (torch_dist), and the values that
+its own load returns. Run once for each release, with that release importable:
 
     PYTHONPATH=... python make_megatron.py OUT.tar.xz
-    PYTHONPATH=... python make_megatron.py --load FOLDER    # prints what expected.json would be, of whole tensors
+    PYTHONPATH=... python make_megatron.py --load FOLDER    # prints the expected.json of whole tensors
 
-Releases before 0.16 store the shards of the distributed optimizer as flat ranges of a rank's part of a parameter; later
-ones store whole tensors. The archive holds `checkpoint/` and `expected.json`: {"tensors": {KEY: {"dtype", "shape",
-"hex"}}, "common": Python's repr of common.pt's values, "padded": what loads of other shapes give with
+Releases before 0.16 store the shards of the distributed optimizer as flat ranges of a rank's part of a parameter;
+later releases store whole tensors. The archive holds `checkpoint/` and `expected.json`: {"tensors": {KEY: {"dtype",
+"shape", "hex"}}, "common": Python's repr of common.pt's values, "padded": the results of loading other shapes with
 allow_shape_mismatch}.
 """
 
@@ -33,19 +33,19 @@ from megatron.core.dist_checkpointing.mapping import (  # noqa: E402
 )
 
 TENSOR_PARALLEL, DATA_PARALLEL = 2, 2
-# key: (global shape, the dimension that tensor parallelism cuts or None, number of prepended axes)
+# key: (global shape, the dimension that tensor parallelism splits or None, number of prepended axes)
 PARAMETERS = {
     "embedding.word_embeddings.weight": ((6, 5), 0, 0),
     "decoder.layers.self_attention.linear_qkv.weight": ((2, 3, 4), 2, 1),
     "decoder.final_layernorm.weight": ((7,), None, 0),
 }
-# How the flat elements of a rank's part are cut over data parallel ranks: no row ends there.
+# How data-parallel ranks split the flat elements of a tensor-parallel part: no row ends there.
 CUTS = {
     "embedding.word_embeddings.weight": 7,
     "decoder.layers.self_attention.linear_qkv.weight": 5,
     "decoder.final_layernorm.weight": 3,
 }
-# For fresh cases: other sizes, ranks and cuts. In the environment, as every rank imports this file.
+# For fresh cases: other sizes, ranks, and splits. Read from the environment, because every rank imports this file.
 SEED = int(os.environ.get("MAKE_MEGATRON_SEED", "0"))
 if SEED:
     dice = random.Random(SEED)
@@ -72,7 +72,7 @@ def part_of(tensor, key, tp):
 
 
 def ranges_of(parameter, count):
-    """The flat elements of each data parallel rank, none of them empty."""
+    """The flat elements of each data-parallel rank, none of them empty."""
     cuts = [CUTS[parameter]]
     if SEED:
         cuts = sorted(random.Random(SEED + count).sample(range(1, count), DATA_PARALLEL - 1))
@@ -117,7 +117,7 @@ def state(tp, dp, flattened):
                     made[f"{key}.{layer}"] = flat(key, parameter, part, layer, tp, dp, start, stop)
                 else:
                     made[f"{key}.{layer}"] = sharded(key, parameter, part, layer, tp, dp)
-    if tp == 0:  # a bucket: nothing says whose elements it has
+    if tp == 0:  # a bucket: it does not say whose elements it has
         local = torch.arange(5, dtype=torch.float32) + 10 * dp
         more = {"flattened_range": slice(0, 5)} if flattened else {}
         made["bucket"] = ShardedTensor(
@@ -135,7 +135,7 @@ def state(tp, dp, flattened):
 
 
 def without_gpu():
-    """Megatron asks for a GPU's number and waits for it where tensors of the CPU do as well."""
+    """Megatron asks for a GPU's number and waits for the GPU, although CPU tensors suffice."""
     if not torch.cuda.is_available():
         torch.cuda.synchronize = lambda *_: None
         torch.cuda.current_device = lambda: torch.device("cpu")
@@ -158,7 +158,7 @@ def described(tensor):
 
 
 def load(folder, rendezvous, flattened):
-    """All tensors, whole, as Megatron's own load gives them to one rank."""
+    """All tensors, whole, as Megatron's own load returns them to one rank."""
     without_gpu()
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=0, world_size=1)
     wanted = {}
@@ -167,7 +167,7 @@ def load(folder, rendezvous, flattened):
             key = f"optimizer.state.{name}.{parameter}" if name else parameter
             empty = torch.zeros(shape, dtype=dtype)
             if name and flattened:
-                # Asked for as the flat range that is all of it.
+                # Requested as the flat range that covers all of it.
                 wanted[key] = ShardedTensor.from_rank_offsets_flat(
                     key, empty.flatten(), empty.shape, flattened_range=slice(0, empty.numel()))
             else:

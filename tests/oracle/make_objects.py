@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/data/objects: small .pt files whose objects hold tensors, and what PyTorch says of them. Run by hand:
-python tests/oracle/make_objects.py FOLDER. The classes are this script's own; reading the files needs none of them."""
+"""Writes tests/data/objects: small .pt files with objects that hold tensors, and PyTorch's reading of them. Run by
+hand: python tests/oracle/make_objects.py FOLDER. The classes belong to this script; reading the files needs none of
+them."""
 import collections
 import dataclasses
 import hashlib

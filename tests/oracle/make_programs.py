@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes torch_jit and torch_export of tests/data/writers: a TorchScript archive and an exported program of the PyTorch that
-runs it (2.15), and the two forms that exported programs had before, as torch.export.load still reads them. expected.json is
-what PyTorch loads.
+"""Writes torch_jit and torch_export of tests/data/writers. They hold a TorchScript archive and an exported program of
+the running PyTorch (2.15), and the two older forms of exported programs that torch.export.load still reads.
+expected.json has the values that PyTorch loads.
 
     make_programs.py OUT
 """
@@ -49,7 +49,7 @@ class Model(nn.Module):
 
 
 class Small(Model):
-    """The same weights, and next to nothing of a graph."""
+    """The same weights, and almost no graph."""
 
     def forward(self, x):
         return x + self.a.attribute.sum() + self.b.transient.sum()
@@ -81,7 +81,7 @@ def write_old_zip(program, path):
 
 
 def write_one_archive_of_weights(program, new, path):
-    """torch.export.save of PyTorch 2.7 and 2.8: as `new`, but all weights are one archive of torch.save."""
+    """torch.export.save of PyTorch 2.7 and 2.8: like `new`, but all weights are one torch.save archive."""
     source, out = torch._C.PyTorchFileReader(str(new)), torch._C.PyTorchFileWriter(str(path))
     for name in source.get_all_records():
         if not name.startswith(("data/weights/", "data/constants/", ".data/")) and name not in ("byteorder", "version"):

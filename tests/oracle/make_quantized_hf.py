@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/data/writers/quantized_hf: `checkpoint`, a Hugging Face folder of two files with FP8 blocks and MXFP4, and
-`expected.json`, what PyTorch 2.13's QuantizedHuggingFaceStorageReader gives of it (digests of little-endian bytes).
-Run by hand, its output is committed: make_quantized_hf.py FOLDER"""
+"""Writes tests/data/writers/quantized_hf: `checkpoint`, a Hugging Face folder of two files with FP8 blocks and
+MXFP4, and `expected.json`, the output of PyTorch 2.13's QuantizedHuggingFaceStorageReader (digests of little-endian
+bytes). Run by hand; its output is committed: make_quantized_hf.py FOLDER"""
 import hashlib
 import json
 import sys
@@ -15,8 +15,9 @@ from torch.distributed.checkpoint.quantized_hf_storage import QuantizedHuggingFa
 
 
 class WholeTensors(QuantizedHuggingFaceStorageReader):
-    """PyTorch's reader, asked for all of MXFP4. By itself (2.13) it corrects the size of such a tensor and not its chunk's, which
-    stays [.., groups, bytes]: of every row it loads as many values as there are groups, and leaves the rest as it was."""
+    """PyTorch's reader, made to read all of MXFP4. PyTorch 2.13 corrects the size of such a tensor, but not of its
+    chunk, which stays [.., groups, bytes]. So it loads only as many values of every row as there are groups, and
+    leaves the rest unchanged."""
 
     def read_metadata(self):
         metadata = super().read_metadata()
@@ -34,7 +35,7 @@ def bytes_of(tensor):
 
 
 def write_folder(folder, files):
-    """An index and its files, {file: {key: tensor}}."""
+    """Writes an index and its files, {file: {key: tensor}}."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, tensors in files.items():
         save_file(tensors, folder / name)
@@ -44,14 +45,14 @@ def write_folder(folder, files):
 
 
 def read_with_torch(folder, shapes, target):
-    """What PyTorch's reader gives for whole tensors of these shapes."""
+    """The whole tensors of these shapes that PyTorch's reader returns."""
     state = {key: torch.zeros(shape, dtype=target) for key, shape in shapes.items()}
     dcp.load(state, storage_reader=WholeTensors(str(folder), target_dtype=target), no_dist=True)
     return state
 
 
 def fp8(rows, columns, type=torch.float8_e4m3fn):
-    """Every code, the not-a-numbers among them, in an order that no block repeats."""
+    """Every code, including NaNs, in an order that no block repeats."""
     return (torch.arange(rows * columns) * 7 % 251 + torch.arange(rows * columns) // 999).to(torch.uint8).reshape(rows, columns).view(type)
 
 

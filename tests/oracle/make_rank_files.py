@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/data/writers/torch_ranks: files of ranks that torch.save wrote, with DTensors, ShardedTensors and FSDP1's
-flat parameters in them, and what they hold together, whole, as plain PyTorch says.
+"""Makes tests/data/writers/torch_ranks: rank files that torch.save wrote, with DTensors, ShardedTensors, and FSDP1's
+flat parameters; and their whole tensors, from plain PyTorch.
 
-Usage: make_rank_files.py FOLDER [CASE] [SEED]. Each case is CASE/checkpoint/* and CASE/expected.json:
-{KEY: {"dtype", "shape", "sha256"}}.
+Usage: make_rank_files.py FOLDER [CASE] [SEED]. Each case is CASE/checkpoint/* and CASE/expected.json: {KEY:
+{"dtype", "shape", "sha256"}}.
 """
 import json
 import os
@@ -58,7 +58,7 @@ def partial_state(world, seed):
 
 
 def sharded_state(world, seed):
-    """ShardedTensors of a chunk specification, and of shards that ranks brought."""
+    """ShardedTensors of a chunk specification, and of shards that each rank supplied."""
     from torch.distributed._shard import sharded_tensor, sharding_spec
     places = [f"rank:{i}/cpu" for i in range(world)]
     make = torch.Generator().manual_seed(seed)

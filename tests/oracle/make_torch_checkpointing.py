@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/data/writers/torch_checkpointing: folders that the package torch_checkpointing writes, and what was saved, as
-plain PyTorch has it. Run by hand, its output is committed. Needs PyTorch and torch_checkpointing.
+"""Makes tests/data/writers/torch_checkpointing: folders that the package torch_checkpointing writes, and the saved
+values in plain PyTorch. Run by hand; its output is committed. Needs PyTorch and torch_checkpointing.
+
 Usage: make_torch_checkpointing.py FOLDER [SEED]: with a seed, random shapes and meshes instead of the samples."""
 import hashlib
 import json
@@ -35,7 +36,8 @@ def numbers(*shape, dtype="float32", start=0):
     return made.to(getattr(torch, dtype))
 
 
-# What each case saves: (world size, mesh, {item: {path: (tensor, placements or None)}}, other items per rank, options).
+# Contents of each case: (world size, mesh, {item: {path: (tensor, placements or None)}}, other items per rank,
+# options).
 def cases():
     import torch
     from torch.distributed.tensor import Replicate, Shard
@@ -98,7 +100,7 @@ def nested(flat):
 
 
 def boxes_of(tensor, rank):
-    """This rank's rows 2 and 2, as two boxes of a local tensor that keeps them in the other order."""
+    """Two row ranges of this rank, as two boxes of a local tensor that stores them in reverse order."""
     import torch
     size = tensor.shape[0] // 4 or 1
     parts = [(rank * size, size), ((rank + 2) * size, size)] if rank == 0 else [(rank * size, size), (

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/data/writers/torchsnapshot with the package torchsnapshot (0.1.0): snapshots of one process and of three,
-each with what PyTorch says of its tensors in expected.json. Needs the packages torchsnapshot, psutil, aiofiles,
-nest-asyncio 1.5 and importlib-metadata 7 beside PyTorch.
+"""Writes tests/data/writers/torchsnapshot with the package torchsnapshot (0.1.0): snapshots of one process and of
+three, each with PyTorch's reading of its tensors in expected.json. Besides PyTorch, needs the packages torchsnapshot,
+psutil, aiofiles, nest-asyncio 1.5, and importlib-metadata 7.
 
     make_torchsnapshot.py OUT [SEED [RANKS]]
 """
@@ -33,12 +33,12 @@ def one_process(seed):
     dtypes = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
               torch.uint8, torch.complex64, torch.complex128]
     tensors = {str(t)[6:]: (100 * torch.randn(3, 5)).to(t) for t in dtypes}
-    tensors["bfloat16"] = torch.randn(4, 6).to(torch.bfloat16)  # of an odd number of them, two bytes are not written
+    tensors["bfloat16"] = torch.randn(4, 6).to(torch.bfloat16)  # for an odd element count, two bytes are not written
     tensors["bool"] = torch.randn(7) > 0
     tensors["scalar"] = torch.tensor(2.5)
     tensors["transposed"] = torch.randn(4, 6).t()
     tensors["a/b%c.d"] = torch.arange(3)
-    tensors["large"] = torch.randn(13, 11)  # more than the size of a chunk
+    tensors["large"] = torch.randn(13, 11)  # larger than a chunk
     return {"tensors": tensors,
             "nested": {"list": [torch.ones(2), {"x": torch.zeros(1)}, 5], 3: OrderedDict(k=torch.full((2,), 7.0))},
             "plain": {"int": -3, "big": 1 << 80, "float": 0.1, "nan": float("nan"), "str": "gr\u00fc\u00dfe/%", "bool": True,
@@ -78,7 +78,7 @@ def write_one(out, batched, seed):
 
 
 def rank_state(rank, seed, world):
-    """What is whole, what each rank has of it, and what is a rank's own."""
+    """Replicated values, each rank's shards, and values of one rank only."""
     from torch.distributed._shard import sharded_tensor
     from torch.distributed._shard.sharding_spec import ChunkShardingSpec
     torch.manual_seed(seed)

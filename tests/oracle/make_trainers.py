@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/data/writers/trainers: folders of several checkpoints, as accelerate and transformers' Trainer
-write them, and as pipelines are laid out.
+"""Makes tests/data/writers/trainers: folders of several checkpoints, as accelerate and transformers' Trainer write
+them, and as pipelines arrange them.
 
 Needs: pip install accelerate==1.15.0 transformers==4.57.6, and torch. Usage: make_trainers.py FOLDER
 Each case is CASE/checkpoint and CASE/expected.json: {PART.KEY: {"dtype", "shape", "sha256"}} of the model and the
@@ -20,7 +20,7 @@ from writer_answers import described  # noqa: E402
 
 
 def answers(model, optimizer):
-    """Of a model and of an optimizer's state, under the names that PyTorch's state dicts have."""
+    """Tensors of a model and of an optimizer's state, under the names of PyTorch's state dicts."""
     made = {f"model.{key}": described(value) for key, value in model.state_dict().items()}
     for number, state in optimizer.state_dict()["state"].items():
         made |= {f"optimizer.state.{number}.{key}": described(value) for key, value in state.items()
@@ -54,12 +54,12 @@ def trainer(folder):
     run.train()
     shutil.move(folder / "out/checkpoint-2", folder / "checkpoint")
     shutil.rmtree(folder / "out")
-    (folder / "checkpoint/rng_state.pth").unlink()  # as large as everything else, and as accelerate's
+    (folder / "checkpoint/rng_state.pth").unlink()  # as large as everything else, and the same as accelerate's
     return answers(run.model, run.optimizer)
 
 
 def pipeline(folder):
-    """As diffusers saves a pipeline's models: a folder for each, of safetensors and of torch.save files."""
+    """A pipeline as diffusers saves it: one folder per model, of safetensors and of torch.save files."""
     config = LlamaConfig(vocab_size=3, hidden_size=2, intermediate_size=2, num_hidden_layers=1, num_attention_heads=1)
     models = {name: LlamaForCausalLM(config) for name in ("text_encoder", "text_encoder_2")}
     for name, model in models.items():

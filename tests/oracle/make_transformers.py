@@ -15,7 +15,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 
 def described(state):
-    """What plain PyTorch says of a state dict: dtype, shape and the bytes' SHA-256 of every tensor."""
+    """Describes a state dict with plain PyTorch: dtype, shape, and the bytes' SHA-256 of every tensor."""
     def one(tensor):
         data = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
         return {"dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape),
@@ -26,7 +26,7 @@ def described(state):
 def save(folder, model, **options):
     shutil.rmtree(folder, ignore_errors=True)
     model.save_pretrained(folder / "checkpoint", safe_serialization=False, **options)
-    (folder / "checkpoint/generation_config.json").unlink()  # says which version made it, nothing else
+    (folder / "checkpoint/generation_config.json").unlink()  # says only which version made it
     (folder / "expected.json").write_text(json.dumps(described(model.state_dict()), indent=1) + "\n")
 
 

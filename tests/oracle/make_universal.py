@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/data/writers/deepspeed_universal: small universal checkpoints that DeepSpeed's own ds_to_universal.py made
-of what it had saved on the CPU (gloo), and what they hold.
+"""Makes tests/data/writers/deepspeed_universal: small universal checkpoints that DeepSpeed's own ds_to_universal.py
+made from its checkpoints on the CPU (gloo), and their contents.
 
     make_universal.py FOLDER [CASE ..]   needs deepspeed (see make_deepspeed.py)
 
 FOLDER/samples.tar.xz has CASE/ckpt (`global_step2_universal` and `latest_universal`) and CASE/expected.json:
-{"state":{NAME:[DTYPE,SHAPE,HEX]},"optimizer":{"exp_avg.NAME":[..]}}. Of one rank of tensor parallelism they are what
-zero_to_fp32.py gives of the checkpoint it was made of (`make_deepspeed.expect`); of several, each rank's weights and states as
-DeepSpeed gives them at run time, put together by hand. Used by deepspeed_universal.py.
+{"state":{NAME:[DTYPE,SHAPE,HEX]},"optimizer":{"exp_avg.NAME":[..]}}. With one tensor-parallel rank, the values are
+the output of zero_to_fp32.py for the original checkpoint (`make_deepspeed.expect`). With several, they are each
+rank's weights and states as DeepSpeed returns them at run time, merged by hand. deepspeed_universal.py uses them.
 """
 import argparse
 import contextlib
@@ -27,7 +27,7 @@ from make_deepspeed import described, pack
 
 # Cases of make_deepspeed.
 REPLICAS = ["zero1_w2_bf16", "zero2_w2_bf16", "zero2_w4_fp32", "zero3_w2_bf16", "zero3_w3_fp32"]
-# name: ranks of data parallelism, ranks of tensor parallelism, stage
+# name: data-parallel ranks, tensor-parallel ranks, stage
 SPLIT = {"tp2_zero1_w1": (1, 2, 1), "tp2_zero2_w2": (2, 2, 2), "tp3_zero1_w2": (2, 3, 1)}
 HIDDEN, VOCABULARY = 6, 10
 
@@ -42,7 +42,7 @@ PATTERNS = {
 
 
 class Split(torch.nn.Module):
-    """One rank's part of a model, as Megatron-DeepSpeed has it."""
+    """One rank's part of a model, as in Megatron-DeepSpeed."""
 
     def __init__(self, rank, ranks):
         super().__init__()
@@ -60,14 +60,14 @@ class Split(torch.nn.Module):
                 parameter.data.normal_()
 
     def forward(self, x):
-        # The norms' gradients must be the same on all ranks of tensor parallelism.
+        # The norms' gradients must be the same on all tensor-parallel ranks.
         parts = (self.column.weight.square().sum() + self.column.bias.square().sum() + self.row.weight.pow(3).sum() +
                  self.gated.weight.pow(3).sum() + self.words.weight.square().sum())
         return parts + self.norm(x).square().sum() + (self.norm.bias * torch.arange(HIDDEN)).sum()
 
 
 class Grid:
-    """Ranks of tensor parallelism side by side: what DeepSpeed asks of an `mpu`."""
+    """Tensor-parallel ranks side by side: the interface that DeepSpeed requires of an `mpu`."""
 
     def __init__(self, data, model):
         rank = torch.distributed.get_rank()
@@ -136,7 +136,7 @@ def train_split(rank, case, port, folder):
 
 
 def together(name, parts):
-    """The whole parameter, by hand."""
+    """The whole parameter, merged by hand."""
     if name.startswith("norm"):
         assert all(part.equal(parts[0]) for part in parts)
         return parts[0]
@@ -171,7 +171,7 @@ def make(folder, case):
     else:
         torch.multiprocessing.spawn(make_deepspeed.train, args=(case, port, folder), nprocs=make_deepspeed.CASES[case][0])
         expected = make_deepspeed.expect(folder / "ckpt")
-        if make_deepspeed.CASES[case][1] == 1:  # what has no float32 copy was made of the training precision
+        if make_deepspeed.CASES[case][1] == 1:  # a value without a float32 copy was made from the training precision
             model = torch.load(folder / "ckpt/global_step2/mp_rank_00_model_states.pt", weights_only=False)["module"]
             expected["state"].update({name: described(model[name].float()) for name in ("frozen.weight", "frozen.bias")})
     (folder / "expected.json").write_text(json.dumps(expected))
@@ -180,7 +180,7 @@ def make(folder, case):
     ds_to_universal.main(argparse.Namespace(
         input_folder=str(step), output_folder=str(step) + "_universal", num_extract_workers=1, num_merge_workers=1,
         keep_temp_folder=False, strict=True, inject_missing_state=case not in SPLIT))
-    if case in SPLIT:  # the checkpoint that it was made of is read as well
+    if case in SPLIT:  # the original checkpoint is read as well
         for script in (folder / "ckpt").glob("*.py"):
             script.unlink()
     else:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/data/unusual: small checkpoints with what most do not have: quantized tensors, tensors inside objects, tied
-weights, views, transposed storages, deflated records. Run by hand, its output is committed. Needs PyTorch.
+"""Makes tests/data/unusual: small checkpoints with rare contents: quantized tensors, tensors inside objects, tied
+weights, views, transposed storages, deflated records. Run by hand; its output is committed. Needs PyTorch.
+
 Usage: make_unusual.py FOLDER"""
 import argparse
 import shutil

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/data/writers/wrappers: `wrappers.pt`, sparse and nested tensors of PyTorch and tensors of torchao 0.18; `dcp`, the
-latter (sparse ones PyTorch does not save there); and `expected.json`, their components as PyTorch's own accessors give them.
-Run by hand, its output is committed. Needs PyTorch and torchao: make_wrappers.py FOLDER
-`torchao.pt` has more of torchao's classes; make_wrappers.py --torchao FILE writes it alone. Those whose quantizers need other
-machines (Int4 of every packing, dynamic float8) are made of tensors as their quantizers shape them.
-`optimizer/` has the states of torchao's 8 bit, 4 bit and float8 optimizers: make_wrappers.py --optimizer FOLDER writes them alone.
+"""Makes tests/data/writers/wrappers: `wrappers.pt`, with sparse and nested tensors of PyTorch and tensors of torchao
+0.18; `dcp`, with the latter (PyTorch does not save sparse ones there); and `expected.json`, their components from
+PyTorch's own accessors. Run by hand; its output is committed. Needs PyTorch and torchao: make_wrappers.py FOLDER
+
+`torchao.pt` has more of torchao's classes; make_wrappers.py --torchao FILE writes it alone. If a quantizer needs
+another machine (Int4 of every packing, dynamic float8), its class is made from tensors of the same shape.
+`optimizer/` has the states of torchao's 8-bit, 4-bit, and float8 optimizers; make_wrappers.py --optimizer FOLDER
+writes them alone.
 """
 import hashlib
 import json
@@ -25,7 +27,7 @@ def described(tensor):
 
 
 def sparse_tensors(dense):
-    """Each with its components by PyTorch's accessors."""
+    """Each tensor with its components from PyTorch's accessors."""
     coo = dense.to_sparse().coalesce()
     yield "coo", coo, {"indices": coo.indices(), "values": coo.values()}
     loose = torch.sparse_coo_tensor(torch.tensor([[1, 1], [0, 0]]), torch.tensor([2.0, 3.0]), (3, 2))
@@ -92,7 +94,7 @@ def save_more(file):
 
 
 def save_optimizer(folder):
-    """`states.pt`, the folder `dcp` of the same, and `expected.json`: each state's components, and its values."""
+    """`states.pt`, the folder `dcp` with the same states, and `expected.json`: each state's components and values."""
     from torchao.optim.subclass_4bit import OptimState4bit
     from torchao.optim.subclass_8bit import OptimState8bit
     from torchao.optim.subclass_fp8 import OptimStateFp8

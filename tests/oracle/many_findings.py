@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command says when there is much to say: differences are counted by kind and cut at --limit, long lists of keys, problems and
-notes end in a number; and JSON that the user gives is refused when it nests without end. Needs no package."""
+"""Long output: differences are counted by kind and cut at --limit, long lists of keys, problems, and notes end with
+a number, and the user's JSON is refused if it nests without end. Needs no package."""
 import json
 import re
 
@@ -8,7 +8,7 @@ from common import Oracle
 
 
 def safetensors(path, tensors):
-    """tensors: name -> (dtype, shape, bytes)."""
+    """`tensors` maps name -> (dtype, shape, bytes)."""
     header, data = {}, b""
     for name, (dtype, shape, content) in tensors.items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
@@ -36,7 +36,7 @@ def differences(oracle):
             oracle.check(said[-1] == f"... and {rest} more differences", case, f"ends with {said[-1]!r}")
         status, out, _ = oracle.run("diff", left, right, "--json", *extra)
         document = json.loads(out)
-        shown = lines if extra and extra[1] == "3" else 152  # a document is cut only where that was asked for
+        shown = lines if extra and extra[1] == "3" else 152  # a document is truncated only on request
         oracle.check(status == 1 and document["equal"] is False and len(document["differences"]) == shown
                      and document["more_differences"] == 152 - shown, case, f"--json: {out[-200:]}")
     out = oracle.succeeds("diff of equal files", "diff", left, left)
@@ -44,7 +44,7 @@ def differences(oracle):
 
 
 def lists(oracle):
-    """Rules that name a dimension that hundreds of tensors lack; renamings that meet."""
+    """Rules that name a dimension that hundreds of tensors lack; renamings that collide."""
     file = oracle.work / "many.safetensors"
     safetensors(file, {f"k.{i}": ("U8", [1], b"\1") for i in range(400)})
     for case, arguments in (
@@ -58,7 +58,7 @@ def lists(oracle):
 
 
 def deep(oracle):
-    """What the user gives as JSON: 300,000 levels."""
+    """The user's JSON input has 300,000 levels."""
     text = "[" * 300_000 + "]" * 300_000
     shards, spec = oracle.work / "deep.json", oracle.work / "spec.json"
     shards.write_text('{"size":' + text + "}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Megatron's torch_dist folders against what Megatron's own load gave (tests/data/writers/megatron, made by
+"""Megatron's torch_dist folders against the results of Megatron's own load (tests/data/writers/megatron, made by
 make_megatron.py), and flat optimizer shards against a model of their order."""
 import json
 import pickle
@@ -33,7 +33,7 @@ COMMON = {"grad_scale", *(key for key in OBJECTS if not key.startswith("rng_stat
 
 
 class Metadata(pickle.Unpickler):
-    """Reads .metadata where Megatron is not installed: its classes are stand-ins that pickle as themselves."""
+    """Reads .metadata where Megatron is not installed: its classes are stand-ins that pickle under their own names."""
 
     def find_class(self, module, name):
         try:
@@ -60,7 +60,7 @@ def hex_of(tensor):
 
 
 def described(tensors):
-    """As in expected.json."""
+    """Describes tensors as in expected.json."""
     return {key: {"dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape), "hex": hex_of(tensor)}
             for key, tensor in tensors.items()}
 
@@ -177,7 +177,7 @@ def check_disagreeing(oracle, source):
 
 
 def check_many_pieces(oracle):
-    """A few numbers that claim millions of parts: refused before anything is built of them."""
+    """A few numbers that claim millions of parts: refused before anything is built from them."""
     folder = oracle.work / "pieces"
     dcp.save({"w": torch.zeros(1)}, checkpoint_id=folder, no_dist=True)
 
@@ -222,7 +222,7 @@ def check_padded(oracle, source):
         oracle.check(described(load_whole(home / "dcp")) == {key: entry}, case, "DCP differs")
         oracle.succeeds(case, "verify", home / "dcp")
         oracle.succeeds(case, "reshard", source, home / "dry", *more, "--dry-run")
-        # By the new name.
+        # Under the new name.
         oracle.succeeds(case, "convert", source, home / "renamed.pt", *more, "--rename", "embedding.*=vocabulary")
         loaded = torch.load(home / "renamed.pt")
         oracle.check(described(loaded) == {"vocabulary": entry}, case, f"renamed: {sorted(loaded)}")
@@ -234,7 +234,7 @@ def check_padded(oracle, source):
 
 
 def check_run_folders(oracle, source):
-    """The folder of a run means its latest iteration; the older format's ranks are files."""
+    """A run's folder means its latest iteration; the older format's ranks are files."""
     run = oracle.work / "run"
     shutil.copytree(source, run / "iter_0000010")
     (run / "iter_0000005").mkdir()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fresh cases of megatron-core itself, installed here, against what its own load gives: sizes, ranks and cuts of
-make_megatron.py by random seeds; and Megatron loads what we write of them."""
+"""Fresh cases of megatron-core itself, installed here, against the results of its own load: sizes, ranks, and splits
+of make_megatron.py by random seeds. Megatron also loads our rewrites of them."""
 import json
 import os
 import random
@@ -12,11 +12,11 @@ from common import Oracle, need_torch, skip
 need_torch()
 from megatron_folders import check_sample  # noqa: E402
 
-# Those that run with PyTorch 2.13 on a machine without a GPU.
+# The releases that run with PyTorch 2.13 on a machine without a GPU.
 RELEASES = ("0.13.1", "0.14.0", "0.16.1")
 
 
-READS_WHOLE = RELEASES[-1]  # the only one that loads whole optimizer state, so it reads what we wrote of the others, too
+READS_WHOLE = RELEASES[-1]  # the only one that loads whole optimizer state, so it reads our rewrites of all
 
 
 def megatron(oracle, home, seed, *arguments):

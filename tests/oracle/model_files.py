@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models in files of torch.save with an index (pytorch_model-0000N-of-0000M.bin): what transformers wrote is read bit
-for bit, an index is held against its files, and what does not fit is refused in one line that names file and key."""
+"""Models in torch.save files with an index (pytorch_model-0000N-of-0000M.bin): files of transformers are read bit
+for bit, an index is checked against its files, and mismatches are refused in one line that names file and key."""
 import json
 import shutil
 
@@ -31,7 +31,7 @@ def copy_of_sample(oracle, name, sample="sharded"):
 
 
 def indices(oracle):
-    """Every way in which an index and its files disagree."""
+    """Every way in which an index and its files can disagree."""
     first, second = (f"pytorch_model-0000{i}-of-00002.bin" for i in (1, 2))
 
     def edited(name, edit):
@@ -57,7 +57,7 @@ def indices(oracle):
     folder, index = copy_of_sample(oracle, "not-json")
     index.write_text("{")
     refused(oracle, "not JSON", folder, "index.json", "JSON")
-    # Beside the whole model an index is of an earlier save, as transformers takes it; even one that cannot be read.
+    # An index beside the whole model belongs to an earlier save, as in transformers, even if it cannot be read.
     folder, index = copy_of_sample(oracle, "earlier")
     shutil.copy(oracle.data / "writers/transformers/whole/checkpoint/pytorch_model.bin", folder)
     for content in (index.read_text(), "{"):
@@ -65,7 +65,7 @@ def indices(oracle):
         oracle.succeeds("an index of an earlier save", "diff", folder, folder / "pytorch_model.bin")
         status, _, err = oracle.run("inspect", folder)
         oracle.check(status == 0 and index.name in err, "an index of an earlier save", f"{status}: {err}")
-    # The sample itself is none of these.
+    # The unchanged sample has no such defect.
     folder, index = copy_of_sample(oracle, "untouched")
     oracle.succeeds("untouched", "verify", folder, "--strict")
     oracle.succeeds("index by name", "verify", index, "--strict")
@@ -85,7 +85,7 @@ def whole_safetensors(oracle):
     made = json.loads((folder / index).read_text())
     one = next(iter(made["weight_map"]))
     kept = {"weights": ["--skip", one.replace(".", r"\."), "--allow-unused"], "all": []}
-    for case, options in kept.items():  # also where the file lacks what a part has
+    for case, options in kept.items():  # also if the file lacks a part's tensor
         oracle.succeeds(case, "convert", other, folder / whole, "--force", *options)
         for content in (json.dumps(made), "{"):
             (folder / index).write_text(content)
@@ -93,7 +93,7 @@ def whole_safetensors(oracle):
             status, out, err = oracle.run("verify", folder)
             line = "".join(text for text in (out + err).splitlines() if "which are not read" in text)
             oracle.check(status == 0 and all(name in line for name in (index, *shards)), case, f"{status}: {out}{err}")
-    # An index that names this file alone is of it.
+    # An index that names only this file belongs to it.
     alone = oracle.work / "alone"
     alone.mkdir()
     shutil.copy(other, alone / whole)
@@ -114,7 +114,7 @@ def without_index(oracle):
     shutil.copy(folder / "pytorch_model-00001-of-00002.bin", folder / "pytorch_model-00002-of-00002.bin")
     refused(oracle, "a part twice", folder, "pytorch_model-00002-of-00002.bin", "model.embed_tokens.weight",
             "is also in pytorch_model-00001-of-00002.bin")
-    # What lies beside a model is none: a variant is named, the optimizer's file is not looked at.
+    # Files beside a model are no models: a variant is named, and the optimizer's file is not read.
     folder, _ = copy_of_sample(oracle, "variants", "whole")
     shutil.copy(folder / "pytorch_model.bin", folder / "pytorch_model.fp16.bin")
     (folder / "training_args.bin").write_bytes(b"not looked at")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do the tests notice when an answer of PyTorch changes? Every kind of field of every golden file is changed in a copy,
-one field at a time, and the tests that read the file run against the copy (SHARDMESH_GOLDEN_DIR): one must fail. A field
-that no test notices is a comparison that skips something. Needs no package.
+"""Do the tests notice when an answer of PyTorch changes? Changes every kind of field of every golden file in a copy,
+one field at a time, and runs the tests that read the file against the copy (SHARDMESH_GOLDEN_DIR): one must fail. A
+field that no test notices means that a comparison skips something. Needs no package.
 
-A kind of field is its path without list indices ("boxes[].ranks[].get_box[][]"); of each, SAMPLES are changed, chosen
-with a fixed seed, and with --all every field. Questions (what PyTorch was asked) are not answers: QUESTIONS lists them.
+A kind of field is its path without list indices ("boxes[].ranks[].get_box[][]"). SAMPLES fields of each kind are
+changed, chosen with a fixed seed; with --all, every field. Inputs to PyTorch are not answers: QUESTIONS lists them.
 """
 import argparse
 import concurrent.futures
@@ -24,7 +24,7 @@ SKIPPED = 77
 LIST = "[]"
 NAMES = ("tensors", "objects", "state_dict_metadata", "planner_data")  # objects whose keys are names
 
-# file: (test binaries, Catch2 filter, samples of each kind of field, questions as expressions of paths)
+# file: (test binaries, Catch2 filter, samples of each kind of field, questions as regular expressions of paths)
 FILES = {
     "seeds/traverse.json": (
         ["unit_tree", "unit_state"], "[traverse]", 2,
@@ -60,15 +60,15 @@ FILES = {
         [r"\w+", r"cases\[\]\.(function|note|input)\b.*"]),
 }
 
-# The files of every golden case: samples of each kind of field, questions. A name of a tensor or object is no kind. The
-# cases share their kinds, so each case gets every CASE_SHAREth change, other ones than its neighbours.
+# The files of every golden case: samples of each kind of field, questions. The name of a tensor or object is no kind.
+# The cases share their kinds, so each case gets every CASE_SHAREth change, different from its neighbours' changes.
 CASE_SHARE = 3
 CASE_FILES = {
     "expected.json": (1, [
         r"case|how|torch_version|python_version|backend|params\b.*|dtypes_not_made\b.*|also_checked\b.*",
-        # How PyTorch's tensor lay in memory, which a checkpoint's chunks do not say.
+        # The memory layout of PyTorch's tensor, which a checkpoint's chunks do not store.
         r"tensors\.\*\.(stride|storage_offset|is_conj|is_neg|sharding_spec|mesh\.dim_names)\b.*",
-        # The text of objects, which for many only Python can make; that of plain data is compared.
+        # The text of objects, which often only Python can make; the text of plain data is compared.
         r"objects\.\*\.repr|objects\.\*\.value\b.*repr"]),
     "metadata.json": (1, []),
 }
@@ -116,7 +116,7 @@ def value_at(document, path):
 
 
 class Folder:
-    """A copy of the golden folder, in which one file can be replaced."""
+    """A copy of the golden folder in which one file can be replaced."""
 
     def __init__(self, golden, place, name):
         shutil.rmtree(place, ignore_errors=True)
@@ -126,7 +126,7 @@ class Folder:
         self.file.chmod(0o644)
 
     def notices(self, commands, text, deadline):
-        """Whether a command fails with this text in the file's place."""
+        """Whether a command fails with this text in place of the file."""
         self.file.write_text(text)
         environment = {**os.environ, "SHARDMESH_GOLDEN_DIR": str(self.root)}
         for command in commands:
@@ -142,14 +142,14 @@ class Folder:
 
 
 def chosen(document, questions, samples, everything):
-    """The fields to change: of each kind of answer a few, by a fixed seed."""
+    """The fields to change: a few of each kind of answer, by a fixed seed."""
     kinds = {}
     for path, kind in fields(document):
         plain = kind.removesuffix(" shorter")
         if len(path) == 1 and kind != plain:
             continue  # the list of cases: fewer questions, not another answer
         if kind.startswith("tensors.*.boxes[][]") and len(path) > 3 and 0 in value_at(document, path[:4])[2]:
-            continue  # where an empty box lies: layouts.json compares that
+            continue  # the place of an empty box: layouts.json compares that
         if not any(re.fullmatch(question, text) for question in questions for text in (plain, kind)):
             kinds.setdefault(kind, []).append(path)
     generator = random.Random(7)
@@ -159,7 +159,7 @@ def chosen(document, questions, samples, everything):
 
 
 class Run:
-    """Changes fields of one file, on as many processors as there are."""
+    """Changes fields of one file, on all processors."""
 
     def __init__(self, golden, work, name, commands):
         self.golden, self.work, self.name, self.commands = golden, work, name, commands

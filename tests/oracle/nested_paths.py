@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nested state dicts keep their structure: random ones with lists, tuples, empty containers, dotted names and lists of no
-tensors go through DCP and safetensors and come back as they were, and whatever a selection leaves of them is a DCP folder
+"""Nested state dicts keep their structure. Random ones with lists, tuples, empty containers, dotted names, and lists
+without tensors go through DCP and safetensors and return unchanged. Any selection of their entries is a DCP folder
 that PyTorch nests and flattens again to the same keys (dcp_to_torch_save), with the same values."""
 import random
 
@@ -37,17 +37,17 @@ def same(a, b):
 
 
 def nested_by_torch(oracle, folder):
-    """The state dict, or why there is none, as text."""
+    """The state dict, or the error text if there is none."""
     back = oracle.work / "torch.pt"
     try:
         dcp_to_torch_save(folder, back)
-    except BaseException as error:  # DCP's failures are no Exception
+    except BaseException as error:  # DCP's failures do not derive from Exception
         return str(error).strip()[-200:]
     return torch.load(back, weights_only=False)
 
 
 def check_folder(oracle, case, folder, flat):
-    """What PyTorch makes of a folder has exactly these keys and values."""
+    """PyTorch's reading of a folder has exactly these keys and values."""
     state = nested_by_torch(oracle, folder)
     if oracle.check(not isinstance(state, str), case, f"dcp_to_torch_save: {state}"):
         found, _ = flatten_state_dict(state)
@@ -61,7 +61,7 @@ def loads_as(oracle, case, file, expected):
 
 
 def comes_back(oracle, dice, number):
-    """A state dict that PyTorch saves, through every format; `None` where PyTorch itself cannot name its entries."""
+    """A state dict that PyTorch saves, through every format; `None` if PyTorch itself cannot name its entries."""
     state = tree(dice)
     try:
         flat, _ = flatten_state_dict(state)
@@ -75,7 +75,7 @@ def comes_back(oracle, dice, number):
     oracle.succeeds(case, "convert", source, first)
     oracle.succeeds(case, "convert", first, second, "--to", "hf")
     oracle.succeeds(case, "convert", source, oracle.work / f"{number}.pt")
-    oracle.succeeds(case, "diff", source, oracle.work / f"{number}.pt")  # a gap is None there
+    oracle.succeeds(case, "diff", source, oracle.work / f"{number}.pt")  # a gap becomes None there
     has_objects = any(not isinstance(value, torch.Tensor) for value in flat.values())
     for middle in (first, second):
         oracle.succeeds(case, "diff", source, middle)
@@ -83,8 +83,8 @@ def comes_back(oracle, dice, number):
         oracle.succeeds(case, "convert", middle, again, "--to", "dcp")
         oracle.succeeds(case, "convert", middle, file)
         nested = check_folder(oracle, case, again, flat)
-        if has_objects:  # else there is no file that says more than names
-            expected = nested_by_torch(oracle, source)  # none where a list ends with an empty mapping, which has no key
+        if has_objects:  # otherwise no file stores more than names
+            expected = nested_by_torch(oracle, source)  # an error if a list ends with an empty mapping
             oracle.check(isinstance(expected, str) or same(expected, nested), case, f"PyTorch nests {again.name} otherwise")
             loads_as(oracle, case, file, torch.load(oracle.work / f"{number}.pt", weights_only=False))
     through_ranks(oracle, dice, number, source)
@@ -92,7 +92,7 @@ def comes_back(oracle, dice, number):
 
 
 def through_ranks(oracle, dice, number, source):
-    """Ranks that hold some tensors of a list and not others: its other elements are in all of their files."""
+    """Ranks hold some tensors of a list and not others; its other elements are in the files of all ranks."""
     case, ranks, folder = f"ranks {number}", oracle.work / f"{number}_ranks", oracle.work / f"{number}_folder"
     oracle.succeeds(case, "reshard", source, ranks, "--mesh", "3", "--default", dice.choice(("R", "S(0)")))
     oracle.succeeds(case, "convert", ranks, folder, "--to", "torch-checkpointing")
@@ -103,7 +103,7 @@ def through_ranks(oracle, dice, number, source):
 
 
 def selected(oracle, dice, number, source, flat):
-    """Some entries go or are renamed: the rest still is a folder for PyTorch."""
+    """Some entries are removed or renamed: the rest is still a folder for PyTorch."""
     gone = set(dice.sample(sorted(flat), dice.randrange(len(flat))))
     renamed = {key for key in sorted(flat) if key not in gone and dice.random() < 0.2}
     case, out = f"selection {number}", oracle.work / f"{number}_selected"
@@ -112,7 +112,7 @@ def selected(oracle, dice, number, source, flat):
     oracle.succeeds(case, "convert", source, out, "--to", "dcp", *rules)
     left = {("new." + key if key in renamed else key): value for key, value in flat.items() if key not in gone}
     check_folder(oracle, case, out, left)
-    # Ours know the whole paths all the same.
+    # Our formats still know the whole paths.
     straight, through = oracle.work / f"{number}_straight.pt", oracle.work / f"{number}_through.pt"
     oracle.succeeds(case, "convert", source, straight, *rules)
     oracle.succeeds(case, "convert", out, through)
@@ -137,7 +137,7 @@ def roots_that_are_lists(oracle):
 
 
 def damaged_documents(oracle):
-    """Of files that we wrote: whatever happened to objects.json, it is not passed over."""
+    """A damaged objects.json of our own files is never ignored."""
     source, folder = oracle.work / "damaged.pt", oracle.work / "damaged_hf"
     torch.save({"a": {"w": torch.ones(3)}, "e": 3}, source)
     oracle.succeeds("damaged", "convert", source, folder, "--to", "hf")
@@ -151,7 +151,7 @@ def damaged_documents(oracle):
         for command in (("verify", folder), ("convert", folder, oracle.work / "damaged_back.pt")):
             status, _, err = oracle.run(*command)
             oracle.check(status == 1 and "objects.json" in err, f"damaged {name}", f"{command[0]} exits {status}: {err[-200:]}")
-    file.write_bytes(b"{}")  # somebody else's, beside files that are not ours
+    file.write_bytes(b"{}")  # another program's, beside files that are not ours
     for written in folder.glob("*.safetensors"):
         written.write_bytes(written.read_bytes().replace(b"shardmesh.xxh3", b"anothers_xxh3_"))
     oracle.succeeds("damaged, another's", "verify", folder)

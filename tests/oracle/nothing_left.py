@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A conversion that would leave nothing of a source's tensors is refused, with their number and names; one that meets objects
-with no way back names each and how to leave it out; what is written and cannot be converted further is named then."""
+"""A conversion that would leave out all of a source's tensors is refused, with their number and names. A conversion
+of objects without a way back names each and how to leave it out. Output that cannot be converted further is named at
+that time."""
 import argparse
 import collections
 import datetime
@@ -49,7 +50,7 @@ class Plain(torch.nn.Module):
 
 
 class Attribute(torch.nn.Module):
-    """The same of a TorchScript archive."""
+    """The same in a TorchScript archive."""
 
     def __init__(self):
         super().__init__()
@@ -60,7 +61,7 @@ class Attribute(torch.nn.Module):
 
 
 def empty_sources(oracle):
-    """(name, file, number of tensors, a text of the note that names them)"""
+    """Yields (name, file, number of tensors, a text of the note that names them)."""
     file = oracle.work / "frozen.pt"
     torch.jit.freeze(torch.jit.script(Scaled().eval())).save(str(file))
     with zipfile.ZipFile(file) as archive:
@@ -81,7 +82,8 @@ def empty_sources(oracle):
 
 
 def check_verify(oracle, name, file, count, named):
-    """A source whose tensors are all left out is checked for nothing: that is said, counted, and a problem on demand."""
+    """If all tensors of a source are left out, nothing is checked; `verify` says so with their number, and --strict
+    fails."""
     tensors = f"{count} tensor{'s' * (count != 1)}"
     status, out, err = oracle.run("verify", file)
     warning = f"{file}: no tensor is checked: it holds {tensors}, and none of them is read"
@@ -97,7 +99,7 @@ def check_verify(oracle, name, file, count, named):
 
 
 def check_diff(oracle, name, file, count, named):
-    """Equal as far as it goes: that nothing compares such tensors is said, and how many they are."""
+    """`diff` finds such tensors equal, but says that they were not compared, and how many they are."""
     tensors = f"{count} tensor{'s' * (count != 1)} of {file}"
     status, out, err = oracle.run("diff", file, file)
     line = f"equal: 0 tensors (0 bytes); not read, so not compared: {tensors} and {tensors}\n"
@@ -121,7 +123,7 @@ def check_empty(oracle):
         check_diff(oracle, name, file, count, named)
         status, _, err = oracle.run("reshard", file, oracle.work / f"{name}_reshard", "--mesh", "2", "--default", "R")
         oracle.check(status == 1 and "cannot be kept" in err, f"{name} resharded", f"exits {status}: {err}")
-    # Some tensors left are enough, and none of a source that has none.
+    # It is enough if some tensors are left, or if the source has none.
     torch.save({"n": 3}, oracle.work / "none.pt")
     oracle.succeeds("none", "convert", oracle.work / "none.pt", oracle.work / "none.safetensors")
     script = torch.jit.script(Scaled())
@@ -130,7 +132,7 @@ def check_empty(oracle):
 
 
 def check_ways_back(oracle):
-    """What JSON holds by its type alone has no way back: each is named, with two ways to go on."""
+    """Objects that JSON stores only by type have no way back: each is named, with two alternatives."""
     foreign = {"when": datetime.datetime(2026, 1, 2), "color": Color.RED, "queue": collections.deque([1]), "a.b": {"ns": argparse.Namespace(x=1)}}
     state = {"w": torch.arange(4.), "step": 3, "table": {None: 1}, **foreign}
     source = oracle.work / "ways.pt"
@@ -167,7 +169,7 @@ def check_ways_back(oracle):
 
 
 def check_optimizer_states(oracle):
-    """The states of torchao's optimizers are components like its weights, from DCP and .pt, there and back."""
+    """The states of torchao's optimizers become components like its weights, from DCP and .pt, there and back."""
     folder = oracle.data / "writers" / "wrappers" / "optimizer"
     expected = json.loads((folder / "expected.json").read_text())
     for name in ("states.pt", "dcp"):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that hold tensors, odd keys, numpy values and unread kinds, written by live PyTorch and by DCP: every tensor
-that PyTorch sees comes out of `convert` bit for bit under the name that PyTorch gives it, or is refused by name."""
+"""Objects that hold tensors, odd keys, numpy values, and unread kinds, written by live PyTorch and by DCP. `convert`
+yields every tensor that PyTorch sees, bit for bit under PyTorch's name for it, or refuses it by name."""
 import collections
 import dataclasses
 import enum
@@ -92,7 +92,7 @@ def inspected(oracle, case, path):
 
 
 def carried(oracle, case, value, wanted, objects=None):
-    """A .pt to safetensors and to DCP, and that to safetensors: always the same tensors."""
+    """From .pt to safetensors and to DCP, and from DCP to safetensors: always the same tensors."""
     source = oracle.work / f"{case}.pt"
     torch.save(value, source)
     for name, start in (("direct", source), ("by_dcp", oracle.work / f"{case}_dcp")):
@@ -116,7 +116,7 @@ FLAG = "--skip-unsupported leaves it out"
 
 
 def refused(oracle, case, value, key, says, tensors, kept):
-    """Nothing is dropped unasked; --skip-unsupported drops and counts, for every target."""
+    """Nothing is dropped without request; --skip-unsupported drops and counts, for every target."""
     source = oracle.work / f"{case}.pt"
     torch.save(value, source)
     for to in ("dcp", "safetensors", "hf", "pt", "torch-checkpointing"):
@@ -135,7 +135,7 @@ def refused(oracle, case, value, key, says, tensors, kept):
 
 
 def resharded(oracle, case, value):
-    """Known wrappers are converted to every format (wrappers.py), and one rank has each whole after a reshard."""
+    """Known wrappers are converted to every format (wrappers.py), and after a reshard one rank has each whole."""
     source, target = oracle.work / f"{case}.pt", oracle.work / f"{case}.mesh"
     torch.save(value, source)
     oracle.succeeds(case, "reshard", source, target, "--mesh", "2", "--default", "R")
@@ -186,7 +186,7 @@ def keys(oracle):
     of_set, of_member = oracle.marks_of([frozenset([1]), Color.RED])
     carried(oracle, "keys", value, {"(1, 'a')": t[0], "b'b'": t[1], "torch.float32": t[2], f"w.{of_member}": t[3]},
             {"cfg", of_set, "3.5", "None", "torch.Size([2, 1])", "cuda:1"})
-    # The names are those of PyTorch's own flattening, where it makes any.
+    # The names are those of PyTorch's own flattening, if it makes any.
     theirs, _ = dcp._nested_dict.flatten_state_dict({k: v for k, v in value.items() if not isinstance(k, frozenset) and k not in ("cfg", "w")})
     ours = inspected(oracle, "keys", oracle.work / "keys.pt")
     missing = set(theirs) - set(ours["tensors"]) - set(ours["objects"])
@@ -211,10 +211,10 @@ def values(oracle):
              "listed": [np.int64(4), np.uint64(2**64 - 1)], "scalar_array": np.array(5), "delta": np.timedelta64(3, "ms"),
              "w": torch.ones(1)}
     carried(oracle, "values", value, {"w": torch.ones(1)}, set(value) - {"w"})
-    # What PyTorch loads of the same file: numpy makes native what was of the other byte order.
+    # PyTorch's loading of the same file: numpy converts other byte orders to native order.
     kept = torch.load(oracle.work / "values.pt", weights_only=False)
     kept.pop("w")
-    # Through objects.json and back into PyTorch.
+    # Through objects.json and back to PyTorch.
     back = oracle.work / "values_back"
     oracle.succeeds("values", "convert", oracle.work / "values_direct.safetensors", back, "--to", "dcp")
     for case, folder in (("values by pickle", oracle.work / "values_dcp"), ("values by JSON", back)):
@@ -261,7 +261,7 @@ def refusals(oracle):
 
 
 def beside_flat_parameters(oracle):
-    """A wrapper in a folder whose flat parameter is cut into named ones becomes its components, as anywhere else."""
+    """If a folder's flat parameter is split into named ones, a wrapper in it still becomes its components."""
     flat, spec, folder = torch.rand(10), oracle.work / "flat.json", oracle.work / "flat"
     torch.save({"m._flat_param": flat, "q": torch.quantize_per_tensor(torch.rand(4), 0.1, 0, torch.qint8)}, oracle.work / "flat.pt")
     spec.write_text(json.dumps({"units": [{"key": "m._flat_param", "parameters": [
@@ -301,7 +301,7 @@ def object_of(folder, key):
 
 
 def whole_objects_of_dcp(oracle):
-    """flatten_state_dict=False: verbatim from DCP to DCP, taken apart elsewhere."""
+    """flatten_state_dict=False: verbatim from DCP to DCP, split elsewhere."""
     t = [torch.rand(4, 3), torch.arange(2)]
     folder = oracle.work / "whole"
     dcp.save({"nested": {"t": t[0], "n": [1, 2], "deep": {"u": t[1], "pair": (t[0], 1)}}, "net": nn.Linear(2, 1), "w": t[1]},

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimizer state that follows renamed parameters, against PyTorch: a model and its AdamW are saved, parameters are
-renamed with --optimizer-follows, and PyTorch loads all of it into a model with the new names. It then steps as the
-first one does, bit for bit."""
+"""Optimizer state that follows renamed parameters, against PyTorch. A model and its AdamW are saved, parameters are
+renamed with --optimizer-follows, and PyTorch loads all of it into a model with the new names. That model then steps
+like the first one, bit for bit."""
 import json
 import tarfile
 import warnings
@@ -20,7 +20,7 @@ RENAMES = [r"model\.encoder\.(.*)=model.body.first.\1", r"model\.state\.exp_avg=
 
 
 class Hostile(torch.nn.Module):
-    """A module and a parameter that are called like parts of an optimizer's keys."""
+    """A module and a parameter named like parts of an optimizer's keys."""
 
     def __init__(self, name):
         super().__init__()
@@ -89,7 +89,7 @@ def check_round_trip(oracle, flat, command):
 
     other = module(renamed=True)
     other_optim = optimizer(other)
-    train(other, other_optim, 1, seed=2)  # other values than the ones to load
+    train(other, other_optim, 1, seed=2)  # different from the values to load
     loaded = state(other, other_optim, flat)
     dcp.load(loaded, checkpoint_id=home / "renamed", no_dist=True)
     options = StateDictOptions(flatten_optimizer_state_dict=flat)
@@ -102,7 +102,7 @@ def check_round_trip(oracle, flat, command):
         train(each, its, 2, seed=4)
     oracle.check(all(map(torch.equal, model.parameters(), other.parameters())), case, "steps after it differ")
 
-    # And no entry is left under an old name, or is new.
+    # No entry keeps an old name, and none is new.
     expected = set(FileSystemReader(home / "saved").read_metadata().state_dict_metadata)
     dcp.save(state(other, other_optim, flat), checkpoint_id=home / "wanted", no_dist=True)
     held = set(FileSystemReader(home / "renamed").read_metadata().state_dict_metadata)
@@ -111,7 +111,7 @@ def check_round_trip(oracle, flat, command):
 
 
 def check_skipped(oracle):
-    """Without a part of the model: PyTorch loads what is left into a smaller one."""
+    """Without a part of the model: PyTorch loads the rest into a smaller one."""
     case = "skip"
     home = oracle.work / case
     model = module(renamed=False)
@@ -142,7 +142,7 @@ def check_skipped(oracle):
 
 
 def check_other_formats(oracle):
-    """The names in param_groups where a destination is no DCP folder."""
+    """The names in param_groups for destinations other than DCP folders."""
     case = "formats"
     home = oracle.work / case
     model = module(renamed=False)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of several checkpoints: each part by its name, all of them with --all, what the writers had in memory."""
+"""Folders of several checkpoints: each part by its name, and all of them with --all, equal what the writers had in
+memory."""
 import json
 import shutil
 
@@ -39,7 +40,7 @@ def samples(oracle):
 
 
 def without_a_name(oracle):
-    """A model in the folder is what is opened; a folder of parts only lists them."""
+    """A model in the folder is opened; a folder that has only parts lists them."""
     same_tensors(oracle, "accelerate", folder_of(oracle, "accelerate"),
                  part_of(expected_of(oracle, "accelerate"), "model"))
     refused(oracle, "pipeline", folder_of(oracle, "pipeline"), "text_encoder", "text_encoder_2", "by its name")
@@ -60,7 +61,7 @@ def ambiguous(oracle):
 
 
 def damaged(oracle):
-    """A part that cannot be read is a problem of the whole: nothing is written without it."""
+    """An unreadable part is a problem of the whole: nothing is written without it."""
     folder = oracle.work / "damaged"
     shutil.copytree(folder_of(oracle, "accelerate"), folder)
     whole = (folder / "optimizer.bin").read_bytes()

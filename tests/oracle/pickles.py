@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pickles and archives made opcode by opcode, for the hostile cases. Nothing here is ever unpickled."""
+"""Pickles and archives built opcode by opcode, for the hostile cases. Nothing here is ever unpickled."""
 import pickle
 import struct
 import sys
@@ -46,7 +46,7 @@ def dictionary(*pairs):
 
 
 def tensor(key, count, size, stride, kind="FloatStorage", offset=0):
-    """A tensor of one storage; sizes and strides are lists."""
+    """A tensor with its own storage; sizes and strides are lists."""
     storage = MARK + text("storage") + global_("torch", kind) + text(key) + text("cpu") + integer(count) + TUPLE + b"Q"
     numbers = lambda items: MARK + b"".join(map(integer, items)) + TUPLE  # noqa: E731
     return call(global_("torch._utils", "_rebuild_tensor_v2"), storage, integer(offset), numbers(size), numbers(stride),
@@ -54,7 +54,7 @@ def tensor(key, count, size, stride, kind="FloatStorage", offset=0):
 
 
 def archive(path, data_pkl, records=(), method=zipfile.ZIP_STORED, folder="archive"):
-    """What torch.save would write; `records` are (name, bytes)."""
+    """An archive as torch.save would write it; `records` are (name, bytes)."""
     with zipfile.ZipFile(path, "w", method) as out:
         out.writestr(f"{folder}/data.pkl", data_pkl)
         out.writestr(f"{folder}/byteorder", "little")
@@ -65,7 +65,7 @@ def archive(path, data_pkl, records=(), method=zipfile.ZIP_STORED, folder="archi
 
 
 def fake(module, name):
-    """A class that pickles by this name, whether the module exists or not."""
+    """A class that pickles under this name, whether or not the module exists."""
     parts = module.split(".")
     for i in range(1, len(parts) + 1):
         sys.modules.setdefault(".".join(parts[:i]), types.ModuleType(".".join(parts[:i])))
@@ -79,7 +79,7 @@ Metadata, TensorStorageMetadata, BytesStorageMetadata, ChunkStorageMetadata, Met
     fake(METADATA, name) for name in ("Metadata", "TensorStorageMetadata", "BytesStorageMetadata", "ChunkStorageMetadata",
                                       "MetadataIndex", "TensorProperties"))
 StorageInfo = fake("torch.distributed.checkpoint.filesystem", "_StorageInfo")
-float32 = fake("torch", "float32")  # a class stands for the dtype: both pickle as a global
+float32 = fake("torch", "float32")  # a class replaces the dtype: both pickle as a global
 
 
 def make(kind, **attributes):
@@ -105,7 +105,7 @@ def place(fqn, file, offset, length, at=None, transforms=None):
 
 
 def metadata(folder, entries, places=(), planner_data=None, **attributes):
-    """Writes `.metadata`; entries {fqn: description}, places from `place`."""
+    """Writes `.metadata`; entries are {fqn: description}, places are from `place`."""
     folder.mkdir(exist_ok=True)
     root = make(Metadata, state_dict_metadata=entries, storage_data=dict(places), planner_data=planner_data, **attributes)
     with open(folder / ".metadata", "wb") as file:

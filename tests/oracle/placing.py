@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user's data around a destination: what appears while a command writes, sources inside of destinations, unrelated files,
-leftovers of killed runs, signals, FIFOs in every place, few descriptors, long names, full disks. Needs no package."""
+"""A user's data around a destination: paths that appear while a command writes, sources inside destinations,
+unrelated files, leftovers of killed runs, signals, FIFOs in every place, few descriptors, long names, full disks.
+Needs no package."""
 import json
 import os
 import resource
@@ -20,7 +21,7 @@ TEMPORARY = ".shardmesh-tmp-"
 MIB = 1 << 20
 FORMATS = {"safetensors": ("out.safetensors", []), "dcp": ("out", ["--to", "dcp"]), "pt": ("out.pt", []),
            "hf": ("out", ["--to", "hf", "--max-shard-size", "16MiB"])}
-FILES = ("safetensors", "pt")  # the others are folders
+FILES = ("safetensors", "pt")  # the other formats are folders
 
 
 def small(path, names=("w",)):
@@ -54,7 +55,7 @@ class Placing:
                                 stderr=subprocess.PIPE, text=True)
 
     def start_writing(self, folder, *arguments):
-        """Starts a command and comes back when something of it stands in `folder`, or it has ended."""
+        """Starts a command, and returns when its output appears in `folder` or it has ended."""
         process = self.start(*arguments)
         while process.poll() is None and not temporaries(folder):
             time.sleep(0.001)
@@ -71,7 +72,7 @@ class Placing:
     def nothing_left(self, case, folder):
         self.oracle.check(not temporaries(folder), case, f"leaves {[p.name for p in temporaries(folder)]}")
 
-    # -- what appears while a command writes
+    # -- paths that appear while a command writes
 
     def appears(self):
         for form, (name, to) in FORMATS.items():
@@ -117,7 +118,7 @@ class Placing:
             self.oracle.succeeds(case, "diff", self.big, folder / name)
             self.nothing_left(case, folder)
 
-    # -- what may be replaced, and what is read meanwhile
+    # -- allowed replacements, and sources in use
 
     def sources_inside(self):
         folder = self.folder("inside")
@@ -152,7 +153,7 @@ class Placing:
         whole = fingerprint(n)
         self.refused("linked source", self.oracle.run("convert", linked, n, "--to", "hf", "--force"), 2)
         self.oracle.check(fingerprint(n) == whole, "linked source", "the folder changed")
-        # The description of flat parameters, beside the destination and in it.
+        # The description of flat parameters, beside the destination and inside it.
         spec = n / "spec.json"
         spec.write_text('{"units":[]}')
         self.refused("flat spec", self.oracle.run("convert", outside, n, "--to", "hf", "--force", "--flat-spec", spec), 2, spec)
@@ -178,7 +179,7 @@ class Placing:
                 self.refused(f"unrelated: {case}", self.oracle.run("convert", source, target, "--to", to, "--force"), 2,
                              target, "more than the files of one checkpoint")
             self.oracle.check(fingerprint(target) == before, f"unrelated: {case}", "was harmed")
-        # Beside what shardmesh wrote, and beside what an index names.
+        # Beside output of shardmesh, and beside files that an index names.
         for case, make in {"recorded": lambda t: self.oracle.succeeds("recorded", "convert", source, t, "--to", "hf"),
                            "dcp": lambda t: self.oracle.succeeds("dcp", "convert", source, t, "--to", "dcp"),
                            "indexed": self.make_indexed}.items():
@@ -190,7 +191,7 @@ class Placing:
             mine.unlink()
             self.oracle.succeeds(case, "convert", source, target, "--to", "hf", "--force")
             self.oracle.succeeds(case, "diff", source, target)
-        # All that belongs to no checkpoint is named, beside what PyTorch or shardmesh wrote.
+        # Every file that belongs to no checkpoint is named, beside output of PyTorch or shardmesh.
         for form in ("dcp", "hf"):
             target = folder / f"{form} with files"
             self.oracle.succeeds(form, "convert", source, target, "--to", form)
@@ -201,13 +202,13 @@ class Placing:
             (target / "below").mkdir()
             self.refused(f"{form} with a folder", self.oracle.run("convert", source, target, "--to", form, "--force"), 2,
                          "below/")
-        # Of one series, without an index.
+        # Files of one series, without an index.
         target = folder / "series"
         target.mkdir()
         for i in (1, 2):
             small(target / f"model-0000{i}-of-00002.safetensors", (f"t{i}",))
         self.oracle.succeeds("series", "convert", source, target, "--to", "dcp", "--force")
-        # What is no file is never replaced.
+        # Only regular files are ever replaced.
         fifo = folder / "fifo.safetensors"
         os.mkfifo(fifo)
         self.refused("fifo destination", self.oracle.run("convert", source, fifo, "--force", timeout=10), 2, "FIFO")
@@ -261,7 +262,7 @@ class Placing:
                 process.communicate()
                 (left,) = temporaries(folder)
             else:
-                # Once it has files it holds its lock.
+                # It holds its lock once it has files.
                 while process.poll() is None and sum(1 for t in temporaries(folder) if any(t.glob("*.distcp"))) < 2:
                     time.sleep(0.001)
                 process.send_signal(signal.SIGSTOP)
@@ -279,7 +280,8 @@ class Placing:
         status, out, _ = self.oracle.run("clean", folder)
         self.oracle.check(status == 0 and "no leftovers" in out, "clean", out)
         self.refused("clean", self.oracle.run("clean", folder / "no" / "where"), 3, "no")
-        # After a kill between the exchange and the deletion, what was replaced has the temporary name. Others' files in it stay.
+        # After a kill between the exchange and the deletion, the replaced folder has the temporary name. Files of
+        # others in it stay.
         old = folder / ".o.shardmesh-tmp-00000000-1-00000000"
         self.oracle.succeeds("clean", "convert", small(folder / "s.safetensors"), old, "--to", "dcp")
         (old / "thesis.txt").write_text("years")
@@ -310,7 +312,7 @@ class Placing:
         reading.send_signal(signal.SIGINT)
         _, err = reading.communicate(timeout=60)
         self.oracle.check(reading.returncode in (0, 3), "SIGINT diff", f"{reading.returncode} {err}")
-        # A second signal does not wait for anything.
+        # A second signal does not wait.
         folder = self.folder("twice")
         process = self.start_writing(folder, "convert", self.big, folder / "out", "--to", "dcp")
         for _ in range(50):
@@ -323,7 +325,7 @@ class Placing:
         self.oracle.succeeds("twice", "clean", folder)
         self.nothing_left("twice", folder)
 
-    # -- things that are no files
+    # -- paths that are not files
 
     def no_files(self):
         folder = self.folder("fifos")
@@ -380,7 +382,7 @@ class Placing:
                                   ["convert", source, folder / "o.safetensors", "--flat-spec", thing]):
                     status, _, err = self.oracle.run(*arguments, timeout=10)
                     self.oracle.check(status in (1, 3) and kind in err, f"{kind} {arguments[0]}", f"exits {status}: {err[-300:]}")
-        # Beside what is read, where nothing of the kind is needed: no harm, no wait.
+        # Beside the source, where nothing of the kind is needed: no harm, no wait.
         for place, checkpoint in ((folder / "flat.objects.json", flat), (ours / "objects.json", ours),
                                   (folder / "s.objects.json", source)):
             place.unlink(missing_ok=True)
@@ -395,7 +397,7 @@ class Placing:
         self.oracle.check(status == 3 and "fifo" in err, "svg to a FIFO", f"exits {status}: {err[-300:]}")
         bound.close()
 
-    # -- little room
+    # -- scarce resources
 
     def few_descriptors(self):
         folder = self.folder("few")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain data that goes through safetensors and Hugging Face folders comes back as the same values: integers of any size, bytes,
-ordered dicts inside of others, at random; twice over, as .pt (which torch.load(weights_only=True) reads) and as DCP. And
-what Python 2 pickled, whose ordered dicts are calls with a list of pairs, is read as what PyTorch reads of it."""
+"""Plain data that goes through safetensors and Hugging Face folders keeps its values: random integers of any size,
+bytes, and nested ordered dicts; twice over, as .pt (which torch.load(weights_only=True) reads) and as DCP. Pickles
+of Python 2, whose ordered dicts are calls with a list of pairs, are read as PyTorch reads them."""
 import pickle
 import random
 import types
@@ -29,7 +29,7 @@ def value(dice, depth=0):
 
 
 def same(a, b):
-    """With types, and the order of ordered dicts."""
+    """Compares with types, and the order of ordered dicts."""
     if type(a) is not type(b):
         return False
     if isinstance(a, dict):
@@ -87,7 +87,7 @@ def from_python2(oracle):
                 flat, got = (expected["m"], found["m"]) if name == "nested" else (expected, found)
                 oracle.check(list(got) == list(flat) and all(torch.equal(got[k], flat[k]) for k in flat), case, f"gives {list(got)}")
                 oracle.check(name == "model" or same(found["n"], expected["n"]), case, f"gives {found.get('n')}")
-    # One list that is given many times is weighed each time.
+    # One list that occurs many times is counted each time.
     many = b"\x80\x02(" + b"]q\0(" + b"]q\1(K\1K\2e" + b"h\1" * 5000 + b"e0" + b"ccollections\nOrderedDict\nq\2" + b"h\2h\0\x85R" * 200000 + b"t."
     (oracle.work / "many.pt").write_bytes(many)
     status, _, err = oracle.run("inspect", oracle.work / "many.pt")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantized tensors keep their dtype: a copy of a DCP folder that PyTorch wrote loads in PyTorch with the same elements, and
-`verify` warns of a dtype that PyTorch does not know."""
+"""Quantized tensors keep their dtype: PyTorch loads a copy of its DCP folder with the same elements, and `verify`
+warns of a dtype that PyTorch does not know."""
 import shutil
 import warnings
 

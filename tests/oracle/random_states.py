@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random nested states go from .pt to every target and back: keys that only Python has, empty keys, empty containers, tuples and
-named tuples. `diff` finds nothing on the way, `verify` neither, and torch.load gives the values of the source. What is no more the same
-is what docs/formats.md says: tuples with tensors are lists, and keys of enums are text where a target has no pickles."""
+"""Random nested states go from .pt to every target and back: keys that only Python has, empty keys, empty
+containers, tuples, and named tuples. `diff` and `verify` find nothing on the way, and torch.load returns the
+source's values. The only differences are those in docs/formats.md: tuples with tensors become lists, and enum keys
+become text where a target has no pickles."""
 import collections
 import enum
 import json
@@ -64,14 +65,14 @@ def holds_tensor(value):
 
 
 def has_instance(value):
-    """What JSON holds by its type alone."""
+    """Whether JSON stores part of the value only by its type."""
     if isinstance(value, Pair) and not holds_tensor(value):
         return True
     return isinstance(value, dict) and any(key in FOREIGN for key in value) or any(map(has_instance, children(value)))
 
 
 def as_written(value):
-    """Tuples with tensors become lists."""
+    """The value as written: tuples with tensors become lists."""
     if isinstance(value, dict):
         return {key: as_written(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)) and holds_tensor(value):
@@ -94,7 +95,7 @@ def same(a, b):
 def goes_everywhere(oracle, number, state, has_foreign):
     source = oracle.work / f"{number}.pt"
     torch.save(state, source)
-    # Without an object, nothing beside the tensors of safetensors says how they were nested.
+    # Without an object, nothing beside the tensors of safetensors stores their nesting.
     has_objects = json.loads(oracle.run("inspect", source, "--json")[1])["objects"]
     for target, ending in TARGETS.items():
         case, there = f"round {number} to {target}", oracle.work / f"{number}_{target}{ending}"

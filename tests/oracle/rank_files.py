@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that ranks saved with torch.save: DTensors and ShardedTensors become whole tensors bit for bit, and ranks that
-do not belong together are refused in one line that names file and key.
+"""Files that ranks saved with torch.save: DTensors and ShardedTensors become whole tensors bit for bit, and ranks
+that do not belong together are refused in one line that names file and key.
 
 The samples are PyTorch's (make_rank_files.py). With --full, fresh ones of other world sizes and seeds."""
 import json
@@ -20,7 +20,7 @@ def expected_of(folder):
 
 
 def same_as_expected(oracle, folder, case):
-    """All tensors but the random states, which are each rank's own."""
+    """All tensors except the random states, which are each rank's own."""
     checkpoint = folder / "checkpoint"
     same_tensors(oracle, case, checkpoint, expected_of(folder), "--skip", RNG + r".*", "--allow-unused")
     oracle.succeeds(case, "verify", checkpoint)
@@ -45,7 +45,7 @@ def copy_of(oracle, sample, name):
 
 
 def objects(oracle):
-    """What is the same everywhere is there once, a random state for each rank."""
+    """A value that is the same everywhere occurs once, a random state once per rank."""
     folder = oracle.data / "writers/torch_ranks/dtensors_2/checkpoint"
     shown = json.loads(oracle.succeeds("objects", "inspect", folder, "--json") or "{}")
     oracle.check(shown.get("format") == "torch-files", "objects", f"the format is {shown.get('format')}")
@@ -60,7 +60,7 @@ def objects(oracle):
 
 
 def one_file(oracle):
-    """One rank's file by itself says what is missing; of one rank alone it is the checkpoint."""
+    """One rank's file opened alone reports what is missing; with a single rank, it is the checkpoint."""
     file = oracle.data / "writers/torch_ranks/dtensors_2/checkpoint/model_world_size_2_rank_1.pt"
     refused(oracle, "one of two", file, file.name, "model.rows", "one rank's part", "files of all ranks",
             "open the folder")
@@ -132,7 +132,7 @@ def edited(oracle):
 
 
 def of_some_ranks(oracle):
-    """A rank that holds no part of a shared tensor, as a stage of a pipeline; files of a model beside ranks' files."""
+    """A rank that holds no part of a shared tensor, such as a pipeline stage; files of a model beside ranks' files."""
     import torch
     folder = copy_of(oracle, "dtensors_2", "stage")
     for rank in (0, 1):
@@ -151,7 +151,7 @@ def of_some_ranks(oracle):
     shown = json.loads(oracle.run("inspect", folder, "--all", "--json")[1])["tensors"]
     heads = {key.split(".")[0] for key in shown}
     oracle.check(heads == {"model", "model_files", "rank"}, "a model beside ranks", f"{heads}")
-    # Parts whose keys meet: one is left out, and said.
+    # Parts whose keys collide: one is left out and named.
     folder = oracle.work / "meeting"
     folder.mkdir()
     torch.save({"b": {"w": torch.ones(2)}}, folder / "c.pt")
@@ -162,7 +162,7 @@ def of_some_ranks(oracle):
 
 
 def partial(oracle):
-    """Its value is a sum over ranks: refused by name, and left out when asked."""
+    """A Partial's value is a sum over ranks: it is refused by name, and left out on request."""
     folder = oracle.data / "writers/torch_ranks/partial_2/checkpoint"
     made = oracle.work / "partial.safetensors"
     status, out, err = oracle.run("convert", folder, made)

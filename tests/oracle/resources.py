@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command that gets no memory, no threads or no bytes ends in an error, never in a crash: every command is run with the
-n-th allocation, thread or read failing (alone, and from then on), for n spread over all that it makes. Afterwards the exit
-status is 3 (0 where the lack was harmless), stderr is one line or more with a name of what was given, --json is one valid document, and
-the destination is whole or absent. SHARDMESH_PROPERTY_RUNS=long tries every n. Needs no package."""
+"""A command without memory, threads, or readable bytes ends with an error, never with a crash. Every command runs
+with the n-th allocation, thread, or read failing (alone, or from then on), for n spread over all its calls.
+Afterwards, the exit status is 3 (0 if the failure was harmless), stderr has one line or more with a given name,
+--json is one valid document, and the destination is complete or absent. SHARDMESH_PROPERTY_RUNS=long tries every n.
+Needs no package."""
 import concurrent.futures
 import errno
 import json
@@ -16,7 +17,7 @@ from pathlib import Path
 from common import Oracle, fingerprint
 
 LONG = os.environ.get("SHARDMESH_PROPERTY_RUNS") == "long"
-# name: (what the shim does, number of runs spread over its calls, statuses that are right)
+# name: (settings of the fault library, number of runs spread over its calls, accepted statuses)
 FAULTS = {
     "no memory": ({"FAULT_KIND": "memory"}, 40, (0, 3)),
     "no more memory": ({"FAULT_KIND": "memory", "FAULT_STICKY": "1"}, 25, (0, 3)),
@@ -28,7 +29,7 @@ FAULTS = {
 
 
 class Command:
-    """Arguments, with SRC a folder of sources and DST a scratch folder; `writes` is what it makes there."""
+    """Arguments, with SRC for a folder of sources and DST for a scratch folder; `writes` names its output there."""
 
     def __init__(self, name, *arguments, writes=None):
         self.name, self.arguments, self.writes = name, arguments, writes
@@ -77,7 +78,7 @@ def run(oracle, command, environment, source, destination, limits=None):
 
 
 def document_of(out):
-    """The one JSON document, or why it is none."""
+    """The single JSON document, or why there is none."""
     try:
         return json.loads(out.decode("utf-8", "surrogatepass")), ""
     except ValueError as cause:
@@ -85,7 +86,7 @@ def document_of(out):
 
 
 def judge(command, status, out, err, right, whole, destination, leaves_temporaries):
-    """What is wrong with one run, or ''. `whole` is what the destination holds after a good run."""
+    """The problem of one run, or ''. `whole` has the destination's contents after a good run."""
     if status not in right:
         return f"exits {status}: {err[-300:]}"
     document, why = document_of(out)
@@ -99,7 +100,7 @@ def judge(command, status, out, err, right, whole, destination, leaves_temporari
     if not lines or not any(name in err for name in ("SRC", "/sources", str(destination), "shardmesh:", "svg")):
         return f"stderr names nothing that was given: {err[-300:]!r}"
     left = {name for name in fingerprint(destination) if not (leaves_temporaries and (".tmp" in name or "shardmesh-tmp" in name))}
-    # The copy of the objects beside a single file follows its rename; the file itself is whole without it.
+    # The copy of the objects beside a single file is renamed after the file, which is complete without it.
     copies = {name for name in {*left, *whole} if name.endswith(".objects.json")}
     if left - copies and left | copies != set(whole) | copies:
         return f"the destination holds {sorted(left)}, neither nothing nor {sorted(whole)}"
@@ -122,7 +123,7 @@ def check_command(oracle, command, source, shim, pool):
     for fault, (environment, runs, right) in FAULTS.items():
         base = {**environment, "LD_PRELOAD": str(shim), "FAULT_UNDER": str(source)}
         count_file = work / f"{fault}.count"
-        # Threads come and go, so the number of allocations is not the same each time: nearly is enough.
+        # Threads come and go, so the number of allocations varies: an approximate one suffices.
         run(oracle, command, {**base, "FAULT_COUNT_FILE": str(count_file)}, source, work / "count")
         calls = int(count_file.read_text())
         if fault.startswith("no") and "threads" not in fault:
@@ -143,7 +144,7 @@ def check_command(oracle, command, source, shim, pool):
 
 
 def check_limits(oracle, source):
-    """The kernel's own limit on memory, instead of the shim's: a big file in little room."""
+    """The kernel's own memory limit, instead of the fault library's: a big file in little memory."""
     big = oracle.work / "big.safetensors"
     size = 256 << 20
     header = json.dumps({"w": {"dtype": "F32", "shape": [size // 4], "data_offsets": [0, size]}}).encode()
@@ -159,9 +160,9 @@ def check_limits(oracle, source):
             document, why = document_of(out)
             oracle.check(document is not None, f"{mib} MiB", why)
             oracle.check(status == 0 or str(big) in err or "shardmesh" in err, f"{mib} MiB", f"stderr names no file: {err[-300:]}")
-        elif status == 3:  # the libraries' initializers got none
+        elif status == 3:  # the libraries' initializers got no memory
             oracle.check(err == "shardmesh: not enough memory to begin\n" and not out, f"{mib} MiB", f"says {err[-300:]} {out}")
-        else:  # the loader itself needs memory before there is a program that could say so
+        else:  # the loader itself needs memory before any program could report it
             oracle.check(status == 127 and "shared libraries" in err, f"{mib} MiB", f"exits {status}: {err[-300:]}")
         shutil.rmtree(destination)
     big.unlink()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The safetensors package reads what `convert` wrote, as one file and as a Hugging Face folder: names, shapes and bytes are
-the golden ones, objects lie beside them in objects.json. It reads the same in what four ranks wrote together."""
+"""The safetensors package reads the output of `convert`, as one file and as a Hugging Face folder: names, shapes,
+and bytes are the golden ones, and objects are beside them in objects.json. It reads the same from output that four
+ranks wrote together."""
 import json
 import subprocess
 from pathlib import Path
@@ -57,15 +58,15 @@ def check_objects(oracle, name, case, file):
         return
     if oracle.check(file.is_file(), name, f"{file.name} is missing"):
         said = json.loads(file.read_text())
-        # Objects that hold tensors are taken apart: golden.py looks at what becomes of them.
+        # Objects that hold tensors are split: golden.py checks the results.
         plain = {key for key, value in case.objects.items() if '"$tensor"' not in json.dumps(value)}
         lacking = sorted(plain - set(said["objects"]))
         oracle.check(not lacking, name, f"{file.name} lacks {lacking[:5]}")
 
 
 def check_ranks(oracle, case, expected):
-    """What four ranks made of the case: the tensors of `expected`, but for those that they say are left out and those
-    inside objects. In both formats."""
+    """The output of four ranks for the case, in both formats: the tensors of `expected`, except those that the ranks
+    report as left out and those inside objects."""
     for to in ("safetensors", "hf"):
         name = f"{case.name} -> {to} by 4 ranks"
         folder = oracle.work / f"{case.name}.ranks"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lies beside the entries of a checkpoint, for every source and every target: it is in the destination, byte for
+"""Data beside the entries of a checkpoint, for every source and every target: it is in the destination, byte for
 byte, or a note names it. Files beside a folder, texts of safetensors files, attributes of DCP metadata. Needs no
 package."""
 import json
@@ -15,7 +15,7 @@ BESIDE = {"config.json": b'{"a":1}', "tokenizer.json": b'{"b":2}', "adapter_conf
           "blob.npz": b"PK\x05\x06" + bytes(18), "extra.weights": b"xyz"}
 KNOWN = {"config.json", "tokenizer.json", "adapter_config.json", "README.md", "metadata.json", "meta.pt"}
 TEXTS = {"format": "pt", "who-wrote": "me-myself", "when-written": "now-then"}
-# Side files are copied into a destination of their family.
+# Side files are copied only into a destination of their family.
 FAMILY = {("dcp", "dcp"), ("hf", "hf"), ("torch_files", "hf"), ("ranks", "hf")}
 
 
@@ -28,7 +28,7 @@ def write_safetensors(path, texts):
 
 
 class Source:
-    """A checkpoint, and what lies beside its entries."""
+    """A checkpoint, and the data beside its entries."""
 
     def __init__(self, path, family, files=(), texts=(), attributes=()):
         self.path, self.family = path, family
@@ -87,7 +87,7 @@ def noted(notes, beginning):
 
 
 def texts_of(form, path):
-    """Those that a destination has, without what describes the file itself."""
+    """A destination's texts, without those that describe the file itself."""
     if form in ("pt", "torch-checkpointing"):
         return {}
     if form == "dcp":
@@ -121,7 +121,7 @@ def cross(oracle, name, source, form, ending):
         there = target / file
         oracle.check(there.is_file() and there.read_bytes() == source.files[file], case, f"{file} is not copied")
     left = noted(notes, "not copied: ")
-    if name == "parts":  # which are named when they are gathered
+    if name == "parts":  # parts are named when they are gathered
         left = noted(notes, "not taken, as no kind that holds tensors: ")
         unread = f"{source.path}: 2 names are of no checkpoint that can be read and are not taken: "
         left |= noted(notes, unread)
@@ -142,7 +142,7 @@ def cross(oracle, name, source, form, ending):
 
 
 def attributes(oracle):
-    """Megatron's metadata has attributes that only DCP holds."""
+    """Megatron's metadata has attributes that only DCP can hold."""
     sample = next((oracle.data / "writers/megatron").glob("megatron_core_0.16*.tar.xz"))
     with tarfile.open(sample) as archive:
         archive.extractall(oracle.work / "megatron")

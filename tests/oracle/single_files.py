@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are no state dict of torch.save: a bare tensor, a list, an object; pickles of pickle.dump with tensors and
-numpy arrays; TorchScript archives and exported programs of this PyTorch and (tests/data/writers/torch_*) of others. What is
-read of each is held, bit for bit, against what PyTorch itself loads; hostile ones are refused with one line."""
+"""Files that are no state dict of torch.save: a bare tensor, a list, an object; pickles of pickle.dump with tensors
+and numpy arrays; TorchScript archives and exported programs of this PyTorch and (tests/data/writers/torch_*) of
+others. The tool's reading is compared, bit for bit, with PyTorch's own; hostile files are refused with one line."""
 import json
 import pickle
 import shutil
@@ -26,7 +26,7 @@ from make_programs import Model, Small, described  # noqa: E402
 
 
 def check(oracle, name, file, expected, objects=None, notes=()):
-    """`expected` is what `described` gives of the tensors; `objects` the keys of what is none."""
+    """`expected` is the result of `described` for the tensors; `objects` are the keys of other values."""
     out = oracle.succeeds(name, "inspect", file, "--json")
     if out is None:
         return
@@ -41,7 +41,7 @@ def check(oracle, name, file, expected, objects=None, notes=()):
     oracle.succeeds(name, "verify", file)
     kinds = ["pt", "dcp", "safetensors"]
     if any(v["dtype"] == "complex128" for v in expected.values()):
-        kinds.pop()  # which cannot hold it
+        kinds.pop()  # it cannot hold complex128
     for kind in kinds:
         made = oracle.work / f"{name}.{kind}"
         if oracle.succeeds(name, "convert", file, made, "--to", kind) is None:
@@ -76,7 +76,7 @@ def roots(oracle):
 
 
 def random_values(rng):
-    """A state and what of it are tensors, objects."""
+    """A state, its tensors, and its objects."""
     dtypes = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
               torch.uint8, torch.bool, torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.uint16]
     arrays = [np.float16, np.float32, np.float64, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64,
@@ -115,7 +115,7 @@ def pickles(oracle):
         out = oracle.succeeds(f"pickle_{seed}", "inspect", file, "--json")
         if out is None:
             continue
-        # Objects of strange types have no place in safetensors: they are left out.
+        # Safetensors has no place for objects of strange types: they are left out.
         ordered = {k: described(tensors)[k] for k in json.loads(out)["tensors"] if k in tensors}
         oracle.check(len(ordered) == len(tensors), f"pickle_{seed}", f"{set(tensors) - set(ordered)} are no tensors")
         check(oracle, f"pickle_{seed}", file, ordered, objects)
@@ -124,8 +124,8 @@ def pickles(oracle):
     for protocol in range(6):
         file.write_bytes(pickle.dumps(module, protocol=protocol))
         check(oracle, f"pickled_module_{protocol}", file, described(module.state_dict()))
-    # What is shared stays one thing, and texts with every kind of letter are texts.
-    shared = torch.arange(40_000.0)  # more than the first beginning that is looked at
+    # Shared tensors stay shared, and texts with all kinds of letters stay texts.
+    shared = torch.arange(40_000.0)  # longer than the first block that is inspected
     for protocol in range(6):
         file.write_bytes(pickle.dumps({"a": shared, "b": shared[3:7], "c": [shared], "bytes": bytes(range(256)),
                                        "text": "\n\r\\ \u00e9\u20ac\U0001f600\0\x1a", "big": 1 << 90}, protocol=protocol))
@@ -135,7 +135,7 @@ def pickles(oracle):
         oracle.check({key: value["value"] for key, value in values.items()} == {
             "bytes": {"$bytes": bytes(range(256)).hex()}, "text": "\n\r\\ \u00e9\u20ac\U0001f600\0\x1a",
             "big": {"$int": str(1 << 90)}}, name, f"{values}")
-    # Every order in which numpy writes the elements of an array.
+    # Every order in which numpy writes an array's elements.
     dense = np.arange(30.0).reshape(2, 3, 5)
     arrays = {"dense": dense, "fortran": np.asfortranarray(dense), "transposed": dense.transpose(2, 0, 1),
               "matrix": dense[0].T, "strided": dense[:, ::2], "empty": np.zeros((0, 3, 2)).transpose(2, 0, 1)}
@@ -167,13 +167,13 @@ def hostile_pickles(oracle):
     file.write_bytes(sizes)
     refused(oracle, "hostile_sizes", file)
     array = pickle.dumps({"a": np.arange(100.0)}, protocol=4).replace(b"Kd\x85", b"Ke\x85", 1)
-    file.write_bytes(array)  # no array of that shape: an object, as it is in a .pt file
+    file.write_bytes(array)  # no array of that shape: an object, as in a .pt file
     out = oracle.succeeds("hostile_array", "inspect", file, "--json")
     oracle.check(out is not None and json.loads(out)["tensors"] == {}, "hostile_array", "it is a tensor")
 
 
 def hostile_texts(oracle):
-    """Protocols 0 to 2, which spell bytes as text."""
+    """Protocols 0 to 2, which write bytes as text."""
     file = oracle.work / "hostile_text.pkl"
     tensor, array = torch.arange(100.0), np.arange(100.0)
     for protocol in (0, 1, 2):
@@ -181,7 +181,7 @@ def hostile_texts(oracle):
         for cut in (len(good) // 3, len(good) - 1):
             file.write_bytes(good[:cut])
             refused(oracle, f"{name}_cut", file)
-        # Letters that are no byte: what Python fails at is no data.
+        # Letters that fit no byte: a pickle that Python cannot load is no data.
         letter = b"\\u0142" if protocol == 0 else "\u0142".encode()
         old = b"\x80A" if protocol == 0 else "\x80A".encode()
         assert old in good
@@ -194,7 +194,7 @@ def hostile_texts(oracle):
             b"(I100\n" if protocol == 0 else b"Kd", b"(I101\n" if protocol == 0 else b"Ke", 1))
         out = oracle.succeeds(f"{name}_array", "inspect", file, "--json")
         oracle.check(out is not None and json.loads(out)["tensors"] == {}, f"{name}_array", "it is a tensor")
-    # One long text, encoded many times: what it would be written as is bounded by what the file is.
+    # One long text, encoded many times: the file's size limits the output's.
     bomb = b"\x80\x02](X" + (1 << 20).to_bytes(4, "little") + b"a" * (1 << 20) + b"q\0"
     bomb += b"c_codecs\nencode\nq\1h\0X\6\0\0\0latin1q\2\x86R" + b"h\1h\0h\2\x86R" * 50_000 + b"e."
     file.write_bytes(bomb)
@@ -210,12 +210,12 @@ def programs(oracle):
         file = oracle.work / f"{name}.in"
         torch.jit.save(module, file, _extra_files={"data.txt": "x"})
         check(oracle, name, file, described(torch.jit.load(file).state_dict()), notes=["TorchScript"])
-        # Its classes lie in the archive: nothing to warn of.
+        # Its classes are in the archive: no reason to warn.
         out = oracle.succeeds(name, "verify", "--strict", file)
         oracle.check(out is not None and "__torch__" not in out, name, f"verify says {out}")
         listed = json.loads(oracle.succeeds(name, "inspect", "--json", file) or "{}").get("globals", [])
         oracle.check(any(g["name"].startswith("__torch__.") and g["harmless"] for g in listed), name, f"{listed}")
-        evil = oracle.work / "evil.in"  # one that is not in the archive is warned of, and so is one of no such archive
+        evil = oracle.work / "evil.in"  # a class outside the archive, or without an archive, causes a warning
         rewrite(file, evil, lambda r, data: (r, data.replace(b"c__torch__", b"cos\nsystem\n0c__torch__", 1))
                 if r.endswith("/data.pkl") else (r, data))
         out = oracle.run("verify", evil)
@@ -244,7 +244,7 @@ def programs(oracle):
 
 
 class OwnState(nn.Module):
-    """Keeps its weights in a state of its own."""
+    """Keeps its weights in its own state."""
 
     def __init__(self):
         super().__init__()
@@ -278,7 +278,7 @@ SCRIPT_DTYPES = ("float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz floa
 
 
 class Buffers(nn.Module):
-    """Lazily conjugated and negated buffers, and one of every dtype that TorchScript names in its own way."""
+    """Lazily conjugated and negated buffers, and one of every dtype with its own name in TorchScript."""
 
     def __init__(self):
         super().__init__()
@@ -308,7 +308,7 @@ def script_buffers(oracle):
 
 
 class Views(nn.Module):
-    """Weights that are views of one storage, overlapping, some of them bent."""
+    """Weights that are views of one storage: overlapping, and some not contiguous."""
 
     def __init__(self):
         super().__init__()
@@ -323,7 +323,7 @@ class Views(nn.Module):
 
 
 def rewrite(source, target, change):
-    """A ZIP with records changed, or left out (None)."""
+    """Copies a ZIP with some records changed, or left out (None)."""
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
         for record in old.infolist():
             kept = change(record.filename, old.read(record))

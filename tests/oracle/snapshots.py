@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots of the package torchsnapshot, read, verified, compared and converted: the committed ones (batched or not, chunked,
-sharded over three ranks) bit for bit with what PyTorch had; manifests that lie and files that are missing are refused with
-one line. With --full the package itself is installed and writes fresh ones, of other seeds and world sizes."""
+"""Snapshots of the package torchsnapshot are read, verified, compared, and converted. The committed ones (batched or
+not, chunked, sharded over three ranks) equal PyTorch's data bit for bit; false manifests and missing files are
+refused with one line. With --full, the package itself is installed and writes fresh ones, of other seeds and world
+sizes."""
 import functools
 import json
 import os
@@ -46,7 +47,7 @@ def check(oracle, name, folder, expected, objects):
             oracle.succeeds(name, "diff", folder, made)
     whole = torch.load(oracle.work / f"{name}.pt", weights_only=False)
     loaded, _ = flatten_state_dict(whole)
-    for key in (key for key, value in objects.items() if value == {}):  # which PyTorch's flattening loses
+    for key in (key for key, value in objects.items() if value == {}):  # PyTorch's flattening loses these
         loaded[key] = functools.reduce(lambda below, step: below[step], key.split("."), whole)
     read = described_all(loaded)
     oracle.check(read == expected, name, f"other tensors: {sorted(k for k in expected if read.get(k) != expected[k])}")
@@ -73,7 +74,7 @@ def check_all(oracle, title, folder, seed):
 
 
 def refused(oracle, name, folder, *says, lines=1):
-    """By every command that writes; inspect shows the rest, where there is a rest."""
+    """Every command that writes refuses it; inspect shows the rest, if any."""
     target = oracle.work / "refused"
     for command in (["convert", folder, target, "--to", "dcp"], ["verify", folder]):
         status, _, err = oracle.run(*command)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch 2.15 reads what shardmesh wrote: every golden DCP checkpoint rewritten, resharded and made from safetensors.
-Its packages are gigabytes, so it runs in ./dev test --release alone, where tests/torch/second_torch.py installs them, or where
-SHARDMESH_TORCH_2_15 is the path of a Python that has them."""
+"""PyTorch 2.15 reads our output: every golden DCP checkpoint rewritten, resharded, and made from safetensors. Its
+packages are gigabytes, so it runs only in ./dev test --release, where tests/torch/second_torch.py installs them, or
+with SHARDMESH_TORCH_2_15 as the path of a Python that has them."""
 import json
 import os
 import subprocess
@@ -41,7 +41,7 @@ def find_python(oracle):
 
 
 def check_checkpointable(oracle, python):
-    """Ranks of CheckpointableTensors, several boxes each, load what we wrote of theirs: the same bits in the same boxes."""
+    """Ranks of CheckpointableTensors with several boxes each load our rewrites: the same bits in the same boxes."""
     source = oracle.data / "writers" / "checkpointable" / "checkpoint"
     script = Path(__file__).with_name("make_checkpointable.py")
     for name, arguments in {"same_boxes": ("convert", "--to", "dcp"), "other_boxes": ("reshard", "--mesh", "3", "--default", "S(0)")}.items():
@@ -49,7 +49,7 @@ def check_checkpointable(oracle, python):
         oracle.succeeds(name, arguments[0], source, folder, *arguments[1:])
         child = subprocess.run([python, script, oracle.work / f"ranks_{name}", folder], capture_output=True, text=True)
         oracle.check(child.returncode == 0, name, f"CheckpointableTensor: {child.stderr[-600:]}")
-    # What the ranks compare differs where the checkpoint does.
+    # The ranks' comparison fails if the checkpoint differs.
     copy = oracle.work / "checkpointable_other"
     oracle.succeeds("other", "convert", source, copy, "--to", "dcp", "--rename", "rows=r2", "--rename", "line=l2", "--dtype", "float64", "--skip",
                     "blocks")
@@ -62,7 +62,7 @@ def main():
     python = find_python(oracle)
     made = {}
     for case in oracle.cases():
-        # Dtypes that dcp.load refuses are torch_reads_ours.py's concern.
+        # torch_reads_ours.py tests dtypes that dcp.load refuses.
         if not case.is_dcp or case.unreadable or case.name == "dtypes":
             continue
         copy, cut = oracle.work / f"{case.name}.copy", oracle.work / f"{case.name}.cut"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.load reads what `convert --to pt` wrote: of every golden DCP checkpoint what PyTorch's own dcp_to_torch_save gives,
-type for type and bit for bit, with weights_only=True wherever PyTorch's file allows it; of random state dicts too."""
+"""torch.load reads the output of `convert --to pt`. For every golden DCP checkpoint it equals the output of
+PyTorch's own dcp_to_torch_save, type for type and bit for bit, with weights_only=True wherever PyTorch's file allows
+it. Random state dicts are tested as well."""
 import logging
 import random
 import warnings
@@ -24,7 +25,7 @@ def raw(tensor):
 
 
 def difference(ours, theirs, where="root"):
-    """The first place where they differ; nothing if they are alike."""
+    """The first difference, or nothing."""
     if type(ours) is not type(theirs):
         return f"{where}: {type(ours).__name__}, not {type(theirs).__name__}"
     if isinstance(theirs, torch.Tensor):
@@ -69,7 +70,7 @@ def compare(oracle, name, ours, theirs):
 
 
 def check_expected(oracle, case, ours):
-    """Names, dtypes, shapes and bytes are the golden ones, whatever PyTorch's converter makes of the checkpoint."""
+    """Names, dtypes, shapes, and bytes are the golden ones, whatever PyTorch's converter makes of the checkpoint."""
     flat, _ = flatten_state_dict(load(ours, False))
     for key, expected in case.tensors.items():
         tensor = flat.get(key)
@@ -79,7 +80,7 @@ def check_expected(oracle, case, ours):
                      f"{key}: {tensor.dtype} {list(tensor.shape)}")
         if tensor.layout is torch.strided and not tensor.is_quantized and tensor.device.type != "meta":
             oracle.check(sha256(raw(tensor)) == expected["sha256"], case.name, f"{key}: other bytes")
-    # Flattening goes into containers of tensors, and not into those of plain values.
+    # Flattening enters containers of tensors, but not containers of plain values.
     missing = sorted(key for key in case.objects if key not in flat and not any(
         other.startswith(f"{key}.") or key.startswith(f"{other}.") for other in flat))
     oracle.check(not missing, case.name, f"objects are missing: {missing}")
@@ -103,10 +104,10 @@ def check_golden(oracle):
             continue
         try:
             dcp_to_torch_save(case.checkpoint, theirs)
-        except BaseException as error:  # CheckpointException is no Exception
+        except BaseException as error:  # CheckpointException does not derive from Exception
             print(f"note {case.name}: PyTorch does not convert it: {type(error).__name__}: {str(error).splitlines()[-1][:160]}")
         check_expected(oracle, case, ours)
-        # Of a checkpoint without global metadata PyTorch reads one rank's and leaves the rest uninitialized.
+        # For a checkpoint without global metadata, PyTorch reads one rank's and leaves the rest uninitialized.
         if theirs.exists() and case.name != "options_no_collectives":
             compare(oracle, case.name, ours, theirs)
             plain += is_plain(theirs)
@@ -145,7 +146,7 @@ def check_random(oracle):
         source, ours = oracle.work / f"random{number}.in.pt", oracle.work / f"random{number}.pt"
         torch.save(state, source)
         folder, theirs = oracle.work / f"random{number}.dcp", oracle.work / f"random{number}.theirs.pt"
-        torch_save_to_dcp(source, folder)  # whose flattening makes dicts of mappings and loses empty ones
+        torch_save_to_dcp(source, folder)  # its flattening turns mappings into dicts and loses empty ones
         dcp_to_torch_save(folder, theirs)
         for kind, given in (("a file", source), ("a folder", folder)):
             if kind == "a file":
@@ -172,7 +173,7 @@ def check_options(oracle):
         wanted = {"model": {"b": shared}, "model.c": shared} if flat else {"model": {"b": shared, "c": shared}}
         found = difference(load(out, True), wanted)
         oracle.check(found is None, "rename", f"{options}: {found}")
-    # What has a path already keeps it, indices and integer keys and all.
+    # Entries that already have a path keep it, including indices and integer keys.
     deep = {"g": [{"lr": torch.ones(1)}], 5: torch.ones(1), "a.b": torch.ones(2)}
     torch.save(deep, oracle.work / "deep.in.pt")
     oracle.succeeds("nest", "convert", oracle.work / "deep.in.pt", out, "--force", "--nest")
@@ -185,7 +186,7 @@ def check_options(oracle):
     found = difference(load(out, True), {"model.a": shared})
     oracle.check(found is None, "objects", str(found))
     oracle.succeeds("no sync", "convert", source, oracle.work / "synced.pt")
-    quick = oracle.work / "quick" / "synced.pt"  # a file of torch.save has its own name inside
+    quick = oracle.work / "quick" / "synced.pt"  # a torch.save file contains its own name
     quick.parent.mkdir()
     oracle.succeeds("no sync", "convert", source, quick, "--no-sync")
     oracle.check((oracle.work / "synced.pt").read_bytes() == quick.read_bytes(), "no sync", "other bytes")
@@ -213,7 +214,7 @@ def step(module, optimizer):
 
 
 def by_way_of(oracle, title, source, names):
-    """What conversions to these, one after the other ("dcp/": a folder of that format), make of it; None where one fails."""
+    """The result of conversions to these, one after the other ("dcp/": a folder of that format); None if one fails."""
     now = source
     for name in names:
         to = oracle.work / f"{title}.{'.'.join(names).replace('/', '')}.{name}"
@@ -225,7 +226,7 @@ def by_way_of(oracle, title, source, names):
 
 
 def check_integer_keys(oracle):
-    """optimizer.state_dict() has integers as keys, in .pt and on the way through safetensors."""
+    """optimizer.state_dict() keeps its integer keys, in .pt and through safetensors."""
     module, optimizer = trained()
     state = {"model": dict(module.state_dict()), "optimizer": optimizer.state_dict(),
              "by_number": {7: torch.ones(2), -5: {0: torch.zeros(1), "0x": 1}, 10**14: "far", "7.5": 2}}
@@ -251,7 +252,7 @@ def check_integer_keys(oracle):
 
 
 def check_told(oracle):
-    """PyTorch's converter makes text of integer keys, and whoever converts to DCP is told; we keep them everywhere."""
+    """PyTorch's converter turns integer keys into text, which `convert` to DCP reports; we keep them everywhere."""
     source, folder = oracle.work / "told.in.pt", oracle.work / "told.dcp"
     torch.save({"o": {"state": {0: torch.ones(1), 7: torch.ones(2)}}}, source)
     for to in ("dcp", "torch-checkpointing"):
@@ -265,7 +266,7 @@ def check_told(oracle):
 
 
 def check_empty(oracle):
-    """Dicts that are empty stay, also in lists: an optimizer's state before its first step, a scaler that is off."""
+    """Empty dicts are kept, also in lists: an optimizer's state before its first step, a disabled scaler."""
     module = torch.nn.Linear(3, 2)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
     state = {"model": dict(module.state_dict()), "optimizer": optimizer.state_dict(), "scaler": {}, "groups": [{"a": [0]}, {}],
@@ -287,7 +288,7 @@ def check_empty(oracle):
 
 
 def check_modules(oracle):
-    """A module that was saved whole, or as TorchScript, becomes its state_dict(), wherever it lies."""
+    """A module that was saved whole, or as TorchScript, becomes its state_dict(), at any depth."""
     module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Sequential(torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 1)))
     expected = dict(module.state_dict())
     source, ours = oracle.work / "module.in.pt", oracle.work / "module.pt"
@@ -305,7 +306,7 @@ def check_modules(oracle):
 
 
 def with_empty_dicts(theirs, state):
-    """What PyTorch makes of a state dict through DCP, with the empty dicts of the state dict, which it loses there."""
+    """PyTorch's result for a state dict through DCP, plus the state dict's empty dicts, which PyTorch loses there."""
     for key, value in state.items() if isinstance(state, dict) else enumerate(state):
         if isinstance(value, (dict, list)) and (not value or any(isinstance(one, (dict, list)) for one in
                                                                  (value.values() if isinstance(value, dict) else value))):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's own checkpoint tests, with shardmesh's reader and writer in the place of PyTorch's. The files are those of
-Debian's source package `pytorch` (2.6), or of the folder $SHARDMESH_PYTORCH_TESTS."""
+"""Runs PyTorch's own checkpoint tests with shardmesh's reader and writer in place of PyTorch's. The files are from
+Debian's source package `pytorch` (2.6), or from the folder $SHARDMESH_PYTORCH_TESTS."""
 import argparse
 import os
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 
 SKIPPED = 77
 VERSION = "2.6.0+dfsg-7"
-#: File, and how many tests of it run on processors.
+#: File, and the number of its tests that run on CPUs.
 FILES = {"test_planner.py": 8, "test_file_system_checkpoint_cpu.py": 12}
 
 
@@ -24,7 +24,7 @@ def run(*command, **options):
 
 
 def fetched(work):
-    """The folder of the tests, from Debian's archive; its checksums are apt's."""
+    """The folder of the tests, from Debian's archive; apt checks the checksums."""
     folder = work / "pytorch-v2.6.0" / "test" / "distributed" / "checkpoint"
     if folder.exists():
         return folder
@@ -48,7 +48,7 @@ def main():
     parser.add_argument("--package", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("files", nargs="*", default=list(FILES))
-    for name in ("--tool", "--data"):  # of every oracle
+    for name in ("--tool", "--data"):  # every oracle gets these
         parser.add_argument(name)
     given = parser.parse_args()
     try:

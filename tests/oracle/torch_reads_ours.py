@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch reads what shardmesh wrote: every golden checkpoint is resharded to several meshes, and its safetensors are
-converted to DCP; four ranks load every golden checkpoint together and save it together; PyTorch's own loader must give the golden bytes, in one process and in three, and its own converter must
-give the same nested state as it gives for the original."""
+"""PyTorch reads our output. Every golden checkpoint is resharded to several meshes, its safetensors are converted to
+DCP, and four ranks load and save it together. PyTorch's own loader must return the golden bytes, in one process and
+in three, and its own converter must return the same nested state as for the original."""
 import collections
 import itertools
 import os
@@ -44,7 +44,8 @@ def read_metadata(folder):
 
 
 def load_plain(folder, keys=None):
-    """{key: tensor} with torch.distributed.checkpoint in one process; what a dtype forbids is left out."""
+    """{key: tensor} with torch.distributed.checkpoint in one process; tensors whose dtype forbids loading are left
+    out."""
     entries = read_metadata(folder).state_dict_metadata
     wanted = {key: torch.empty(entry.size, dtype=entry.properties.dtype) for key, entry in entries.items()
               if isinstance(entry, dcp_metadata.TensorStorageMetadata) and (keys is None or key in keys)}
@@ -64,7 +65,7 @@ def load_plain(folder, keys=None):
 
 
 def load_nested(folder):
-    """What dcp_to_torch_save would save."""
+    """The state that dcp_to_torch_save would save."""
     state = {}
     _load_state_dict(state, storage_reader=FileSystemReader(folder), planner=default_planner._EmptyStateDictLoadPlanner(),
                      no_dist=True)
@@ -72,7 +73,7 @@ def load_nested(folder):
 
 
 def differences(a, b, where="$"):
-    """Where two nested states differ: types, keys, and values bit for bit."""
+    """The differences of two nested states: types, keys, and values bit for bit."""
     if type(a) is not type(b):
         return [f"{where}: {type(a).__name__} and {type(b).__name__}"]
     if isinstance(a, torch.Tensor):
@@ -110,13 +111,14 @@ def alternatives(keys):
 
 
 def is_foreign(case):
-    """This PyTorch cannot read the original: class names have moved since 1.13, and 2.15 writes six TensorProperties."""
+    """This PyTorch cannot read the original: class names have moved since 1.13, and 2.15 writes six
+    TensorProperties."""
     newer = case.name == "era_torch_2.15.0" and tuple(map(int, torch.__version__.split(".")[:2])) < (2, 15)
     return case.name.startswith("era_torch_1") or newer
 
 
 def targets(case):
-    """[name, arguments of reshard]: meshes and placements that this case's shapes allow."""
+    """Yields [name, arguments of reshard]: meshes and placements that this case's shapes allow."""
     rank_2 = [key for key, tensor in case.tensors.items() if len(tensor["shape"]) >= 2]
     yield "replicated", ["--mesh", "2", "--default", "R"]
     yield "rows_3", ["--mesh", "3", "--place", ".*=S(0)"]
@@ -126,7 +128,7 @@ def targets(case):
 
 
 def check_metadata(oracle, name, folder):
-    """PyTorch's own validation of what a save must look like, and entries that point at real bytes."""
+    """Runs PyTorch's own validation of a save, and checks that entries point to real bytes."""
     metadata = read_metadata(folder)
     problems = default_planner._validate_global_plan([None, None], metadata)
     oracle.check(not problems, name, f"PyTorch's plan validation: {problems[:3]}")
@@ -157,14 +159,14 @@ def check_values(oracle, name, folder, case, keys=None):
         oracle.check(list(loaded[key].shape) == expected["shape"], name, f"{key}: shape {list(loaded[key].shape)}")
         oracle.check(str(loaded[key].dtype) == "torch." + expected["dtype"], name, f"{key}: dtype {loaded[key].dtype}")
         oracle.check(sha256(raw(loaded[key])) == expected["sha256"], name, f"{key}: the bytes differ")
-    if unread:  # a failure only when PyTorch can read the original
+    if unread:  # a failure only if PyTorch can read the original
         original = load_plain(case.checkpoint, {key for key, _ in unread})
         for key, error in unread:
             oracle.check(isinstance(original.get(key), BaseException), name, f"{key}: {type(error).__name__}: {error}")
 
 
 def whole_paths(metadata):
-    """planner_data, and where PyTorch cannot nest by a path, the path itself."""
+    """planner_data; where PyTorch cannot nest by a path, the path itself."""
     return metadata.planner_data and {**metadata.planner_data, **getattr(metadata, "nested_paths", {})}
 
 
@@ -173,7 +175,7 @@ def check_nested(oracle, name, folder, case):
         original = load_nested(case.checkpoint)
     except FAILURES as error:
         print(f"note {name}: PyTorch cannot nest the original ({type(error).__name__})")
-        if "Missing key" in str(error):  # by these paths; ours can be nested
+        if "Missing key" in str(error):  # PyTorch cannot nest by these paths; ours can be nested
             oracle.check(load_nested(folder), name, "has nothing")
         return
     found = differences(original, load_nested(folder))
@@ -220,7 +222,7 @@ def check_single(oracle):
 
 
 def check_ranks(oracle):
-    """What four ranks saved together. Returns the folders that the group reads afterwards."""
+    """Output that four ranks saved together. Returns the folders that the group reads afterwards."""
     made = []
     for case in oracle.cases():
         if not case.is_dcp or case.unreadable:
@@ -245,7 +247,8 @@ def check_ranks(oracle):
 
 
 def group_member(rank, rendezvous, folders, expected, problems):
-    """One of WORLD processes: every tensor as a DTensor by rows and by columns; local bytes against the whole's."""
+    """One of WORLD processes: loads every tensor as a DTensor by rows and by columns, and compares local bytes with
+    the whole."""
     from torch.distributed.tensor import DTensor, Shard
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
     torch.set_num_threads(1)

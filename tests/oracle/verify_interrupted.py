@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`verify` recognises saves that were really interrupted (tests/data/interrupted), says so in plain words, and tells a damaged
-checkpoint from one that is only suspicious: the latter passes with warnings, and fails with --strict. Needs no package."""
+"""`verify` recognises saves that were really interrupted (tests/data/interrupted), reports them in plain words, and
+distinguishes a damaged checkpoint from a suspicious one. A suspicious one passes with warnings, and fails with
+--strict. Needs no package."""
 import json
 import os
 import shutil
@@ -8,7 +9,7 @@ import time
 
 from common import Oracle
 
-# sample: (status, status with --strict, what standard error must say)
+# sample: (status, status with --strict, required texts on standard error)
 EXPECTED = {
     "fresh_before_metadata": (1, 1, ["incomplete save"]),
     "fresh_in_metadata": (1, 1, ["incomplete save"]),
@@ -23,7 +24,7 @@ EXPECTED = {
 
 
 def prepare(oracle, name):
-    """A copy with the ages that the files had; version control keeps none."""
+    """A copy with the files' original ages; version control stores none."""
     sample, target = oracle.data / "interrupted" / name, oracle.work / name
     shutil.copytree(sample / "checkpoint", target)
     start = time.time() - 1000
@@ -47,12 +48,12 @@ def main():
             for word in words:
                 oracle.check(word in err, name, f"does not say {word!r}: {said}")
             oracle.check(status == 0 or err.strip(), name, "fails without a word")
-        if plain == 1:  # nothing is made out of half a save
+        if plain == 1:  # nothing is made from half a save
             target = oracle.work / f"{name}.safetensors"
             status, _, err = oracle.run("convert", folder, target)
             oracle.check(status in (1, 3) and not target.exists(), name, f"convert exits {status}: {err.strip()[-300:]}")
 
-    # A complete save whose files were copied in any order passes; a leftover item is named, and strict refuses it.
+    # A complete save whose files were copied in any order passes; a leftover item is named, and --strict refuses it.
     folder = oracle.work / "stale_items"
     shutil.copytree(oracle.golden / "options_overwrite" / "checkpoint", folder)
     for age, file in enumerate(sorted(folder.iterdir(), key=lambda p: p.name == ".metadata")):
@@ -62,7 +63,7 @@ def main():
     status, _, err = oracle.run("verify", folder, "--strict")
     oracle.check(status == 1, "stale_items", f"--strict exits {status}: {err[-400:]}")
 
-    # An untouched copy has nothing to be warned about.
+    # An unmodified copy causes no warning.
     folder = oracle.work / "clean"
     shutil.copytree(oracle.golden / "dtensor_shard0_4" / "checkpoint", folder)
     for file in folder.iterdir():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sparse, nested and torchao's tensors become their component tensors, bit for bit, where a format has no place for the wrapper,
-with an object beside them that says how they belong together; others are refused by name. The way back: wrappers_again.py."""
+"""Sparse, nested, and torchao tensors become their component tensors, bit for bit, where a format has no place for
+the wrapper, with an object beside them that describes how they belong together. Other wrappers are refused by name.
+The way back is in wrappers_again.py."""
 import json
 import zipfile
 
@@ -35,7 +36,7 @@ TORCHAO = {
 
 
 def plain(value):
-    """Dicts that JSON spells as pairs, as dicts."""
+    """Replaces dicts that JSON stores as pairs by dicts."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in (value["$dict"] if "$dict" in value else value.items())}
     return [plain(item) for item in value] if isinstance(value, list) else value
@@ -66,7 +67,7 @@ def check_descriptions(oracle, case, made, expected):
 
 def check_refusals(oracle, sample):
     out = oracle.work / "refused.safetensors"
-    # A class, a state with a tensor, or a layout, of a later version.
+    # A class, a state with a tensor, or a layout of a later version.
     for old, new, key in ((b"Int8Tensor", b"Int9Tensor", "m.int8"), (b"zero_point", b"zero_pOint", "m.int8"), (b"torch.sparse_bsr", b"torch.sparse_xsr", "m.bsr")):
         changed = oracle.work / "changed.pt"
         with zipfile.ZipFile(sample) as source, zipfile.ZipFile(changed, "w") as target:
@@ -76,7 +77,7 @@ def check_refusals(oracle, sample):
         lines = [line for line in err.splitlines() if not line.startswith("note: ")]
         oracle.check(status == 1 and len(lines) == 1 and key in lines[0] and "changed.pt" in lines[0] and not out.exists(),
                      "unknown version", f"{key} exits {status}: {err}")
-    # A component's name is taken.
+    # A component's name is already used.
     try:
         import torch
     except Exception as error:
@@ -89,7 +90,7 @@ def check_refusals(oracle, sample):
 
 
 def check_made_again(oracle, made):
-    """PyTorch makes the sparse tensors again of what is in the file and the description."""
+    """PyTorch rebuilds the sparse tensors from the file and the description."""
     try:
         import warnings
         warnings.filterwarnings("ignore")
@@ -127,7 +128,7 @@ def main():
         if oracle.succeeds(case, "convert", source, folder, "--to", "hf"):
             oracle.succeeds(case, "verify", folder)
             check_components(oracle, case, folder / "model.safetensors", wanted)
-        # Into a pickle and back: with --components these stay as they are, without they come from the wrapper again.
+        # Into a pickle and back: with --components the components stay; without it, they come from the wrapper again.
         for options in (("--components",), ()):
             back, again = oracle.work / f"{case}_back", oracle.work / f"{case}_again.safetensors"
             if oracle.succeeds(case, "convert", made, back, "--to", "dcp", "--force", *options) and oracle.succeeds(case, "convert", back, again, "--force"):

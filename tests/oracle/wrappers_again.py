@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrapping tensors (sparse of every layout, nested, quantized, torchao's) through safetensors and back are what they were: what
-torch.load and dcp.load give of our files is the original's class, attributes and bits. Descriptions are not trusted."""
+"""Wrapping tensors (sparse of every layout, nested, quantized, torchao's) return unchanged through safetensors: from
+our files, torch.load and dcp.load return the original's class, attributes, and bits. Descriptions are not trusted."""
 import importlib
 import io
 import logging
@@ -34,7 +34,7 @@ def plain_difference(ours, theirs):
 
 
 def parts_of(tensor):
-    """Everything of a wrapper: plain tensors, and what else there is."""
+    """All parts of a wrapper: plain tensors, and everything else."""
     if tensor.is_quantized:
         if tensor.qscheme() == torch.per_tensor_affine:
             return {"int_repr": tensor.int_repr()}, (tensor.dtype, tensor.qscheme(), tensor.q_scale(), tensor.q_zero_point(),
@@ -151,8 +151,8 @@ def random_state(seed):
 
 
 def check_dcp(oracle, case, folder, original):
-    """Sparse and nested tensors are objects there, as PyTorch saves none of them as tensors; quantized ones are tensors, and
-    what lies in their items is the original: dcp.load itself copies them into the quantizer of the destination."""
+    """In DCP, sparse and nested tensors are objects, because PyTorch saves none of them as tensors. Quantized ones
+    are tensors, and their items hold the original: dcp.load itself copies them into the destination's quantizer."""
     state, stored = {}, dcp.FileSystemReader(folder).read_metadata().storage_data
     quantized = {key for key, value in original.items() if isinstance(value, torch.Tensor) and value.is_quantized}
     for key, value in original.items():
@@ -200,7 +200,7 @@ def check_random(oracle, seed):
 
 
 class Recorder:
-    """Of torchao, which need not be installed: what would be called with what."""
+    """Replaces torchao, which need not be installed: records the calls and their arguments."""
     def __init__(self, name, args):
         self.name, self.args, self.state = name, args, None
 
@@ -222,7 +222,7 @@ def recorder(name):
 
 
 class Structure(pickle.Unpickler):
-    """A pickle of torch.save without torchao's code: plain tensors are tensors, wrappers what they are made of."""
+    """Reads a torch.save pickle without torchao's code: plain tensors are tensors, and wrappers are their parts."""
     def __init__(self, file):
         self.archive = zipfile.ZipFile(file)
         self.prefix = self.archive.namelist()[0].split("/")[0]
@@ -298,7 +298,7 @@ def check_torchao(oracle):
         oracle.check("m.int8" in tensors or case == "torchao.pt", case, f"tensors of DCP: {sorted(tensors)}")
         if has_torchao():
             check_with_torchao(oracle, case, source, work)
-    # The real DCP of torchao's tensors: not only read as the same, the same bytes of a pickle.
+    # A real DCP folder with torchao's tensors: not only equal when read, but the same pickle bytes.
     work = oracle.work / "dcp_wrappers"
     work.mkdir()
     oracle.succeeds("dcp", "convert", folder / "dcp", work / "a.safetensors")
@@ -308,7 +308,7 @@ def check_torchao(oracle):
 
 
 def check_with_torchao(oracle, case, source, work):
-    # Some Pythons pickle enums by getattr, which weights_only refuses in the original, too.
+    # Some Pythons pickle enums by getattr, which weights_only refuses in the original as well.
     original = torch.load(source, weights_only=False)
     for made in ("back.pt", "from_dcp.pt"):
         loaded = torch.load(work / made, weights_only=case == "torchao.pt")
@@ -332,7 +332,7 @@ def described(kind, components, **more):
 
 
 def hostile_states():
-    """(name, state, what the one line of the refusal has)"""
+    """Yields (name, state, text of the single refusal line)."""
     coo = {"indices": torch.tensor([[0, 1], [1, 2]]), "values": torch.tensor([1.0, 2.0])}
     csr = {"crow_indices": torch.tensor([0, 1, 2]), "col_indices": torch.tensor([0, 1]), "values": torch.ones(2)}
     nested = {"buffer": torch.ones(6), "sizes": torch.tensor([[2, 3]]), "strides": torch.tensor([[3, 1]]), "offsets": torch.tensor([0])}
@@ -427,7 +427,7 @@ def check_hostile(oracle):
             oracle.check(not (oracle.work / out).exists(), case, f"{out} was written")
         if name != "cycle" and name != "wide cycle":
             oracle.succeeds(case, "convert", source, oracle.work / "apart_dcp", "--to", "dcp", "--components", "--force")
-    # An object of that name that describes nothing is an object.
+    # An object with that name that describes nothing remains an object.
     save_flat({"a.wrapper": {"type": 3}, "wrapper": {"type": "x", "components": {}}, "b.wrapper": 1}, source)
     oracle.succeeds("no description", "convert", source, oracle.work / "objects", "--to", "dcp")
 

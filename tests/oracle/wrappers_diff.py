@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`diff` of wrapping tensors (sparse of every layout, nested, quantized): a checkpoint equals all that it is converted to, and what
-differs is named by the component. torch_checkpointing holds them and gives them back."""
+"""`diff` of wrapping tensors (sparse of every layout, nested, quantized): a checkpoint equals all its conversions,
+and differences are named by component. torch_checkpointing stores wrapping tensors and returns them."""
 import json
 import random
 import shutil
@@ -21,7 +21,7 @@ def is_wrapper(value):
 
 
 def changed(rng, tensor):
-    """(the same with one number changed, the component that it is in); None where there is none."""
+    """(the same with one number changed, its component); None if it has no number."""
     def put(values):
         if values.numel() == 0:
             return False
@@ -96,7 +96,8 @@ def check_changed(oracle, seed):
 
 
 def check_kinds(oracle):
-    """What is no number of a component: its size, its shape, its class; a rule of selection means the whole."""
+    """Differences in size, shape, or class, rather than in a component's numbers; a selection rule applies to the
+    whole."""
     work = oracle.work / "kinds"
     work.mkdir()
     eye = torch.eye(3)
@@ -122,7 +123,7 @@ def check_kinds(oracle):
             oracle.succeeds(case, "diff", work / "left.pt", work / made, "--skip", "w", "--allow-unused")
     torch.save({**left, "w": eye.double().to_sparse()}, work / "right.pt")
     oracle.succeeds("dtype", "diff", work / "left.pt", work / "right.pt", "--ignore-dtype")
-    # Two files of components are compared as what they are: names of files that no wrapper is in.
+    # Two files of components are compared as they are: by the names in the files, which hold no wrapper.
     torch.save(left, work / "right.pt")
     for made in ("one.safetensors", "two.safetensors"):
         oracle.succeeds("components", "convert", work / "right.pt", work / made)
@@ -130,7 +131,7 @@ def check_kinds(oracle):
 
 
 def check_unreadable(oracle):
-    """One wrapper that cannot be put together, or read, says nothing of the others."""
+    """One wrapper that cannot be rebuilt or read does not affect the others."""
     work = oracle.work / "unreadable"
     work.mkdir()
     eye = torch.eye(3)
@@ -148,7 +149,7 @@ def check_unreadable(oracle):
                  "lost", f"exits {status}: {err}")
     document = json.loads(oracle.run("diff", work / "whole", work / "lost", "--json")[1])
     oracle.check(sorted(problem["text"] for problem in document["problems"]) == sorted(err.splitlines()), "lost", f"{document['problems']}: {err}")
-    # A damaged archive is of no kind that anybody knows.
+    # A damaged archive has no known kind.
     shutil.copytree(oracle.data / "writers" / "wrappers" / "dcp", work / "damaged")
     damaged = bytearray((work / "damaged" / "__0_0.distcp").read_bytes())
     end = damaged.find(b"PK\x05\x06")
@@ -156,13 +157,13 @@ def check_unreadable(oracle):
     (work / "damaged" / "__0_0.distcp").write_bytes(damaged)
     status, out, err = oracle.run("diff", oracle.data / "writers" / "wrappers" / "dcp", work / "damaged")
     oracle.check(status == 1 and err.count("\n") == 1 and err.startswith("m.int8: cannot be read: "), "damaged", f"exits {status}: {err}")
-    # The side that lacks it is the one that is named.
+    # The error names the side that lacks it.
     for name in ("ours", "theirs"):
         oracle.succeeds("lost", "convert", work / "whole", work / name, "--to", "torch-checkpointing", "--item", "m")
     (work / "theirs" / "m_0.pt").unlink()
     status, out, err = oracle.run("diff", work / "ours", work / "theirs")
     oracle.check(status == 1 and f"m.v: cannot be read: {work.name}/theirs: " in err.replace(str(oracle.work) + "/", ""), "lost", f"exits {status}: {err}")
-    # What differs is what is shown.
+    # The output shows exactly what differs.
     torch.save({"q": quantized(3)}, work / "c.pt")
     torch.save({"q": quantized(4)}, work / "d.pt")
     status, out, err = oracle.run("diff", work / "c.pt", work / "d.pt")
@@ -174,7 +175,7 @@ def quantized(zero_point):
 
 
 def check_parts(oracle):
-    """Objects of DCP that are tensors are tensors, too, where the folder is one of several parts."""
+    """DCP objects that are tensors are also tensors if the folder is one of several parts."""
     work = oracle.work / "parts"
     work.mkdir()
     state = random_state(0)
@@ -197,7 +198,7 @@ def check_parts(oracle):
 
 
 def check_ranks(oracle):
-    """Ranks that have other wrappers under one name: a problem that names file and key, or an entry for each."""
+    """Ranks that have different wrappers under one name: a problem that names file and key, or one entry each."""
     eye = torch.eye(3)
     pairs = {"values": (eye.to_sparse(), 2 * eye.to_sparse()), "csr": (eye.to_sparse_csr(), (2 * eye).to_sparse_csr()), "class": (eye.to_sparse(), eye.to_sparse_csr()),
              "zero point": (quantized(3), quantized(4))}
@@ -219,7 +220,7 @@ def check_ranks(oracle):
         compare(oracle, f"ranks {case}", {key: made.get(key) for key in wanted}, wanted)
         compare(oracle, f"ranks {case}", made["rng"]["state"], {"rank_0": first, "rank_1": second})
         oracle.check(made["e"] == {} and made["o"] == {"state": {}, "lr": 1}, f"ranks {case}", f"empty dicts become {made['e']}, {made['o']}")
-    # Nothing of a dict on one rank is nothing, and something else is a problem.
+    # An empty dict on one rank is no entry, and another value is a problem.
     folder = oracle.work / "ranks_nothing"
     folder.mkdir()
     torch.save({"a": {"b": 1, "t": eye}}, folder / "model_world_size_2_rank_0.pt")
@@ -231,7 +232,7 @@ def check_ranks(oracle):
 
 
 def check_names(oracle):
-    """Keys that are empty, or that other keys begin with."""
+    """Keys that are empty, or that are prefixes of other keys."""
     state = {"": torch.eye(3).to_sparse(), "m": {"": torch.eye(2).to_sparse_csr()}, "a": torch.eye(2).to_sparse(), "a.b": torch.eye(4).to_sparse_csr()}
     torch.save(state, oracle.work / "names.pt")
     for made, source in (("names.safetensors", "names.pt"), ("names_again.pt", "names.safetensors"), ("names_copy.pt", "names.pt")):
@@ -244,7 +245,7 @@ def check_names(oracle):
 
 
 def check_changed_components(oracle):
-    """What a rule makes of single components is said where there is no way back."""
+    """Changes of single components by a rule are reported if there is no way back."""
     eye, work = torch.eye(3), oracle.work / "rules"
     work.mkdir()
     torch.save({"x": eye.to_sparse(), "y": eye.to_sparse(), "t": eye}, work / "a.pt")
@@ -256,7 +257,7 @@ def check_changed_components(oracle):
 
 
 def check_like(oracle):
-    """Components have the sizes that their values have: --like leaves them."""
+    """Components have the sizes of their values: --like does not change them."""
     eye, work = torch.eye(3), oracle.work / "like"
     work.mkdir()
     torch.save({"w": eye, "s": eye.to_sparse(), "q": quantized(3)}, work / "a.pt")
@@ -273,7 +274,7 @@ def check_like(oracle):
 
 
 def check_contradictions(oracle):
-    """Ranks of which one has a value where another has entries."""
+    """One rank has a value where another has entries."""
     eye = torch.eye(3)
     for number, (first, second, good) in enumerate((({"a": 5}, {"a": {"x": 6}}, False), ({"a": eye}, {"a": {"x": eye}}, False), ({"a": {"x": eye}}, {"a": 5}, False),
                                                     ({"a": []}, {"a": [eye]}, True), ({"a": {}}, {"a": {"x": eye}}, True))):
@@ -302,7 +303,7 @@ def check_all_of_one(oracle):
 
 
 def check_ranks_of_checkpointing(oracle):
-    """A wrapper in a list that only one rank has: None stands for what the others lack."""
+    """A wrapper in a list that only one rank has: None marks the elements that the others lack."""
     work = oracle.work / "tc_list"
     work.mkdir()
     torch.save({"m": {"l": [torch.eye(3).to_sparse_csr(), torch.arange(6.)]}}, work / "a.pt")

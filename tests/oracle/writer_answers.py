@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What writers, or plain PyTorch, say that a checkpoint holds, against what the tool makes of it."""
+"""Compares a checkpoint's contents, according to its writer or plain PyTorch, with the tool's reading."""
 from common import read_safetensors, sha256
 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
@@ -8,14 +8,14 @@ DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat1
 
 
 def described(tensor):
-    """Dtype, shape and SHA-256 of a tensor of PyTorch."""
+    """Dtype, shape, and SHA-256 of a PyTorch tensor."""
     import torch
     data = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
     return {"dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape), "sha256": sha256(data)}
 
 
 def tensors_of(oracle, case, checkpoint, *options):
-    """{KEY: what `described` says} of every tensor that the tool reads."""
+    """{KEY: the result of `described`} for every tensor that the tool reads."""
     oracle.made = getattr(oracle, "made", 0) + 1
     file = oracle.work / f"answer-{oracle.made}.safetensors"
     if oracle.succeeds(case, "convert", checkpoint, file, *options) is None:
@@ -25,7 +25,7 @@ def tensors_of(oracle, case, checkpoint, *options):
 
 
 def same_tensors(oracle, case, checkpoint, expected, *options):
-    """The tool reads exactly these: tensors of PyTorch, or descriptions of them."""
+    """The tool reads exactly these: PyTorch tensors, or descriptions of them."""
     expected = {key: value if isinstance(value, dict) else described(value) for key, value in expected.items()}
     found = tensors_of(oracle, case, checkpoint, *options)
     for key in sorted(expected.keys() | found.keys()):
@@ -37,7 +37,7 @@ def refused(oracle, case, path, *parts):
     """verify and convert exit 1 with one line that has all parts; convert writes nothing."""
     for command in (["verify", path], ["convert", path, oracle.work / "never", "--to", "hf"]):
         status, out, err = oracle.run(*command)
-        # What pickles name is said of each file, whether it can be read or not.
+        # The names in pickles are reported for each file, whether or not it can be read.
         line = "\n".join(text for text in (out + err).splitlines() if "its pickle names" not in text).strip()
         oracle.check(status == 1 and "\n" not in line and all(str(part) in line for part in parts), case,
                      f"{command[0]} exits {status}: {line}, expected one line with {parts}")

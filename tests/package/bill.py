@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is the installed bill of materials CycloneDX 1.5, and does it name what is linked?
+"""Checks that the installed bill of materials is CycloneDX 1.5 and names everything that is linked.
 
     bill.py PREFIX VERSION
 
-The truth about what is linked is the installed command line: what its dynamic section needs.
+The dynamic section of the installed command line tells what is linked.
 """
 import json
 import re
@@ -11,9 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-HEADERS = {"range-v3", "nlohmann-json", "cli11"}  # nothing of them is linked
+HEADERS = {"range-v3", "nlohmann-json", "cli11"}  # header-only
 SYSTEM = {"c", "m", "stdc++", "gcc_s", "ld-linux-x86-64", "ld-linux-aarch64", "pthread", "dl"}
-NAMES = {"z": "zlib", "crypto": "openssl", "isal": "isa-l"}  # where the file is called otherwise
+NAMES = {"z": "zlib", "crypto": "openssl", "isal": "isa-l"}  # if the file's name differs
 
 
 def main(prefix, version):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Run by ctest: each component alone, in a consumer that may look for nothing else than what stands here.
+# Run by ctest: tests each component alone, in a consumer that may look for nothing except the packages listed here.
 set(base "core;std")
 set(cut "${base};digest;layout")
 set(moved "${cut};comm;kernels;transfer")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# Run by ctest with CONAN_HOME set: a package with a generated profile, and test_package against it: of the tree BUILT
-# (`conan export-pkg`), or without it from source (`conan create`). No remote is asked for anything.
+# Run by ctest with CONAN_HOME set: makes a package with a generated profile, and runs test_package against it. The
+# package is of the tree BUILT (`conan export-pkg`), or without BUILT from source (`conan create`). No remote is
+# contacted.
 string(REGEX MATCH "^[0-9]+" major "${COMPILER_VERSION}")
-# What the machine has, by Debian's package names; the recipe's version ranges must accept it.
+# The machine's version, by Debian's package name; the recipe's version ranges must accept it.
 function(platform_package reference debian)
   execute_process(
     COMMAND dpkg-query -W -f "\${Version}" ${debian}

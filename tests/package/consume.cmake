@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Run by ctest: configures, builds and runs the consumer, or with REFUSED checks that configuring fails with one error
+# Run by ctest: configures, builds, and runs the consumer. With REFUSED, checks that configuring fails with one error
 # that says why.
 file(REMOVE_RECURSE ${BUILD})
 set(generator -G Ninja -DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM})

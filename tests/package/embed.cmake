@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Run by ctest: a project that contains ours is configured; it has its own test, its own files to install, its own options
-# and no warnings of ours. With BUILD_IT it is built and run, too (all of core from source).
+# Run by ctest: configures a project that contains ours. It keeps its own test, files to install, and options, and gets
+# no warning of ours. With BUILD_IT, it is also built and run (all of core from source).
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE text ERROR_VARIABLE text)
   if(NOT status EQUAL 0)
@@ -43,7 +43,7 @@ string(REGEX MATCH "(benchmarks|tools/shardmesh|modules/mpi|modules/kokkos|modul
 if(folder)
   message(FATAL_ERROR "a project that contains ours compiles files of ${folder}")
 endif()
-# What it installs, without building: the only file is its own.
+# Checks its installed files without building: the only file is its own.
 file(GLOB_RECURSE scripts ${BUILD}/cmake_install.cmake ${BUILD}/_deps/*cmake_install.cmake)
 foreach(script IN LISTS scripts)
   file(STRINGS ${script} lines REGEX "file\\(INSTALL")

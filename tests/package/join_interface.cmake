@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Run by ctest: partitions become the one file that was expected, and what cannot be joined is refused in one line.
+# Run by ctest: partitions become the expected single file, and files that cannot be joined are refused in one line.
 #   cmake -DSCRIPT=cmake/join_interface.cmake -DWORK=folder -P join_interface.cmake
 file(REMOVE_RECURSE ${WORK})
 file(

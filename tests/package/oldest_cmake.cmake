@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Run by ctest in the full run: the consumer is built with the oldest CMake that is supported, from an environment of its own.
+# Run by ctest in the full run: builds the consumer with the oldest supported CMake, in a separate environment.
 if(NOT EXISTS ${WORK}/oldest_cmake/bin/cmake)
   file(REMOVE_RECURSE ${WORK}/oldest_cmake)
   foreach(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Run by ctest: what pkg-config says of the moved prefix links a consumer's objects to a program that runs.
+# Run by ctest: pkg-config's output for the moved prefix links a consumer's objects to a program that runs.
 function(ask result)
   execute_process(
     COMMAND ${CMAKE_COMMAND} -E env PKG_CONFIG_PATH=${PREFIX}/${LIBDIR}/pkgconfig ${PKG_CONFIG} ${ARGN} shardmesh

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A headless Chromium over its DevTools protocol, spoken through two pipes: nothing but Python's standard library."""
+"""A headless Chromium, driven over its DevTools protocol through two pipes with only Python's standard library."""
 import base64
 import json
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class Browser:
-    """One process. Everything that a page complains of, and every address that it asks for, is kept."""
+    """One browser process. Keeps every complaint of a page, and every address that it requests."""
 
     def __init__(self, chromium):
         self.profile = tempfile.TemporaryDirectory(prefix="shardmesh-browser-", ignore_cleanup_errors=True)
@@ -78,7 +78,7 @@ class Browser:
                 return answer["result"]
 
     def open(self, file, fragment="", width=1400, height=1000, scheme="light"):
-        """Loads a file, from nothing, in a window of this size, for a user whose system has this colour scheme."""
+        """Loads a file afresh in a window of this size, for a user whose system has this colour scheme."""
         self.call("Page.navigate", url="about:blank")
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
@@ -89,11 +89,11 @@ class Browser:
         self.settle()
 
     def settle(self):
-        """After two frames, what was to be drawn is."""
+        """Waits two frames, until everything is drawn."""
         self.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
 
     def value(self, script):
-        """What an expression, or a promise, of the page is."""
+        """The value of an expression, or of a promise, in the page."""
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, f"{script}: {answer.get('exceptionDetails')}"
         return answer["result"].get("value")
@@ -111,7 +111,8 @@ class Browser:
         self.settle()
 
     def point_at(self, script):
-        """Moves the pointer to the middle of the element that an expression is; the lines of the tooltip, if there is one."""
+        """Moves the pointer to the middle of the element that an expression yields; returns the tooltip's lines, if
+        any."""
         place = self.value(f"(() => {{ const one = {script}; one.scrollIntoView({{block: 'center'}});"
                            " const {x, y, width, height} = one.getBoundingClientRect(); return [x + width / 2, y + height / 2]; })()")
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])

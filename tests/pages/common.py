@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of pages share: the command line, safetensors files, one browser per script."""
+"""Shared by the tests of pages: the command line, safetensors files, one browser per script."""
 import json
 import os
 import struct
@@ -23,7 +23,7 @@ def run(*arguments, status=0):
 
 
 def write_safetensors(path, tensors):
-    """tensors: {key: (dtype, shape, bytes)}; the bytes are zeros."""
+    """tensors: {key: (dtype, shape, bytes)}; all bytes are zero."""
     header, at = {}, 0
     for key, (dtype, shape, size) in tensors.items():
         header[key] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + size]}
@@ -50,7 +50,7 @@ class PageTest(unittest.TestCase):
         return page, json.loads(run(command, *arguments, "--json"))
 
     def check_quiet(self, page):
-        """The page complained of nothing, asked for nothing else, and is not wider than the window."""
+        """The page complained of nothing, made no other request, and is not wider than the window."""
         self.assertEqual(self.browser.complaints, [])
         self.assertEqual({url.partition("#")[0] for url in self.browser.requests}, {page.resolve().as_uri()})
         self.assertLessEqual(self.browser.value("document.documentElement.scrollWidth"), self.browser.value("innerWidth"))
@@ -63,7 +63,7 @@ class PageTest(unittest.TestCase):
                                   ".map((one) => [one.dataset.title, Number(one.dataset.value)]))")
 
     def rows(self, table):
-        """The cells of the rows in sight."""
+        """The cells of the visible rows."""
         return self.browser.value(f"[...document.querySelectorAll('[aria-label={table}] .rows .row')]"
                                   ".map((row) => [...row.children].map((cell) => cell.textContent))")
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names in a checkpoint, and of it, are text on its page: nothing of them becomes markup, a script or a request."""
+"""Names in a checkpoint, and the checkpoint's name, are text on its page: they never become markup, scripts, or
+requests."""
 from common import WIDTHS, PageTest, main, write_safetensors
 
 OWNED = "document.title='owned'"

@@ -68,7 +68,7 @@ class InspectPage(PageTest):
         areas = dict(tiles)
         large = {key: tensor["bytes"] for key, tensor in self.tensors.items() if tensor["bytes"] >= 300}
         scale = [areas[key] / size for key, size in large.items()]
-        self.assertLess(max(scale), 1.4 * min(scale))  # titles of groups take some
+        self.assertLess(max(scale), 1.4 * min(scale))  # titles of groups take some space
         key = "model.mlp.up.weight"
         lines = self.browser.point_at(f"[...document.querySelectorAll('.tile.leaf')].find((one) => one.node.entry?.key === '{key}')")
         self.assertEqual(lines[0], key)
@@ -121,7 +121,7 @@ class InspectPage(PageTest):
         for _ in range(3):
             self.browser.click("#theme")
             seen.append(self.browser.value(background))
-        self.assertEqual(seen, [light, dark, dark])  # light, dark, as the system has it
+        self.assertEqual(seen, [light, dark, dark])  # light, dark, the system's scheme
         self.keep_picture("inspect_dark_1400")
         self.check_quiet(self.page)
 

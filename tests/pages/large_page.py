@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of a checkpoint of 100,000 tensors stays usable: few elements, searched and scrolled at once."""
+"""The page of a checkpoint with 100,000 tensors stays usable: few elements, and immediate searching and scrolling."""
 import time
 
 from common import PageTest, main, write_safetensors

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of the wrong type or beyond what they can be: an Error that names them, before anything is read or written."""
+"""Arguments of wrong types or out of range raise an Error that names them, before anything is read or written."""
 import unittest
 
 import common

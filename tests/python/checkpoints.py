@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""open, load and save: every golden checkpoint against PyTorch's own values, and back through every format."""
+"""open, load, and save: every golden checkpoint against PyTorch's own values, and back through every format."""
 import enum
 import json
 import random
@@ -20,7 +20,7 @@ class Colour(enum.Enum):
 
 
 def golden_cases():
-    """(name, path, what expected.json says of it)"""
+    """Yields (name, path, the contents of expected.json)."""
     for folder in sorted(GOLDEN.iterdir()):
         expected = folder / "expected.json"
         if expected.exists() and (folder / "checkpoint").is_dir():
@@ -33,7 +33,7 @@ class GoldenTest(common.WorkTest):
 
         compared = 0
         for name, path, expected in golden_cases():
-            if name == "options_xor":  # a transform that nobody else knows
+            if name == "options_xor":  # a transform that no other program knows
                 continue
             checkpoint = shardmesh.open(path)
             for key, said in expected["tensors"].items():
@@ -154,7 +154,7 @@ class BoxTest(common.WorkTest):
         self.assertFalse((self.work / "refused").exists())
 
     def test_tensors_whose_storage_was_freed_or_shrunk_are_refused(self):
-        """As FSDP frees them: PyTorch's own copies of such tensors crash."""
+        """FSDP frees storages in this way; PyTorch's own copies of such tensors crash."""
         for made, needed in ((torch.zeros(7, 5), 140), (torch.zeros(7, 5, dtype=torch.float64), 280),
                              (torch.zeros(5, 7).t(), 140), (torch.zeros(9, 5)[2:], 180), (torch.zeros(7, 10)[:, ::2], 276)):
             for held in (0, 40, needed - 1):

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""inspect, verify, diff, convert and reshard as functions: what they answer is what the command line answers. Needs no
-torch."""
+"""inspect, verify, diff, convert, and reshard as functions return what the command line prints. Needs no torch."""
 import json
 import re
 import struct
@@ -128,7 +127,7 @@ class CommandTest(common.WorkTest):
         self.assertTrue(shardmesh.diff(FOLDER, self.work / "three").equal)
         weights = [entry for entry in shardmesh.open(self.work / "three").tensors if entry.key.endswith("weight")]
         for entry in weights:
-            rows = -(-entry.shape[0] // 3)  # of every rank but the last
+            rows = -(-entry.shape[0] // 3)  # of every rank except the last
             self.assertEqual([chunk.box.offsets[0] for chunk in entry.chunks], list(range(0, entry.shape[0], rows)))
         self.assertEqual(report.tensors, 28)
         shardmesh.reshard(self.work / "three", self.work / "again", like=FOLDER)

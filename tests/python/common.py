@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the Python package share."""
+"""Shared by the tests of the Python package."""
 import os
 import shutil
 import sys
@@ -23,12 +23,12 @@ def need_torch():
 
 
 def long_runs():
-    """Whether random tests are to be many (./dev test --full)."""
+    """Whether random tests run long (./dev test --full)."""
     return os.environ.get("SHARDMESH_PROPERTY_RUNS") == "long"
 
 
 def seed():
-    """Of random tests: SHARDMESH_SEED, or one of this run; a test that fails names it."""
+    """The seed of random tests: SHARDMESH_SEED, or a random one for this run; a failing test names it."""
     global _seed
     if _seed is None:
         _seed = int(os.environ.get("SHARDMESH_SEED") or int.from_bytes(os.urandom(4), "little"))
@@ -58,7 +58,7 @@ class WorkTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
 
     def left_in_work(self):
-        """What lies there, hidden files too."""
+        """All names in the scratch folder, including hidden files."""
         return sorted(path.name for path in self.work.iterdir())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that ends while a daemon thread is in a call of ours ends normally, as one whose thread is in torch.load."""
+"""A program that ends while a daemon thread is in one of our calls ends normally, as with a thread in torch.load."""
 import subprocess
 import sys
 import unittest
@@ -8,7 +8,7 @@ import common
 
 common.need_torch()
 
-# 2 GiB of zeros that take no room on the disk: no call is over before the program ends.
+# 2 GiB of zeros without space on disk: no call finishes before the program ends.
 ROWS, COLUMNS = 1 << 15, 1 << 14
 HEADER = b'{"w":{"dtype":"F32","shape":[%d,%d],"data_offsets":[0,%d]}}' % (ROWS, COLUMNS, 4 * ROWS * COLUMNS)
 
@@ -57,7 +57,7 @@ time.sleep(float(sys.argv[4]))
 print("ends")
 """ % (ROWS, COLUMNS)
 
-# Rank 1 does not come to the second call.
+# Rank 1 does not make the second call.
 RANKS = """
 import os, sys, threading, time
 import torch, torch.distributed as dist, shardmesh

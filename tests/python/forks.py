@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a forked child inherits: handles that threads serve are an error there, by process id; the rest goes on."""
+"""Forked children: inherited handles that depend on threads raise an error, detected by process id; the rest still
+works."""
 import os
 import pickle
 import signal
@@ -18,7 +19,7 @@ HANG = 30  # seconds
 
 
 def in_child(call):
-    """What the call returns, or the Error that it raises, in a forked child."""
+    """The call's return value, or the Error that it raises, in a forked child."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -62,7 +63,7 @@ class ForkTest(common.WorkTest):
         return shardmesh.open(self.work / "saved")
 
     def held_loading(self):
-        """A load that stays where it is until the test lets it go on."""
+        """A load that pauses until the test continues it."""
         checkpoint, go_on, arrived = self.saved(), threading.Event(), threading.Event()
 
         def on_arrival(key):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever a caller gives, what comes out is a shardmesh.Error; and destinations that are one memory."""
+"""Whatever a caller passes, the result is a shardmesh.Error; and destinations that share memory."""
 import gc
 import math
 import os
@@ -18,7 +18,7 @@ FOLDER = common.GOLDEN / "single_rank" / "checkpoint"
 
 
 class Evil:
-    """Raises whatever is asked of it."""
+    """Raises on every access."""
 
     def __getattr__(self, name):
         raise ZeroDivisionError(name)
@@ -137,7 +137,7 @@ class HostileTest(OnlyOursTest):
                     try:
                         hash(value)
                     except TypeError:
-                        continue  # no key of a dict
+                        continue  # not a key of a dict
                 with self.subTest(f"{name}: {type(value).__name__}"):
                     self.only_ours(name, call, value)
 
@@ -171,7 +171,7 @@ class HostileTest(OnlyOursTest):
             for option in options.split():
                 for value in VALUES:
                     if option == "progress" and callable(value):
-                        continue  # what it raises is the caller's
+                        continue  # the caller's own exception
                     with self.subTest(f"{name} {option}: {type(value).__name__}"):
                         self.only_ours(name, call, **{option: value})
 
@@ -248,7 +248,7 @@ class HostileTest(OnlyOursTest):
                 self.assertEqual(caught.exception.code, "unsupported")
 
     def test_keys_of_one_text_are_two_keys(self):
-        """PyTorch's flattening takes them where the names of their entries differ."""
+        """PyTorch's flattening accepts them if their entries' names differ."""
         import torch.distributed.checkpoint as torch_checkpoint
 
         for number, below in enumerate(({"None": "t", None: {"a": 1}}, {None: {"a": 1}, "None": "t"}, {"1.5": "t", 1.5: {"a": 1}},

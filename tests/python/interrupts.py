@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C ends long calls soon, with KeyboardInterrupt, and leaves nothing behind. The call is known to be under way when
-its progress says so."""
+"""Ctrl-C soon ends long calls with KeyboardInterrupt, and leaves nothing behind. A call is under way once it reports
+progress."""
 import subprocess
 import sys
 
 import common
 import shardmesh
 
-# 256 MiB of zeros that take no room on the disk.
+# 256 MiB of zeros without space on disk.
 HEADER = b'{"w":{"dtype":"F32","shape":[67108864],"data_offsets":[0,268435456]}}'
 
 CHILD = """

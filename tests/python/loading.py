@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""start_load: every key arrives once, when its values are there; how loads end: whole, by the caller's exception, cancelled,
-by Ctrl-C, with the program."""
+"""start_load reports every key once, when its values are there. Loads end complete, by the caller's exception,
+cancelled, by Ctrl-C, or with the program."""
 import os
 import subprocess
 import sys
@@ -57,7 +57,7 @@ class LoadingTest(common.WorkTest):
                     keys.append(key)
             self.assertEqual(sorted(keys), sorted(state))
             self.assertEqual(told, keys)
-            self.assertEqual(list(loading), [])  # again
+            self.assertEqual(list(loading), [])  # a second iteration yields nothing
             self.assertTrue(loading.done() and loading.wait(0))
             self.assertEqual(loading.bytes, 6 * 15 * 8)
 
@@ -93,7 +93,7 @@ class LoadingTest(common.WorkTest):
 
     def test_what_on_arrival_raises_ends_the_load_and_is_the_callers(self):
         path, state = self.saved()
-        for at in (0, 5):  # the last key, too
+        for at in (0, 5):  # also at the last key
             told, into = [], {key: torch.empty(5, 3) for key in state}
 
             def arrived(key):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""map_tensor: what lies in the files is what load reads; nothing can be written; mappings live as long as what was made of
-them, and no longer."""
+"""map_tensor yields the same values as load, and is read-only. A mapping lives exactly as long as the objects made
+from it."""
 import gc
 import os
 import random
@@ -24,7 +24,7 @@ def is_mapped(path):
 
 class MappedTest(common.WorkTest):
     def compare(self, checkpoint, key, box, counts):
-        """One mapped box with the loaded one; counts what was compared, and what was refused and why."""
+        """Compares one mapped box with the loaded one; counts comparisons and refusals."""
         try:
             mapped = checkpoint.map_tensor(key, box, allow_unaligned=True)
         except shardmesh.Error as refused:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What opening, convert and save may be asked for: some keys only, all parts of a folder, dequantized weights; folders of
-torch_checkpointing, components, other shapes. The answers are those of the command line and of the committed samples."""
+"""Options of open, convert, and save: some keys only, all parts of a folder, dequantized weights; folders of
+torch_checkpointing, components, other shapes. Expected values are from the command line and the committed samples."""
 import hashlib
 import json
 import shutil
@@ -107,7 +107,7 @@ class OpeningTest(common.WorkTest):
             loaded = numbers.load(key)
             self.assertEqual((list(loaded.shape), loaded.dtype), (said["shape"], torch.float32))
             self.assertEqual(hashlib.sha256(raw(loaded)).hexdigest(), said["sha256"])
-            self.assertEqual(raw(numbers[key][1:3]), raw(loaded[1:3]))  # NaNs, too
+            self.assertEqual(raw(numbers[key][1:3]), raw(loaded[1:3]))  # including NaNs
         arrived = list(numbers.start_load({key: torch.empty(said["shape"]) for key, said in expected.items()}))
         self.assertEqual(sorted(arrived), sorted(expected))
         with self.refused("unsupported", "a.weight", "load it"):
@@ -178,7 +178,7 @@ class OpeningTest(common.WorkTest):
     def test_components_are_kept_apart_as_by_the_command_line(self):
         source = self.work / "source.safetensors"
         tool("convert", WRITERS / "wrappers" / "wrappers.pt", source)
-        (self.work / "theirs").mkdir()  # archives hold their names
+        (self.work / "theirs").mkdir()  # archives contain their names
         tool("convert", source, self.work / "theirs" / "apart.pt", "--components")
         shardmesh.convert(source, self.work / "apart.pt", components=True)
         shardmesh.convert(source, self.work / "together.pt")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The code of docs/python.md runs: all blocks one after the other in one process and one folder, those that begin with
-`# on every rank` on two ranks. `--page FILE` names the page."""
+"""The code of docs/python.md runs: all blocks in order, in one process and one folder. Blocks that begin with `# on
+every rank` run on two ranks. `--page FILE` names the page."""
 import os
 import re
 import sys
@@ -37,7 +37,7 @@ def main():
     of_ranks = [block for block in blocks if block[1].startswith(MARK)]
     assert len(blocks) > 3 and of_ranks, "the page has no code"
     with tempfile.TemporaryDirectory() as folder:
-        from rank_group import run_ranks  # before anything of ours has made threads: ranks are forked
+        from rank_group import run_ranks  # before our code makes threads: ranks are forked
 
         run_ranks(2, on_rank, folder, of_ranks)
         os.chdir(folder)

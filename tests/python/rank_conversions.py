@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DTensors and ShardedTensors to shardmesh's boxes and back, nested ShardedTensors, whole state dicts, FSDP1 over tensor
-parallelism with our extensions, and what goes wrong: on real ranks, beside PyTorch's own answers."""
+"""Conversions on real ranks, beside PyTorch's own answers: DTensors and ShardedTensors to shardmesh's boxes and
+back, nested ShardedTensors, whole state dicts, FSDP1 over tensor parallelism with our extensions, and errors."""
 import json
 import os
 import signal
@@ -59,7 +59,7 @@ def there_and_back(rank, world):
 
 
 def nested(rank, world):
-    """FSDP1 over tensor parallelism as PyTorch made it: ShardedTensors within ShardedTensors."""
+    """FSDP1 over tensor parallelism as PyTorch represented it: ShardedTensors within ShardedTensors."""
     tensor_parallel = [dist.new_group([first, first + 1]) for first in range(0, world, 2)][rank // 2]
     data_parallel = [dist.new_group(list(range(first, world, 2))) for first in range(2)][rank % 2]
     full = pattern((8, 6), torch.float32)
@@ -123,7 +123,7 @@ class Model(torch.nn.Module):
 
 
 def fsdp1_over_tensor_parallelism(rank, world):
-    """State dicts of FSDP1 with our extensions beside PyTorch's, and a round trip."""
+    """Compares state dicts of FSDP1 with our extensions and with PyTorch's, and makes a round trip."""
     mesh = init_device_mesh("cpu", (world // 2, 2), mesh_dim_names=("dp", "tp"))
 
     def made(seed):
@@ -157,7 +157,7 @@ def refusals(rank, world):
     said = [error_of(lambda: shardmesh.redistribute(tensor, mesh, [Shard(2)])),
             error_of(lambda: shardmesh.redistribute(tensor, mesh, [Shard(0), Shard(0)])),
             error_of(lambda: shardmesh.redistribute(tensor, mesh, [Shard(0)], sharding_spec=object()))]
-    # One rank wants something else: all say so.
+    # One rank requests another placement: all ranks raise the error.
     said.append(error_of(lambda: shardmesh.redistribute(tensor, mesh, [Shard(1 if rank else 0)])))
     fine = shardmesh.redistribute(tensor, mesh, [Shard(1)])
     return said, raw(fine.to_local()) == raw(part(pattern((4, 4), torch.float32), mesh, [Shard(1)]))
@@ -257,7 +257,7 @@ class ConversionTest(unittest.TestCase):
         total = 64 * 32 * 4
         first, second = run_ranks(2, progress_that_raises)
         self.assertEqual(first, ((total, total), "ArithmeticError('enough')"))
-        # The other one may have had all it wanted before.
+        # The other rank may already have received everything that it wanted.
         self.assertEqual(second[0], (total, total))
         self.assertIn(second[1], ("cancelled", "nothing"))
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong on real ranks is one shardmesh.Error with the same text on all of them, soon; a save that fails leaves
-nothing, and the old checkpoint as it was."""
+"""A failure on real ranks soon raises one shardmesh.Error with the same text on all ranks. A failed save leaves
+nothing, and keeps the old checkpoint."""
 import shutil
 
 import common
@@ -33,7 +33,7 @@ def saving(rank, world, path, states):
 
 
 def with_their_planner(rank, world, path, wanted):
-    """PyTorch's load with our reader: PyTorch's own exception, which names our error."""
+    """PyTorch's load with our reader raises PyTorch's own exception, which names our error."""
     try:
         torch_checkpoint.load(wanted, storage_reader=shardmesh.dcp.StorageReader(path))
     except torch_checkpoint.api.CheckpointException as problem:
@@ -42,7 +42,7 @@ def with_their_planner(rank, world, path, wanted):
 
 
 def raising(rank, world, path):
-    """What is neither ours nor PyTorch's is raised as it is."""
+    """Exceptions that are neither ours nor PyTorch's propagate unchanged."""
     def enough(done, total):
         raise ArithmeticError("enough")
 
@@ -146,7 +146,7 @@ class FailureTest(common.WorkTest):
         problems = run_ranks(RANKS, saving, str(self.work / "file" / "folder"), [{"w": torch.ones(1)}] * RANKS)
         self.assertIn(str(self.work / "file"), self.same_on_all(problems, problems[0].code).path)
         problems = run_ranks(RANKS, saving, str(self.work / "a" / "b"), [{"w": torch.ones(1)}, {"w": torch.ones(1), "b": lambda: 1}])
-        self.assertEqual(self.left_in_work(), ["file"])  # parents that were made for nothing
+        self.assertEqual(self.left_in_work(), ["file"])  # parent folders that were made in vain are removed
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real PyTorch ranks: processes with a gloo group between them. They are forked, so that torch is imported once: the
-test's own process makes no threads before."""
+"""Real PyTorch ranks: processes with a gloo group between them. They are forked, so that torch is imported only
+once; the test's own process makes no threads before that."""
 import multiprocessing
 import os
 import pickle
@@ -22,16 +22,16 @@ def _member(rank, world, store, pipe, function, arguments, end_alone):
         if not end_alone:
             dist.barrier()
             dist.destroy_process_group()
-    except BaseException as problem:  # PyTorch's CheckpointException is one
+    except BaseException as problem:  # includes PyTorch's CheckpointException
         answer = (False, f"rank {rank}: {traceback.format_exc()}{problem!r}")
     pipe.send_bytes(pickle.dumps(answer))
     pipe.close()
-    os._exit(0)  # threads of gloo may still be there
+    os._exit(0)  # threads of gloo may still exist
 
 
 def run_ranks(world, function, *arguments, end_alone=False):
-    """[function(rank, world, *arguments) of every rank]; an AssertionError when one fails or hangs. end_alone: a process
-    ends when its function does, whatever the others do."""
+    """[function(rank, world, *arguments) of every rank]; raises AssertionError if a rank fails or hangs. With
+    end_alone, a process ends with its function, whatever the others do."""
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory(prefix="shardmesh-ranks-") as folder:
         members = []

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DTensors of every golden layout and of random ones on real ranks: what PyTorch saved, ours loads bit for bit, and the
-reverse; and both cut the files alike. What a rank holds is known from the golden data, or from torch.chunk."""
+"""DTensors of every golden layout and of random ones on real ranks: each library loads the other's checkpoints bit
+for bit, and both write files with the same chunks. A rank's expected values are from the golden data, or from
+torch.chunk."""
 import json
 import random
 
@@ -23,7 +24,7 @@ RANDOM_LAYOUTS = 150
 
 
 def pattern(shape, dtype):
-    """A tensor whose elements differ, of any dtype."""
+    """A tensor with distinct elements, of any dtype."""
     count = torch.Size(shape).numel()
     if dtype == torch.bool:
         return (torch.arange(count) % 3 == 0).reshape(shape)
@@ -33,7 +34,7 @@ def pattern(shape, dtype):
 
 
 def mesh_of(shape):
-    # Without groups of its own: nothing here asks for communication within a mesh.
+    # Without its own groups: no test communicates within a mesh.
     return DeviceMesh("cpu", torch.arange(torch.Size(shape).numel()).reshape(shape), _init_backend=False)
 
 
@@ -43,7 +44,7 @@ def wrapped(local, mesh, placements, shape):
 
 
 def chunked(full, mesh, placements):
-    """This rank's part, mesh dimension by mesh dimension."""
+    """This rank's part, one mesh dimension after the other."""
     local, coordinate = full, mesh.get_coordinate()
     for size, at, placement in zip(mesh.shape, coordinate, placements):
         if isinstance(placement, Shard):
@@ -74,7 +75,7 @@ def golden_placement(described):
 
 
 def golden_layouts(world):
-    """Those for so many ranks that PyTorch itself saves, and that hold boxes: with the box of each rank."""
+    """The layouts for this number of ranks that PyTorch itself saves and that hold boxes, with each rank's box."""
     for case in json.loads((GOLDEN / "layouts.json").read_text())["cases"]:
         if torch.Size(case["mesh"]).numel() == world and case["boxes_exact"] and not case["dcp"]["errors"]:
             yield case
@@ -100,13 +101,13 @@ def states(world, rank):
 
 
 def destinations(state, world, seed):
-    """For every key an empty DTensor of another layout, and what it is to hold on this rank."""
+    """For every key, an empty DTensor of another layout, and its expected values on this rank."""
     draw, made = random.Random(seed), {}
     for key, (_, full) in state.items():
         mesh = mesh_of(draw.choice({2: [(2,), (2, 1)], 4: [(4,), (2, 2)]}[world]))
         placements = random_placements(draw, full.ndim, mesh.ndim)
         expected = chunked(full, mesh, placements)
-        # Memory with gaps now and then: a rank's tensor need not be contiguous.
+        # Now and then memory with gaps: a rank's tensor need not be contiguous.
         local = torch.zeros((*expected.shape, 2), dtype=full.dtype)[..., 0] if draw.random() < 0.2 else torch.zeros_like(expected)
         made[key] = (wrapped(local, mesh, placements, full.shape), expected)
     return made

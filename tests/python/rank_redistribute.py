@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""shardmesh.redistribute on real ranks: golden layouts and random ones, within a mesh and between meshes that share some
-ranks, all or none, strided, uneven and partial; against torch.chunk, against DTensor.redistribute where PyTorch can, and
-where it cannot, that it cannot."""
+"""shardmesh.redistribute on real ranks: golden and random layouts (strided, uneven, and partial), within a mesh and
+between meshes that share some ranks, all, or none. Compared with torch.chunk and, where PyTorch can, with
+DTensor.redistribute; elsewhere, the test checks that PyTorch cannot."""
 import random
 import time
 
@@ -25,12 +25,12 @@ REDUCTIONS = {"sum": sum, "max": max, "min": min}
 
 
 def mesh_over(ranks, sizes):
-    # Without groups of its own: shardmesh needs none.
+    # Without its own groups: shardmesh needs none.
     return DeviceMesh("cpu", torch.tensor(ranks).reshape(sizes), _init_backend=False)
 
 
 def part(full, mesh, placements):
-    """What this rank holds of a tensor, mesh dimension by mesh dimension; nothing outside the mesh."""
+    """This rank's part of a tensor, one mesh dimension after the other; empty outside the mesh."""
     coordinate = mesh.get_coordinate()
     if coordinate is None:
         return torch.empty(0, dtype=full.dtype)
@@ -79,7 +79,7 @@ def between_random_layouts(rank, world, seed):
     everybody = dist.group.WORLD
     for number in range(ROUNDS):
         source, target = random_mesh(draw, world), random_mesh(draw, world)
-        # To a rank outside its mesh PyTorch does not tell that a DTensor has no dimensions.
+        # PyTorch does not tell a rank outside the mesh that a DTensor has no dimensions.
         least = 0 if source.size() == world else 1
         shape = tuple(draw.choice((0, 1, 2, 3, 5, 8, 13, 17)) for _ in range(draw.randrange(least, 4)))
         full = pattern(shape, draw.choice(DTYPES))
@@ -94,7 +94,7 @@ def between_random_layouts(rank, world, seed):
 
 
 def between_golden_layouts(rank, world):
-    """Each golden layout from the one before."""
+    """Each golden layout from the previous one."""
     wrong, tensor, before = [], None, None
     for case in golden_layouts(world):
         mesh = mesh_over(range(world), case["mesh"])
@@ -141,7 +141,7 @@ def of_terms(rank, world):
 
 
 def as_pytorch_does(rank, world, seed):
-    """Where DTensor.redistribute can: bit for bit the same local tensors."""
+    """Where DTensor.redistribute works: the same local tensors, bit for bit."""
     draw, wrong = random.Random(seed), []
     for sizes in ((world,), (2, world // 2)):
         mesh = init_device_mesh("cpu", sizes)
@@ -159,7 +159,7 @@ def as_pytorch_does(rank, world, seed):
 
 
 def where_pytorch_cannot(rank, world):
-    """What PyTorch says (or gives), and whether ours is right: another mesh, terms as the target, strided shards."""
+    """PyTorch's error or result, and whether ours is right: another mesh, Partial as the target, strided shards."""
     whole, half = init_device_mesh("cpu", (world,)), mesh_over(range(world // 2), (world // 2,))
     square = init_device_mesh("cpu", (2, world // 2))
     full, said = pattern((7, 5), torch.float32), []
@@ -218,7 +218,7 @@ def gradients(rank, world):
 
 
 def special_values(rank, world):
-    """A conjugated local tensor is read as what it says; strides do not matter."""
+    """A conjugated local tensor is read as its resolved values; strides do not matter."""
     mesh = mesh_over(range(world), (world,))
     full = torch.complex(torch.arange(24.0), -torch.arange(24.0)).reshape(6, 4)
     local = part(full.conj().resolve_conj(), mesh, [Shard(0)])
@@ -237,7 +237,7 @@ def between_machines(rank, world, seed):
     wrong = between_random_layouts(rank, world, seed)
     mesh = mesh_over([3, 1], (2,))
     tensor = distributed(pattern((5, 3), torch.float32), mesh, [Shard(0)])
-    if rank in (1, 3):  # ranks of which others hear nothing
+    if rank in (1, 3):  # the other ranks do not take part
         moved = shardmesh.redistribute(tensor, mesh, [Shard(1)])
         if differs(moved, pattern((5, 3), torch.float32), mesh, [Shard(1)]):
             wrong.append("two ranks")
@@ -250,7 +250,7 @@ def without_plain_memory(rank, world):
     for local in (torch.ones(2, 2).to_sparse(), torch.ones(2, 2, device="meta"),
                   torch.quantize_per_tensor(torch.ones(2, 2), 1.0, 0, torch.qint8)):
         tensor = wrapped(torch.ones(2, 2), mesh, [Shard(0)], (2 * world, 2))
-        if rank == 0:  # one rank's alone
+        if rank == 0:  # only one rank's
             tensor._local_tensor = local
         try:
             shardmesh.redistribute(tensor, mesh, [Shard(1)], timeout=1)
@@ -271,7 +271,7 @@ def told(call):
 
 
 def after_calls_that_ended(rank, world):
-    """What every rank is told, and that the next call does what was asked."""
+    """Every rank gets an error, and the next call works."""
     mesh = mesh_over(range(world), (world,))
     full = pattern((5, 3), torch.float32)
     tensor = distributed(full, mesh, [Shard(0)])
@@ -280,7 +280,7 @@ def after_calls_that_ended(rank, world):
     said = []
 
     def late(timeout):
-        """The last rank comes when the others have gone."""
+        """The last rank calls after the others have given up."""
         if rank == world - 1:
             said.append(None)
             dist.barrier()
@@ -291,9 +291,9 @@ def after_calls_that_ended(rank, world):
     late(0.3)  # in the first call, before they have met
     late(0.3)
     said.append(is_right())
-    late(0.3)  # when they know each other
+    late(0.3)  # after they have met
     if rank == world - 1:
-        said.append(told(move))  # what became of the call that the others were in
+        said.append(told(move))  # the outcome of the call that the others were in
     dist.barrier()
     said.append(is_right())
 
@@ -309,7 +309,7 @@ def after_calls_that_ended(rank, world):
 
 
 def while_others_wait(rank, world):
-    """Rank 0 goes and comes again while rank 1 waits for the last one: all three meet."""
+    """Rank 0 leaves and returns while rank 1 waits for the last rank: all three meet."""
     mesh = mesh_over(range(world), (world,))
     full = pattern((5, 3), torch.float32)
     tensor = distributed(full, mesh, [Shard(0)])
@@ -322,7 +322,7 @@ def while_others_wait(rank, world):
 
 
 def wrong_on_one_rank(rank, world):
-    """Placements that do not fit, on rank 0 alone: all are told, and the next call does what was asked."""
+    """Placements that do not fit, on rank 0 alone: all ranks get the error, and the next call works."""
     mesh = mesh_over(range(world), (world,))
     full = pattern((5, 3), torch.float32)
     tensor = distributed(full, mesh, [Shard(0)])
@@ -334,7 +334,7 @@ def wrong_on_one_rank(rank, world):
 
 
 def on_part_of_the_ranks(rank, world):
-    """Numbers without dimensions, and gradients, by way of a mesh that lacks ranks."""
+    """Scalars and gradients pass through a mesh that lacks ranks."""
     whole, part = mesh_over(range(world), (world,)), mesh_over([world - 1], (1,))
     scalar = distributed(torch.tensor(5.0), whole, [Replicate()])
     there = shardmesh.redistribute(scalar, part, [Replicate()])
@@ -346,7 +346,7 @@ def on_part_of_the_ranks(rank, world):
 
 
 def with_a_rank_that_ends(rank, world):
-    """The others are told that the process has ended: in the call that they are in, and in those that follow."""
+    """The others are notified that the process has ended: in their current call, and in later ones."""
     mesh = mesh_over(range(world), (world,))
     tensor = distributed(pattern((5, 3), torch.float32), mesh, [Shard(0)])
     shardmesh.redistribute(tensor, mesh, [Shard(1)])
@@ -358,7 +358,7 @@ def with_a_rank_that_ends(rank, world):
             shardmesh.redistribute(tensor, mesh, [Shard(1)])
         except shardmesh.Error as problem:
             said.append((problem.code, "has ended" in str(problem), problem.ranks))
-    time.sleep(2)  # the others look for this one, too
+    time.sleep(2)  # the others check for this one, too
     return said
 
 
@@ -387,7 +387,7 @@ class RedistributeTest(common.WorkTest):
         for said in run_ranks(4, where_pytorch_cannot):
             self.assertEqual([case for case, _, right in said if not right], [])
             answers = [answer for _, answer, _ in said]
-            # Refused: other meshes, terms. Some strided shards come out wrong, without a word.
+            # Refused: other meshes, Partial targets. Some strided shards are silently wrong.
             self.assertEqual(answers[:2], ["NotImplementedError", "RuntimeError"])
             self.assertIn("wrong", answers[2:])
 
@@ -403,7 +403,7 @@ class RedistributeTest(common.WorkTest):
             *first, last = run_ranks(world, after_calls_that_ended)
             ended = "deadline_exceeded"
             self.assertEqual(first[0].pop(5), "ZeroDivisionError")
-            for said in (*first[1:], [last.pop(6)] * 6):  # a rank that had everything has nothing to hear
+            for said in (*first[1:], [last.pop(6)] * 6):  # a rank that had received everything gets no error
                 self.assertIn(said.pop(5), ("cancelled", "no error"))
             for said in first:
                 self.assertEqual(said, [ended, ended, True, ended, True, True, True])
@@ -431,7 +431,7 @@ class RedistributeTest(common.WorkTest):
     def test_tensors_without_plain_memory(self):
         first, second = run_ranks(2, without_plain_memory)
         self.assertEqual([code for code, _ in first], ["unsupported"] * 3)
-        # The other rank hears of it at once.
+        # The other rank is notified at once.
         self.assertEqual([code for code, _ in second], ["unsupported"] * 3)
 
     def test_autograd(self):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State dicts as people have them, on real ranks: golden checkpoints with their objects, ShardedTensors, and FSDP2 models
-with and without tensor parallelism and their optimizers. What ours loads is bit for bit what PyTorch loads."""
+"""Realistic state dicts on real ranks: golden checkpoints with their objects, ShardedTensors, and FSDP2 models with
+and without tensor parallelism and their optimizers. Our load returns the same bits as PyTorch's."""
 import copy
 import random
 import subprocess
@@ -37,7 +37,7 @@ def flat(state):
 
 
 def held(value):
-    """What this rank holds of a value, comparable."""
+    """This rank's part of a value, comparable."""
     if isinstance(value, DTensor):
         return "dtensor", raw(value.to_local())
     if isinstance(value, ShardedTensor):
@@ -56,7 +56,7 @@ def differing(state, expected):
     return sorted(key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key))
 
 
-# --- golden checkpoints: any layout that a rank wants, against PyTorch's own load -----------------------------------
+# --- golden checkpoints in any layout on a rank, against PyTorch's own load -----------------------------------------
 def golden_destination(path, world, seed):
     draw, made = random.Random(seed), {}
     checkpoint = shardmesh.open(path)
@@ -81,7 +81,7 @@ def load_golden(rank, world, paths):
 
 
 def load_converted(rank, world, folder, converted):
-    """DTensors from a safetensors file with PyTorch's load and our reader, beside the DCP folder that it was made of."""
+    """DTensors from a safetensors file with PyTorch's load and our reader, compared with the original DCP folder."""
     mesh = mesh_of((world,))
 
     def into():
@@ -109,7 +109,7 @@ def save_in_background(rank, world, path):
 
 # --- ShardedTensor ----------------------------------------------------------------------------------------------------
 def grid(rank, world, rows, columns, values):
-    """Row blocks and column blocks dealt out in turn: several shards per rank, uneven."""
+    """Blocks of rows and columns, distributed in turn: several uneven shards per rank."""
     shards, number, at = [], 0, 0
     full = torch.arange(sum(rows) * sum(columns), dtype=torch.float32).reshape(sum(rows), sum(columns))
     for row in rows:
@@ -143,8 +143,8 @@ def sharded_tensors(rank, world, work):
 
 
 def ranks_without_shards(rank, world, work):
-    """Two shards over four ranks, and nested objects: PyTorch's planner forgets the keys of ranks without shards, takes
-    the checkpoint for one of version 2.3, and fails. Returns whether it does, and what is wrong with what we loaded."""
+    """Two shards over four ranks, and nested objects. PyTorch's planner forgets the keys of ranks without shards,
+    mistakes the checkpoint for one of version 2.3, and fails. Returns whether it does, and the errors of our load."""
     state = {"few": grid(rank, world, (7, 3), (4,), True), **OBJECTS}
     shardmesh.dcp.save(dict(state), checkpoint_id=f"{work}/few")
 
@@ -232,7 +232,7 @@ class StateTest(common.WorkTest):
     def test_a_safetensors_file_loads_like_the_folder_that_it_was_made_of(self):
         folder, converted = str(GOLDEN / "fsdp2_tp_2x2" / "checkpoint"), str(self.work / "model.safetensors")
         make = [sys.executable, "-m", "shardmesh", "convert", folder, converted, "--skip-objects"]
-        subprocess.run(make, check=True, capture_output=True)  # not here: ranks are forked before there are threads
+        subprocess.run(make, check=True, capture_output=True)  # another process: ranks fork before threads exist
         for count, wrong in run_ranks(2, load_converted, folder, converted):
             self.assertEqual((count, wrong), (28, []))
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders that PyTorch's ranks saved with use_collectives=False: each rank has values of its own under the same keys.
-A rank gets its own; whoever is no rank gets a conflict that names the key and the ranks, or KEY@RANK of each."""
+"""Folders that PyTorch's ranks saved with use_collectives=False: each rank has its own values under the same keys. A
+rank loads its own values. A process that is no rank gets a conflict that names the key and the ranks, or KEY@RANK of
+each."""
 import json
 import os
 import shutil
@@ -26,11 +27,11 @@ warnings.filterwarnings("ignore")
 RANKS = 3
 TOOL = Path(shardmesh.__file__).parent / "bin" / "shardmesh"
 FULL = torch.arange(21.0).reshape(7, 3)
-BIG = 600_000  # elements of a tensor that is compared by its archive's directory
+BIG = 600_000  # elements; a tensor of this size is compared by its archive's directory
 
 
 def state_of(rank, mesh):
-    """Shards, replicas, and values of the rank: tensors of one shape and of several, objects, nested ones."""
+    """Shards, replicas, and the rank's own values: tensors of equal and different shapes, objects, nested values."""
     return {"shards": distribute_tensor(FULL, mesh, [Shard(0)]), "replica": distribute_tensor(FULL + 1, mesh, [Replicate()]),
             "plain": torch.arange(4.0), "rng": torch.full((5,), float(rank)), "many": torch.full((rank + 1,), float(rank)),
             "big": torch.full((BIG,), float(rank)), "bigsame": torch.ones(BIG), "step": 7,
@@ -61,7 +62,7 @@ def plain(value):
 
 
 def load(rank, world, path):
-    """What is wrong with what each way of loading gives."""
+    """The errors of each way of loading."""
     mesh = init_device_mesh("cpu", (world,))
     expected = {key: plain(value) for key, value in state_of(rank, mesh).items()}
     wrong = []
@@ -74,7 +75,7 @@ def load(rank, world, path):
         call(state)
         found = {key: plain(value) for key, value in state.items()}
         wrong += [(name, key, found[key], expected[key]) for key in expected if found[key] != expected[key]]
-    # Shards of others, for another layout: PyTorch knows only the rank's own.
+    # Other ranks' shards, for another layout: PyTorch knows only the rank's own.
     other = {"shards": distribute_tensor(torch.zeros(7, 3), mesh, [Replicate()])}
     shardmesh.dcp.load(other, checkpoint_id=path)
     if not torch.equal(other["shards"].to_local(), FULL):
@@ -139,7 +140,7 @@ class RankValuesTest(common.WorkTest):
         self.assertTrue(torch.equal(opened.load("shards"), FULL))
         self.assertTrue(torch.equal(opened.load("replica"), FULL + 1))
         self.assertEqual((opened.load("step"), opened.load("loader.epoch")), (7, 2))
-        for state in ({"many": torch.zeros(3)}, {"mixed": torch.zeros(7)}):  # the shape of none, or of another
+        for state in ({"many": torch.zeros(3)}, {"mixed": torch.zeros(7)}):  # no rank's shape, or another's
             for call in (opened.load_into, lambda state: shardmesh.dcp.load(state, checkpoint_id=self.folder)):
                 with self.assertRaises(shardmesh.Error) as caught:
                     call(dict(state))
@@ -164,7 +165,7 @@ class RankValuesTest(common.WorkTest):
             self.assertTrue(shardmesh.verify(self.folder, rank=rank).ok)
             mixed = opened.load("mixed")
             self.assertEqual(mixed if rank == 1 else mixed.tolist(), 1 if rank == 1 else [float(rank)] * 2)
-        with self.assertRaises(shardmesh.Error):  # no such rank: as no rank
+        with self.assertRaises(shardmesh.Error):  # no such rank: treated as no rank
             shardmesh.load(self.folder, "rng", rank=9)
 
     def test_each_rank_s_value_under_a_key_of_its_own(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_native.pyi names what _native has, and nothing else, with the same arguments; every public name is documented."""
+"""_native.pyi has exactly the names and arguments of _native; every public name is documented."""
 import ast
 import inspect
 import re
@@ -16,7 +16,7 @@ def arguments(node):
 
 
 def declared():
-    """{name: its arguments; None for what is no function}, methods as Class.method."""
+    """{name: its arguments; None for other things than functions}, with methods as Class.method."""
     names = {}
     for node in ast.parse((Path(shardmesh.__file__).parent / "_native.pyi").read_text()).body:
         if isinstance(node, ast.FunctionDef):
@@ -32,7 +32,7 @@ def declared():
 
 
 def signature(function):
-    """Of a pybind11 function: its first line says `name(self: T, path: str, ...) -> ...`."""
+    """The arguments of a pybind11 function; its docstring begins with `name(self: T, path: str, ...) -> ...`."""
     inner = re.match(r"\w+\((.*)\) -> ", function.__doc__).group(1)
     return [name for name in re.findall(r"(\w+): ", re.sub(r"\[[^\]]*\]", "", inner)) if name != "self"]
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In PyTorch's place: readers that are used again, ids and places in descriptions, parent folders, URLs, plan caching,
-options of PyTorch's that shardmesh has not, exceptions that PyTorch's callers catch, stream extensions."""
+"""shardmesh in PyTorch's place: reused readers, ids and places in descriptions, parent folders, URLs, plan caching,
+PyTorch options that shardmesh lacks, exceptions that PyTorch's callers catch, stream extensions."""
 import io
 import os
 import pickle
@@ -201,7 +201,7 @@ def clear_plan_caches():
 
 
 def cached_saves(rank, world, work, group=None):
-    """Saves with cached plans, by our writer and PyTorch's in turns; what each gives back."""
+    """Saves with cached plans, by our writer and PyTorch's in turn, and checks what each returns."""
     clear_plan_caches()
     wrong = []
     writers = ["ours", "ours", "theirs", "ours", "failing", "ours", "reused", "reused", "theirs"]
@@ -285,7 +285,7 @@ def alone(rank, world, work):
 def in_background(rank, world, path):
     state = {"w": torch.full((4,), float(rank)), f"of{rank}": torch.ones(2)}
     future = shardmesh.dcp.async_save({f"v{rank}": state["w"], "all": torch.arange(3.0)}, checkpoint_id=path)
-    state["w"].fill_(-1)  # it was copied
+    state["w"].fill_(-1)  # the save has its own copy
     metadata = future.result(60)
     loaded = {f"v{rank}": torch.zeros(4), "all": torch.zeros(3)}
     shardmesh.dcp.load(loaded, checkpoint_id=path)
@@ -347,7 +347,7 @@ class OptionsTest(common.WorkTest):
 
 
 class Turned(StreamTransformExtension):
-    """Every byte turned round."""
+    """Complements every byte."""
 
     @staticmethod
     def registry_name():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wheel, built from source, installs into a fresh virtual environment, and the code of docs/python.md runs there.
-PyTorch comes from the environment that this runs in.
+PyTorch comes from the environment that runs this script.
 
-    wheel.py ROOT WORK [BUILD]     BUILD: the folder that the wheel's build goes on in (WORK/build)
+    wheel.py ROOT WORK [BUILD]     BUILD: the folder in which the wheel is built (WORK/build)
 """
 import os
 import shutil

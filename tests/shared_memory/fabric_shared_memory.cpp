@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The distributed suite over shared memory: a case of fewer ranks is run by the first ones. All ranks come to the same
+// The distributed suite over shared memory. The first ranks run a case with fewer ranks. All ranks reach the same
 // verdict, so that they stay together.
 #include <chrono>
 #include <cstddef>
@@ -24,7 +24,7 @@ shared_memory_communicator& world_communicator();
 
 namespace {
 
-// What the others say must be known before the next case starts.
+// Shares the verdicts of all ranks before the next case.
 std::vector<std::string> tell_all(std::string_view mine) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(600);
   const auto all = world_communicator().all_gather(std::as_bytes(std::span(mine)), {.deadline = deadline});

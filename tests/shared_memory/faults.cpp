@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that is killed or stopped, or that leaves, in the middle: every survivor gets an error that names it, soon.
-// One line for each that is wrong; nothing when all is well.
+// A process is killed, is stopped, or leaves mid-run: every survivor soon gets an error that names it. Prints one line
+// per error, and nothing on success.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,21 +31,21 @@ constexpr seconds deadline{1.0}, grace{1.5};
 
 struct scene {
   std::string phase;
-  int signal = 0;  // 0: the process ends
+  int signal = 0;  // 0: the process exits
   bool keeps_child = false;
 };
 
 void reached(const scene& now, const char* phase, std::int32_t rank) {
   if (rank != victim || now.phase != phase) return;
   if (now.keeps_child && ::fork() == 0) {
-    ::pause();  // a child of the victim, which holds all that it had open
+    ::pause();  // a child of the victim, with everything open that the victim had
     std::_Exit(0);
   }
   if (now.signal == 0) std::_Exit(0);
   ::raise(now.signal);
 }
 
-// Everybody sends everybody the same large message, again and again.
+// Every rank sends every rank the same large message, again and again.
 result<void> run(shared_memory_communicator& comm, const scene& now, clock_type::time_point& began) {
   std::vector<std::byte> mine(8 << 20, std::byte{1});
   std::vector<std::vector<std::byte>> theirs(ranks, std::vector<std::byte>(mine.size()));
@@ -104,13 +104,13 @@ int play(const scene& now) {
     ::waitpid(children[static_cast<std::size_t>(rank)], &status, 0);
     wrong += WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : 1;
   }
-  ::kill(-children[victim], SIGKILL);  // with the child that it may have
+  ::kill(-children[victim], SIGKILL);  // including its possible child
   ::waitpid(children[victim], nullptr, 0);
   return wrong;
 }
 
-// Rank 1 is killed while it tells its error, which is so large that this takes long. Rank 2 waits for rank 1 and rank 0
-// for rank 2, without a deadline. Rank 2 stays, so rank 0 ends only if rank 2 can still tell everybody.
+// Rank 1 is killed while it sends its error, which is so large that this takes long. Without a deadline, rank 2 waits
+// for rank 1, and rank 0 for rank 2. Rank 2 stays, so rank 0 ends only if rank 2 can still notify the others.
 int dies_while_it_tells(std::chrono::milliseconds after) {
   const auto group = shared_memory_group::make(ranks).value();
   int begins[2] = {};

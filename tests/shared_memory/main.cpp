@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The distributed suite over processes of this machine: shared_memory_distributed RANKS [of Catch2...] becomes that
-// many.
+// The distributed suite over processes of this machine: shared_memory_distributed RANKS [Catch2 arguments...] forks
+// that many.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ namespace {
 shared_memory_communicator* world = nullptr;
 }
 
-// Of all processes. No case uses it for its own messages, so that one's poison does not spread.
+// A communicator over all processes. No case uses it for its own messages, so that poisoning does not spread.
 shared_memory_communicator& world_communicator() {
   return *world;
 }

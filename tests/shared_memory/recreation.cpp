@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank is stopped in the middle of a group, which its peers' deadline poisons. The peers make the next groups while
-// the rank is stopped, or it wakes up in between. The new group comes about, or each rank has the same error at its
-// deadline. No message of the old group arrives in a new one, and the rank that wakes up has the old group's error.
-// One line for each answer that is wrong.
+// the rank is stopped, or it wakes up in between. The new group forms, or each rank has the same error at its deadline.
+// No message of the old group arrives in a new one, and the rank that wakes up has the old group's error. Prints one
+// line per wrong answer.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -41,8 +41,8 @@ constexpr std::chrono::seconds patient{30};
 struct scene {
   std::size_t bytes = 0;       // of a message
   std::uint32_t stops_in = 0;  // the round of the old group in which the victim is stopped
-  bool wakes_in_join = false;  // else when its peers have given up the next group and made one without it
-  bool keeps_handle = false;   // of the old group, while new ones are made
+  bool wakes_in_join = false;  // else it wakes when its peers have given up the next group and made one without it
+  bool keeps_handle = false;   // keeps the old group while new ones are made
 };
 
 std::string text_of(const scene& now) {
@@ -50,7 +50,7 @@ std::string text_of(const scene& now) {
          (now.wakes_in_join ? ", wakes in the join" : ", wakes late") + (now.keeps_handle ? ", old handle kept" : "");
 }
 
-// What a rank saw, for the test to compare.
+// A rank's observations, for the test to compare.
 using text = std::array<char, 1024>;
 struct answers {
   text old_error, next_error, wrong;
@@ -113,7 +113,7 @@ result<void> round_of(shared_memory_communicator& comm, char group, std::uint32_
   return {};
 }
 
-// A group that has to come about and to work.
+// A group that must form and work.
 void use_group(answers& mine, char group, const std::string& token, std::int32_t rank, std::size_t bytes) {
   auto comm = shared_memory_communicator::join(token, rank, {.deadline = clock_type::now() + patient});
   if (!comm) return add_wrong(mine, std::string("group ") + group + ": " + to_string(comm.error()));
@@ -180,7 +180,7 @@ int check(const scene& now, const shared_page& page) {
     ++wrong;
   };
   const std::string old_error = page.of[0].old_error.data(), next_error = page.of[0].next_error.data();
-  // A peer that waits for the victim in one call may itself be awaited in the next: then both are named.
+  // A peer that waits for the victim in one call may itself be awaited in the next call; then both are named.
   const auto is_of_victim = [](const std::string& problem, const std::string& part) {
     constexpr std::string_view waits = " waited in vain for ";
     const std::size_t begin = problem.find(waits);

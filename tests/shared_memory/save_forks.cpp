@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that fork while they save: in each phase of a save and beside it, the child ends by exit, by _exit, and by
-// becoming another program. Each child ends well, the checkpoint passes verify and holds every value, nothing else lies
-// beside it, and no file of the save is open in the other program. One line for each answer that is wrong.
+// Processes fork while they save, in each phase and from another thread. The child ends by exit, by _exit, or by
+// becoming another program. Each child ends well, the checkpoint passes verify with every value, nothing is left beside
+// it, and no file of the save is open in the other program. Prints one line per wrong answer.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,12 +35,12 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::int32_t ranks = 3;
-constexpr std::int64_t rows = 700, columns = 300;  // of each rank
+constexpr std::int64_t rows = 700, columns = 300;  // per rank
 
 enum class ending { by_exit, by_quick_exit, by_exec };
 constexpr std::array endings{ending::by_exit, ending::by_quick_exit, ending::by_exec};
 
-// What `exit` in a child destroys: objects of the parent's save.
+// Objects of the parent's save, which `exit` in a child destroys.
 struct rank_at_work {
   std::optional<any_communicator> comm;
   std::optional<save_in_progress> saving;
@@ -65,7 +65,7 @@ held_state held_by(std::int32_t rank, std::vector<std::int32_t>& memory) {
   return held;
 }
 
-/// 0 when a forked child ends well in that way.
+/// Returns 0 if a forked child ends well in that way.
 int fork_and_end(ending how, const fs::path& folder) {
   const pid_t child = ::fork();
   if (child != 0) return exit_status_of(child);
@@ -75,7 +75,7 @@ int fork_and_end(ending how, const fs::path& folder) {
   ::_exit(how == ending::by_quick_exit ? 0 : 3);
 }
 
-// What the other program does: 4 when a file below the folder is open here.
+// The other program: returns 4 if a file below the folder is open here.
 int look_for_open_files(std::string_view folder) {
   for (const auto& one : fs::directory_iterator("/proc/self/fd")) {
     std::error_code ignored;
@@ -84,8 +84,8 @@ int look_for_open_files(std::string_view folder) {
   return 0;
 }
 
-// Saves as one rank; "" or what is wrong. Forks within the save's own thread before each phase and, in the background,
-// from this one.
+// Saves as one rank; returns a problem, or "". Forks in the save's own thread before each phase and, for background
+// saves, also from this thread.
 std::string save_as(rank_at_work& mine, const fs::path& folder, target_format format, bool in_background) {
   const held_state held = held_by(mine.comm->rank(), mine.memory);
   std::string wrong;
@@ -144,7 +144,7 @@ std::string look_at(const fs::path& folder) {
   return {};
 }
 
-// Ranks are processes, or threads of this one. Returns whether all went well.
+// Ranks are processes, or threads of this process. Returns whether all went well.
 bool play(bool are_processes, target_format format, bool in_background) {
   const scratch_folder folder;
   std::string wrong;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank is killed before each of its stores into the shared segment, one run for each: the survivors return an error
-// that names it, soon, and what they received before is right. The segment is write-protected in that rank: each store
-// faults, is counted, and is made by itself. Rings are smaller than the messages, which go both ways at once.
-// One line for each run that is wrong, and one with the number of stores.
+// A rank is killed before each of its stores into the shared segment, one run per store. The survivors soon return an
+// error that names it, and everything that they received before is right. The segment is write-protected in that rank:
+// each store faults, is counted, and is single-stepped. Rings are smaller than the messages, which go both ways at
+// once. Prints one line per wrong run, and one with the number of stores.
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -44,7 +44,7 @@ bool is_victim = false;
 void* segment_at = nullptr;
 std::size_t segment_bytes = 0;
 volatile std::int64_t stores = 0, kill_at = 0;  // 0: never
-std::int64_t* counted = nullptr;                // for the parent
+std::int64_t* counted = nullptr;                // shared with the parent
 
 void protect(int how) {
   ::mprotect(segment_at, segment_bytes, how);
@@ -58,7 +58,7 @@ void on_store(int, siginfo_t* info, void* context) {
   *counted = stores;
   if (stores == kill_at) ::kill(::getpid(), SIGKILL);
   protect(PROT_READ | PROT_WRITE);
-  static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_EFL] |= 0x100;  // a trap after this instruction
+  static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_EFL] |= 0x100;  // trap after this instruction
 }
 
 void after_store(int, siginfo_t*, void* context) {
@@ -78,7 +78,7 @@ void watch_stores() {
 
 }  // namespace
 
-// The library's calls come here.
+// Replaces mmap for the library's calls.
 extern "C" void* mmap(void* at, size_t size, int rights, int flags, int file, off_t offset) noexcept {
   void* const made = reinterpret_cast<void*>(::syscall(SYS_mmap, at, size, rights, flags, file, offset));
   if (is_victim && segment_at == nullptr && made != MAP_FAILED && (flags & MAP_SHARED) != 0 && file >= 0) {
@@ -91,14 +91,14 @@ extern "C" void* mmap(void* at, size_t size, int rights, int flags, int file, of
 
 namespace {
 
-// --- what every rank does ---
+// --- all ranks ---
 std::vector<std::byte> message(std::int32_t from, std::size_t size) {
   std::vector<std::byte> bytes(size);
   for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i * 7 + static_cast<std::size_t>(from));
   return bytes;
 }
 
-// Each to each: larger than a ring, and lent.
+// Each rank sends each rank a message that is larger than a ring, and lent.
 result<void> exchange(shared_memory_communicator& comm, std::size_t size, const call_options& options) {
   const std::vector<std::byte> mine = message(comm.rank(), size);
   std::vector<std::vector<std::byte>> theirs(ranks, std::vector<std::byte>(size));
@@ -137,7 +137,7 @@ int be_victim(const std::string& token, bool aborts) {
   return 0;
 }
 
-// Waits for the victim in the end, which does not come.
+// Finally waits in vain for the victim.
 int survive(const std::string& token, std::int32_t rank, const std::string& run) {
   ::alarm(30);
   const auto began = clock_type::now();
@@ -186,7 +186,7 @@ bool run(std::int64_t at, bool aborts) {
     survivors.push_back(in_child([&] { return survive(group->token(), rank, name); }));
   int status = 0;
   ::waitpid(killed, &status, 0);
-  // How often a rank sleeps differs from run to run, and with it the number of stores.
+  // The number of a rank's sleeps, and so of its stores, differs between runs.
   const bool was_killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
   const bool is_over = WIFEXITED(status) && WEXITSTATUS(status) == 0 && (at == 0 || *counted < at);
   const bool as_planned = is_over || (at != 0 && was_killed);
@@ -201,7 +201,7 @@ bool run(std::int64_t at, bool aborts) {
 
 }  // namespace
 
-// shared_memory_stores [STEP]: all stores of joining and of leaving, and every STEP-th one between
+// shared_memory_stores [STEP]: all stores of joining and leaving, and every STEP-th store between
 int main(int argc, char** argv) {
   counted =
       static_cast<std::int64_t*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No call reads a variable in one argument that another argument's call sets: C and C++ leave the order open.
+"""No call may read a variable in one argument that another argument's call sets: C and C++ leave the order open.
 
-`check(load(&error), error)` passes the old `error` on GCC. So does `f(std::move(x), x.size())` where f takes by value.
-Looks at every C and C++ file and at the code in docs. Usage: argument_order.py ROOT [FILE ...]"""
+`check(load(&error), error)` passes the old `error` on GCC. So does `f(std::move(x), x.size())` if f takes by value.
+Checks every C and C++ file and the code in docs. Usage: argument_order.py ROOT [FILE ...]"""
 import pathlib
 import re
 import sys
@@ -14,7 +14,7 @@ NOT_CALLS = {"if", "for", "while", "switch", "return", "sizeof", "catch", "REQUI
 
 
 def code_of(path: pathlib.Path) -> str:
-    """The text with strings and comments blanked; of a page only its C and C++ blocks. Lines keep their numbers."""
+    """The text with strings and comments blanked; for a page, only its C and C++ blocks. Line numbers are kept."""
     text = path.read_text(errors="replace")
     if path.suffix == ".md":
         kept, inside = [], False
@@ -29,7 +29,8 @@ def code_of(path: pathlib.Path) -> str:
 
 
 def calls(code: str):
-    """Name, line and arguments of every call. A lambda among the arguments runs later, or not: its body is no argument."""
+    """Name, line, and arguments of every call. A lambda among the arguments runs later, or never: its body is no
+    argument."""
     for begin in re.finditer(rf"({NAME})\s*\(", code):
         depth, at, start, arguments = 0, begin.end(), begin.end(), []
         while at < len(code):
@@ -51,13 +52,14 @@ def calls(code: str):
 
 
 def reads(argument: str, name: str) -> bool:
-    """The value of the variable, not its address, a member of that name or a use that is not evaluated."""
+    """Whether the argument reads the variable's value: not its address, a member of that name, or an unevaluated
+    use."""
     argument = re.sub(rf"\b(?:sizeof|decltype)\s*(?:\([^()]*\)|{NAME})", " ", argument)
     return re.search(rf"(?<![\w.&>:]){name}\b(?!\s*[({{:])", re.sub(r"&\s+", "&", argument)) is not None
 
 
 def set_by(argument: str):
-    """Variables whose address, or a move of which, is an argument of a call inside this argument."""
+    """Variables whose address, or a move from which, is an argument of a call inside this argument."""
     if "[" in argument and "{" in argument:  # a lambda, which runs later if at all
         return
     for found in re.finditer(rf"&\s*({NAME})\s*(?=[,)])|std::move\(({NAME})\)", argument):
@@ -79,7 +81,7 @@ def main() -> int:
     root = pathlib.Path(sys.argv[1])
     files = [pathlib.Path(name) for name in sys.argv[2:]] or [
         path for folder in FOLDERS for path in sorted((root / folder).rglob("*")) if path.suffix in ENDINGS]
-    # It finds what it looks for.
+    # Checks that the sample's errors are found.
     sample = pathlib.Path(sys.argv[0]).with_name("argument_order_sample.c")
     if len(list(problems(sample))) != 2:
         print(f"{sample}: both calls of the sample should be found")

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What argument_order.py must find: two calls that read `error` before or after it is set, and two that do not. */
+/* The sample for argument_order.py: two calls read `error` before or after it is set, and two calls do not. */
 void check(int status, void* error);
 int load(int key, void** error);
 int close_it(void** error);

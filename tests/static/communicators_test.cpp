@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is a communicator and what is not.
+// Which types are communicators.
 #include <catch2/catch_test_macros.hpp>
 #include <concepts>
 #include <cstddef>
@@ -16,7 +16,7 @@ using namespace shardmesh;
 
 namespace {
 
-// The smallest model: one rank that talks to nobody.
+// The smallest model: a single rank.
 struct alone {
   std::string* log = nullptr;
   std::int32_t rank() const { return 0; }
@@ -80,7 +80,7 @@ static_assert(!collective_communicator<blocking_reduction>);
 static_assert(!collective_communicator<reduction_without_dtype>);
 static_assert(!collective_communicator<int>);
 
-// What functions take: variables of any model, also through what owns or refers to one; nothing that goes away.
+// Functions take variables of any model, also through an owner or a reference, but no temporaries.
 static_assert(std::convertible_to<alone&, communicator_ref>);
 static_assert(std::convertible_to<thread_communicator&, communicator_ref>);
 static_assert(std::convertible_to<any_communicator&, communicator_ref>);
@@ -93,7 +93,7 @@ static_assert(!std::convertible_to<int&, communicator_ref>);
 static_assert(std::is_trivially_copyable_v<communicator_ref> && sizeof(communicator_ref) == 2 * sizeof(void*));
 static_assert(collective_communicator<communicator_ref>);
 static_assert(!std::copyable<any_communicator>);
-static_assert(!std::constructible_from<any_communicator, communicator_ref>);  // it owns
+static_assert(!std::constructible_from<any_communicator, communicator_ref>);  // it owns its communicator
 
 }  // namespace
 
@@ -125,7 +125,7 @@ TEST_CASE("a reference to any communicator passes every call on, and knows what 
   CHECK(one == communicator_ref(mine));
   CHECK_FALSE(one == other);
   CHECK(other == communicator_ref(owning));
-  any_communicator moved = std::move(owning);  // what is owned stays where it is
+  any_communicator moved = std::move(owning);  // the owned communicator does not move
   CHECK(other == communicator_ref(moved));
   other.abort(fail(errc::cancelled, "enough"));
   CHECK(other_log == "enough");
@@ -133,8 +133,8 @@ TEST_CASE("a reference to any communicator passes every call on, and knows what 
 
 TEST_CASE("a number is live for all handles of a communicator until what holds it is gone") {
   std::string log;
-  alone mine{&log};                                            // the process keeps them
-  thread_communicator kept = thread_group(1).communicator(0);  // the group does
+  alone mine{&log};                                            // the process keeps its numbers
+  thread_communicator kept = thread_group(1).communicator(0);  // the group keeps its numbers
   for (const communicator_ref comm : {communicator_ref(mine), communicator_ref(kept)})
     for (const numbered_object kind : {numbered_object::subgroup, numbered_object::executor}) {
       const auto next = [&] {

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a translation unit of the code in documents that is marked to be compiled.
+"""Writes a translation unit with the code in documents that is marked to be compiled.
 
     doc_code.py OUTPUT FILE.md...
 
-A block of C++ behind a line `<!-- compiled -->` is compiled by the tests, each in a namespace of its own, after
-`import shardmesh; using namespace shardmesh;`. Its lines keep their file and number in what the compiler says.
+The tests compile each C++ block after a line `<!-- compiled -->`, in its own namespace, after `import shardmesh;
+using namespace shardmesh;`. Compiler messages refer to the document's file and line.
 """
 import re
 import sys

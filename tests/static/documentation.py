@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is the documentation true where a script can tell?
+"""Checks the documentation where a script can.
 
     documentation.py ROOT
 
-- A block ```cpp or ```c is code that is compiled and run: its first line is `// FILE`, an example or a test, and its lines stand
-  in that file, one after the other, whatever their indentation there. `// ...` stands for lines left out. (Or it stands
-  behind `<!-- compiled -->`: doc_code.py makes a unit of it.)
-- Code of ours stands in such blocks: an indented block has no line with `import shardmesh` or `shardmesh::` but CMake's.
-- Code of Python stands on pages that a test runs (tests/python/page.py, tests/docs/ten_minutes.py).
-- A link to a file of the project leads to one, and its #anchor to a heading of it.
-- The page of a room (docs/rooms/ROOM.md) names every interface file of it in its table, and no file that is not there;
-  the tests that it names exist. Every room of a format has such a page.
+- A block ```cpp or ```c is code that is compiled and run. Its first line is `// FILE`, an example or a test. Its lines
+  occur in that file, consecutively, with any indentation. `// ...` stands for omitted lines. (A block after
+  `<!-- compiled -->` needs no file: doc_code.py makes a unit of it.)
+- Our code is only in such blocks: an indented block has no line with `import shardmesh` or `shardmesh::`, except
+  CMake's.
+- Python code is on pages that a test runs (tests/python/page.py, tests/docs/ten_minutes.py).
+- A link to a file of the project points to an existing file, and its #anchor to a heading there.
+- The page of a room (docs/rooms/ROOM.md) lists every interface file of it in its table, and only existing files; the
+  tests that it names exist. Every format's room has such a page.
 """
 import re
 import sys
@@ -30,7 +31,7 @@ def lines(text):
 
 
 def position(wanted, source, start):
-    """Behind the first place at which these lines follow one another."""
+    """The index after the first place where these lines follow one another."""
     for at in range(start, len(source) - len(wanted) + 1):
         if source[at:at + len(wanted)] == wanted:
             return at + len(wanted)
@@ -75,7 +76,7 @@ def check_run(root, page, say):
 
 
 def anchors(page):
-    """As the forges make them of headings."""
+    """The anchors that code forges make from headings."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text()), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what holds the names of modules/ against the compiler, from the text of the interfaces.
+"""Writes sources that check the names of modules/ with the compiler, from the text of the interfaces.
 
     exported_names.py FOLDER FILE.cppm...
 
-    FOLDER/every_name.cpp   names everything that any room exports: what two rooms define does not compile there;
-                            types and concepts of one name in two files are an error here, which says where
-    FOLDER/shown_names.cpp  names, through `import shardmesh;` alone, what the umbrella is to show
-    FOLDER/hidden_names.cpp has a type of its own for every other name, and for the namespaces of inner names: one that
+    FOLDER/every_name.cpp   names everything that any room exports: a name that two rooms define does not compile there.
+                            This script itself reports types and concepts of one name in two files
+    FOLDER/shown_names.cpp  names, through `import shardmesh;` alone, everything that the umbrella must show
+    FOLDER/hidden_names.cpp has its own type for every other name, and for the namespaces of inner names: a name that
                             the umbrella shows is ambiguous there
 
-Names are those that `export namespace shardmesh` blocks, and those of a namespace in it, declare themselves, without
-`detail`. The umbrella shows what its chain of `export import` reaches.
+The names are those that `export namespace shardmesh` blocks, and namespaces inside them, declare themselves, without
+`detail`. The umbrella shows everything that its chain of `export import` reaches.
 """
 import re
 import sys
@@ -36,13 +36,13 @@ def exported_blocks(text):
 
 
 def declarations(block):
-    """The text of each declaration up to its body or its end; what stands in braces elsewhere is left out."""
+    """The text of each declaration up to its body or its end, without text in other braces."""
     braces = parentheses = 0
     head, outside, is_body = "", "", False
     for c in block:
         if c == "{":
             if braces == 0:
-                # Behind "=" it is a variable's value, unless that is an operator's or a template parameter's.
+                # After "=", it is a variable's value, unless the "=" belongs to an operator or a template parameter.
                 is_body = parentheses == 0 and "=" not in without_arguments(outside.split("operator")[0])
                 if is_body and head.strip():
                     yield head
@@ -61,7 +61,7 @@ def declarations(block):
 
 
 def without_arguments(text):
-    """Without what stands in < >."""
+    """The text without everything inside < >."""
     flat, angle = "", 0
     for c in text:
         if c == "<":
@@ -74,7 +74,7 @@ def without_arguments(text):
 
 
 def name_of(declaration):
-    """(name, is a type, alias or concept), or nothing for what has no name of its own."""
+    """(name, whether it is a type, alias, or concept), or nothing for a declaration without a new name."""
     text = " ".join(declaration.split()).strip()
     if not text or text == ";" or "operator" in text or text.startswith(("namespace", "using namespace", "static_assert", "}")):
         return None
@@ -95,14 +95,14 @@ def name_of(declaration):
     plain = re.sub(r"\brequires\s*\(.*?\)\s*(?=\w)", "", plain)
     function = FUNCTION.search(plain)
     if function and "=" not in plain[: function.start()]:
-        is_member = plain[: function.start()].endswith("::")  # the body of a member, behind its class
+        is_member = plain[: function.start()].endswith("::")  # the body of a member, after its class
         return None if is_member else (function.group(1), False)
     variable = re.search(r"(\w+)(?:\[\w*\])?$", plain.split("=")[0].rstrip("; "))
     return (variable.group(1), False) if variable else None
 
 
 def names_of(text):
-    """(inner namespace, name, is defined here as a type, alias or concept) of all that a file exports."""
+    """(inner namespace, name, whether it is defined here as a type, alias, or concept) of every export of a file."""
     for inner, block in exported_blocks(text):
         for declaration in declarations(block):
             found = name_of(declaration)
@@ -118,7 +118,7 @@ EXPORTED = re.compile(r"^export import shardmesh\.(\w+);", re.M)
 
 
 def shown_rooms(texts):
-    """Those that the umbrella exports, over any number of steps."""
+    """The rooms that the umbrella exports, directly or indirectly."""
     exports = {}
     for text in texts:
         exports.setdefault(MODULE.search(text).group(1) or "", set()).update(EXPORTED.findall(text))
@@ -140,7 +140,7 @@ def unit(what, imports, body):
 
 
 def using_all(names):
-    """Named where they are declared, so that inner names do not meet outer ones."""
+    """Refers to names in the namespace that declares them, so that inner names do not collide with outer ones."""
     for inner in sorted({inner for inner, _ in names}):
         yield f"namespace named{'::' + inner if inner else ''} {{"
         yield from (f"using shardmesh::{spelled(inner, name)};" for of, name in sorted(names) if of == inner)

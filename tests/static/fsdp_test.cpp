@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What streams of tensors are given to, and that flat parameters are values.
+// Visitors of streamed tensors, and flat parameters as values.
 #include <catch2/catch_test_macros.hpp>
 #include <concepts>
 #include <cstdint>
@@ -30,7 +30,7 @@ static_assert(tensor_visitor<can_fail, host_tensor>);
 static_assert(!tensor_visitor<takes_key_only, host_tensor>);
 static_assert(!tensor_visitor<answers_otherwise, host_tensor>);  // an answer that nobody reads
 
-// Someone who forgot one of the six questions, and one who answers another with the wrong type.
+// One type lacks one of the six functions, and another returns the wrong type.
 struct cannot_gather {
   result<flattened_parameter<host_tensor>> pre_flatten_transform(state_value<host_tensor>) const;
   result<dtensor<host_tensor>> post_unflatten_transform(host_tensor, const layout&, std::int32_t) const;
@@ -56,7 +56,7 @@ static_assert(std::regular<parallel_parameter_info>);
 static_assert(std::semiregular<parallel_parameters>);
 static_assert(std::regular<parameter_info>);
 static_assert(std::regular<load_entry>);
-// What is held of a model knows whether it is read or written.
+// A held model knows whether it is read or written.
 static_assert(std::movable<held_model> && !std::copyable<held_model>);
 static_assert(std::same_as<decltype(std::declval<held_model&>().to_save()), result<const_held_state>>);
 static_assert(std::same_as<decltype(std::declval<const held_model&>().to_load()), held_state>);

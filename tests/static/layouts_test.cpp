@@ -18,7 +18,7 @@ static_assert(grid::local_shape(0) == extents{5, 3});
 static_assert(grid::local_shape(5) == extents{5, 1});
 static_assert(grid::first_index(5) == extents{5, 6});
 
-// torch.chunk of 5 over 4 is 2, 2, 1, 0; what is empty begins at the end.
+// torch.chunk of 5 over 4 is 2, 2, 1, 0; an empty shard begins at the end.
 using uneven = static_layout<static_extents{4}, static_extents{5}, placement::shard(-1)>;
 static_assert(uneven::local_shape(2) == extents{1});
 static_assert(uneven::local_shape(3) == extents{0});
@@ -30,7 +30,7 @@ using fsdp_tp =
 static_assert(fsdp_tp::first_index(1) == extents{4});
 static_assert(fsdp_tp::first_index(2) == extents{2});
 
-// A strided shard alone: rank 0 of 4 holds 0, 1 and 5 of 9.
+// A strided shard alone: rank 0 of 4 holds 0, 1, and 5 of 9.
 using strided = static_layout<static_extents{4}, static_extents{9}, placement::strided_shard(0, 2)>;
 static_assert(strided::runs(0, 0) == std::vector<index_run>{{0, 2, 0}, {5, 1, 2}});
 static_assert(strided::local_shape(3) == extents{1});
@@ -51,11 +51,11 @@ static_assert(grid::boxes(5) == std::vector<placed_box>{{{{5, 6}, {5, 1}}, {0, 0
 static_assert(uneven::boxes(3).empty() && uneven::boxes(4).empty() && uneven::boxes(-1).empty());
 static_assert(scalar::boxes(1) == std::vector<placed_box>{{{{}, {}}, {}}});
 
-// Terms are numbered row-major over the partial mesh dimensions; an average is over its own.
+// Terms are numbered row-major over the partial mesh dimensions; an average counts only its own dimension.
 static_assert(averaged::reduction() == reduce_op::avg && averaged::divisor() == 3 && averaged::terms() == 6);
 static_assert(averaged::term(0) == 0 && averaged::term(5) == 5 && grid::term(5) == 0 && grid::terms() == 1);
 
-// What is cut evenly: 2 pieces for each of 2 ranks, whose parts another 2 ranks cut again.
+// Even splits: 2 pieces for each of 2 ranks, whose parts another 2 ranks split again.
 static_assert(fsdp_tp::even_multiple(0) == 4 && grid::even_multiple(0) == 2 && grid::even_multiple(1) == 3);
 static_assert(averaged::even_multiple(1) == 1);
 using both = static_layout<static_extents{2, 3}, static_extents{12}, placement::shard(0), placement::shard(0)>;
@@ -66,12 +66,12 @@ static_assert(std::same_as<require_even<both>, both> && std::same_as<require_eve
 using no_rows = static_layout<static_extents{3}, static_extents{0, 4}, placement::shard(0)>;
 static_assert(std::same_as<require_even<no_rows>, no_rows> && std::same_as<require_even<scalar>, scalar>);
 
-// Layouts at compile time and others.
+// Layouts at compile time and at run time.
 static_assert(compile_time_layout<grid> && compile_time_layout<scalar>);
 static_assert(!compile_time_layout<layout> && !compile_time_layout<distribution> && !compile_time_layout<int>);
 static_assert(static_size<int> && static_size<std::uint64_t> && !static_size<bool> && !static_size<double>);
 
-// The rules can be asked before they are broken.
+// The rules can be checked in advance.
 constexpr std::int64_t four[] = {4}, ten[] = {10};
 constexpr placement by_rows[] = {placement::shard(0)}, by_columns[] = {placement::shard(1)};
 static_assert(!find_layout_problem(four, ten, by_rows));
@@ -98,7 +98,7 @@ void check_agreement(const char* mesh, const char* placements, const extents& sh
   }
 }
 
-// Evenly cut: all ranks hold equally much of it, and of every piece.
+// An even split gives all ranks equally much of the tensor, and of every piece.
 template <std::int64_t Size, placement... Placements>
 void check_even(bool expected) {
   INFO("size " << Size);
@@ -123,9 +123,9 @@ TEST_CASE("a size is even when every cut of it is") {
   [&]<std::int64_t... Sizes>(std::integer_sequence<std::int64_t, Sizes...>) {
     (check_even<Sizes, placement::shard(0), placement::shard(0)>(Sizes % 6 == 0), ...);
     (check_even<Sizes, placement::shard(0), placement::replicate()>(Sizes % 2 == 0), ...);
-    // Three pieces for two ranks, whose parts three ranks cut.
+    // Three pieces for two ranks, whose parts three ranks split.
     (check_even<Sizes, placement::strided_shard(0, 3), placement::shard(0)>(Sizes % 6 == 0), ...);
-    // Halves, of which each is cut into two pieces for three ranks.
+    // Halves, each of which is split into two pieces for three ranks.
     (check_even<Sizes, placement::shard(0), placement::strided_shard(0, 2)>(Sizes % 12 == 0), ...);
   }(std::make_integer_sequence<std::int64_t, 25>());
 }

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Are the rooms of modules/ as docs/design.md says? Nothing imports upward, every interface partition is exported by its
-primary, primaries import nothing private, nothing is included behind a module declaration; and the map in docs/design.md
-is the one of the real imports.
+"""Checks that the rooms of modules/ match docs/architecture.md. Nothing imports upward, every interface partition is
+exported by its primary, primaries import nothing private, nothing is included after a module declaration, and the map
+in docs/architecture.md shows the real imports.
 
-    rooms.py ROOT            checks; prints what is wrong, and returns nonzero
-    rooms.py ROOT --write    writes the map into docs/design.md
+    rooms.py ROOT            checks; prints errors, and returns nonzero
+    rooms.py ROOT --write    writes the map into docs/architecture.md
 """
 import re
 import sys
@@ -12,12 +12,12 @@ from pathlib import Path
 
 DECLARATION = re.compile(r"^(export )?module shardmesh(?:\.(\w+))?(?::(\w+))?;", re.M)
 IMPORT = re.compile(r"^(export )?import (?:shardmesh\.(\w+)|:(\w+));", re.M)
-MOST_FILES = 45  # of one folder
+MOST_FILES = 45  # per folder
 BEGIN, END = "<!-- map of rooms: made by tests/static/rooms.py -->\n", "<!-- end of the map -->\n"
 
 
 def declared_order(root):
-    """Rooms as modules/CMakeLists.txt lists them, each with what it may import."""
+    """Rooms as modules/CMakeLists.txt lists them, each with the rooms that it may import."""
     rooms = {}
     for name, words in re.findall(r"shardmesh_room\(\s*(\w+)([^)]*)\)", (root / "modules/CMakeLists.txt").read_text()):
         direct = re.search(r"IMPORTS ([\w ]+?)(?: LINKS|$)", " ".join(words.split()))
@@ -37,7 +37,7 @@ def check_room(root, room, below, say):
         if (count := sum(f.is_file() for f in inner.iterdir())) > MOST_FILES:
             say(f"{inner.relative_to(root)} has {count} files; a folder has at most {MOST_FILES}")
     for file in sorted(f for f in folder.rglob("*") if f.is_file()):
-        if file.suffix == ".hpp":  # of a global fragment
+        if file.suffix == ".hpp":  # for a global module fragment
             continue
         if file.suffix not in (".cppm", ".cpp"):
             say(f"{file.relative_to(root)}: neither an interface (.cppm) nor a body (.cpp)")
@@ -45,7 +45,7 @@ def check_room(root, room, below, say):
         text = file.read_text()
         found = DECLARATION.search(text)
         if not found and file.suffix == ".cpp" and not IMPORT.search(text):
-            continue  # the body of a header of include/
+            continue  # the body of a header in include/
         if not found or found.group(2) != room:
             say(f"{file.relative_to(root)}: declares no module of the room {room}")
             continue
@@ -69,7 +69,7 @@ def check_room(root, room, below, say):
 
 
 def map_of(imports):
-    """A drawing: an arrow to what a room imports, unless a room between says so already."""
+    """A drawing: an arrow to each imported room, unless a room between implies it."""
     def all_below(room):
         found = set()
         for other in imports[room]:
@@ -87,16 +87,16 @@ def main(root, write):
     wrong = []
     rooms = declared_order(root)
     imports = {room: check_room(root, room, below, wrong.append) for room, below in rooms.items() if room != "std"}
-    design = root / "docs/design.md"
-    text = design.read_text()
+    architecture = root / "docs/architecture.md"
+    text = architecture.read_text()
     if BEGIN not in text or END not in text:
-        sys.exit("docs/design.md has no place for the map of rooms")
+        sys.exit("docs/architecture.md has no place for the map of rooms")
     before, rest = text.split(BEGIN)
     drawn, after = rest.split(END)
     if write:
-        design.write_text(before + BEGIN + map_of(imports) + END + after)
+        architecture.write_text(before + BEGIN + map_of(imports) + END + after)
     elif drawn != map_of(imports):
-        wrong.append("docs/design.md: the map of rooms is not that of the imports; tests/static/rooms.py . --write")
+        wrong.append("docs/architecture.md: the map of rooms differs from the imports; tests/static/rooms.py . --write")
     print("\n".join(wrong) or f"{len(rooms)} rooms are as they should be")
     return 1 if wrong else 0
 

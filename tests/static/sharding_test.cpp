@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The concepts of room sharding: what is one and what is not. Compiling is the test.
+// The concepts of module sharding, with types that satisfy them and types that do not. Compiling is the test.
 #include <shardmesh/shard_adapter.hpp>
 
 #include <array>
@@ -18,16 +18,16 @@ import shardmesh;
 
 namespace sharding_checks {
 
-// A tensor that copies, cannot be made, and knows its properties.
+// A tensor that can be copied, cannot be allocated, and has properties.
 struct view_only {
   float* data = nullptr;
 };
-// One that functions can make.
+// A tensor that functions can allocate.
 struct made {};
-// No adapter.
+// A type without an adapter.
 struct foreign {};
 
-// A type of another project that says who holds it.
+// A type of another project that has its own `distribution_of`.
 struct replicated {
   std::int64_t length = 0;
 };
@@ -39,16 +39,16 @@ struct piece {
   std::vector<std::int64_t> at, length;
 };
 struct piece_elsewhere : piece {};  // an adapter without placement
-struct piece_of_floats : piece {};  // one that gives numbers of another kind
-struct piece_by_value : piece {};   // one that gives a vector which is gone at once
+struct piece_of_floats : piece {};  // an adapter that returns numbers of another kind
+struct piece_by_value : piece {};   // an adapter that returns a temporary vector
 struct all_pieces {
   std::vector<piece> pieces;
 };
 struct held {};
-struct held_by_value {};  // its adapter makes metadata that is gone at once
+struct held_by_value {};  // an adapter that returns temporary metadata
 struct cut {};
 
-// One that says it in another way.
+// A type whose `distribution_of` has another signature.
 struct mistaken {};
 inline shardmesh::distribution distribution_of(const mistaken&) {
   return {};
@@ -122,13 +122,13 @@ concept shardable = requires { typename shard<T>; } && requires { typename shard
 static_assert(shardable<view_only> && shardable<made> && shardable<host_tensor>);
 static_assert(!shardable<foreign> && !shardable<int> && !shardable<std::vector<float>>);
 
-// Sharded tensors copy when their tensors do, and always move.
+// Sharded tensors copy if their tensors do, and always move.
 static_assert(std::copy_constructible<shard<view_only>> && std::copy_constructible<sharded_tensor<view_only>>);
 static_assert(!std::copy_constructible<shard<host_tensor>> && !std::copy_constructible<sharded_tensor<host_tensor>>);
 static_assert(std::movable<shard<host_tensor>> && std::movable<sharded_tensor<host_tensor>>);
 static_assert(!std::default_initializable<shard<view_only>> && !std::default_initializable<sharded_tensor<view_only>>);
 
-// What has a distribution.
+// Types with a distribution.
 static_assert(distributed<sharded_tensor<view_only>> && distributed<dtensor<host_tensor>>);
 static_assert(distributed<layout> && distributed<distribution> && distributed<replicated>);
 static_assert(!distributed<mistaken> && !distributed<view_only> && !distributed<shard<view_only>>);
@@ -136,7 +136,7 @@ static_assert(distributed_object<layout> && distributed_object<replicated> && !d
               !distributed_object<view_only>);
 static_assert(!distributed<sharding_spec> && !distributed<sharded_tensor_metadata> && !distributed<int>);
 
-// Functions that make tensors need an adapter that can; the others do not.
+// Functions that make tensors need an adapter that can allocate; the others do not.
 template <class T>
 concept gathers = requires(const sharded_tensor<T>& tensor, any_communicator& comm) { gather(tensor, 0, comm); };
 template <class T>
@@ -154,7 +154,7 @@ static_assert(gathers_into<made> && gathers_into<view_only>);
 static_assert(reshards<made> && reshards<host_tensor> && !reshards<view_only>);
 static_assert(deals<made> && deals<host_tensor> && !deals<view_only> && !deals<foreign>);
 
-// Whatever is distributed is asked, planned, drawn and moved.
+// Every distributed type can be queried, planned, drawn, and moved.
 template <class D>
 concept asked = requires(const D& d, host_tensor& local) {
   { fragments_of(d, 0) } -> std::same_as<result<std::vector<fragment>>>;
@@ -184,7 +184,7 @@ static_assert(answered_or_not<layout> && answered_or_not<dtensor<made>> && answe
 static_assert(answered<distribution, tensor_side, cover_report, std::string> && !answered_or_not<mistaken> &&
               !answered_or_not<int>);
 
-// What an adapter gives as numbers: where they are, or extents.
+// Numbers that an adapter may return: references to existing ones, or extents.
 static_assert(shard_numbers<extents> && shard_numbers<const extents&> && shard_numbers<std::span<const std::int64_t>> &&
               shard_numbers<const std::vector<std::int64_t>&> && shard_numbers<std::array<std::int64_t, 2>&>);
 static_assert(!shard_numbers<std::vector<std::int64_t>> && !shard_numbers<const std::vector<int>&> &&
@@ -215,7 +215,7 @@ static_assert(!shard_range<std::list<held>> && !shard_range<held> && !shard_rang
 static_assert(sharded_tensor_like<cut> && sharded_tensor_like<sharded_tensor<host_tensor>>);
 static_assert(!sharded_tensor_like<held> && !sharded_tensor_like<dtensor<host_tensor>> && !sharded_tensor_like<int>);
 
-// What is called with elements.
+// Functions that are called with elements.
 using of_indices = decltype([](const extents&, const extents&) {});
 using of_elements = decltype([](const extents&, float&) {});
 using of_const_elements = decltype([](const extents&, const float&) { return 1; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What state dicts and their leaves are, and what they refuse. Compiling is the test.
+// Properties of state dicts and their leaves, and the types that they refuse. Compiling is the test.
 #include <array_tensor.hpp>
 
 #include <catch2/catch_test_macros.hpp>
@@ -19,19 +19,19 @@ namespace {
 
 struct no_tensor {};
 
-// The type of a state dict exists for local tensors only.
+// The type of a state dict exists only for local tensors.
 template <class T>
 concept has_state_dict = requires { typename state_dict<T>; };
 static_assert(has_state_dict<array_tensor> && has_state_dict<unique_tensor> && has_state_dict<host_tensor>);
 static_assert(!has_state_dict<no_tensor> && !has_state_dict<int>);
 
-// They copy where their tensors do.
+// They copy if their tensors do.
 static_assert(std::regular<state_value<array_tensor>> && std::regular<state_dict<array_tensor>>);
 static_assert(std::movable<state_value<unique_tensor>> && !std::copy_constructible<state_value<unique_tensor>>);
 static_assert(std::movable<state_dict<unique_tensor>> && !std::copy_constructible<state_dict<unique_tensor>>);
 static_assert(std::movable<named_part<unique_tensor>>);
 
-// What a leaf can be made of, and what would lose something.
+// Types that a leaf can be made from, and types that would lose something.
 using value = state_value<array_tensor>;
 static_assert(std::constructible_from<value, bool> && std::constructible_from<value, std::int64_t>);
 static_assert(std::constructible_from<value, std::uint32_t> && std::constructible_from<value, float>);
@@ -43,12 +43,12 @@ static_assert(!std::constructible_from<value, int*>);
 static_assert(state_integer<short> && !state_integer<bool> && !state_integer<char> && !state_integer<std::uint64_t>);
 static_assert(state_float<double> && !state_float<long double>);
 
-// State dicts are trees for room tree.
+// State dicts are trees for module tree.
 static_assert(state_node<dict_node<array_tensor>> && state_node<dict_node<const array_tensor>>);
 static_assert(state_node<dict_node<unique_tensor>> && !buildable_state_node<dict_node<array_tensor>>);
 static_assert(!state_node<state_dict<array_tensor>>);
 
-// Functions that users give.
+// Functions that users supply.
 constexpr auto keeps = [](const path&, value&) { return leaf_change<array_tensor>::keep(); };
 constexpr auto says_nothing = [](const path&, value&) {};
 constexpr auto keeps_another = [](const path&, value&) { return leaf_change<unique_tensor>::keep(); };
@@ -64,7 +64,7 @@ constexpr auto writes = [](value&) { return 1; };
 static_assert(leaf_writer<decltype(writes), int, array_tensor> && !leaf_writer<decltype(writes), long, array_tensor>);
 static_assert(!leaf_writer<decltype(writes), int, unique_tensor>);
 
-// A state dict can be taken apart and flattened without copies; a copy of a part needs tensors that copy.
+// A state dict can be split and flattened without copies; a copy of a part needs copyable tensors.
 template <class D>
 concept movable_functions = requires(D d) {
   flatten(std::move(d), key_policy::typed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is a tensor, what can be in a result, what prints, and what is not. Compiling is the test.
+// Which types are tensors, can be in a result, or print, and which are not. Compiling is the test.
 #include <shardmesh/adapter.hpp>
 
 #include <catch2/catch_test_macros.hpp>
@@ -66,7 +66,7 @@ static_assert(!local_tensor<user::matrix*> && !local_tensor<float> && !local_ten
 static_assert(local_tensor<user::owner> && local_tensor<const user::owner>);
 static_assert(!local_tensor<user::read_only>, "what cannot be written cannot be loaded into");
 
-// What may be written is given where something is only read; never the other way.
+// A writable view converts to a read-only one, never the reverse.
 static_assert(std::is_convertible_v<tensor_view, const_tensor_view>);
 static_assert(!std::is_convertible_v<const_tensor_view, tensor_view>);
 static_assert(!std::is_constructible_v<tensor_view, const_tensor_view>);
@@ -79,14 +79,14 @@ static_assert(std::is_same_v<view_of_lvalue<host_tensor>, tensor_view>);
 static_assert(std::is_same_v<view_of_lvalue<const host_tensor>, const_tensor_view>);
 static_assert(std::is_same_v<view_of_lvalue<user::owner>, tensor_view>);
 static_assert(std::is_same_v<view_of_lvalue<const user::owner>, const_tensor_view>);
-// Of adapters that know one view: of a tensor that is not const, or of a handle whose constness says nothing.
+// Adapters with a single view function: for a non-const tensor, or for a handle whose constness does not matter.
 static_assert(std::is_same_v<view_of_lvalue<const user::matrix>, const_tensor_view>);
 static_assert(std::is_same_v<view_of_lvalue<const user::borrowed>, const_tensor_view>);
 template <class T>
 concept viewed_as_temporary = requires(T&& t) { view_of(std::move(t)); };
 static_assert(!viewed_as_temporary<host_tensor> && !viewed_as_temporary<const host_tensor>);
 
-// So do what is made of views: bindings, sides of a move, what ranks hold.
+// The same holds for types made of views: bindings, sides of a move, and held states.
 template <class Writable, class Read>
 inline constexpr bool is_one_way = std::is_convertible_v<Writable, Read> && !std::is_convertible_v<Read, Writable>;
 static_assert(is_one_way<tensor_binding, const_tensor_binding>);
@@ -109,7 +109,7 @@ static_assert(printable<box> && printable<extents> && printable<layout> && print
               printable<dtype_kind> == false);
 static_assert(!printable<user::plain> && !printable<int>);
 
-// The smallest models of what the executor reads from and writes to.
+// The smallest models of the executor's sources and sinks.
 struct zeros {
   result<void> read(item_id, const box&, const tensor_view&);
   bool reads_in_order(item_id);

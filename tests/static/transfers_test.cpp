@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transfers at compile time. Compiling is the test; against the planner: tests/unit/transfer/static_transfer_test.cpp.
+// Transfers at compile time. Compiling is the test; tests/unit/transfer/static_transfer_test.cpp compares them with the
+// planner.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +11,7 @@ using namespace shardmesh;
 
 namespace {
 
-// Rows to columns: every rank keeps a corner of its own and sends a quarter of the rest to each other rank.
+// Rows to columns: every rank keeps one corner and sends a quarter of its part to each other rank.
 constexpr static_extents square{8, 8};
 using rows = static_layout<static_extents{4}, square, placement::shard(0)>;
 using columns = static_layout<static_extents{4}, square, placement::shard(1)>;
@@ -32,7 +33,7 @@ static_assert(static_transfer<rows, columns, dtype::float4_e2m1fn>::bytes_moved 
 static_assert(static_transfer<rows, rows>::bytes_moved == 0 && static_transfer<rows, rows>::bytes_total == 256);
 static_assert(static_transfer<rows, rows>::sends<2>.empty() && static_transfer<rows, rows>::kept<2>.size() == 1);
 
-// Receivers take turns between the holders: 2 takes from 0, 3 from 1, 4 from 0.
+// Receivers alternate between the holders: 2 takes from 0, 3 from 1, 4 from 0.
 using on_two = static_layout<static_extents{2}, static_extents{6}, placement::replicate()>;
 using on_five = static_layout<static_extents{5}, static_extents{6}, placement::replicate()>;
 using copied = static_transfer<on_two, on_five>;
@@ -41,7 +42,7 @@ static_assert(copied::sends<1>.size() == 1 && copied::sends<1>[0] == moved_box{3
 static_assert(copied::receives<1>.empty() && copied::kept<1>[0] == box{{0}, {6}});
 static_assert(copied::ranks == 5 && copied::bytes_moved == 3 * 24 && copied::is_minimal);
 
-// Fewer ranks: those that are left out only send.
+// Fewer ranks: ranks outside the destination only send.
 using shrunk = static_transfer<on_five, static_layout<static_extents{2}, static_extents{6}, placement::shard(0)>>;
 static_assert(shrunk::bytes_moved == 0 && shrunk::sends<4>.empty() && shrunk::kept<4>.empty());
 
@@ -64,8 +65,8 @@ static_assert(static_transfer<one_scalar, scalar>::bytes_moved == 4);
 using nothing = static_layout<static_extents{3}, static_extents{0, 4}, placement::shard(0)>;
 static_assert(static_transfer<nothing, nothing>::bytes_total == 0 && static_transfer<nothing, nothing>::is_minimal);
 
-// Large meshes and tensors stay within the compiler's default limits: what is looked at is boxes. On 8 x 8 ranks 56 of
-// 64 blocks of 128 x 128 change their rank.
+// Large meshes and tensors stay within the compiler's default limits, because only boxes are examined. On 8 x 8 ranks,
+// 56 of 64 blocks of 128 x 128 change their rank.
 constexpr static_extents mesh{8, 8}, matrix{1024, 1024};
 using blocks = static_layout<mesh, matrix, placement::shard(0), placement::shard(1)>;
 using swapped_blocks = static_layout<mesh, matrix, placement::shard(1), placement::shard(0)>;

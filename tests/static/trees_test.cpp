@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is a node of a tree, what can be built, and what visitors look like.
+// Nodes of trees, buildable nodes, and visitors.
 #include <catch2/catch_test_macros.hpp>
 #include <concepts>
 #include <cstdint>
@@ -14,13 +14,13 @@ using namespace shardmesh;
 namespace {
 
 struct plain {};        // a node that can be built
-struct read_only {};    // walked only when const
+struct read_only {};    // can be walked only when const
 struct fallible {};     // building it can fail
 struct handle {};       // refers to a node elsewhere
 struct no_kind {};      // an adapter without kind
 struct wrong_kind {};   // kind is a number
 struct no_children {};  // an adapter without children
-struct wrong_make {};   // make gives something else
+struct wrong_make {};   // make returns another type
 struct stranger {};     // no adapter
 
 }  // namespace
@@ -118,7 +118,7 @@ static_assert(!node_transformer<visitor&, plain> && !node_transformer<change&, p
 
 static_assert(sizeof(path_key) == 16);
 static_assert(std::regular<path> && std::totally_ordered<path_key> && std::regular<tree_spec>);
-static_assert(!std::default_initializable<path_key>);  // there is no key that means nothing
+static_assert(!std::default_initializable<path_key>);  // there is no empty key
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What several rooms make together, through the umbrella alone. Names: exported_names.py.
+// Features that several modules provide together, through the umbrella alone. Names are checked by exported_names.py.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <utility>

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One version everywhere: CMake's, the header's (text and numbers) and the newest of the changelog.
+"""Checks that one version is everywhere: CMake's, the header's (text and numbers), and the changelog's, unless its
+newest changes are unreleased.
 
     versions.py ROOT
 """
@@ -13,10 +14,13 @@ def versions(root):
     numbers = dict(re.findall(r"#define SHARDMESH_VERSION_(MAJOR|MINOR|PATCH) (\d+)", header))
     yield "include/shardmesh/version.hpp, numbers", ".".join(numbers.get(n, "?") for n in ("MAJOR", "MINOR", "PATCH"))
     for file, pattern in {"CMakeLists.txt": r"project\(shardmesh VERSION ([\d.]+)",
-                          "include/shardmesh/version.hpp": r'#define SHARDMESH_VERSION "([\d.]+)"',
-                          "CHANGELOG.md": r"^## ([\d.]+) \((?:unreleased|\d{4}-\d{2}-\d{2})\)$"}.items():
+                          "include/shardmesh/version.hpp": r'#define SHARDMESH_VERSION "([\d.]+)"'}.items():
         found = re.search(pattern, (root / file).read_text(), re.M)
         yield file, found.group(1) if found else "none"
+    changes = (root / "CHANGELOG.md").read_text()
+    newest = re.search(r"^## (?:\[Unreleased\]|\[([\d.]+)\] - \d{4}-\d{2}-\d{2})$", changes, re.M)
+    if not newest or newest.group(1):
+        yield "CHANGELOG.md", newest.group(1) if newest else "none"
 
 
 def main(root):

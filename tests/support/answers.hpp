@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our answers in the spelling of the golden files: shards, metadata, specs, placements, what a tensor holds. Templates
-// over types of modules, which the test imports. Not here: comparing (differences.hpp).
+// Our answers in the JSON form of the golden files: shards, metadata, specs, placements, and the elements that a tensor
+// holds. Templates over module types, which the test imports. Comparison is in differences.hpp.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace answers {
 
 using nlohmann::json;
 
-/// [offsets, sizes]
+/// A box as [offsets, sizes].
 template <class Box>
 json box(const Box& b) {
   return json::array({golden::to_json(b.offsets), golden::to_json(b.sizes)});
@@ -49,7 +49,7 @@ json metadata(const Metadata& m) {
   return {{"size", golden::to_json(m.size)}, {"shards", shards(m.shards)}, {"properties", properties(m.properties)}};
 }
 
-/// A std::variant of chunk and enumerable spec.
+/// A spec: a `std::variant` of a chunk and an enumerable spec.
 template <class Spec>
 json spec(const Spec& s) {
   return std::visit(
@@ -65,7 +65,7 @@ json spec(const Spec& s) {
       s);
 }
 
-/// {"type", "dim", "split_factor"}, by the text of the placement's kind.
+/// A placement as {"type", "dim", "split_factor"}, parsed from its text.
 template <class Placement>
 json placement(const Placement& p) {
   const std::string text = to_string(p);
@@ -90,13 +90,13 @@ json mesh(const Mesh& m) {
   return {{"shape", golden::to_json(m.sizes())}, {"ranks", ranks}, {"dim_names", names.empty() ? json() : names}};
 }
 
-/// What a tensor of these sizes holds of a whole, as its elements' row-major numbers: a box, else indices per
-/// dimension, else the numbers.
+/// The elements of a whole tensor that a local tensor of these sizes holds, given as row-major numbers. The answer is a
+/// box if possible, else indices per dimension, else the numbers.
 inline json holds(const elements::numbers& numbers, const shardmesh::extents& local, const shardmesh::extents& whole) {
   json made{{"shape", golden::to_json(local)}};
   if (numbers.empty()) return made;
   if (local.rank() != whole.rank()) return made["linear"] = numbers, made;
-  // Along each dimension, the indices of the elements whose other indices are 0 in local order.
+  // For each dimension: the global indices of the elements whose other local indices are 0.
   std::vector<elements::numbers> index(whole.rank());
   std::vector<std::int64_t> step(whole.rank(), 1), whole_step(whole.rank(), 1);
   for (std::size_t d = whole.rank(); d-- > 1;) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two tensors for tests: one that copies and has properties, one that only moves. Both hold int64 in host memory.
+// Two tensors for tests: one copyable with properties, one move-only. Both hold int64 in host memory.
 #pragma once
 #include <shardmesh/adapter.hpp>
 #include <shardmesh/tensor_properties.hpp>
@@ -28,7 +28,7 @@ struct array_tensor {
   shardmesh::extents sizes;
   std::vector<std::int64_t> values;
   bool requires_grad = false;
-  shardmesh::dtype type = shardmesh::dtype::int64;  // another type of 8 bytes may be claimed
+  shardmesh::dtype type = shardmesh::dtype::int64;  // a test may claim another type of 8 bytes
   shardmesh::device where{};
 
   static array_tensor filled(const shardmesh::extents& sizes, std::int64_t value = 0) {

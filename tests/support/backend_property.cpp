@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of shardmesh.test.backend_property.
+// Implements shardmesh.test.backend_property.
 module;
 #include <algorithm>
 #include <array>
@@ -29,13 +29,13 @@ namespace {
 constexpr reduce_op all_ops[] = {reduce_op::sum, reduce_op::avg,  reduce_op::product, reduce_op::min,
                                  reduce_op::max, reduce_op::band, reduce_op::bor,     reduce_op::bxor};
 
-// A view with memory of its own, that memory in the backend's, and what the reference makes of it.
+// A view with its own memory, a copy of that memory in the backend, and the result that the reference computes.
 struct slot {
   owned_view view;
   tensor_view wanted;
   std::vector<std::byte> expected;
   device_buffer buffer;
-  std::byte* base = nullptr;  // of the memory, within the buffer
+  std::byte* base = nullptr;  // start of the memory within the buffer
 };
 
 struct piece {
@@ -87,7 +87,7 @@ class trial {
   }
 
  private:
-  // Half of all memory is aligned to 16 bytes at its view's lowest element, which random_views never is.
+  // Aligns half of all memory to 16 bytes at its view's lowest element; random_views never does.
   std::string send(slot& s) {
     const auto bytes = static_cast<std::int64_t>(s.view.memory.size());
     const std::int64_t pad = dice_.one_in(2) ? 15 : dice_.below(16);
@@ -161,7 +161,7 @@ class trial {
   std::vector<piece> pieces_;
 };
 
-// Ranks up to 10, which is more than the loops of an item.
+// Random sizes of up to 10 dimensions, which is more than an item has loops.
 extents sizes_of(dice& random) {
   if (random.one_in(4)) return {random.below(700)};
   if (random.one_in(12)) return {};
@@ -179,7 +179,7 @@ dtype some_type(dice& random) {
     if (type != dtype::undefined && bits(type) % 8 == 0) return type;
   }
 }
-// One that converts to `to`, often itself.
+// A random dtype that converts to `to`, often `to` itself.
 dtype some_source(dice& random, dtype to) {
   for (;;) {
     const dtype type = random.one_in(3) ? to : some_type(random);
@@ -187,7 +187,7 @@ dtype some_source(dice& random, dtype to) {
   }
 }
 
-// Values stay apart from what has no one answer: a sum of sums would leave the integers' range.
+// Values avoid cases without a unique answer: a sum of sums would overflow integers.
 void add_piece(trial& t, std::uint32_t phases) {
   dice& random = t.random();
   const extents sizes = sizes_of(random);
@@ -214,21 +214,21 @@ void add_piece(trial& t, std::uint32_t phases) {
     if (kind >= 3 && (p.reduction = reduction()) != reduce_op::none) p.op = batch_op::accumulate;
   }
   t.add(p);
-  // What was made is changed once more by a later phase.
+  // A later phase changes the result once more.
   if (p.phase + 1 < phases && is_scalable(type) && random.one_in(3)) {
     piece later{.op = batch_op::scale, .factor = 0.5, .to = p.to, .from = p.to, .phase = p.phase + 1};
     t.add(later);
   }
 }
 
-// Bytes of a long row, at any place, a part of the columns of a matrix, a transposed matrix, and a conversion.
+// A view with these strides at a random byte offset, filled with random small values.
 owned_view plain(dice& random, const extents& sizes, const extents& strides, dtype type) {
   owned_view made;
   made.item = static_cast<std::size_t>(item_bytes(type));
   std::int64_t last = 0;
   for (std::size_t d = 0; d < sizes.rank(); ++d) last += (sizes[d] - 1) * strides[d];
   made.memory.resize(static_cast<std::size_t>(last + 1) * made.item + 17);
-  // Small whole numbers: of every dtype, exact in every conversion and sum.
+  // Small whole numbers are exact in every dtype, conversion, and sum.
   for (std::byte& b : made.memory) b = std::byte{0};
   made.view = {made.memory.data() + random.below(17), type, {}, sizes, strides};
   std::byte values[64][16]{};
@@ -304,7 +304,7 @@ std::string difference_in_float8_casts(kernel_backend& backend, device where) {
 std::string wrong_refusals(kernel_backend& backend, device where) {
   batch_item item;
   item.to_type = dtype::float32;
-  item.from_type = dtype::float4_e2m1fn_x2;  // which converts to nothing
+  item.from_type = dtype::float4_e2m1fn_x2;  // converts to no other dtype
   const std::array<batch_item, 1> items{item};
   const auto made = backend.prepare(items, where);
   if (made) return "an item without a kernel is prepared";

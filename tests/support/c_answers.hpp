@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the C interface says, in the library's own types, so that a test compares whole answers. Templates over types of
-// modules, which the test imports.
+// Answers of the C interface in the library's own types, so that a test compares whole answers. Templates over module
+// types, which the test imports.
 #pragma once
 #include <shardmesh/c_api.hpp>
 
@@ -17,7 +17,7 @@ namespace c_answers {
 
 namespace c = shardmesh::c_api;
 
-/// Every field of a list of errors as text, and the line that people see.
+/// Every field of a list of our errors as text, and the line that users see.
 template <class Error>
 std::string ours(const std::vector<Error>& errors) {
   std::string all;
@@ -31,7 +31,7 @@ std::string ours(const std::vector<Error>& errors) {
   return all;
 }
 
-/// The same of the C interface's; `to_box` makes a box of ours.
+/// The same for errors of the C interface; `to_box` makes one of our boxes.
 template <class ToBox>
 std::string theirs(const std::vector<c::error>& errors, ToBox to_box) {
   std::string all;
@@ -45,7 +45,7 @@ std::string theirs(const std::vector<c::error>& errors, ToBox to_box) {
   return all;
 }
 
-/// What a call throws: its problems, or none.
+/// The problems that a call throws, or none.
 template <class Call>
 std::vector<c::error> problems_of(Call&& call) {
   try {
@@ -58,7 +58,7 @@ std::vector<c::error> problems_of(Call&& call) {
   return {};
 }
 
-/// A folder that goes with the test.
+/// A temporary folder with the test's lifetime.
 struct scratch_folder {
   std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("shardmesh-c-api-" + std::to_string(std::random_device{}()));
@@ -67,7 +67,7 @@ struct scratch_folder {
   std::string operator/(const char* name) const { return (path / name).string(); }
 };
 
-/// Damage: one byte of a file becomes another.
+/// Damages a file: flips one bit of a byte.
 inline void flip_byte(const std::filesystem::path& file, std::int64_t offset) {
   std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
   bytes.seekg(offset);

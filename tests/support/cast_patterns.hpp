@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bit patterns and the hash of tests/oracle/make_casts.py, made again.
+// Reproduces the bit patterns and the hash of tests/oracle/make_casts.py.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -44,7 +44,7 @@ inline words floats(const words& exponents, int mantissa_bits, const words& kept
   return made;
 }
 
-/// Patterns of one real type, by its size in bytes and whether it is a float.
+/// Patterns of one real type, chosen by its size in bytes and whether it is a float.
 inline words of(std::string_view name) {
   const auto range = [](std::uint64_t from, std::uint64_t to) {
     words made;

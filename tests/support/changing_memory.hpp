@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// changing_memory: memory that a program goes on changing while it is saved.
+// Memory that another process keeps changing while a test saves it.
 #pragma once
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <cstdlib>
 
-// Memory that a process of its own changes until this goes out of scope: another process, so that no thread of the test
-// races with the save.
+// Memory that another process changes until this object is destroyed. A process, so that no thread of the test races
+// with the save.
 class changing_memory {
  public:
   explicit changing_memory(std::size_t bytes)
@@ -35,7 +35,7 @@ class changing_memory {
     ::munmap(data_, bytes_);
   }
   std::byte* data() const { return reinterpret_cast<std::byte*>(data_); }
-  // Returns when the other process has begun.
+  // Returns once the other process has started writing.
   void wait_for_changes() const {
     while (*const_cast<volatile std::uint64_t*>(data_) < 2) ::usleep(100);
   }

@@ -31,7 +31,7 @@ inline nlohmann::json read_json(const std::filesystem::path& path) {
   return nlohmann::json::parse(file);
 }
 
-/// Every `.metadata` and `__<rank>.metadata` of the sound golden cases.
+/// Every `.metadata` and `__<rank>.metadata` file of the undamaged golden cases.
 inline std::vector<std::filesystem::path> metadata_files() {
   std::vector<std::filesystem::path> found;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(golden())) {
@@ -42,7 +42,7 @@ inline std::vector<std::filesystem::path> metadata_files() {
   return found;
 }
 
-/// One item of a .distcp file, as the case's metadata.json says.
+/// One item of a .distcp file, as listed in the case's metadata.json.
 struct item {
   std::string case_name, fqn;
   std::filesystem::path file;
@@ -50,7 +50,7 @@ struct item {
   bool is_object = false;
 };
 
-/// Items without transforms of every case that has a metadata.json.
+/// The items without transforms, of every case that has a metadata.json.
 inline std::vector<item> items() {
   std::vector<item> found;
   for (const auto& folder : std::filesystem::directory_iterator(golden())) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a program and counts the system calls that it makes, in all of its threads and children, after it was started.
+// Runs a program and counts the system calls of all its threads and children after it has started.
 //   count_calls FILE PROGRAM [ARGUMENT...]
-// writes one JSON document to FILE and exits as the program does; 77 where this machine lets nobody trace:
+// Writes one JSON document to FILE and exits with the program's status, or with 77 where this machine forbids tracing:
 //   {"calls": N, "by_number": {"0": N, ...}, "peak_bytes": N}
-// Left out of `calls`: waiting for other threads (how often is chance) and the allocator's requests for memory (how
-// many threads there are decides). strace would do, but is not on every machine that runs the tests.
+// `calls` excludes waits for other threads (their number is random) and the allocator's requests for memory (their
+// number depends on the thread count). strace would do, but not every test machine has it.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
@@ -29,7 +29,7 @@ constexpr long left_out[] = {SYS_futex,           SYS_sched_yield, SYS_nanosleep
                              SYS_restart_syscall, SYS_brk,         SYS_mmap,      SYS_munmap,
                              SYS_mremap,          SYS_mprotect,    SYS_madvise};
 
-// Every call of the program stops it for us, once.
+// Makes every system call of the program stop once for the tracer.
 bool trace_every_call() {
   sock_filter filter[] = {{BPF_RET | BPF_K, 0, 0, SECCOMP_RET_TRACE}};
   const sock_fprog program{1, filter};
@@ -38,7 +38,7 @@ bool trace_every_call() {
 
 [[noreturn]] void run_program(char** line) {
   if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(skipped);
-  raise(SIGSTOP);  // until the parent has set what it wants to hear of
+  raise(SIGSTOP);  // until the parent has set its tracing options
   if (!trace_every_call()) _exit(skipped);
   execvp(line[0], line);
   perror(line[0]);
@@ -49,7 +49,7 @@ class counter {
  public:
   explicit counter(pid_t program) : program_(program) {}
 
-  // The status that the program ended with.
+  // Returns the program's exit status.
   int count() {
     int status = 0;
     for (pid_t stopped; (stopped = wait4(-1, &status, __WALL, &usage_)) > 0;) {
@@ -79,7 +79,7 @@ class counter {
   void go_on(pid_t stopped, int status) {
     int signal = WSTOPSIG(status);
     if (const int event = status >> 16; event != 0) {
-      if (event == PTRACE_EVENT_EXEC && stopped == program_) calls_.clear();  // of another program
+      if (event == PTRACE_EVENT_EXEC && stopped == program_) calls_.clear();  // the calls so far were another program's
       if (event == PTRACE_EVENT_SECCOMP) note_call(stopped);
       signal = 0;
     } else if (signal == SIGSTOP && (stopped != program_ || !is_set_up_)) {  // a new thread, or the program itself

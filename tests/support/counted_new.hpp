@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts what the whole program allocates, and fails on demand: include it in one file of a test program, behind
-// everything else. The sanitizers have operators of their own, so nothing is counted there, and the tests that ask skip
-// themselves.
+// Counts all allocations of the program, and fails on demand. Include it in one file of a test program, after all other
+// headers. The sanitizers have their own operators, so nothing is counted there and dependent tests skip themselves.
 #pragma once
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processor time of this process, for limits on how much work something is: other programs on the machine do not count.
+// Processor time of this process, for limits on work: other programs on the machine do not count.
 #pragma once
 #include <ctime>
 

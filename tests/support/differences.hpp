@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's answers beside ours, field by field. Where a field differs, tests/data/differences/<file>.json must list
-// it: where it is, what PyTorch says, what ours says, and under which name and reason. A difference that is not listed
-// fails, and so does a listed one that is not there any more: so no field of an answer can change without a test that
-// notices. Not here: how ours is made (each test spells it as the golden file does).
+// Compares PyTorch's answers with ours, field by field. tests/data/differences/<file>.json must list every difference:
+// its place, PyTorch's value, our value, and the name of its reason. An unlisted difference fails; so does a listed one
+// that no longer occurs. Thus no field of an answer can change unnoticed. Each test writes our answer in the golden
+// file's form.
 //
-// After a wanted change: SHARDMESH_WRITE_DIFFERENCES=tests/data/differences and the test's binary write what there is;
-// look at every line of the difference, and give each new name its reason.
+// After an intended change, run the test's binary with SHARDMESH_WRITE_DIFFERENCES=tests/data/differences, which writes
+// the current differences. Read every changed line, and give each new name its reason.
 #pragma once
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -23,22 +23,22 @@
 
 namespace golden {
 
-/// What stands for a field that one side does not have.
+/// Stands for a field that one side lacks.
 inline const nlohmann::json absent = "(absent)";
 
-/// How ours refuses: the code's text and the whole line.
+/// Our refusal: the code's text and the whole error line.
 template <class Error>
 nlohmann::json refusal(const Error& e) {
   return {{"exception", {{"type", make_error_code(e.code).message()}, {"text", to_string(e)}}}};
 }
 
-/// All comparisons of one section of a golden file. `finish` is called once, after all of them.
+/// All comparisons of one section of a golden file. Call `finish` once, after all of them.
 class differences {
  public:
-  /// ("tp_fsdp", "boxes"): the section of tests/data/differences/tp_fsdp.json.
+  /// ("tp_fsdp", "boxes") names a section of tests/data/differences/tp_fsdp.json.
   differences(std::string file, std::string section) : file_(std::move(file)), section_(std::move(section)) {}
 
-  /// `rule`: the name of the reason under which differences of this answer are listed.
+  /// `rule` names the reason under which differences of this answer are listed.
   void compare(const std::string& at, const nlohmann::json& pytorch, const nlohmann::json& ours,
                const std::string& rule) {
     ++compared_;
@@ -89,7 +89,7 @@ class differences {
 
   void walk(const std::string& at, const nlohmann::json& pytorch, const nlohmann::json& ours, const std::string& rule) {
     if (pytorch == ours && pytorch.is_boolean() == ours.is_boolean()) return;
-    // How each refuses is one thing.
+    // A refusal is compared as a whole.
     const auto is_refusal = [](const nlohmann::json& j) { return refused(j) && j.size() == 1; };
     const bool whole = is_refusal(pytorch) || is_refusal(ours) || at.ends_with("/exception");
     if (!whole && pytorch.is_object() && ours.is_object()) {
@@ -127,7 +127,7 @@ class differences {
     return made;
   }
 
-  // Equal pairs stand together, one pair a line.
+  // Groups differences with equal pairs of values, and writes one pair per line.
   void write(const std::filesystem::path& folder) const {
     const std::filesystem::path path = folder / (file_ + ".json");
     nlohmann::json all = read(path);

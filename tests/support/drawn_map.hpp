@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads drawings back: maps of characters and SVG maps, as who holds which cell. Knows nothing of how they are drawn.
-// Include before imports.
+// Parses drawings, both text maps and SVG maps, into the holders of each cell. Independent of the drawing code. Include
+// before imports.
 #pragma once
 #include <algorithm>
 #include <cctype>
@@ -25,7 +25,7 @@ inline std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// "0,2,5-7" and "."; what ends in ".." is an error: it does not say everybody.
+/// Parses "0,2,5-7" and ".". A label that ends in ".." is an error: it does not name every holder.
 inline holders holders_of(const std::string& label) {
   holders all;
   if (label == ".") return all;
@@ -41,7 +41,7 @@ inline holders holders_of(const std::string& label) {
   return all;
 }
 
-/// Removes ANSI colours; `colors` gets, per character that is left, the number of its colour or 0.
+/// Removes ANSI colours. `colors` receives the colour number, or 0, of each remaining character.
 inline std::string without_colors(const std::string& text, std::vector<int>& colors) {
   std::string plain;
   int current = 0;
@@ -59,13 +59,13 @@ inline std::string without_colors(const std::string& text, std::vector<int>& col
   return plain;
 }
 
-/// One map of characters: the coordinates it names, and the label of each rectangle of neighbouring coordinates.
+/// One text map: the coordinates that it names, and the label of each rectangle between neighbouring coordinates.
 struct map {
   std::vector<std::int64_t> rows, columns;
   std::vector<std::vector<std::string>> labels;  // [row interval][column interval]
 };
 
-/// The label that a character of the map's inside belongs to: that of the region between lines around it.
+/// The label of the region, bounded by lines, that contains this character.
 inline std::string label_around(const std::vector<std::string>& lines, std::size_t line, std::size_t column) {
   const auto at = [&](std::size_t y, std::size_t x) { return x < lines[y].size() ? lines[y][x] : ' '; };
   const auto is_line = [&](std::size_t y, std::size_t x) {
@@ -86,7 +86,7 @@ inline std::string label_around(const std::vector<std::string>& lines, std::size
   return label;
 }
 
-/// Reads a map that begins at its line of column coordinates; `begin` is then the line behind it.
+/// Reads a map that starts at its line of column coordinates. `begin` is advanced to the line after the map.
 inline map read_map(const std::vector<std::string>& lines, std::size_t& begin) {
   map read;
   std::vector<std::size_t> columns_at, rows_at;
@@ -113,7 +113,7 @@ inline map read_map(const std::vector<std::string>& lines, std::size_t& begin) {
   return read;
 }
 
-/// A rectangle of an SVG picture that says what it is.
+/// A rectangle of an SVG picture that has a title.
 struct rectangle {
   double x = 0, y = 0, width = 0, height = 0;
   std::string fill, title, slice;
@@ -125,7 +125,7 @@ inline std::string between(const std::string& text, const std::string& begin, co
   return text.substr(from + begin.size(), text.find(end, from + begin.size()) - from - begin.size());
 }
 
-/// Every rectangle with a title, with the last slice named above it.
+/// Every rectangle with a title, and the last slice named above it.
 inline std::vector<rectangle> rectangles_of(const std::string& svg) {
   std::vector<rectangle> all;
   std::string slice;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of a tensor as row-major numbers: what a rank holds is a list of them, in local order. Include before
+// Elements of a tensor as row-major numbers: a rank's elements are a list of numbers in local order. Include before
 // imports.
 #pragma once
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace elements {
 
 using numbers = std::vector<std::int64_t>;
 
-/// The elements with these indices per dimension, in their order.
+/// The elements with these indices per dimension, in order.
 inline numbers at(const std::vector<numbers>& index, const shardmesh::extents& shape) {
   numbers made{0};
   for (const auto& [along, size] : ranges::views::zip(index, shape)) {
@@ -27,7 +27,7 @@ inline numbers at(const std::vector<numbers>& index, const shardmesh::extents& s
   return made;
 }
 
-/// The elements of a box (shardmesh::box, which is a type of a module).
+/// The elements of a box (`shardmesh::box`, a module type).
 template <class Box>
 numbers in(const Box& where, const shardmesh::extents& shape) {
   numbers made;
@@ -35,7 +35,7 @@ numbers in(const Box& where, const shardmesh::extents& shape) {
   return made;
 }
 
-/// What seeds/tp_fsdp.json says that a rank holds: a box, indices per dimension, or numbers.
+/// The elements that a rank holds according to seeds/tp_fsdp.json: a box, indices per dimension, or numbers.
 inline numbers held(const nlohmann::json& holds, const shardmesh::extents& shape) {
   if (holds.contains("linear")) return holds["linear"].get<numbers>();
   if (holds.contains("index")) return at(holds["index"].get<std::vector<numbers>>(), shape);

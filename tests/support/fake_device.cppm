@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.test.fake_device: memory that says it is a device's and is the host's, a backend that reaches it, and a
-// communicator whose data lies there: which way bytes go is tested without a device. What runs late and in any order is
-// the double's (gpu_double). Tests only.
+// shardmesh.test.fake_device: host memory that claims to be a device's, a backend that accesses it, and a communicator
+// with messages in it. With these, tests check which path bytes take, without a device. Late and reordered work is
+// simulated by the double (gpu_double). Tests only.
 module;
 #include <atomic>
 #include <cstddef>
@@ -19,7 +19,7 @@ import shardmesh.kernels;
 
 export namespace shardmesh::test {
 
-/// The host's kernels, for memory of one type of device; of the CPU it takes the place of the host's own backend.
+/// The host's kernels for memory of one device type; for the CPU, it replaces the host's own backend.
 class fake_backend final : public kernel_backend {
  public:
   explicit fake_backend(device_type type) : type_(type) {}
@@ -58,7 +58,7 @@ class fake_backend final : public kernel_backend {
   device_type type_;
 };
 
-/// Hands every call on; messages lie on the device.
+/// Forwards every call; messages are in device memory.
 struct device_communicator {
   any_communicator* inner = nullptr;
   device where{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor of some other framework, for tests: any properties, strides and device; its memory is in the object. Include
-// before imports.
+// A tensor of another framework, for tests, with any properties, strides, and device. The object owns its memory.
+// Include before imports.
 #pragma once
 #include <shardmesh/adapter.hpp>
 #include <shardmesh/tensor_properties.hpp>
@@ -16,7 +16,7 @@ struct fake_tensor {
   shardmesh::device where{};
   std::shared_ptr<std::vector<std::byte>> memory;
 
-  /// Row-major, `item` bytes an element.
+  /// A row-major tensor with `item` bytes per element.
   static fake_tensor make(const shardmesh::extents& sizes, shardmesh::tensor_properties properties = {},
                           std::size_t item = 4) {
     fake_tensor made{sizes, shardmesh::extents::filled(sizes.rank(), 1), properties, {}, nullptr};

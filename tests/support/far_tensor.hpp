@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor of some other framework that says that its memory is a device's, counts what was written into it, and may be
-// no plain memory at all ("conjugated"): its adapter has everything that an adapter may have but `check`, which needs
-// `result` (far_tensor_adapter). Include before imports.
+// A tensor of another framework that claims to be in device memory, counts writes into it, and may be no plain memory
+// at all ("conjugated"). Its adapter has every optional member, including `check`, which needs `result` and so is in
+// far_tensor_adapter. Include before imports.
 #pragma once
 #include <shardmesh/tensor_view.hpp>
 

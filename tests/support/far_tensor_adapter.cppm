@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.test.far_tensor: adapter of far_tensor (far_tensor.hpp). Tests only.
+// shardmesh.test.far_tensor: the adapter of far_tensor (far_tensor.hpp). Tests only.
 module;
 #include <cstddef>
 #include <far_tensor.hpp>

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library for LD_PRELOAD that makes the file system fail at a chosen call, to prove that commands never harm what was
-// there. It counts the calls that change files below $FAULT_UNDER, and at call number $FAULT_AT (from 1)
+// An LD_PRELOAD library that makes the file system fail at a chosen call, to prove that commands never damage existing
+// data. It counts the calls that change files below $FAULT_UNDER. At call number $FAULT_AT (from 1):
 //   FAULT_MODE=fail   fails it with errno $FAULT_ERRNO (default EIO); with FAULT_STICKY=1 every later call that needs
-//                     space fails too, as on a full disk
+//                     space fails as well, as on a full disk
 //   FAULT_MODE=short  lets a write do half of its bytes
 //   FAULT_MODE=kill   kills the process before the call is made
-//   FAULT_MODE=interrupt  lets a signal cut it short (EINTR), where that can happen: opening, writing, fsync
-//   FAULT_MODE=lost   lets a write succeed whose bytes never reach the disk: fsync or close of its descriptor says so,
-//                     once; of another descriptor they do not
-// With FAULT_KIND=write, fsync or close only such calls count; of close those of descriptors that were written through.
-// Whatever the number, FAULT_MODE=plain acts as a file system that has renames alone: no flags of renameat2, and no
-// hard links unless FAULT_LINKS=1. At exit the number of calls is written to $FAULT_COUNT_FILE. Not for anything but
-// tests.
+//   FAULT_MODE=interrupt  lets a signal interrupt it (EINTR), where that is possible: opening, writing, fsync
+//   FAULT_MODE=lost   lets a write succeed whose bytes never reach the disk: fsync or close of the same descriptor
+//                     reports the loss, once; other descriptors do not
+// With FAULT_KIND=write, fsync or close only such calls count; a close counts only if its descriptor was written
+// through. Whatever the number, FAULT_MODE=plain acts as a file system with plain renames only: no flags of renameat2,
+// and no hard links unless FAULT_LINKS=1. At exit it writes the number of calls to $FAULT_COUNT_FILE. Tests only.
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -34,7 +33,7 @@ namespace {
 enum class mode { none, fail, cut, kill, interrupt, lost, plain };
 enum class outcome { go_on, fail, cut };
 enum class kind { other, write, fsync, close };
-enum class needs { nothing, space, time, space_and_time };  // time: a signal can cut it short
+enum class needs { nothing, space, time, space_and_time };  // time: a signal can interrupt it
 
 struct settings {
   preload::folder under;
@@ -79,7 +78,7 @@ const settings& chosen() {
 
 std::atomic<long> calls{0};
 
-// By descriptor: whether it was written through, and the error that it owes.
+// Per descriptor: whether it was written through, and the error that its next fsync or close must report.
 constexpr int most_descriptors = 4096;
 std::atomic<bool> written[most_descriptors];
 std::atomic<int> owed[most_descriptors];
@@ -148,7 +147,7 @@ struct report {
   }
 } at_exit;
 
-// Vectored writes are cut to their first piece's half.
+// Cuts a vectored write to the first half of its first piece.
 template <class Write>
 ssize_t vectored(int fd, const iovec* pieces, Write&& write) {
   if (!watched(fd)) return write(pieces, -1);
@@ -189,7 +188,7 @@ ssize_t counted(int fd, size_t size, Write&& write) {
   }
 }
 
-// What a plain file system does not know.
+// Features that a plain file system lacks.
 bool lacks_flags(unsigned flags) {
   return flags != 0 && chosen().what == mode::plain;
 }
@@ -271,7 +270,7 @@ int renameat2(int from_dir, const char* from, int to_dir, const char* to, unsign
   if (lacks_flags(flags) && watched(to_dir, to)) return errno = EINVAL, -1;
   return plain(watched(to_dir, to), needs::nothing, [&] { return REAL(renameat2)(from_dir, from, to_dir, to, flags); });
 }
-// Programs that exchange two names have no wrapper in older C libraries: they call the kernel by number.
+// Programs call the kernel by number to exchange two names: older C libraries have no wrapper.
 long syscall(long number, ...) noexcept {
   va_list more;
   va_start(more, number);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library for LD_PRELOAD that logs every successful call that changes files below $FILE_LOG_UNDER, of all processes
-// in one order: crash_points.py replays every prefix of the log. A lock is held from before the call until it is
-// logged. One line each in $FILE_LOG, fields separated by tabs, names relative to that folder, bytes in hexadecimal:
+// An LD_PRELOAD library that logs every successful call that changes files below $FILE_LOG_UNDER, of all processes in
+// one order; crash_points.py replays every prefix of the log. A lock is held from before the call until it is logged.
+// $FILE_LOG has one line per call: tab-separated fields, names relative to that folder, bytes in hexadecimal:
 //   create NAME · mkdir NAME · write NAME OFFSET BYTES · truncate NAME SIZE · fsync NAME · rename FROM TO ·
 //   exchange ONE OTHER · link FROM TO · unlink NAME · rmdir NAME
-// NAME is empty when the file lost its name before its turn came.
-// Not for anything but tests.
+// NAME is empty if the file lost its name before the call took the lock. Tests only.
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/fs.h>
@@ -50,7 +49,7 @@ std::string path_of(int fd) {
   return preload::name_of(fd, path) ? std::string(path) : std::string();
 }
 
-// Relative to the folder that is watched ("." itself); empty: not below it, or without a name any more.
+// The path relative to the watched folder ("." itself); empty if it is outside, or if the file no longer has a name.
 std::string watched(std::string path) {
   const preload::folder& under = chosen().under;
   if (!under.holds(path.c_str()) || path.find(" (deleted)") != std::string::npos) return {};
@@ -74,7 +73,7 @@ std::string hex(const void* bytes, size_t size) {
   return text;
 }
 
-// One call at a time, of all threads and processes.
+// The lock that makes calls of all threads and processes take turns.
 class turn {
  public:
   turn() : thread_(mutex()) { lock(F_WRLCK); }
@@ -102,7 +101,7 @@ class turn {
   std::scoped_lock<std::mutex> thread_;
 };
 
-// A call about `name` (empty: not ours) that returns 0.
+// Makes a call about `name` (empty: not watched), and logs it if it returns 0.
 template <class Call>
 int logged(const std::string& name, const std::string& line, Call&& call) {
   if (name.empty()) return call();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random FSDP models without tensor parallelism: units, groups with replicas and ranks that are no members, alignments,
+// Random FSDP models without tensor parallelism: units, groups with replicas, ranks outside the group, alignments, and
 // memory orders. It imports, so it is the last header that a test includes.
 #pragma once
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace flat_models {
 using indices::row_major;
 using namespace shardmesh;
 
-// A parameter of the model: its name, shape and number. Element e of parameter p is p * 1'000'000 + e everywhere.
+// A parameter of the model: its name, shape, and number. Element e of parameter p is p * 1'000'000 + e everywhere.
 struct wanted {
   std::string key;
   extents shape;
@@ -39,7 +39,7 @@ inline std::vector<wanted> random_wanted(std::mt19937_64& random) {
   return made;
 }
 
-// How the wanted parameters are laid out: described once, the same on every rank.
+// The layout of the wanted parameters, the same on every rank.
 struct described {
   std::vector<flat_parameter> flats;
   std::vector<shard_group> groups;
@@ -50,7 +50,7 @@ inline shard_group random_group(std::mt19937_64& random, std::int32_t ranks) {
   const auto size = static_cast<std::int32_t>(1 + random() % static_cast<std::uint64_t>(ranks));
   for (std::int32_t r = 0; r < ranks; ++r) positions[static_cast<std::size_t>(r)] = r % size;
   if (random() % 2 && ranks % size == 0) std::sort(positions.begin(), positions.end());
-  // Whole replicas only; the ranks beyond the last whole one are not members.
+  // Whole replicas only; ranks beyond the last whole replica are not members.
   for (std::int32_t r = ranks / size * size; r < ranks; ++r)
     if (!std::is_sorted(positions.begin(), positions.end()) || size == ranks || ranks % size != 0)
       positions[static_cast<std::size_t>(r)] = -1;
@@ -89,7 +89,7 @@ inline described random_layout(std::mt19937_64& random, const std::vector<wanted
   return made;
 }
 
-// One rank's shards of a layout, with every element's number in it, or with none (-7).
+// One rank's shards of a layout, filled with each element's number, or with -7.
 struct rank_model {
   rank_model(const described& d, const std::vector<wanted>& parameters, std::int32_t rank, bool filled) {
     memory.resize(d.flats.size());
@@ -111,7 +111,7 @@ struct rank_model {
   }
   rank_model(const rank_model&) = delete;
 
-  // From the definition: element at memory place s of a parameter is at offset + s of the flat tensor.
+  // Follows the definition: the element at memory place s of a parameter is at offset + s of the flat tensor.
   void fill(const flat_parameter& flat, const std::vector<wanted>& parameters, std::int32_t position, std::size_t u) {
     const index_range held = flat.shard_range(position);
     for (std::size_t i = 0; i < flat.parameters().size(); ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shards of some other framework: types of its own, and the adapters that a header of it would have, which knows
-// nothing of modules. Its metadata has 64-bit offsets, 32-bit lengths and a process number. Include before imports.
+// The shards of another framework: its own types, and the adapters that its header would have, without any module. Its
+// metadata has 64-bit offsets, 32-bit lengths, and a process number. Include before imports.
 #pragma once
 #include <shardmesh/shard_adapter.hpp>
 
@@ -16,7 +16,7 @@ namespace foreign {
 
 struct piece {
   std::vector<std::int64_t> begin;
-  std::vector<std::int32_t> length;  // of another type than ours: its adapter gives extents
+  std::vector<std::int32_t> length;  // not our type: its adapter returns extents
   int process = -1;                  // -1: nowhere
   shardmesh::device where{};
   std::string worker{};
@@ -30,7 +30,7 @@ struct tensor_facts {
 
 struct cut_tensor;
 
-// A piece that this process has: values, or a cut tensor.
+// A piece that this process holds: values, or a cut tensor.
 struct held_piece {
   piece place;
   std::shared_ptr<std::vector<std::int64_t>> values;
@@ -91,7 +91,7 @@ struct shardmesh::sharded_tensor_adapter<foreign::cut_tensor> {
 
 namespace foreign {
 
-/// Ours, said in its words: anything with offsets, sizes and a placement.
+/// Converts our metadata to its form: anything with offsets, sizes, and a placement.
 template <class Metadata>
 piece piece_of(const Metadata& ours) {
   piece made{{ours.offsets.begin(), ours.offsets.end()}, {}, -1, {}, {}};
@@ -115,7 +115,7 @@ tensor_facts facts_of(const Metadata& ours) {
   return {pieces_of(ours.shards), {ours.size.begin(), ours.size.end()}, ours.properties};
 }
 
-/// A sharded tensor of ours that holds int64 row-major, said in its words; `values_of(tensor)` gives its elements.
+/// Converts one of our sharded tensors of row-major int64 to its form; `values_of(tensor)` returns the elements.
 template <class Sharded, class Values>
 cut_tensor cut_tensor_of(const Sharded& ours, const Values& values_of) {
   cut_tensor made{facts_of(ours.metadata()), {}, ours.group().globals(), ours.rank()};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.test.forwarding: a communicator of somebody else's: it has what the concept asks for and no more, and hands
-// every call on to a sound one. Models with a defect derive from it. Tests only.
+// shardmesh.test.forwarding: a third-party communicator with exactly the members that the concept requires. It forwards
+// every call to a correct one; models with a defect derive from it. Tests only.
 module;
 #include <cstddef>
 #include <cstdint>

@@ -18,14 +18,14 @@ inline const nlohmann::json& cases() {
   return golden::file("seeds/fsdp_flat.json").at("cases");
 }
 
-/// A tensor of a safetensors file: row-major bytes.
+/// A tensor of a safetensors file, as row-major bytes.
 struct stored {
-  std::string type;  // safetensors' name: "F32"
+  std::string type;  // the safetensors name: "F32"
   std::vector<std::int64_t> shape;
   std::vector<std::byte> bytes;
   std::size_t item_bytes() const {
     static const std::map<std::string, std::size_t> sizes{{"BF16", 2}, {"F32", 4}, {"F64", 8}, {"I64", 8}};
-    return sizes.at(type);  // another one is new to these tests
+    return sizes.at(type);  // throws for a type that is new to these tests
   }
 };
 

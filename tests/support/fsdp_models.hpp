@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden FSDP models as our types. It imports, so it is the last header that a test includes.
+// Golden FSDP models in our types. It imports, so it is the last header that a test includes.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -25,7 +25,7 @@ inline shardmesh::dtype type_of(const fsdp_golden::stored& tensor) {
   using shardmesh::dtype;
   static const std::map<std::string, dtype> types{
       {"BF16", dtype::bfloat16}, {"F32", dtype::float32}, {"F64", dtype::float64}, {"I64", dtype::int64}};
-  return types.at(tensor.type);  // another one is new to these tests
+  return types.at(tensor.type);  // throws for a type that is new to these tests
 }
 
 inline shardmesh::tensor_view view_of(fsdp_golden::stored& tensor) {
@@ -38,7 +38,7 @@ inline shardmesh::flat_parameter to_flat_parameter(const nlohmann::json& u) {
   using namespace shardmesh;
   std::vector<parameter_info> parameters;
   const dtype type = parse_dtype(u.at("dtype").get<std::string>()).value();
-  // The file's modules have parameters that need gradients, so every flat parameter does: the tests compare it.
+  // The file's modules require gradients, so every flat parameter does; the tests compare the flag.
   for (std::size_t i = 0; i < u.at("fqns").size(); ++i)
     parameters.push_back(
         {u["fqns"][i].get<std::string>(), to_extents(u["shapes"][i]), to_extents(u["strides"][i]), type, true});
@@ -58,7 +58,7 @@ inline std::string key_of(const nlohmann::json& c, const nlohmann::json& u, cons
   return c.value("prefix", "") + shardmesh::clean_key(shardmesh::joined_key(u.at("module").get<std::string>(), fqn));
 }
 
-/// Which ranks share the units' flat parameters.
+/// The group of ranks that share the units' flat parameters.
 inline shardmesh::shard_group group_of(const nlohmann::json& c) {
   using namespace shardmesh;
   const auto world = c.at("world").get<std::int32_t>();
@@ -66,7 +66,7 @@ inline shardmesh::shard_group group_of(const nlohmann::json& c) {
   return shard_group::along(device_mesh::make(to_extents(c["mesh"])).value(), c["mesh"].size() - 1, world).value();
 }
 
-/// The keys of the whole state dict, without the case's prefix.
+/// The keys of the full state dict, without the case's prefix.
 inline std::vector<std::string> keys_of(const nlohmann::json& c) {
   std::vector<std::string> keys;
   const std::string prefix = c.value("prefix", "");
@@ -75,7 +75,7 @@ inline std::vector<std::string> keys_of(const nlohmann::json& c) {
   return keys;
 }
 
-/// A case as one rank holds it: copies of its shards and buffers, and the model over them.
+/// One rank's part of a case: copies of its shards and buffers, and the model over them.
 class rank_memory {
  public:
   rank_memory(const nlohmann::json& c, std::map<std::string, fsdp_golden::stored> values, std::int32_t rank)
@@ -102,7 +102,7 @@ class rank_memory {
   }
   rank_memory(const rank_memory&) = delete;
 
-  /// Overwrites everything but padding.
+  /// Overwrites everything except padding.
   void spoil(std::int32_t rank) {
     for (auto& unit : model.units) {
       std::memset(unit.shard.data, 0x3C,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint of an FSDP model through our types and out again: fsdp_rewrite SOURCE DESTINATION FORM MESH FSDP_DIM
-// [LIKE]. Thread ranks take the chunks that their files held (modulo their number) as sharded tensors, load them into
-// units over MESH, make a state dict of FORM (full, sharded, dtensor, local) and save it as DCP; of FORM held they save
-// their flat shards in place and load them again. LIKE names the parameters where SOURCE has flat ones only. What was
-// saved is held against SOURCE; fsdp_round_trip.py asks PyTorch.
+// Rewrites a checkpoint of an FSDP model through our types: fsdp_rewrite SOURCE DESTINATION FORM MESH FSDP_DIM [LIKE].
+// Thread ranks take the chunks that their files held (modulo their number) as sharded tensors and load them into units
+// over MESH. They make a state dict of FORM (full, sharded, dtensor, local) and save it as DCP. With FORM held, they
+// save their flat shards in place and load them again. LIKE names the parameters if SOURCE has only flat ones. The
+// program compares the result with SOURCE; fsdp_round_trip.py asks PyTorch.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace {
 
 using state = state_dict<host_tensor>;
 
-// One tensor of the source: its chunks, each with the rank that wrote it.
+// A source tensor's chunk, and the rank that wrote it.
 struct loaded_chunk {
   box where;
   std::int32_t rank = 0;
@@ -56,8 +56,8 @@ std::map<std::string, loaded> load_all(checkpoint_reader& reader) {
   return found;
 }
 
-// "optim.state.mlp.up.weight.exp_avg" is a parameter's with a suffix, "model.mlp.up.weight" is one; everything else is
-// whole on every rank.
+// Splits a key. "optim.state.mlp.up.weight.exp_avg" is a parameter with a suffix, "model.mlp.up.weight" is a parameter.
+// Everything else is replicated on every rank.
 struct parts_of_key {
   std::string root, module, name, suffix;
 };
@@ -82,7 +82,7 @@ std::optional<parts_of_key> split(const std::string& key) {
   return made;
 }
 
-// Tensor parallelism on the last mesh dimension, as the golden models have it.
+// Tensor parallelism on the last mesh dimension, as in the golden models.
 std::vector<placement> placements_of(const std::string& name, std::size_t mesh_rank, std::size_t fsdp_dim) {
   std::vector<placement> made(mesh_rank, placement::replicate());
   if (fsdp_dim + 1 == mesh_rank) return made;
@@ -91,7 +91,7 @@ std::vector<placement> placements_of(const std::string& name, std::size_t mesh_r
   return made;
 }
 
-// The model as all ranks describe it, in the key order of the names.
+// The model as all ranks describe it, in key order.
 struct description {
   struct unit {
     std::string prefix, suffix;
@@ -115,8 +115,8 @@ description describe(const std::map<std::string, loaded>& names, const device_me
   }
   for (auto& [where, infos] : units) {
     const auto& [root, module, suffix] = where;
-    // Flat order of the golden models: as the modules define them, which for these names is the reverse of sorting
-    // by module (up before down, norm before head, weight before bias).
+    // Flat order of the golden models is the order in which modules define parameters. For these names it is the
+    // reverse of sorting by module: up before down, norm before head, weight before bias.
     std::sort(infos.begin(), infos.end(), [](const auto& a, const auto& b) { return a.fqn > b.fqn; });
     made.units.push_back(
         {joined_key(root, module), suffix,
@@ -125,7 +125,7 @@ description describe(const std::map<std::string, loaded>& names, const device_me
   return made;
 }
 
-// What this rank has of the source: its chunks, as a sharded tensor of all ranks.
+// This rank's chunks of the source, as a sharded tensor over all ranks.
 result<state> own_state(const std::map<std::string, loaded>& source, std::int32_t rank, std::int32_t ranks) {
   state dict;
   for (const auto& [key, tensor] : source) {
@@ -150,7 +150,7 @@ result<state> own_state(const std::map<std::string, loaded>& source, std::int32_
   return dict;
 }
 
-// A rank's memory: flat shards and whole tensors, all elements 0xA5 at first.
+// A rank's memory: flat shards and whole tensors, every byte 0xA5 at first.
 struct rank_model {
   rank_model(const description& d, const std::map<std::string, loaded>& names, std::int32_t rank) {
     const auto room = [&](dtype type, const extents& sizes) {
@@ -179,7 +179,7 @@ result<saved_state<host_tensor>> state_of(const std::string& form, const fsdp_mo
       model, comm, {.form = form == "dtensor" ? sharded_form::dtensor : sharded_form::sharded_tensor});
 }
 
-// Saves the model's memory in place, and loads it into another one's.
+// Saves the model's memory in place, and loads it into another model's memory.
 result<void> save_held(const std::string& destination, const rank_model& memory, rank_model& other,
                        any_communicator& comm) {
   auto held = held_by(memory.model, comm.rank());

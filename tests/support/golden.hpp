@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden JSON: files of tests/data/golden and the values that all of them spell alike. Types of modules are read by
-// shardmesh.test.layouts and shardmesh.test.shards. Include before imports.
-// SHARDMESH_GOLDEN_DIR names another folder to read from: tests/oracle/mutate_golden.py gives copies with one answer
+// Golden JSON: the files of tests/data/golden, and the values that all of them write alike. shardmesh.test.layouts and
+// shardmesh.test.shards read module types. Include before imports.
+// SHARDMESH_GOLDEN_DIR names another folder to read from: tests/oracle/mutate_golden.py makes copies with one answer
 // changed, which a test must notice.
 #pragma once
 #include <shardmesh/extents.hpp>
@@ -18,13 +18,13 @@
 
 namespace golden {
 
-/// tests/data/golden, or what SHARDMESH_GOLDEN_DIR names.
+/// tests/data/golden, or the folder that SHARDMESH_GOLDEN_DIR names.
 inline std::filesystem::path folder() {
   const char* other = std::getenv("SHARDMESH_GOLDEN_DIR");
   return other ? other : SHARDMESH_TEST_DATA "/golden";
 }
 
-/// A file under tests/data/golden, read once: golden::file("seeds/traverse.json").
+/// A file under tests/data/golden, read once: `golden::file("seeds/traverse.json")`.
 inline const nlohmann::json& file(const std::string& name) {
   static std::mutex lock;
   static std::map<std::string, nlohmann::json> read;
@@ -37,7 +37,7 @@ inline const nlohmann::json& file(const std::string& name) {
   return entry->second;
 }
 
-/// A list of numbers, whatever they are: nothing is checked.
+/// A list of numbers as extents, unchecked.
 inline shardmesh::extents to_extents(const nlohmann::json& values) {
   shardmesh::extents made;
   for (const nlohmann::json& v : values) made.push_back(v.get<std::int64_t>());

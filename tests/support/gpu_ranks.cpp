@@ -22,7 +22,7 @@ tensor_view view(std::span<std::byte> bytes) {
   return {bytes.data(), dtype::uint8, {}, {static_cast<std::int64_t>(bytes.size())}, {1}};
 }
 
-// What was received is copied to the host when it is there.
+// A receive: its device bytes are copied to the host on completion.
 struct landing {
   std::span<std::byte> here;
   std::unique_ptr<device_bytes> there;
@@ -58,7 +58,7 @@ std::string on_gpus(const std::string& path, std::int32_t size, const gpu_body& 
     if (wrong.empty()) return {};
     return fail(errc::checksum_mismatch, wrong);
   });
-  // What is wrong on a rank, rather than what made the group fail, which may be meant.
+  // Reports a rank's own problem first; the group's error may be intended.
   for (std::size_t r = 0; r < found.size(); ++r)
     if (!found[r].empty()) return "rank " + std::to_string(r) + ": " + found[r];
   return done ? std::string() : to_string(done.error());
@@ -87,7 +87,7 @@ result<pending> staged_communicator::start_exchange(std::span<const outgoing> se
     out.push_back({m.peer, made->sends.back()->there()});
   }
   for (const incoming& m : receives) {
-    // What is there before is there afterwards when nothing comes.
+    // Bytes keep their value if nothing is received.
     made->receives.push_back({m.bytes, std::make_unique<device_bytes>(inner_.memory(), m.bytes)});
     in.push_back({m.peer, made->receives.back().there->there()});
   }

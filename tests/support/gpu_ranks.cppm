@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.test.gpu_ranks: threads as ranks, each with a device of the double and a NCCL communicator, and bytes in
-// the memory of devices. Tests only.
+// shardmesh.test.gpu_ranks: thread ranks, each with a device of the double and an NCCL communicator, and bytes in
+// device memory. Tests only.
 module;
 #include <cstddef>
 #include <cstdint>
@@ -17,14 +17,14 @@ export import shardmesh.nccl;
 
 export namespace shardmesh::test {
 
-/// What a rank does: empty when all is well, else what is wrong.
+/// The work of one rank; returns a problem, or an empty string.
 using gpu_body = std::function<std::string(nccl_communicator&, any_communicator& control)>;
 
-/// Runs the body on `size` threads; rank r has device r of the double that is at that path. Returns what is wrong on
-/// the first rank where something is, or why the ranks did not come about.
+/// Runs the body on `size` threads; rank r has device r of the double at `path`. Returns the problem of the first
+/// failing rank, or the reason why the ranks could not start.
 std::string on_gpus(const std::string& path, std::int32_t size, const gpu_body& body);
 
-/// Bytes in a device's memory, written and read by the host without any stream of the test's.
+/// Bytes in a device's memory, which the host reads and writes without any stream of the test.
 class device_bytes {
  public:
   device_bytes(device where, std::span<const std::byte> bytes);
@@ -36,8 +36,8 @@ class device_bytes {
   device_tensor tensor_;
 };
 
-/// A communicator for memory of the host over one for memory of a device: every call goes through memory of the device
-/// and is waited for there. So suites that know only the host's memory run over NCCL.
+/// A communicator for host memory over a communicator for device memory. Every call is staged through device memory and
+/// waits there. Thus suites for host memory run over NCCL.
 class staged_communicator {
  public:
   explicit staged_communicator(nccl_communicator inner) : inner_(std::move(inner)) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of shardmesh.test.holdings.
+// Implements shardmesh.test.holdings.
 module;
 #include <algorithm>
 #include <cstddef>
@@ -109,7 +109,7 @@ void holding::add(std::size_t number, const tensor_model& model, std::span<const
     if (where.is_empty()) continue;
     extents strides = contiguous_strides(where.sizes);
     std::int64_t room = where.volume();
-    if (where.rank() > 0 && (number + boxes.size()) % 2 == 0)  // room between the elements
+    if (where.rank() > 0 && (number + boxes.size()) % 2 == 0)  // gaps between the elements
       for (std::int64_t& stride : strides) stride *= 2;
     for (std::size_t d = 0; d < where.rank(); ++d) room = std::max(room, where.sizes[d] * strides[d] + 1);
     auto& bytes = memory.emplace_back(static_cast<std::size_t>(room * 2 * width), std::byte{0xcd});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.test.holdings: what ranks hold of random tensors, against a brute-force model: every byte of a tensor is a
-// function of its index. Tests only.
+// shardmesh.test.holdings: random tensors held by ranks, against a brute-force model in which every byte of a tensor is
+// a function of its index. Tests only.
 module;
 #include <cstddef>
 #include <cstdint>
@@ -22,27 +22,27 @@ struct tensor_model {
   shardmesh::dtype type = shardmesh::dtype::float32;
 };
 
-/// Some tensors: also scalars, and some without elements.
+/// A few random tensors, including scalars and empty ones.
 std::vector<tensor_model> random_models(dice& roll);
 
-/// Byte k of an element of the model of that number.
+/// Byte k of one element of model `number`.
 std::byte byte_of(std::size_t number, const shardmesh::extents& shape, const shardmesh::extents& index, std::int64_t k);
 
-/// Some ranks' boxes of a tensor: a layout of a mesh, or a random tiling with replicas.
+/// For each rank, its boxes of a tensor: from a layout over a mesh, or a random tiling with replicas.
 using boxes_of_ranks = std::vector<std::vector<shardmesh::box>>;
 boxes_of_ranks random_boxes(dice& roll, const shardmesh::extents& shape, std::int32_t ranks);
 
-/// What one rank holds of the models, in memory of its own; some parts are strided.
+/// One rank's parts of the models, in its own memory; some parts are strided.
 struct holding {
   std::deque<std::vector<std::byte>> memory;
   shardmesh::held_state state;
 
   void add(std::size_t number, const tensor_model& model, std::span<const shardmesh::box> boxes, bool filled);
-  /// What differs from the models of these numbers; empty: nothing.
+  /// The differences from the models with these numbers; empty if none.
   std::string differences(std::span<const std::size_t> numbers) const;
 };
 
-/// One of each plain kind, and a list.
+/// One object of each plain kind, and a list.
 std::vector<shardmesh::held_object> objects();
 
 }  // namespace holdings

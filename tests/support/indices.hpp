@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks over indices, one by one: what models of tests are made of. Knows only the headers of the global module, so
-// that it can be included before any import.
+// Walks over indices, one by one, for the models of tests. Uses only headers of the global module, so that it can be
+// included before any import.
 #pragma once
 #include <shardmesh/extents.hpp>
 
@@ -28,13 +28,13 @@ inline shardmesh::extents sum(shardmesh::extents a, const shardmesh::extents& b)
   return a;
 }
 
-/// As for_each, over a box of a tensor: a shardmesh::box, which is a type of a module.
+/// Like for_each, over a box of a tensor (`shardmesh::box`, a module type).
 template <class Box, class Visit>
 void for_each_in(const Box& where, Visit visit) {
   for_each(where.sizes, [&](const shardmesh::extents& index) { visit(sum(index, where.offsets)); });
 }
 
-/// The number of an element in a tensor of this shape, counted row-major.
+/// The row-major number of an element in a tensor of this shape.
 inline std::int64_t row_major(const shardmesh::extents& index, const shardmesh::extents& shape) {
   std::int64_t number = 0;
   for (std::size_t d = 0; d < shape.rank(); ++d) number = number * shape[d] + index[d];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library of kernels for the double, with the functions of cuda_kernels.h: copies of a few dtypes, element by
-// element, as host functions on their stream. A library of its own, plain C++, loaded as the real one is.
+// A kernel library for the double, with the functions of cuda_kernels.h: copies of a few dtypes, element by element, as
+// host functions on their stream. A separate library in plain C++, loaded like the real one.
 #include <shardmesh/kernels/cuda_kernels.h>
 #include <shardmesh/kernels/batch.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of shardmesh.test.layouts.
+// Implements shardmesh.test.layouts.
 module;
 #include <cstddef>
 #include <cstdint>

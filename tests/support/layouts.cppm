@@ -12,10 +12,10 @@ import shardmesh.layout;
 
 export namespace golden {
 
-/// {"type": "Shard", "dim": 1}, and so on.
+/// Parses {"type": "Shard", "dim": 1}, and so on.
 shardmesh::placement to_placement(const nlohmann::json& spelled);
 
-/// In the short spelling of seeds/tp_fsdp.json: S1, SS0:2, R, P.
+/// Parses the short form of seeds/tp_fsdp.json: S1, SS0:2, R, P.
 shardmesh::placement short_placement(const std::string& spelled);
 
 std::vector<shardmesh::placement> to_placements(const nlohmann::json& list);
@@ -26,7 +26,7 @@ shardmesh::layout to_layout(const nlohmann::json& mesh, const nlohmann::json& sh
 
 export namespace fragments {
 
-/// Every owner's, in order.
+/// The fragments of every owner, in order.
 std::vector<shardmesh::fragment> all_of(const shardmesh::distribution& whole);
 
 }  // namespace fragments

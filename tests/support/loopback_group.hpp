@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// loopback_group: process groups of LibTorch whose ranks are in this process, over a backend of the test's own, which
-// fails where the test says. Include before imports.
+// LibTorch process groups whose ranks are in this process, over a test backend that fails on request. Include before
+// imports.
 #pragma once
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -22,16 +22,16 @@
 #include <utility>
 #include <vector>
 
-/// What a rank asks of the backend.
+/// The calls of a rank to the backend.
 enum class loopback_call { send, send_wait, receive, receive_wait, receive_any, receive_any_wait };
 
 /// The messages of all ranks.
 struct loopback_world {
   std::mutex lock;
   std::condition_variable changed;
-  std::map<std::tuple<int, int, int>, std::deque<std::vector<std::uint8_t>>> mail;  // by sender, receiver and tag
-  std::map<std::pair<loopback_call, int>, int> calls;                               // of each rank
-  /// Called for each call of a rank, with its number from 1 and the tag; may throw.
+  std::map<std::tuple<int, int, int>, std::deque<std::vector<std::uint8_t>>> mail;  // by sender, receiver, and tag
+  std::map<std::pair<loopback_call, int>, int> calls;                               // by call and rank
+  /// Runs at each call of a rank, with the call's number (from 1) and the tag; may throw.
   std::function<void(loopback_call, int rank, int number, int tag)> on_call = [](loopback_call, int, int, int) {};
 
   void called(loopback_call what, int rank, int tag) {
@@ -46,7 +46,7 @@ struct loopback_world {
 
 class loopback_work final : public c10d::Work {
  public:
-  /// `from` -1: any rank.
+  /// `from` is -1 for any rank.
   loopback_work(std::shared_ptr<loopback_world> world, loopback_call what, std::vector<at::Tensor> tensors, int from,
                 int rank, int tag)
       : world_(std::move(world)), what_(what), tensors_(std::move(tensors)), from_(from), rank_here_(rank), tag_(tag) {}
@@ -130,7 +130,7 @@ class loopback_group {
   loopback_world& world() { return *world_; }
   c10d::ProcessGroup& of(int rank) { return *groups_[static_cast<std::size_t>(rank)]; }
 
-  /// Whether communicators and their threads have let go of the groups within some seconds.
+  /// Whether communicators and their threads release the groups within ten seconds.
   bool is_let_go() {
     const auto is_free = [&] {
       for (const auto& one : groups_)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of shardmesh.test.moves.
+// Implements shardmesh.test.moves.
 module;
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>

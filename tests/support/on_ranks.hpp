@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs what a rank does over every communicator of the fabric. Knows no shardmesh type: a test says which communicator
-// it means, once:
+// Runs a rank's body over every communicator of the fabric. It uses no shardmesh type: a test names its communicator
+// type once:
 //   constexpr auto& on_ranks = fabric::on_ranks<any_communicator>;
 // Include before imports.
 #pragma once
@@ -16,8 +16,8 @@
 
 namespace fabric {
 
-/// The body says what is wrong on its rank; nothing may be, on any number of ranks of these that a fabric has, all
-/// within the limit.
+/// Runs the body with each of `sizes` that a fabric supports. The body returns a problem of its rank. Any problem, and
+/// exceeding the time limit, fails the test.
 template <class Communicator, int Seconds = 120>
 void on_ranks(const std::vector<std::int32_t>& sizes, const std::function<std::string(Communicator&)>& body) {
   const watchdog dog{std::chrono::seconds(Seconds)};
@@ -29,7 +29,7 @@ void on_ranks(const std::vector<std::int32_t>& sizes, const std::function<std::s
     }
 }
 
-/// As on_ranks, on every number of ranks that a fabric has.
+/// Like on_ranks, with every number of ranks that a fabric supports.
 template <class Communicator, int Seconds = 120>
 void on_all_sizes(const std::function<std::string(Communicator&)>& body) {
   const watchdog dog{std::chrono::seconds(Seconds)};

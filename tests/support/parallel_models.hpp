@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random FSDP models over random 2-d and 3-d meshes, cut by tensor parallelism first, as lists of element numbers; and
-// those of flat_models.hpp. It imports, so it is the last header that a test includes.
+// Random FSDP models over random 2-d and 3-d meshes, sharded by tensor parallelism first, as lists of element numbers;
+// and those of flat_models.hpp. It imports, so it is the last header that a test includes.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -27,12 +27,12 @@ namespace views = ranges::views;
 using elements::numbers;
 using namespace shardmesh;
 
-// A parameter: element e (row-major) is first + e everywhere. Padding is below every first.
+// A parameter: element e (row-major) is first + e everywhere. Padding is less than every `first`.
 struct wanted {
   std::string key;
   extents shape;
   std::int64_t first = 0;
-  std::string shared;  // another name, if any
+  std::string shared;  // the name of a shared parameter, if any
 };
 
 inline std::vector<wanted> random_wanted(std::mt19937_64& random) {
@@ -48,7 +48,7 @@ inline std::vector<wanted> random_wanted(std::mt19937_64& random) {
   return made;
 }
 
-// How the wanted parameters are laid out: described once, the same on every rank.
+// The layout of the wanted parameters, the same on every rank.
 struct described {
   device_mesh mesh;
   std::vector<parallel_parameters> units;
@@ -65,7 +65,7 @@ inline described random_layout(std::mt19937_64& random, const std::vector<wanted
   if (random() % 3 == 0) std::shuffle(ranks.begin(), ranks.end(), random);
   ranks.resize(static_cast<std::size_t>(box::whole(sizes).volume()));
   described made{device_mesh::make(sizes, {}, ranks).value(), {}};
-  // Mostly the last dimension but one; sometimes tensor parallelism is in front.
+  // Usually the last dimension but one; sometimes tensor parallelism comes first.
   const std::size_t fsdp_dim = random() % 4 == 0 ? random() % sizes.rank() : sizes.rank() - 2;
   const bool is_hybrid = sizes.rank() == 3 && random() % 2 == 0;
   std::vector<std::size_t> order(parameters.size());
@@ -104,8 +104,8 @@ inline const wanted& find(const std::vector<wanted>& parameters, const std::stri
                        [&](const wanted& w) { return w.key == key || w.shared == key; });
 }
 
-// The elements of a parameter that a rank holds before FSDP, in the order of its memory: every mesh dimension from the
-// left takes its ceil(n / parts) of the indices that are left.
+// The elements of a parameter that a rank holds before FSDP, in memory order. From the left, every mesh dimension takes
+// its ceil(n / parts) of the remaining indices.
 inline numbers local_elements(const parallel_parameter_info& p, const device_mesh& mesh, std::int32_t rank,
                               std::int64_t first) {
   const extents at = *mesh.coordinate_of(rank);
@@ -142,7 +142,7 @@ inline numbers local_elements(const parallel_parameter_info& p, const device_mes
   return made;
 }
 
-// What a rank's flat shard holds, from the definition; empty outside the mesh.
+// The contents of a rank's flat shard, from the definition; empty outside the mesh.
 inline numbers flat_memory(const parallel_parameters& unit, const std::vector<wanted>& parameters, std::int32_t rank) {
   if (!unit.mesh().coordinate_of(rank)) return {};
   const flat_parameter& options = unit.flat(0);

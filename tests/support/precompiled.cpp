@@ -1,2 +1,2 @@
 // SPDX-License-Identifier: Apache-2.0
-// CMake precompiles headers for targets that have a source.
+// Empty: CMake precompiles headers only for targets that have a source.

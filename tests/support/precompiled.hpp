@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What most tests include: compiled once, read by all. Every test still includes what it uses.
-// Without <variant>: Clang 19 then takes std::variant of shardmesh.std and of the header for two.
+// The headers that most tests include, compiled once. Every test still includes what it uses. Without <variant>:
+// otherwise Clang 19 treats std::variant of shardmesh.std and of the header as two types.
 #include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the libraries for LD_PRELOAD have in common: the functions that they stand before, and which files lie in the
-// folder that is watched. Nothing here allocates: one of them makes malloc fail. Not for anything but tests.
+// Shared by the LD_PRELOAD libraries: the functions that they wrap, and the files below the watched folder. Nothing
+// here allocates, because one library makes malloc fail. Tests only.
 #pragma once
 #include <dlfcn.h>
 #include <limits.h>
@@ -11,14 +11,14 @@
 
 namespace preload {
 
-/// The function of this name that the program would have called.
+/// The function that the program would have called without the library.
 template <class Function>
 Function* real(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 #define REAL(name) (*preload::real<decltype(name)>(#name))
 
-/// What a descriptor is open on, as the kernel names it; false when it has no name.
+/// The path that a descriptor is open on, from the kernel; false if it has none.
 inline bool name_of(int fd, char (&path)[PATH_MAX]) {
   char link[64];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -28,17 +28,17 @@ inline bool name_of(int fd, char (&path)[PATH_MAX]) {
   return true;
 }
 
-/// A folder that is watched; none until it is set.
+/// A watched folder; none until it is set.
 class folder {
  public:
-  /// Links are followed. False, and no folder, for null and for a path that does not exist.
+  /// Follows links. Returns false, and sets no folder, for null and for a path that does not exist.
   bool set(const char* path) {
     length_ = path && realpath(path, path_) ? strlen(path_) : 0;
     return is_set();
   }
   bool is_set() const { return length_ > 0; }
   const char* path() const { return path_; }
-  /// Whether this absolute path is the folder's or lies below it.
+  /// Whether this absolute path is the folder or below it.
   bool holds(const char* path) const {
     return is_set() && path && !strncmp(path, path_, length_) && (path[length_] == '/' || path[length_] == '\0');
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often property tests run, and with which seeds. Include before imports.
+// The number of rounds and the seeds of property tests. Include before imports.
 #pragma once
 #include <cstdint>
 #include <cstdlib>
@@ -8,19 +8,19 @@
 
 namespace random_seed {
 
-/// Whether property tests are to take long: SHARDMESH_PROPERTY_RUNS=long.
+/// Whether property tests run long: SHARDMESH_PROPERTY_RUNS=long.
 inline bool runs_are_long() {
   const char* text = std::getenv("SHARDMESH_PROPERTY_RUNS");
   return text != nullptr && std::string_view(text) == "long";
 }
 
-/// `count` rounds; twenty times as many where they are to take long.
+/// `count` rounds, or twenty times as many in long runs.
 inline std::uint64_t rounds(std::uint64_t count) {
   return runs_are_long() ? 20 * count : count;
 }
 
-/// The seed of random tests: SHARDMESH_SEED, or one of this program's run. A test that draws by it says, where it
-/// fails, how it is run again: INFO("SHARDMESH_SEED=" << seed). Tests that go through fixed seeds need none of it.
+/// The seed of random tests: SHARDMESH_SEED, or a random one for this program run. A test that uses it must print how
+/// to repeat a failure: INFO("SHARDMESH_SEED=" << seed). Tests with fixed seeds do not need it.
 inline std::uint64_t seed() {
   static const std::uint64_t value = [] {
     const char* const text = std::getenv("SHARDMESH_SEED");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random tensors cut into shards: by grids, guillotine cuts or along one dimension, uneven and empty, of any owners;
-// and damage to them. Include before imports.
+// Random tensors cut into shards, and damage to them. Cuts are grids, guillotine cuts, or along one dimension; shards
+// may be uneven or empty, with any owners. Include before imports.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -28,7 +28,7 @@ inline std::uint64_t seed() {
   return random_seed::seed();
 }
 
-/// `usual` runs, many more with SHARDMESH_PROPERTY_RUNS=long.
+/// `usual` runs, or 25 times as many with SHARDMESH_PROPERTY_RUNS=long.
 inline int runs(int usual) {
   const char* wish = std::getenv("SHARDMESH_PROPERTY_RUNS");
   return wish && std::string_view(wish) == "long" ? usual * 25 : usual;
@@ -38,7 +38,7 @@ inline std::int64_t below(std::mt19937_64& random, std::int64_t limit) {
   return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(limit));
 }
 
-/// Shards that make up a tensor of up to 4 dimensions, in any order, on `ranks` ranks (some may have none).
+/// Shards of a tensor of up to 4 dimensions, in any order, on `ranks` ranks (some may have none).
 inline drawn draw(std::mt19937_64& random, std::int32_t ranks = 6) {
   drawn made;
   const std::int64_t rank = below(random, 5);
@@ -48,7 +48,7 @@ inline drawn draw(std::mt19937_64& random, std::int32_t ranks = 6) {
   const std::int64_t cuts = rank == 0 ? 0 : below(random, 9);
   const std::int64_t only = below(random, 3) == 0 && rank > 0 ? below(random, rank) : -1;
   for (std::int64_t i = 0; i < cuts; ++i) {
-    // Guillotine: one shard becomes two, one of which may be empty.
+    // A guillotine cut: one shard becomes two, one of which may be empty.
     const auto which = static_cast<std::size_t>(below(random, static_cast<std::int64_t>(made.shards.size())));
     const auto d = static_cast<std::size_t>(only >= 0 ? only : below(random, rank));
     shard_cells::shard low = made.shards[which], high = low;
@@ -64,7 +64,7 @@ inline drawn draw(std::mt19937_64& random, std::int32_t ranks = 6) {
   return made;
 }
 
-/// Moves, grows, shrinks, repeats, drops or bends one or more shards; some of that may change nothing that matters.
+/// Moves, grows, shrinks, repeats, drops, or bends one or more shards; some damage has no effect.
 inline void damage(std::mt19937_64& random, drawn& all) {
   for (std::int64_t times = 1 + below(random, 2); times > 0 && !all.shards.empty(); --times) {
     const auto which = static_cast<std::size_t>(below(random, static_cast<std::int64_t>(all.shards.size())));

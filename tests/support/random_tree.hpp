@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random trees of Python objects, and how long property tests run.
+// Random trees of Python objects, and the number of runs of property tests.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -31,13 +31,13 @@ class maker {
     if (one_in(3)) return {"str", "s"};
     return {"int", static_cast<std::int64_t>(below(1000))};
   }
-  /// A key that collides with others as soon as one looks at its text only.
+  /// A key that collides with others when only its text is compared.
   tagged::key key() {
     static const char* const names[] = {"", "a", "b", "a.b", "0", "1", "a\"]", "weight", "x[0]", "a.", "-1", "layers"};
     if (one_in(3)) return static_cast<std::int64_t>(below(4)) - 1;
     return std::string(names[below(std::size(names))]) + (one_in(4) ? std::to_string(below(100)) : "");
   }
-  /// At most `depth` containers inside each other; now and then one of up to 300 children.
+  /// A tree with at most `depth` nested containers; now and then one has up to 300 children.
   tagged::node tree(std::size_t depth) {
     if (depth == 0 || one_in(4)) return leaf();
     static const char* const types[] = {"dict", "dict", "OrderedDict", "list", "list", "tuple"};
@@ -53,7 +53,7 @@ class maker {
     }
     return made;
   }
-  /// A tree with much in common: children dropped, added, reordered, replaced.
+  /// A similar tree: children are dropped, added, reordered, and replaced.
   tagged::node like(const tagged::node& n) {
     if (one_in(15)) return tree(2);
     tagged::node made = n;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random strided views over memory of their own, to check kernels with.
-// Uses only the headers of the global module, so it can be included anywhere.
+// Random strided views over their own memory, for tests of kernels. Uses only headers of the global module, so it can
+// be included anywhere.
 #pragma once
 #include <shardmesh/tensor_view.hpp>
 
@@ -12,7 +12,7 @@
 
 namespace random_views {
 
-/// A view with the memory it lies in. `item` is the element's size in bytes.
+/// A view and its memory. `item` is the element's size in bytes.
 struct owned_view {
   std::vector<std::byte> memory;
   shardmesh::tensor_view view;
@@ -26,7 +26,8 @@ struct owned_view {
   std::byte* at(const shardmesh::extents& index) const { return view.data + offset_of(index); }
 };
 
-/// Random order of dimensions, random gaps, some negative strides, misaligned memory. With `broadcast`, some strides 0.
+/// Makes a view with a random order of dimensions, random gaps, some negative strides, and misaligned memory. With
+/// `broadcast`, some strides are 0.
 inline owned_view make(std::mt19937_64& random, const shardmesh::extents& sizes, shardmesh::dtype type,
                        std::size_t item, bool broadcast) {
   const auto below = [&](std::uint64_t n) { return static_cast<std::int64_t>(random() % n); };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run by torch_reads_ours.py, safetensors_reads_ours.py and faults.py: ranks (threads) load a checkpoint together, as
-// another layout, and save it together. Prints the keys that it leaves out, one a line (opaque tensors; as safetensors
-// also what those cannot hold); exits 3 when it cannot do it.
+// Loads a checkpoint with several ranks (threads) into another layout, and saves it with all of them.
+// torch_reads_ours.py, safetensors_reads_ours.py, and faults.py run it. Prints the keys that it leaves out, one per
+// line: opaque tensors, and with safetensors all that the format cannot hold. Exits with 3 on failure.
 //   rank_copy SOURCE DESTINATION RANKS [--force] [--threads N] [--to dcp|safetensors|hf] [--max-shard-bytes N]
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +25,7 @@ using namespace shardmesh;
 
 namespace {
 
-// Whether this is to be left out of a checkpoint of that format.
+// Whether a checkpoint of that format must leave this out.
 bool is_left_out(const tensor_entry& tensor, target_format to) {
   if (!tensor.opaque_type.empty()) return true;
   const safetensors::tensor entry{tensor.key, tensor.type, tensor.shape};
@@ -37,7 +37,7 @@ bool is_left_out(checkpoint_reader& reader, std::size_t object, target_format to
   return !value || !value->tensors.empty();
 }
 
-// What a rank holds of every tensor that is not left out: by turns replicated, by rows, by strided rows and on a grid.
+// A rank's part of every tensor that is not left out: in turn replicated, by rows, by strided rows, and on a grid.
 held_state held_on(checkpoint_reader& reader, std::int32_t rank, std::int32_t ranks, target_format to,
                    std::deque<host_tensor>& memory) {
   held_state made;

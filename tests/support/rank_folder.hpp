@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder that all ranks of a test share, also where they are processes. Include before imports.
+// A folder that all ranks of a test share, even if they are processes. Include before imports.
 #pragma once
 #include <fabric.hpp>
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 namespace fabric {
 
-/// The same folder on every rank, of this run of the test: `name` is the test's own. Removed with the object.
+/// The same folder on every rank of this run; `name` is unique to the test. The destructor removes it.
 struct rank_folder {
   std::filesystem::path path;
   explicit rank_folder(const std::string& name)
@@ -18,7 +18,7 @@ struct rank_folder {
   }
   rank_folder(const rank_folder&) = delete;
   ~rank_folder() {
-    // No rank takes it away while another one looks into it, or has made it again for what comes next.
+    // No rank removes it while another rank reads it or has recreated it for the next test.
     await_all();
     std::error_code ignored;
     std::filesystem::remove_all(path, ignored);

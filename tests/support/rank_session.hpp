@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Catch2 session on each of several processes: every rank runs every test case, in the order of the files. Rank 0
-// reports; the others only when something fails. Knows no shardmesh type.
+// A Catch2 session on each of several processes: every rank runs every test case, in file order. Rank 0 reports; other
+// ranks report only failures. It uses no shardmesh type.
 #pragma once
 #include <unistd.h>
 
@@ -12,7 +12,7 @@
 #include <iostream>
 #include <string>
 
-/// Returns the number of failed cases, or nonzero for a wrong command line.
+/// Returns the number of failed cases, or nonzero for an invalid command line.
 inline int run_rank_session(int argc, const char* const* argv, std::int32_t rank) {
   Catch::Session session;
   if (const int wrong = session.applyCommandLine(argc, argv); wrong != 0) return wrong;

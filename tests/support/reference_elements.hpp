@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values of elements of every dtype, and what conversions, reductions and factors make of them, one element at a
-// time: the definition behind shardmesh.test.reference_kernels and the GPU suite's oracle. C++17, no module, no kernel
-// header. What is exact and what is not said: reference_kernels.cppm. Not here: which elements (strides, boxes).
+// The values of elements of every dtype, and their conversions, reductions, and factors, one element at a time. This
+// defines shardmesh.test.reference_kernels and the GPU suite's oracle. C++17, no module, no kernel header.
+// reference_kernels.cppm explains what is exact and what is unspecified, and selects elements by strides and boxes.
 #pragma once
 #include <shardmesh/dtype.hpp>
 #include <shardmesh/reduce_op.hpp>
@@ -37,9 +37,9 @@ inline void put(std::byte* to, T value) {
 // --- floats below 32 bits: sign, exponent, mantissa ---
 
 enum class specials : std::uint8_t {
-  ieee,      // the highest exponent is infinity and NaN; too large values become infinity
-  one_nan,   // all ones is NaN, there is no infinity; too large values become the largest
-  no_minus,  // the pattern of -0 is NaN, the only one; too large values become NaN
+  ieee,      // the highest exponent is infinity and NaN; overflow becomes infinity
+  one_nan,   // all ones is NaN, no infinity; overflow becomes the largest value
+  no_minus,  // the pattern of -0 is the only NaN; overflow becomes NaN
 };
 struct float_format {
   int exponent_bits, mantissa_bits, bias;
@@ -83,7 +83,7 @@ inline long double decoded(const float_format& f, std::uint32_t pattern) {
 }
 
 inline std::uint32_t largest_finite(const float_format& f) {
-  if (f.kind == specials::ieee) return f.sign() - 1 - f.mantissas() - 1;  // below infinity
+  if (f.kind == specials::ieee) return f.sign() - 1 - f.mantissas() - 1;  // the pattern before infinity
   return f.kind == specials::one_nan ? f.sign() - 2 : f.sign() - 1;
 }
 
@@ -115,8 +115,8 @@ inline std::uint32_t encoded(const float_format& f, long double value) {
   return low == 0 && f.kind == specials::no_minus ? 0 : sign | low;
 }
 
-// A power of two without a sign. PyTorch rounds the exponent field of a float32 by its mantissa field: more than half
-// is up, half is up unless the number is subnormal.
+// A power of two without a sign. PyTorch rounds a float32's exponent field by its mantissa field: more than half rounds
+// up, and exactly half rounds up unless the number is subnormal.
 inline std::uint8_t encoded_e8m0(float value) {
   const auto pattern = get<std::uint32_t>(reinterpret_cast<const std::byte*>(&value));
   const std::uint32_t exponent = pattern >> 23 & 0xFF, mantissa = pattern & 0x7FFFFF, half = 0x400000;
@@ -124,7 +124,7 @@ inline std::uint8_t encoded_e8m0(float value) {
   return static_cast<std::uint8_t>(exponent + (mantissa > half || (mantissa == half && exponent > 0) ? 1 : 0));
 }
 
-// --- parts: a real dtype, of which a complex one has two ---
+// --- parts: a real dtype is its own part, a complex dtype has two ---
 
 inline dtype part_of(dtype type) {
   if (type == dtype::complex32) return dtype::float16;
@@ -146,7 +146,7 @@ inline bool is_integral(dtype type) {
   return is_signed(type) || type == dtype::boolean || type == dtype::uint8 || type == dtype::uint16 ||
          type == dtype::uint32 || type == dtype::uint64;
 }
-/// Of dtypes of whole bytes; of others 8, as they travel.
+/// The width of a dtype of whole bytes; 8 for others, which travel as bytes.
 inline int width_bits(dtype type) {
   switch (type) {
     case dtype::int16:
@@ -175,7 +175,7 @@ inline int width_bytes(dtype type) {
   return width_bits(type) / 8;
 }
 
-// The low bytes, sign-extended where the type has one.
+// The low bytes, sign-extended for signed types.
 inline std::uint64_t integer_at(dtype type, const std::byte* element) {
   std::uint64_t value = 0;
   std::memcpy(&value, element, static_cast<std::size_t>(width_bytes(type)));  // little-endian
@@ -201,13 +201,13 @@ inline long double load_part(dtype type, const std::byte* element) {
   return is_signed(type) ? static_cast<long double>(static_cast<std::int64_t>(value)) : static_cast<long double>(value);
 }
 
-// The integer in so many bits, or the smallest one (of NaNs, too).
+// The truncated value in `width` bits, or the smallest integer if it does not fit (as for NaN).
 inline std::int64_t truncated_signed(long double value, int width) {
   const long double limit = std::ldexp(1.0L, width - 1);
   return static_cast<std::int64_t>(value >= -limit && value < limit ? std::trunc(value) : -limit);
 }
-// What a float becomes as an integer. In range there is one answer. Out of range all backends give this one: narrow
-// types have the low bits of the int32, uint32 those of the int64; uint64 wraps once.
+// Converts a float to an integer. In range, the result is unique. Out of range, all backends agree on this result:
+// narrow types have the low bits of the int32, uint32 has those of the int64, and uint64 wraps once.
 inline std::uint64_t truncated(dtype type, long double value) {
   if (width_bits(type) < 32 || type == dtype::int32) return static_cast<std::uint64_t>(truncated_signed(value, 32));
   const long double half = std::ldexp(1.0L, 63);
@@ -244,7 +244,7 @@ inline void store(dtype type, const number& value, std::byte* element) {
   if (is_complex(type)) store_part(part, value.imaginary, element + width_bytes(part));
 }
 
-/// One element as another dtype. Integers wrap; what a float becomes out of range is said at `truncated`.
+/// Converts one element to another dtype. Integers wrap; `truncated` defines floats that are out of range.
 inline void convert(dtype from, const std::byte* element, dtype to, std::byte* made) {
   if (is_integral(from) && is_integral(to)) return put_integer(to, integer_at(from, element), made);
   store(to, load(from, element), made);
@@ -291,7 +291,7 @@ inline std::uint64_t combined(std::uint64_t a, std::uint64_t b, bool is_signed_t
   }
 }
 
-// NaN where either is; of equal values the first.
+// NaN if either side is NaN; of equal values, the first.
 template <class T>
 T combined_floats(T a, T b, reduce_op op) {
   if (op == reduce_op::product) return a * b;
@@ -319,7 +319,7 @@ inline void combine(dtype type, std::byte* a, const std::byte* b, reduce_op op) 
   store(type, {combined_floats(static_cast<float>(x.real), static_cast<float>(y.real), op), 0}, a);
 }
 
-/// The identity of a reduction.
+/// Stores the identity of a reduction.
 inline void store_identity(dtype type, reduce_op op, std::byte* element) {
   const std::uint64_t ones = ~std::uint64_t{0};
   if (op == reduce_op::product) return store(type, {1, 0}, element);
@@ -329,7 +329,7 @@ inline void store_identity(dtype type, reduce_op op, std::byte* element) {
     const std::uint64_t most = is_signed(type) ? ones >> (65 - width_bits(type)) : ones;
     return put_integer(type, op == reduce_op::min ? most : ~most, element);
   }
-  // A format without infinity takes its largest value.
+  // A format without infinity uses its largest value.
   const auto format = format_of(type);
   const bool is_finite = format && format->kind != specials::ieee;
   const long double most = is_finite ? decoded(*format, largest_finite(*format)) : infinity;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of shardmesh.test.reference_kernels.
+// Implements shardmesh.test.reference_kernels.
 module;
 #include <algorithm>
 #include <cmath>
@@ -29,7 +29,7 @@ auto* element_at(const View& view, const extents& index) {
   return element;
 }
 
-// Bits may lie in front of `data`: shifts round down, divisions do not.
+// Bits may precede `data`: shifts round down, divisions do not.
 bool bit_at(const std::byte* data, std::int64_t bit) {
   return (std::to_integer<unsigned>(data[bit >> 3]) >> (bit & 7) & 1u) != 0;
 }
@@ -38,7 +38,7 @@ void set_bit(std::byte* data, std::int64_t bit, bool value) {
   data[bit >> 3] = value ? data[bit >> 3] | mask : data[bit >> 3] & ~mask;
 }
 
-// Elements of any width, low bits first.
+// Copies elements of any width, low bits first.
 void copy_bits(const tensor_view& to, const const_tensor_view& from) {
   const int width = bits(to.type);
   indices::for_each(to.sizes, [&](const extents& index) {
@@ -138,7 +138,7 @@ void negate(const tensor_view& view) {
     if (kind(part) == dtype_kind::integer)
       put_integer(part, ~integer_at(part, element) + 1, element);
     else if (!format || format->kind != specials::no_minus || (*element & std::byte{0x7F}) != std::byte{0})
-      flip_sign(part, element);  // else it is the only zero, or the only NaN
+      flip_sign(part, element);  // otherwise it is the only zero, or the only NaN
   });
 }
 

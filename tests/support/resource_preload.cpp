@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library for LD_PRELOAD that takes away what a command needs, at a chosen call, to prove that it ends in an error
-// and not in a crash. It counts the calls of one kind that are made while `main` runs, and at call number $FAULT_AT
-// (from 1; with FAULT_STICKY=1 at every later one, too) it fails them:
-//   FAULT_KIND=memory  malloc and its kin give nothing
-//   FAULT_KIND=thread  pthread_create says EAGAIN
-//   FAULT_KIND=read    opening, reading, listing and looking at what lies below $FAULT_UNDER says $FAULT_ERRNO (default
-//                      EIO); with FAULT_SHORT=1 a read gives half of its bytes instead
-// At the end the number of calls is written to $FAULT_COUNT_FILE. What changes files is fault_preload's.
+// An LD_PRELOAD library that denies a resource to a command at a chosen call, to prove that the command ends with an
+// error and does not crash. It counts the calls of one kind while `main` runs. It fails call number $FAULT_AT (from 1),
+// and with FAULT_STICKY=1 every later one:
+//   FAULT_KIND=memory  malloc and related functions return null
+//   FAULT_KIND=thread  pthread_create returns EAGAIN
+//   FAULT_KIND=read    opening, reading, listing, and querying files below $FAULT_UNDER fails with $FAULT_ERRNO
+//                      (default EIO); with FAULT_SHORT=1 a read returns half of its bytes instead
+// At the end it writes the number of calls to $FAULT_COUNT_FILE. For calls that change files, see fault_preload.cpp.
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -35,7 +35,7 @@ namespace {
 
 enum class resource { none, memory, thread, read };
 
-// Read before `main` runs, when nothing is counted yet.
+// Read before `main` runs, while nothing is counted.
 resource kind = resource::none;
 long at = 0;
 int error = EIO;
@@ -74,7 +74,7 @@ void write_count() {
   syscall(SYS_close, fd);
 }
 
-// Counts a call of this kind; true when it is to fail. Only reads can be short.
+// Counts a call of this kind; returns whether it must fail. Only reads can be short.
 bool fails(resource what) {
   if (kind != what || !running.load(std::memory_order_relaxed)) return false;
   const long number = ++calls;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the built command line and keeps what it wrote. Tests only.
+// Runs the built command line and captures its output. Tests only.
 #pragma once
 #include <sys/wait.h>
 
@@ -24,7 +24,8 @@ inline std::string read_text(const std::filesystem::path& path) {
   return text.str();
 }
 
-/// `arguments` is a shell command's tail: quote what needs it. `before` runs in the same shell: "ulimit -s 256; ".
+/// `arguments` is the rest of a shell command line, with its own quotes. `before` runs first in the same shell; for
+/// example, "ulimit -s 256; ".
 inline tool_output run_tool(const std::string& arguments, const std::string& before = "") {
   const scratch_folder folder;
   const auto out = folder / "out", err = folder / "err";

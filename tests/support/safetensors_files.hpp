@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes safetensors bytes by hand, and folders that are removed again.
+// Makes safetensors bytes by hand, and temporary folders.
 #pragma once
 #include <cstddef>
 #include <cstdint>

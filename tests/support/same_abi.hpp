@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// same_abi: whether a function of ours, declared with void* and int, is called as the library's own declaration says.
-// Include before imports.
+// Whether our declaration of a function, with void* and int, has the ABI of the library's own declaration. Include
+// before imports.
 #pragma once
 #include <cstddef>
 #include <type_traits>
 
-/// Both are passed alike: pointers, numbers (enums among them) of one size, or structures of one size.
+/// Both are passed alike: pointers, numbers (including enums) of one size, or structures of one size.
 template <class Ours, class Theirs>
 inline constexpr bool same_value =
     (std::is_void_v<Ours> && std::is_void_v<Theirs>) || (std::is_pointer_v<Ours> && std::is_pointer_v<Theirs>);

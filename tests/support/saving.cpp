@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of shardmesh.test.saving.
+// Implements shardmesh.test.saving.
 module;
 #include <chrono>
 #include <cstddef>

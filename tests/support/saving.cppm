@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.test.saving: what tests of ranks that save and load together hold, and what they look at. Tests only.
+// shardmesh.test.saving: data and checks for tests in which ranks save and load together. Tests only.
 module;
 #include <chrono>
 #include <cstddef>
@@ -16,7 +16,7 @@ import shardmesh.collective_checkpoint;
 
 export namespace saving {
 
-/// Rows of one tensor on every rank, the same number everywhere; `value` is in every element.
+/// The same number of rows of one tensor on every rank; `value` is in every element.
 struct rows {
   static constexpr std::int64_t per_rank = 64, width = 32;
   std::vector<std::int32_t> memory;
@@ -30,17 +30,17 @@ struct rows {
 
 std::string text_of(std::span<const shardmesh::error> problems);
 
-/// "" when there are problems, and their text says all of this.
+/// Returns "" if there are problems and their text contains all of `texts`.
 std::string must_say(std::span<const shardmesh::error> problems, const std::vector<std::string>& texts);
 
 /// fabric::on_ranks.
 void on_ranks(const std::vector<std::int32_t>& sizes,
               const std::function<std::string(shardmesh::any_communicator&)>& body);
 
-/// A call that may take so long.
+/// Call options with this timeout.
 shardmesh::call_options within(std::chrono::milliseconds time);
 
-/// How many entries a folder has.
+/// The number of entries of a folder.
 std::size_t entries(const std::filesystem::path& folder);
 
 }  // namespace saving

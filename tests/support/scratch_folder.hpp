@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of its own for a test. Tests only.
+// A folder for one test. Tests only.
 #pragma once
 #include <stdlib.h>
 
@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-/// Removed with the object.
+/// Removed by the destructor.
 struct scratch_folder {
   std::filesystem::path path;
 

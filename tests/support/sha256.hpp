@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SHA-256 as golden files spell it: lower-case hexadecimal.
+// SHA-256 in the form of the golden files: lower-case hexadecimal.
 #pragma once
 #include <openssl/sha.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model that checks of shards are tested against: an array of how often each cell of a tensor is held. Knows
-// nothing of the library but its number lists. Include before imports.
+// The model for tests of shard checks: an array that counts how often each cell of a tensor is held. Of the library, it
+// uses only number lists. Include before imports.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -24,7 +24,7 @@ inline bool is_empty(const shard& s) {
   return std::find(s.sizes.begin(), s.sizes.end(), 0) != s.sizes.end();
 }
 
-/// Calls `visit(cell)` with the row-major number of every cell of `size` that lies in the shard.
+/// Calls `visit(cell)` with the row-major number of every cell of `size` in the shard.
 template <class Visit>
 void for_each_cell(const numbers& size, const shard& s, Visit visit) {
   std::int64_t volume = 1;
@@ -41,12 +41,12 @@ void for_each_cell(const numbers& size, const shard& s, Visit visit) {
   }
 }
 
-/// What is wrong with shards of a tensor of that size (small numbers only).
+/// The errors of a tensor's shards (small numbers only).
 struct findings {
-  std::size_t odd = 0;         // shards of another number of dimensions
-  std::size_t outside = 0;     // shards that leave the tensor
-  std::int64_t uncovered = 0;  // cells that no shard holds
-  std::int64_t doubled = 0;    // cells that several shards hold
+  std::size_t odd = 0;         // with another number of dimensions
+  std::size_t outside = 0;     // not inside the tensor
+  std::int64_t uncovered = 0;  // held by no shard
+  std::int64_t doubled = 0;    // held by several shards
   bool ok() const { return odd == 0 && outside == 0 && uncovered == 0 && doubled == 0; }
 };
 
@@ -74,7 +74,7 @@ inline findings look(const numbers& size, const std::vector<shard>& shards) {
   return found;
 }
 
-/// The cells that both shards hold, without a tensor around them. Precondition: equal rank.
+/// The cells that both shards hold, whatever the tensor. Precondition: equal rank.
 inline shard common(const shard& a, const shard& b) {
   shard both;
   for (const auto& [i, m, k, n] : ranges::views::zip(a.offsets, a.sizes, b.offsets, b.sizes)) {
@@ -84,7 +84,7 @@ inline shard common(const shard& a, const shard& b) {
   return both;
 }
 
-/// Pairs of shards that share a cell; scalars' shards never do.
+/// The number of pairs of shards that share a cell; shards of scalars never do.
 inline std::size_t overlapping_pairs(const std::vector<shard>& shards) {
   std::size_t pairs = 0;
   for (std::size_t i = 0; i < shards.size(); ++i)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of shardmesh.test.shards.
+// Implements shardmesh.test.shards.
 module;
 #include <cstdint>
 #include <golden.hpp>

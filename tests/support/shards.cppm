@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.test.shards: metadata of shards, by hand and from golden JSON. Tests only.
+// shardmesh.test.shards: shard metadata, by hand and from golden JSON. Tests only.
 module;
 #include <cstdint>
 #include <golden.hpp>
@@ -12,7 +12,7 @@ import shardmesh.sharding;
 
 export namespace golden {
 
-/// {"offsets", "sizes", "placement"} as written, without the checks of `shard_metadata::make`.
+/// Parses {"offsets", "sizes", "placement"} as written, without the checks of `shard_metadata::make`.
 shardmesh::shard_metadata to_shard(const nlohmann::json& spelled);
 
 std::vector<shardmesh::shard_metadata> to_shards(const nlohmann::json& list);

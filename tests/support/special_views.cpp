@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of shardmesh.test.special_views.
+// Implements shardmesh.test.special_views.
 module;
 #include <cstddef>
 #include <cstring>
@@ -33,7 +33,7 @@ void vary(std::mt19937_64& random, const owned_view& v) {
       if (random() % 3 == 0) return special[random() % std::size(special)];
       return static_cast<long double>(static_cast<int>(random() % 65) - 32) / 4;
     };
-    if (random() % 3 == 0) return;  // as it is: random bytes
+    if (random() % 3 == 0) return;  // keep the random bytes
     std::byte element[16]{};
     const reference::number value{number(), number()};
     reference::store(dtype::complex128, value, element);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run by crash_points.py: one process makes a destination of files, others add a file each, as the ranks of a save do.
+// One process creates a destination of files, and others add a file each, like the ranks of a save. Run by
+// crash_points.py:
 //   staged_processes DESTINATION OTHERS commit|discard TEXT [--force]
-// With `discard` the maker gives up while the others are still at work. Files hold TEXT and the process's number.
+// With `discard`, the creator gives up while the others still work. Each file contains TEXT and its process's number.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,7 +31,8 @@ result<void> add(staged_output& output, int number, const std::string& text) {
   return output.prepare();
 }
 
-// A process that joins, adds its file, and leaves it to the maker. Not an error: the maker has discarded the folder.
+// A process that joins, adds its file, and leaves the commit to the creator. No error if the creator has discarded the
+// folder.
 int other(const fs::path& folder, int number, const std::string& text) {
   auto output = staged_output::join(folder);
   if (!output || !add(*output, number, text)) return 0;

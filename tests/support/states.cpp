@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of shardmesh.test.states.
+// Implements shardmesh.test.states.
 module;
 #include <algorithm>
 #include <answers.hpp>
@@ -75,7 +75,7 @@ std::vector<std::int64_t> cells_of(const box& b, const extents& whole) {
 
 namespace {
 
-// The little-endian bytes of whole numbers in the tensor's dtype.
+// The digest of whole numbers as little-endian bytes in the tensor's dtype.
 std::string digest_of(const array_tensor& t) {
   const auto size = static_cast<std::size_t>(item_bytes(t.type));
   std::vector<std::byte> bytes(t.values.size() * size);
@@ -138,7 +138,7 @@ result<sharded> reader::sharded_tensor_of(const json& st, const extents& whole, 
       made = shard<array_tensor>::make(*std::move(nested), where);
     } else {
       const json& t = *tagged(held, "$tensor");
-      // A shard of another rank than its tensor has no place in it, and the library must say so.
+      // A shard with another number of dimensions than its tensor does not fit, and the library must report it.
       const extents sizes = golden::to_extents(t.at("shape"));
       made = shard<array_tensor>::make(
           sizes.rank() == whole.rank() ? tensor(t, cells_of({begin, sizes}, whole)) : tensor(t), where);
@@ -208,7 +208,7 @@ namespace {
 
 json tensor_json(const array_tensor& t) {
   json made{{"dtype", std::string(name(t.type))}, {"shape", golden::to_json(t.sizes)}};
-  if (t.values.size() > 16)  // as the file's
+  if (t.values.size() > 16)  // as in the file
     made["sha256"] = digest_of(t);
   else if (t.type == dtype::boolean)
     for (made["values"] = json::array(); const std::int64_t v : t.values) made["values"].push_back(v != 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Python object tree as the golden files spell it (tagged JSON, tests/data/golden/README.md). Not here: its
-// node_adapter, which needs the room tree (shardmesh.test.tagged_tree).
+// A Python object tree in the form of the golden files (tagged JSON, tests/data/golden/README.md). Its node_adapter
+// needs module tree and is in shardmesh.test.tagged_tree.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,17 +16,17 @@ namespace tagged {
 using key = std::variant<std::int64_t, std::string>;
 
 struct node {
-  // Python's name of the type: containers are dict, OrderedDict, list and tuple.
+  // Python's type name; containers are dict, OrderedDict, list, and tuple.
   std::string type = "NoneType";
-  nlohmann::json leaf;                           // of a leaf: its spelling
-  std::vector<std::pair<key, node>> children{};  // of a container
+  nlohmann::json leaf;                           // a leaf's JSON
+  std::vector<std::pair<key, node>> children{};  // a container's children
 
   bool is_mapping() const { return type == "dict" || type == "OrderedDict"; }
   bool is_container() const { return is_mapping() || type == "list" || type == "tuple"; }
   friend bool operator==(const node&, const node&) = default;
 };
 
-/// Python's `str(key)` for the keys that are neither int nor str: all that PyTorch keeps of them.
+/// Python's `str(key)` for keys that are neither int nor str: PyTorch keeps only this text.
 inline std::string python_text(const nlohmann::json& value) {
   if (value.is_null()) return "None";
   if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
@@ -69,7 +69,7 @@ inline node parse(const nlohmann::json& value) {
   return {value.begin().key().substr(1), value};  // $tensor, $float, $bytes, $set, $size, $int, ...
 }
 
-/// The inverse of parse, but for keys that are neither int nor str.
+/// The inverse of parse, except for keys that are neither int nor str.
 inline nlohmann::json to_json(const node& n) {
   if (!n.is_container()) return n.leaf;
   nlohmann::json items = nlohmann::json::array();

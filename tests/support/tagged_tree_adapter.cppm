@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.test.tagged_tree: node_adapter of tagged::node (tagged_tree.hpp), so that it is walked as a tree. Tests
-// only.
+// shardmesh.test.tagged_tree: the node_adapter of tagged::node (tagged_tree.hpp), which makes it a tree. Tests only.
 module;
 #include <string>
 #include <tagged_tree.hpp>
@@ -24,7 +23,7 @@ struct shardmesh::node_adapter<tagged::node> {
     for (auto& [key, child] : n.children)
       if (!visit(key.index() == 0 ? path_key(std::get<0>(key)) : path_key(std::get<1>(key)), child)) return;
   }
-  // Every mapping is made a dict: a shape does not know which class of mapping.
+  // Every mapping becomes a dict: a shape does not store the mapping's class.
   static tagged::node make(node_kind kind, std::vector<std::pair<path_key, tagged::node>> children) {
     tagged::node made{kind == node_kind::mapping ? "dict" : kind == node_kind::sequence ? "list" : "tuple", nullptr};
     for (auto& [key, child] : children)

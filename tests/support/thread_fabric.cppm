@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.test.thread_fabric: what fabrics whose ranks are threads share (fabric.hpp): running a body on all of them,
-// and the seed. Tests only.
+// shardmesh.test.thread_fabric: shared by fabrics with thread ranks (fabric.hpp): runs a body on all of them, and
+// provides the seed. Tests only.
 module;
 #include <cstdint>
 #include <cstdlib>
@@ -15,7 +15,7 @@ import shardmesh.comm;
 
 export namespace shardmesh::test {
 
-/// As `fabric::kind::run`.
+/// Implements `fabric::kind::run`.
 std::string run_on_threads(std::int32_t size, const fabric::rank_body& body) {
   const auto done = run_ranks(size, [&](any_communicator& comm) -> result<void> {
     const std::string wrong = body(&comm);
@@ -25,12 +25,12 @@ std::string run_on_threads(std::int32_t size, const fabric::rank_body& body) {
   return done ? std::string() : to_string(done.error());
 }
 
-/// SHARDMESH_SEED, or one of this run.
+/// SHARDMESH_SEED, or a random seed of this run.
 std::uint64_t seed_of_run() {
   return random_seed::seed();
 }
 
-/// Whether random tests are to be many.
+/// Whether random tests run long.
 bool runs_are_long() {
   return random_seed::runs_are_long();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank of a layout holds of an at::Tensor, as LibTorch slices it; and tensors compared bit by bit. Knows no type
-// of shardmesh's modules: include before imports.
+// A layout rank's part of an at::Tensor, as LibTorch slices it, and bitwise comparison of tensors. It uses no type of
+// shardmesh's modules: include before imports.
 #pragma once
 #include <ATen/ATen.h>
 
@@ -15,7 +15,7 @@ at::Tensor narrowed(at::Tensor part, const Extents& first, const Extents& sizes)
   return part;
 }
 
-/// A new tensor of the rank's local shape, of any number of boxes. `Layout`: shardmesh's.
+/// A new tensor of the rank's local shape, from any number of boxes. `Layout` is shardmesh's.
 template <class Layout>
 at::Tensor part_of(const at::Tensor& whole, const Layout& laid, std::int32_t rank) {
   const auto local = laid.local_shape(rank);
@@ -25,7 +25,7 @@ at::Tensor part_of(const at::Tensor& whole, const Layout& laid, std::int32_t ran
   return part;
 }
 
-/// Equal dtypes, sizes and bytes: NaNs are what they were.
+/// Whether dtypes, sizes, and bytes are equal: NaNs keep their bits.
 inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() &&
          std::memcmp(a.contiguous().const_data_ptr(), b.contiguous().const_data_ptr(), a.nbytes()) == 0;

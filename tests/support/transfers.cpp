@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of shardmesh.test.transfers.
+// Implements shardmesh.test.transfers.
 module;
 #include <algorithm>
 #include <cstddef>
@@ -36,7 +36,7 @@ device_mesh random_mesh(dice& roll, std::int32_t world) {
     ranks *= size;
     sizes.push_back(size);
   }
-  // Any of the world's ranks, in any order: meshes may be disjoint, overlap or be equal.
+  // Any of the world's ranks, in any order: meshes may be disjoint, overlap, or be equal.
   std::vector<std::int32_t> numbering;
   if (roll.below(2) == 0) {
     for (std::int32_t r = 0; r < world; ++r) numbering.push_back(r);
@@ -67,15 +67,15 @@ distribution random_layout(dice& roll, const extents& shape, std::int32_t world,
       .value();
 }
 
-// A grid of boxes, each at any owners, in slots of their own with room before them. As a destination some boxes may be
-// wanted by nobody.
+// A grid of boxes, each with random owners, in its own slots with an offset before it. A destination may have boxes
+// that no rank wants.
 distribution random_list(dice& roll, const extents& shape, std::int32_t world, bool complete) {
   std::vector<std::vector<std::int64_t>> cuts;
   for (const std::int64_t size : shape) {
     std::vector<std::int64_t> at{0, size};
     for (std::int64_t n = roll.below(3); n > 0; --n) at.push_back(roll.below(size + 1));
     at |= ranges::actions::sort | ranges::actions::unique;
-    if (at.size() == 1) at.push_back(at.front());  // a size of 0
+    if (at.size() == 1) at.push_back(at.front());  // for a size of 0
     cuts.push_back(std::move(at));
   }
   std::vector<fragment> fragments;
@@ -174,7 +174,7 @@ const_tensor_view scalar(const void* data, dtype type) {
 
 namespace {
 
-// The value after being stored as `type`.
+// The value after a round trip through `type`.
 double as(dtype type, double value) {
   std::byte stored[16];
   double back = 0;
@@ -238,7 +238,7 @@ double expected(const tensor_case& c, std::int64_t cell, std::int32_t term, int 
   if (t.from.reduction() != reduce_op::none) {
     for (std::int32_t k = 1; k < t.from.terms(); ++k) value = combined(t.from.reduction(), value, held(k));
     if (t.from.reduction() == reduce_op::avg) value /= static_cast<double>(divisor_of(t.from));
-    // Sums are made in float32 or wider, then rounded to the source's dtype, then cast.
+    // Sums are computed in float32 or wider, then rounded to the source's dtype, then cast.
     if (t.from_type != dtype::float64) value = as(dtype::float32, value);
     value = as(t.from_type, value);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.test.transfers: transfers of one tensor, random and PyTorch's, and the brute-force model of what every
-// element must be, computed from who holds which term of which cell. Tests only.
+// shardmesh.test.transfers: random transfers of one tensor, PyTorch's transfers, and a brute-force model. The model
+// computes every expected element from the holders of each cell's terms. Tests only.
 module;
 #include <cstdint>
 #include <dice.hpp>
@@ -19,19 +19,20 @@ struct tensor_case {
   std::vector<shardmesh::fragment> held;  // all fragments of the source
 };
 
-/// Layouts and lists of any ranks of the world, equal, overlapping or disjoint; reductions and casts.
+/// A random case: layouts and lists over any ranks of the world, equal, overlapping, or disjoint, with reductions and
+/// casts.
 tensor_case random_case(dice& roll, std::int32_t world);
 
-/// PyTorch's cases of redistribution whose meshes have as many ranks as `world`, or fewer.
+/// PyTorch's redistribution cases whose meshes have at most `world` ranks.
 std::vector<tensor_case> golden_cases(std::int32_t world);
 
 std::string describe(const tensor_case& c);
 
-/// What the source holds of a term at a cell (its row-major number), in one of several runs. Small whole numbers: every
+/// The source's value of a term at a cell (its row-major number), in one of several runs. Small whole numbers: every
 /// dtype holds them and their sums exactly.
 double term_value(const tensor_case& c, std::int64_t cell, std::int32_t term, int run);
 
-/// What a destination fragment of `term` must hold at a cell.
+/// The value that a destination fragment of `term` must hold at a cell.
 double expected(const tensor_case& c, std::int64_t cell, std::int32_t term, int run);
 
 /// A view of one element.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tests/data/unusual and golden samples, copied into folders of their own to be damaged. Include before imports.
+// Copies of tests/data/unusual and golden samples, in separate folders, for tests that damage them. Include before
+// imports.
 #pragma once
 #include <cstddef>
 #include <filesystem>
@@ -15,7 +16,7 @@ inline std::filesystem::path unusual() {
   return std::filesystem::path(SHARDMESH_TEST_DATA) / "unusual";
 }
 
-/// A copy that may be written to, under its own name in a temporary folder.
+/// A writable copy, under its own name in a temporary folder.
 class writable_copy {
  public:
   explicit writable_copy(const std::filesystem::path& from) : path_(folder_.path() / from.filename()) {
@@ -26,7 +27,7 @@ class writable_copy {
         std::filesystem::permissions(file, std::filesystem::perms::owner_all, std::filesystem::perm_options::add);
   }
   const std::filesystem::path& path() const { return path_; }
-  /// Where results go: beside the copy.
+  /// A path for results, beside the copy.
   std::filesystem::path beside(const std::string& name) const { return folder_.path() / name; }
 
  private:

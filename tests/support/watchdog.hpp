@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// watchdog: ends the test program with a message when a test takes too long, so that a hang is a failure.
+// Aborts the test program with a message when a test takes too long, so that a hang is a failure.
 #pragma once
 #include <chrono>
 #include <condition_variable>

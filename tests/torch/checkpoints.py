@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints between PyTorch's ranks and ranks of C++, bit for bit: four ranks of PyTorch save a model with FSDP2 over
-tensor parallelism and a ShardedTensor, which ranks of C++ load, each its part; and load what ranks of C++ saved.
+"""Exchanges checkpoints between PyTorch ranks and C++ ranks, bit for bit. Four PyTorch ranks save a model with FSDP2
+over tensor parallelism and a ShardedTensor; C++ ranks load it, each its part. PyTorch ranks load what C++ ranks saved.
 
     checkpoints.py PROGRAM [MPIRUN]     PROGRAM: rank_checkpoint, whose module is the one below"""
 import subprocess
@@ -19,8 +19,8 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 
 from rank_group import run_ranks  # noqa: E402
 
-HEAD_ROWS = (3, 0, 4, 2)  # of each rank
-# What ranks of C++ hold, for a mesh of so many ranks.
+HEAD_ROWS = (3, 0, 4, 2)  # per rank
+# The placements of C++ ranks, by number of ranks.
 DEALINGS = {
     1: ("1", []),
     2: ("tp=2", ["model\\..*\\.weight=S(0)", "model\\.steps=S(0)"]),
@@ -50,7 +50,7 @@ class Model(torch.nn.Module):
 
 
 def state_of_rank(rank, full):
-    """The state dict of a rank of FSDP2 over tensor parallelism, with elements or with zeros."""
+    """The state dict of a rank of FSDP2 over tensor parallelism, filled with elements or with zeros."""
     model = Model()
     with torch.no_grad():
         for name, tensor in model.state_dict().items():

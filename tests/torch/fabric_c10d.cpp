@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The distributed suite over c10d: ranks.py makes a group of gloo for every number of ranks and calls run_suite on each
-// rank. A case of fewer ranks is run by the first ones. All ranks come to the same verdict, so that they stay together.
+// The distributed suite over c10d: ranks.py makes a gloo group for every number of ranks and calls run_suite on each
+// rank. The first ranks run a case with fewer ranks. All ranks reach the same verdict, so that they stay together.
 
 #include <algorithm>
 #include <chrono>
@@ -27,15 +27,15 @@ namespace {
 // One run of the suite in this process.
 struct suite {
   std::vector<std::string> groups;  // group n has the first n + 1 ranks; empty: this rank is not in it
-  std::vector<std::int32_t> sizes;  // that cases are run with
-  c10d_communicator all_ranks;      // that no case uses
+  std::vector<std::int32_t> sizes;  // numbers of ranks to run cases with
+  c10d_communicator all_ranks;      // no case uses it
 };
 std::optional<suite>& current() {
   static std::optional<suite> made;
   return made;
 }
 
-// What the others say must be known before the next case starts.
+// Shares the verdicts of all ranks before the next case.
 std::vector<std::string> tell_all(std::string_view mine) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(600);
   const auto all = current()->all_ranks.all_gather(std::as_bytes(std::span(mine)), {.deadline = deadline});
@@ -75,7 +75,7 @@ const std::vector<kind>& all() {
   return kinds;
 }
 
-// ranks.py gives all ranks the same one.
+// ranks.py gives all ranks the same seed.
 std::uint64_t seed() {
   return std::strtoull(std::getenv("SHARDMESH_SEED"), nullptr, 10);
 }
@@ -86,9 +86,9 @@ int rounds(int normal) {
 
 }  // namespace fabric
 
-/// Runs the suite on this rank, with from `fewest` ranks to as many as there are groups. 0: all went well.
-/// \param groups  names; group n has the first n + 1 ranks, the last one all; "" where this rank is not in it
-/// \param argv    of Catch2
+/// Runs the suite on this rank, with from `fewest` ranks to as many as there are groups. Returns 0 on success.
+/// \param groups  names; group n has the first n + 1 ranks, the last one all; "" if this rank is not in it
+/// \param argv    Catch2's arguments
 extern "C" __attribute__((visibility("default"))) int run_suite(const char* const* groups, int ranks, int fewest,
                                                                 int argc, const char* const* argv) {
   auto all_ranks = c10d_communicator::named(groups[ranks - 1]);
@@ -100,7 +100,7 @@ extern "C" __attribute__((visibility("default"))) int run_suite(const char* cons
   for (std::int32_t size = ranks; size >= fewest; --size) sizes.push_back(size);
   current().emplace(std::vector<std::string>(groups, groups + ranks), sizes, *std::move(all_ranks));
   const int failed = run_rank_session(argc, argv, current()->all_ranks.rank());
-  static_cast<void>(tell_all({}));  // nobody leaves before the others have reported
+  static_cast<void>(tell_all({}));  // no rank leaves before the others have reported
   current().reset();
   return failed;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks.py calls in each of its processes, over a process group that it made: a shared library with C functions,
-// as groups of gloo can be made in Python only. Each gives an empty text, or what is wrong on this rank.
+// Functions that ranks.py calls in each of its processes, over a process group that it made. A shared library with C
+// functions, because gloo groups can be made only in Python. Each returns an empty text, or this rank's problem.
 #include <unistd.h>
 
 #include <cstddef>
@@ -32,7 +32,7 @@ const char* check_conformance(const char* group) {
   return kept(report.ok() ? "" : to_string(report));
 }
 
-/// Exchanges of one small message with the next rank and from the one before, each with a tag of its own.
+/// Exchanges one small message with the next rank and the previous rank, each with its own tag.
 const char* exchange_tags(const char* group, int exchanges) {
   auto comm = c10d_communicator::named(group);
   if (!comm) return kept(to_string(comm.error()));
@@ -51,7 +51,7 @@ const char* exchange_tags(const char* group, int exchanges) {
   return kept("");
 }
 
-/// Forks while a message is under way. The children use, destroy and forget their copies, and end in every way; then
+/// Forks while a message is under way. The children use, destroy, and forget their copies, and end in every way. Then
 /// the message arrives and the ranks gather.
 const char* check_forks(const char* group) {
   std::optional<c10d_communicator> comm = c10d_communicator::named(group).value();
@@ -114,14 +114,14 @@ const char* check_forks(const char* group) {
   return kept("");
 }
 
-/// A communicator that is let go of when the program's static objects end, while its threads run.
+/// A communicator that is destroyed with the program's static objects, while its threads run.
 const char* keep_until_exit(const char* group) {
   static std::optional<c10d_communicator> comm;
   comm = c10d_communicator::named(group).value();
   return kept(comm->all_gather({}, {}) ? "" : "the ranks do not meet");
 }
 
-/// What `named` says of a group that is not there, and of one without a backend for the CPU.
+/// The error of `named` for a group that does not exist or has no CPU backend.
 const char* error_of_group(const char* group) {
   const auto made = c10d_communicator::named(group);
   return kept(made ? "" : to_string(made.error()));

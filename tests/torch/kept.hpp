@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A text that a C function gives to Python. Include before imports.
+// A text that a C function returns to Python. Include before imports.
 #pragma once
 #include <string>
 #include <utility>
 
-/// The text, kept until the next call of this thread.
+/// The text, valid until the next call of this thread.
 inline const char* kept(std::string text) {
   thread_local std::string last;
   last = std::move(text);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A module goes from PyTorch into LibTorch and back, through checkpoints: PyTorch saves one, the example
-torch_module_checkpoint loads it into its own module and saves that, and PyTorch loads what it saved.
+"""A module goes from PyTorch to LibTorch and back, through checkpoints. PyTorch saves a checkpoint, the example
+torch_module_checkpoint loads it into its own module and saves that, and PyTorch loads the result.
 
     module.py EXAMPLE     the program; its model is the one below
 """

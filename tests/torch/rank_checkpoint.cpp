@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks of C++, threads or MPI's processes, that save or load the module of checkpoints.py, each its part:
+// C++ ranks, which are threads or MPI processes, save or load the module of checkpoints.py, each its part:
 //   rank_checkpoint (threads N | mpi) (save | load) FOLDER MESH RULE...
-// Exit status 0 when every rank finds all well.
+// Exits with 0 if every rank succeeds.
 #include <ATen/ATen.h>
 #include <torch/nn/module.h>
 #include <shardmesh/torch_tensor.hpp>
@@ -33,7 +33,7 @@ struct whole_entry {
   at::Tensor value;
 };
 
-// Each entry's bytes are a formula that checkpoints.py knows too; NaNs are among them.
+// Each entry's bytes follow a formula that checkpoints.py shares; NaNs are among them.
 at::Tensor filled(const std::string& name, at::IntArrayRef sizes, at::ScalarType type) {
   at::Tensor made = at::empty(sizes, type);
   auto* const bytes = static_cast<std::uint8_t*>(made.mutable_data_ptr());
@@ -56,7 +56,7 @@ std::vector<whole_entry> whole_entries() {
   return all;
 }
 
-// A module below which entries are added by their whole names.
+// A module that registers entries below it by their full names.
 struct tree : torch::nn::Module {
   void add(std::string_view name, at::Tensor value) {
     const std::size_t dot = name.find('.');

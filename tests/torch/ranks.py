@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts real PyTorch ranks over gloo, each of which loads the library of tests/torch/*.cpp and calls one of its functions.
+"""Starts real PyTorch ranks over gloo. Each loads the library of tests/torch/*.cpp and calls one of its functions.
 
     ranks.py LIBRARY RANKS CASE     conformance | redistribute | errors | memory | forks | late | time
     ranks.py PROGRAM RANKS suite [FEWEST [CATCH2 ARGUMENTS]]
 
-The suite is tests/distributed, run with FEWEST to RANKS ranks; PROGRAM is a Python that has it in itself (suite_main.cpp).
-Exit status 0 when every rank finds all well."""
+The suite is tests/distributed, run with FEWEST to RANKS ranks; PROGRAM embeds Python (suite_main.cpp). Exits with 0
+if every rank succeeds."""
 import ctypes
 import os
 import socket
@@ -15,7 +15,7 @@ import time
 
 
 def load(path):
-    import torch  # noqa: F401  brings the libraries that ours is linked with
+    import torch  # noqa: F401  loads the libraries that ours is linked with
 
     library = ctypes.CDLL(path)
     if hasattr(library, "run_suite"):
@@ -45,10 +45,10 @@ def errors(library, group, dist):
 
 
 def memory(library, group, dist):
-    """A tag that is over leaves nothing behind."""
+    """A finished tag leaves nothing behind."""
     name = group.group_name.encode()
     resident = []
-    for _ in range(3):  # the first fills what is kept for reuse
+    for _ in range(3):  # the first run fills memory that is kept for reuse
         wrong = library.exchange_tags(name, 1500).decode()
         if wrong:
             return wrong
@@ -63,12 +63,12 @@ def forks(library, group, dist):
 
 
 def late(library, group, dist):
-    """The threads of a communicator outlive static objects of the program."""
+    """A communicator's threads outlive the program's static objects."""
     return library.keep_until_exit(group.group_name.encode()).decode()
 
 
 def group_is_sound(dist):
-    """Errors of ours leave the user's group as it was."""
+    """Our errors leave the user's group as it was."""
     import torch
 
     value = torch.ones(3)
@@ -77,7 +77,7 @@ def group_is_sound(dist):
 
 
 def time_both(library, group, dist):
-    """Ours from C++ beside DTensor.redistribute of the same ranks."""
+    """Compares C++ redistribution with DTensor.redistribute on the same ranks."""
     import torch
     from torch.distributed.tensor import DTensor, Shard, init_device_mesh
 
@@ -99,7 +99,7 @@ def time_both(library, group, dist):
 
 
 def suite(library, group, dist):
-    """A group of its own for every number of ranks."""
+    """Makes a separate group for every number of ranks."""
     ranks, fewest, *arguments = dist.get_world_size(), *(sys.argv[4:] or ["2"])
     groups = [dist.new_group(list(range(size + 1))) for size in range(ranks)]
     inside = [made.group_name.encode() if dist.get_rank() <= number else b"" for number, made in enumerate(groups)]

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The room torch against a second PyTorch, the newest: its packages are gigabytes and the room is built once more, so this is
-part of ./dev test --release alone.
+"""Tests module torch against a second PyTorch, the newest. Its packages are gigabytes and the module is built again, so
+only ./dev test --release runs this.
 
     second_torch.py install FOLDER                            a virtual environment, FOLDER/venv
-    second_torch.py check FOLDER SOURCE CMAKE COMPILER NINJA  the room and its tests built against it, and run
+    second_torch.py check FOLDER SOURCE CMAKE COMPILER NINJA  the module and its tests built against it, and run
     second_torch.py remove FOLDER
 
-SHARDMESH_TORCH_2_15 can name a Python that has it: then nothing is installed. Exit status 77 (skipped) with a reason."""
+SHARDMESH_TORCH_2_15 can name a Python that has it; then nothing is installed. Skips with exit status 77 and a
+reason."""
 import os
 import shutil
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 VERSION = "2.15.0"
 TARGETS = ["unit_torch", "torch_ranks", "torch_rank_checkpoint", "torch_distributed"]
 TESTS = "^unit_torch: |^torch: (c10d_communicator|random|a group|messages|the distributed suite over c10d on 2|ranks)"
-# What the room's tests do not need.
+# Components that the module's tests do not need.
 WITHOUT = ["MPI", "KOKKOS", "PYTHON"]
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Python that has the distributed suite in itself: groups of gloo can be made in Python only, and the suite is
-// compiled once, for programs. Its arguments are Python's own, after the program whose Python it is:
+// A Python with the distributed suite built in: gloo groups can be made only in Python, and the suite is compiled once,
+// for programs. Its first argument is the Python whose environment it uses; the others are Python's own:
 //   torch_distributed .venv/bin/python -B ranks.py ...
 extern "C" int Py_BytesMain(int argc, char** argv);
 

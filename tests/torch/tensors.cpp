@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of LibTorch that are moved over a process group: the rest of what ranks.py calls (group.cpp).
+// LibTorch tensors moved over a process group: the remaining functions that ranks.py calls (see group.cpp).
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
@@ -29,7 +29,7 @@ at::Tensor part_of(at::Tensor part, const layout& l, std::int32_t rank) {
   return part;
 }
 
-// A random layout of up to two mesh dimensions over all ranks, without several boxes for one rank.
+// A random layout of up to two mesh dimensions over all ranks, with at most one box per rank.
 layout random_layout(std::mt19937& dice, std::int32_t ranks, const extents& shape) {
   std::vector<std::int64_t> sizes{ranks};
   if (ranks % 2 == 0 && dice() % 2 == 0) sizes = {2, ranks / 2};
@@ -46,7 +46,7 @@ layout random_layout(std::mt19937& dice, std::int32_t ranks, const extents& shap
 
 extern "C" {
 
-/// `rounds` random layouts and dtypes, from LibTorch's slices to LibTorch's slices.
+/// Redistributes `rounds` random layouts and dtypes, from LibTorch's slices to LibTorch's slices.
 const char* check_redistribute(const char* group, int rounds, unsigned seed) {
   auto comm = c10d_communicator::named(group);
   if (!comm) return kept(to_string(comm.error()));
@@ -74,13 +74,13 @@ const char* check_redistribute(const char* group, int rounds, unsigned seed) {
   return kept("");
 }
 
-/// Nanoseconds of wrapping one tensor, the best of ten runs: 0: checked and seen as a view; 1: a dtensor made of it.
+/// Nanoseconds to wrap one tensor, the best of ten runs. 0: checked and viewed; 1: made into a dtensor.
 double time_wrapping(int how) {
   const layout rows = layout::make(device_mesh::make({4}).value(), {placement::shard(0)}, {32, 8}).value();
   const at::Tensor mine = at::ones({8, 8});
   constexpr int count = 100'000;
   double best = 1e30;
-  std::int64_t seen = 0;  // or nothing would be made
+  std::int64_t seen = 0;  // prevents the compiler from removing the work
   for (int run = 0; run < 10; ++run) {
     const auto began = std::chrono::steady_clock::now();
     for (int i = 0; i < count; ++i)
@@ -92,7 +92,8 @@ double time_wrapping(int how) {
   return seen == std::int64_t{80} * count ? best : -1;
 }
 
-/// Microseconds of one redistribution of rows to columns of so many float32, the median of `rounds`; below 0: an error.
+/// Microseconds of one redistribution from rows to columns of side x side float32, the median of `rounds`; negative on
+/// error.
 double time_redistribute(const char* group, std::int64_t side, int rounds) {
   auto comm = c10d_communicator::named(group);
   if (!comm) return -1;

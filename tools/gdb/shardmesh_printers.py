@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """gdb prints shardmesh's values as the library spells them: `source shardmesh_printers.py`, in gdb or in ~/.gdbinit.
 
-Reads memory only: no function of the program is called, so it works on core dumps too. Types are found by their names
-without module (`box@shardmesh.layout` is `box`). The standard library's containers are read as libstdc++ lays them out.
-What gdb does not know (a library without debug information) or cannot read is said in angle brackets.
+Only memory is read and no function of the program is called, so this works on core dumps, too. Types are found by their
+names without the module (`box@shardmesh.layout` is `box`). The standard library's containers are read in libstdc++'s
+layout. Values that gdb does not know (a library without debug information) or cannot read are reported in angle
+brackets.
 """
 import contextlib
 import re
@@ -12,7 +13,7 @@ import gdb
 import gdb.printing
 
 MOST_DIMENSIONS = 16  # max_rank
-MOST_SHOWN = 200  # of what one line lists; what gdb lists as children is limited by its `set print elements`
+MOST_SHOWN = 200  # in one line; gdb's `set print elements` limits what it lists as children
 
 
 # --- the standard library ---------------------------------------------------------------------------------------------
@@ -21,7 +22,7 @@ def plain(kind):
 
 
 def at_begin(value, kind):
-    """What lies where the value begins, as another type."""
+    """Returns the memory at the value's address as another type."""
     if value.address is None:
         raise gdb.error("not in memory")
     return value.address.reinterpret_cast(kind.pointer()).dereference()
@@ -51,13 +52,13 @@ def optional(value):
 
 
 def alternative(variant):
-    """Index and value of what a variant holds."""
+    """Returns the index and the value that a variant holds."""
     index = int(variant["_M_index"])
     return index, at_begin(variant["_M_u"], plain(variant.type).template_argument(index))
 
 
 def owned(unique):
-    """What a unique_ptr points to: the pointer is all that it holds."""
+    """Returns the target of a unique_ptr, whose only member is the pointer."""
     target = plain(unique.type).template_argument(0)
     pointer = at_begin(unique, target.pointer())
     if not pointer:
@@ -67,7 +68,7 @@ def owned(unique):
 
 # --- one line each ----------------------------------------------------------------------------------------------------
 def enumerator(value):
-    """The last part of its name; a number where it has none."""
+    """Returns the last part of an enumerator's name; a number if it has none."""
     return str(value.cast(plain(value.type))).rpartition("::")[2]
 
 
@@ -83,7 +84,7 @@ def numbers(extents):
 
 
 def listed(values):
-    """[a, b]; long lists are cut."""
+    """Returns "[a, b]"; long lists are cut."""
     shown = []
     for value in values:
         if len(shown) == MOST_SHOWN:
@@ -120,7 +121,7 @@ def remote_device(value):
 
 
 def error(value):
-    """As to_string(error) with the code before it."""
+    """Spells an error like to_string(error), with the code before it."""
     if enumerator(value["code"]) == "ok":
         return "no error"
     line = enumerator(value["code"]) + ": "
@@ -188,7 +189,7 @@ def rank_group(value):
 
 
 def key(value):
-    """An index, an integer key or a name: up to 15 bytes in the key itself, longer ones are shared."""
+    """Returns an index, an integer key, or a name. Up to 15 bytes are in the key itself; longer names are shared."""
     size, is_a_number = int(value["size_"]), int(value["is_a_number"])
     if size == int(value["is_an_index"]):
         return int(at_begin(value["bytes_"], gdb.lookup_type("long")))
@@ -200,7 +201,7 @@ def key(value):
     begin = value["bytes_"].address.reinterpret_cast(gdb.lookup_type("char").pointer())
     if size > is_a_number:
         digits = begin.string("utf-8", "replace", size - is_a_number)
-        return int(digits) if re.fullmatch("-?[0-9]+", digits) else digits  # not yet made
+        return int(digits) if re.fullmatch("-?[0-9]+", digits) else digits  # a value under construction
     return begin.string("utf-8", "replace", size)
 
 
@@ -214,7 +215,7 @@ def path_key(value):
 
 
 def spelled(keys):
-    """An exact spelling: model.layers[0]["a.b"]."""
+    """Returns an exact spelling: model.layers[0]["a.b"]."""
     line = ""
     for one in keys:
         if isinstance(one, int):
@@ -230,7 +231,7 @@ def path(value):
     return spelled(key(k) for k in items(value["keys_"])) or "the root"
 
 
-# --- what has parts ---------------------------------------------------------------------------------------------------
+# --- values with parts ------------------------------------------------------------------------------------------------
 class Line:
     """A value that is one line."""
 
@@ -242,8 +243,8 @@ class Line:
 
 
 class Parts(Line):
-    """A line and named parts, or (`hint`) an array's or a map's. Parts are made as gdb asks for them, and end where one
-    cannot be read, as in what is not yet made."""
+    """A line with named parts, or (`hint`) those of an array or a map. Parts are made as gdb asks for them; they end
+    at one that cannot be read, as in a value under construction."""
 
     def __init__(self, line, parts, hint=None):
         super().__init__(line)
@@ -267,7 +268,7 @@ NATIVE = {"boolean": "bool", "uint8": "unsigned char", "int8": "signed char", "i
 
 
 def host_tensor(value):
-    """Its elements, where C++ has a type for them."""
+    """Shows the elements, if C++ has a type for them."""
     line, native = f"{dtype(value['type_'])} {extents(value['sizes_'])}", NATIVE.get(enumerator(value["type_"]))
     size = int(value["size_bytes_"])
     if not native or not size:
@@ -278,7 +279,7 @@ def host_tensor(value):
 
 
 def element_value(value):
-    """A char is a number here, not a letter."""
+    """Shows a char as a number, not as a letter."""
     return int(value) if value.type.sizeof == 1 and plain(value.type).name != "bool" else value
 
 
@@ -308,8 +309,8 @@ def distribution(value):
 
 
 def kind_of(model):
-    """The class of an object, by the symbol of its table of functions; nothing where gdb does not know the class. (What
-    gdb itself knows of dynamic types goes by names that modules spell otherwise, with a warning for each.)"""
+    """Returns the class of an object, from the symbol of its virtual table; None if gdb does not know the class.
+    gdb's own dynamic types use names that modules spell otherwise, with a warning for each."""
     table = int(at_begin(model, gdb.lookup_type("long")))
     symbol = re.match(r"vtable for (\S.*?)(@[\w.]+)? \+ ", gdb.execute(f"info symbol {table}", to_string=True))
     try:
@@ -357,7 +358,7 @@ def dtensor(value):
 
 
 def state_value(value):
-    """A leaf is shown as what it holds."""
+    """Shows a leaf as the value that it holds."""
     index, held = alternative(value["held_"])
     if index in (4, 6):
         return Line(quoted(text(held)) if index == 4 else "an opaque object")
@@ -370,8 +371,8 @@ def state_value(value):
 
 
 def leaves(spec):
-    """The path of every leaf, in order. Nodes are in post-order: the last child stands before its container, the one
-    before it a whole subtree earlier."""
+    """Yields the path of every leaf, in order. Nodes are in post-order: the last child stands before its container,
+    and the child before it stands a whole subtree earlier."""
     nodes, keys = spec["nodes_"]["_M_impl"]["_M_start"], spec["keys_"]["_M_impl"]["_M_start"]
     count = length(spec["nodes_"])
     open_nodes = [(count - 1, ())] if count else []
@@ -408,8 +409,8 @@ PRINTERS["const_tensor_view"] = tensor_view
 
 
 def name_of(kind):
-    """`shardmesh::result@shardmesh.core<int>` is `result`; nothing for types that are not ours. Clang describes a class
-    that is exported alone, and not with its namespace, without the namespace."""
+    """Returns `result` for `shardmesh::result@shardmesh.core<int>`, and None for types that are not ours. Clang
+    describes a class that is exported alone, without its namespace, under its bare name."""
     name = re.sub(r"@[\w.:]+", "", plain(kind).name or "").partition("<")[0]
     return name.removeprefix("shardmesh::") if name.startswith("shardmesh::") or name == "path_key" else None
 
@@ -428,7 +429,7 @@ def printer_of(value):
 
 
 class Printers(gdb.printing.PrettyPrinter):
-    """Listed by `info pretty-printer`, turned off by `disable pretty-printer global shardmesh`."""
+    """The printers; `info pretty-printer` lists them, and `disable pretty-printer global shardmesh` turns them off."""
 
     def __init__(self):
         super().__init__("shardmesh")

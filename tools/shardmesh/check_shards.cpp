@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `shardmesh check-shards`: validates shard metadata given as JSON (shard_list).
+// `shardmesh check-shards`: validates shard metadata given as JSON (`shard_list`).
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -85,7 +85,7 @@ void print_json(const shard_list& list, const cover_report& report) {
   out.end_list().member("total", report.total).end_object().finish();
 }
 
-// As PyTorch does: a ShardedTensor's metadata knows no replicas, so equal boxes overlap, but for empty and scalar ones.
+// PyTorch's rule: a ShardedTensor's metadata has no replicas, so equal boxes overlap, except empty and scalar ones.
 int check(const shard_list& list, bool json) {
   const cover_report report =
       check_boxes(list.shape, list.offsets, list.sizes, list.owners, 100, owner_space::ranks, equal_boxes::overlap);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh clean: takes away what killed runs left beside their destinations.
+// `shardmesh clean`: removes the leftovers of killed runs beside their destinations.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -68,7 +68,7 @@ class cleaning {
   }
 
  private:
-  // A link that leads nowhere is there.
+  // A dangling link counts as present.
   bool is_there() const {
     std::error_code code;
     return std::filesystem::exists(std::filesystem::symlink_status(given_.path, code));

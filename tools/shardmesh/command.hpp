@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command line's files share: one `add_*` per command, the exit statuses, and the values that options take.
-// Not here: what is printed and where (console.hpp, report.hpp).
+// Declarations that the command line's files share: one `add_*` per command, exit statuses, and the values that options
+// take. Output is in console.hpp and report.hpp.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -10,34 +10,35 @@
 
 namespace tool {
 
-/// The contract of docs/design.md section 10.
+/// The exit statuses that docs/commands.md promises.
 enum exit_status : int { done = 0, problem = 1, wrong_usage = 2, not_completed = 3 };
 
 /// Options that every command has.
 struct common_options {
   int threads = 0;                // 0: all cores
-  std::int64_t limit_factor = 1;  // times the limits of what reading an untrusted file may cost
-  bool all_parts = false;         // a folder of several checkpoints is seen as one
-  /// Of folders whose ranks saved without collectives: whose values are read, or those of all, as KEY@RANK.
+  std::int64_t limit_factor = 1;  // multiplies the limits on the cost of reading an untrusted file
+  bool all_parts = false;         // shows a folder of several checkpoints as one
+  /// For folders whose ranks saved without collectives: the rank whose values are read, or all ranks' values as
+  /// KEY@RANK.
   std::optional<std::int32_t> rank{};
   bool keys_at_ranks = false;
-  std::stop_token cancel{};  // of commands that write: SIGINT and SIGTERM (see signals.hpp)
+  std::stop_token cancel{};  // for commands that write: SIGINT and SIGTERM (see signals.hpp)
 };
 
-/// What a command does once its arguments are parsed; returns the exit status.
+/// The options and the result of one command: the command runs once its arguments are parsed.
 struct invocation {
   common_options common;
   int status = done;
 };
 
-/// One line about a command line that cannot be understood, naming the unknown command or option; returns
+/// Prints one line about a command line that cannot be parsed, naming the unknown command or option; returns
 /// `wrong_usage`.
 int usage_error(const CLI::App& app, const CLI::ParseError& problem);
-/// A whole number of at least 0 that fits in 63 bits.
+/// Accepts a whole number of at least 0 that fits in 63 bits.
 CLI::Validator whole_number();
-/// A number of at least 0, not NaN.
+/// Accepts a number of at least 0, not NaN.
 CLI::Validator tolerance();
-/// A path; an empty one, as of a shell's variable that is not set, is none.
+/// Accepts a path. An empty one, such as from an unset shell variable, is refused.
 CLI::Validator some_path();
 
 /// Registers one command; its callback sets `call.status`.

@@ -22,7 +22,7 @@ std::vector<std::string> split(std::string_view text, char separator) {
   }
 }
 
-// CLI11 tells the name of a value and what checks it as help prints them: "FORMAT:{dcp,hf}", "N:INT in [0 - 9]".
+// CLI11 returns the name and the check of a value as help prints them: "FORMAT:{dcp,hf}", "N:INT in [0 - 9]".
 void read_type(std::string_view type, described_option& into) {
   const std::size_t colon = type.find(':');
   into.value = type.substr(0, colon);

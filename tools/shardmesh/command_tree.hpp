@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command line says of itself, as plain values: read from the tree of commands that also parses and prints
-// --help, so that completion and the manual page cannot say anything else. Not here: how they are written.
+// The description of the command line as plain values. It is read from the tree of commands that also parses and prints
+// --help, so completion and the manual page always agree with it. Writing them is in completion_*.cpp and manual.cpp.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
@@ -11,23 +11,23 @@ namespace tool {
 /// An option, a flag, or (without names) a positional argument.
 struct described_option {
   std::vector<std::string> names;    // with their dashes, the short ones first: "-h", "--help"
-  std::string value;                 // what its value is called, "FILE"; empty: a flag
-  std::vector<std::string> choices;  // when only these are allowed
-  std::string fallback;              // the default, where help says one
+  std::string value;                 // the name of its value, "FILE"; empty: a flag
+  std::vector<std::string> choices;  // the only allowed values, if any
+  std::string fallback;              // the default, if help states one
   std::string text, group;
-  bool is_optional_value = false;  // a flag that may be given a value with "=": --dedup or --dedup=equal
+  bool is_optional_value = false;  // a flag that may have a value after "=": --dedup or --dedup=equal
   bool is_repeatable = false;
   bool is_required = false;
 
   bool is_positional() const { return names.empty(); }
   bool takes_value() const { return !value.empty() && !is_optional_value; }
-  /// Its value is a path: a checkpoint, a folder, a file.
+  /// Whether its value is a path: a checkpoint, a folder, or a file.
   bool takes_path() const;
 };
 
 struct described_command {
   std::string name, text;
-  std::vector<described_option> options;  // positional arguments too, in order
+  std::vector<described_option> options;  // positional arguments included, in order
 
   bool takes_paths() const;
 };
@@ -38,10 +38,10 @@ struct described_tool {
   std::vector<described_command> commands;
 };
 
-/// The options of every command that a command does not list as its own (it does --help).
+/// The options of every command that a command does not list itself (it does list --help).
 std::vector<described_option> shared_options(const described_tool& tool, const described_command& command);
 
-/// Every command and option that --help shows.
+/// Describes every command and option that --help shows.
 described_tool describe(const CLI::App& app);
 
 }  // namespace tool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh completion, shardmesh man: what packages install beside the program.
+// `shardmesh completion` and `shardmesh man`: the files that packages install beside the program.
 #include "completion.hpp"
 
 #include <CLI/CLI.hpp>

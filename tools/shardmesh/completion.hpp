@@ -8,15 +8,16 @@
 
 namespace tool {
 
-/// Scripts that make a shell complete commands, options, their values and paths.
+/// Scripts with which a shell completes commands, options, their values, and paths.
 std::string bash_completion(const described_tool& tool);
 std::string zsh_completion(const described_tool& tool);
 std::string fish_completion(const described_tool& tool);
 
-/// shardmesh(1), as roff with the macros man.
+/// shardmesh(1), in roff with the man macros.
 std::string manual_page(const described_tool& tool);
 
-/// The commands `completion SHELL` and `man`, which --help does not show: packages call them. Registered last.
+/// Adds the commands `completion SHELL` and `man`, which packages call and --help does not show. Must be registered
+/// last.
 void add_self_description(CLI::App& app, invocation& call);
 
 }  // namespace tool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion for bash: one function, which needs nothing of the package bash-completion.
+// Completion for bash: one function that does not need the package bash-completion.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,7 +12,8 @@
 namespace tool {
 namespace {
 
-// bash splits --to=dcp into three words. `option` is what a value follows: "--to", or "--dedup=" where one was there.
+// bash splits --to=dcp into three words. `option` is the text before the value: "--to", or "--dedup=" with an equals
+// sign.
 constexpr std::string_view head = R"(# bash completion of shardmesh: made by `shardmesh completion bash`
 _shardmesh() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command='' option words='' i
@@ -34,7 +35,8 @@ _shardmesh_paths() {
 complete -F _shardmesh shardmesh
 )";
 
-// case $command:$option in ... : what an option's value can be. A pattern of the tool's own options fits any command.
+// case $command:$option in ... : the possible values of an option. A pattern of the tool's own options fits any
+// command.
 std::string values_of(std::string_view command, const std::vector<described_option>& options) {
   std::string text;
   for (const described_option& option : options) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion for fish: one `complete` a command and option, with the texts of --help.
+// Completion for fish: one `complete` per command and option, with the texts of --help.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

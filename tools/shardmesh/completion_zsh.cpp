@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion for zsh: specifications of _arguments, one list a command, with the texts of --help.
+// Completion for zsh: specifications of _arguments, one list per command, with the texts of --help.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,7 +12,7 @@
 namespace tool {
 namespace {
 
-// Within single quotes, where brackets and colons separate the parts of a specification.
+// Escapes text within single quotes, where brackets and colons separate the parts of a specification.
 std::string escaped_text(std::string_view text) {
   std::string made;
   for (const char c : text) {
@@ -31,7 +31,7 @@ std::string action_of(const described_option& option) {
   return option.takes_path() ? "_files" : " ";
 }
 
-// '--to=[Format of DST]:FORMAT:(dcp hf)'; one line for each name.
+// '--to=[Format of DST]:FORMAT:(dcp hf)'; one line per name.
 std::string lines_of(const described_option& option, std::string_view indent) {
   if (option.is_positional())
     return fmt::format("{}':{}:{}' \\\n", indent, escaped_text(option.value), action_of(option));
@@ -71,7 +71,7 @@ std::string zsh_completion(const described_tool& tool) {
     text += "        && return ;;\n";
   }
   text += "    esac ;;\n  esac\n}\n";
-  // Loaded from fpath the file is the function's body; sourced, it has to be told.
+  // If fpath loads the file, it is the function's body; if it is sourced, it must register the function.
   return text + "if [[ $funcstack[1] == _shardmesh ]]; then _shardmesh \"$@\"; else compdef _shardmesh shardmesh; fi\n";
 }
 

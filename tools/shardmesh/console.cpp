@@ -24,7 +24,7 @@ namespace {
 
 constexpr const char* memory_text = "there is not enough memory";
 
-// Empty until something is known about the command: nothing here allocates while it is set up.
+// Empty until something is known about the command: setting this up allocates nothing.
 struct last_words {
   std::string line, document;
 };
@@ -32,12 +32,12 @@ struct last_words {
 struct said_so_far {
   bool json = false;
   std::string path = "shardmesh";
-  std::string command;                // whose documents of failure these would be
+  std::string command;                // whose members a document of failure has
   std::vector<std::string> document;  // pieces, kept until the end
   std::vector<std::string> problems;  // as JSON objects
-  std::int64_t unnamed_problems = 0;  // that are not among them
+  std::int64_t unnamed_problems = 0;  // not in that list
   last_words memory;
-  int output_error = 0;  // errno of the first write to stdout that failed
+  int output_error = 0;  // errno of the first failed write to stdout
 };
 
 said_so_far& said() {
@@ -45,7 +45,7 @@ said_so_far& said() {
   return all;
 }
 
-// Members that a document of this command has in any case, with nothing in them.
+// Writes, empty, the members that a document of this command always has.
 void write_empty_members(json_writer& out, const std::string& command) {
   const auto empty_lists = [&](std::initializer_list<const char*> names) {
     for (const char* name : names) out.key(name).begin_list().end_list();

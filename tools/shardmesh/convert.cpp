@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh convert: any checkpoint that is read into another format.
+// `shardmesh convert`: rewrites any readable checkpoint in another format.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of things in words, and lists of them: "2 tensors, 1 file and 3 entries".
+// Counts in words, and lists of them: "2 tensors, 1 file and 3 entries".
 #pragma once
 #include <concepts>
 #include <plural.hpp>
@@ -12,7 +12,7 @@ namespace tool {
 
 using shardmesh::detail::counted;
 
-/// "a", "a and b", "a, b and c"; empty texts are left out.
+/// Returns "a", "a and b", or "a, b and c"; empty texts are left out.
 inline std::string enumerated(const std::vector<std::string>& parts) {
   std::vector<std::string_view> told;
   for (const std::string& part : parts)
@@ -23,7 +23,7 @@ inline std::string enumerated(const std::vector<std::string>& parts) {
   return text;
 }
 
-/// The same as `counted`; empty for 0, so that a list leaves it out.
+/// As `counted`, but empty for 0, so that a list leaves it out.
 template <std::integral Number>
 std::string counted_if_any(Number count, std::string_view one, std::string_view many = {}) {
   return count == 0 ? std::string() : counted(count, one, many);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh diff: what differs between two checkpoints of any formats?
+// `shardmesh diff`: compares two checkpoints of any formats.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -39,7 +39,8 @@ struct arguments {
   selection_arguments selection;
 };
 
-// What is wrong with the rules for the keys of both sides; where both have a key, `first` says its dtype.
+// Returns the errors of the rules, applied to the keys of both sides. `first` decides the dtype of a key that both
+// have.
 std::vector<error> errors_of_rules(const checkpoint_reader& first, const checkpoint_reader& second,
                                    const selection_options& options) {
   std::map<std::string_view, selectable> keys;
@@ -52,12 +53,12 @@ std::vector<error> errors_of_rules(const checkpoint_reader& first, const checkpo
   std::vector<selectable> candidates;
   for (const auto& [key, candidate] : keys) candidates.push_back(candidate);
   std::vector<error> errors = select_keys(candidates, options).errors;
-  // What is wrong with one key is for its side to say: keys of different sides may well meet after renaming.
+  // Errors about one key belong to its side: keys of different sides may become equal after renaming.
   std::erase_if(errors, [](const error& e) { return !e.key.empty() || e.code != errc::invalid_argument; });
   return errors;
 }
 
-// A rule that matches on neither side, or casts nothing on either, is an error; one side is enough.
+// A rule must match or cast something on at least one side.
 result<void> check_rules(const checkpoint_reader& left, const checkpoint_reader& right,
                          const selection_options& options) {
   const std::vector<error> of_left = errors_of_rules(left, right, options);
@@ -97,7 +98,7 @@ void write(json_writer& out, const difference& d) {
   out.end_object();
 }
 
-// Null when all that differs may be what could not be read.
+// Writes null if unreadable entries are the only differences.
 void write_equality(json_writer& out, const diff_report& report) {
   out.key("equal");
   for (const difference& d : report.differences)
@@ -128,7 +129,7 @@ std::string compared_text(const diff_report& outcome) {
                      counted_if_any(outcome.objects, "object")});
 }
 
-// Tensors that no entry names, so that nothing compares them: of the left and of the right side.
+// Tensors that no entry names, so that they are not compared: on the left and on the right side.
 using unread_counts = std::array<std::int64_t, 2>;
 
 // "; not read, so not compared: 3 tensors of a.pt and 1 tensor of b.pt"; empty when there are none.
@@ -144,7 +145,7 @@ std::string line_of(const difference& d) {
   return fmt::format("{}: {}", escaped(d.key), escaped(d.text));
 }
 
-// The first problems are the differences that could not be read, in their order, and have their lines.
+// The first problems are the unreadable differences, in the same order; their lines are already printed.
 void write_problems(json_writer& out, const diff_report& outcome) {
   auto unreadable = outcome.differences.begin();
   out.begin_list();
@@ -212,7 +213,7 @@ int run(arguments& given, const common_options& common) {
     for (const std::string& note : reader->notes())
       if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
   print_notes(notes);
-  // What could not be read is a difference of its own; the comparison went on.
+  // An unreadable entry is a difference itself; the comparison goes on.
   std::vector<error>& problems = outcome->problems;
   for (const auto* reader : {left->get(), right->get()})
     for (const error& e : reader->problems()) {

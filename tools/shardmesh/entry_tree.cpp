@@ -51,7 +51,7 @@ std::vector<node> grow(const std::vector<std::pair<path, std::string>>& entries)
   return nodes;
 }
 
-// A name that no child has.
+// Returns a name that no child has.
 std::string own_name(const node& n) {
   std::string name = "(itself)";
   while (n.index_of.contains(name)) name += '\'';

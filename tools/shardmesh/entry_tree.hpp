@@ -14,10 +14,10 @@ struct labelled_tree {
   std::vector<std::string> labels;  // of the leaves, as draw_tree and svg_tree take them
 };
 
-/// Named leaves as a tree, in the order in which paths first appear. A path of one name is split at its dots, for the
-/// picture alone. Where one path begins another, its own leaf is the child "(itself)".
+/// Arranges named leaves as a tree, in the order in which their paths first appear. For the picture only, a path of one
+/// name is split at its dots. If one path is the beginning of another, its own leaf is the child "(itself)".
 ///
-/// \param entries  paths, none empty, and what stands behind each
+/// \param entries  paths, none of them empty, with the label of each
 /// Cost: O(sum of depths, times the logarithm of the children). No recursion.
 shardmesh::result<labelled_tree> tree_of(const std::vector<std::pair<shardmesh::path, std::string>>& entries);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh inspect: what is in a checkpoint?
+// `shardmesh inspect`: lists the contents of a checkpoint.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -42,11 +42,11 @@ struct arguments {
   std::string path, html, svg;
   bool json = false, map = false, tree = false, force = false;
   std::int64_t limit = -1;
-  std::vector<std::string> keys;  // exactly these; none: what `selection` says
+  std::vector<std::string> keys;  // exactly these; empty: as `selection` decides
   selection_arguments selection;
 };
 
-// The entries of these very keys. errc::missing_key for one that is not there.
+// Returns the entries with exactly these keys; errc::missing_key if one is missing.
 result<shown_entries> choose_keys(const checkpoint_reader& reader, const std::vector<std::string>& keys) {
   const catalog& contents = reader.contents();
   shown_entries shown;
@@ -89,13 +89,13 @@ result<shown_entries> choose(const checkpoint_reader& reader, const arguments& g
   return shown;
 }
 
-// An object's value; the type alone of what is opaque and has none that we know.
+// Returns an object's value. For an opaque object without a known value, returns only its type.
 std::string shown_text(const object_value& value) {
   const bool is_type_alone = value.json == R"({"$other":)" + json_quoted(value.type) + "}" || value.json == "null";
   return value.kind.starts_with("opaque") && is_type_alone ? escaped(value.type) : object_text(value.json);
 }
 
-// Null: nobody looked.
+// Null means that the names were not searched for.
 std::string names_text(const global_report* globals) {
   return globals == nullptr ? std::string() : globals_text(*globals);
 }
@@ -104,7 +104,7 @@ int print_tree(const checkpoint_reader& reader, const shown_entries& shown, cons
                const global_report* globals) {
   const auto made = tree_of(reader.contents(), shown);
   if (!made) return report(made.error());
-  const std::size_t lines =  // the root is no entry of the limit
+  const std::size_t lines =  // the root does not count
       given.limit < 0 ? std::numeric_limits<std::size_t>::max() : static_cast<std::size_t>(given.limit) + 1;
   const draw_options options{.color = isatty(STDOUT_FILENO) != 0, .max_columns = widest_tree, .max_lines = lines};
   out_buffer out;
@@ -126,7 +126,7 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
   for (const std::size_t i : shown.tensors)
     widest = std::max(widest, std::min<std::size_t>(contents.tensors[i].key.size(), 60));
   int status = done;
-  std::optional<error> said;  // a limit that was met is said once
+  std::optional<error> said;  // a limit that was reached is reported once
   for (const std::size_t i : shown.tensors) {
     if (printed++ >= limit) break;
     const tensor_entry& tensor = contents.tensors[i];
@@ -174,7 +174,7 @@ int report_nothing(const error& cause, bool json, const global_report* globals) 
   return report(cause);
 }
 
-// The page has the document that --json prints; both are made once.
+// The page holds the document that --json prints; both are made once.
 int print_page(checkpoint_reader& reader, const shown_entries& shown, const arguments& given,
                const global_report* globals, output_file& destination) {
   std::string document;
@@ -196,10 +196,10 @@ int run(const arguments& given, const common_options& common) {
   if (!page) return report(page.error());
   const read_limits limits = read_limits{}.times(common.limit_factor);
   auto reader = open_source(given.path, common, given.keys);
-  if (reader && !given.keys.empty() && !choose(**reader, given))  // what is near is known of the whole alone
+  if (reader && !given.keys.empty() && !choose(**reader, given))  // only the full list knows similar keys
     reader = open_source(given.path, common);
-  // Also of what cannot be read: Python runs a damaged pickle up to its defect. A few keys are asked for in order to
-  // learn of them alone.
+  // Names are searched for even in an unreadable checkpoint: Python runs a damaged pickle up to its defect. They are
+  // not searched for if the user asked only about some keys.
   std::optional<global_report> found;
   if (given.keys.empty())
     found = find_globals(reader ? (*reader)->path() : std::filesystem::path(given.path),

@@ -51,7 +51,7 @@ void write_opaque(json_writer& out, const catalog& contents, const tensor_entry&
       .end_object();
 }
 
-// The tensors inside an object, by the keys that they get where it is taken apart.
+// Writes the tensors inside an object, under the keys that they get when the object is split into its tensors.
 void write_tensors_inside(json_writer& out, const std::vector<tensor_entry>& tensors) {
   if (tensors.empty()) return;
   out.key("tensors").begin_object();
@@ -60,7 +60,7 @@ void write_tensors_inside(json_writer& out, const std::vector<tensor_entry>& ten
   out.end_object();
 }
 
-// A list of what is wrong ends a document, where there is something.
+// Ends a document with the list of problems, if there are any.
 void end_document(json_writer& out, const std::vector<error>& problems, const global_report* globals) {
   out.key("globals");
   if (globals == nullptr)
@@ -78,7 +78,7 @@ std::string_view file_of(const catalog& contents, const file_text& text) {
   return text.file < 0 ? std::string_view{} : contents.files[static_cast<std::size_t>(text.file)];
 }
 
-// {KEY:VALUE}; where files differ {KEY:{FILE:VALUE}}, the first file of each value.
+// Writes {KEY:VALUE}; if files differ, {KEY:{FILE:VALUE}} with the first file of each value.
 void write_texts(json_writer& out, const catalog& contents) {
   out.key("metadata").begin_object();
   for (const auto& [key, values] : different_texts(contents)) {
@@ -94,7 +94,7 @@ void write_texts(json_writer& out, const catalog& contents) {
   out.end_object();
 }
 
-// {FILE:{"rank":N}}: null where the name says no rank.
+// Writes {FILE:{"rank":N}}; null if the file name has no rank.
 void write_files(json_writer& out, const catalog& contents) {
   out.key("files").begin_object();
   for (const std::string& file : contents.files) {
@@ -135,7 +135,7 @@ texts_by_key different_texts(const catalog& contents) {
 int write_document(json_writer& out, checkpoint_reader& reader, const shown_entries& shown,
                    const global_report* globals) {
   const catalog& contents = reader.contents();
-  // Objects are read first: a document that was begun must be whole.
+  // Objects are read first: once begun, a document must be completed.
   std::map<std::size_t, object_value> values;
   std::vector<error> problems(reader.problems().begin(), reader.problems().end());
   int status = done;
@@ -144,7 +144,7 @@ int write_document(json_writer& out, checkpoint_reader& reader, const shown_entr
     if (value) {
       values[i] = std::move(*value);
     } else if (!is_said(reader, value.error()) && (problems.empty() || problems.back() != value.error())) {
-      // A limit that was met is said once, too.
+      // A limit that was reached is also reported once.
       status = std::max(status, report(value.error()));
       problems.push_back(value.error());
     }
@@ -181,7 +181,7 @@ int write_document(json_writer& out, checkpoint_reader& reader, const shown_entr
 void write_document_of_nothing(json_writer& out, const error& cause, const global_report* globals) {
   out.begin_object().key("format").null().key("version").null();
   for (const char* none : {"tensors", "objects"}) out.key(none).begin_object().end_object();
-  // What is wrong with its pickles, `cause` says.
+  // `cause` also covers the defects of its pickles.
   end_document(out, {cause}, globals);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The document of `inspect --json`, and what the list takes from the same places.
+// The document of `inspect --json`, and the functions that the list shares with it.
 #pragma once
 #include <cstddef>
 #include <map>
@@ -18,21 +18,22 @@ struct shown_entries {
   std::vector<std::size_t> tensors, objects;
 };
 
-/// An object behind something that we do not decode (an unknown transform) is shown as opaque: it is there all the
-/// same.
+/// Returns an object to show. An object that cannot be decoded (an unknown transform) is shown as opaque: it exists all
+/// the same.
 shardmesh::result<shardmesh::object_value> shown_object(shardmesh::checkpoint_reader& reader, std::size_t index);
 
-/// Whether the reader's own problems, which every command prints, name the entry for the same reason.
+/// Whether the reader's own problems, which every command prints, report this entry for the same reason.
 bool is_said(const shardmesh::checkpoint_reader& reader, const shardmesh::error& cause);
 
-/// What the files' writers attached to them, key by key: the different values with the files that say so.
+/// The texts that the files' writers attached, by key: the different values with the files that have them.
 using texts_by_key = std::map<std::string_view, std::vector<const shardmesh::file_text*>>;
 texts_by_key different_texts(const shardmesh::catalog& contents);
 
-/// The whole document. Returns the exit status: what cannot be read is said and stands in it as a problem.
+/// Writes the whole document. Returns the exit status: an entry that cannot be read is reported, and listed as a
+/// problem.
 int write_document(json_writer& out, shardmesh::checkpoint_reader& reader, const shown_entries& shown,
                    const shardmesh::global_report* globals);
-/// The document of a checkpoint that cannot be opened.
+/// Writes the document of a checkpoint that cannot be opened.
 void write_document_of_nothing(json_writer& out, const shardmesh::error& cause,
                                const shardmesh::global_report* globals);
 

@@ -28,7 +28,8 @@ result<distribution> held_by_ranks(const catalog& contents, const tensor_entry& 
     if (!rank) return held;
     ranks.push_back(*rank);
   }
-  ranks.push_back(ranks.empty() ? 0 : *std::max_element(ranks.begin(), ranks.end()) + 1);  // chunks without a place
+  // the owner of chunks without a place
+  ranks.push_back(ranks.empty() ? 0 : *std::max_element(ranks.begin(), ranks.end()) + 1);
   return held ? rename_owners(*held, ranks) : held;
 }
 

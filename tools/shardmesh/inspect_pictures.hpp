@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint's entries as pictures: who holds what, and the tree of their paths. Not here: pages (page.hpp).
+// Pictures of a checkpoint's entries: the boxes that each rank holds, and the tree of their paths. Pages are in
+// page.hpp.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,18 +15,17 @@ import shardmesh.catalog;
 
 namespace tool {
 
-/// Characters of a node's line.
+/// The number of characters of a node's line.
 constexpr std::size_t widest_tree = 160;
 
-/// The tensor's chunks with the ranks that wrote them as owners, where the files' names say so; else the files'
-/// numbers.
+/// The tensor's chunks, owned by the ranks that wrote them if the file names contain ranks; else by file numbers.
 shardmesh::result<shardmesh::distribution> held_by_ranks(const shardmesh::catalog& contents,
                                                          const shardmesh::tensor_entry& tensor);
-/// The entries by their paths; objects are told by what they are, their values are not read.
+/// Returns the entries by their paths. Objects are labelled by their kind; their values are not read.
 shardmesh::result<labelled_tree> tree_of(const shardmesh::catalog& contents, const shown_entries& shown);
 
-/// The maps of who holds what, or the tree, as one SVG picture in `file`. limit: entries; -1: 100 maps, 2000 nodes.
-/// Returns the exit status: what cannot be drawn or written is said.
+/// Writes the maps of ranks' boxes, or the tree, as one SVG picture in `file`. limit: entries; -1: 100 maps, 2000
+/// nodes. Returns the exit status, and reports what cannot be drawn or written.
 int write_maps(const shardmesh::catalog& contents, const shown_entries& shown, output_file& file, std::int64_t limit);
 int write_tree(const shardmesh::catalog& contents, const shown_entries& shown, output_file& file, std::int64_t limit);
 

@@ -24,7 +24,7 @@ using namespace shardmesh;
 
 namespace {
 
-// One line a key; long values are cut.
+// Prints one line per key; long values are cut.
 void print_texts(out_buffer& out, const catalog& contents) {
   constexpr std::size_t most_keys = 20, longest = 100;
   std::size_t printed = 0;
@@ -46,7 +46,7 @@ std::int64_t saturating(std::int64_t a, std::int64_t b) {
   return checked_add(a, b).value_or(INT64_MAX);
 }
 
-// "1 (0)", "4 (0 to 3)", "2 (0 and 3)": a gap in the ranks is not hidden.
+// Returns "1 (0)", "4 (0 to 3)", or "2 (0 and 3)": a gap in the ranks is not hidden.
 std::string ranks_text(const std::set<std::int32_t>& ranks) {
   const std::int32_t first = *ranks.begin(), last = *ranks.rbegin();
   if (ranks.size() == 1) return fmt::format("1 ({})", first);
@@ -77,7 +77,7 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
   key_roles roles;
   for (const tensor_entry& tensor : contents.tensors) roles.add(tensor.key);
   for (const object_entry& object : contents.objects) roles.add(object.key);
-  // Floating tensors of the model are its parameters and buffers; counters, packed weights and a trainer's state are
+  // Floating tensors of the model are its parameters and buffers; counters, packed weights, and a trainer's state are
   // not.
   const auto count_of = [&](key_role role, dtype type) -> std::int64_t& {
     if (role == key_role::optimizer) return optimizer;

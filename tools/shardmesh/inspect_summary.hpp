@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `inspect` says before its list.
+// The summary that `inspect` prints before its list.
 #pragma once
 #include <string>
 
@@ -10,15 +10,15 @@ import shardmesh;
 
 namespace tool {
 
-/// Whether the shape is known: of a wrapping tensor inside a .pt file its class is all that is.
+/// Whether the shape is known. For a wrapping tensor inside a .pt file, only its class is known.
 inline bool has_known_shape(const shardmesh::tensor_entry& tensor) {
   return tensor.opaque_type.empty() || tensor.chunk_count > 0;
 }
 
-/// "float32", "quint8", "-" for what is not known.
+/// Returns "float32", "quint8", or "-" if unknown.
 std::string type_text(const shardmesh::tensor_entry& tensor);
 
-/// Format, counts, parameters, bytes by dtype, ranks, keys, and what the files' writers attached.
+/// Prints format, counts, parameters, bytes by dtype, ranks, keys, and the texts that the files' writers attached.
 void print_summary(out_buffer& out, const shardmesh::checkpoint_reader& reader, const shown_entries& shown);
 
 }  // namespace tool

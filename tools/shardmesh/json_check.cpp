@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a text is JSON, to the letter of RFC 8259: without recursion, since values that come from files nest as deep
-// as they like. A lone surrogate (`\udcff`, how bytes that are not UTF-8 are spelled) is grammatical, and libraries
-// refuse it: hence a scanner of our own.
+// Checks whether a text is JSON, exactly as RFC 8259 defines it. The scanner does not recurse, since values from files
+// nest arbitrarily deep. Libraries refuse a lone surrogate (`\udcff`, the spelling of bytes that are not UTF-8), which
+// is grammatical: hence our own scanner.
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -19,9 +19,9 @@ class scanner {
  public:
   explicit scanner(std::string_view text) : text_(text) {}
 
-  // A value may come next, or a container must go on; until the outermost one has ended.
+  // Checks for one value: repeats a value and the end of containers until the outermost container has ended.
   bool is_one_value() {
-    std::string open;  // the brackets that have begun
+    std::string open;  // the brackets that are open
     do {
       if (!value(open) || !after_value(open)) return false;
     } while (!open.empty());
@@ -83,7 +83,7 @@ class scanner {
     return take(':');
   }
 
-  // A plain value, an empty container, or the beginning of one up to its first value.
+  // Reads a plain value, an empty container, or the beginning of a container up to its first value.
   bool value(std::string& open) {
     while (true) {
       space();
@@ -107,7 +107,7 @@ class scanner {
     if (text_[at_] == '-' || is_digit(text_[at_])) return number();
     return take("true") || take("false") || take("null");
   }
-  // Ends containers as far as they end; true in front of another value, or when none is open.
+  // Ends as many containers as possible; true before another value, or if none is open.
   bool after_value(std::string& open) {
     while (!open.empty()) {
       space();

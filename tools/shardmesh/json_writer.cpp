@@ -26,7 +26,7 @@ void json_writer::separate() {
   if (!std::exchange(open_.back().is_empty, false)) text_ += ',';
 }
 
-// Writes the comma in front of a list's value; checks that a value may come here.
+// Writes the comma before a list's value, and checks that a value may come here.
 void json_writer::begin_value() {
   if (text_.size() > std::size_t{1} << 20) hand_on_(std::exchange(text_, {}));
   if (open_.empty()) {

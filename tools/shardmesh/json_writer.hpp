@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// json_writer: one JSON document, written as it grows. Every document of the command line goes through it, so that none
-// can lack a value, a comma or a bracket. It is no tree in memory: a document lists millions of chunks. Names that are
-// not UTF-8 are spelled as `json_quoted` does, which no JSON library that we know offers.
+// `json_writer`: one JSON document, written as it grows. Every document of the command line goes through it, so that
+// none can lack a value, a comma, or a bracket. It keeps no tree in memory: a document lists millions of chunks. Names
+// that are not UTF-8 are spelled as in `json_quoted`; no JSON library that we know offers this.
 #pragma once
 #include <concepts>
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace tool {
 
-/// Whether `text` is exactly one JSON value (RFC 8259), with white space around it at most.
+/// Whether `text` is exactly one JSON value (RFC 8259), with at most white space around it.
 bool is_json(std::string_view text);
 
 class json_writer {
  public:
-  /// To stdout, or to the document of `console.hpp`.
+  /// Writes to stdout, or to the document of `console.hpp`.
   json_writer();
   explicit json_writer(std::function<void(std::string)> hand_on) : hand_on_(std::move(hand_on)) {}
 
@@ -26,7 +26,7 @@ class json_writer {
   json_writer& end_object();
   json_writer& begin_list();
   json_writer& end_list();
-  /// The name of the next value of an object.
+  /// Sets the name of the next value of an object.
   json_writer& key(std::string_view name);
 
   json_writer& value(std::string_view text);
@@ -41,9 +41,9 @@ class json_writer {
     return *this;
   }
   json_writer& null();
-  /// A value that is JSON already. Text that is no JSON, a defect of the caller, is written as a string.
+  /// Writes a value that is JSON already. Text that is not JSON is a bug in the caller, and is written as a string.
   json_writer& raw(std::string_view json);
-  /// A list of numbers or texts.
+  /// Writes a list of numbers or texts.
   template <class Range>
   json_writer& list(const Range& values) {
     begin_list();
@@ -56,11 +56,11 @@ class json_writer {
     return key(name).value(of);
   }
 
-  /// Ends the document with a line break and hands on what is left. Everything that was begun has ended.
+  /// Ends the document with a line break and hands on the rest. Every object and list must have ended.
   void finish();
 
  private:
-  enum class place : std::uint8_t { list, object, member };  // member: a key was written, its value was not
+  enum class place : std::uint8_t { list, object, member };  // member: after a key, before its value
   struct level {
     place at;
     bool is_empty = true;
@@ -73,11 +73,11 @@ class json_writer {
 
   std::string text_;
   std::vector<level> open_;
-  bool is_done_ = false;  // the one value of the document was written
+  bool is_done_ = false;  // whether the one value of the document was written
   std::function<void(std::string)> hand_on_;
 };
 
-/// The document that `write` makes, without a line break at its end.
+/// Returns the document that `write` makes, without a line break at its end.
 std::string json_text(const std::function<void(json_writer&)>& write);
 
 }  // namespace tool

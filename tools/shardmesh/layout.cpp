@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `shardmesh layout`: who holds what of one tensor.
+// `shardmesh layout`: shows the boxes of one tensor that each rank holds.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -48,7 +48,7 @@ void write_rank(json_writer& out, const shardmesh::layout& l, std::int32_t rank)
   out.end_list().end_object();
 }
 
-// Written piece by piece: a mesh can have a million ranks.
+// Writes the document piece by piece: a mesh can have a million ranks.
 int print_json(const shardmesh::layout& l) {
   json_writer out;
   out.begin_object().key("shape").list(l.shape()).key("mesh").list(l.mesh().sizes());

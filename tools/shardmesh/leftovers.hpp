@@ -6,7 +6,7 @@
 
 namespace tool {
 
-/// One line for each dead leftover beside or in `path`; none when that cannot be seen.
+/// One line for each dead leftover beside or in `path`; none if they cannot be seen.
 std::vector<std::string> leftover_notes(const std::string& path);
 
 }  // namespace tool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line: parses arguments and calls one command. Everything it can do is in the library.
+// The command line: parses arguments and calls one command. All functionality is in the library.
 #include <shardmesh/version.hpp>
 
 #include <execinfo.h>
@@ -28,7 +28,7 @@ import shardmesh;
 
 namespace {
 
-// Known before anything is parsed: arguments that make no sense are answered with a document as well.
+// Decided before anything is parsed: invalid arguments are also answered with a document.
 bool asks_for_json(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
@@ -38,8 +38,8 @@ bool asks_for_json(int argc, char** argv) {
   return false;
 }
 
-// A checkpoint of many ranks has more files than the usual soft limit lets a process open. This process runs no other
-// program's code that counts on that limit (select).
+// A checkpoint of many ranks has more files than the usual soft limit allows a process to open. This process runs no
+// code of other programs that depends on that limit (select).
 void open_many_files() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -96,15 +96,15 @@ int run(int argc, char** argv) {
   }
 }
 
-// What was thrown, as a problem of the path that was given.
+// Reports an exception as a problem of the given path.
 int stopped_by(const shardmesh::error& cause) {
   tool::drop_document();
   tool::print_problem(cause);
   return tool::finish(tool::not_completed);
 }
 
-// The C library loads its unwinder when an exception first passes through one of its frames (pthread_once), and ends
-// the process when it has no memory for that then.
+// The C library loads its unwinder when an exception first passes through one of its frames (pthread_once). It ends the
+// process if there is no memory for that then.
 void load_unwinder() {
   void* frame = nullptr;
   ::backtrace(&frame, 1);
@@ -117,15 +117,15 @@ void note_want_of_memory() {
   throw std::bad_alloc();
 }
 
-// Functions that promise not to throw end here when they get no memory (the standard library's of paths, CLI11's
-// get_option): without this they would end the process in a crash. Anything else that comes here is a defect of ours,
-// whose core dump says where.
+// Functions that promise not to throw end here if they get no memory (those of std::filesystem paths, CLI11's
+// get_option). Without this handler the process would crash. Anything else that ends here is a bug of ours, and its
+// core dump shows where.
 [[noreturn]] void end_without_memory() {
   if (memory_ran_out) std::_Exit(tool::out_of_memory());
   std::abort();
 }
 
-// The libraries' initializers run before main, and may get no memory either; this runs before them.
+// The libraries' initializers run before main, and may get no memory either. This runs before them.
 void end_before_main() {
   constexpr std::string_view line = "shardmesh: not enough memory to begin\n";
   static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
@@ -136,8 +136,8 @@ void prepare_end() {
 }
 [[gnu::section(".preinit_array"), gnu::used]] void (*const first)() = prepare_end;
 
-// A description of 30 MB takes a few arrays of its size, one after the other. By default the C library stops giving
-// such arrays back once one of them was freed, so that the next ones come on top of it.
+// A description of 30 MB takes a few arrays of its size, one after another. By default, the C library stops returning
+// such arrays to the system once one was freed, so that later ones add to the resident memory.
 void give_large_memory_back() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_THRESHOLD, 16 << 20);
@@ -157,13 +157,13 @@ int main(int argc, char** argv) {
     try {
       return tool::finish(run(argc, argv));
     } catch (const std::bad_alloc&) {
-    } catch (const std::length_error&) {  // a size that no container can have is too large for memory
+    } catch (const std::length_error&) {  // a size that no container can have exceeds the memory
     } catch (const std::system_error& e) {
       return stopped_by(fail_sys(e.code().value(), "cannot go on", tool::subject()));
     } catch (const std::exception& e) {
       return stopped_by(fail(errc::io, std::string("internal error: ") + e.what()).with_file(tool::subject()));
     }
-  } catch (const std::exception&) {  // no memory for saying what happened
+  } catch (const std::exception&) {  // no memory to report the failure
   }
   return tool::out_of_memory();
 }

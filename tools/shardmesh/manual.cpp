@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The manual page, as roff with the macros man(7).
+// The manual page, in roff with the macros of man(7).
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,7 +12,7 @@
 namespace tool {
 namespace {
 
-// Text between macros: what roff would take for its own is escaped, also a line that begins as a macro does.
+// Escapes text between macros, including a line that would begin a macro.
 std::string roff(std::string_view text) {
   std::string made;
   for (const char c : text) {
@@ -59,7 +59,7 @@ std::string entry_of(const described_option& option) {
   return text + (option.is_required && !option.is_positional() ? "\nRequired.\n" : "\n");
 }
 
-// Positional arguments first, then the groups of options in the order of help.
+// Writes positional arguments first, then the groups of options in the order of help.
 std::string entries_of(const std::vector<described_option>& options) {
   std::string text;
   std::vector<std::string> groups;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the commands open what they are given.
+// Opens the checkpoints that commands are given.
 #pragma once
 #include <memory>
 #include <string>
@@ -12,8 +12,8 @@ import shardmesh.catalog;
 
 namespace tool {
 
-/// By the limits that were asked for; with --all, every part of a folder as one checkpoint. `only_keys`: what is asked
-/// for, where it is not everything.
+/// Opens a checkpoint with the given limits; with --all, every part of a folder as one checkpoint. `only_keys`: the
+/// keys that the command needs, if not all.
 inline shardmesh::result<std::unique_ptr<shardmesh::checkpoint_reader>> open_source(
     const std::string& path, const common_options& common, const std::vector<std::string>& only_keys = {}) {
   const shardmesh::open_options how{.limits = shardmesh::read_limits{}.times(common.limit_factor),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of any length without holding it: handed on as it grows, and at its end by `flush`.
+// Output of any length without keeping it in memory: it is handed on as it grows, and at its end by `flush`.
 #pragma once
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@ namespace tool {
 
 class out_buffer {
  public:
-  /// To stdout, or to the document.
+  /// Writes to stdout, or to the document.
   out_buffer() : hand_on_([](std::string text) { tool::print(std::move(text)); }) {}
   explicit out_buffer(std::function<void(std::string)> hand_on) : hand_on_(std::move(hand_on)) {}
 

@@ -28,7 +28,7 @@ using namespace shardmesh;
 
 namespace {
 
-// Neither a file, which is replaced by a whole one, nor a folder, which is refused.
+// Whether the path is neither a file, which is replaced by a whole one, nor a folder, which is refused.
 bool is_written_in_place(const std::string& path) {
   struct stat found{};
   return ::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode);
@@ -43,7 +43,7 @@ bool write_all(int fd, std::string_view text) {
   return true;
 }
 
-// A FIFO that nobody reads is an error, not a wait; one that somebody reads is written to as a file is.
+// A FIFO without a reader is an error, not a wait; one with a reader is written like a file.
 bool write_in_place(const std::string& path, std::string_view text) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
   if (fd < 0) return false;

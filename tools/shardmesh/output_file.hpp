@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// output_file: the file that an option names (--svg, --html). Every such option opens its file here, so that none
+// `output_file`: the file that an option names (--svg, --html). Every such option opens its file here, so that none
 // replaces a file without --force.
 #pragma once
 #include <optional>
@@ -16,16 +16,16 @@ namespace tool {
 
 class output_file {
  public:
-  /// Looks at the destination before the work begins. A file appears whole, under its name, in `write`; a device, a
-  /// socket or a pipe that is there is written to.
-  /// \errors errc::destination_exists without `force`; errc::io when there is no such folder; those of staged_output
+  /// Checks the destination before the work begins. `write` creates the whole file under its name; an existing device,
+  /// socket, or pipe is written to.
+  /// \errors errc::destination_exists without `force`; errc::io if the folder does not exist; those of staged_output
   static shardmesh::result<output_file> open(const std::string& path, bool force);
-  /// The same for an option that may not be given: nothing for an empty path. `option` ("--svg") begins the messages
-  /// about `checkpoint`: no output becomes a part of the checkpoint that it shows, or takes the place of a file of it.
+  /// The same for an optional option: empty for an empty path. `option` ("--svg") begins the messages about
+  /// `checkpoint`: no output may become a part of the checkpoint that it shows, or replace one of its files.
   static shardmesh::result<std::optional<output_file>> open(std::string_view option, const std::string& path,
                                                             bool force, const std::string& checkpoint = {});
 
-  /// Writes everything and gives the file its name. Returns the exit status; what fails is said.
+  /// Writes everything and gives the file its name. Returns the exit status, and reports failures.
   int write(std::string_view text);
 
  private:
@@ -33,7 +33,7 @@ class output_file {
   shardmesh::result<void> write_staged(std::string_view text);
 
   std::string path_;
-  std::optional<shardmesh::staged_output> staged_;  // nothing: written in place
+  std::optional<shardmesh::staged_output> staged_;  // empty: written in place
 };
 
 /// Adds --force to a command whose `options` write files.

@@ -36,7 +36,7 @@ std::string escaped_for_html(std::string_view text) {
   return safe;
 }
 
-// Three bytes are four letters; the digest's 32 bytes end in two that are three and a "=".
+// Three bytes become four letters; the digest's 32 bytes end in two, which become three letters and a "=".
 std::string base64_of_hex(std::string_view hex) {
   constexpr std::string_view letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const auto digit = [&](std::size_t i) -> std::uint32_t {
@@ -52,7 +52,7 @@ std::string base64_of_hex(std::string_view hex) {
   return text;
 }
 
-// As browsers compare it: of the text between the tags.
+// Returns the hash as browsers compare it: that of the text between the tags.
 std::string source_of(std::string_view text) {
   return "'sha256-" + base64_of_hex(sha256::hex_of(std::as_bytes(std::span(text)))) + "'";
 }
@@ -61,7 +61,7 @@ struct member {
   std::string_view name, text;
 };
 
-// One pass over the template: what stands in a member is not looked at again.
+// Fills the template in one pass: text inside a member is not examined again.
 std::string filled(std::string_view text, std::span<const member> members) {
   std::string made;
   for (std::size_t at = 0; at < text.size();) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of tools/shardmesh/page, as they were when this was built.
+// The files of tools/shardmesh/page, as of the build.
 #pragma once
 #include <span>
 #include <string_view>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `shardmesh plan`: who sends what to whom when a tensor changes its layout.
+// `shardmesh plan`: shows the messages between ranks when a tensor changes its layout.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -82,7 +82,7 @@ int print_text(const transfer_plan& p) {
   return print(text + draw_plan(p, {.color = isatty(STDOUT_FILENO) != 0})) ? done : not_completed;
 }
 
-// The page has the document that --json prints; both are made once.
+// The page holds the document that --json prints; both are made once.
 int print_page(const transfer_plan& p, const plan_arguments& a, const sides& both, output_file& destination) {
   std::string document;
   json_writer out([&](const std::string& text) { document += text; });

@@ -10,16 +10,16 @@ import shardmesh;
 
 namespace tool {
 
-/// Where the tensor is before or after, in the words of the command line.
+/// The layout of the tensor before or after, as given on the command line.
 struct plan_side {
   shardmesh::device_mesh mesh;
   std::vector<shardmesh::placement> placements;
 };
 
-/// Ranks on either side.
+/// The number of ranks: the larger number of the two sides.
 shardmesh::owner_id ranks_of(const shardmesh::transfer_plan& p);
 
-/// The whole document, a piece at a time: a plan can have a million copies.
+/// Writes the whole document, a piece at a time: a plan can have a million copies.
 void write_document(json_writer& out, const shardmesh::transfer_plan& p, const plan_side& from, const plan_side& to);
 
 }  // namespace tool

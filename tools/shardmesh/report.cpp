@@ -33,7 +33,7 @@ namespace {
 
 constexpr std::size_t most_lines = 100;
 
-// What the library calls an option in errors of a code, and the flag that sets it.
+// The library's name of an option in errors of a code, and the flag that sets it.
 struct spelling {
   errc code;
   std::string_view option, flag;
@@ -62,7 +62,7 @@ constexpr spelling messages[] = {
     {errc::missing_key, "the checkpoint given by like has", "the checkpoint given by --like has"},
     {errc::shape_mismatch, "the checkpoint given by like has", "the checkpoint given by --like has"},
 };
-// Of selection rules that match no key: "only 'RE' matches no key".
+// For selection rules that match no key: "only 'RE' matches no key".
 constexpr std::pair<std::string_view, std::string_view> rules[] = {
     {"only '", "--only '"},     {"skip '", "--skip '"},   {"strip_prefix '", "--strip-prefix '"},
     {"rename '", "--rename '"}, {"casts '", "--dtype '"},
@@ -93,7 +93,7 @@ error in_flags(error problem) {
 
 void print_problem(const error& problem) {
   error shown = problem;
-  // An empty path, as of a shell's variable that is not set, is a name, too.
+  // An empty path, such as from an unset shell variable, is shown as ''.
   if (shown.file.empty() && is_of_the_system(shown))
     shown = std::move(shown).with_file(subject().empty() ? "''" : subject());
   print_problem(to_string(in_flags(shown)), json_text([&](json_writer& out) { write(out, shown); }));
@@ -123,11 +123,11 @@ int status_of(const error& problem) {
     case errc::deadline_exceeded:
     case errc::communication:
       return not_completed;
-    case errc::no_memory:  // the machine's, or a budget that the user gave
+    case errc::no_memory:  // the machine's memory, or a budget that the user set
       return problem.sys != 0 ? not_completed : wrong_usage;
     case errc::invalid_argument:
     case errc::destination_exists:
-    case errc::narrowing:  // a cast that a rule asks for
+    case errc::narrowing:  // a cast that a rule requires
       return wrong_usage;
     default:
       return tool::problem;

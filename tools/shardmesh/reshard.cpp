@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh reshard: rewrite a checkpoint for another mesh.
+// `shardmesh reshard`: rewrites a checkpoint for another mesh.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -65,7 +65,7 @@ void print_plan_json(const reshard_plan& plan, const std::map<std::int32_t, rank
   out.end_list().end_object().finish();
 }
 
-// What would be written, rank by rank.
+// Prints the files that would be written, rank by rank.
 int print_plan(const reshard_plan& plan) {
   print_notes(plan.notes);
   print_problems(plan.problems);

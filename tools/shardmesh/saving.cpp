@@ -22,7 +22,7 @@ using namespace shardmesh;
 
 namespace {
 
-// What a signal ended is said once, in the user's words.
+// A save that a signal ended is reported once, in the user's terms.
 std::vector<error> problems_of(const save_report& report, const std::string& destination) {
   for (const error& e : report.problems)
     if (e.code == errc::cancelled)
@@ -73,7 +73,7 @@ int print_report(const save_report& report, const std::string& destination, targ
   print_problems(problems, report.more_problems);
   int status = done;
   for (const error& e : problems) status = std::max(status, status_of(e));
-  // The file of what is no tensor, beside what holds tensors alone.
+  // The objects file beside formats that hold only tensors.
   const std::string objects =
       report.ok() && report.objects > 0 ? objects_file(target_of(to), destination).string() : std::string();
   if (is_json())

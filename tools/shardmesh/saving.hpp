@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last words of every command that writes.
+// The final report of every command that writes.
 #pragma once
 #include <string>
 
@@ -7,9 +7,9 @@ import shardmesh;
 
 namespace tool {
 
-/// Notes and problems on stderr; on success a last line on stdout with tensors and bytes written, the file of objects
-/// beside them, and what was skipped and excluded; or with --json a document of the same, also of a failure. Returns
-/// the exit status.
+/// Prints notes and problems on stderr. On success, prints a last line on stdout: tensors and bytes written, the file
+/// of objects beside them, and entries skipped and excluded. With --json, prints the same as a document, also after a
+/// failure. Returns the exit status.
 int print_report(const shardmesh::save_report& report, const std::string& destination, shardmesh::target_format to);
 
 }  // namespace tool

@@ -15,7 +15,7 @@ import shardmesh;
 namespace tool {
 namespace {
 
-// Every text of one option; errors begin with the option's name.
+// Parses every text of one option; errors begin with the option's name.
 template <class Rule>
 shardmesh::result<std::vector<Rule>> parsed(const std::vector<std::string>& texts, std::string_view option,
                                             shardmesh::result<Rule> (*parse)(std::string_view)) {
@@ -83,7 +83,7 @@ void add_selection_options(CLI::App& command, selection_arguments& into) {
                 "--dtype may lose values of integers, or make integers of fractions; without it that is an error")
       ->group(group);
   command.add_flag("--allow-unused", into.allow_unused, "A rule that matches nothing is no error")->group(group);
-  // One value per occurrence: a key that follows must not be swallowed.
+  // One value per occurrence, so that a key after it is not taken for another value.
   for (CLI::Option* option : {only, skip, rename, dtype})
     option->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }

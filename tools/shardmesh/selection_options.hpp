@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The selection options that inspect, diff, convert and reshard share.
+// The selection options that inspect, diff, convert, and reshard share.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
@@ -9,27 +9,27 @@ import shardmesh;
 
 namespace tool {
 
-/// The options as they were typed.
+/// The options as typed.
 struct selection_arguments {
   std::vector<std::string> only, skip, rename, dtype;
   std::string strip_prefix;
   bool no_optimizer = false, optimizer_follows = false, allow_unused = false, allow_narrowing = false;
 
-  /// What the library is to do. Errors name the option.
+  /// Makes the library's options. Errors name the option.
   shardmesh::result<shardmesh::selection_options> compile() const;
 };
 
-/// Adds --only, --skip, --no-optimizer, --rename, --strip-prefix, --optimizer-follows, --dtype, --allow-narrowing and
+/// Adds --only, --skip, --no-optimizer, --rename, --strip-prefix, --optimizer-follows, --dtype, --allow-narrowing, and
 /// --allow-unused; they fill `into`.
 void add_selection_options(CLI::App& command, selection_arguments& into);
 
-/// The options of every command that writes: --memory, --force. They fill `into`.
+/// Adds the options of every command that writes, --memory and --force; they fill `into`.
 void add_saving_options(CLI::App& command, shardmesh::save_options& into);
 
-/// --dequantize, of commands that read elements.
+/// Adds --dequantize, for commands that read elements.
 void add_dequantize_option(CLI::App& command, bool& into);
 
-/// --json for a command that looks at `is_json`: main sees the flag before anything is parsed.
+/// Adds --json to a command that uses `is_json`; main looks for the flag before anything is parsed.
 void add_json_option(CLI::App& command);
 
 }  // namespace tool

@@ -13,7 +13,7 @@ namespace {
 using namespace shardmesh;
 namespace dom = simdjson::dom;
 
-// A list of whole numbers of at least 0; why not, else.
+// Reads a list of whole numbers of at least 0; returns the reason if it cannot.
 std::string read_numbers(simdjson::simdjson_result<dom::element> element, std::string_view what,
                          std::vector<std::int64_t>& out) {
   dom::array list;
@@ -42,7 +42,7 @@ std::string read_rank(simdjson::simdjson_result<dom::element> element, owner_id&
   return {};
 }
 
-// Used again for each shard.
+// Buffers that are reused for each shard.
 struct shard_room {
   std::vector<std::int64_t> offsets, sizes;
 };
@@ -65,7 +65,7 @@ void read_shard(const dom::element& shard, std::int64_t index, shard_room& room,
   list.owners.push_back(rank);
 }
 
-// The whole document.
+// Reads the whole document.
 void read_document(const dom::element& document, shard_list& list) {
   if (!document.is_object()) return list.report("the document is not an object");
   std::vector<std::int64_t> size;

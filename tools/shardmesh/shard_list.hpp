@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a JSON file says about the shards of a tensor, as far as it makes sense, and what in it does not.
+// The valid shards of a tensor in a JSON file, and the problems of the invalid ones.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -22,8 +22,8 @@ struct shard_list {
   void report(std::string line);
 };
 
-/// {"size":[..],"shards":[{"offsets":[..],"sizes":[..],"placement":"rank:0/cpu"}]}; `name` is the file's in problems.
-/// Throws std::bad_alloc.
+/// Parses {"size":[..],"shards":[{"offsets":[..],"sizes":[..],"placement":"rank:0/cpu"}]}; `name` is the file's name in
+/// problems. Throws std::bad_alloc.
 shard_list parse_shard_list(std::string_view text, std::string_view name);
 
 }  // namespace tool

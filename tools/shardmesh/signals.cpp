@@ -25,14 +25,14 @@ void say(int descriptor, std::string_view text) {
 
 [[noreturn]] void end() {
   say(STDERR_FILENO, "shardmesh: interrupted\n");
-  // What was printed is kept until the end of the command, so nothing stands before this.
+  // Output is kept until the end of the command, so stdout is still empty here.
   if (is_json())
     say(STDOUT_FILENO, R"({"ok":false,"problems":[{"message":"interrupted","text":"shardmesh: interrupted"}]})"
                        "\n");
   ::_exit(not_completed);
 }
 
-// A thread waits for the signals, which all others block: it may do what a handler may not.
+// One thread waits for the signals, and all others block them: unlike a handler, it may call any function.
 void wait_for_signals(const sigset_t& awaited, std::stop_source source) {
   for (bool is_first = true;; is_first = false) {
     int number = 0;
@@ -57,7 +57,7 @@ std::stop_token end_on_signals() {
   try {
     std::thread([awaited, source] { wait_for_signals(awaited, source); }).detach();
   } catch (const std::exception&) {
-    ::pthread_sigmask(SIG_UNBLOCK, &awaited, nullptr);  // no thread to be had: signals end the process
+    ::pthread_sigmask(SIG_UNBLOCK, &awaited, nullptr);  // no thread available: signals end the process
   }
   return source.get_token();
 }

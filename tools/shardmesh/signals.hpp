@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// SIGINT, SIGTERM and SIGHUP: commands that write take away what they wrote and exit with 3, all others end at once.
+// SIGINT, SIGTERM, and SIGHUP: commands that write remove their partial output and exit with 3; all others end at once.
 #pragma once
 #include <stop_token>
 
 namespace tool {
 
-/// Call once, before there are threads. The token is of commands that write. A second signal always ends the process.
-/// Signals that the caller ignores (nohup) stay ignored.
+/// Call this once, before there are threads. Returns the token for commands that write. A second signal always ends the
+/// process. Signals that the caller ignores (nohup) stay ignored.
 std::stop_token end_on_signals();
 
-/// While it lives, the first signal asks for the end by the token instead of ending the process.
+/// While this object lives, the first signal requests a stop through the token instead of ending the process.
 class unwinding_on_signals {
  public:
   unwinding_on_signals();

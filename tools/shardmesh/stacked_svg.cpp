@@ -14,12 +14,12 @@ namespace tool {
 namespace {
 
 constexpr int left = 56, line = 28;
-// As in the pictures, and where there is none.
+// The same style as the pictures, which applies also outside them.
 constexpr std::string_view style =
     "<style>.page{fill:#fff}text{fill:#222}.caption{font-size:13px;font-weight:600}"
     "@media(prefers-color-scheme:dark){.page{fill:#16181d}text{fill:#ddd}}</style>\n";
 
-// Control bytes and what is not UTF-8 are spelled, so that the document is one whatever a checkpoint calls its tensors.
+// Spells control bytes and invalid UTF-8 as escapes, so that any name of a tensor gives a valid document.
 std::string text_in_svg(std::string_view text) {
   std::string safe;
   for (const char c : shardmesh::escaped(text))
@@ -27,7 +27,7 @@ std::string text_in_svg(std::string_view text) {
   return safe;
 }
 
-// The first of that name is the document's own.
+// The first occurrence of that name belongs to the document itself.
 int size_of(std::string_view svg, std::string_view name) {
   const std::size_t at = svg.find(name);
   return at == std::string_view::npos ? 0 : std::stoi(std::string(svg.substr(at + name.size(), 9)));

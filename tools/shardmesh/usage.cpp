@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong usage in one plain line; the values that options take.
+// Wrong usage reported in one plain line, and the values that options take.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -36,7 +36,7 @@ bool parse(std::string_view text, Number& number) {
 
 namespace {
 
-// " (did you mean ...?)" for a command, or an option of the command, that is near.
+// Returns " (did you mean ...?)" for a similar command, or a similar option of the command.
 std::string suggestion(const CLI::App& app, const std::string& unknown, bool is_option) {
   std::vector<std::string> names;
   const auto add_options = [&](const CLI::App& of) {
@@ -65,7 +65,7 @@ int usage_error(const CLI::App& app, const CLI::ParseError& problem) {
   // Arguments after "--" are never options, even if they begin with "-".
   const bool has_mark = std::erase(unknown, "--") > 0;
   std::string what = escaped(problem.what());
-  // CLI11 says first what is missing, and only then what it does not know.
+  // CLI11 reports a missing argument before an unknown one.
   const auto is = [&](CLI::ExitCodes code) { return problem.get_exit_code() == static_cast<int>(code); };
   const bool is_about_arguments = is(CLI::ExitCodes::RequiredError) || is(CLI::ExitCodes::ExtrasError);
   if (is_about_arguments && !unknown.empty()) {
@@ -96,7 +96,7 @@ CLI::Validator whole_number() {
 CLI::Validator tolerance() {
   const auto check = [](std::string& text) -> std::string {
     double number = 0;
-    if (parse(text, number) && number >= 0) return {};  // NaN is not
+    if (parse(text, number) && number >= 0) return {};  // NaN fails this
     return in_quotes(text) + " is not a number of at least 0";
   };
   return {check, ""};

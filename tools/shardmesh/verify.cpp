@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh verify: is the checkpoint whole?
+// `shardmesh verify`: checks whether a checkpoint is whole.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -71,7 +71,7 @@ void print_dangerous(const std::string& path, const global_counts& names) {
                          names.unknown > 0 ? "; " + count_of_unknown(names) : std::string()));
 }
 
-// What no checksum speaks for; empty when there is nothing of it.
+// Returns the chunks and objects without a checksum; empty if there are none.
 std::string unchecked(const verify_report& report) {
   const auto told = [](std::int64_t count, std::int64_t all, std::string_view what) {
     return count == 0
@@ -82,7 +82,7 @@ std::string unchecked(const verify_report& report) {
          told(report.unchecked_objects, report.objects, "object");
 }
 
-// Tensors that no entry names; empty when there are none.
+// Returns the tensors that no entry names; empty if there are none.
 std::string unread(const verify_report& report) {
   return report.unread_tensors == 0
              ? std::string()

@@ -70,7 +70,7 @@ struct open_options {
   bool keys_at_ranks = false;
 };
 
-/// Every call throws `error`. Threads: as for the C interface.
+/// An opened checkpoint. Every call throws `error` on failure. Threads: as for the C interface.
 class checkpoint {
  public:
   static checkpoint open(const std::string& path, std::int64_t limit_factor = 0) {

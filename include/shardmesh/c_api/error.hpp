@@ -39,7 +39,7 @@ class error : public std::runtime_error {
   std::vector<error> others;
 };
 
-/// Copies a list of errors. The list's owner keeps it.
+/// Copies a list of errors; the caller still owns the list.
 inline std::vector<error> errors_of(const shardmesh_error* first) {
   std::vector<error> made;
   for (; first != nullptr; first = shardmesh_error_next(first)) made.emplace_back(first);

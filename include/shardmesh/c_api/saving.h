@@ -61,7 +61,7 @@ SHARDMESH_C_EXPORT shardmesh_status shardmesh_save(const char* path, const shard
 SHARDMESH_C_EXPORT shardmesh_status shardmesh_save_report_describe(const shardmesh_save_report* report,
                                                                    shardmesh_save_counts* counts,
                                                                    shardmesh_error** error);
-/* A remark about the result, one line each. */
+/* One note about the result, on one line. */
 SHARDMESH_C_EXPORT shardmesh_status shardmesh_save_report_note(const shardmesh_save_report* report, size_t index,
                                                                shardmesh_text* note, shardmesh_error** error);
 SHARDMESH_C_EXPORT void shardmesh_save_report_free(shardmesh_save_report* report);

@@ -65,7 +65,7 @@ struct convert_options {
   bool components = false;
   std::string item{};              // TORCH_CHECKPOINTING: the item for all entries
   bool safetensors_files = false;  // TORCH_CHECKPOINTING: for items that hold only tensors
-  // tensors must have the shapes they have there, or be cut and filled to them
+  // Tensors must have their shapes in this checkpoint. With `allow_shape_mismatch`, they are cut or filled to them.
   const checkpoint* shapes_like = nullptr;
   bool allow_shape_mismatch = false;
 };

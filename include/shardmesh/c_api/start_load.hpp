@@ -20,8 +20,8 @@ struct start_load_options {
   int threads = 0;  // 0: all cores
   bool allow_narrowing = false, check = false;
   std::chrono::milliseconds timeout{0};
-  /// Called from the load's threads, one at a time. Returning false ends the load. An exception ends it, too, and
-  /// `wait` rethrows it.
+  /// Called from the load's threads, one at a time. Returning false ends the load. An exception also ends it, and
+  /// `wait` rethrows the exception.
   std::function<bool(const std::string& key)> arrived{};
   bool allow_shape_mismatch = false;
 };

@@ -73,8 +73,8 @@ const_tensor view(const T* data, std::vector<std::int64_t> sizes, std::vector<st
   return {data, dtype_of<T>(), std::move(sizes), std::move(strides)};
 }
 
-/// Options for watching a long call. `progress` receives the bytes so far on the calling thread, and returns false to
-/// stop. An exception from it stops the call and is rethrown.
+/// Options for watching a long call. `progress` runs on the calling thread, receives the number of bytes so far, and
+/// returns false to stop. An exception from it stops the call and is rethrown.
 struct watching {
   std::function<bool(std::int64_t bytes)> progress{};
   std::chrono::milliseconds timeout{0};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums, products, extremes, and factors of lanes, as defined by module kernels (`reduce.cppm`), and identities as
-// bytes. The walk over elements is in host_tile.hpp and device_tile.hpp; `is_combinable` tells which operations a dtype
-// has.
+// bytes. The walk over elements is in host_tile.hpp and device_tile.hpp; `is_combinable` reports whether a dtype has an
+// operation.
 #pragma once
 #include <shardmesh/kernels/elements.hpp>
 #include <shardmesh/reduce_op.hpp>

@@ -12,7 +12,7 @@
 
 namespace shardmesh::kernel_bodies {
 
-/// Sizes of tiles. A host thread takes many bytes at a time, so that the prefetcher gets going. A device has hundreds
+/// Sizes of tiles. A host thread takes many bytes at a time, so that the prefetcher takes effect. A device has hundreds
 /// of teams to keep busy, and scratch memory for a limited number of lines.
 struct tile_sizes {
   std::int64_t bytes = 256 << 10;
@@ -31,7 +31,7 @@ inline constexpr std::int64_t device_lines = 512;
 inline constexpr tile_sizes host_tiles{256 << 10, 1024, 64, std::int64_t{1} << 40, 512, 32 << 20};
 inline constexpr tile_sizes device_tiles{32 << 10, 64, 64, device_lines, 16, std::int64_t{1} << 62};
 
-/// Whether there is a kernel for this item.
+/// Returns whether there is a kernel for this item.
 inline bool has_kernel(const batch_item& item) {
   const bool computes = item.op != batch_op::copy;
   if (item.rank > batch_max_loops || element_bytes(item.to_type) == 0) return false;
@@ -128,7 +128,7 @@ struct tile_tables {
   }
   std::size_t phase_count() const { return phases.empty() ? 0 : phases.size() - 1; }
 };
-/// Cuts all items of a batch. Precondition: has_kernel of each.
+/// Cuts all items of a batch. Precondition: `has_kernel` is true for each.
 inline tile_tables cut_all(const batch_item* items, std::size_t count, const tile_sizes& sizes) {
   std::vector<std::size_t> order(count);
   for (std::size_t i = 0; i < count; ++i) order[i] = i;

@@ -86,7 +86,7 @@ SHARDMESH_KERNEL_FUNCTION inline void move_together(std::int64_t rank, std::int6
   const unsigned apart = low_bits(source);
   if (apart == 0) {
     std::int64_t i = rank;
-    for (; i + 3 * size < pieces; i += 4 * size) {  // four loads under way at a time
+    for (; i + 3 * size < pieces; i += 4 * size) {  // four loads in flight at a time
       words held[4];
       for (int k = 0; k < 4; ++k) held[k] = load_words(source + 16 * (i + k * size));
       for (int k = 0; k < 4; ++k) store_words(target + 16 * (i + k * size), held[k]);

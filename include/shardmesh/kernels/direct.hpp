@@ -80,8 +80,8 @@ SHARDMESH_KERNEL_FUNCTION inline bool with_direct(batch_op op, reduce_op reducti
   return false;
 }
 
-/// As `with_direct`, for copies between 8-bit floats and the wider floats of which they are made. For hosts, where
-/// these loops vectorise. Thirty pairs are too much code for a device's kernel.
+/// As `with_direct`, for copies between 8-bit floats and 16- or 32-bit floats. For hosts, where these loops vectorise.
+/// Thirty pairs are too much code for a device's kernel.
 template <class Visit>
 inline bool with_direct_float8(dtype to, dtype from, const Visit& visit) {
   const auto with_wide = [](dtype type, const auto& use) {

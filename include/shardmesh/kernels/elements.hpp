@@ -160,7 +160,7 @@ SHARDMESH_SMALL_FORMAT(float8_e4m3fnuz_format, std::uint8_t, from_float8_e4m3fnu
 SHARDMESH_SMALL_FORMAT(float8_e5m2fnuz_format, std::uint8_t, from_float8_e5m2fnuz, to_float8_e5m2fnuz);
 SHARDMESH_SMALL_FORMAT(float8_e8m0fnu_format, std::uint8_t, from_float8_e8m0fnu, to_float8_e8m0fnu);
 #undef SHARDMESH_SMALL_FORMAT
-// Eight elements take one instruction if the compiler knows that it exists; the values are the same.
+// One instruction converts eight elements if the compiler may use F16C; the values are the same.
 struct float16_format {
   using stored = std::uint16_t;
   using value = float_bits;

@@ -149,7 +149,7 @@ inline void move_lines(std::byte* to, const std::byte* from, const host_plane& p
   move_cells<Bytes>(to, from, p);
 }
 
-// Goes along rows first, so that a square's lines of `from` are read on as streams.
+// Goes along rows first, so that each line of `from` is read as one stream.
 template <std::size_t Bytes>
 inline void move_plane(std::byte* to, const std::byte* from, const host_plane& p, bool streams) {
   constexpr std::int64_t edge = Bytes >= 16 ? 8 : 64 / static_cast<std::int64_t>(Bytes);

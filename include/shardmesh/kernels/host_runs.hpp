@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves of byte runs by one host thread: chosen by length, and past the cache if they are many. Moves on devices are in
-// device_tile.hpp.
+// Moves byte runs with one host thread. The length of a run selects the move; large amounts bypass the cache. Moves on
+// devices are in device_tile.hpp.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -55,9 +55,9 @@ inline void stream_line(std::byte* to, const std::byte* from) {
 }
 #endif
 
-/// Copies bytes, with whole lines past the cache, so that they are not read before they are written. Bytes before the
-/// first and after the last whole line pass through the cache. The source is prefetched `ahead` bytes further on. Call
-/// `finish_streaming` after the last run.
+/// Copies bytes. Whole lines bypass the cache, so that the destination is not read before it is written. Bytes before
+/// the first and after the last whole line pass through the cache. The source is prefetched `ahead` bytes further on.
+/// Call `finish_streaming` after the last run.
 inline void stream_bytes(std::byte* to, const std::byte* from, std::size_t bytes, std::int64_t ahead) {
 #if defined(__SSE2__)
   constexpr std::size_t line = 64, page = 4096, pages = 4;

@@ -18,13 +18,13 @@ enum class tile_kind : std::uint8_t {
   element_planes,  // the same for a transpose
 };
 
-/// Whether an operation reads `from`.
+/// Returns whether an operation reads `from`.
 SHARDMESH_KERNEL_FUNCTION constexpr bool reads(batch_op op) {
   return op == batch_op::copy || op == batch_op::accumulate;
 }
 
-/// An item as lines of columns, or for a transpose as lines of rows of columns. A tile is some columns of some rows of
-/// one line, or all columns and rows of several lines.
+/// An item as lines of columns. For a transpose, each line is a plane of rows and columns. A tile is some columns of
+/// some rows of one line, or all columns and rows of several lines.
 struct tile_item {
   batch_op op = batch_op::copy;
   reduce_op reduction = reduce_op::none;
@@ -40,7 +40,7 @@ struct tile_item {
   std::int64_t lines = 1;
   std::int64_t columns_per_tile = 1, rows_per_tile = 1, lines_per_tile = 1;
   std::int64_t column_tiles = 1, row_tiles = 1;
-  std::int64_t stride_bits = 0;  // strides of loops and planes and bytes of runs, or'ed: shows the common alignment
+  std::int64_t stride_bits = 0;  // bitwise OR of all strides and run lengths: gives the common alignment
   double factor = 1;
   alignas(16) std::byte pattern[16]{};  // of fill: 16 bytes of the identity
   batch_loop loops[batch_max_loops]{};  // outermost first

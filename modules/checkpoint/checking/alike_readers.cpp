@@ -61,7 +61,7 @@ alike_readers::alike_readers(checkpoint_reader& left, checkpoint_reader& right) 
   };
   for (checkpoint_reader** side : {&left_, &right_})
     show(*side, torch_file::split_objects(**side, torch_file::to_split::opaque_tensors));
-  // A flattened object may contain such objects again, as in a list of lists.
+  // The parts of a flattened object may have to be flattened in turn, as in a list of lists.
   for (int round = 0; round < most_levels; ++round) {
     checkpoint_reader *const left_before = left_, *const right_before = right_;
     show(left_, torch_file::flatten_objects(*left_, flattened_elsewhere(left_->contents(), right_->contents())));

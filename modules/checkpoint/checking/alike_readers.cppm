@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// alike_readers: shows two checkpoints in comparable form: wrapping tensors (sparse, nested, quantized, torchao's) look
-// the same on both sides, whatever each format does with them. The comparison is in diff.
+// alike_readers: shows two checkpoints in comparable form. Wrapping tensors (sparse, nested, quantized, torchao's) look
+// the same on both sides, in whatever form each format stores them. The comparison is in diff.
 export module shardmesh.checkpoint:alike_readers;
 
 import shardmesh.std;
@@ -8,8 +8,8 @@ import shardmesh.catalog;
 
 export namespace shardmesh {
 
-/// Comparable views of two readers, which must outlive this. Objects that are one tensor are shown as tensors. A dict
-/// or list that one side keeps whole is flattened where the other side has its entries. If either side has a whole
+/// Comparable views of two readers, which must outlive this. An object that is a single tensor is shown as a tensor. A
+/// dict or list that one side keeps whole is flattened where the other side has its entries. If either side has a whole
 /// wrapping tensor, components of such tensors are recombined on both sides. Components that cannot be recombined stay.
 class alike_readers {
  public:

@@ -234,7 +234,7 @@ class comparer {
     return all;
   }
 
-  // Compares the wrappers of both sides by their components. Returns nothing if those of either side are unknown.
+  // Compares the wrappers of both sides by their components. Returns nothing if either side's components are unknown.
   result<std::optional<std::vector<difference>>> compare_components(const diff_entry& a, const diff_entry& b) const {
     using all_found = std::optional<std::vector<difference>>;
     const auto left = left_wrappers_ ? left_wrappers_->components_of(a.index) : std::nullopt;

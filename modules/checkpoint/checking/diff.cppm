@@ -10,8 +10,8 @@ import shardmesh.catalog;
 
 export namespace shardmesh {
 
-/// What `diff` compares, and in how much memory. By default, dtypes and values must be equal exactly, and chunks are
-/// ignored.
+/// The options of `diff`: what it compares, and in how much memory. By default, dtypes and values must be equal
+/// exactly, and chunks are ignored.
 struct diff_options {
   double tolerance = 0;       // 0: bitwise, except that NaN equals NaN and -0 equals 0; else |a-b| <= T + T*|b|
   bool layout = false;        // also compare chunk boxes
@@ -65,7 +65,7 @@ struct diff_side {
   checkpoint_reader& reader;
   std::vector<diff_entry> entries;
 };
-/// All entries, each under its own key and dtype.
+/// Returns all entries of a reader, each under its own key and dtype.
 diff_side whole_side(checkpoint_reader& reader);
 
 /// Compares two sides slab by slab, in bounded memory. Wrapping tensors (sparse, quantized, torchao's) that both sides
@@ -75,7 +75,7 @@ diff_side whole_side(checkpoint_reader& reader);
 /// whatever formats the two sides have.
 /// \errors errc::invalid_argument for a tolerance that is negative or not a number.
 result<diff_report> diff(const diff_side& left, const diff_side& right, const diff_options& options = {});
-/// Compares all entries of both, as `alike_readers` shows them. `shardmesh diff` does this when it is given no rules.
+/// Compares all entries of both readers, as `alike_readers` shows them. `shardmesh diff` without rules does this.
 result<diff_report> diff(checkpoint_reader& left, checkpoint_reader& right, const diff_options& options = {});
 
 }  // namespace shardmesh

@@ -90,8 +90,8 @@ const std::string& key_of(const catalog& contents, std::size_t entry) {
                                          : contents.objects[entry - contents.tensors.size()].key;
 }
 
-// The recorded ranges that copying does not check: those of touched entries, except chunks whose elements are copied,
-// and those of no entry at all (headers, indices, metadata). `copied`: per chunk.
+// The recorded ranges that copying does not check: the ranges of touched entries, except chunks whose elements are
+// copied, and the ranges of no entry at all (headers, indices, metadata). `copied`: per chunk.
 std::vector<std::size_t> recorded_apart(const catalog& contents, const recorded_sums& record,
                                         const std::vector<bool>& touched, const std::vector<bool>& copied) {
   std::vector<stored_item> all = items_of(contents), wanted;
@@ -155,7 +155,7 @@ std::set<const checkpoint_reader*> readers_of_parts(const checkpoint_reader& rea
   return parts;
 }
 
-// The shared bytes of each checkpoint that the folder holds.
+// Finds shared bytes within each checkpoint of the folder.
 static std::vector<error> shared_bytes_of_parts(const checkpoint_reader& reader) {
   std::vector<error> problems;
   for (const checkpoint_reader* part : readers_of_parts(reader))
@@ -231,8 +231,8 @@ std::vector<whole_entry> unsupported_entries(const catalog& contents, const conv
 
 namespace {
 
-// True for a tensor that is stored as a plain tensor, not as, or inside, an entry that is checked whole. Its checksums
-// are compared when its elements are read.
+// True for a tensor whose elements are stored plainly, and not as part or all of an entry that is checked whole. Its
+// checksums are compared when its elements are read.
 bool is_stored_plain(const checkpoint_reader& reader, std::size_t tensor) {
   const checkpoint_reader* at = &reader;
   whole_entry entry{true, tensor};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: recognises a file, or a record of an archive, by its first bytes, and opens a record's bytes as a
-// source. The search of the pickles is in globals.
+// source. Searching the pickles is in globals.
 module shardmesh.checkpoint:file_content;
 
 import shardmesh.std;
@@ -25,11 +25,12 @@ struct found_content {
   std::int64_t pickle_at = 0;  // where the pickle of an array begins
 };
 
-/// Recognises the kind of the bytes. `may_be_packed`: the name allows compressed data. Short marks count only then.
-/// Cost: one read of 262 bytes at most, and that of a .npy header.
+/// Recognises the kind of the bytes. `may_be_packed`: the name allows compressed data. Short signatures count only
+/// then.
+/// Cost: one read of at most 262 bytes, and one of a .npy header.
 found_content content_of(const byte_source& source, bool may_be_packed);
 
-/// True for a name in angle brackets that stands for packed bytes: "<gzip data>".
+/// Returns true for a name in angle brackets that stands for packed bytes: "<gzip data>".
 bool is_packed_name(std::string_view name);
 
 /// The bytes of a record. A deflated record is inflated completely only if it may hold pickles; otherwise, only its
@@ -37,8 +38,8 @@ bool is_packed_name(std::string_view name);
 class record_content {
  public:
   /// Opens a record. `may_be_pickle`: the record has the name of a pickle. `source` must outlive this.
-  /// \errors those of `read_record`; errc::invalid_argument when it holds pickles and decodes to more than `budget`
-  ///         allows
+  /// \errors those of `read_record`; errc::invalid_argument when the record holds pickles and decodes to more than
+  ///         `budget` allows
   static result<record_content> open(const byte_source& source, const zip_record& record, bool may_be_pickle,
                                      read_budget& budget);
   const byte_source& source() const { return *source_; }

@@ -136,7 +136,8 @@ std::vector<pickle::used_name> without_own_names(std::vector<pickle::used_name> 
 // Scans a run of pickles whose length only parsing reveals. Reads ever longer prefixes until the run ends within one.
 void scan_stream(const byte_source& source, const std::string& file, const std::string& key, bool is_certain,
                  bool is_of_script, collector& into) {
-  // As in the readers: metadata is one pickle up to its end, and other streams have theirs near the beginning.
+  // The readers have the same limits: metadata is one pickle up to its end, and other streams have their pickles near
+  // the beginning.
   const std::int64_t limit = into.limits().description_bytes;
   const std::int64_t most = std::min(source.size_bytes(), file.ends_with(".metadata") ? limit : limit / 4);
   for (std::int64_t window = 1 << 16;; window *= 8) {
@@ -213,8 +214,8 @@ result<void> scan_archive(const byte_source& source, const std::string& file, co
                           collector& into) {
   std::vector<error> contradictions;
   SHARDMESH_TRY(const zip_directory directory, zip_directory::read(source, &contradictions));
-  // Writers must refuse every problem, but open only the outer archive. Damage in an inner one is reported as a name
-  // instead.
+  // Writers must refuse every problem, but they open only the outer archive. Damage in an inner archive is therefore
+  // reported as a name.
   if (depth > 0 && !contradictions.empty())
     into.add(file, key, {{"<archive that contradicts itself>", false, 1, true}});
   if (depth == 0)

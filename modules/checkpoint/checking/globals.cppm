@@ -24,7 +24,7 @@ struct named_global {
 /// How `find_globals` searches the pickles of a checkpoint, and how many names it keeps.
 struct global_options {
   int threads = 0;               // 0: all cores
-  std::size_t max_names = 1000;  // further ones are only counted
+  std::size_t max_names = 1000;  // further ones are only counted; dangerous ones beyond twice this number
   read_limits limits = {};
 };
 
@@ -32,25 +32,25 @@ struct global_options {
 /// called.
 struct global_report {
   std::vector<named_global> names;  // dangerous ones first, then unknown ones
-  std::int64_t unnamed = 0;         // number of names beyond max_names
+  std::int64_t unnamed = 0;         // number of names that were only counted
   // Archives that contradict themselves: other readers may see another pickle in them. The first 100, by file and key.
   std::vector<error> problems;
   std::int64_t more_problems = 0;  // number of problems beyond these
 };
 
 /// Reads every pickle at `path`: a DCP folder's metadata and items, the records of a torch.save archive (any record
-/// that is a pickle), an older torch.save stream, and other pickles in a folder, whatever their names. `reader` says
-/// where items are. It may be null, because a checkpoint that cannot be opened can still be searched.
+/// that is a pickle), an older torch.save stream, and other pickles in a folder, whatever their names. `reader` locates
+/// the items. It may be null, because a checkpoint that cannot be opened can still be searched.
 /// Cost: two reads of 8 KiB per item, or one of at most a megabyte for small items that follow each other. Metadata
 /// that `reader` has read is not read again.
 global_report find_globals(const std::filesystem::path& path, checkpoint_reader* reader,
                            const global_options& options = {});
 
-/// The warnings of `verify`: a line for each unknown name, with file and key. Names in `allowed`, compared literally,
-/// are left out. At most 100 lines, and one that counts the others.
+/// Returns the warnings of `verify`: a line for each unknown name, with file and key. Names in `allowed`, compared
+/// literally, are left out. At most 100 lines, and one that counts the others.
 std::vector<error> warnings_of(const global_report& report, const std::filesystem::path& path,
                                std::span<const std::string> allowed = {});
-/// The refusals of `verify`: likewise, a line for each dangerous name.
+/// Returns the refusals of `verify` in the same form: a line for each dangerous name.
 std::vector<error> dangers_of(const global_report& report, const std::filesystem::path& path,
                               std::span<const std::string> allowed = {});
 

@@ -15,8 +15,8 @@ std::string object_text(std::string_view json, std::size_t most_bytes = 60);
 /// Prints a number with the shortest digits that read back as the same double, and with ".0" if it is whole.
 std::string float_text(double value);
 
-/// An object as JSON, as in objects.json and the C interface: {"kind","type","value"}. The value is null for an object
-/// that has none.
+/// Formats an object as JSON, as in objects.json and the C interface: {"kind","type","value"}. The value is null for an
+/// object that has none.
 std::string object_document(const object_value& value);
 
 }  // namespace shardmesh

@@ -166,7 +166,7 @@ class verification {
     report_.unchecked_objects += check_entries(objects);
   }
 
-  // `number` is that of `repeated_items`.
+  // `number` is an index into the result of `repeated_items`.
   bool is_repeated(std::size_t number) const { return number < repeated_.size() && repeated_[number]; }
   bool has_repeated_chunk(const tensor_entry& tensor) const {
     for (std::int32_t i = 0; i < tensor.chunk_count; ++i)

@@ -31,12 +31,12 @@ struct verify_report : problem_report {
   std::int64_t unread_tensors = 0;     // tensors in the checkpoint that no entry names: neither checked nor converted
 };
 
-/// Opens every chunk and object. Checks declared dtypes, sizes, and storages against the stored ones, that chunks tile
-/// their tensor without overlap or gap (naming rows), that items share no bytes, and every checksum: of tensors, of
-/// every record of an object or of an opaque tensor, of storages inside objects, and of the folder's record. Names in
-/// pickles that published scanners call dangerous are problems, before all others. `convert` and `reshard` refuse
-/// everything else that `verify` refuses, because they make the same checks of the entries that they copy. A checkpoint
-/// that has tensors, none of which is read, gets a warning (errc::unsupported).
+/// Opens every chunk and object. Checks that declared dtypes, sizes, and storages match the stored ones, that chunks
+/// tile their tensor without overlap or gap (naming rows), and that items share no bytes. Compares every checksum: of
+/// tensors, of every record of an object or of an opaque tensor, of storages inside objects, and of the folder's
+/// record. Names in pickles that published scanners call dangerous are problems, before all others. `convert` and
+/// `reshard` refuse everything else that `verify` refuses, because they run the same checks on the entries that they
+/// copy. A checkpoint that has tensors, but no entry for any of them, gets a warning (errc::unsupported).
 /// Cost: reads every byte once (twice in a folder with a record of checksums), unless `quick`.
 verify_report verify(checkpoint_reader& reader, const verify_options& options = {});
 

@@ -10,7 +10,7 @@ import shardmesh.catalog;
 
 namespace shardmesh {
 
-// A stored tensor that can be read box by box, whatever its chunks are. Everything that it names must outlive it.
+// A stored tensor that can be read box by box, whatever its chunks are. Everything that it points to must outlive it.
 struct stored_boxes {
   checkpoint_reader* reader = nullptr;
   chunk_source* source = nullptr;

@@ -26,8 +26,8 @@ namespace {
 constexpr std::string_view fp8_scales = ".weight_scale_inv", fp8_weight = ".weight";
 constexpr std::string_view mxfp4_scales = "_scales", mxfp4_blocks = "_blocks";
 
-// The most bytes in an MXFP4 group; every model has 16. A group is computed whole, so this bounds the memory for a
-// part.
+// The most bytes in an MXFP4 group; every known model has 16. A group is computed whole, so this bounds the memory for
+// a part.
 constexpr std::int64_t most_group_bytes = std::int64_t{1} << 16;
 
 enum class representation : std::uint8_t { plain, fp8, mxfp4 };
@@ -143,7 +143,7 @@ class dequantized_reader final : public torch_file::archive_forwarding_reader {
   void add_made_chunk(const box& where, std::int32_t number) {
     stored_range place = inner().contents().chunk_places[static_cast<std::size_t>(number)];
     // Weights that share bytes, as in a .pt file, are different tensors if their scales differ. Folders of these two
-    // formats share no bytes, and their records of checksums are found by the whole place.
+    // formats share no bytes, and looking up their recorded checksums takes the whole place.
     const bool may_share = contents_.format != checkpoint_format::dcp && contents_.format != checkpoint_format::hf;
     if (may_share) place.length = 0;
     add_chunk(where, place, {static_cast<std::int32_t>(*origin_of_tensor(made_of_.size() - 1)), number});

@@ -31,8 +31,8 @@ struct load_options {
   call_options call{};           // deadline and cancellation
   read_options reading{};        // staging, and which reads are merged
   /// Boxes may reach beyond the stored tensor: zeros are loaded there, and stored elements keep their indices.
-  /// `load_into` accepts any sizes of the same number of dimensions. As Megatron's ShardedTensor.allow_shape_mismatch,
-  /// for padded vocabularies.
+  /// `load_into` accepts any sizes of the same number of dimensions. Like Megatron's
+  /// ShardedTensor.allow_shape_mismatch, it is for padded vocabularies.
   bool allow_shape_mismatch = false;
   /// Compares every stored chunk that a request needs, as a whole, with its checksum before the tensor counts as loaded
   /// (errc::checksum_mismatch). Those bytes are read twice. Chunks without a checksum are not compared.
@@ -56,7 +56,7 @@ struct loaded_cast {
 struct load_report : problem_report {
   std::vector<std::string> loaded;               // keys, each once, in the order of the requests
   std::vector<std::string> missing, unexpected;  // wanted but not stored; stored but not wanted
-  std::vector<resized_tensor> resized;           // loaded in another shape than the stored one; by `load`: a larger one
+  std::vector<resized_tensor> resized;           // loaded in another shape than stored; by `load`: in a larger one
   std::vector<loaded_cast> casts;   // of loaded tensors, each key and dtype once, in the order of the requests
   std::int64_t bytes_read = 0;      // counted in the dtypes of the destinations
   std::int64_t bytes_received = 0;  // from other ranks
@@ -75,7 +75,7 @@ struct load_report : problem_report {
 ///         errc::disagreement of tied weights, and the reader's. Each names the key and the box. Memory that was not
 ///         filled is unspecified.
 /// Cost: for rows, the bytes needed; for columns, at most 1.25 times as many if runs are 4 KiB or longer, otherwise
-/// whole stored rows. A buffer for each tensor that shares its memory with another key's.
+/// whole stored rows. Memory: a buffer for each tensor that shares its memory with that of another key.
 /// Source: torch.distributed.checkpoint.load, which casts silently
 result<load_report> load(checkpoint_reader& reader, std::span<const load_request> requests,
                          const load_options& options = {});

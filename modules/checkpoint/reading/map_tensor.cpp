@@ -25,7 +25,7 @@ std::uintptr_t alignment_bytes(dtype type) {
   return static_cast<std::uintptr_t>(kind(type) == dtype_kind::complex ? bytes / 2 : bytes);
 }
 
-// The reason why a view of the file would not show these elements; empty when it would.
+// Returns the reason why a view of the file would not show these elements, or an empty text when it would.
 std::string unlike_memory(const opened_chunk& chunk) {
   if (chunk.tensor.swap_bytes) return "is stored in the other byte order";
   if (chunk.tensor.conjugate || chunk.tensor.negative) return "is stored lazily conjugated or negated";

@@ -132,7 +132,7 @@ result<shared_destinations> find_shared_destinations(std::span<const load_reques
         return overlap_of(earlier, later);
       }
     }
-    if (!is_known) open.push_back(&one);  // anything that meets it also meets the other one
+    if (!is_known) open.push_back(&one);  // anything that overlaps it also overlaps the other one
   }
   for (const auto& [later, earlier] : repeated) tied.erase(later);
   return shared_destinations{listed(repeated), listed(tied)};
@@ -143,7 +143,7 @@ result<tied_destinations> tied_destinations::make(std::vector<shared_destination
   tied_destinations made;
   for (const shared_destination& one : tied) {
     load_request& later = requests[one.later];
-    if (!is_same_memory(later.to, requests[one.earlier].to)) continue;  // two staging buffers
+    if (!is_same_memory(later.to, requests[one.earlier].to)) continue;  // each already has a staging buffer
     auto buffer = host_tensor::make(later.to.type, later.to.sizes);
     if (!buffer) return std::move(buffer).error().with_key(later.key);
     made.buffers_.push_back(*std::move(buffer));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shared_destinations: finds the requests of one load that fill the same memory. Whether two views share a byte is
-// decided in strided_memory.hpp.
+// shared_destinations: finds the requests of one load that fill the same memory. strided_memory.hpp decides whether two
+// views share a byte.
 export module shardmesh.checkpoint:shared_destinations;
 
 import shardmesh.std;

@@ -34,7 +34,7 @@ class load_in_progress {
 
 /// Runs `load` in the background. `options.arrived` reports tensors, and `options.progress` bytes; both are called from
 /// the new thread or its helpers. `options.call` cancels the load. The reader and the requests' memory must outlive it,
-/// and no one else may touch that memory until its key has arrived.
+/// and no other code may touch that memory until its key has arrived.
 /// \errors errc::no_memory; an error of `load` becomes the one problem of the report
 result<load_in_progress> start_load(checkpoint_reader& reader, std::vector<load_request> requests,
                                     load_options options = {});

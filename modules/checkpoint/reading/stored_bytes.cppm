@@ -8,9 +8,9 @@ import shardmesh.catalog;
 
 export namespace shardmesh {
 
-/// The bytes of the whole tensor's elements. For a tensor without a dtype of ours (quantized), the bytes of its stored
-/// chunks, which are archives. 0 where the checkpoint states neither (a wrapping tensor inside a .pt file), and for a
-/// shape whose bytes do not fit in 64 bits.
+/// Returns the size of the whole tensor's elements in bytes. For a tensor whose dtype shardmesh lacks (quantized),
+/// returns the size of its stored chunks, which are archives. Returns 0 where the checkpoint states neither (a wrapping
+/// tensor inside a .pt file), and for a shape whose bytes do not fit in 64 bits.
 std::int64_t bytes_of(const catalog& contents, const tensor_entry& tensor);
 
 }  // namespace shardmesh

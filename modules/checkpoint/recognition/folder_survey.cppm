@@ -23,11 +23,12 @@ struct folder_survey {
 result<folder_survey> survey_folder(const std::filesystem::path& folder,
                                     function_ref<bool(const std::string& name)> is_claimed);
 
-// True for names of files that are opened whatever their first bytes are: damage there is a problem.
+// Returns true for names of files that are opened whatever their first bytes are, so that damage to those bytes is
+// reported.
 bool is_weight_name(std::string_view name);
 
-// The format that opens a file, judged by its name and first bytes: `torch_file`, `safetensors`, or nothing if it does
-// not look like a checkpoint. An archive must contain a pickle of torch.save.
+// Returns the format that opens a file, judged by its name and first bytes: `torch_file`, `safetensors`, or nothing if
+// it does not look like a checkpoint. An archive must contain a pickle of torch.save.
 std::optional<checkpoint_format> format_of_file(const std::filesystem::path& file);
 
 // The target of a symbolic link.
@@ -35,7 +36,7 @@ struct link_end {
   std::filesystem::path real;  // canonical; empty if the link is broken
   bool is_inside = false;      // in the folder, or in the "blobs" of the Hugging Face cache that holds the folder
 };
-// `top` must be canonical.
+// Resolves a symbolic link. `top` must be canonical.
 link_end follow_link(const std::filesystem::path& link, const std::filesystem::path& top);
 
 }  // namespace shardmesh

@@ -8,10 +8,11 @@ import shardmesh.catalog;
 
 namespace shardmesh {
 
-// The format of the checkpoint in the folder, or nothing when it holds none. errc::io when it cannot be listed.
+// Returns the format of the checkpoint in the folder, or nothing when it holds none. errc::io when the folder cannot be
+// listed.
 result<std::optional<checkpoint_format>> format_of_folder(const std::filesystem::path& folder);
 
-// The checkpoints that the user may have meant instead, from two levels of folders: "step-10 (dcp), final (hf),
+// Lists the checkpoints that the user may have meant instead, from two levels of folders: "step-10 (dcp), final (hf),
 // model.pt (torch)". Empty when there are none. Looks at no more than a few thousand names, and says when it stops
 // there. Enters no linked folder.
 std::string checkpoints_below(const std::filesystem::path& folder);

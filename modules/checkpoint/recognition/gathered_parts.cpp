@@ -242,7 +242,7 @@ class gathering {
     if (!is_said) copies_.push_back(name);
   }
 
-  // Runs last, so that a target is taken once, under its own name if it has one in the folder.
+  // Runs last, so that the target of links is taken once, and under its own name if it has one in the folder.
   void follow_links() {
     while (!links_.empty()) {
       std::vector<std::string> links = std::exchange(links_, {});

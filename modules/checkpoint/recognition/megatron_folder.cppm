@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: Megatron folders that hold no checkpoint themselves: a run's folder, which stands for one iteration,
-// and a folder of the older format, which has a folder for each rank. Reading them is in rooms dcp and torch_file.
+// Not exported: resolves Megatron folders that hold no checkpoint themselves. A run's folder stands for one iteration;
+// a folder of the older format has a folder for each rank. Reading them is in rooms dcp and torch_file.
 module shardmesh.checkpoint:megatron_folder;
 
 import shardmesh.std;
@@ -8,7 +8,7 @@ import shardmesh.core;
 
 namespace shardmesh {
 
-// The folder or file that `folder` stands for; nothing when it is no Megatron folder. A run's folder
+// Returns the folder or file that `folder` stands for; nothing when it is not a Megatron folder. A run's folder
 // (latest_checkpointed_iteration.txt) stands for its latest iteration. A folder with the folder of a single rank
 // (mp_rank_00) stands for that rank's file.
 // \errors errc::bad_format when the text names no iteration, or one that does not exist (names the existing ones);

@@ -101,7 +101,7 @@ result<choice> choose_files(const fs::path& path) {
     SHARDMESH_TRY(names, list_names(path));
     std::vector<std::string> indices;
     std::copy_if(names.begin(), names.end(), std::back_inserter(indices), is_torch_model_index);
-    // Among the indices of a model and its variants, the one without a variant is the shortest.
+    // Of the indices of a model and its variants, the one without a variant has the shortest name.
     std::sort(indices.begin(), indices.end(),
               [](const auto& a, const auto& b) { return std::pair(a.size(), a) < std::pair(b.size(), b); });
     if (!indices.empty()) chosen.index_name = indices.front();

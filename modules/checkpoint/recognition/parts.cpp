@@ -90,7 +90,7 @@ result<std::vector<checkpoint_part>> list_named_files(const fs::path& folder,
   const auto add_model = [&](checkpoint_format format) {
     found.push_back({.name = "model", .path = folder, .own = format, .whole_name = "model_files"});
   };
-  // If some of its files belong to another checkpoint, they are not one model: each file becomes a part.
+  // If another checkpoint has claimed some of the folder's files, the others are not one model: each becomes a part.
   if (holds(is_safetensors_file, false) && !holds(is_safetensors_file, true))
     add_model(checkpoint_format::hf);
   else if (holds(is_torch_model_file, false) && !holds(is_safetensors_file, false))
@@ -144,13 +144,14 @@ result<std::vector<checkpoint_part>> list_parts(const fs::path& folder) {
     return std::any_of(parts.begin(), parts.end(), [&](const auto& part) { return is_name_of(part, name); });
   };
   SHARDMESH_TRY(std::vector<checkpoint_part> named, list_named_files(folder, is_claimed));
-  // Its files may be safetensors files of any name; only its metadata says which.
+  // A torch_checkpointing folder may have safetensors files of any name; only its metadata lists them.
   const bool is_of_items = std::any_of(parts.begin(), parts.end(), [](const checkpoint_part& part) {
     return part.own == checkpoint_format::torch_checkpointing;
   });
   for (checkpoint_part& part : named)
     if (!is_of_items || !part.is_model()) parts.push_back(std::move(part));
-  // A model may not own all safetensors files beside it: each can be named, except the one called "model".
+  // A model need not own every safetensors file beside it. Each file can be a part of its own, except one called
+  // "model".
   const auto is_taken = [&](const std::string& name) {
     const bool can_be_named = name.ends_with(".safetensors") && fs::path(name).stem() != "model" && !is_of_items;
     return !can_be_named && is_claimed(name);

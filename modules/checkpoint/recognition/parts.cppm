@@ -23,24 +23,25 @@ struct checkpoint_part {
   bool is_model() const { return own == checkpoint_format::hf || own == checkpoint_format::torch_files; }
 };
 
-// The checkpoints of formats that know their own files: DCP, torchsnapshot, torch_checkpointing, and DeepSpeed. Their
-// name is "checkpoint"; a DeepSpeed step in a folder below has the name of the step. errc::io
+// Lists the checkpoints of formats that know their own files: DCP, torchsnapshot, torch_checkpointing, and DeepSpeed.
+// Their name is "checkpoint"; a DeepSpeed step in a folder below has the name of the step. errc::io
 result<std::vector<checkpoint_part>> list_own_checkpoints(const std::filesystem::path& folder);
 
-// Models and files of ranks, which are recognised by name. Files for which `is_claimed` holds belong to other
+// Lists models and files of ranks, which are recognised by name. Files for which `is_claimed` holds belong to other
 // checkpoints. errc::io; errc::duplicate_key for two files of one rank
 result<std::vector<checkpoint_part>> list_named_files(const std::filesystem::path& folder,
                                                       function_ref<bool(const std::string& name)> is_claimed);
 
-// True when a file belongs to the part by its name alone.
+// Returns true when a file's name alone shows that it belongs to the part.
 bool is_name_of(const checkpoint_part& part, const std::string& name);
 
 // Gives parts of equal names their `whole_name`: the full file name, or the kind of a part without a file of its own. A
 // folder keeps its name.
 void make_names_unique(std::vector<checkpoint_part>& parts);
 
-// The parts of a folder, by name: the results of the two functions above, other files that may be checkpoints, and
-// folders that are checkpoints. Links are included, because the caller asks for a part by name. errc::io
+// Lists the parts of a folder, by name: the results of `list_own_checkpoints` and `list_named_files`, other files that
+// may be checkpoints, and folders that are checkpoints. Links are included, because the caller asks for a part by name.
+// errc::io
 result<std::vector<checkpoint_part>> list_parts(const std::filesystem::path& folder);
 
 // Opens FOLDER/NAME, a path that does not exist, as the part NAME of the folder; null when there is no such part.
@@ -50,7 +51,7 @@ result<std::unique_ptr<checkpoint_reader>> open_named_part(const std::filesystem
 // Opens one part.
 result<std::unique_ptr<checkpoint_reader>> open_part(const checkpoint_part& part, const open_options& options);
 
-// The names of the parts, for a hint: "optimizer, unet, vae".
+// Joins the names of the parts for a hint: "optimizer, unet, vae".
 std::string names_of(std::span<const checkpoint_part> parts);
 
 }  // namespace shardmesh

@@ -15,7 +15,7 @@ struct rank_file_name {
   std::int64_t rank = 0;
 };
 
-// Returns nothing for other names.
+// Parses a file name; returns nothing for names of other files.
 std::optional<rank_file_name> parse_rank_file_name(std::string_view file);
 
 // The files of one save, by rank.

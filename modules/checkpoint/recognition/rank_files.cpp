@@ -226,7 +226,7 @@ class rank_reader final : public composed_reader {
         if (is_own) return false;
         return at(differing(first, tensor), tensor.key, held.part);
       }
-      if (first.opaque_type.starts_with("torch.distributed.")) continue;  // each rank's part of a reduction is its own
+      if (first.opaque_type.starts_with("torch.distributed.")) continue;  // each rank has its own term of a reduction
       if (!first.opaque_type.empty()) {
         SHARDMESH_TRY(const bool same, have_same_content(entries.tensors.front(), held, true));
         if (same) continue;

@@ -13,9 +13,10 @@ class cast_choice {
  public:
   explicit cast_choice(const selection_options& options);
 
-  // The tensor's new dtype; its own if no rule casts it.
+  // Returns the tensor's new dtype; its own if no rule casts it.
   dtype type_of(const selectable& tensor);
-  // True when the rule matches a key seen so far. A rule with neither a pattern nor FROM always counts as matching.
+  // Returns true when the rule matches a key seen so far. A rule with neither a pattern nor FROM always counts as
+  // matching.
   bool matches_any(std::size_t rule) const;
   // Adds the errors and notes about all tensors seen so far.
   void report(selection_result& into) const;

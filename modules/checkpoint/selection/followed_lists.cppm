@@ -10,9 +10,10 @@ export namespace shardmesh {
 /// The parameter lists among the keys of a selection, and the new names of parameters. Owns its strings.
 class followed_lists {
  public:
-  /// True when the object at this position among the keys is a list in which names may change.
+  /// Returns true when the object at this position among the keys is a list in which names may change.
   bool concerns(std::size_t index) const { return !changes_.empty() && lists_.contains(index); }
-  /// The new name of `name` in that list: itself, its parameter's new name, or nothing if the parameter is left out.
+  /// Returns the new name of `name` in that list: `name` itself, its parameter's new name, or nothing if the parameter
+  /// is left out.
   std::optional<std::string> renamed(std::size_t index, const std::string& name) const;
 
   /// Adds a list, and the prefixes that turn its names into keys of the model.

@@ -21,9 +21,9 @@ struct key_change {
 // Applies strip_prefix and the rename rules. Leaves `is_skipped` unset.
 key_change change_of(std::string_view key, const selection_options& options);
 
-// The new name of a parameter in an optimizer that knows the parameter by its key without the first `prefix` bytes.
-// Returns nothing when the new key is ambiguous: the prefix is neither kept nor removed by strip_prefix, and the rest
-// has changed as well.
+// Returns the new name of a parameter in an optimizer that knows the parameter by its key without the first `prefix`
+// bytes. Returns nothing when the new key is ambiguous: the prefix is neither kept nor removed by strip_prefix, and the
+// rest has changed as well.
 std::optional<std::string> new_parameter_name(std::string_view key, std::size_t prefix, std::string_view new_key,
                                               std::string_view strip_prefix);
 
@@ -31,16 +31,16 @@ class following {
  public:
   following(std::span<const selectable> keys, const selection_options& options);
 
-  // The change that the parameter of the entry at `index` causes in the entry: `is_skipped`, or another key. A new key
-  // comes with the parameter's `renames`; `is_stripped` is set if either key was stripped. Returns nothing for an entry
-  // that is not optimizer state, whose parameter does not change, or that a rule matches itself (`own`).
+  // Returns the change that the parameter of the entry at `index` causes in the entry: `is_skipped`, or another key. A
+  // new key comes with the parameter's `renames`; `is_stripped` is set if either key was stripped. Returns nothing for
+  // an entry that is not optimizer state, whose parameter does not change, or that a rule matches itself (`own`).
   // \errors errc::invalid_argument where the state cannot follow; names the key and both candidate parameters, or the
   //         parameter and its new key
   result<std::optional<key_change>> change_by_parameter(std::size_t index, const key_change& own);
-  // An entry of optimizer state that stays unchanged although rules change other tensors, because no entry of optimizer
-  // state names a parameter (keys have numbers instead). Nothing otherwise.
+  // Returns an entry of optimizer state that stays unchanged although rules change other tensors, because no entry of
+  // optimizer state names a parameter (keys have numbers instead). Returns nothing when there is no such entry.
   std::optional<std::size_t> left_behind();
-  // The parameter lists among `keys`, and the parameters that change.
+  // Returns the parameter lists among `keys`, and the parameters that change.
   followed_lists lists();
 
  private:

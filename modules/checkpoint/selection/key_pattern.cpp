@@ -31,7 +31,7 @@ error refused(std::string_view expression, std::string_view why) {
   return fail(errc::invalid_argument, fmt::format("'{}': {}", expression, why));
 }
 
-// The one key that an expression matches, if dots, which names are full of, are its only special characters.
+// The one key that an expression matches, if its only special characters are dots, which are common in keys.
 std::optional<std::string> plain_name(std::string_view expression) {
   std::string name;
   for (std::size_t i = 0; i < expression.size(); ++i) {

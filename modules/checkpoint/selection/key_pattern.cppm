@@ -8,7 +8,7 @@ import shardmesh.core;
 export namespace shardmesh {
 
 /// An RE2 expression (linear time) that matches whole keys. Keys are byte strings: a key that is not UTF-8 is matched
-/// byte by byte. A "." matches any character, including a newline. A value, cheap to copy. A default-constructed
+/// byte by byte. A "." matches any character, including a newline. A pattern is cheap to copy. A default-constructed
 /// pattern matches only the empty key.
 class key_pattern {
  public:
@@ -16,7 +16,7 @@ class key_pattern {
   /// Compiles an expression.
   /// \errors errc::invalid_argument with the text and RE2's message
   static result<key_pattern> compile(std::string_view expression);
-  /// A pattern that matches this key and no other.
+  /// Makes a pattern that matches this key and no other.
   static key_pattern exactly(std::string_view key);
 
   bool matches(std::string_view key) const;
@@ -26,7 +26,7 @@ class key_pattern {
   /// Checks that a replacement names only groups of the expression.
   /// \errors errc::invalid_argument with RE2's message, if it names another group
   result<void> check_replacement(std::string_view replacement) const;
-  /// The text of the expression.
+  /// Returns the text of the expression.
   const std::string& text() const;
 
   friend bool operator==(const key_pattern& a, const key_pattern& b) { return a.text() == b.text(); }
@@ -40,8 +40,8 @@ class key_pattern {
 
 namespace shardmesh {
 
-// The hint "did you mean KEY? " for a pattern that matches none of the keys. Empty unless the pattern is a plain name
-// and a key is close to it.
+// Returns the hint "did you mean KEY? " for a pattern that matches none of the keys; empty unless the pattern is a
+// plain name and a key is close to it.
 std::string suggestion(const key_pattern& unused, std::span<const std::string_view> keys);
 
 }  // namespace shardmesh

@@ -10,9 +10,9 @@ import :followed_lists;
 
 export namespace shardmesh {
 
-/// Reads the object at position `object` of the reader's catalog, and renames its entries as `lists` says for the list
-/// at `index`. Parameters that are left out leave the list. Returns nothing when no name changes or the object is no
-/// list.
+/// Reads the object at position `object` of the reader's catalog, and renames its entries as `lists` prescribes for the
+/// list at `index`. Parameters that the selection leaves out are removed from the list. Returns nothing when no name
+/// changes or the object is not a list.
 /// \errors those of reading the object, with its key; errc::invalid_argument for a new name that is not UTF-8
 /// Cost: O(bytes of the object).
 result<std::optional<object_value>> renamed_parameter_list(checkpoint_reader& reader, std::size_t object,

@@ -162,7 +162,8 @@ class resolver {
     std::vector<std::size_t> found;
     for (const std::size_t p : named) {
       if (p == t || tensors_[p].shape != tensors_[t].shape) continue;
-      // Of `state.w.exp_avg` the name is `exp_avg`, with which all state of that kind ends.
+      // In Megatron's form, `state.w.exp_avg` would mean a parameter `exp_avg`, and all state of that kind ends with
+      // this name.
       if (meant.is_last && roles_.role_of(tensors_[p].key) == key_role::optimizer) continue;
       if (tensors_[p].key == meant.name) return {p};
       found.push_back(p);

@@ -57,7 +57,7 @@ struct placement_resolution {
 placement_resolution resolve_placements(std::span<const keyed_shape> tensors, const device_mesh& mesh,
                                         std::span<const placement_rule> rules, const placement_options& options = {});
 
-/// The layout of a checkpoint's tensor.
+/// Makes the layout of a checkpoint's tensor.
 /// \errors errc::unsupported for a Partial placement; those of `layout::make`
 result<layout> stored_layout(const device_mesh& mesh, std::vector<placement> placements, const extents& shape);
 

@@ -52,7 +52,7 @@ namespace {
 class usage {
  public:
   explicit usage(std::size_t rules) : used_(rules) {}
-  // True when any pattern matches. Tries every pattern that has not matched yet, because each must match something.
+  // True when any pattern matches. Also tries every pattern that has not matched yet, because each must match some key.
   bool any_matches(const std::vector<key_pattern>& patterns, std::string_view key) {
     bool any = false;
     for (std::size_t i = 0; i < patterns.size(); ++i) {

@@ -18,7 +18,7 @@ class rename_rule {
   /// \errors errc::invalid_argument with the pattern and RE2's message if the replacement names a group that the
   ///         pattern lacks
   static result<rename_rule> make(key_pattern what, std::string replacement);
-  /// The new name of a key that matches; nothing for other keys.
+  /// Returns the new name of a key that matches; nothing for other keys.
   std::optional<std::string> apply(std::string_view key) const { return what_.rewritten(key, replacement_); }
   const key_pattern& what() const { return what_; }
   /// "RE=REPLACEMENT".
@@ -49,10 +49,10 @@ struct cast_rule {
 /// \errors errc::invalid_argument with the text, and the dtype that was probably meant
 result<cast_rule> parse_cast_rule(std::string_view text);
 
-/// The rule as it was parsed, or as `parse_cast_rule` would read it.
+/// Returns the rule's text as it was parsed, or a text that `parse_cast_rule` would read as this rule.
 std::string to_string(const cast_rule& rule);
 
-/// The dtype that an unknown name probably means: float32 for "fp32" and for "flaot32".
+/// Returns the dtype that an unknown name probably means: float32 for "fp32" and for "flaot32".
 std::optional<dtype> nearest_dtype(std::string_view text);
 
 /// The entries of a checkpoint that take part, with their names and dtypes. Options of `select_keys`, and thus of
@@ -91,7 +91,7 @@ struct selected {
 /// The keys that `select_keys` chose, and the problems of its options.
 struct selection_result {
   std::vector<selected> kept;  // in the order given
-  std::size_t excluded = 0;    // how many were not kept
+  std::size_t excluded = 0;    // number of keys that were not kept
   /// errc::invalid_argument: unused rules (with the option, the rule, and the nearest key), keys that coincide after
   /// renaming (names both), impossible casts, and optimizer state that cannot follow. errc::narrowing: casts that lose
   /// values and are not allowed, the first twenty with their keys, then the number of the others.

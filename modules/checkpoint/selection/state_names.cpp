@@ -60,7 +60,7 @@ struct meant_name {
   bool is_number = false;  // only digits: a position, or a name
 };
 
-// Every name that an entry may mean; among those of one spelling, longer names come first.
+// Every parameter name that an entry may contain. Among names of one form, longer ones come first.
 std::vector<meant_name> names_in(std::string_view key, const std::vector<std::size_t>& begins, const marker& at) {
   std::vector<meant_name> names;
   const auto add = [&](std::size_t begin, std::size_t end, bool is_last) {

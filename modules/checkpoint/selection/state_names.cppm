@@ -30,13 +30,13 @@ class state_names {
  public:
   /// The keys must outlive this. Cost: O(length of all keys · components).
   explicit state_names(std::span<const std::string_view> keys);
-  /// The parameter of the entry at position `key`; none when it belongs to no parameter. Several when two prefixes fit
-  /// equally well (a model and its average). Cost: O(length · components).
+  /// Returns the parameter of the entry at position `key`: none when the entry belongs to no parameter, several when
+  /// two prefixes fit equally well (a model and its average). Cost: O(length · components).
   std::vector<state_name> of(std::size_t key) const;
-  /// True when the entry at position `key` belongs to an optimizer.
+  /// Returns true when the entry at position `key` belongs to an optimizer.
   bool is_state(std::size_t key) const { return is_state_[key]; }
-  /// The prefixes of an optimizer's names in the model's keys, for the key of an entry of its "param_groups" or
-  /// "state". Empty when no key reveals one.
+  /// Returns the prefixes of an optimizer's names in the model's keys, given the key of an entry of its "param_groups"
+  /// or "state". Empty when no key reveals a prefix.
   std::vector<std::string> prefixes_of(std::string_view key) const;
 
  private:

@@ -33,7 +33,7 @@ bool is_layout_class(std::string_view name) {
   return std::find(known.begin(), known.end(), name) != known.end();
 }
 
-// True when the name is a plan's, or an instance of such a class is anywhere in the value.
+// True for the name of a plan, and for a value that contains an instance of a layout class.
 bool describes_layout(std::string_view name, pickle::value value) {
   if (name.find("local_plan") != std::string_view::npos || name.find("global_plan") != std::string_view::npos ||
       name.find("central_plan") != std::string_view::npos || name.find("save_plan") != std::string_view::npos)
@@ -92,7 +92,7 @@ bool keeps_tensor(const catalog& stored, const tensor_entry& was, const output_t
                     [](const auto& a, const auto& b) { return a.where == b.where && a.rank == b.rank; });
 }
 
-// True when the entries are the same, each cut and owned as before.
+// True when the destination has the same entries, each cut and owned as in the source.
 bool keeps_layout(const catalog& stored, std::span<const output_tensor> tensors,
                   std::span<const output_object> objects) {
   return std::equal(stored.tensors.begin(), stored.tensors.end(), tensors.begin(), tensors.end(),
@@ -122,7 +122,7 @@ result<std::vector<side_file>> carried_files(const checkpoint_reader& reader, co
   SHARDMESH_TRY(side_files found, find_side_files(reader.path(), reader.stored().contents()));
   const auto family = to.side_files_of;
   if (std::find(family.begin(), family.end(), reader.contents().format) == family.end()) {
-    // Its entries are among the reader's, so they are converted.
+    // The entries of common.pt are among the reader's entries, so they are converted.
     if (!dcp::extras_of(reader).common_keys.empty())
       std::erase_if(found.files, [](const side_file& file) { return file.name == "common.pt"; });
     for (side_file& file : found.files) found.left.push_back(std::move(file.name));
@@ -133,7 +133,8 @@ result<std::vector<side_file>> carried_files(const checkpoint_reader& reader, co
   return std::move(found.files);
 }
 
-// Names the texts of safetensors files, for a destination without texts. Every file gets the format "pt" anyway.
+// Notes the texts of safetensors files that a destination without texts cannot keep. Skips the format "pt", which every
+// safetensors file gets by default.
 void name_texts(const checkpoint_reader& reader, std::vector<std::string>& notes) {
   std::set<std::string> names;
   for (const file_text& text : reader.contents().texts)
@@ -149,7 +150,8 @@ void add_names(const dcp::extras& extras, std::set<std::string>& names) {
   for (const auto& [name, value] : extras.planner_entries) names.insert("planner_data." + name);
 }
 
-// Names the attributes of DCP metadata, for a destination without them, and those of a folder's parts.
+// Notes the attributes of DCP metadata that a destination without them cannot keep, and always those of a folder's
+// parts.
 void name_attributes(const checkpoint_reader& reader, bool is_dcp, std::vector<std::string>& notes) {
   std::set<std::string> names;
   if (!is_dcp) add_names(dcp::extras_of(reader), names);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: chooses the metadata that goes from a source to a destination beside the entries: attributes of DCP
-// metadata, texts, and side files. Decides for every target; the notes name the metadata that is left out.
+// metadata, texts, and side files. It decides for every target, and the notes name the metadata that is left out.
 module shardmesh.checkpoint:carried;
 
 import shardmesh.std;
@@ -15,15 +15,15 @@ import :targets;
 namespace shardmesh {
 
 // Collects the metadata for a DCP folder. Attributes that describe the old layout (plans of the ranks that saved) are
-// dropped when the layout changes: a trainer that trusted them would write a checkpoint that nobody can load.
+// dropped when the layout changes. A trainer that trusted them would write a checkpoint that no program can load.
 // \errors errc::io
 result<dcp::extras> carried_to_dcp(const checkpoint_reader& reader, std::span<const output_tensor> tensors,
                                    std::span<const output_object> objects, std::vector<std::string>& notes);
 
-// Drops the entries that reach a DCP folder inside a side file, Megatron's common.pt. A note reports those among them
-// that the selection changes, because the file is copied unchanged.
+// Drops the entries that reach a DCP folder inside a side file, Megatron's common.pt. A note lists the entries among
+// them that the selection would change, because the file is copied unchanged.
 void leave_to_side_files(const checkpoint_reader& reader, conversion& work);
-// Compares the entries of that file with their checksums: the file is copied unchanged, and gets a new checksum.
+// Compares the entries of common.pt with their checksums, because the copy gets a new checksum.
 std::vector<error> check_side_entries(checkpoint_reader& reader, int threads);
 
 // Collects the metadata for any target. The reader must outlive the result.

@@ -43,7 +43,7 @@ class selecting {
   void add_tensor(std::size_t index, std::string key, dtype type) {
     const tensor_entry& stored = contents_.tensors[index];
     if (!stored.opaque_type.empty() && stored.chunk_count == 0) {
-      // It is in a .pt file or in an object: it has no archive of its own that could be copied.
+      // The tensor lies inside a .pt file or an object, so it has no archive of its own to copy.
       leave_out(fail(errc::unsupported, fmt::format("a {} cannot be written", stored.opaque_kind))
                     .with_key(stored.key)
                     .with_file(reader_.path().string())
@@ -107,7 +107,7 @@ class selecting {
  private:
   std::int32_t writer_of(std::int32_t file) const { return writer_of_file(contents_, file); }
 
-  // Nobody knows the content of a tensor's damaged archive, so damage is a problem, not an unsupported kind.
+  // A tensor's damaged archive may hold anything, so the damage is a problem, not an unsupported kind.
   bool is_whole(std::size_t tensor) {
     const whole_entry entry{true, tensor};
     check_outcome outcome = reader_.check_whole({&entry, 1}, {.quick = true, .threads = 1});

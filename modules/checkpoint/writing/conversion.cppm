@@ -39,7 +39,7 @@ std::vector<error> find_path_conflicts(std::span<const output_tensor> tensors, s
 
 namespace shardmesh {
 
-/// The rank that wrote the file with this number; 0 if unknown.
+/// Returns the rank that wrote the file with this number; 0 if unknown.
 std::int32_t writer_of_file(const catalog& stored, std::int32_t file);
 
 /// Turns unsupported entries into problems. If the user skips them, counts them in the report instead.
@@ -49,7 +49,7 @@ void settle_unsupported(conversion& work, bool skip, save_report& report);
 /// unsupported entries. Needed for destinations with pickles, which cannot hold such objects. Cost: O(their JSON).
 void find_unpicklable(checkpoint_reader& reader, conversion& work);
 
-/// An error if nothing is left for the destination, but the source has tensors that no entry names.
+/// Returns an error if nothing is left for the destination, but the source has tensors that no entry names.
 std::optional<error> find_lost_tensors(const checkpoint_reader& reader, const conversion& work, bool skip);
 
 /// Drops the tensors, or the objects, for which `drop` holds. Returns their number.

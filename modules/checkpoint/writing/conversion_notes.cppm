@@ -8,8 +8,8 @@ import :conversion;
 
 namespace shardmesh {
 
-// Names tensors that cannot be converted any further. They are copied whole, as archives of their own. Inside a file of
-// torch.save, a tensor has no such archive.
+// Names tensors that are copied whole, as archives of their own, and cannot be converted any further from the
+// destination: inside a file of torch.save, a tensor has no such archive.
 std::optional<std::string> note_of_dead_ends(checkpoint_reader& reader, const conversion& work);
 
 // Names entries that were nested and that a rename gave a single, flat key.

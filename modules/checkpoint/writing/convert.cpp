@@ -160,7 +160,7 @@ class converter {
     return merged ? problems() : problem_of(merged.error());
   }
 
-  // Drops entries that the format cannot hold, and settles the names of the others.
+  // Drops entries that the format cannot hold, and decides the names of the remaining ones.
   problems leave_out() {
     if (target_.is_nested) {
       if (auto note = note_of_dead_ends(*reader_, work_)) work_.notes.push_back(*std::move(note));

@@ -15,7 +15,7 @@ import :targets;
 
 export namespace shardmesh {
 
-/// Which tensors `convert` writes only once, under the first of their keys.
+/// The tensors that `convert` writes only once, under the first of their keys.
 enum class dedup : std::uint8_t {
   none,
   tied,   // one stored tensor under several names: the same bytes of a file, cut in the same way
@@ -31,10 +31,11 @@ struct convert_options {
   std::int64_t max_shard_bytes = std::int64_t{5} * 1000 * 1000 * 1000;  // hf: Hugging Face's own default
   bool skip_objects = false;                                            // write only the tensors
   bool skip_unsupported = false;  // leave out tensors that the destination cannot hold, and objects with such tensors
-  /// Gives each tensor the shape of the tensor in this checkpoint that has its new name. Others keep theirs.
+  /// Gives each tensor the shape of the tensor in this checkpoint that has its new name. Tensors without such a
+  /// counterpart keep their shapes.
   checkpoint_reader* shapes_like = nullptr;
   bool allow_shape_mismatch = false;  // with `shapes_like`: cut at the end or fill with zeros; else a problem
-  dedup merge = dedup::none;          // optimizer state is never merged: it must be found under its own key
+  dedup merge = dedup::none;          // optimizer state is never merged: its entries must be found under their own keys
   /// dcp, pt, torch_checkpointing: write wrapping tensors (sparse, nested, quantized, torchao's) as their components,
   /// as safetensors and hf always do. Otherwise, components that an object describes become the wrapping tensor again.
   bool components = false;
@@ -46,12 +47,12 @@ struct convert_options {
 };
 
 /// Writes the tensors and objects of `reader` to `destination` in another format. Streams: `saving.memory_bytes` bounds
-/// the memory, whatever the size. Conversions between DCP and torch_checkpointing keep chunks and ranks. The report
-/// names all tensors that the destination cannot hold; nothing is then written, unless `skip_unsupported` is set.
-/// Nothing is written either when `verify` would refuse an entry to be copied: every checksum that the source has for
-/// these entries is compared before the destination appears. An object that holds tensors is copied whole from DCP to
-/// DCP and to .pt, and is split into entries everywhere else. The same holds for wrapping tensors of known classes; for
-/// DCP and .pt, components that the source has are recombined (torch_file::wrap_components).
+/// the memory, whatever the checkpoint's size. Conversions between DCP and torch_checkpointing keep chunks and ranks.
+/// The report names all tensors that the destination cannot hold; nothing is then written, unless `skip_unsupported` is
+/// set. Nothing is written either when `verify` would refuse one of the entries to copy: every checksum that the source
+/// has for these entries is compared before the destination appears. An object that holds tensors is copied whole from
+/// DCP to DCP and to .pt, and is split into entries everywhere else. The same holds for wrapping tensors of known
+/// classes; for DCP and .pt, components that the source has are recombined (torch_file::wrap_components).
 save_report convert(checkpoint_reader& reader, const std::filesystem::path& destination,
                     const convert_options& options);
 
@@ -79,7 +80,8 @@ struct reshard_plan {
   std::int64_t excluded = 0, skipped_tensors = 0, skipped_objects = 0;
   std::int32_t ranks = 0;
   /// The readers that show tensors in another shape, or give them archives of their own. Each wraps the one before it,
-  /// and the first wraps the given reader. The entries refer to the last one; if there is none, to the given reader.
+  /// and the first wraps the given reader. The entries refer to the last of these readers; if there is none, to the
+  /// given reader.
   std::vector<std::shared_ptr<checkpoint_reader>> shown;
 };
 /// Plans what `reshard` would do. The reader must outlive the result.
@@ -87,7 +89,7 @@ reshard_plan plan_reshard(checkpoint_reader& reader, const reshard_options& opti
 
 /// Rewrites a checkpoint as DCP for another mesh, with each rank's bytes in its own file. A chunk that several ranks
 /// hold is written once, by the least-loaded of them (ties: the lowest rank). A rank that owns nothing gets no file.
-/// Makes the same checks as `convert` of the entries that it copies.
+/// Runs the same checks as `convert` on the entries that it copies.
 save_report reshard(checkpoint_reader& reader, const std::filesystem::path& destination,
                     const reshard_options& options);
 

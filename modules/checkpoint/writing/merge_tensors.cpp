@@ -103,7 +103,8 @@ class merging {
            volume_of(i) > 0;
   }
 
-  // The first chunks of all `members` are at one place of a file.
+  // Merges the members that view the same bytes in the same way. Precondition: their first chunks are at one place of a
+  // file.
   result<void> merge_same_views(const std::vector<std::size_t>& members) {
     using part = std::tuple<box, std::int32_t, std::int64_t, std::int64_t, extents, std::int64_t, bool, bool>;
     std::map<std::tuple<dtype, dtype, extents, std::vector<part>>, std::size_t> first;

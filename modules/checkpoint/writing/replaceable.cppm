@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // replaceable: decides which folders an overwrite may replace: those that hold one checkpoint and nothing else. The
-// rule is documented in docs/formats.md. Whether a folder has changed since it was inspected is in seen_destination.
+// rule is documented in docs/formats.md. seen_destination detects whether a folder has changed since it was inspected.
 export module shardmesh.checkpoint:replaceable;
 
 import shardmesh.std;
@@ -15,7 +15,7 @@ export namespace shardmesh {
 /// when entries remain unexplained.
 result<void> holds_one_checkpoint(const std::filesystem::path& folder, const seen_destination& seen);
 
-/// `options` with that rule, unless the caller gave another one.
+/// Returns `options` with that rule, unless the caller gave another one.
 save_options replacing_checkpoints(save_options options);
 
 }  // namespace shardmesh

@@ -128,7 +128,7 @@ class planning {
     for (output_tensor& tensor : plan_.tensors) {
       const auto found = by_key.find(tensor.key);
       if (found == by_key.end()) {
-        // In `like` it has no archive of its own. It is never cut.
+        // In `like`, the tensor has no archive of its own. Here it has one, which is never cut.
         if (tensor.archive && options_.like->contents().find(tensor.key) != nullptr) {
           plan_.ranks = std::max(plan_.ranks, tensor.chunks.front().rank + 1);
           continue;

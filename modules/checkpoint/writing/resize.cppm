@@ -27,7 +27,8 @@ std::string to_string(const resized_tensor& tensor);
 result<std::unique_ptr<checkpoint_reader>> resize_tensors(checkpoint_reader& inner,
                                                           std::span<const resized_tensor> tensors);
 
-/// The tensors of `reader` whose shape differs from the tensor in `like` that has their new name under `selection`.
+/// Returns the tensors of `reader` whose shape differs from the tensor in `like` that has their new name under
+/// `selection`.
 std::vector<resized_tensor> shape_differences(const checkpoint_reader& reader, const selection_options& selection,
                                               const checkpoint_reader& like);
 

@@ -15,7 +15,7 @@ namespace shardmesh {
 class seen_reader {
  public:
   explicit seen_reader(checkpoint_reader& given) : last_(&given) {}
-  // The view of the given reader, which must outlive this.
+  // Returns the view of the given reader, which must outlive this object.
   checkpoint_reader& last() const { return *last_; }
 
   // Splits entries for `convert`. Pickles keep objects with tensors in them, and wrapping tensors, unless `components`
@@ -24,10 +24,10 @@ class seen_reader {
   // Gives archives to the wrapping tensors of a .pt file that have none, by splitting and recombining them. A source
   // without such tensors keeps the components that it stores.
   result<void> give_archives();
-  // True when an entry of `last` is a component of a tensor that `take_apart` split.
+  // Returns true when an entry of `last` is a component of a tensor that `take_apart` split.
   bool is_component(std::string_view key) const;
-  // A note that names the tensors that `take_apart` split and that nobody can recombine from the output of `work`,
-  // because a rule or a merge changed their components.
+  // Returns a note that names the tensors that `take_apart` split and that cannot be recombined from the output of
+  // `work`, because a rule or a merge changed their components.
   std::optional<std::string> note_of_lost_ways_back(const conversion& work) const;
   // Passes the readers on to the caller. Each wraps the one before it.
   std::vector<std::shared_ptr<checkpoint_reader>> release() { return std::move(readers_); }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// source_apart: checks that a destination neither is nor contains its own source. A write would replace what it reads.
+// source_apart: checks that a destination neither is nor contains its source, because a write would replace the data
+// that it reads.
 export module shardmesh.checkpoint:source_apart;
 
 import shardmesh.std;
@@ -11,9 +12,9 @@ export namespace shardmesh {
 /// Checks that `destination` is neither `source` nor inside it (symbolic links resolved); else errc::invalid_argument.
 result<void> check_not_inside(const std::filesystem::path& destination, const std::filesystem::path& source);
 
-/// Checks that writing to `destination` does not replace `file`, which is read. errc::invalid_argument when `file` is
-/// `destination` or inside it, or is another name (a symbolic or hard link) of either; also when `destination` is
-/// inside `file`. Covers the file of objects beside a single file as well.
+/// Checks that writing to `destination` does not replace `file`, a file to be read. errc::invalid_argument when `file`
+/// is `destination` or inside it, or is another name (a symbolic or hard link) of either; also when `destination` is
+/// inside `file`. Covers the objects file beside a single file as well.
 result<void> check_apart(const std::filesystem::path& destination, const std::filesystem::path& file);
 /// Checks the same for a checkpoint: its path and all of its files. Cost: a few system calls per file.
 result<void> check_apart(const std::filesystem::path& destination, const checkpoint_reader& source);

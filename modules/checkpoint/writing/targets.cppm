@@ -49,19 +49,19 @@ struct target {
                        const save_options& options);
 };
 
-/// All formats, in the order of `target_format`.
+/// Returns all formats, in the order of `target_format`.
 std::span<const target> targets();
-/// The entry of a format.
+/// Returns the entry of a format.
 const target& target_of(target_format format);
-/// The entry with this name; null if no format has it.
+/// Returns the entry with this name; null if no format has it.
 const target* find_target(std::string_view name);
-/// The entry of the single-file format that the extension of `destination` names; null if it names none.
+/// Returns the entry of the single-file format that the extension of `destination` names; null if it names none.
 const target* target_by_extension(const std::filesystem::path& destination);
-/// "dcp, safetensors, hf, pt or torch-checkpointing", for messages, with `prefix` before each name.
+/// Lists the names for messages, with `prefix` before each: "dcp, safetensors, hf, pt or torch-checkpointing".
 std::string target_names(std::string_view prefix = {});
 
-/// The JSON file in which a format without pickles keeps everything except tensors. Empty if the format keeps it with
-/// the tensors.
+/// Returns the JSON file in which a format without pickles keeps everything except tensors; empty if the format keeps
+/// it with the tensors.
 std::filesystem::path objects_file(const target& format, const std::filesystem::path& destination);
 
 }  // namespace shardmesh

@@ -27,7 +27,7 @@ class archive {
   std::vector<std::byte> head(std::span<const std::byte> data_pkl);
   /// Returns everything after the storages: version, .data/serialization_id, the directory, and the end records.
   std::vector<std::byte> tail();
-  /// Size of everything returned so far, including the announced record data.
+  /// Returns the size of everything returned so far, including the announced record data.
   std::int64_t size_bytes() const { return at_; }
 
  private:
@@ -47,7 +47,7 @@ class archive {
     std::int64_t size_bytes, header_offset;
     std::uint32_t crc32;
   };
-  // The name with the prefix and its slash.
+  // Returns the name with the prefix and its slash.
   std::string_view full_name(std::size_t i) const {
     const std::size_t begin = i == 0 ? 0 : entries_[i - 1].name_end;
     return std::string_view(names_).substr(begin, entries_[i].name_end - begin);
@@ -67,10 +67,11 @@ class tensor_archive {
 
   std::span<const std::byte> prefix() const { return prefix_; }
   std::int64_t data_bytes() const { return data_bytes_; }
-  /// The bytes after the data. `crc32` is the data's CRC-32 (see `crc32_of`); it is ignored when there is no data.
+  /// Returns the bytes after the data. `crc32` is the data's CRC-32 (see `crc32_of`); it is ignored when there is no
+  /// data.
   std::vector<std::byte> suffix(std::uint32_t crc32) const;
   std::int64_t suffix_bytes() const { return suffix_bytes_; }
-  /// Size of prefix, data, and suffix.
+  /// Returns the size of prefix, data, and suffix.
   std::int64_t size_bytes() const { return static_cast<std::int64_t>(prefix_.size()) + data_bytes_ + suffix_bytes_; }
 
  private:

@@ -60,20 +60,21 @@ class item {
   static result<item> open(const byte_source& source, const item_options& options = {});
 
   item_format format() const { return format_; }
-  /// True for a file of torch.jit.save. Its root is a module whose class is stored as source text in the archive.
+  /// Returns true for a file of torch.jit.save. Its root is a module whose class is stored as source text in the
+  /// archive.
   bool is_script() const { return is_script_; }
-  /// Byte order of the storages' elements.
+  /// Returns the byte order of the storages' elements.
   std::endian byte_order() const { return byte_order_; }
   pickle::value root() const { return graph_.root(); }
   const pickle::graph& graph() const { return graph_; }
   std::span<const storage> storages() const { return storages_; }
   std::span<const tensor> tensors() const { return tensors_; }
-  /// Index of the tensor that this record rebuilds; empty when the record is not a tensor that we expose.
+  /// Returns the index of the tensor that this record rebuilds; empty when the record is not a tensor that we expose.
   std::optional<std::size_t> tensor_of(const pickle::value& value) const;
-  /// Index of the integers of a tensor from `torch.quantize_per_tensor` or `_per_channel`. `value` is that tensor's
-  /// record, or the record of a Parameter around it.
+  /// Returns the index of the tensor that holds the integers of a `torch.quantize_per_tensor` or `_per_channel` tensor.
+  /// `value` is the quantized tensor's record, or the record of a Parameter around it.
   std::optional<std::size_t> quantized_integers(const pickle::value& value) const;
-  /// True for a record of a tensor kind that we do not expose (quantized, sparse, nested, subclasses).
+  /// Returns true for a record of a tensor kind that we do not expose (quantized, sparse, nested, subclasses).
   bool is_opaque_tensor(const pickle::value& value) const;
 
  private:
@@ -101,8 +102,8 @@ result<std::vector<std::byte>> read_storage(const byte_source& source, const tor
 result<std::vector<std::byte>> read_tensor(const byte_source& source, const torch_file::item& item, std::size_t tensor,
                                            std::int64_t limit_bytes, bool check_crc = true);
 
-/// PyTorch's class name of a typed storage ("FloatStorage" for float32). Empty for dtypes that PyTorch saves as untyped
-/// storages.
+/// Returns PyTorch's class name of a typed storage ("FloatStorage" for float32); empty for dtypes that PyTorch saves as
+/// untyped storages.
 std::optional<std::string_view> storage_class(dtype type);
 
 }  // namespace shardmesh::torch_file

@@ -51,7 +51,7 @@ class item_reader {
   std::set<const char*> checked_texts_;
 };
 
-// Whether the callable is this function of torch._utils. `is_any_rebuild`: any function that rebuilds a tensor.
+// Returns whether the callable is this function of torch._utils; `is_any_rebuild`: any function that rebuilds a tensor.
 bool is_rebuild(const pickle::value& callable, std::string_view function);
 bool is_any_rebuild(const pickle::value& callable);
 

@@ -129,8 +129,8 @@ bool is_empty_storage(const pickle::value& reference) {
   return reference.persistent_id().items()[4].as_int() == 0;
 }
 
-// Whether a function built the value from its arguments alone: a frozenset, bytes in protocol 2, an enum member. Equal
-// values may be pickled as one object or as several, as equal tuples may: our writer pickles dict keys one by one.
+// Whether a function built the value from its arguments alone: a frozenset, bytes in protocol 2, an enum member. Like
+// equal tuples, equal values may be pickled as one object or as several: our writer pickles dict keys one by one.
 bool is_value(const pickle::value& at) {
   return at.kind() == pickle::kind::record && at.form() == pickle::form::reduce && !at.state() &&
          at.keyword_args().items().empty() && at.keyword_args().pairs().empty() && at.appended().items().empty() &&

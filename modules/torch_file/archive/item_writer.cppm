@@ -29,7 +29,7 @@ struct written_item {
 /// Models item_sink. An item's slot is its index here. Different threads may write different items at the same time.
 class item_writer {
  public:
-  /// `source` is where the elements come from. If its bytes may change during the save, each piece is copied first, and
+  /// `source` is the source of the elements. If its bytes may change during the save, each piece is copied first, and
   /// the checksum and the file both use the copy.
   item_writer(staged_output& output, std::vector<written_item> items, const element_source& source);
   /// Writes `bytes` at `first_byte` of the item's elements; pieces must come front to back. The last byte completes the
@@ -42,11 +42,11 @@ class item_writer {
   result<void> check_complete() const;
 
   const std::vector<written_item>& items() const { return items_; }
-  /// Checksum of item i, from `begin` to its end. The item must be complete.
+  /// Returns the checksum of item i, from `begin` to its end. The item must be complete.
   digest128 digest(std::size_t i) const { return progress_[i].digest; }
-  /// CRC-32 of item i's elements, if requested. The item must be complete.
+  /// Returns the CRC-32 of item i's elements, if requested. The item must be complete.
   std::uint32_t crc32(std::size_t i) const { return progress_[i].crc32; }
-  /// End of item i in its file.
+  /// Returns the end of item i in its file.
   std::int64_t end(std::size_t i) const { return progress_[i].end; }
 
  private:

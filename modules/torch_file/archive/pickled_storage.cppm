@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors and arrays whose bytes lie unchanged inside a pickle of pickle.dump. `item` decides which pickles may have
+// Tensors and arrays whose bytes lie unchanged inside a pickle of pickle.dump. `item` decides which pickles may contain
 // them. Not exported.
 module shardmesh.torch_file:pickled_storage;
 
@@ -9,7 +9,7 @@ import shardmesh.pickle;
 
 namespace shardmesh::torch_file {
 
-// The argument of torch.storage._load_from_bytes(BYTES): a torch.save stream as before 1.6, with one storage.
+// The argument of torch.storage._load_from_bytes(BYTES): a stream as torch.save wrote it before 1.6, with one storage.
 struct pickled_storage {
   pickle::graph graph;  // the reference to the storage
   std::int64_t count = 0;
@@ -32,8 +32,8 @@ struct pickled_array {
 };
 
 // Finds the elements of a numpy array. Empty for values that are not arrays and for arrays that cannot be tensors:
-// scalars, dates, texts, records, big-endian elements, dtypes that PyTorch lacks, and too many dimensions. Empty also
-// where the pickle spells the bytes as text.
+// scalars, dates, texts, records, big-endian elements, dtypes that PyTorch lacks, and too many dimensions. It is also
+// empty where the pickle spells the bytes as text.
 std::optional<pickled_array> find_pickled_array(const pickle::value& record, std::span<const std::byte> file);
 
 }  // namespace shardmesh::torch_file

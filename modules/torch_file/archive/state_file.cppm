@@ -39,11 +39,11 @@ class state_file {
   ///   the key
   static result<state_file> make(std::span<const state_entry> entries, std::string prefix = "archive");
 
-  /// Size of the whole file.
+  /// Returns the size of the whole file.
   std::int64_t size_bytes() const { return size_bytes_; }
   /// Appends one item per storage, at its place in file number `file` of the output.
   void place(std::int32_t file, std::vector<written_item>& items);
-  /// Slot of the item that holds an entry's elements, after `place`; empty for an entry from an archive.
+  /// Returns the slot of the item that holds an entry's elements, after `place`; empty for an entry from an archive.
   std::optional<std::int32_t> slot_of(std::size_t entry) const;
   result<void> write_archived(item_writer& writer) const;
   /// Writes the bytes between and around the storages, including the storages' checksums. All items must be complete.

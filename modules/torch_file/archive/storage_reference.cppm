@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes a pickle's reference to a storage. The bytes are located in `item_reader`. Not exported.
+// Decodes a pickle's reference to a storage. `item_reader` locates the bytes. Not exported.
 module shardmesh.torch_file:storage_reference;
 
 import shardmesh.std;

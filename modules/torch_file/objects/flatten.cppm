@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flattens a nested state dict into the entries that PyTorch's distributed checkpoint makes of it. `tree` has our
-// trees.
+// Flattens a nested state dict into the entries that PyTorch's distributed checkpoint makes of it. Trees of our own are
+// in room tree.
 export module shardmesh.torch_file:flatten;
 
 import shardmesh.std;

@@ -19,9 +19,10 @@ class key_steps {
   // contains a tensor, is too long, or has the name of an earlier key (two instances with equal states).
   std::optional<path_key> next(const pickle::value& key);
 
-  // The name of the `i`-th key when it cannot be kept: its position, with "#" in front if other keys have a known text.
+  // Returns the name of the `i`-th key when it cannot be kept: its position, with "#" in front if other keys have a
+  // known text.
   std::string position(std::size_t i) const;
-  // Whether no key of the dict has a known text.
+  // Returns whether no key of the dict has a known text.
   bool are_all_unnamed() const { return are_all_unnamed_; }
 
  private:

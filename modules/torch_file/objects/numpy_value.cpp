@@ -174,8 +174,8 @@ struct placed_shape {
   std::vector<std::int64_t> shape, strides;
 };
 
-// Returns shape and strides. Empty for an invalid shape, for axes that do not permute its dimensions, and when the
-// number of elements does not fit the number of bytes.
+// Returns shape and strides. Empty for an invalid shape, for axes that do not permute its dimensions, and for a shape
+// that does not fit the number of bytes.
 std::optional<placed_shape> placed_shape_of(const array_parts& parts, std::int64_t item_bytes, std::size_t length) {
   auto stored = shape_of(parts.shape);
   const auto bytes = stored ? bytes_of_shape(*stored, item_bytes) : std::nullopt;

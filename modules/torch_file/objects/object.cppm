@@ -33,7 +33,7 @@ enum class object_kind : std::uint8_t {
   opaque_tensor,
   opaque
 };
-/// The kind's name: "none", "bool", "int", "float", "complex", "str", "bytes", ..., "opaque-tensor", "opaque".
+/// Returns the kind's name: "none", "bool", "int", "float", "complex", "str", "bytes", ..., "opaque-tensor", "opaque".
 std::string_view name(object_kind kind);
 
 /// A value's kind and its Python type: "builtins.int", "collections.OrderedDict", "argparse.Namespace".

@@ -92,7 +92,7 @@ void printer::print_integer(const pickle::value& value) {
   }
 }
 
-// The type comes first: the golden data has only the type, so its readers can stop there.
+// Prints the type first: the golden test data has nothing but the type, so a comparison with it can stop there.
 void printer::print_other(const pickle::value& value, const std::string& type) {
   out += "{\"$other\":" + json_quoted(type);
   if (const auto bounds = range_of(value))

@@ -31,11 +31,12 @@ struct object_json_options {
 result<std::string> object_json(const byte_source& source, const torch_file::item& item, const pickle::value& value,
                                 const object_json_options& options = {});
 
-/// Whether JSON from `object_json` holds the whole object, so that `archive_from_json` can rebuild it. Cost: O(text).
+/// Returns whether JSON from `object_json` holds the whole object, so that `archive_from_json` can rebuild it.
+/// Cost: O(text).
 bool is_whole_json(std::string_view json);
-/// Whether JSON from `object_json` has a type's name instead of an unknown value. Cost: O(text).
+/// Returns whether JSON from `object_json` has a type's name in place of an unknown value. Cost: O(text).
 bool has_unknown_values(std::string_view json);
-/// Whether JSON from `object_json` is an empty dict or OrderedDict.
+/// Returns whether JSON from `object_json` is an empty dict or OrderedDict.
 bool is_empty_dict(std::string_view json);
 
 /// Formats like Python's float.hex(): "0x1.8000000000000p+1", "inf", "-inf", "nan".

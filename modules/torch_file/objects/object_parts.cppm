@@ -21,23 +21,24 @@ struct taken_apart {
 // Replaces every entry that is an object with tensors by entries for the tensors and for the plain data beside them.
 // All other entries stay, in order. It enters dicts, lists, tuples, sets, and their subclasses; nn.Modules (parameters,
 // persistent buffers, submodules, and other attributes only if they hold tensors); and the `__dict__`, slots, or items
-// of instances. A shared value gets an entry under each of its names. A value inside itself is entered once. An entry
-// stays an object if it cannot be entered (a call with a tensor as argument, a bare storage), exceeds the limits, or
-// has parts with the names of other entries. Its `hidden_tensors` then counts its tensors that no entry names.
+// of instances. A shared value gets an entry under each of its names. A value that contains itself is entered once. An
+// entry stays an object if it cannot be entered (a call with a tensor as argument, a bare storage), if it exceeds the
+// limits, or if its parts would get the names of other entries. Its `hidden_tensors` then counts its tensors that no
+// entry names.
 // Cost: O(values + entries * depth).
 result<taken_apart> take_apart(const torch_file::item& item, std::vector<flat_entry> entries,
                                const flatten_options& options = {});
 
-// Limit on the total bytes of an item's pickled keys. Values that keys share count in each key.
+// Returns the limit on the total bytes of an item's pickled keys. Values that keys share count in each key.
 std::size_t most_key_bytes_of(const torch_file::item& item);
 
-// Whether Python's str() of the key is known. Cost: that of the text.
+// Returns whether Python's str() of the key is known. Cost: that of the text.
 bool has_name(const pickle::value& key);
 
-// Whether there is a tensor or a storage below the value. Cost: O(values).
+// Returns whether there is a tensor or a storage below the value. Cost: O(values).
 bool holds_tensors(const torch_file::item& item, const pickle::value& value);
 
-// The limit on entries for an item; see flatten_options::max_entries.
+// Returns the limit on entries for an item; see flatten_options::max_entries.
 std::size_t most_entries(const torch_file::item& item, const flatten_options& options);
 
 }  // namespace shardmesh::torch_file

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes a pickled DTensor or ShardedTensor: the whole tensor's dtype and shape, and the boxes of it in this file. The
-// files of several ranks are combined in checkpoint.
+// Decodes a pickled DTensor or ShardedTensor: the whole tensor's dtype and shape, and the boxes of the tensor that this
+// file holds. The files of several ranks are combined in checkpoint.
 export module shardmesh.torch_file:rank_part;
 
 import shardmesh.std;
@@ -29,8 +29,8 @@ struct rank_part {
 
 /// Decodes a DTensor or ShardedTensor of any release since 2.0; empty for other values.
 /// \errors errc::unsupported for a Partial, a local tensor of a kind that we do not expose, or an order of shards other
-///   than the mesh's (the message says which); errc::bad_format for contradictions such as a coordinate outside the
-///   mesh; errc::dtype_mismatch and errc::shape_mismatch for a local tensor that differs from its placement or
+///   than the mesh's (the message names the cause); errc::bad_format for contradictions such as a coordinate outside
+///   the mesh; errc::dtype_mismatch and errc::shape_mismatch for a local tensor that differs from its placement or
 ///   metadata; errc::out_of_bounds for a shard outside its tensor; errc::overflow
 /// Source: torch.distributed.tensor.DTensor, torch.distributed._shard.sharded_tensor.ShardedTensor.__getstate__
 result<std::optional<rank_part>> rank_part_of(const torch_file::item& item, const pickle::value& value);
@@ -39,7 +39,7 @@ result<std::optional<rank_part>> rank_part_of(const torch_file::item& item, cons
 class file_of_ranks {
  public:
   virtual ~file_of_ranks() = default;
-  /// Size of the largest mesh or group over which the file's tensors are sharded; 1 when there is none.
+  /// Returns the size of the largest mesh or group over which the file's tensors are sharded; 1 when there is none.
   virtual std::int64_t ranks() const = 0;
 };
 

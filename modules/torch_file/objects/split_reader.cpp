@@ -178,8 +178,8 @@ class split_reader final : public forwarding_reader, public opaque_values {
         std::vector<flat_entry> entries,
         flatten_state_dict(item, item.root(),
                            {.keep_empty = true, .may_be_list = true, .max_entries = 250'000, .max_depth = 64}));
-    // Flattening keeps this list as a leaf, but its elements may be entries of the other checkpoint: PyTorch enters a
-    // list with empty dicts and then drops these dicts.
+    // Flattening keeps this list as a leaf, but the other checkpoint may have its elements as entries: PyTorch enters a
+    // list with empty dicts, and then drops the dicts.
     const bool is_whole = entries.size() == 1 && entries.front().where.empty();
     if (is_whole && item.root().kind() == pickle::kind::list && !item.root().items().empty()) entries = elements(item);
     for (flat_entry& entry : entries) {

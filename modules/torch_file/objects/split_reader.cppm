@@ -12,8 +12,8 @@ import :item;
 
 export namespace shardmesh::torch_file {
 
-/// Which objects `split_objects` takes apart: all that hold tensors, or those that are a single opaque tensor (sparse,
-/// nested), which PyTorch's DCP cannot store as a tensor.
+/// The objects that `split_objects` takes apart: all that hold tensors, or those that are a single opaque tensor
+/// (sparse, nested), which PyTorch's DCP cannot store as a tensor.
 enum class to_split : std::uint8_t { all, opaque_tensors };
 
 /// Presents `inner`, which must outlive the result, with tensors and plain objects in place of its objects that hold

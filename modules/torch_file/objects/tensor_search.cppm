@@ -9,7 +9,7 @@ import :item;
 
 namespace shardmesh::torch_file {
 
-// Whether the value is a tensor, including those of an unknown representation.
+// Returns whether the value is a tensor, possibly of an unknown representation.
 bool is_tensor(const torch_file::item& item, const pickle::value& value);
 
 // Visits every value once over all calls, without recursion.
@@ -17,10 +17,10 @@ class tensor_search {
  public:
   explicit tensor_search(const torch_file::item& item) : item_(item) {}
 
-  // Whether there is a tensor or a storage below the value. Cost of all calls together: O(values).
+  // Returns whether there is a tensor or a storage below the value. Cost of all calls together: O(values).
   bool holds(const pickle::value& value);
 
-  // Whether the value is a tensor or a storage, where the search ends.
+  // Returns whether the value is a tensor or a storage, where the search ends.
   bool is_end(const pickle::value& value) const;
 
   // Counts the tensors and storages below `value` that have no name. All calls together visit at most `budget` values.

@@ -10,8 +10,8 @@ import shardmesh.catalog;
 
 namespace shardmesh::torch_file {
 
-// Whether torch.export wrote the archive. Releases since 2.9 store raw weights and a JSON list of them, 2.7 and 2.8 one
-// torch.save archive per model, and older ones serialized_state_dict.pt.
+// Returns whether torch.export wrote the archive. Releases since 2.9 store raw weights and a JSON list of them, 2.7 and
+// 2.8 one torch.save archive per model, and older ones serialized_state_dict.pt.
 bool is_exported_program(const zip_directory& directory);
 
 // Opens the weights that the loaded program's `state_dict` would give. With several programs in one file, each has its

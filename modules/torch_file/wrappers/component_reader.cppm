@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Presents a checkpoint's wrapping tensors of known types (sparse, nested, torchao's) as their component tensors, for
-// destinations that cannot store the wrappers. The types are in `known_wrapper`; `wrapped_reader` does the reverse.
+// destinations that cannot store the wrappers. `known_wrapper` knows the types; `wrapped_reader` does the reverse.
 export module shardmesh.torch_file:component_reader;
 
 import shardmesh.std;
@@ -25,7 +25,7 @@ class opaque_values {
   virtual result<opened_value> open_opaque(std::size_t tensor) = 0;
 };
 
-/// Which tensors `unwrap_tensors` takes apart.
+/// The tensors that `unwrap_tensors` takes apart.
 enum class to_unwrap : std::uint8_t {
   all,
   without_archive  // those that cannot be copied unchanged: of a .pt file, or inside an object
@@ -44,8 +44,8 @@ struct unwrapped_checkpoint {
 };
 
 /// Presents `inner`, which must outlive the result, with the components `KEY.indices`, `KEY.values` in place of each
-/// known wrapping tensor `KEY`. An object `KEY.wrapper`, a dict, describes how they belong together (docs/formats.md).
-/// Sharded wrappers, and those of other classes or unknown versions, stay.
+/// known wrapping tensor `KEY`. An object `KEY.wrapper`, a dict, describes how the components form the wrapper
+/// (docs/formats.md). Sharded wrappers, and those of other classes or unknown versions, stay.
 /// \errors errc::duplicate_key when another entry has the name of a component
 /// Cost: opens an item of every tensor, as `identify_opaque_tensors` does.
 result<unwrapped_checkpoint> unwrap_tensors(checkpoint_reader& inner, to_unwrap which = to_unwrap::all);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The components of a checkpoint's wrapping tensors, for comparing such tensors whether the checkpoint stores them
-// whole or as components. The readers that present either form are `component_reader` and `wrapped_reader`.
+// The components of a checkpoint's wrapping tensors, for comparing such tensors no matter whether the checkpoint stores
+// them whole or as components. The readers that present either form are `component_reader` and `wrapped_reader`.
 export module shardmesh.torch_file:tensor_components;
 
 import shardmesh.std;
@@ -33,7 +33,7 @@ class wrapping_tensors {
   static result<wrapping_tensors> open(checkpoint_reader& reader);
 
   /// Returns the components of the tensor at index `tensor` of the reader's catalog. Empty for plain tensors, sharded
-  /// wrappers, and unknown classes and versions. The result is valid as long as this.
+  /// wrappers, and unknown classes and versions. The result is valid for the lifetime of this object.
   std::optional<tensor_components> components_of(std::size_t tensor) const;
 
  private:

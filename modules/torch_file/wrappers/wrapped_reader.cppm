@@ -9,7 +9,8 @@ import shardmesh.catalog;
 
 export namespace shardmesh::torch_file {
 
-/// Whether an unusable description is an error, or its object and components stay as they are.
+/// The treatment of an unusable description: an error (`all`), or its object and components stay as they are
+/// (`possible`).
 enum class to_wrap : std::uint8_t { all, possible };
 
 /// Presents `inner`, which must outlive the result, with a tensor `KEY` of one chunk in place of each description

@@ -42,11 +42,11 @@ struct wrapper_form {
   pickle::value attributes, order;
 
   const component_form* find(std::string_view name) const;
-  // For messages: "sparse COO tensor".
+  // Returns the kind for messages: "sparse COO tensor".
   std::string kind() const;
 };
 
-// Whether an object is a wrapper's description, of known or unknown type: a dict with a type and components.
+// Returns whether an object is a wrapper's description, of known or unknown type: a dict with a type and components.
 bool is_wrapper_description(const pickle::value& object);
 
 // Decodes and checks a description, in which nothing is trusted.
@@ -62,7 +62,7 @@ result<std::vector<std::byte>> archive_of_wrapper(const wrapper_form& form,
                                                   std::span<const std::vector<std::byte>> bytes);
 
 // Checks the indices of sparse tensors, and the sizes and offsets of nested ones. PyTorch does not check them when it
-// loads, and later reads where they point.
+// loads them, and later reads the memory that they point to.
 result<void> check_wrapper_contents(const wrapper_form& form, std::span<const std::vector<std::byte>> bytes);
 
 }  // namespace shardmesh::torch_file

@@ -19,7 +19,7 @@ void spell_setting(pickle::writer& out, const pickle::value& value);
 // \errors errc::unsupported for an unknown class; errc::bad_format for an invalid spelling
 result<void> write_setting(pickle::writer& out, const pickle::value& spelled);
 
-// Whether Python code could use this as an attribute's name. Python's own names ("__class__") do not count.
+// Returns whether Python code could use this as an attribute's name. Python's own names ("__class__") do not count.
 bool is_attribute_name(std::string_view name);
 
 }  // namespace shardmesh::torch_file

@@ -20,10 +20,10 @@ const compressed_layout* find_compressed_layout(std::string_view name);
 // A class of torchao whose state is a dict of tensors and settings.
 struct wrapper_class {
   std::string_view module_name, name;
-  std::span<const std::string_view> tensors;  // that a state may have; others are of an unknown version
+  std::span<const std::string_view> tensors;  // that a state may have; any other means an unknown version
   std::size_t needed = 0;                     // number of tensors, from the first, that are always present
 };
-// By dotted name: "torchao.quantization.Int8Tensor".
+// Finds a class by its dotted name: "torchao.quantization.Int8Tensor".
 const wrapper_class* find_wrapper_class(std::string_view type);
 
 // A class of values in such settings: an enum, or an object with attributes.
@@ -42,7 +42,7 @@ struct quantized_dtype {
 const quantized_dtype* find_quantized_dtype(std::string_view name);
 const quantized_dtype* find_quantized_storage(std::string_view storage_class);
 
-// Whether `torch.NAME` is a dtype, including those that shardmesh lacks ("int4").
+// Returns whether `torch.NAME` is a dtype, including those that shardmesh lacks ("int4").
 bool is_dtype_name(std::string_view name);
 
 }  // namespace shardmesh::torch_file

@@ -21,8 +21,8 @@ concept item_source = requires(S& s, item_id item, const box& part, const tensor
   /// Fills `to`, whose sizes equal those of `part`. It may have any strides, and the transfer's from_type or a type to
   /// which the source converts.
   { s.read(item, part, to) } -> std::same_as<result<void>>;
-  /// Whether reads should ascend in row-major order: for example a compressed item, where a backward seek costs a whole
-  /// pass.
+  /// Returns whether reads should ascend in row-major order, for example in a compressed item, where a backward seek
+  /// costs a whole pass.
   { s.reads_in_order(item) } -> std::same_as<bool>;
 };
 

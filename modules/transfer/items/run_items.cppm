@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor over items and memory: files to files in bounded memory, and files to tensors at the speed of reads.
-// Ranks that exchange messages are in `executor`; file formats are in checkpoint.
+// Carries out transfers from items: to other items in bounded memory, and to tensors at the speed of reads. Ranks that
+// exchange messages are in `executor`; file formats are in checkpoint.
 export module shardmesh.transfer:run_items;
 
 import shardmesh.std;

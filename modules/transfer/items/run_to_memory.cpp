@@ -195,7 +195,7 @@ std::vector<std::span<demand>> apart(std::span<demand> group) {
   return made;
 }
 
-// The reads of some targets. Threads may take the units one by one.
+// The reads for some targets. Threads may take the units one by one.
 struct work_list {
   std::vector<demand> demands;
   std::deque<box> regions;  // of units that are not a whole demand
@@ -245,8 +245,8 @@ class memory_run {
     return {};
   }
 
-  // By the size of the whole tensor: a part of a large one may need decoding from the beginning, or share its reads
-  // with other parts.
+  // Decides by the size of the whole tensor: a part of a large one may need decoding from the beginning, or share its
+  // reads with other parts.
   bool is_small(const memory_target& target) const {
     return box::whole(from_[target.transfer].global_shape()).volume() <= bundle_bytes * 8 / bits(target.to.type);
   }

@@ -13,7 +13,7 @@ export namespace shardmesh {
 class slab_walk {
  public:
   slab_walk(const box& region, std::int64_t max_elements);
-  /// The next slab; nothing after the last. An empty region has no slab; a scalar has one.
+  /// Returns the next slab, or nothing after the last one. An empty region has no slab; a scalar has one.
   std::optional<box> next();
 
  private:

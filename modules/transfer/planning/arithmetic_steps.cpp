@@ -61,7 +61,7 @@ class cell_source {
   }
   // The first cell after the next one that does not come before `other`'s next cell.
   std::int64_t end_before(const cell_source& other) const {
-    std::int64_t low = next_, step = 1;  // `low` comes before it
+    std::int64_t low = next_, step = 1;  // `low` comes before `other`'s next cell
     while (low + step < grid_->cells() && is_before(low + step, other, other.next_)) low += step, step *= 2;
     std::int64_t high = std::min(low + step, grid_->cells());
     while (high - low > 1) {

@@ -76,8 +76,8 @@ constexpr owner_steps steps_of(const Class& c, owner_id owner, owner_space space
   return made;
 }
 
-// Whether `owner` is the source of this step's copy. Every copy counts once, at its owner in the source. Copies between
-// slots of one owner do not count.
+// Returns whether `owner` is the source of this step's copy. Every copy counts once, at its owner in the source. Copies
+// between slots of one owner do not count.
 constexpr bool gives(owner_id owner, const step_head& s) {
   return s.from_owner == owner && s.from_side != buffer_side::destination && s.kind != step_kind::scale &&
          s.kind != step_kind::divide && s.kind != step_kind::fill;
@@ -99,7 +99,7 @@ constexpr given_bytes given_by(const Class& c, owner_id owner) {
   return given;
 }
 
-// Cells that the owner both wants and holds. If its boxes have too many pairs, a search replaces the comparison of
+// Cells that the owner both wants and holds. If there are too many pairs of boxes, a search replaces the comparison of
 // every pair.
 template <class Class>
 constexpr std::int64_t held_volume(const Class& c, const groups& wants, owner_id owner) {

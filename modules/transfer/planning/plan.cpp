@@ -49,7 +49,7 @@ struct transfer_plan::state {
 
   owner_tables tables_of(owner_id owner, owner_space space) const;
 
-  // Copies out of the source fragments of one owner, counted for requested owners only.
+  // The bytes copied out of one owner's source fragments. They are counted only for requested owners.
   struct given_bytes {
     std::vector<std::pair<owner_id, std::int64_t>> to;  // ascending by receiver; traffic only
     std::int64_t at_home = 0;                           // copies within the owner
@@ -473,7 +473,7 @@ std::int64_t rank_plan::budget_bytes() const {
   return clock_->memory_bytes > 0 ? clock_->memory_bytes : always + (held_bytes() + wanted_bytes()) / 16;
 }
 
-// In one round. An upper bound, because gathered and delivered pieces are not alive together.
+// The memory of one round. An upper bound, because gathered and delivered pieces are not alive together.
 std::int64_t rank_plan::largest_bytes(bool messages) const {
   std::int64_t sum = 0;
   for (const auto& part : parts_) sum += part->staging_bytes + (messages ? part->sent_bytes + part->received_bytes : 0);

@@ -38,10 +38,10 @@ struct plan_options {
 /// The copies and reductions between owners. Immutable, cheap to copy.
 /// A receiver that holds a cell copies its own. Otherwise the i-th receiver of the cell takes it from holder i mod k of
 /// the k holders. Receivers are numbered in owner order, leaving out holders.
-/// The terms of a Partial meet at one owner with the least to receive. It combines them in ascending term order and
-/// sends the result to the receivers.
-/// A Partial destination with another reduction or number of terms gets the value as term 0, and the identity as every
-/// other term.
+/// The terms of a Partial meet at an owner that has the least to receive. That owner combines them in ascending term
+/// order and sends the result to the receivers.
+/// A Partial destination whose reduction or number of terms differs from the source's gets the value as term 0, and the
+/// identity as every other term.
 class transfer_plan {
  public:
   transfer_plan();
@@ -49,7 +49,7 @@ class transfer_plan {
   std::span<const tensor_transfer> transfers() const;
   const plan_options& options() const;
 
-  /// Digest of the distributions, dtypes, and options. Equal digests move the same bytes the same way.
+  /// Digest of the distributions, dtypes, and options. Plans with equal digests move the same bytes in the same way.
   digest128 digest() const;
   /// Bytes of all copies, including those within one owner.
   /// Cost: O(copies) once, shared with `bytes_moved`.
@@ -60,12 +60,12 @@ class transfer_plan {
   /// Cost: O(copies of `from`) at the first call for `from`, then O(log peers), so all pairs cost one pass. Memory: 16
   /// bytes per pair with traffic, for the requested owners only; at most about 64 MiB.
   std::int64_t bytes(owner_id from, owner_id to) const;
-  /// The fewest bytes that any plan moves: the cells that owners want and lack. Terms count per cell: those that the
-  /// best reducer lacks, and one result for each other receiver. Computed without the plan.
+  /// The fewest bytes that any plan moves: the cells that owners want and lack. A cell with terms counts the terms that
+  /// its best reducer lacks and one result for each other receiver. The plan itself is not expanded.
   /// Cost: O(fragments); O(copies) with terms.
   std::int64_t lower_bound() const;
 
-  /// All of these numbers, per owner and per link, and each owner's peak memory.
+  /// Returns all of these numbers, per owner and per link, and each owner's peak memory.
   /// Cost: O(copies of all owners).
   plan_cost cost() const;
 
@@ -80,8 +80,8 @@ class transfer_plan {
   std::shared_ptr<const state> state_;
 };
 
-/// Text of a few lines: the sums, the owners with their links, the transfers. Long lists are cut. For a plan between
-/// very many owners, it gives only the numbers that need no count of every copy.
+/// Formats a plan in a few lines: totals, owners with their links, and transfers. Long lists are shortened. For very
+/// many owners, only the numbers that do not require counting every copy are given.
 std::string to_string(const transfer_plan& plan);
 
 /// Plans transfers.

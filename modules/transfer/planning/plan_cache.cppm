@@ -25,7 +25,7 @@ class plan_cache {
   result<transfer_plan> plan(std::vector<tensor_transfer> transfers, const plan_options& options = {});
 
   std::size_t size() const;
-  /// Number of calls that found their plan, and of those that made one.
+  /// Number of calls that found their plan in the cache, and of calls that had to plan.
   std::int64_t hits() const;
   std::int64_t misses() const;
   void clear();

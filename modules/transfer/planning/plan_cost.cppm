@@ -14,7 +14,7 @@ struct owner_cost {
   owner_space space = owner_space::ranks;
   std::int64_t sent_bytes = 0;
   std::int64_t received_bytes = 0;
-  std::int64_t peak_bytes = 0;  // as `rank_plan::peak_bytes`: beside its tensors
+  std::int64_t peak_bytes = 0;  // as `rank_plan::peak_bytes`: in addition to its tensors
   friend bool operator==(const owner_cost&, const owner_cost&) = default;
 };
 
@@ -32,13 +32,13 @@ struct plan_cost {
   std::int64_t bytes_moved = 0;    // between different owners
   std::int64_t lower_bound = 0;    // the fewest that any plan moves
   std::int64_t peak_bytes = 0;     // of the owner that needs the most
-  std::vector<owner_cost> owners;  // all that hold or want something, ascending by space, then owner
+  std::vector<owner_cost> owners;  // every owner that holds or wants something, by space, then owner
   std::vector<link_cost> links;    // those with traffic, ascending by `from`, then `to`
   friend bool operator==(const plan_cost&, const plan_cost&) = default;
 };
 
-/// Text of a few lines: the sums, then a line per owner with its busiest links. Long lists are cut, with the number of
-/// omitted entries.
+/// Formats a cost in a few lines: the totals, then a line per owner with its busiest links. Long lists are shortened
+/// and end with the number of omitted entries.
 std::string to_string(const plan_cost& cost);
 
 }  // namespace shardmesh

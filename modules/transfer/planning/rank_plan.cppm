@@ -23,7 +23,7 @@ struct peer_traffic {
   friend bool operator==(const peer_traffic&, const peer_traffic&) = default;
 };
 
-/// An owner's part of one transfer: its steps, with those that it sends and receives. Both sides of a pair list the
+/// An owner's part of one transfer: its steps, and the pieces that it sends and receives. Both sides of a pair list the
 /// pieces between them in the same order, which is their order on the wire.
 struct owner_steps {
   owner_id owner = 0;
@@ -44,7 +44,7 @@ struct owner_steps {
       visit(sends ? s.to_owner : s.from_owner, static_cast<std::uint32_t>(i), sends);
     });
   }
-  /// The steps that this owner sends, and those that it receives: (peer, step), by peer, then in wire order.
+  /// Returns the steps that this owner sends or receives as pairs (peer, step), by peer, then in wire order.
   /// Cost: O(steps log steps).
   constexpr std::vector<std::pair<owner_id, std::uint32_t>> sends() const { return pieces(true); }
   constexpr std::vector<std::pair<owner_id, std::uint32_t>> receives() const { return pieces(false); }
@@ -85,7 +85,7 @@ class rank_plan {
   /// Bytes of the fragments that this owner holds and wants.
   std::int64_t held_bytes() const;
   std::int64_t wanted_bytes() const;
-  /// The memory that the exchange may take beside those fragments (see `plan_options::memory_bytes`).
+  /// The memory that the exchange may take in addition to those fragments (see `plan_options::memory_bytes`).
   std::int64_t budget_bytes() const;
   /// The most bytes of messages and staging alive at one time. It assumes that every piece is packed, and that the
   /// exchange has as many rounds as this owner's budget needs. A run takes this or less, because all ranks use the

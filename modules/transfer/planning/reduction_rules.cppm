@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules by which the terms of a Partial are combined and delivered, applied to one owner. The terms of a cell meet
-// at one owner, the reducer, which sends the result to every receiver. Then (terms - 1) and (receivers - 1) pieces
-// travel, which is the least; a tree would save rounds, not bytes. The reducer is an owner with the least to receive
-// and send. If several owners cost the same, the cell is cut and each reduces a part. The all-reduce of one large
-// tensor thus becomes the ring's reduce-scatter and all-gather, without special recognition. Values are in
+// at one owner, the reducer, which sends the result to every receiver. Then (terms - 1) terms and (receivers - 1)
+// results travel, which is the minimum; a tree would save rounds, not bytes. The reducer is an owner with the least to
+// receive and send. If several owners cost the same, the cell is cut and each reduces a part. The all-reduce of one
+// large tensor thus becomes the ring's reduce-scatter and all-gather, without a special case. Values are in
 // `value_rules`. Exports nothing.
 export module shardmesh.transfer:reduction_rules;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sends, receives, and kept boxes of each rank between two static layouts, as constants, by the planner's own
-// rules. Its `plan()` is the run-time plan, with which an executor moves bytes.
+// rules. `static_transfer::plan` makes the run-time plan, which an executor carries out.
 export module shardmesh.transfer:static_transfer;
 
 import shardmesh.std;
@@ -102,12 +102,12 @@ template <std::size_t Steps, std::size_t Sends, std::size_t Receives, std::size_
 struct static_part {
   std::array<step, Steps> steps{};
   std::array<moved_box, Sends> sends{};
-  std::array<std::int64_t, Sends> sent_bytes{};  // of each
+  std::array<std::int64_t, Sends> sent_bytes{};  // of each send
   std::array<moved_box, Receives> receives{};
   std::array<box, Kept> kept{};
 };
 
-// Whether a step copies from the rank's old part of the tensor to its new one.
+// Returns whether a step copies from the rank's old part of the tensor to its new one.
 constexpr bool is_kept(const step_head& s) {
   return s.kind == step_kind::copy && s.from_owner == s.to_owner && s.from_side == buffer_side::source &&
          s.to_side == buffer_side::destination;
@@ -206,7 +206,7 @@ class static_transfer {
                 "elements of less than a byte are cut inside a byte");
 
  public:
-  /// Ranks that take part: the larger number of the two layouts.
+  /// Number of ranks that take part: that of the larger layout.
   static constexpr owner_id ranks = static_cast<owner_id>(std::max(From::size(), To::size()));
 
   /// One rank's steps, a std::array of `step`: those of the run-time plan's `for_owner(Rank)`, in the same order.
@@ -214,7 +214,7 @@ class static_transfer {
     requires(Rank >= 0 && Rank < ranks)
   static constexpr auto steps = detail::part_of_rank<From, To, Type, Rank>.steps;
   /// The boxes that a rank sends, by peer, then in wire order: a std::array of `moved_box`. Terms of a Partial go to
-  /// the rank that combines them. Results go from there to the others.
+  /// the rank that combines them, and that rank sends the results to the others.
   template <owner_id Rank>
     requires(Rank >= 0 && Rank < ranks)
   static constexpr auto sends = detail::part_of_rank<From, To, Type, Rank>.sends;
@@ -243,7 +243,7 @@ class static_transfer {
   static constexpr std::int64_t bytes_moved = totals_.moved;
   /// The fewest bytes that any plan moves (see `transfer_plan::lower_bound`).
   static constexpr std::int64_t lower_bound = totals_.least;
-  /// Whether no plan moves fewer bytes.
+  /// True when no plan moves fewer bytes.
   static constexpr bool is_minimal = bytes_moved == lower_bound;
 
   /// Makes the run-time plan of both layouts, with default options. Cost: as `plan`.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The copies between one fragment of an owner and all fragments of a product that share cells with it. Copies are
-// computed on demand: with sixteen thousand owners, each has as many copies in each tensor. Exports nothing.
+// computed on demand: among sixteen thousand owners, each owner can have sixteen thousand copies per tensor. Exports
+// nothing.
 export module shardmesh.transfer:step_grid;
 
 import shardmesh.std;

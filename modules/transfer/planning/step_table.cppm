@@ -35,7 +35,7 @@ class step_table {
   /// Sorts the steps into execution order: by phase, box, term, and owners. Cost: O(n log n).
   constexpr void sort();
 
-  /// Consecutive cells of a grid that are the steps from `first_step` on.
+  /// Consecutive cells of a grid, which make up the steps from `first_step` on.
   struct stretch {
     std::size_t first_step = 0, grid = 0;
     std::int64_t first_cell = 0;

@@ -10,7 +10,7 @@ import :step;
 
 namespace shardmesh {
 
-// How the terms of the source become those of the destination.
+// The treatment of the source's terms.
 enum class transfer_mode : std::uint8_t {
   values,  // the source has no terms
   terms,   // both sides have the same terms: each travels as a tensor of its own
@@ -31,8 +31,8 @@ constexpr dtype accumulation_type(dtype type) {
   return type;
 }
 
-// Whether a fragment of sub-byte elements, and each of its rows, begins and ends at whole bytes, in the tensor and in
-// its slot. Rows run along the last dimension. If rows are whole bytes, outer dimensions may be cut freely.
+// Returns whether a fragment of sub-byte elements, and each of its rows, begins and ends at whole bytes, in the tensor
+// and in its slot. Rows run along the last dimension. If rows are whole bytes, outer dimensions may be cut freely.
 constexpr bool is_byte_aligned(const box& where, const extents& local_offsets, const extents& shape, dtype type) {
   const std::int64_t unit = 8 / std::gcd(std::int64_t{bits(type)}, std::int64_t{8});
   if (where.is_empty()) return true;
@@ -43,7 +43,7 @@ constexpr bool is_byte_aligned(const box& where, const extents& local_offsets, c
   return where == box::whole(shape) && where.volume() % unit == 0;
 }
 
-// Whether the size of a tensor fits in 64 bits, counted in bits and with at least 64 bits per element.
+// Returns whether the size of a tensor fits in 64 bits, counted in bits and with at least 64 bits per element.
 constexpr bool has_countable_bytes(const extents& shape, dtype from, dtype to) {
   const std::int64_t widest = std::max({bits(from), bits(to), 64});
   return checked_multiply(box::whole(shape).volume(), widest).has_value();

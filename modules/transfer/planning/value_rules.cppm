@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules by which one owner receives and sends values, and terms that travel uncombined. The sender and the receiver
-// of a cell expand it on different ranks, each from its own end, and must agree without talking. Both therefore answer
-// three questions from the two distributions, which every rank has. Which owners hold the cell? Which owners want it
-// and lack it? Which holder serves the i-th receiver? Neither side uses data that the other lacks. Terms that are
-// combined are in `reduction_rules`. Exports nothing.
+// of a cell expand it on different ranks, each from its own end, and must agree without communicating. Both therefore
+// answer three questions from the two distributions, which every rank has. Which owners hold the cell? Which owners
+// want it and lack it? Which holder serves the i-th receiver? Neither side uses data that the other lacks. Terms that
+// are combined are in `reduction_rules`. Exports nothing.
 export module shardmesh.transfer:value_rules;
 
 import shardmesh.std;
@@ -15,8 +15,8 @@ import :transfer_class;
 
 namespace shardmesh {
 
-// Whether destination fragments of `term` receive the value. If terms travel, each receives its own; otherwise term 0
-// does.
+// Returns whether destination fragments of `term` receive the value. If terms travel, each receives its own; otherwise
+// term 0 does.
 template <class Class>
 constexpr bool wants_value(const Class& c, std::int32_t term) {
   return c.mode == transfer_mode::terms || term == 0;
@@ -53,8 +53,8 @@ constexpr owner_id giver_to(const Class& c, owner_id owner, const owner_list& wa
   return holders[static_cast<std::size_t>(position) % holders.size()];
 }
 
-// The work of a destination owner that needs no peer. It fills other terms with the identity, repeats a box that it has
-// in several slots, and scales the one term of an average.
+// The work of a destination owner that needs no peer. It fills other terms with the identity, copies repeated boxes
+// from their first slot to the others, and scales the one term of an average.
 template <class Class, class Emit>
 constexpr void finish_destination(const Class& c, owner_id owner, std::span<const fragment> own,
                                   std::span<const fragment> wanted, Emit&& emit) {

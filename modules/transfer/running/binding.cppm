@@ -10,7 +10,7 @@ export namespace shardmesh {
 /// The permitted size of a slot's view.
 enum class slot_room : std::uint8_t {
   exact,   // as large as the slot's fragments: for a layout, the rank's local shape
-  larger,  // that or larger; memory beyond the fragments is not touched
+  larger,  // at least as large; memory beyond the fragments is not touched
 };
 
 /// This rank's memory of one side of a transfer: slot i is `slots[i]`. A slot holds its fragments at their
@@ -26,7 +26,7 @@ struct basic_tensor_binding {
   /// Called after a run has written the slots; empty for sources.
   std::function<void()> written{};
 
-  operator basic_tensor_binding<const_tensor_view>() const  // NOLINT: implicit, as of the views
+  operator basic_tensor_binding<const_tensor_view>() const  // NOLINT: implicit, as for the views
     requires std::same_as<View, tensor_view>
   {
     return {{slots.begin(), slots.end()}, room, problem, {}};

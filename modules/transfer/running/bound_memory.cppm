@@ -95,7 +95,7 @@ class bound_memory {
   bool bound_ = false;
 };
 
-// Whether both views have the same elements at the same places.
+// Returns whether both views have the same elements at the same places.
 template <tensor_view_type A, tensor_view_type B>
 bool is_same_memory(const A& a, const B& b) {
   if (a.data != b.data || a.type != b.type || a.sizes != b.sizes) return false;

@@ -14,8 +14,8 @@ import :collective_groups;
 namespace shardmesh {
 namespace {
 
-// Bytes of a block for one call. Sums and messages take a few times as much; a call that receives from all ranks takes
-// as much for each rank. The size must be equal on every rank, so it does not depend on the tensors' addresses.
+// Bytes of a block for one call. Sums and messages take a few times this size; a call that receives from all ranks
+// takes this size for each rank. The size must be equal on every rank, so it does not depend on the tensors' addresses.
 std::int64_t slab_bytes(const transfer_plan& plan, const collective_use& use) {
   constexpr std::int64_t of_reductions = std::int64_t{4} << 20, of_copies = std::int64_t{32} << 20;
   const bool copies = use.kind == collective_kind::all_gather || use.kind == collective_kind::broadcast;

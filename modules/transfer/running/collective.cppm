@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recognises transfers that are one collective. The collective runs over all ranks, or in each of several groups of
-// equal size, such as those along one mesh dimension. A Partial becomes its value on all of its ranks (all_reduce) or
-// even blocks of the first dimension (reduce_scatter). Even blocks become the whole (all_gather). One rank's box goes
+// Recognises transfers that one collective can do. The collective runs over all ranks, or in each of several groups of
+// equal size, such as those along one mesh dimension. A Partial becomes its value on all of its ranks (all_reduce), or
+// equal blocks of the first dimension (reduce_scatter). Equal blocks become the whole (all_gather). One rank's box goes
 // to others (broadcast). The collectives themselves are in comm. Exports nothing.
 module shardmesh.transfer:collective;
 
@@ -42,11 +42,11 @@ struct collective_plan {
 // The collectives that a plan may use.
 struct collective_choice {
   bool reductions = false;  // reductions, in the communicator's own order of terms
-  bool gathers = false;     // gathers and broadcasts; set if a network does them itself
+  bool gathers = false;     // gathers and broadcasts; set if the network implements them
   bool groups = false;      // collectives among some of the ranks
 };
 
-// Finds the transfers of a plan that one collective each can do, on a communicator of `ranks` ranks. The result is the
+// Finds the transfers of a plan that a single collective can do, on a communicator of `ranks` ranks. The result is the
 // same on every rank. Cost: O(transfers * ranks log ranks), counting only transfers with few fragments per rank.
 collective_plan collectives_in(const transfer_plan& plan, owner_id rank, std::int32_t ranks,
                                const collective_choice& choice);

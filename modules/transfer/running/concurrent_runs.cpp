@@ -21,9 +21,8 @@ namespace {
 
 using run_list = std::vector<std::weak_ptr<started_run>>;
 
-// The runs that this thread started and that may be unfinished. The thread-local variable is a raw pointer: a
-// destructor would have to be registered with the thread, which allocates, and the C library ends the process if that
-// fails.
+// The runs that this thread started and that may be unfinished. The thread-local variable is a raw pointer, because
+// registering a destructor with the thread allocates memory. If that fails, the C library ends the process.
 run_list& runs_of_thread() {
   thread_local run_list* mine = nullptr;
   if (mine) return *mine;

@@ -11,12 +11,12 @@ import :run;
 
 namespace shardmesh {
 
-// A started run. Other waits of its thread advance it, and another thread may wait for it, so it has a lock.
+// A started run. Waits for other runs of its thread advance it, and another thread may wait for it, so it has a lock.
 struct started_run {
   explicit started_run(std::shared_ptr<executor::state> s) : work(std::move(s)) {}
 
   // Advances the run by one step, for its own waiter. Returns false if the step would block. Rethrows an exception of a
-  // callback, including one from a step that another run's wait made.
+  // callback, even one that was thrown while another run's wait advanced this run.
   bool advance(bool may_block);
   // Advances the run by one step, for another run's wait. Does nothing if the run is busy.
   void help();

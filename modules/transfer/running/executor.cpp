@@ -39,7 +39,7 @@ constexpr std::uint32_t collects_reductions = 1, collects_gathers = 2, collects_
 struct ability {
   std::uint32_t lends = 0;
   std::uint32_t collects = 0;  // supported collectives, as bits
-  // Rounds that keep its memory budget, with packed messages and with lent memory; 0: no number does.
+  // The number of rounds that keeps the memory budget, with packed messages and with lent memory; 0: no number does.
   std::int64_t rounds = 1, lending_rounds = 1;
   std::int64_t budget_bytes = 0, needed_bytes = 0;
   std::int64_t sent_bytes = 0;
@@ -52,14 +52,15 @@ std::vector<std::byte> encode(const ability& a, std::span<const std::byte> numbe
   return bytes;
 }
 
-// The offers of numbers behind the abilities. Precondition: `common` has read these notes.
+// Returns the offers of object numbers, which follow the abilities in the notes. Precondition: `common` has read the
+// notes.
 std::vector<std::span<const std::byte>> offers_in(const agreement_notes& notes) {
   std::vector<std::span<const std::byte>> offers;
   for (const std::vector<std::byte>& note : notes) offers.push_back(std::span(note).subspan(sizeof(ability)));
   return offers;
 }
 
-// The abilities of all ranks together: the common features, the sum of the sent bytes, and the most rounds that one
+// Combines the abilities of all ranks: the common features, the sum of the sent bytes, and the most rounds that one
 // needs.
 result<ability> common(const agreement_notes& notes) {
   ability all{.lends = 1, .collects = collects_reductions | collects_gathers | collects_in_groups};

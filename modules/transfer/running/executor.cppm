@@ -12,7 +12,7 @@ import :plan;
 
 export namespace shardmesh {
 
-/// When ranks check that they do the same thing.
+/// The times at which the ranks check that they agree on their work.
 enum class check_policy : std::uint8_t {
   once,       // when the executor is made
   every_run,  // also before each run, with its bindings: a rank's mistake then does not poison the communicator
@@ -22,7 +22,7 @@ enum class check_policy : std::uint8_t {
 struct run_options {
   check_policy check = check_policy::once;
   std::function<void(std::int64_t bytes)> progress{};  // called with the bytes just received or copied
-  bool in_place = true;  // ranks that share memory read each other's; false: always messages
+  bool in_place = true;  // ranks that share memory read each other's tensors; false: always messages
 };
 
 /// Carries out one plan any number of times. Pieces that are contiguous on a side move straight out of or into its
@@ -85,8 +85,8 @@ class executor {
   std::int64_t moved_bytes() const;
   /// The number of rounds of the exchange, the same on every rank: as many as the rank with the tightest budget needs.
   std::int64_t rounds() const;
-  /// The most bytes that a run takes on this rank beside its tensors: staging, and messages if every piece must be
-  /// packed. At most the budget of `plan_options::memory_bytes`.
+  /// The most bytes that a run takes on this rank in addition to its tensors: staging, and messages if every piece must
+  /// be packed. At most the budget of `plan_options::memory_bytes`.
   std::int64_t peak_bytes() const;
   /// Scratch memory that runs have taken so far; it is kept for the next run.
   std::int64_t scratch_bytes() const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of slots that lie outside the run's memory: filled before a run, and written back after it. The choice of
-// memory is in `executor`. Exports nothing.
+// Copies, in the run's memory, of slots that lie in other memory. They are filled before a run and written back after
+// it. The choice of the run's memory is in `executor`. Exports nothing.
 module shardmesh.transfer:mirrors;
 
 import shardmesh.std;
@@ -22,8 +22,8 @@ class slot_mirrors {
   void clear() { mirrors_.clear(); }
   bool empty() const { return mirrors_.empty(); }
 
-  // `pull` fills the copies from their slots; `push` writes back the written ones. With a stream, both are enqueued
-  // there.
+  // `pull` fills the copies from their slots; `push` writes back the written ones. With a stream, both are enqueued on
+  // it.
   result<void> pull(const call_options& call) const;
   result<void> push(const call_options& call) const;
 

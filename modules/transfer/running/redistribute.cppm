@@ -23,7 +23,7 @@ struct basic_tensor_side {
   dtype type = dtype::undefined;  // the same on every rank, including ranks without a part of it
   basic_tensor_binding<View> memory{};
 
-  operator basic_tensor_side<const_tensor_view>() const  // NOLINT: implicit, as of the views
+  operator basic_tensor_side<const_tensor_view>() const  // NOLINT: implicit, as for the views
     requires std::same_as<View, tensor_view>
   {
     return {where, type, memory};
@@ -47,9 +47,9 @@ using side_over = basic_tensor_side<std::conditional_t<(std::is_const_v<T> || ..
 
 export namespace shardmesh {
 
-/// The side of which this rank has the given tensors: slot i is tensor i, in the order of `distribution::fragments_of`.
-/// Each is as large as its fragments; set `memory.room` for larger ones. The tensors must live until the move is over.
-/// A const tensor gives a `const_tensor_side`, which cannot be a destination.
+/// Returns the side whose slots on this rank are the given tensors: slot i is tensor i, in the order of
+/// `distribution::fragments_of`. Each tensor is as large as its fragments; set `memory.room` for larger ones. The
+/// tensors must live until the move is over. A const tensor gives a `const_tensor_side`, which cannot be a destination.
 template <local_tensor... T>
   requires(sizeof...(T) > 0)
 detail::side_over<T...> side_of(distribution where, T&... local) {
@@ -65,9 +65,10 @@ detail::side_over<T...> side_of(distribution where, T&... local) {
   return made;
 }
 
-/// The side of a distributed object (a layout, a dtensor, a sharded tensor) of which this rank has one local tensor.
-/// The tensor is as large as the rank's part; for a layout, the local shape. The move rejects any other size, so that a
-/// whole tensor is not mistaken for a part. With `slot_room::larger`, the part lies at the tensor's beginning.
+/// Returns the side of a distributed object (a layout, a dtensor, a sharded tensor) whose part on this rank is one
+/// local tensor. The tensor is as large as the rank's part; for a layout, the local shape. The move rejects any other
+/// size, so that a whole tensor is not mistaken for a part. With `slot_room::larger`, the part lies at the tensor's
+/// beginning.
 /// \errors those of `distribution_of`
 template <distributed_object D, local_tensor T>
 result<detail::side_over<T>> side_of(const D& where, T& local, slot_room room = slot_room::exact) {
@@ -78,12 +79,12 @@ result<detail::side_over<T>> side_of(const D& where, T& local, slot_room room = 
   return side;
 }
 
-/// The side of which this rank has nothing.
+/// Returns the side for a rank that holds nothing of the tensor.
 inline tensor_side side_of(distribution where, dtype type) {
   return {std::move(where), type, {}};
 }
 
-/// The side of a distributed object of which this rank has nothing. \errors those of `distribution_of`
+/// Returns the side of a distributed object for a rank that holds nothing of it. \errors those of `distribution_of`
 template <distributed_object D>
 result<tensor_side> side_of(const D& where, dtype type) {
   auto made = distribution_of(where);
@@ -97,7 +98,7 @@ template <distributed D, class T>
 tensor_side side_of(const D& where, T& local) = SHARDMESH_REFUSE(
     "what moves is a tensor: specialise shardmesh::adapter for this type (shardmesh/adapter.hpp), or use host_tensor");
 
-/// Plans one tensor between two distributed objects, with one dtype, before a byte moves.
+/// Plans the move of one tensor between two distributed objects with the same dtype. No byte moves.
 /// \errors those of `distribution_of` and of `plan`
 template <distributed From, distributed To>
 result<transfer_plan> plan(const From& from, const To& to, dtype type, const plan_options& options = {}) {
@@ -133,7 +134,7 @@ struct redistribute_options {
 struct redistribute_report {
   std::int64_t sent_bytes = 0, received_bytes = 0;
   std::int64_t rounds = 1;         // number of rounds that the memory budget required
-  std::int64_t scratch_bytes = 0;  // memory of messages and sums beside the tensors
+  std::int64_t scratch_bytes = 0;  // memory of messages and sums, in addition to the tensors
 };
 
 /// Moves tensors together: each pair of ranks exchanges one message per round, whatever the number of tensors.
@@ -153,11 +154,12 @@ result<redistribute_report> redistribute(std::span<const tensor_move> tensors, c
 result<redistribute_report> redistribute(const const_tensor_side& from, const tensor_side& to, communicator_ref comm,
                                          const redistribute_options& options = {});
 
-/// The distribution in which one rank holds the whole tensor, in slot 0: for a gather to it, or a scatter from it.
+/// Returns the distribution in which one rank holds the whole tensor, in slot 0: for a gather to it, or a scatter from
+/// it.
 /// \errors errc::invalid_argument (a negative rank or size), errc::overflow
 result<distribution> on_one_rank(const extents& shape, std::int32_t rank);
 
-/// The distribution in which each rank 0 .. ranks - 1 holds the whole tensor, in slot 0. A move to it from
+/// Returns the distribution in which each rank 0 .. ranks - 1 holds the whole tensor, in slot 0. A move to it from
 /// `on_one_rank` is a broadcast.
 /// \errors as `on_one_rank`; errc::invalid_argument also if `ranks` is 0
 result<distribution> on_every_rank(const extents& shape, std::int32_t ranks);

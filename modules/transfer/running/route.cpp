@@ -66,7 +66,7 @@ class batch_maker {
       const step s = steps[i];
       const bool takes_memory =
           s.from.owner != s.to.owner || s.from.side == buffer_side::staging || s.to.side == buffer_side::staging;
-      if (!takes_memory) {  // as soon as possible, or when all has arrived
+      if (!takes_memory) {  // moves in the first round, or after everything has arrived
         if (round_ == (s.phase <= step_phase::deliver ? range.first : range.last - 1)) here.pieces.push_back(work);
         continue;
       }

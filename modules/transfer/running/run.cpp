@@ -139,7 +139,7 @@ result<void> executor::state::check_interruption(std::int64_t bytes) {
   unchecked_bytes_ = unchecked_tasks_ = 0;
   SHARDMESH_CHECK(check_call());
   if (lends_ && loan_.interrupted()) {
-    SHARDMESH_CHECK(loan_.wait());  // its error tells what happened
+    SHARDMESH_CHECK(loan_.wait());  // its error says what happened
     return fail(errc::communication, "another rank failed");
   }
   return {};

@@ -97,8 +97,8 @@ struct executor::state {
   result<void> work_through(std::span<const task> tasks);
   result<void> work_between(const batch_route& batch);  // after the first round's messages
   result<void> work_at_end(const batch_route& batch);   // after the second round's messages
-  // With a backend: tables of the whole route's work, remade if the shapes of the memory change; and launches of a
-  // stage.
+  // With a backend, these functions prepare tables of the whole route's work and launch its stages. The tables are
+  // prepared again if the shapes of the memory change.
   result<void> prepare_batches();
   result<void> prepare_route(batched_route& made);
   result<void> open_launches();
@@ -139,7 +139,7 @@ struct executor::state {
   route route_;
   bound_memory memory_;
   std::vector<collective_use> collectives_;
-  std::vector<communicator_ref> groups_;  // of collectives among some of the ranks
+  std::vector<communicator_ref> groups_;  // for collectives among some of the ranks
   std::optional<batched_work> batched_;   // none: the host's kernels, piece by piece
 
   // The current run.
@@ -150,7 +150,7 @@ struct executor::state {
   std::size_t batch_ = 0;
   std::size_t collective_ = 0;
   std::optional<slab_walk> slabs_;    // of the current collective
-  std::int64_t collective_room_ = 0;  // bytes of a packed slab and its landing place
+  std::int64_t collective_room_ = 0;  // bytes of a packed slab and its landing buffer
   box slab_;
   bool in_slab_ = false;
   std::byte* landing_ = nullptr;  // the address at which the slab arrives

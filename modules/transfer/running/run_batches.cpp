@@ -73,8 +73,8 @@ result<void> append_rounding(batch_builder& to, std::uint32_t target, std::uint3
 
 }  // namespace
 
-// Slots of a launch. Targets are the destinations, then the scratch memory. Sources are the sources, the destinations,
-// and the scratch memory.
+// Numbers the slots of a launch. Target slots are the destinations, then the scratch memory. Source slots are the run's
+// sources, then its destinations, then the scratch memory.
 placed_view executor::state::placed(const task& work, const step& s, bool is_target, bool rounded) const {
   const step_end& end = is_target ? s.to : s.from;
   const std::size_t sources = is_target ? 0 : memory_.sources().size();

@@ -31,7 +31,8 @@ long double phase_of(const box& where) {
 
 }  // namespace
 
-// The units of a box, in row-major order. A unit is one index of the first dimensions with all of the others.
+// The units of a box, in row-major order. A unit is one index of the first dimensions, with all elements of the
+// remaining ones.
 struct schedule::cut {
   std::size_t dims = 0;  // number of first dimensions
   std::int64_t units = 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts an exchange into rounds, so that little of it is alive at a time. Every rank makes the same cuts without
-// talking, from the transfers and the boxes of steps alone. The number of rounds is chosen in `executor`; the work is
-// in `route`. Exports nothing.
+// Cuts an exchange into rounds, so that only a little of its memory is in use at a time. Every rank makes the same cuts
+// without communicating, from the transfers and the boxes of steps alone. The number of rounds is chosen in `executor`;
+// the work is in `route`. Exports nothing.
 module shardmesh.transfer:schedule;
 
 import shardmesh.std;
@@ -56,8 +56,8 @@ class schedule {
   std::int64_t rounds_;
 };
 
-// The most bytes of messages and staging alive at a time on an owner. `messages` is false if ranks read each other's
-// memory; then only staging counts.
+// The most bytes of messages and staging that are alive on an owner at one time. `messages` is false if ranks read each
+// other's memory; then only staging counts.
 std::int64_t peak_of(const rank_plan& plan, const schedule& rounds, bool messages);
 
 // The fewest rounds that keep the owner within its budget, or nothing if the finest cut exceeds it. `needed_bytes` is

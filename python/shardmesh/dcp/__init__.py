@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of many ranks: torch.distributed.checkpoint with shardmesh below it.
+"""Checkpoints of many ranks: torch.distributed.checkpoint on top of shardmesh.
 
     torch.distributed.checkpoint.load(state_dict, storage_reader=shardmesh.dcp.StorageReader(path))
     torch.distributed.checkpoint.save(state_dict, storage_writer=shardmesh.dcp.StorageWriter(path))
 
-or `shardmesh.dcp.load(state_dict, checkpoint_id=path)`, `save` and `async_save`, which do that and raise one
+`shardmesh.dcp.load(state_dict, checkpoint_id=path)`, `save`, and `async_save` do the same, and raise one
 shardmesh.Error on all ranks.
 """
 from ._calls import LoadPlanner, async_save, load, save

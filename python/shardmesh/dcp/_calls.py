@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""load and save: PyTorch's own, with our reader, writer and planner, and one error on all ranks."""
+"""load and save: PyTorch's own, with our reader, writer, and planner, and one error on all ranks."""
 from __future__ import annotations
 
 import contextlib
@@ -34,7 +34,7 @@ from ._writer import StorageWriter, refuse_options
 
 
 class _SavePlanner(torch_checkpoint.DefaultSavePlanner):
-    """PyTorch's planner; a state dict that cannot be saved is a shardmesh.Error that names the key."""
+    """PyTorch's planner; a state dict that cannot be saved raises a shardmesh.Error that names the key."""
 
     def set_up_planner(self, state_dict: Any, storage_meta: dcp.StorageMeta | None = None,
                        is_coordinator: bool = False) -> None:
@@ -44,7 +44,7 @@ class _SavePlanner(torch_checkpoint.DefaultSavePlanner):
 
 
 class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
-    """PyTorch's planner; a key that is not there, or has another shape, is a shardmesh.Error that names what is near."""
+    """PyTorch's planner; a missing key, or another shape, raises a shardmesh.Error that names the nearest key."""
 
     def __init__(self, reader: StorageReader, *, allow_partial_load: bool = False) -> None:
         super().__init__(allow_partial_load=allow_partial_load)
@@ -53,17 +53,17 @@ class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
     def create_local_plan(self) -> planning.LoadPlan:
         stored = self.metadata.state_dict_metadata if self.metadata else {}
         with self._our_errors():
-            # PyTorch takes a checkpoint with more keys than this rank asks for to be of version 2.3, and looks for keys
-            # of that version; a rank without shards of a ShardedTensor asks for fewer. Nothing is missing, so nothing is
-            # to be guessed.
+            # PyTorch takes a checkpoint with more keys than this rank requests for one of version 2.3, and looks for
+            # keys of that version. A rank without shards of a ShardedTensor requests fewer keys. Nothing is missing, so
+            # there is nothing to guess.
             if all(key in stored for key in self.state_dict):
                 return create_default_local_load_plan(self.state_dict, self.metadata, not self.allow_partial_load)
             return super().create_local_plan()
 
     def pieces_and_plan(self) -> tuple[list[Piece], planning.LoadPlan]:
-        """This rank's boxes of plain tensors and DTensors, by our layouts (PyTorch's planner takes some tenths of a
-        millisecond for each), and its plan for the rest. Where anything does not fit, there are no pieces and PyTorch's planner says so.
-        """
+        """Returns this rank's boxes of plain tensors and DTensors, from our layouts, and PyTorch's plan for the rest.
+        PyTorch's planner takes some tenths of a millisecond for each. If anything does not fit, there are no pieces,
+        and PyTorch's planner raises the error."""
         stored = self.metadata.state_dict_metadata
         pieces, rest = [], {}
         for key, value in self.state_dict.items():
@@ -108,7 +108,8 @@ class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
 
 
 def _pieces_of(key: str, value: Any) -> list[Piece] | None:
-    """None for what PyTorch's planner is asked for: ShardedTensors, partials, other subclasses, what is no tensor."""
+    """Returns None for values that PyTorch's planner handles: ShardedTensors, partials, other subclasses, and
+    non-tensors."""
     if type(value) in (torch.Tensor, torch.nn.Parameter):
         return [Piece(key, ((0,) * value.dim(), tuple(value.shape)), value.detach())]
     if type(value) is not DTensor or any(placement.is_partial() for placement in value.placements):
@@ -129,13 +130,14 @@ def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
          process_group: dist.ProcessGroup | None = None, planner: planning.LoadPlanner | None = None,
          no_dist: bool = False, allow_partial_load: bool = False, allow_narrowing: bool = True, threads: int = 0,
          progress: Progress = False, rank: int | None = None, extension_registry: Any = None) -> None:
-    """Collective. Fills the tensors of a state dict (plain ones, DTensors, ShardedTensors) in place and replaces its
-    objects, from a checkpoint of any format, however it was cut. As torch.distributed.checkpoint.load.
+    """Fills the tensors of a state dict (plain ones, DTensors, ShardedTensors) in place and replaces its objects, from
+    a checkpoint of any format and any sharding. Collective. Like torch.distributed.checkpoint.load.
 
-    no_dist: this process alone, whatever process groups there are. rank, extension_registry: as of `StorageReader`.
+    no_dist: use this process alone, even if there are process groups.
+    rank, extension_registry: as in `StorageReader`.
 
-    Raises shardmesh.Error, the same on all ranks: that of the lowest rank that has one. It is a CheckpointError, which
-    PyTorch's CheckpointException catches, too.
+    Raises shardmesh.Error, the same on all ranks: that of the lowest rank that failed. It is a CheckpointError, so code
+    that catches PyTorch's CheckpointException catches it, too.
     """
     no_dist = _arguments.flag("no_dist", no_dist)
     with one_error("load", process_group, no_dist):
@@ -158,7 +160,8 @@ def _refuse_other_state(state_dict: Any) -> None:
 
 
 def _refuse_meta(value: Any, key: str = "") -> None:
-    """PyTorch's planner gives meta tensors memory, on the device of the process group: without one it raises ValueError."""
+    """Refuses meta tensors: PyTorch's planner gives them memory on the device of the process group, and raises
+    ValueError without a group."""
     if isinstance(value, dict):
         for name, one in value.items():
             _refuse_meta(one, f"{key}.{name}" if key else str(name))
@@ -173,13 +176,13 @@ def _rank_in(process_group: dist.ProcessGroup | None, no_dist: bool) -> int | No
     if not dist.is_available() or not dist.is_initialized():
         return None
     rank = dist.get_rank(None if no_dist else process_group)
-    return rank if rank >= 0 else None  # none of the group
+    return rank if rank >= 0 else None  # not in the group
 
 
 def _load(state_dict: dict[str, Any], reader: StorageReader, planner: LoadPlanner,
           process_group: dist.ProcessGroup | None, no_dist: bool) -> None:
-    """As torch.distributed.checkpoint.load, whose ranks send their plans to one and get them back: this planner's
-    global plan is the local ones, so only errors are exchanged, before anything is read and after it."""
+    """Like torch.distributed.checkpoint.load, whose ranks send their plans to one rank and get them back. This
+    planner's global plan equals the local ones, so ranks exchange only errors, before anything is read and after it."""
     flat: dict[str, Any] = {}
 
     def plan() -> tuple[list[Piece], planning.LoadPlan]:
@@ -204,7 +207,7 @@ def _load(state_dict: dict[str, Any], reader: StorageReader, planner: LoadPlanne
 
 
 def _on_all_ranks(step: Callable[[], Any], process_group: dist.ProcessGroup | None, no_dist: bool) -> Any:
-    """What the step gives. Raises CheckpointException on all ranks when it raises on any."""
+    """Returns the result of the step. Raises CheckpointException on all ranks if the step raises on any."""
     made, problem = None, None
     try:
         made = step()
@@ -222,7 +225,7 @@ def _on_all_ranks(step: Callable[[], Any], process_group: dist.ProcessGroup | No
 
 def _writer_of(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str], use_collectives: bool,
                **options: Any) -> StorageWriter:
-    """What both kinds of save begin with. Raises what is wrong with their arguments."""
+    """The common start of both kinds of save. Raises the errors of their arguments."""
     refuse_options(use_collectives=use_collectives)
     _refuse_other_state(state_dict)
     return StorageWriter(checkpoint_id, **options)
@@ -232,13 +235,14 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
          process_group: dist.ProcessGroup | None = None, planner: planning.SavePlanner | None = None,
          no_dist: bool = False, use_collectives: bool = True, overwrite: bool = False, threads: int = 0,
          memory_bytes: int = 0, progress: Progress = False) -> dcp.Metadata:
-    """Collective. Writes a state dict (plain tensors, DTensors, ShardedTensors, objects) as one DCP folder, which appears
-    whole or not at all. As torch.distributed.checkpoint.save.
+    """Writes a state dict (plain tensors, DTensors, ShardedTensors, objects) as one DCP folder, which appears whole or
+    not at all. Collective. Like torch.distributed.checkpoint.save.
 
-    no_dist: this process alone, whatever process groups there are. use_collectives=False is refused.
+    no_dist: use this process alone, even if there are process groups.
+    use_collectives: False is refused.
 
-    Raises shardmesh.Error, the same on all ranks: that of the lowest rank that has one. It is a CheckpointError, which
-    PyTorch's CheckpointException catches, too. The destination is as it was then.
+    Raises shardmesh.Error, the same on all ranks: that of the lowest rank that failed. It is a CheckpointError, so code
+    that catches PyTorch's CheckpointException catches it, too. The destination is then unchanged.
     """
     no_dist = _arguments.flag("no_dist", no_dist)
     with one_error("save", process_group, no_dist):
@@ -256,10 +260,9 @@ def async_save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[s
                async_checkpointer_type: Any = AsyncCheckpointerType.THREAD, async_stager: Any = None,
                no_dist: bool = False, use_collectives: bool = True, overwrite: bool = False, threads: int = 0,
                memory_bytes: int = 0, progress: Progress = False) -> Any:
-    """Collective. `save` in the background, after the state dict was copied. As torch.distributed.checkpoint.async_save:
-    returns its Future of the Metadata, or its AsyncSaveResponse when the stager copies in the background, too. The
-    futures raise what `save` raises.
-    """
+    """Runs `save` in the background, after copying the state dict. Collective. Like
+    torch.distributed.checkpoint.async_save, it returns a Future of the Metadata, or an AsyncSaveResponse if the stager
+    copies in the background, too. The futures raise the errors of `save`."""
     no_dist = _arguments.flag("no_dist", no_dist)
     with one_error("save", process_group, no_dist):
         writer = _writer_of(state_dict, checkpoint_id, use_collectives, overwrite=overwrite, threads=threads,
@@ -277,7 +280,7 @@ def async_save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[s
 
 
 class _SaveFuture(Future):
-    """That of a process which was forked meanwhile never ends: there it is an error."""
+    """In a process that was forked meanwhile, the save would never end; there the future raises Error."""
 
     def __init__(self) -> None:
         super().__init__()

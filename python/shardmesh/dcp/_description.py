@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A checkpoint's description as PyTorch's planners and PyTorch's own reader have it."""
+"""A checkpoint's description, in the form that PyTorch's planners and reader use."""
 from __future__ import annotations
 
 import glob
@@ -14,7 +14,7 @@ from .._checkpoint import Checkpoint, ObjectEntry, TensorEntry
 
 
 def description_of(checkpoint: Checkpoint, load_id: str, *, with_places: bool = True) -> dcp.Metadata:
-    """with_places: fill storage_data, which planners do without."""
+    """Describes a checkpoint. with_places: fill storage_data, which planners do not need."""
     described: dict[str, Any] = {}
     paths: dict[str, tuple] = {}
     places: dict[dcp.MetadataIndex, Any] | None = {} if with_places else None
@@ -33,7 +33,7 @@ def description_of(checkpoint: Checkpoint, load_id: str, *, with_places: bool = 
 
 
 def _tensor(entry: TensorEntry, checkpoint: Checkpoint, places: dict | None) -> dcp.TensorStorageMetadata:
-    # A dtype that this PyTorch lacks, or a representation that shardmesh does not read: whoever wants it gets the error.
+    # PyTorch may lack the dtype, or shardmesh may not read the representation: only loading such a tensor is an error.
     dtype = getattr(torch, entry.dtype, torch.uint8)
     chunks = []
     for number, (offsets, sizes, *place) in enumerate(checkpoint._native.chunks(entry._index)):
@@ -45,7 +45,7 @@ def _tensor(entry: TensorEntry, checkpoint: Checkpoint, places: dict | None) -> 
 
 
 def _add_place(places: dict, index: dcp.MetadataIndex, place: Any) -> None:
-    """Where it is known: not of tensors that are made of several."""
+    """Adds a place if it is known; it is not for tensors that are composed of several."""
     file, offset, length, transform = place
     if not file:
         return
@@ -56,7 +56,7 @@ def _add_place(places: dict, index: dcp.MetadataIndex, place: Any) -> None:
 
 
 def transforms_of(checkpoint: Checkpoint) -> dict[str, tuple[str, ...]]:
-    """The stream extensions of each entry that was written through some which shardmesh does not read."""
+    """Returns the stream extensions of each entry that was written through extensions that shardmesh does not read."""
     found: dict[str, tuple[str, ...]] = {}
     if checkpoint.format != "dcp":
         return found
@@ -71,7 +71,7 @@ def transforms_of(checkpoint: Checkpoint) -> dict[str, tuple[str, ...]]:
 
 
 def is_of_ranks(checkpoint: Checkpoint) -> bool:
-    """Whether ranks described it one by one (use_collectives=False)."""
+    """Whether ranks described it separately (use_collectives=False)."""
     folder = checkpoint.path
     return (checkpoint.format == "dcp" and not os.path.exists(os.path.join(folder, ".metadata"))
             and bool(glob.glob("__*.metadata", root_dir=folder)))

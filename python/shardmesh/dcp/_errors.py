@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One error on all ranks, which callers of shardmesh and callers of PyTorch catch."""
+"""One error on all ranks, which callers of shardmesh and callers of PyTorch can catch."""
 from __future__ import annotations
 
 import contextlib
@@ -14,7 +14,8 @@ from .._error import Error, failure
 
 
 class CheckpointError(Error, CheckpointException):
-    """A shardmesh.Error of a load or save of ranks, and PyTorch's CheckpointException: `failures` holds every rank's."""
+    """A shardmesh.Error of a collective load or save that is also PyTorch's CheckpointException: `failures` has every
+    rank's error."""
 
     def __init__(self, problem: Error, failures: dict[int, Any]) -> None:
         Error.__init__(self, problem.code, str(problem))
@@ -26,13 +27,14 @@ class CheckpointError(Error, CheckpointException):
 
     @property
     def failures(self) -> dict[int, Any]:
-        """(exception, stack) of each rank that has one."""
+        """(exception, stack) for each rank that failed."""
         return self._failures
 
 
 @contextlib.contextmanager
 def one_error(step: str, process_group: dist.ProcessGroup | None, no_dist: bool) -> Iterator[None]:
-    """PyTorch tells every rank of every rank's failure: out of that comes the first, with the ranks that have it."""
+    """PyTorch reports every rank's failure to every rank. Raises the first of them; its `others` holds those of other
+    ranks that differ."""
     try:
         yield
     except CheckpointException as failed:
@@ -40,12 +42,12 @@ def one_error(step: str, process_group: dist.ProcessGroup | None, no_dist: bool)
             raise
         of_ranks = {rank: _as_ours(wrapped[0]) for rank, wrapped in sorted(failed.failures.items())}
         ours = [problem for problem in of_ranks.values() if isinstance(problem, Error)]
-        if not ours:  # a callback's, a planner's
+        if not ours:  # from a callback or a planner
             raise next(iter(of_ranks.values())) from failed
         first, others = ours[0], [problem for problem in ours[1:] if str(problem) != str(ours[0])]
         first.others = (*first.others, *others)
         raise CheckpointError(first, failed.failures) from failed
-    except Error as problem:  # of this rank's arguments, before it told the others
+    except Error as problem:  # in this rank's arguments, before it notified the others
         raise CheckpointError(problem, {_rank(process_group, no_dist): (problem, traceback.extract_tb(problem.__traceback__))}
                               ) from problem
 
@@ -57,7 +59,7 @@ def _rank(process_group: dist.ProcessGroup | None, no_dist: bool) -> int:
 
 
 def _as_ours(problem: BaseException) -> BaseException:
-    """What PyTorch's flattening of a state dict raises for one that cannot be saved."""
+    """Converts the exceptions that PyTorch's flattening raises for a state dict that cannot be saved."""
     if isinstance(problem, RecursionError):
         return failure("invalid_argument", "a container of the state dict holds itself, or is nested too deeply")
     if isinstance(problem, UnicodeEncodeError):

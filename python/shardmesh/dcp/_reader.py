@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StorageReader: PyTorch's planner says which boxes go where, shardmesh reads them: all in one call, on several threads,
-straight into place. Any format that shardmesh opens will do; no pickle of the description is run."""
+"""StorageReader: PyTorch's planner decides which boxes go where; shardmesh reads all of them in one call, on several
+threads, straight into place. It reads any format that shardmesh opens, and runs no pickle of the description."""
 from __future__ import annotations
 
 import io
@@ -26,7 +26,7 @@ from ._transforms import Transforms
 
 
 class Piece(NamedTuple):
-    """A box of an entry, and the tensor that it is read into."""
+    """A box of an entry, and the tensor to read it into."""
 
     key: str
     where: tuple[tuple[int, ...], tuple[int, ...]]
@@ -34,14 +34,15 @@ class Piece(NamedTuple):
 
 
 class StorageReader(storage.StorageReader):
-    """For torch.distributed.checkpoint.load and all that takes such a reader. It may be used again: each load opens the
-    checkpoint anew.
+    """A reader for torch.distributed.checkpoint.load and everything else that takes one. It may be reused: each load
+    opens the checkpoint again.
 
-    allow_narrowing: a tensor may be loaded into a dtype that holds less, as PyTorch does without a word. threads: of
-    this rank; 0: all cores divided among the ranks of this machine, as LOCAL_WORLD_SIZE says. rank: whose values are
-    read, where ranks that saved with use_collectives=False have different ones under a key; None: this process's rank,
-    and without process groups Error "disagreement". extension_registry: PyTorch's ExtensionRegistry, for items that were
-    written through stream extensions of your own (zstd needs none).
+    allow_narrowing: a tensor may be loaded into a dtype that holds less, as PyTorch does silently.
+    threads: of this rank; 0: all cores, divided among the ranks of this machine (LOCAL_WORLD_SIZE).
+    rank: the rank whose values are read, if ranks that saved with use_collectives=False hold different ones under a
+    key. None: this process's rank; without process groups Error "disagreement".
+    extension_registry: PyTorch's ExtensionRegistry, for items that were written through your own stream extensions
+    (zstd needs none).
     """
 
     def __init__(self, path: str | os.PathLike[str], *, threads: int = 0, allow_narrowing: bool = True,
@@ -64,7 +65,7 @@ class StorageReader(storage.StorageReader):
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """The checkpoint as it was at the last `read_metadata`; opened when it is first asked for."""
+        """The checkpoint as of the last `read_metadata`; opened on first use."""
         if self._opened is None:
             self._open(self._default_rank())
         return self._opened
@@ -76,9 +77,9 @@ class StorageReader(storage.StorageReader):
         self._opened = self._failure = None
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        # PyTorch would take an exception from here for a folder without `.metadata`, go on to look for one per rank and
-        # say "metadata is None": it is raised in the next call, which all ranks hear of.
-        self._opened = self._failure = None  # the files may be others than at the last load
+        # PyTorch would take an exception from here for a folder without `.metadata`, look for one per rank, and report
+        # "metadata is None". The next call raises it instead, and all ranks get it.
+        self._opened = self._failure = None  # the files may have changed since the last load
         try:
             own = self._default_rank()
             self._open(kwargs.get("rank", own) if self._rank is None else own)
@@ -91,7 +92,7 @@ class StorageReader(storage.StorageReader):
         if self._failure is not None:
             problem, self._failure = self._failure, None
             raise problem
-        rank = kwargs.get("rank")  # of the process group, or 0 without one
+        rank = kwargs.get("rank")  # in the process group, or 0 without one
         if (self._rank is None and rank is not None and rank != self._opened_as and _has_ranks()
                 and self._opened is not None and is_of_ranks(self._opened)):
             self._open(rank)
@@ -117,7 +118,7 @@ class StorageReader(storage.StorageReader):
         return done
 
     def fill(self, pieces: Sequence[Piece], plan: planning.LoadPlan, planner: planning.LoadPlanner) -> None:
-        """The pieces, and what the plan says: all in one call."""
+        """Reads the pieces and the items of the plan, all in one call."""
         pieces, committed = list(pieces), []
         transforms = transforms_of(self.checkpoint) if self._transforms.are_known else {}
         for item in plan.items:
@@ -161,7 +162,7 @@ class StorageReader(storage.StorageReader):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Whether it is a path of this machine, or file:// and one."""
+        """Whether it is a path of this machine, or a file:// URL of one."""
         return _arguments.is_path(checkpoint_id)
 
 
@@ -170,7 +171,7 @@ def _has_ranks() -> bool:
 
 
 def default_threads() -> int:
-    """A rank's share of the cores: ranks of one machine read at the same time."""
+    """Returns a rank's share of the cores: ranks of one machine read at the same time."""
     try:
         ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     except ValueError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Items that were written through stream extensions (PyTorch's experimental StreamTransformExtension): their bytes go
+"""Items that were written through stream extensions (PyTorch's experimental StreamTransformExtension). Their bytes go
 through the caller's extensions, as in PyTorch's own reader."""
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Transforms:
         return self._registry is not None
 
     def object_of(self, checkpoint: Checkpoint, key: str, names: Sequence[str]) -> bytes:
-        """The object as torch.save wrote it."""
+        """Returns the object as torch.save wrote it."""
         return self._decoded(checkpoint, key, checkpoint._native.object_places()[checkpoint[key]._index], names)
 
     def fill(self, checkpoint: Checkpoint, key: str, where: Where, target: torch.Tensor, names: Sequence[str]) -> None:
-        """A box of a tensor, from every chunk that meets it."""
+        """Fills a box of a tensor from every chunk that overlaps it."""
         offsets, sizes = where
         filled = 0
         for begin, extent, *place in checkpoint._native.chunks(checkpoint[key]._index):
@@ -77,6 +77,6 @@ class Transforms:
                 if hasattr(extension, "transform_from"):
                     stream = extension.transform_from(stream)
             return stream.read(-1)
-        except Exception as cause:  # of the caller's extensions, too
+        except Exception as cause:  # includes those of the caller's extensions
             raise failure("unsupported", f"cannot be read through its stream extensions: {type(cause).__name__}: {cause}",
                           key=key, path=checkpoint.path, found="+".join(names)) from cause

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StorageWriter: PyTorch's planner says who writes what, shardmesh writes it: each rank its file of one folder, which
-appears whole or not at all, with checksums of every byte. PyTorch's own reader loads it."""
+"""StorageWriter: PyTorch's planner decides which rank writes what; shardmesh writes it. Each rank writes its own file
+of one folder, which appears whole or not at all, with checksums of every byte. PyTorch's own reader loads it."""
 from __future__ import annotations
 
 import dataclasses
@@ -28,10 +28,10 @@ from ._reader import default_threads
 
 
 class _Place:
-    """What the coordinator tells a rank: the folder under its temporary name, and whose file to write.
+    """The coordinator's message to a rank: the folder under its temporary name, and the rank whose file to write.
 
-    A planner that caches plans sends a rank an empty plan that carries this one, and then goes on with the plan of an
-    earlier save: so the rank takes the place that arrived last in this thread, not the one of its plan.
+    A planner that caches plans sends a rank an empty plan that carries this message, and then uses the plan of an
+    earlier save. The rank therefore takes the place that arrived last in this thread, not the one in its plan.
     """
 
     def __init__(self, folder: str, rank: int) -> None:
@@ -56,7 +56,7 @@ def _arrived(folder: str, rank: int) -> _Place:
 
 
 class _Written(NamedTuple):
-    """What a rank tells the coordinator of one item."""
+    """A rank's report to the coordinator about one item."""
 
     file: str
     offset: int
@@ -67,18 +67,18 @@ class _Written(NamedTuple):
 def _pickled(item: planning.WriteItem, planner: planning.SavePlanner) -> Any:
     try:
         return planner.resolve_data(item)
-    except Exception as cause:  # of pickle, of the object's own class, of the caller's planner
+    except Exception as cause:  # from pickle, the object's own class, or the caller's planner
         raise failure("unsupported", f"cannot be pickled: {type(cause).__name__}: {cause}", key=item.index.fqn) from cause
 
 
 class StorageWriter(storage.StorageWriter):
-    """For torch.distributed.checkpoint.save and all that takes such a writer.
+    """A writer for torch.distributed.checkpoint.save and everything else that takes one.
 
-    overwrite: replace the checkpoint that is there, once the new one is on the disk; without it, one that is there is
-    an error (PyTorch's own writer adds to the folder). All ranks see the folder. Parent folders are made.
+    overwrite: replace an existing checkpoint once the new one is on the disk. Without it, an existing checkpoint is an
+    error; PyTorch's own writer adds to the folder. All ranks must see the folder. Parent folders are created.
 
-    The other arguments are those of PyTorch's FileSystemWriter. thread_count is `threads`. Of the rest only the default
-    is taken: another value raises Error, of code "unsupported", that says what to do instead.
+    The other arguments are those of PyTorch's FileSystemWriter. thread_count means `threads`. The others accept only
+    their defaults: another value raises Error, of code "unsupported", with the alternative.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, overwrite: bool = False, threads: int = 0,
@@ -98,7 +98,7 @@ class StorageWriter(storage.StorageWriter):
         self._memory_bytes = _arguments.number("memory_bytes", memory_bytes)
         self._progress = progress
         self._folder: _native.RankFolder | None = None
-        self._parents: list[str] = []  # that this save made
+        self._parents: list[str] = []  # created by this save
         self._owner = Owner()
 
     @property
@@ -106,7 +106,7 @@ class StorageWriter(storage.StorageWriter):
         return self.path
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        """Takes away what a save that failed has staged."""
+        """Removes the staged files of a failed save."""
         if checkpoint_id is not None:
             self.path = self._checked(checkpoint_id)
         self.save_id = str(uuid.uuid4())
@@ -123,7 +123,7 @@ class StorageWriter(storage.StorageWriter):
         self._owner = Owner()
         _of_thread.place = None
         refuse_options(use_collectives=kwargs.get("use_collectives", True))
-        # Before any plan: a planner that caches plans keeps half of them when the global step fails.
+        # This comes before any plan: a planner that caches plans keeps half of them if the global step fails.
         if is_coordinator:
             self._begin()
 
@@ -173,10 +173,10 @@ class StorageWriter(storage.StorageWriter):
                 places, sums = folder.write(place.rank, archives, tensors, options)
         except BaseException:
             if not dist.is_initialized() or dist.get_world_size() == 1:
-                self._folder = None  # nobody else writes into it, and whoever keeps the exception keeps this writer
+                self._folder = None  # no other rank writes to it, and a kept exception keeps this writer
             raise
         finally:
-            folder = None  # else an exception's traceback keeps it, and what was written
+            folder = None  # else an exception's traceback keeps it, and everything written
         results = []
         for item, (kind, number) in zip(plan.items, order):
             at = number + kind * len(archives)
@@ -216,11 +216,11 @@ class StorageWriter(storage.StorageWriter):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Whether it is a path of this machine, or file:// and one."""
+        """Whether it is a path of this machine, or a file:// URL of one."""
         return _arguments.is_path(checkpoint_id)
 
 
-#: Options of PyTorch's that shardmesh has not: the values that change nothing, and what to do instead.
+#: Options of PyTorch that shardmesh lacks: the values that change nothing, and the alternative.
 _REFUSED = {
     "single_file_per_rank": ((True,), "leave it out: every rank writes one file, or let PyTorch's FileSystemWriter write"),
     "sync_files": ((True,), "leave it out: a checkpoint appears when it is on the disk"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The distributed suite over threads of this process, whose memory a backend works on by tables.
+// The distributed suite over threads of this process, with a backend that runs batches on their memory.
 #include <cstdint>
 #include <fabric.hpp>
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The distributed suite over threads of this process, with Kokkos's kernels in place of the host's.
+// The distributed suite over threads of this process, with Kokkos's kernels instead of the host's.
 #include <cstdint>
 #include <fabric.hpp>
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The distributed suite over NCCL, on the double: ranks are threads with a simulated GPU each, whose work runs late and
-// in any legal order. Tensors of the suite are the host's, so every run mirrors them on devices; tests that give a
-// communicator bytes themselves are run with SHARDMESH_FABRIC=staged, where messages are copied to the device and back.
+// The distributed suite over NCCL, on the double. Ranks are threads with a simulated GPU each, whose work runs late and
+// in any legal order. The suite's tensors are in host memory, so every run mirrors them on devices. Tests that pass
+// bytes to a communicator directly run with SHARDMESH_FABRIC=staged, which copies messages to the device and back.
 #include <gpu_double/gpu_double.h>
 
 #include <cstdint>
@@ -25,7 +25,7 @@ bool is_staged() {
   return asked != nullptr && std::string_view(asked) == "staged";
 }
 
-// What the double saw, but for messages of two sizes, which the conformance suite sends on purpose.
+// The double's problems, except messages of two sizes, which the conformance suite sends on purpose.
 std::string problems_seen() {
   std::istringstream lines(double_problem_text());
   std::string all;
@@ -56,7 +56,7 @@ std::uint64_t seed() {
 }
 
 int rounds(int normal) {
-  // The double lets threads take turns: a tenth, or as many as elsewhere where runs are to be long.
+  // The double makes threads take turns: a tenth of the rounds, or the normal number in long runs.
   return test::runs_are_long() ? normal : normal / 10;
 }
 

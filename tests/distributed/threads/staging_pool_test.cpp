@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bounds of a pool of staging: saves that wait or are refused, deadlines and cancellation while they wait, what is
-// kept and what makes way, and ranks that share a pool by mistake. Ranks are threads here.
+// Limits of a staging pool: saves that wait or are refused, their deadlines and cancellation, kept and evicted memory,
+// and ranks that share a pool by mistake. Ranks are threads here.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// One rank's tensor of some bytes, saved into a pool; the save writes nothing before `go_on`.
+// One rank's tensor, saved into a pool; the save writes nothing before `go_on`.
 struct held_up_save {
   held_up_save(const fs::path& folder, const staging_pool& pool, std::size_t size_bytes, std::uint8_t value,
                call_options call = {})
@@ -57,7 +57,7 @@ struct held_up_save {
   void go_on() {
     if (!std::exchange(may_go, true)) go.set_value();
   }
-  // "" when all that was saved is `value`.
+  // Returns "" if every saved byte is `value`.
   std::string finish(std::uint8_t value) {
     go_on();
     if (!saving) return to_string(saving.error());
@@ -147,11 +147,11 @@ TEST_CASE("memory that is too small makes way, what nobody uses is released, and
   const fabric::rank_folder folder("pool-keeps");
   std::optional<staging_pool> pool = staging_pool::make({.max_saves = 2}).value();
   CHECK(held_up_save(folder.path / "a", *pool, 640, 1).finish(1) == "");
-  CHECK(held_up_save(folder.path / "b", *pool, 6'400, 2).finish(2) == "");  // beside the small one
+  CHECK(held_up_save(folder.path / "b", *pool, 6'400, 2).finish(2) == "");  // beside the small buffer
   CHECK(pool->use() == staging_use{.kept_bytes = 7'040, .taken = 2});
-  CHECK(held_up_save(folder.path / "c", *pool, 6'464, 3).finish(3) == "");  // in place of the smallest
+  CHECK(held_up_save(folder.path / "c", *pool, 6'464, 3).finish(3) == "");  // replaces the smallest buffer
   CHECK(pool->use() == staging_use{.kept_bytes = 12'864, .taken = 3});
-  CHECK(held_up_save(folder.path / "d", *pool, 64, 4).finish(4) == "");  // in the smallest that is large enough
+  CHECK(held_up_save(folder.path / "d", *pool, 64, 4).finish(4) == "");  // uses the smallest buffer that is big enough
   CHECK(pool->use() == staging_use{.kept_bytes = 12'864, .taken = 3});
   held_up_save last(folder.path / "e", *pool, 6'464, 5);
   CHECK(pool->release() == 6'400);
@@ -205,7 +205,7 @@ TEST_CASE("random saves through a pool: each writes its own bytes, and the pool 
     const auto value = static_cast<std::uint8_t>(1 + random() % 255);
     const staging_use before = pool.use();
     auto now = std::make_unique<held_up_save>(folder.path / std::to_string(step), pool, bytes, value);
-    // A save in kept memory uses all of it, so room is what the used memory leaves.
+    // A save in kept memory uses all of it, so the space left is what used memory leaves.
     const bool fits = before.saves < 3 && before.used_bytes + static_cast<std::int64_t>(bytes) <= max_bytes;
     CHECK(now->saving.has_value() == fits);
     if (fits)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FileSystemReader and FileSystemWriter that are shardmesh's. Each use adds a byte to the file $SHARDMESH_USES."""
+"""FileSystemReader and FileSystemWriter of shardmesh. Each use adds a byte to the file $SHARDMESH_USES."""
 import os
 
 

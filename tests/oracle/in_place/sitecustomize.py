@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts shardmesh's reader and writer in the place of PyTorch's, in every process that has this folder on its path: as
-soon as torch.distributed.checkpoint is imported, and not before."""
+"""Replaces PyTorch's reader and writer by shardmesh's in every process that has this folder on its path. This
+happens when torch.distributed.checkpoint is imported, and not before."""
 import importlib.abc
 import importlib.util
 import sys

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A consumer of the installed package: values of core, a distribution of layout, an error's text, ranks as threads, a
-// state dict, and a module of its own.
+// A consumer of the installed package: values of core, a distribution of layout, an error's text, thread ranks, a state
+// dict, and its own module.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -14,7 +14,7 @@ import shardmesh;
 
 int main() {
   using namespace shardmesh;
-  // A 5 x 4 tensor cut by rows over two ranks: 3 and 2 rows.
+  // A 5 x 4 tensor split by rows over two ranks: 3 and 2 rows.
   const extents shape{5, 4};
   const std::vector<fragment> rows = {
       {.where = {{0, 0}, {3, 4}}, .owner = 0, .local_offsets = {0, 0}},
@@ -33,12 +33,12 @@ int main() {
       return true;
     });
 
-  // A third row-block that leaves the tensor is an error that names its box.
+  // A block of rows that leaves the tensor is an error that names its box.
   const std::vector<fragment> beyond = {{.where = {{4, 0}, {2, 4}}, .local_offsets = {0, 0}}};
   const auto refused = distribution::from_fragments(shape, beyond, owner_space::ranks);
   const bool named = !refused && to_string(refused.error()).find("[4:6, 0:4)") != std::string::npos;
 
-  // Two ranks tell each other their numbers.
+  // Two ranks exchange as many bytes as their number plus one.
   const auto met = run_ranks(2, [](any_communicator& comm) -> result<void> {
     const std::vector<std::byte> mine(static_cast<std::size_t>(comm.rank()) + 1);
     const auto all = comm.all_gather(mine, {});

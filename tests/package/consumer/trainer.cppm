@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A module of the consumer's own: it includes standard headers, as anybody's does, and imports shardmesh.
+// The consumer's own module: it includes standard headers, like any module, and imports shardmesh.
 module;
 #include <cstdint>
 #include <functional>

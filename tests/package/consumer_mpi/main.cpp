@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A consumer of the component mpi: every rank gives as many bytes as its number and three.
+// A consumer of the component mpi: every rank contributes as many bytes as its number plus three.
 #include <chrono>
 #include <cstddef>
 #include <cstdio>

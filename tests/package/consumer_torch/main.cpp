@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A module of LibTorch is saved and loaded by a program that was built against the installed package.
+// Saves and loads a LibTorch module in a program that was built against the installed package.
 #include <ATen/ATen.h>
 #include <torch/nn/modules/linear.h>
 #include <shardmesh/torch_tensor.hpp>

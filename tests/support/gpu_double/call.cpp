@@ -30,7 +30,7 @@ call_book& book() {
   return *made;
 }
 
-// In memory that forked children share.
+// The count is in memory that forked children share.
 std::atomic<std::int64_t>& count_of_children() {
   static auto* const shared =
       new (::mmap(nullptr, sizeof(std::int64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
@@ -38,7 +38,7 @@ std::atomic<std::int64_t>& count_of_children() {
   return *shared;
 }
 
-// Before the lock, which a fork may have copied locked.
+// Counts before it locks: a fork may have copied the lock in its locked state.
 engine_lock lock_after_counting() {
   static const pid_t maker = ::getpid();
   std::atomic<std::int64_t>& children = count_of_children();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call of one of the functions that the double stands in for: holds the engine's lock, counts the call and takes the
-// fault that a test planted for it.
+// A call of a function that the double implements: holds the engine's lock, counts the call, and takes the fault that a
+// test planted for it.
 #pragma once
 #include "engine.hpp"
 #include "gpu_double.h"
@@ -17,11 +17,11 @@ struct fault {
 
 class call {
  public:
-  /// `who`: the device (libcudart), the rank (libnccl).
+  /// `who` is the device (libcudart) or the rank (libnccl).
   call(const char* function, int who);
-  /// Its fault, if it is this one: what the function returns at once.
+  /// The code to return at once, if a planted fault fails this call.
   std::optional<int> failed_at_once() const;
-  /// The fault that the work shall have.
+  /// The fault that the work will have.
   fault planted() const { return fault_; }
   bool is(int action) const { return fault_.action == action; }
   engine_lock& lock() { return lock_; }

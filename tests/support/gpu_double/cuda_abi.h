@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of libcudart's C ABI (CUDA 13) that the double has: handles are void*, enumerations int. A test compares all
 // of it with the real header. Define CUDA_DOUBLE_FUNCTION(result, name, (parameters)) and include cuda_functions.inc
-// for the list. Not here: what the functions do (cudart_*.cpp).
+// for the list. The functions are implemented in cudart_*.cpp.
 #pragma once
 #include <cstddef>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libcudart's copies and fills. A copy reads its source when it runs, not when it was enqueued. Copies from and to
-// pageable memory are as late as others: CUDA promises nothing else of them.
+// pageable memory are as late as others: CUDA promises no more.
 #include "memory.hpp"
 #include "streams.hpp"
 
@@ -26,7 +26,7 @@ bool on_device(const void* memory) {
   return found && found->kind == memory_kind::device;
 }
 
-// A copy that the driver would refuse, or that it would carry out with harm.
+// Reports a copy that the driver would refuse, or that would do harm.
 bool is_bad(const char* function, const touch& what) {
   const allocation* in = memory_of_the_double().find(reinterpret_cast<const void*>(what.begin));
   if (!in || what.span() == 0) return false;
@@ -83,7 +83,8 @@ int copy(const char* function, void* to, const void* from, const rows& shape, in
       std::memmove(static_cast<char*>(to) + row * shape.to_pitch,
                    static_cast<const char*>(from) + row * shape.from_pitch, shape.width);
   };
-  // Host to host is done before the call returns, asynchronous or not; device to device is not, synchronous or not.
+  // Host-to-host copies finish before the call returns, asynchronous or not. Device-to-device copies do not,
+  // synchronous or not.
   const bool devices_only = on_device(to) && on_device(from);
   const bool hosts_only = !on_device(to) && !on_device(from);
   return enqueue(here, *on, op, hosts_only || (host_waits && !devices_only));

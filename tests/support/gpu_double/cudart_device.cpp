@@ -15,7 +15,7 @@ bool is_device(int device) {
   return device >= 0 && device < devices_of_the_double().count;
 }
 
-// A pool is known by an address of its own; there is one for each device, and it holds nothing but a threshold.
+// A pool's handle is a unique address. There is one pool per device, and it stores only a threshold.
 char pools[64];
 std::map<int, unsigned long long> thresholds;
 
@@ -89,8 +89,8 @@ int cudaDeviceGetAttribute(int* value, int attribute, int device) {
   static const std::map<int, int> known{{1, 1024},  // threads per block
                                         {8, 49152}, {10, 32}, {11, 0x7FFFFFFF}, {16, 4}, {19, 1}, {31, 1},
                                         {33, 1},    {37, 64}, {38, 1 << 20},    {40, 2}, {41, 1}, {75, 9},
-                                        {76, 0},    {91, 1},  {97, 49152},      {99, 1}, {115, 1}};  // 115: there are
-                                                                                                     // memory pools
+                                        {76, 0},    {91, 1},  {97, 49152},      {99, 1}, {115, 1}};  // 115: memory
+                                                                                                     // pools exist
   const auto found = known.find(attribute);
   *value = found == known.end() ? 0 : found->second;
   return cuda_success;
@@ -109,7 +109,7 @@ int cudaDeviceSynchronize() {
   if (const int no = refused(here)) return returned(no);
   const int device = current_device();
   for (const operation_ref& op : engine::the().pending_on(device)) engine::the().wait(here.lock(), op);
-  for (const auto& each : devices_of_the_double().streams())  // what was done before is seen now
+  for (const auto& each : devices_of_the_double().streams())  // the host now sees work that was done before
     if (each->device == device && each->last && each->last->done()) engine::the().seen(*each->last);
   return returned(engine::the().device_error(device));
 }
@@ -122,7 +122,7 @@ int cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   return cuda_success;
 }
 
-// Copies between devices work without it, as they do in CUDA; kernels of the double are host functions and cannot tell.
+// Copies between devices work without peer access, as in CUDA. The double's kernels are host functions and cannot tell.
 int cudaDeviceEnablePeerAccess(int peer, unsigned int flags) {
   call here("cudaDeviceEnablePeerAccess", current_device());
   if (const int no = refused(here)) return returned(no);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libcudart's calls about errors: its texts, and what a thread remembers.
+// libcudart's calls about errors: texts, and the last error of each thread.
 #include "streams.hpp"
 
 #include <utility>

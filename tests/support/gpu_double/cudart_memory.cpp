@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libcudart's calls that give memory and take it back.
+// libcudart's calls that allocate and free memory.
 #include "memory.hpp"
 #include "streams.hpp"
 
@@ -18,7 +18,7 @@ allocation* at(const void* address) {
   return found && found->begin == reinterpret_cast<std::uintptr_t>(address) ? found : nullptr;
 }
 
-// What can be freed; otherwise the problem is said.
+// The allocation to free; reports a problem if the call may not free it.
 allocation* to_free(const char* function, const void* address, bool pinned) {
   allocation* which = at(address);
   if (!which || (which->kind == memory_kind::pinned) != pinned || which->kind == memory_kind::registered) {
@@ -63,14 +63,14 @@ int give_in_order(const char* function, void** memory, std::size_t bytes, void* 
     which->now = allocation::life::live;
     std::memset(reinterpret_cast<void*>(begin), memory::fresh, bytes);
   };
-  // Its own bytes are not there yet, so it is no access that `allows` could look at: only its order is kept.
+  // The allocation's bytes do not exist yet, so `allows` cannot check this access: only its order is recorded.
   made->uses.push_back({op, {begin, bytes, true}});
   *memory = reinterpret_cast<void*>(begin);
   devices_of_the_double().append(*on, op);
   return cuda_success;
 }
 
-// Memory of cudaMalloc: everything on the device is done first, as the driver has it. Memory of a pool: at once.
+// Memory of cudaMalloc is freed after all work on the device, as in the driver; memory of a pool, at once.
 int take_back(call& here, void* address, bool pinned) {
   if (!address) return cuda_success;
   allocation* which = to_free(here.function(), address, pinned);

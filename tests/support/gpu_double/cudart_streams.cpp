@@ -53,7 +53,7 @@ int cudaStreamCreateWithPriority(void** made, unsigned int flags, int) {
   return make("cudaStreamCreateWithPriority", made, flags);
 }
 
-// What is enqueued on it is still done.
+// Work that is already enqueued on the stream still runs.
 int cudaStreamDestroy(void* handle) {
   call here("cudaStreamDestroy", current_device());
   if (const int no = refused(here)) return returned(no);

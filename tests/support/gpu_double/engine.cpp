@@ -26,7 +26,7 @@ bool knows(const vector_clock& clock, const operation& op) {
 
 }  // namespace
 
-// Never destroyed: threads that are not joined use it until the process ends.
+// Never destroyed: unjoined threads use it until the process ends.
 engine& engine::the() {
   static engine* const made = new engine;
   return *made;
@@ -45,7 +45,7 @@ void engine::reset(std::uint64_t seed) {
   engine_lock held(mutex_);
   host_queue_.clear();
   changed_.wait(held, [this] { return running_hosts_ == 0; });
-  for (const operation_ref& op : pending_) {  // they hold each other
+  for (const operation_ref& op : pending_) {  // they reference each other
     op->after.clear();
     op->followers.clear();
     op->body = nullptr;
@@ -157,7 +157,7 @@ void engine::finish(const operation_ref& op) {
   changed_.notify_all();
 }
 
-// What is ready, and has to be done before `wanted` can be. `busy`: something of it is running.
+// Ready operations that must run before `wanted` can. `busy` is set if one of these is running.
 static std::vector<operation_ref> needed_for(const operation_ref& wanted, bool& busy) {
   std::vector<operation_ref> found;
   std::vector<operation_ref> look{wanted};
@@ -173,8 +173,8 @@ static std::vector<operation_ref> needed_for(const operation_ref& wanted, bool& 
   return found;
 }
 
-// Runs one operation. With `narrow`, one that `wanted` needs; where none of those can run, any: what it waits for may
-// be a message of another rank.
+// Runs one operation. With `narrow`, it chooses one that `wanted` needs. If none of those can run, it chooses any:
+// `wanted` may wait for a message of another rank.
 bool engine::step(const operation_ref* wanted, bool narrow) {
   if (ready_.empty()) {
     if (deferred_.empty()) return false;
@@ -267,8 +267,8 @@ std::string engine::pending_text() const {
   return text;
 }
 
-// Host functions run on threads of the double, one each where several may run at once: one that blocks must not hold up
-// the work of other streams, nor the thread that asks whether it is done.
+// Host functions run on the double's threads, one thread each if several may run at once. A blocking function must not
+// delay other streams, nor the thread that polls for its completion.
 void engine::run_host(operation_ref op) {
   host_queue_.push_back(std::move(op));
   ++running_hosts_;
@@ -297,15 +297,15 @@ void engine::host_thread() {
       held.lock();
     }
     --running_hosts_;
-    seen(*op);  // it may have told the host
+    seen(*op);  // it may have notified the host
     finish(op);
   }
 }
 
-// Work goes on by itself, a little later: a program may wait for a byte that a host function writes.
+// Runs work spontaneously, a little later: a program may wait for a byte that a host function writes.
 void engine::background_thread() {
   engine_lock held(mutex_);
-  std::minstd_rand pace;  // of its own: how often this thread wakes must not change what others draw
+  std::minstd_rand pace;  // separate: how often this thread wakes must not change what others draw
   while (true) {
     changed_.wait(held, [this] { return background_ && (!ready_.empty() || !deferred_.empty()); });
     const auto pause = std::chrono::microseconds(100 + pace() % 2000);

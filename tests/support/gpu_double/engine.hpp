@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine of the double: work that was enqueued, what it waits for, and the choice of what runs next. Work is a
-// graph, not a set of queues: an operation names those that it comes after (the one before it in its stream, an
-// event's), and whatever has nothing left to wait for may run, in any order, as late as somebody looks or earlier. Not
-// here: which edges a call of CUDA makes (cudart_*.cpp), memory (memory.hpp), the meeting of ranks (nccl_*.cpp).
+// The engine of the double: enqueued work, its dependencies, and the choice of what runs next. Work is a graph, not a
+// set of queues: an operation names its predecessors (the one before it in its stream, an event's). An operation
+// without unfinished predecessors may run at any time until somebody looks for its result, in any order. Edges that
+// CUDA calls make are in cudart_*.cpp, memory is in memory.hpp, and the meeting of ranks is in nccl_*.cpp.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -24,20 +24,20 @@ struct operation;
 using operation_ref = std::shared_ptr<operation>;
 using engine_lock = std::unique_lock<std::mutex>;
 
-/// Bytes that an operation reads or writes: rows of them, `pitch` apart.
+/// The bytes that an operation reads or writes: rows, `pitch` bytes apart.
 struct touch {
   std::uintptr_t begin = 0;
   std::size_t bytes = 0;
   bool writes = false;
   std::size_t rows = 1;
   std::size_t pitch = 0;
-  std::size_t part = 0;  // which of the operation's parts: one part orders its own accesses
+  std::size_t part = 0;  // the operation's part: a part orders its own accesses
 
   std::size_t span() const { return bytes == 0 || rows == 0 ? 0 : (rows - 1) * pitch + bytes; }
 };
 
-/// What happened before an operation, for each stream the number of its operations: two operations of which neither
-/// knows the other are ordered by nothing.
+/// The operations known to have happened before an operation: for each stream, their number. Two operations of which
+/// neither knows the other are unordered.
 using vector_clock = std::vector<std::uint32_t>;
 
 struct operation : std::enable_shared_from_this<operation> {
@@ -45,15 +45,15 @@ struct operation : std::enable_shared_from_this<operation> {
 
   std::string what;
   int device = 0;
-  std::size_t stream = 0;  // the stream's number, and this operation's in it
+  std::size_t stream = 0;  // the stream's number; `turn` is the operation's number in it
   std::uint32_t turn = 0;
   vector_clock before;
 
   std::vector<touch> accesses;
-  std::function<void()> body;  // done at once, under the lock
-  std::function<void()> host;  // done without the lock, on a thread of its own
+  std::function<void()> body;  // runs at once, under the lock
+  std::function<void()> host;  // runs without the lock, on its own thread
   std::function<void()>
-      arrive;  // what waits for more than `after`: called once that is done; `engine::release` goes on
+      arrive;  // for work that waits for more than `after`: called once that is done; `engine::release` continues it
   bool hangs = false;
 
   stage now = stage::waiting;
@@ -65,10 +65,10 @@ struct operation : std::enable_shared_from_this<operation> {
   bool done() const { return now == stage::done; }
 };
 
-/// How the engine behaves for a while; drawn anew now and then, so that one test meets all of them.
+/// The engine's behaviour for a while; redrawn now and then, so that one test meets all of them.
 struct temper {
-  unsigned early = 0;   // per cent: an enqueued operation lets something run
-  unsigned narrow = 0;  // per cent: who waits lets run only what it waits for
+  unsigned early = 0;   // per cent: enqueuing an operation lets something run
+  unsigned narrow = 0;  // per cent: a waiter runs only what it waits for
 };
 
 class engine {
@@ -79,30 +79,31 @@ class engine {
   void reset(std::uint64_t seed);
   void set_background(bool on) { background_ = on; }
 
-  /// Adds an operation that comes after `after` (done ones are left out).
+  /// Adds an operation that comes after `after`; finished ones are ignored.
   void enqueue(const operation_ref& op, const std::vector<operation_ref>& after);
-  /// An operation that has arrived may finish: its body runs when it is chosen.
+  /// Lets an operation that has arrived finish: its body runs when it is chosen.
   void release(const operation_ref& op);
-  /// Ends the hanging of operations that `hangs` holds.
+  /// Resumes the operations that `hangs` blocks.
   void release_hanging();
 
   void wait(engine_lock& lock, const operation_ref& op);
-  /// Lets something run, perhaps; true when `op` is done.
+  /// Perhaps lets something run; returns whether `op` is done.
   bool poll(const operation_ref& op);
-  /// Waits until `true_now` is, letting work run meanwhile.
+  /// Waits until `true_now` returns true, and lets work run meanwhile.
   void wait_until(engine_lock& lock, const std::function<bool()>& true_now);
   std::vector<operation_ref> pending_on(int device) const;
   void changed() { changed_.notify_all(); }
 
-  /// Work that is not even enqueued yet, by who will enqueue it (a communicator's launch, say): done before long.
+  /// Registers work that is not even enqueued yet, under its future enqueuer (for example, a communicator's launch). It
+  /// runs before long.
   void defer(const void* who, std::function<void()> work);
   void run_deferred(const void* who);
   void drop_deferred(const void* who) { deferred_.erase(who); }
 
-  /// The host has seen that `op` is done: what it enqueues from now on comes after it.
+  /// Records that the host saw `op` done: everything that it enqueues from now on comes after `op`.
   void seen(const operation& op);
   bool known(const operation& op) const;
-  /// Whether one of two operations comes after the other.
+  /// Whether one of the two operations comes after the other.
   static bool ordered(const operation& a, const operation& b);
   std::size_t new_stream_number() { return streams_++; }
 
@@ -114,7 +115,7 @@ class engine {
   const std::vector<std::string>& problems() const { return problems_; }
   std::string pending_text() const;
 
-  /// Errors that a device keeps after work on it has failed.
+  /// The error that a device keeps after its work failed.
   int& device_error(int device) { return device_errors_[device]; }
   /// The operation whose host function this thread runs.
   static operation*& current_host_function();
@@ -131,7 +132,7 @@ class engine {
   void maybe_change_temper();
 
   std::mutex mutex_;
-  std::condition_variable changed_;    // anything at all
+  std::condition_variable changed_;    // signalled on every change
   std::condition_variable host_work_;  // for idle host threads
   std::mt19937_64 random_;
   temper temper_;
@@ -147,8 +148,8 @@ class engine {
   std::size_t running_hosts_ = 0;
 
   std::size_t streams_ = 0;
-  vector_clock turns_;  // of each stream, the last operation
-  vector_clock known_;  // what the host has seen done
+  vector_clock turns_;  // the last operation of each stream
+  vector_clock known_;  // finished operations that the host has seen
   std::map<int, int> device_errors_;
   std::vector<std::string> problems_;
 };

@@ -14,7 +14,7 @@ constexpr std::size_t guard_bytes = 512;
 constexpr std::size_t kept_at_most = std::size_t{256} << 20;
 constexpr std::size_t uses_at_most = 512;
 
-// Whether [begin, begin + bytes) meets a row.
+// Whether [begin, begin + bytes) overlaps a row.
 bool meets(std::uintptr_t begin, std::size_t bytes, const touch& rows) {
   if (begin >= rows.begin + rows.span() || rows.begin >= begin + bytes) return false;
   if (rows.rows == 1 || rows.pitch == 0 || begin < rows.begin) return true;
@@ -129,7 +129,7 @@ std::string memory::describe(const allocation& which) const {
   return text + ")";
 }
 
-// Each damage is said once: the bytes are put right.
+// Reports each damage once: the bytes are restored.
 void memory::check_patterns(allocation& which) {
   if (!which.mapping) return;
   auto* const first = static_cast<unsigned char*>(which.mapping);

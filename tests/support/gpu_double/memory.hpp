@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every byte of device and pinned memory that the double gave out, where it is, and who touches it in which order.
-// Memory lies in mappings of its own, with guard bytes on both sides that are looked at when it is freed; freed memory
-// keeps its address (filled with a pattern), so that what still uses it is found. Not here: the calls (cudart_memory).
+// The device and pinned memory that the double allocated: where each byte is, and which operations access it in which
+// order. Memory is in separate mappings with guard bytes on both sides, which are checked when it is freed. Freed
+// memory keeps its address, filled with a pattern, so that later uses are found. The calls are in cudart_memory.cpp.
 #pragma once
 #include "engine.hpp"
 
@@ -19,7 +19,7 @@ struct allocation {
   int device = 0;
   bool from_pool = false;
   enum class life { not_yet, live, freed } now = life::live;
-  bool given_back = false;  // freed, perhaps in the order of a stream that is not there yet
+  bool given_back = false;  // freed, perhaps by a stream operation that has not run yet
   std::size_t number = 0;
   void* mapping = nullptr;
   std::size_t mapped = 0;
@@ -44,21 +44,21 @@ class memory {
   std::size_t limit() const { return limit_; }
   std::size_t used(int device) const;
 
-  /// Null where there is no memory for it.
+  /// Null if there is no memory for it.
   allocation* make(memory_kind kind, int device, std::size_t bytes);
   allocation* enrol(void* host, std::size_t bytes, int device);
-  /// Fills it with a pattern, looks at its guards; its address stays taken for a while.
+  /// Fills the allocation with a pattern and checks its guards. Its address stays reserved for a while.
   void end(allocation& which);
-  /// The allocation whose bytes, or guards, hold the address, living or not; null for memory that is not the double's.
+  /// The allocation, live or freed, whose bytes or guards contain the address; null if the memory is not the double's.
   allocation* find(const void* address);
   const std::map<std::uintptr_t, allocation>& all() const { return all_; }
 
-  /// Looks for accesses that nothing orders with these of `op`, and remembers these.
+  /// Reports earlier accesses that are unordered with these of `op`, and records these.
   void note_order(const operation_ref& op, const std::vector<touch>& accesses);
-  /// Whether what it touches is alive now; a problem otherwise.
+  /// Whether everything that `op` accesses is alive now; reports a problem otherwise.
   bool allows(const operation& op) { return allows(op, op.accesses); }
   bool allows(const operation& op, const std::vector<touch>& accesses);
-  /// Damaged guards, and freed memory that was written.
+  /// Reports damaged guards, and freed memory that was written.
   void look_at_patterns();
 
   std::string describe(const allocation& which) const;
@@ -67,7 +67,7 @@ class memory {
   void check_patterns(allocation& which);
   void note(allocation& in, const operation_ref& op, const touch& what);
 
-  std::map<std::uintptr_t, allocation> all_;  // by the first byte of the mapping
+  std::map<std::uintptr_t, allocation> all_;  // by the mapping's first byte
   std::map<int, std::size_t> used_;
   std::size_t limit_ = std::size_t{64} << 30;
   std::size_t numbers_ = 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of libnccl's C ABI (2.27 and later) that the double has: handles are void*, enumerations int. A test
-// compares all of it with the real header. The list of functions is nccl_functions.inc. Not here: what they do
-// (nccl_*.cpp).
+// compares all of it with the real header. nccl_functions.inc lists the functions, and nccl_*.cpp implements them.
 #pragma once
 #include <climits>
 #include <cstddef>
@@ -44,7 +43,7 @@ inline constexpr unsigned nccl_config_magic = 0xcafebeef;
 inline constexpr int nccl_undefined = INT_MIN;
 inline constexpr int nccl_no_color = -1;
 
-/// ncclConfig_t of 2.27; later versions have more behind it, and `size` says how much.
+/// ncclConfig_t of 2.27. Later versions append fields; `size` tells which.
 struct nccl_config {
   std::size_t size;
   unsigned magic;

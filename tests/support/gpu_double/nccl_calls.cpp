@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libnccl's calls that move data, and groups of them. What a group holds for one communicator becomes one launch.
+// libnccl's calls that move data, and groups of them. A group becomes one launch per communicator.
 #include "memory.hpp"
 #include "nccl_world.hpp"
 
@@ -20,8 +20,7 @@ group& this_group() {
   return made;
 }
 
-// Launches it now; or, for a communicator that does not block, perhaps later: what its streams get meanwhile comes
-// before it.
+// Launches it now. For a nonblocking communicator, it may launch later: work that its streams get meanwhile runs first.
 int start(const launch_ref& what) {
   communicator& comm = *what->comm;
   if (comm.blocking || engine::the().chance(50)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What collectives compute. Results are kept apart and written when each rank's launch finishes: one rank may be done
-// long before another. Sums are made in the order of ranks, in the element's own type: NCCL promises no order, so tests
-// should ask for no more than values whose sums are exact.
+// The arithmetic of collectives. Results are stored separately and written when each rank's launch finishes: one rank
+// may finish long before another. Sums are computed in rank order, in the element's own type. NCCL promises no order,
+// so tests should use only values whose sums are exact.
 #include "nccl_world.hpp"
 
 #include <shardmesh/kernels/small_floats.hpp>
@@ -39,7 +39,7 @@ struct plain {
   static T rounded(T what) { return what; }
 };
 
-// Kept as float32, rounded after every step.
+// A small float, kept as float32 and rounded after every step.
 template <class Bits, auto From, auto To>
 struct small {
   using value = float;
@@ -63,7 +63,7 @@ template <class Format>
 void reduce_as(const std::vector<part*>& parts, std::size_t first, std::size_t count, unsigned char* to,
                int reduction) {
   using value = typename Format::value;
-  // Integers are added as unsigned ones: they wrap.
+  // Integers are added as unsigned ones, so that they wrap.
   using sum = typename std::conditional_t<std::is_integral_v<value>, std::make_unsigned<value>,
                                           std::type_identity<value>>::type;
   constexpr std::size_t width = std::is_same_v<Format, plain<value>> ? sizeof(value) : 0;
@@ -117,7 +117,7 @@ void reduce(const std::vector<part*>& parts, std::size_t first, std::size_t coun
     case nccl_bfloat16:
       return with(small<std::uint16_t, floats::from_bfloat16, to_bfloat16>{});
     default:
-      return;  // refused by the call
+      return;  // the call refuses it
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libnccl's calls that make communicators, say how far they are, and end them.
+// libnccl's calls that make communicators, report their progress, and end them.
 #include "memory.hpp"
 #include "nccl_world.hpp"
 
@@ -13,7 +13,7 @@ namespace gpu_double {
 namespace {
 
 struct world {
-  std::vector<std::unique_ptr<communicator>> communicators;  // ended ones too: their handles stay bad
+  std::vector<std::unique_ptr<communicator>> communicators;  // including ended ones: their handles stay invalid
   std::map<std::string, std::shared_ptr<clique>> by_id;
   std::size_t ids = 0;
   std::size_t cliques = 0;
@@ -24,7 +24,7 @@ world& all() {
   return *made;
 }
 
-// Ranks that are all there may still find that they cannot be a communicator.
+// Even when all ranks are present, they may be unable to form a communicator.
 int found_wrong(const clique& in) {
   const char* const shared = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   if (shared && std::string_view(shared) == "1") return 0;
@@ -43,7 +43,7 @@ void join(communicator& comm, const std::shared_ptr<clique>& in, int rank) {
   engine::the().changed();
 }
 
-// Whether the configuration is one; how it wants calls to return.
+// Validates a configuration, and reads whether calls block.
 bool read_config(const char* function, const nccl_config* config, bool& blocking) {
   if (!config) return true;
   const bool whole = config->size >= offsetof(nccl_config, cga_cluster_size) && config->magic == nccl_config_magic;
@@ -56,7 +56,7 @@ bool read_config(const char* function, const nccl_config* config, bool& blocking
   return true;
 }
 
-// A blocking call waits for the others; another one says that it is in progress.
+// A blocking communicator waits for the other ranks; a nonblocking one returns "in progress".
 int wait_or_not(call& here, communicator& comm) {
   if (!comm.blocking) return nccl_in_progress;
   engine::the().wait_until(
@@ -90,7 +90,7 @@ int init(const char* function, void** made, int ranks, const nccl_unique_id& id,
   comm->device = current_device();
   comm->blocking = blocking;
   *made = comm;
-  if (here.is(double_lose_rank) || here.is(double_hang)) {  // the others wait
+  if (here.is(double_lose_rank) || here.is(double_hang)) {  // the other ranks wait
     comm->in = in;
     comm->rank = rank;
     comm->lost = here.is(double_lose_rank);
@@ -105,7 +105,7 @@ int init(const char* function, void** made, int ranks, const nccl_unique_id& id,
   return wait_or_not(here, *comm);
 }
 
-// Every rank has said its colour and key.
+// Forms the new communicators once every rank has given its colour and key.
 void divide(std::vector<split_request>& requests) {
   std::map<int, std::vector<split_request*>> colors;
   for (split_request& each : requests)

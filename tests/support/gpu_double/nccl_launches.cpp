@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a group's calls to operations on streams, and the end of launches that an abort or a dead rank leaves behind.
+// Turns a group's calls into operations on streams, and ends launches that an abort or a dead rank leaves behind.
 #include "memory.hpp"
 #include "nccl_world.hpp"
 
@@ -61,7 +61,7 @@ void arrive(const launch_ref& what) {
   post(*what);
 }
 
-// What an aborted launch has received is not defined: some of it, or nothing.
+// The data that an aborted launch received is undefined: some of it, or nothing.
 void finish(const launch_ref& what) {
   if (what->abandoned) withdraw(*what);
   for (part& each : what->parts) {
@@ -107,7 +107,7 @@ void abandon(communicator& comm) {
   engine::the().drop_deferred(&comm);
   comm.deferred.clear();
   for (const launch_ref& each : comm.launches) {
-    if (each->unmatched == 0 && each->begun) continue;  // done but for the end
+    if (each->unmatched == 0 && each->begun) continue;  // only its end is missing
     each->abandoned = true;
     withdraw(*each);
     if (each->begun) engine::the().release(each->op);

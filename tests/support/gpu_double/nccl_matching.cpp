@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meeting of parts: a launch that has begun posts its parts; those whose counterparts are posted are carried out.
-// What cannot meet (another kind or size at the same place) is said and hangs, as it does in NCCL.
+// Matches parts: a launch that has begun posts its parts, and a part runs once its counterparts are posted. Parts that
+// cannot match (another kind or size in the same position) are reported and hang, as in NCCL.
 #include "memory.hpp"
 #include "nccl_world.hpp"
 
@@ -69,7 +69,8 @@ void post_message(clique& in, part& which) {
   }
 }
 
-// Every rank is in a launch that waits for another: a communicator runs one launch at a time, so none can go on.
+// Reports a deadlock: every rank is in a launch that waits for another. A communicator runs one launch at a time, so
+// none can continue.
 void look_for_deadlock(clique& in) {
   if (in.mismatched || in.deadlock_said) return;
   std::string text;

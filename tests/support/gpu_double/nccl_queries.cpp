@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libnccl's calls that ask: version, who a communicator is, texts of errors; registrations and memory.
+// libnccl's queries (version, properties of a communicator, error texts), registrations, and memory.
 #include "memory.hpp"
 #include "nccl_world.hpp"
 
@@ -14,7 +14,7 @@ int ncclGetVersion(int* version) {
 
 namespace {
 
-// What NCCL knows of a communicator once it is there.
+// A query that NCCL answers once the communicator is complete.
 int ask(const char* function, void* handle, int* answer, int (*of)(const communicator&)) {
   call here(function, rank_of(handle));
   const communicator* comm = find_communicator(handle, function);

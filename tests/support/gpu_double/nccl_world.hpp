@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators of the double: ranks are threads (or one thread with several), who meet by unique id. Work of a
-// communicator is matched by order: the nth collective of every rank is one collective, the nth send to a rank meets
-// its nth receive. Not here: the arithmetic of collectives (nccl_collectives), the calls (nccl_communicators,
-// nccl_calls).
+// Communicators of the double. Ranks are threads (or one thread has several) that meet by unique id. Work of a
+// communicator is matched by order: the nth collectives of all ranks are one collective, and the nth send to a rank
+// matches its nth receive. Arithmetic is in nccl_collectives.cpp; calls are in nccl_communicators.cpp and
+// nccl_calls.cpp.
 #pragma once
 #include "call.hpp"
 #include "nccl_abi.h"
@@ -31,14 +31,14 @@ struct part {
   int type = nccl_uint8;
   int reduction = nccl_sum;
   int peer = 0;           // or root
-  std::size_t index = 0;  // of a collective, among those of its communicator
+  std::size_t index = 0;  // of a collective: its number in the communicator
   launch* in = nullptr;
   bool matched = false;
-  std::vector<unsigned char> result = {};  // what `to` gets when the launch finishes
+  std::vector<unsigned char> result = {};  // written to `to` when the launch finishes
 };
 
-/// What a group is for one communicator: one kernel, which begins when its streams come to it and ends when all of its
-/// parts have met theirs.
+/// A group's work for one communicator: one kernel. It begins when its streams reach it, and ends when all of its parts
+/// are matched.
 struct launch {
   communicator* comm = nullptr;
   std::vector<part> parts;
@@ -84,10 +84,10 @@ struct communicator {
   bool lost = false;
   int error = 0;
   std::string last_error;
-  unsigned polls_left = 0;            // questions that are still answered by "in progress"
-  communicator* splitting = nullptr;  // a split of it that is not complete
-  std::vector<launch_ref> deferred;   // launches that are not enqueued yet
-  std::vector<launch_ref> launches;   // those not done
+  unsigned polls_left = 0;            // queries that still return "in progress"
+  communicator* splitting = nullptr;  // an incomplete split of this one
+  std::vector<launch_ref> deferred;   // not enqueued yet
+  std::vector<launch_ref> launches;   // unfinished
   operation_ref last;
   std::size_t collectives = 0;
   std::size_t splits = 0;
@@ -97,28 +97,28 @@ struct communicator {
   int ranks() const { return static_cast<int>(in->members.size()); }
 };
 
-/// The communicator of a handle; null and a problem where there is none (any more).
+/// The communicator of a handle; reports a problem and returns null if there is none, or no longer.
 communicator* find_communicator(void* handle, const char* function);
-/// For planted faults: the rank of a handle, -1 for one that is bad. Takes the engine's lock.
+/// The rank of a handle, for planted faults; -1 for an invalid one. Takes the engine's lock.
 int rank_of(void* handle);
-/// What ncclGetLastError has of a handle. Takes the engine's lock.
+/// The text that ncclGetLastError returns for a handle. Takes the engine's lock.
 std::string last_error_of(void* handle);
 communicator* new_communicator();
 std::shared_ptr<clique> new_clique(int ranks);
-/// What a question about its state is answered: success, in progress, or its error.
+/// The answer to a query about its state: success, in progress, or its error.
 int state_of(const communicator& comm);
-/// Puts a launch into its streams.
+/// Enqueues a launch on its streams.
 void begin(const launch_ref& what);
-/// Ends everything of a communicator, as an abort does.
+/// Ends all work of a communicator, as an abort does.
 void abandon(communicator& comm);
 void lose(communicator& comm, int code);
 std::size_t size_of_type(int type);
 std::string describe(const part& what);
 
-/// The meeting of parts; see nccl_matching.cpp.
+/// Matching of parts; see nccl_matching.cpp.
 void post(launch& what);
 void withdraw(launch& what);
-/// The results of a collective of which every rank's part is there.
+/// Computes the results of a collective once every rank has posted its part.
 void carry_out(const std::vector<part*>& parts);
 
 void reset_communicators();

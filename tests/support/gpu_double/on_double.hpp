@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests on the double share: a fresh double for a seed, and its verdict at the end.
+// Shared by tests on the double: a fresh double for a seed, and its verdict at the end.
 #pragma once
 #include <catch2/catch_test_macros.hpp>
 
@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-/// A fresh double; at the end of the scope nothing wrong was seen and nothing is left.
+/// A fresh double; at the end of the scope it must have seen no error and no leak.
 class on_double {
  public:
   explicit on_double(std::uint64_t seed = 1, int devices = 8) {
@@ -24,7 +24,7 @@ class on_double {
   }
 };
 
-/// A stream, and its end.
+/// A stream that is destroyed at the end of the scope.
 class own_stream {
  public:
   explicit own_stream(unsigned flags = gpu_double::stream_non_blocking) {

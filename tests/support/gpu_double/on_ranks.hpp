@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the double's NCCL: a thread for each rank, with its device, stream and communicator. Catch2's assertions are
-// not for several threads: ranks note what is wrong, and the test's thread says it.
+// Tests of the double's NCCL: one thread per rank, with its device, stream, and communicator. Catch2's assertions are
+// not thread-safe, so ranks record problems and the test's thread reports them.
 #pragma once
 #include "nccl_abi.h"
 #include "on_double.hpp"
@@ -37,7 +37,7 @@ struct rank_on_double {
       if (const int asked = ncclCommGetAsyncError(comm, &found); asked != 0) return asked;
     return found;
   }
-  /// A call that may be in progress still: asks until it is not.
+  /// Checks a call's result; if it is "in progress", polls until it is final.
   void ready(int result, const std::string& what) {
     if (result == gpu_double::nccl_in_progress) result = state();
     ok(result, what);
@@ -45,7 +45,7 @@ struct rank_on_double {
   void synchronize() { ok(cudaStreamSynchronize(stream), "synchronize"); }
 };
 
-/// A stream of a rank's own. What goes wrong is the rank's to say: assertions of Catch are for one thread.
+/// A rank's own stream. The rank records problems: Catch2's assertions are for one thread.
 class rank_stream {
  public:
   explicit rank_stream(rank_on_double& at) : at_(&at) {
@@ -133,11 +133,11 @@ inline gpu_double::nccl_config nccl_config_of(bool blocking) {
 }
 
 struct ranks_options {
-  bool ready = true;    // communicators are there before the body runs
-  bool destroy = true;  // and are destroyed behind it
+  bool ready = true;    // communicators are complete before the body runs
+  bool destroy = true;  // and are destroyed after it
 };
 
-/// Runs the body on threads, one for each rank on a device of its own; says what they found wrong.
+/// Runs the body on threads, one per rank with its own device; reports the problems that they recorded.
 inline void nccl_on_ranks(int ranks, bool blocking, const std::function<void(rank_on_double&)>& body,
                           ranks_options options = {}) {
   gpu_double::nccl_unique_id id{};

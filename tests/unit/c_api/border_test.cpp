@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What no caller may get wrong unnoticed: null, structs of other versions, other handles, negative and absurd numbers.
+// Tests misuse at the C interface: null pointers, structs of other versions, wrong handles, negative and absurd
+// numbers.
 #include <array>
 #include <c_answers.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -20,7 +21,7 @@ std::string golden_path() {
   return (golden::folder() / "fsdp2_tp_2x2/checkpoint").string();
 }
 
-// "STATUS: text" of a call, which gives its error back.
+// Calls `call`, frees its error, and returns "STATUS: text".
 template <class Call>
 std::string told(Call&& call) {
   shardmesh_error* error = nullptr;
@@ -130,7 +131,7 @@ TEST_CASE("a description of the first header is filled as far as it goes, and a 
   REQUIRE(shardmesh_verify(made, nullptr, &report, nullptr) == SHARDMESH_OK);
   shardmesh_verify_counts counts{};
   counts.struct_size = 72;
-  counts.unread_tensors = -7;  // lies behind what such a program has
+  counts.unread_tensors = -7;  // behind the end of the struct that such a program knows
   REQUIRE(shardmesh_verify_report_describe(report, &counts, nullptr) == SHARDMESH_OK);
   CHECK(counts.struct_size == 72);
   CHECK(counts.chunks > 0);
@@ -145,7 +146,7 @@ TEST_CASE("a description of the first header is filled as far as it goes, and a 
 TEST_CASE("options of the first header are taken as they were, and smaller ones are not") {
   shardmesh_open_options options{};
   options.struct_size = 16;
-  options.all_parts = 1;  // lies behind what such a program has
+  options.all_parts = 1;  // behind the end of the struct that such a program knows
   shardmesh_checkpoint* made = nullptr;
   REQUIRE(shardmesh_checkpoint_open(golden_path().c_str(), &options, &made, nullptr) == SHARDMESH_OK);
   shardmesh_checkpoint_summary summary{};
@@ -161,7 +162,7 @@ TEST_CASE("options of the first header are taken as they were, and smaller ones 
   convert.saving = &saving;
   shardmesh_selection selection{};
   selection.struct_size = 88;
-  selection.optimizer_follows = 2;  // as little looked at
+  selection.optimizer_follows = 2;  // behind the end as well, so ignored
   convert.selection = &selection;
   convert.item = "not looked at";
   CHECK(shardmesh_convert(made, (scratch / "out").c_str(), &convert, nullptr, nullptr) == SHARDMESH_OK);
@@ -175,7 +176,7 @@ TEST_CASE("options of the first header are taken as they were, and smaller ones 
           SHARDMESH_INVALID_ARGUMENT);
   shardmesh_load_options loading{};
   loading.struct_size = 24;
-  loading.allow_shape_mismatch = 1;  // lies behind what such a program has
+  loading.allow_shape_mismatch = 1;  // behind the end of the struct that such a program knows
   float one[6] = {};
   const std::int64_t offsets[] = {0, 0}, sizes[] = {1, 6}, strides[] = {6, 1};
   const shardmesh_load_request wanted{"w", 0, offsets, {one, sizes, strides, SHARDMESH_DTYPE_FLOAT32, 2}};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// verify and diff through the C interface say what the library says; work is watched, stopped and ended in time.
+// Compares `verify` and `diff` through the C interface with the library. Also tests progress, cancellation, and
+// timeouts.
 #include <c_answers.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -37,7 +38,7 @@ void check_equal(const shardmesh::verify_report& ours, const c::verify_report& t
   CHECK(theirs.counts.unread_tensors == ours.unread_tensors);
 }
 
-// 64 MiB in 64 tensors: work that takes longer than a look at it.
+// Saves 64 MiB in 64 tensors: enough work for at least one progress call before the end.
 std::string large_checkpoint(const c_answers::scratch_folder& scratch) {
   const std::vector<float> values(std::size_t{1} << 18, 0.5F);
   std::vector<c::save_tensor> tensors;
@@ -87,7 +88,7 @@ TEST_CASE("dangerous names in pickles are problems, unless they are allowed; unk
   allowing.allow_globals = {"posix.system", "mine.Net"};
   CHECK(c::verify(from, allowing).ok());
   CHECK(c::verify(from, allowing).warnings.empty());
-  // Callers that were compiled before the option was there.
+  // Callers that were compiled before the option existed.
   shardmesh_verify_options before{};
   before.struct_size = offsetof(shardmesh_verify_options, allow_globals);
   before.allow_global_count = 7;
@@ -207,7 +208,7 @@ TEST_CASE("a progress that says stop ends the work as cancelled") {
   const c_answers::scratch_folder scratch;
   const c::checkpoint from = c::checkpoint::open(large_checkpoint(scratch));
   std::vector<float> memory(std::size_t{64} << 16);
-  std::vector<c::load_request> all;  // many small ones, which take longer than a look at them
+  std::vector<c::load_request> all;  // many small requests, enough work for at least one progress call
   for (int tensor = 0; tensor < 64; ++tensor)
     for (std::int64_t first = 0; first < 1 << 18; first += 64)
       all.push_back({"w" + std::to_string(tensor), c::view(memory.data() + 16 * all.size(), {16}), {first}});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the C interface says of a checkpoint, sound or damaged, is what the library says.
+// Compares the C interface's description of sound and damaged checkpoints with the library's.
 #include <algorithm>
 #include <c_answers.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -21,7 +21,7 @@ shardmesh::box to_box(const shardmesh_box& b) {
   return {shardmesh::extents(std::span(b.offsets, rank)), shardmesh::extents(std::span(b.sizes, rank))};
 }
 
-// Every folder and file of the golden data that may be a checkpoint.
+// Finds every folder and file of the golden data that may be a checkpoint.
 std::vector<fs::path> checkpoints(bool damaged) {
   std::vector<fs::path> found;
   for (const auto& entry : fs::recursive_directory_iterator(golden::folder())) {
@@ -104,7 +104,7 @@ TEST_CASE("every object of the golden checkpoints has the library's JSON") {
       const std::string& key = reader->contents().objects[i].key;
       CAPTURE(key);
       const auto value = reader->read_object(i);
-      if (!value) {  // stored in a way that nobody knows
+      if (!value) {  // stored in an unknown way
         const auto refused = problems_of([&] { static_cast<void>(from.load_object(key)); });
         CHECK(c_answers::theirs(refused, &to_box) == c_answers::ours(std::vector{value.error()}));
         continue;

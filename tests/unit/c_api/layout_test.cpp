@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts and plans through the C interface are the library's, box by box and step by step.
+// Compares layouts and plans of the C interface with the library's, box by box and step by step.
 #include <algorithm>
 #include <c_answers.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -60,7 +60,7 @@ shardmesh::step to_step(const shardmesh_step& s) {
           to_end(s.to_rank, s.to_side, s.to_offsets, rank)};
 }
 
-// The buffer of a staging step has a slot of the planner's; the interface has one tensor a side.
+// The planner numbers the slots of staging buffers; the C interface has one tensor per side and no slots.
 shardmesh::step without_slots(shardmesh::step s) {
   s.from.slot = s.to.slot = 0;
   return s;

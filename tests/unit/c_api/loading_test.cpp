@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading through the C interface: any box, strides and element type, as the library loads them; its refusals.
+// Compares loads through the C interface with the library's: any box, strides, and element type. Also tests refusals.
 #include <algorithm>
 #include <c_answers.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -23,7 +23,7 @@ std::string golden_path(const char* name) {
   return (golden::folder() / name / "checkpoint").string();
 }
 
-// Memory of these sizes, in which the last dimension moves slowest.
+// Memory of the given sizes whose last dimension has the largest stride.
 struct reversed_memory {
   std::vector<std::byte> bytes;
   std::vector<std::int64_t> strides;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors where they lie, through the C interface: the bytes that the library maps, how long they live, its refusals.
+// Tests mapped tensors through the C interface: the same bytes as the library maps, their lifetime, and refusals.
 #include <c_answers.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>

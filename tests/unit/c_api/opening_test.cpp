@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the C interface opens, and what convert may be asked for beside selections: what the library does with the same
-// options.
+// Compares opening through the C interface, and `convert` with options beside selections, with the library's results
+// for the same options.
 #include <algorithm>
 #include <c_answers.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -44,7 +44,7 @@ std::vector<std::string> keys_of(const c::checkpoint& from) {
   return keys;
 }
 
-// Every file below a folder, by name.
+// Reads every file below a folder, by name.
 std::map<std::string, std::string> bytes_of(const fs::path& folder) {
   std::map<std::string, std::string> found;
   for (const auto& entry : fs::recursive_directory_iterator(folder))
@@ -88,7 +88,7 @@ TEST_CASE("values that ranks without collectives saved are read of one rank, or 
     const auto reader = shardmesh::open_checkpoint(folder, {.rank = rank}).value();
     return shardmesh::load_tensor(*reader, "model.rep");
   };
-  // Both ranks hold model.rep, with equal values. Another last byte of rank 1's makes them values of their own.
+  // Both ranks hold model.rep with equal values. Changing the last byte of rank 1's copy makes the two differ.
   const shardmesh::host_tensor equal = rep_of(std::nullopt).value();
   std::string items = bytes_of(folder).at("__1_0.distcp");
   const std::string values(reinterpret_cast<const char*>(equal.bytes().data()), equal.bytes().size());

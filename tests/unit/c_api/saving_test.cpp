@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the C interface writes is what the library writes: save in every format, convert, reshard, and their refusals.
+// Compares `save` in every format, `convert`, `reshard`, and their refusals through the C interface with the library's
+// output.
 #include <algorithm>
 #include <c_answers.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -22,7 +23,7 @@ using namespace c_answers;
 
 namespace {
 
-// Every file below a path, or the file, by name.
+// Reads every file below a path, or the file itself, by name.
 std::map<std::string, std::string> bytes_of(const fs::path& path) {
   std::map<std::string, std::string> found;
   const auto add = [&](const fs::path& file, const std::string& name) {
@@ -39,7 +40,7 @@ std::string fsdp() {
   return (golden::folder() / "fsdp2_tp_2x2/checkpoint").string();
 }
 
-// Whole reports: what the library did, and what the C interface says that it did.
+// Compares the library's whole report with the one from the C interface.
 void check_equal(const shardmesh::save_report& ours, const c::save_report& theirs) {
   REQUIRE(ours.ok());
   CHECK(theirs.counts.tensors == ours.tensors);
@@ -61,7 +62,7 @@ shardmesh::box to_box(const shardmesh_box& b) {
 }  // namespace
 
 TEST_CASE("tensors in parts and strides are saved byte for byte as the library saves them, in every format") {
-  const std::vector<float> columns{0, 2, 4, 1, 3, 5};  // [2, 3] of columns: 0 1 / 2 3 / 4 5 turned
+  const std::vector<float> columns{0, 2, 4, 1, 3, 5};  // [2, 3], of which `turned` is the transpose: 0 1 / 2 3 / 4 5
   const std::vector<std::int64_t> rows{1, 2, 3, 4};
   const shardmesh::const_tensor_view turned{
       reinterpret_cast<const std::byte*>(columns.data()), shardmesh::dtype::float32, {}, {3, 2}, {1, 3}};

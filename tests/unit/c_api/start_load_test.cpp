@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads in the background through the C interface: what arrives when, and every way in which they end.
+// Tests background loads through the C interface: which tensor arrives when, and every way in which a load can end.
 #include <algorithm>
 #include <atomic>
 #include <c_answers.hpp>
@@ -23,7 +23,7 @@ using namespace c_answers;
 
 namespace {
 
-// Six tensors of int32 in one folder, and memory for them.
+// Six int32 tensors in one folder, and memory for them.
 struct saved {
   scratch_folder scratch;
   std::map<std::string, std::vector<std::int32_t>> values, memory;
@@ -119,7 +119,7 @@ TEST_CASE("a load ends as cancelled when arrived says no, or another thread canc
 }
 
 TEST_CASE("a load whose time is over ends as that") {
-  // Two tensors that are loaded one after the other, of zeros that take no room on the disk.
+  // Two tensors of zeros, loaded one after the other, in a sparse file that takes no disk space.
   const scratch_folder scratch;
   constexpr std::int64_t size = std::int64_t{72} << 20;
   const std::string header = R"({"a":{"dtype":"U8","shape":[75497472],"data_offsets":[0,75497472]},)"

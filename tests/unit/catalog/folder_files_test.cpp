@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of a folder that are opened when they are asked for: what lies in it, what links lead out of, what is missing.
+// Tests the files of a folder, which are opened on demand: files inside it, links that lead out of it, and missing
+// files.
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A reader that shows another's entries in another order, under other names, some left out and some of its own, against
-// a list of what each is.
+// Tests a reader that reorders, renames, and drops another reader's entries and adds its own, against a list of each
+// entry's origin.
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
@@ -23,7 +23,8 @@ using namespace shardmesh;
 
 namespace {
 
-// Tensors of rows, one chunk a row, whose elements count up over the whole checkpoint. Says what it was asked.
+// Tensors of rows, one chunk per row, whose elements count up over the whole checkpoint. Records the entries that it is
+// asked for.
 class counted_reader final : public checkpoint_reader {
  public:
   counted_reader(std::vector<std::int64_t> rows, std::size_t objects) {
@@ -89,7 +90,7 @@ class counted_reader final : public checkpoint_reader {
   std::vector<std::shared_ptr<std::vector<std::byte>>> rows_;
 };
 
-// What an entry of the reader under test is: one of the inner reader's, or none of them.
+// The origin of each entry of the reader under test: an entry of the inner reader, or none.
 using origins = std::vector<std::optional<std::size_t>>;
 
 class shuffled_reader final : public forwarding_reader {
@@ -177,7 +178,7 @@ TEST_CASE("what is asked of an entry that is shown is asked of its origin") {
     }
     for (std::size_t i = 0; i < objects.size(); ++i) {
       all.push_back({false, i});
-      all.push_back({false, i});  // is asked for once
+      all.push_back({false, i});  // the inner reader is asked only once
       if (!objects[i]) continue;
       wanted.push_back({false, *objects[i]});
       CHECK(shown.contents().objects[i].key == inner.contents().objects[*objects[i]].key);

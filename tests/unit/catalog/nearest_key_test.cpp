@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The key that is near: against a table of Levenshtein's of its own, and what counts as near. Entries by key.
+// Tests the nearest key against a plain Levenshtein table, which keys count as near, and how entries are found by key.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace {
 
 using views = std::vector<std::string_view>;
 
-// The whole table.
+// The Levenshtein distance, from the whole table.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> table(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) table[i][0] = i;
@@ -39,7 +39,7 @@ TEST_CASE("the nearest key has the fewest edits, the first of equals, and none i
   const auto draw = [&](std::size_t most) { return std::uniform_int_distribution<std::size_t>(0, most)(random); };
   std::size_t found = 0;
   for (int round = 0; round < 2000; ++round) {
-    // Few letters and no dots: many keys are near each other, and none is another one behind a prefix.
+    // Few letters and no dots: many keys are near each other, and no key is another key with a prefix.
     const auto word = [&] {
       std::string made(2 + draw(12), ' ');
       for (char& c : made) c = static_cast<char>('a' + draw(2));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading boxes of stored tensors, against a walk over every element.
+// Compares reads of boxes of stored tensors with a walk over every element.
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using namespace shardmesh;
 
 namespace {
 
-// Counts what is read.
+// Counts the bytes that are read.
 class counting_source final : public byte_source {
  public:
   explicit counting_source(std::vector<std::byte> bytes) : bytes_(std::move(bytes)), memory_(bytes_, "memory") {}
@@ -41,7 +41,7 @@ class counting_source final : public byte_source {
   memory_source memory_;
 };
 
-// A file of its own. Counts what is read, but not what is mapped.
+// A source with a file of its own. Counts the bytes that are read, but not those that are mapped.
 class stored_file final : public byte_source {
  public:
   explicit stored_file(std::vector<std::byte> bytes) : memory_(std::move(bytes)) {
@@ -90,7 +90,7 @@ TEST_CASE("any box of any strided tensor is read element by element right") {
     tensor.sizes = tensor.strides = extents::filled(rank, 0);
     for (std::size_t d = 0; d < rank; ++d) tensor.sizes[d] = 1 + static_cast<std::int64_t>(random() % 9);
     std::int64_t step = 1;
-    for (const std::size_t d : order) {  // permuted, sometimes with gaps, sometimes expanded
+    for (const std::size_t d : order) {  // permuted strides, sometimes with gaps, sometimes expanded
       const bool expanded = random() % 8 == 0;
       tensor.strides[d] = expanded ? 0 : step;
       if (!expanded) step = step * tensor.sizes[d] + static_cast<std::int64_t>(random() % 2);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors in memory written as items, against their elements' indices; which of them are copied on the way.
+// Writes tensors in memory as items and compares them with their elements' indices. Also tests which of them are copied
+// on the way.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -24,7 +25,7 @@ using namespace shardmesh;
 
 namespace {
 
-// Items by slot; how much came from memory that is known.
+// Collects items by slot, and counts the bytes that come from known memory.
 struct recording_sink {
   std::map<std::int32_t, std::vector<std::byte>> bytes;
   std::vector<std::span<const std::byte>> known;
@@ -56,7 +57,7 @@ std::vector<std::int64_t> indices(const extents& shape, const box& where) {
   return values;
 }
 
-// Guillotine cuts, some pieces empty.
+// Cuts a shape by guillotine cuts; some pieces are empty.
 std::vector<box> random_tiling(std::mt19937_64& random, const extents& shape, std::uint64_t count) {
   std::vector<box> pieces{box::whole(shape)};
   for (std::uint64_t i = 1; i < count && shape.rank() > 0; ++i) {
@@ -72,13 +73,13 @@ std::vector<box> random_tiling(std::mt19937_64& random, const extents& shape, st
   return pieces;
 }
 
-// Boxes of a tensor of int64 whose elements are their indices, each in memory of its own.
+// Boxes of an int64 tensor whose elements are their indices, each box in memory of its own.
 struct held_boxes {
   std::list<std::vector<std::int64_t>> memory;
   view_source source;
   std::vector<fragment> fragments;
 
-  // `turned`: dimensions lie in memory in the other order.
+  // With `turned`, the dimensions have the reverse order in memory.
   void add(const extents& shape, const box& where, owner_id owner, bool turned = false) {
     extents strides = contiguous_strides(where.sizes);
     if (turned) {
@@ -130,7 +131,7 @@ TEST_CASE("items written from memory hold their elements, however memory and ite
     held_boxes memory;
     for (const box& where : random_tiling(random, shape, 1 + random() % 5)) {
       memory.add(shape, where, static_cast<owner_id>(random() % 3), random() % 6 == 0);
-      if (random() % 6 == 0) memory.add(shape, where, 3);  // held twice
+      if (random() % 6 == 0) memory.add(shape, where, 3);  // a replica
     }
     const auto boxes = random_tiling(random, shape, 1 + random() % 5);
     const tensor_transfer transfer{memory.held(shape), items_of(shape, boxes), dtype::int64, dtype::int64};
@@ -155,13 +156,13 @@ TEST_CASE("items written from memory hold their elements, however memory and ite
     in_place += sink.from_known;
     copied += all - sink.from_known;
   }
-  CHECK(in_place > 0);  // both ways were taken
+  CHECK(in_place > 0);  // both ways occurred
   CHECK(copied > 0);
 }
 
 TEST_CASE("what lies in memory as it is written goes from there, at most 8 MiB at a time") {
   const extents shape{3000, 512};
-  held_boxes memory;  // as a rank's part of a flat parameter: the end of a row, whole rows, the begin of one
+  held_boxes memory;  // like one rank's part of a flat parameter: the end of a row, whole rows, the beginning of a row
   const std::vector<box> boxes{{{0, 500}, {1, 12}}, {{1, 0}, {2500, 512}}, {{2501, 0}, {1, 100}}};
   for (const box& where : boxes) memory.add(shape, where, 0);
   const tensor_transfer transfer{memory.held(shape), items_of(shape, boxes), dtype::int64, dtype::int64};
@@ -173,7 +174,7 @@ TEST_CASE("what lies in memory as it is written goes from there, at most 8 MiB a
 }
 
 TEST_CASE("a thousand small tensors of many sizes are all written from memory") {
-  // Enough for a sort that moves its elements through a buffer.
+  // Enough transfers to make a stable sort use its buffer.
   held_boxes memory;
   std::vector<tensor_transfer> transfers;
   std::vector<extents> shapes;

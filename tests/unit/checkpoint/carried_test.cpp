@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rewrite carries beside tensors and objects: safetensors' texts, side files, file stems, attributes of DCP
-// metadata, PyTorch 2.15's strides; and what it leaves out and says so.
+// Tests the metadata that a rewrite carries over: safetensors texts, side files, file stems, attributes of DCP
+// metadata, and PyTorch 2.15's strides. Also tests what a rewrite leaves out and reports.
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
@@ -39,7 +39,7 @@ std::string read_text(const fs::path& file) {
   return text.str();
 }
 
-// A file of one uint8 tensor [4] per name.
+// A file with one uint8 tensor [4] per name.
 std::string tensor_file(const std::vector<std::string>& names, const texts& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
@@ -51,7 +51,7 @@ std::string tensor_file(const std::vector<std::string>& names, const texts& meta
   return safetensors_files::bytes(header.dump(), end);
 }
 
-// Texts of a file as any reader of safetensors sees them, without ours.
+// The texts of a file as any safetensors reader sees them, without our own keys.
 texts texts_of(const fs::path& file) {
   file_pool pool;
   const auto source = pool.open(file).value();
@@ -197,7 +197,7 @@ TEST_CASE("the side files of a Hugging Face folder are copied to another, everyt
                           torch_files, "not copied: " + left,
                           "config.json is copied as it is: a dtype that it names is the one from before the cast"});
 
-  // The record of checksums covers them.
+  // The record of checksums covers the side files.
   put(out / "tokenizer.json", "changed");
   const auto changed = open_checkpoint(out).value();
   const verify_report report = verify(*changed);
@@ -241,11 +241,11 @@ TEST_CASE("the side files of Megatron and Lightning go with a DCP folder, throug
     for (const char* name : {"metadata.json", "meta.pt"})
       CHECK(read_text(folder.path() / to / name) == std::string("content of ") + name);
     CHECK(read_text(folder.path() / to / "common.pt") == common);
-    // What it holds is in no item as well.
+    // The content of common.pt is not stored a second time as items.
     CHECK(metadata_of(folder.path() / to).contents.tensors.size() == 1);
   }
   CHECK(verify(*open_checkpoint(folder.path() / "resharded").value()).ok());
-  // A destination with side files of ours can be replaced like any other.
+  // A destination that holds our side files can be replaced like any other.
   convert_options again;
   again.to = target_format::dcp;
   again.saving.output.overwrite = true;
@@ -268,7 +268,7 @@ TEST_CASE("file stems are kept, with their index") {
     CHECK(names_in(at / (name + "-two")) ==
           std::vector<std::string>{".shardmesh_checksums", name + "-00001-of-00002.safetensors",
                                    name + "-00002-of-00002.safetensors", name + ".safetensors.index.json"});
-    // With an index, and without one.
+    // With an index, then without one.
     convert_to(at / (name + "-two"), at / (name + "-three"), target_format::hf);
     CHECK(fs::exists(at / (name + "-three") / (name + ".safetensors")));
     fs::remove(at / (name + "-two") / (name + ".safetensors.index.json"));
@@ -285,7 +285,7 @@ TEST_CASE("file stems are kept, with their index") {
 TEST_CASE("plans of the old layout are dropped when the layout changes, and carried when it does not") {
   const safetensors_files::temporary_folder folder;
   const fs::path at = folder.path();
-  // A Metadata of Megatron: plans by name, plans by class under another name, and what is no plan.
+  // Megatron's Metadata: plans found by name, plans of that class under another name, and an object that is no plan.
   pickle::writer w;
   w.begin_dict();
   const auto plan = [&] {
@@ -348,7 +348,7 @@ TEST_CASE("plans of the old layout are dropped when the layout changes, and carr
   CHECK(resharded.notes == notes);
   CHECK(attribute_names(at / "resharded") == std::vector<std::string>{"mcore_data"});
   CHECK(metadata_of(at / "resharded").extras.planner_entries.empty());
-  // A cast and a rename change what a plan says, too.
+  // A cast or a rename also invalidates a plan.
   for (const selection_options& selection : {selection_options{.casts = {parse_cast_rule("x=int16").value()}},
                                              selection_options{.rename = {parse_rename_rule("x=y").value()}}}) {
     const fs::path to = at / (selection.rename.empty() ? "cast" : "renamed");
@@ -383,7 +383,7 @@ TEST_CASE("a checkpoint of PyTorch 2.15 becomes one that older versions read, an
   REQUIRE(reshard(*reader, folder.path() / "resharded", options).ok());
   CHECK(strides_of(folder.path() / "resharded") == std::map<std::string, extents>{{"model.scalar", {}}});
 
-  // The exact shape of the pickle: five fields, which 2.13 unpacks and 2.15 takes.
+  // The exact shape of the pickle: five fields, which PyTorch 2.13 unpacks and 2.15 accepts.
   const auto graph = pickle::graph::parse(read_file(folder.path() / "copy" / ".metadata", 1 << 20).value()).value();
   std::size_t tensors = 0;
   for (const auto [key, entry] : graph.root().attribute("state_dict_metadata").pairs()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What casts say: tensors of another kind that a rule matches, casts that lose values, names that are no dtype.
+// Tests casts: rules that match tensors of another kind, casts that lose values, and names that are no dtype.
 #include <catch2/catch_test_macros.hpp>
 #include <shardmesh/dtype.hpp>
 
@@ -15,7 +15,7 @@ namespace {
 
 using texts = std::vector<std::string>;
 
-// A model in FP8 beside what must not be cast: a counter, a mask, packed bytes.
+// An FP8 model with tensors that must not be cast: a counter, a mask, and packed bytes.
 const std::vector<selectable> model{{"w", dtype::float32, true},          {"v", dtype::float32, true},
                                     {"q", dtype::float8_e4m3fn, true},    {"step", dtype::int64, true},
                                     {"mask", dtype::boolean, true},       {"packed", dtype::uint8, true},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that changes a tensor during a save gets some mixture of old and new values, never a checkpoint whose
-// checksums contradict its bytes.
+// Tests a program that changes a tensor during a save. The file may mix old and new values, but its checksums always
+// match its bytes.
 #include <catch2/catch_test_macros.hpp>
 #include <changing_memory.hpp>
 #include <cstddef>
@@ -16,7 +16,7 @@ import shardmesh.checkpoint;
 using namespace shardmesh;
 
 TEST_CASE("a checkpoint of memory that changes during the save passes verify, in every format") {
-  constexpr std::int64_t rows = 3000, columns = 1001;  // no multiple of a page or of a piece
+  constexpr std::int64_t rows = 3000, columns = 1001;  // neither a multiple of a page nor of a piece
   const changing_memory memory(static_cast<std::size_t>(rows * columns) * 4);
   memory.wait_for_changes();
   const const_tensor_view whole{memory.data(), dtype::float32, {}, {rows, columns}, {columns, 1}};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every sample, cut short and with flipped bytes: a problem with a name, or success where the change is harmless; never
-// a crash. SHARDMESH_PROPERTY_RUNS=long takes every 64th byte and every flip, otherwise a part of them.
+// Tests every sample, cut short and with flipped bytes. Each gives a problem that names a file or key, or succeeds
+// where the change is harmless; none crashes. SHARDMESH_PROPERTY_RUNS=long cuts at every 64th byte and makes every
+// flip; other runs take a part of them.
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
@@ -58,7 +59,7 @@ struct scratch_copy {
   ~scratch_copy() { fs::remove_all(path); }
 };
 
-// What a user is told about a folder: lines, each with a file or a key.
+// The findings that a user sees for a folder: one line each, with a file or a key.
 std::vector<std::string> findings(const fs::path& folder) {
   std::vector<std::string> lines;
   auto reader = open_checkpoint(folder);
@@ -75,7 +76,7 @@ std::vector<std::string> findings(const fs::path& folder) {
 TEST_CASE("a file of a sample that is cut short is a problem with a name") {
   for (const fs::path& sample : sample_checkpoints()) {
     const scratch_copy copy(sample);
-    if (!findings(copy.path).empty()) continue;  // options_xor: its transform is unknown
+    if (!findings(copy.path).empty()) continue;  // options_xor: shardmesh does not know its transform
     std::vector<fs::path> files;
     for (const auto& entry : fs::directory_iterator(copy.path)) files.push_back(entry.path());
     for (const fs::path& file : files) {
@@ -93,10 +94,10 @@ TEST_CASE("a file of a sample that is cut short is a problem with a name") {
         // Stale files that nothing refers to may be cut without harm.
         const bool is_stale =
             sample.parent_path().filename() == "options_overwrite" ||
-            sample.parent_path().filename() == "options_no_collectives" ||  // each rank saved the replicas
+            sample.parent_path().filename() == "options_no_collectives" ||  // each rank saved its own replica
             name.ends_with(".safetensors.index.json");
         if (is_used && !is_stale && lines.empty()) {
-          // Only bytes that belong to no item can be missing silently: an end that no item reaches.
+          // A silent cut removes only the end of the file, which belongs to no item.
           CHECK(length + 64 >= last);
         }
         if (length == 0) break;

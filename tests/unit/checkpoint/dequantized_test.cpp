@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any box of an FP8 or MXFP4 tensor, however it is sharded and however its scales are, against a model that decodes one
-// element after the other. What PyTorch's own reader gives is compared by tests/oracle/dequantize.py.
+// Compares boxes of FP8 and MXFP4 tensors, with any sharding and any form of scales, with a model that decodes one
+// element at a time. See tests/oracle/dequantize.py for the comparison with PyTorch's own reader.
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ tensor_view view_of(void* data, dtype type, const extents& sizes) {
   return {static_cast<std::byte*>(data), type, {}, sizes, contiguous_strides(sizes)};
 }
 
-// E4M3: one sign bit, four of the exponent (bias 7), three of the fraction; all ones is not a number.
+// E4M3: one sign bit, four exponent bits (bias 7), three fraction bits; all ones is NaN.
 float decode_e4m3(std::uint8_t code) {
   const int exponent = (code >> 3) & 15, fraction = code & 7;
   if (exponent == 15 && fraction == 7) return std::nanf("");
@@ -45,7 +45,7 @@ float decode_e4m3(std::uint8_t code) {
   return (code & 128) != 0 ? -magnitude : magnitude;
 }
 
-// E2M1: one sign bit, two of the exponent (bias 1), one of the fraction.
+// E2M1: one sign bit, two exponent bits (bias 1), one fraction bit.
 float decode_e2m1(int code) {
   const int exponent = (code >> 1) & 3, fraction = code & 1;
   const float magnitude = exponent == 0 ? 0.5F * static_cast<float>(fraction)
@@ -53,7 +53,7 @@ float decode_e2m1(int code) {
   return (code & 8) != 0 ? -magnitude : magnitude;
 }
 
-// A tensor cut along each dimension at random places, its pieces written by several ranks.
+// A tensor cut at random places along each dimension, with its pieces written by several ranks.
 template <class V>
 struct sharded {
   std::vector<V> values;
@@ -95,7 +95,7 @@ struct sharded {
   }
 };
 
-// Compares random boxes, and boxes of one element, with the model's whole tensor; bits, not values.
+// Compares random boxes, and boxes of one element, with the model's whole tensor, bit by bit.
 void check_boxes(checkpoint_reader& reader, const std::string& key, const std::vector<float>& model,
                  const extents& shape, std::mt19937& random) {
   const tensor_entry* const entry = reader.contents().find(key);
@@ -228,7 +228,7 @@ TEST_CASE("a computed chunk is read at any byte, as the source of a file is") {
   }
 }
 
-// A matrix of 512 rows of FP8 and its scales.
+// An FP8 matrix of 512 rows, and its scales.
 struct large_weight {
   scratch_folder scratch;
   fs::path folder = scratch.path / "w";
@@ -249,7 +249,7 @@ struct large_weight {
     REQUIRE(save(folder, tensors, to).ok());
   }
 
-  // Changes one byte of the first run of `length` bytes of `value`.
+  // Changes one byte of the first run of `length` bytes that equal `value`.
   void damage(std::byte value, std::size_t length) const {
     for (const auto& entry : fs::recursive_directory_iterator(scratch.path)) {
       if (!entry.is_regular_file()) continue;
@@ -278,9 +278,9 @@ TEST_CASE("a load of leading rows compares the checksum of the whole chunk that 
     CHECK(loaded.error().code == errc::checksum_mismatch);
     CHECK(loaded.error().key == "m.weight");
     CHECK(loaded.error().boxes == std::vector{box::whole({512, 256})});
-    CHECK_FALSE(load_tensor(*reader, "m.weight", first));  // and again
+    CHECK_FALSE(load_tensor(*reader, "m.weight", first));  // a second time
     CHECK_FALSE(load_tensor(*reader, "m.weight", box{{0, 0}, {1, 1}}));
-    // In groups, each is compared before it is given out.
+    // With `arrived`, each tensor is checked before it is reported.
     std::vector<float> values(128 * 256);
     const load_request request{"m.weight", first, view_of(values.data(), dtype::float32, {128, 256})};
     std::size_t arrived = 0;

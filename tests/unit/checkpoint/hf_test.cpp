@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders of Hugging Face: what PyTorch wrote, indices that are right and wrong, sharding info, and how tensors fill
-// files.
+// Tests Hugging Face folders: PyTorch's own files, correct and wrong indices, sharding info, and how tensors are
+// distributed over files.
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A file of uint8 tensors, name by name.
+// A file of uint8 tensors with the given names and sizes.
 std::string tensor_file(const std::map<std::string, std::int64_t>& sizes, std::string metadata = {}) {
   std::string json = "{";
   if (!metadata.empty()) json += "\"__metadata__\":" + metadata + ",";
@@ -58,7 +58,7 @@ void check_refused(const fs::path& folder, errc code, std::string_view key, cons
   for (const std::string& word : words) CHECK(to_string(opened.error()).find(word) != std::string::npos);
 }
 
-// The bytes of a whole tensor, put together from its chunks.
+// Assembles the bytes of a whole tensor from its chunks.
 std::vector<std::byte> assemble(const safetensors::hf_folder& folder, const safetensors::hf_tensor& tensor) {
   auto whole = host_tensor::make(tensor.type, tensor.shape).value();
   for (const safetensors::hf_chunk& chunk : tensor.chunks) {
@@ -190,7 +190,7 @@ TEST_CASE("an index that names nothing is right for a folder without tensors onl
   check_refused(folder.path() / name, errc::bad_format, "", {name, "names no tensor"});
   folder.write(name, index_of({{"x", "empty.safetensors"}}));
   check_refused(folder.path() / name, errc::missing_key, "x", {name, "empty.safetensors"});
-  // The folder is the whole model beside the index, as transformers takes it.
+  // Opening the folder takes the whole model beside the index, as transformers does.
   const auto whole = safetensors::open_hf_folder(folder.path(), pool);
   REQUIRE(whole);
   CHECK(whole->files.size() == 1);
@@ -225,7 +225,7 @@ TEST_CASE("of several copies of one model the canonical one is read and the othe
   CHECK(warning.starts_with(folder.path().string()));
   for (const char* word : {"consolidated.00.safetensors", "model.fp16.safetensors"})
     CHECK(warning.find(word) != std::string::npos);
-  // Parts are as canonical as one file; files that share no tensor are one model, whatever they are called.
+  // Numbered parts are as canonical as a single file. Files that share no tensor form one model, whatever their names.
   fs::remove(folder.path() / "model.safetensors");
   folder.write("model.extra.safetensors", tensor_file({{"e", 2}}));
   CHECK(names() ==
@@ -285,7 +285,7 @@ TEST_CASE("a folder of checkpoints names them, two levels deep, and follows no l
   const auto nothing = open_checkpoint(folder.path() / "empty");
   REQUIRE_FALSE(nothing);
   CHECK(nothing.error().hint.empty());
-  // By their first bytes: a pickle, a safetensors file, and an archive that is neither.
+  // Files are recognised by their first bytes: a pickle, a safetensors file, and an archive that is neither.
   folder.write("empty/best.pth.tar", std::string("\x80\x02}q\0.......", 12));
   folder.write("empty/weights.st", std::string("\x02\0\0\0\0\0\0\0{}", 10));
   folder.write("empty/other.zip", std::string("PK\x05\x06", 4) + std::string(18, '\0'));
@@ -383,7 +383,7 @@ TEST_CASE("parts of one tensor must agree in dtype and rank") {
 }
 
 TEST_CASE("tensors fill files in order up to the limit, larger ones get a file of their own") {
-  // huggingface_hub's docstring: 10 GB and [6, 6, 2, 6, 2, 2] give [6], [6, 2], [6, 2, 2].
+  // From huggingface_hub's docstring: 10 GB and [6, 6, 2, 6, 2, 2] give [6], [6, 2], [6, 2, 2].
   const std::vector<std::int64_t> sizes{6, 6, 2, 6, 2, 2};
   const auto plan = safetensors::plan_hf_shards(sizes, 10);
   REQUIRE(plan);
@@ -393,7 +393,7 @@ TEST_CASE("tensors fill files in order up to the limit, larger ones get a file o
                                                      "model-00003-of-00003.safetensors"});
   CHECK(plan->total_size == 24);
   CHECK(plan->needs_index());
-  // The large tensor's file is finished before the one that is being filled, as in huggingface_hub.
+  // The large tensor gets its own file before the file in progress is closed, as in huggingface_hub.
   CHECK(safetensors::plan_hf_shards(std::vector<std::int64_t>{3, 11, 3}, 10)->file_of ==
         std::vector<std::size_t>{1, 0, 1});
   const auto one = safetensors::plan_hf_shards(sizes, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What belongs to the model, to an optimizer or to neither, in the key shapes of many trainers.
+// Tests which keys belong to the model, to an optimizer, or to neither, in the key styles of many trainers.
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 #include <shardmesh/dtype.hpp>
@@ -17,7 +17,7 @@ namespace {
 
 using keys = std::vector<std::string>;
 
-// A checkpoint of a trainer, by what its keys are.
+// The keys of one trainer's checkpoint, by role.
 struct sample {
   std::string trainer;
   keys model, optimizer, other;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits of what reading may cost, and names that pickles hold. Whole files against the command line:
-// tests/oracle/hostile.py and globals.py.
+// Tests the limits on the cost of reading, and the global names that pickles hold. tests/oracle/hostile.py and
+// globals.py run the command line on whole files.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <span>
@@ -20,7 +20,7 @@ using namespace std::string_literals;
 
 namespace {
 
-// "name" for harmless names, "!name" for others, in order.
+// "name" for harmless names and "!name" for others, in order.
 std::vector<std::string> names_of(std::string_view pickle) {
   std::vector<std::string> names;
   for (const pickle::used_name& name : pickle::names_in(std::as_bytes(std::span(pickle))).names)
@@ -139,7 +139,7 @@ TEST_CASE("names are harmless, unknown or dangerous, and what leads to a dangero
   CHECK(risk("cos.path\njoin\n.") == "D");
   CHECK(risk("\x82\7.") == "u");
   CHECK(risk("K\1K\2\x93.") == "D");
-  // Members of enums; what is got and called; getattr that nobody calls here.
+  // Enum members, a result of getattr that is called, and a getattr that is never called.
   CHECK(risk("cbuiltins\ngetattr\n(cmine\nColor\nVRED\ntR.") == "uuu");
   CHECK(risk("cbuiltins\ngetattr\n(cmine\nColor\nV_x\ntR.") == "DuD");
   CHECK(risk("cbuiltins\ngetattr\n(cmine\nOuter\nVInner\ntR(tR.") == "uuuu");

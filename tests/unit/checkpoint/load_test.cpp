@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What loading refuses before it reads: casts that lose values, memory of devices, a part in the place of the whole.
-// And what it says about the casts that it made.
+// Tests what `load` refuses before it reads: casts that lose values, device memory, and a part where the whole is
+// expected. Also tests how it reports the casts that it made.
 #include <catch2/catch_test_macros.hpp>
 
 #include <chrono>
@@ -62,7 +62,7 @@ TEST_CASE("a load that would lose values is refused with key, box and both dtype
     const auto also = load_into(*reader, "w", whole);
     REQUIRE_FALSE(also);
     CHECK(also.error().code == errc::narrowing);
-    // Allowed, it is done and said.
+    // With permission, the cast is made and reported.
     const auto done = load(*reader, {&request, 1}, {.allow_narrowing = true});
     REQUIRE(done);
     CHECK(done->casts == std::vector<loaded_cast>{{"w", dtype::float32, dtype::int32}});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mapped tensors against loaded ones, in every format that lies plain in its files; what cannot be mapped, and why.
+// Compares mapped tensors with loaded ones, in every format that stores plain bytes. Also tests which tensors cannot be
+// mapped, and why.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -23,7 +24,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The view's elements, row-major.
+// The view's elements in row-major order.
 std::vector<std::byte> elements(const const_tensor_view& view) {
   const auto item = static_cast<std::size_t>(item_bytes(view.type));
   std::vector<std::byte> all;
@@ -57,7 +58,7 @@ box random_box(const extents& shape, std::mt19937& random) {
 const dtype dtypes[] = {dtype::float32, dtype::bfloat16,      dtype::uint8,     dtype::int64,
                         dtype::boolean, dtype::float8_e4m3fn, dtype::complex64, dtype::float64};
 
-// Tensors of random shapes, prime sizes and empty ones among them, saved whole.
+// Saves whole tensors of random shapes, some with prime sizes and some empty.
 void save_random(const fs::path& path, target_format format, std::mt19937& random, std::vector<host_tensor>& tensors) {
   std::vector<save_tensor> saved;
   for (int i = 0; i < 12; ++i) {
@@ -98,7 +99,7 @@ TEST_CASE("a mapped tensor, and a box of it, has the elements that a load gives,
           CHECK(elements(part->view()) == loaded(*reader, tensor.key, where));
           CHECK(part->check());
           ++mapped;
-          // Without permission, only where a pointer of the dtype may point.
+          // Without `allow_unaligned`, mapping succeeds only where the address is aligned for the dtype.
           const auto strict = map_tensor(*reader, tensor.key, where);
           const std::size_t wanted =
               tensor.type == dtype::complex64 ? 4 : static_cast<std::size_t>(item_bytes(tensor.type));
@@ -123,7 +124,7 @@ TEST_CASE("a mapped tensor outlives the reader and its map, and a removed file; 
   const auto* const mapped = reinterpret_cast<const float*>(kept->view().data);
   CHECK(std::vector<float>(mapped, mapped + 6) == values);
 
-  // Replaced by renaming: what was mapped stays as it was.
+  // The file is replaced by a rename: the earlier mapping keeps the old bytes.
   fs::rename(path, scratch.path / "old");
   std::fill(source.begin(), source.end(), 9.0F);
   REQUIRE(save(path, {&saved, 1}, target_format::safetensors).ok());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of a Megatron run whose tracker file is a link: within the folder it is followed, out of it refused.
+// Tests a Megatron run folder whose tracker file is a link: a link within the folder is followed, a link out of it is
+// refused.
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <fstream>
@@ -19,7 +20,7 @@ namespace {
 
 constexpr const char* tracker = "latest_checkpointed_iteration.txt";
 
-// A run of iterations 5 and 10, of which only the latter holds something.
+// A run with iterations 5 and 10, of which only the latter holds data.
 struct run_folder {
   scratch_folder scratch;
   fs::path run = scratch / "run";
@@ -30,7 +31,7 @@ struct run_folder {
   }
   void write(const fs::path& file, const std::string& text) const { std::ofstream(file) << text; }
 
-  // The keys of what is opened, or why it is not.
+  // The keys of the opened checkpoint, or the error.
   std::vector<std::string> opened() const {
     const auto reader = open_checkpoint(run);
     if (!reader) return {to_string(reader.error())};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects of .pt files that hold tensors: their tensors are entries, what cannot be one is counted, nothing is lost.
+// Tests objects of .pt files that hold tensors. These tensors become entries, those that cannot are counted, and
+// nothing is lost.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <checkpoint_data.hpp>

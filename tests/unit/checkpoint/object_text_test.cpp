@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects as people read them: the tags of objects.json spelled as Python would.
+// Tests the readable text of objects: the tags of objects.json spelled as in Python.
 #include <catch2/catch_test_macros.hpp>
 
 #include <limits>

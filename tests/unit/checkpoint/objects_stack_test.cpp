@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects that nest as deep as they may need no stack for it: 256 KiB are enough for every command.
+// Tests that objects of the deepest allowed nesting need little stack: 256 KiB are enough for every command.
 #include <catch2/catch_test_macros.hpp>
 
 #include <cstddef>
@@ -19,13 +19,13 @@ using namespace shardmesh;
 
 namespace {
 
-#ifdef SHARDMESH_TEST_SANITIZED  // frames are larger
+#ifdef SHARDMESH_TEST_SANITIZED  // stack frames are larger
 constexpr const char* little_stack = "ulimit -s 2048; ";
 #else
 constexpr const char* little_stack = "ulimit -s 256; ";
 #endif
 
-// A file that holds {"step": [[[...]]]}, `levels` lists in each other, with a digest that is right.
+// A file that holds {"step": [[[...]]]}, with `levels` nested lists and a correct digest.
 std::string file_of(std::size_t levels) {
   output_object step;
   step.key = "step";
@@ -45,7 +45,7 @@ std::string file_of(std::size_t levels) {
 }  // namespace
 
 TEST_CASE("objects that nest deep are copied or refused in little stack") {
-  // Beyond 2000 levels the document is refused, whatever is done with it; beyond 1024 nobody makes a pickle of it.
+  // Every command refuses a document of more than 2000 levels; a pickle is written for at most 1024.
   for (const std::size_t levels : {std::size_t{200}, std::size_t{1000}, std::size_t{1990}, std::size_t{2100}}) {
     INFO(levels << " levels");
     const safetensors_files::temporary_folder folder;

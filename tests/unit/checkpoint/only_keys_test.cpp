@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint that is opened for one key says of it what the whole one says, and loads it alike.
+// Tests a checkpoint that is opened for one key: it describes and loads that key as the whole checkpoint does.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -23,7 +23,7 @@ std::string place_text(const catalog& contents, const stored_range& place) {
          contents.transforms[static_cast<std::size_t>(place.transform)];
 }
 
-// All that a catalog says of a tensor.
+// Everything that a catalog records of a tensor.
 std::string text_of(const catalog& contents, const tensor_entry& tensor) {
   const stored_properties& p = tensor.properties;
   std::string text = tensor.key + " " + to_string(tensor.where) + " " + to_string(tensor.type) +

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizer state that is renamed and left out as its parameter is: every spelling of it, whole lists of keys compared.
+// Tests that optimizer state is renamed and dropped with its parameter, in every spelling. Whole lists of keys are
+// compared.
 #include <catch2/catch_test_macros.hpp>
 #include <shardmesh/dtype.hpp>
 

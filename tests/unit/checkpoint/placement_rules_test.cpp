@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Placement rules of reshard: which rule a key gets, dimensions that do not exist, and whom optimizer state follows.
+// Tests the placement rules of `reshard`: which rule a key gets, dimensions that do not exist, and which parameter
+// optimizer state follows.
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 #include <vector>
@@ -102,8 +103,8 @@ TEST_CASE("Megatron's optimizer state, whose keys end with the parameter, follow
                                             "optimizer.state.exp_avg.decoder.qkv.bias, optim.state.w.exp_avg, "
                                             "optimizer.state.exp_avg_sq.decoder.qkv.weight"});
   for (const std::size_t i : {0, 1, 2}) CHECK(placed(r, i) == "S(1), S(0)");
-  CHECK(placed(r, 3) == "R, R");  // there is no such parameter
-  CHECK(placed(r, 4) == "R, R");  // state of the same kind is no parameter
+  CHECK(placed(r, 3) == "R, R");  // that parameter does not exist
+  CHECK(placed(r, 4) == "R, R");  // state follows no other optimizer state
   CHECK(placed(r, 5) == "S(0), R");
   CHECK(placed(r, 6) == "R, R");  // another shape
 }

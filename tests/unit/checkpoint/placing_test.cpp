@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a commit does to things that others put at the destination meanwhile, and what is left of runs that were killed.
+// Tests commits when others have put something at the destination meanwhile, and the leftovers of killed runs.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -35,7 +35,7 @@ void write_text(const fs::path& path, std::string_view text) {
   std::ofstream(path) << text;
 }
 
-// Everything in a folder, one "name" or "name/entry" per file with its text; leftovers included.
+// A folder's contents, leftovers included: a line "name=text" per file and "name/" per empty folder.
 std::vector<std::string> contents_of(const fs::path& folder) {
   std::vector<std::string> lines;
   for (const auto& entry : fs::recursive_directory_iterator(folder))
@@ -61,7 +61,8 @@ staged_output file_with(const fs::path& destination, std::string_view text, bool
   return output;
 }
 
-// Commits, which is refused for what is at the destination; the error names it and `what`. Then the output ends.
+// Commits `output`, which must be refused because of the existing destination; the error names it and `what`. The
+// output ends here.
 void refuses(staged_output output, const fs::path& destination, std::string_view what) {
   const auto done = output.commit();
   REQUIRE_FALSE(done);
@@ -71,7 +72,7 @@ void refuses(staged_output output, const fs::path& destination, std::string_view
   CHECK(done.error().found.find(what) != std::string::npos);
 }
 
-// A run that was killed: what it wrote stays, its locks go.
+// A killed run: its files stay, its locks are released.
 fs::path killed_run(const scratch_folder& scratch, const std::string& name) {
   const fs::path path = scratch / name;
   fs::create_directory(path);
@@ -183,7 +184,7 @@ TEST_CASE("what a process that joined leaves behind is never the old checkpoint"
   const fs::path staging = output.folder();
   {
     const auto joined = staged_output::join(staging).value();
-    fs::rename(staging, scratch / "ours");  // as a commit's exchange does
+    fs::rename(staging, scratch / "ours");  // as the exchange in a commit does
     fs::rename(scratch / "o", staging);
   }
   CHECK(read_text(staging / "__0_0.distcp") == "old");
@@ -258,7 +259,7 @@ TEST_CASE("on a file system that hosts share, only locks of this host are believ
   fs::path ours;
   {
     auto output = folder_with(scratch / "p", "ours");
-    fs::rename(output.folder(), scratch / "aside");  // not found at its name, so not taken away
+    fs::rename(output.folder(), scratch / "aside");  // so that the output does not find it and leaves it there
     ours = output.folder();
   }
   fs::rename(scratch / "aside", ours);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors in other sizes than the stored ones: elements keep their indices, the rest is zero, against a loop.
+// Tests loads into other sizes than the stored ones, against a loop: elements keep their indices, and the rest is zero.
 #include <catch2/catch_test_macros.hpp>
 
 #include <cstddef>
@@ -28,7 +28,7 @@ std::vector<std::int32_t> counted(const extents& sizes) {
   return values;
 }
 
-// What `wanted` gets of counted(stored), element by element.
+// The elements that a load of counted(stored) into sizes `wanted` must give, one by one.
 std::vector<std::int32_t> expected(const extents& stored, const extents& wanted) {
   std::vector<std::int32_t> values(static_cast<std::size_t>(box::whole(wanted).volume()));
   const extents from = contiguous_strides(stored), to = contiguous_strides(wanted);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saving from memory in every format, and loading what was saved. On one rank: tests/distributed has many.
+// Saves from memory in every format and loads the result, on one rank. tests/distributed does it with many.
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Selection of keys: only, skip, renames, prefixes and casts, in their order; what is refused and why.
+// Tests the selection of keys: only, skip, renames, prefixes, and casts, in their order. Also tests what is refused,
+// and why.
 #include <catch2/catch_test_macros.hpp>
 #include <shardmesh/dtype.hpp>
 

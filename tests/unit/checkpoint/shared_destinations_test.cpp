@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests of one load that fill the same memory: refused where elements differ, allowed for tied weights of equal
-// values and for parts of one tensor.
+// Tests requests of one load that fill the same memory. They are refused where elements differ, and allowed for tied
+// weights with equal values and for parts of one tensor.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +28,7 @@ tensor_view view(std::vector<float>& memory, std::int64_t offset, const extents&
 constexpr extents shape{3, 4};
 const box all = box::whole(shape);
 
-// "a" is 0 to 11, "b" is 1 to 12, "same" is as "a"; all float32 [3, 4].
+// "a" is 0 to 11, "b" is 1 to 12, and "same" equals "a"; all are float32 [3, 4].
 struct saved {
   scratch_folder scratch;
   std::unique_ptr<checkpoint_reader> reader;
@@ -45,13 +45,13 @@ struct saved {
     reader = open_checkpoint(scratch.path / "one.safetensors").value();
   }
 
-  // The ways in which tensors are loaded: all at once, and in groups.
+  // The ways to load tensors: all at once, with checks, and in groups.
   std::vector<load_options> ways() const {
     return {{}, {.check = true}, {.arrived = [](const std::string&) {}}};
   }
 };
 
-// file: key: message in boxes: ...; hint
+// "FILE: key: message in boxes; hint", or "loaded".
 std::string refusal(const result<load_report>& loaded, const saved& s) {
   if (loaded) return "loaded";
   std::string text = to_string(loaded.error());
@@ -145,7 +145,7 @@ TEST_CASE("two boxes of one key share memory only where they share elements") {
       "FILE: a: two of its boxes fill the same memory with different elements in [0:2, 0:4) and [1:3, 0:4); give each "
       "request memory of its own";
   CHECK(refusal(load(*s.reader, shifted), s) == refused);
-  // Rows that are too close: the strides fit, but elements of other columns meet.
+  // Rows that are too close: the strides fit, but elements of different columns share memory.
   const box left{{0, 0}, {3, 2}}, right{{0, 2}, {3, 2}};
   const load_request dense[] = {{"a", left, view(memory, 0, {3, 2}, {2, 1})},
                                 {"a", right, view(memory, 2, {3, 2}, {2, 1})}};
@@ -175,7 +175,7 @@ TEST_CASE("buffers on the way are compared by the memory that they are copied to
   REQUIRE(load(*s.reader, tied));
   CHECK(first == numbers(0, 12));
   CHECK(second == numbers(0, 12));
-  // The caller copies each buffer, so each is filled.
+  // The caller copies from each buffer, so `load` fills both.
   first.assign(12, -1.0F), second.assign(12, -1.0F);
   const load_request repeated[] = {request("a", first, 0), request("a", second, 0)};
   REQUIRE(load(*s.reader, repeated));
@@ -205,7 +205,7 @@ TEST_CASE("ten thousand requests of one memory, and two thousand interleaved col
   CHECK(one->tied.size() == 5000);
   for (const detail::shared_destination& tie : one->tied) REQUIRE(tie.earlier == 0);
   requests.clear();
-  // Columns of two rows, each between all others.
+  // Columns of two rows, interleaved with each other.
   for (int i = 0; i < 2'000; ++i)
     requests.push_back({std::to_string(i), box::whole({2}), view(memory, i, {2}, {2'000}), std::nullopt});
   const auto apart = detail::find_shared_destinations(requests);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Output that appears whole or not at all: commits, overwrites, destinations that are refused, folders that ranks
-// share.
+// Tests output that appears whole or not at all: commits, overwrites, refused destinations, and folders that several
+// ranks write.
 #include <unistd.h>
 #include <catch2/catch_test_macros.hpp>
 #include <scratch_folder.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fork copies a load that is under way, without its thread.
+// Tests a fork during a load: the child has a copy of the load, but not its thread.
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <forked_child.hpp>

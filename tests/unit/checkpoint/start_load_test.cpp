@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads that are watched: tensors in the order in which they arrive, progress, checksums that are compared, and an end
-// on demand. Of many ranks: tests/distributed/start_load_test.cpp.
+// Tests watched loads: tensors in order of arrival, progress, compared checksums, and cancellation. See
+// tests/distributed/start_load_test.cpp for several ranks.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -37,7 +37,7 @@ std::string key_of(std::int64_t tensor) {
   return "t" + std::to_string(tensor);
 }
 
-// Tensors of int32 in two row blocks; element i of tensor t is 100 t + i.
+// int32 tensors in two row blocks each; element i of tensor t is 100 t + i.
 struct saved {
   fs::path folder = fs::temp_directory_path() / ("shardmesh-start-load-" + std::to_string(std::random_device{}()));
   fs::path path;
@@ -67,7 +67,7 @@ struct saved {
   }
 };
 
-// Memory for all tensors, and requests that fill it: of the odd ones row by row.
+// Memory for all tensors, and requests that fill it; odd tensors are requested row by row.
 struct wanted {
   std::vector<std::vector<std::int32_t>> memory;
   std::vector<load_request> requests;
@@ -87,7 +87,7 @@ struct wanted {
   }
 };
 
-// Flips a bit of the first place in `file` where these bytes are.
+// Flips a bit at the first place in `file` that holds these bytes.
 bool spoil(const fs::path& file, const std::vector<std::int32_t>& values) {
   std::ifstream in(file, std::ios::binary);
   std::string bytes{std::istreambuf_iterator<char>(in), {}};
@@ -152,7 +152,7 @@ TEST_CASE("a flipped bit is found when checksums are to be compared, and only th
     for (const bool check : {false, true}) {
       auto reader = open_checkpoint(given.path).value();
       std::vector<std::int32_t> row(columns, -1);
-      const box second{{1, 0}, {1, columns}};  // of the same chunk as the first row, which is spoiled
+      const box second{{1, 0}, {1, columns}};  // in the same chunk as the first row, which is damaged
       const load_request request{
           "t3", second, {reinterpret_cast<std::byte*>(row.data()), dtype::int32, {}, {1, columns}, {columns, 1}}};
       std::size_t arrivals = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which parameter an entry of optimizer state belongs to: random keys against a model that compares all with all.
+// Tests which parameter an entry of optimizer state belongs to: random keys against a model that compares every pair.
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
@@ -95,12 +95,13 @@ std::vector<std::vector<state_name>> model_of(const std::vector<std::string>& ke
   };
   std::vector<std::vector<state_name>> made;
   for (const std::string& entry : keys) {
-    std::map<std::size_t, std::map<std::string, std::pair<std::size_t, state_name>>> found;  // by place, by prefix
+    // By position, then by prefix.
+    std::map<std::size_t, std::map<std::string, std::pair<std::size_t, state_name>>> found;
     for (std::size_t k = 0; k < keys.size() && is_state(entry); ++k) {
       if (is_state(keys[k])) continue;
       for (const reading& one : readings(entry, keys[k])) {
         if (one.is_number() && !has_names.contains({one.optimizer, one.is_group})) continue;
-        // Of param_groups the prefix alone is the optimizer's.
+        // For param_groups, an optimizer determines only the prefix.
         const auto& spellings = fitting[one.optimizer];
         const bool is_chosen = std::any_of(spellings.begin(), spellings.end(), [&](const auto& mine) {
           return mine.first.second == one.prefix && (one.is_group || mine.first.first == one.is_last) &&
@@ -199,7 +200,7 @@ TEST_CASE("many parameters, one name at the end of all and keys of many componen
   keys.push_back(deep);
   const auto begin = std::chrono::steady_clock::now();
   const auto found = found_in(keys);
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));  // all with all: an hour
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));  // comparing every pair takes an hour
   for (std::size_t i = 0; i < 80'000; ++i) {
     const std::size_t parameter = i / 4 * 4;
     REQUIRE(found[i] == (i == parameter ? std::vector<state_name>{} : std::vector<state_name>{{parameter, 6, 12}}));

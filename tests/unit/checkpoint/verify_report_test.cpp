@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What verify says of archives that are cut off, of more problems than it names, and of tensors that are not read.
+// Tests `verify` on truncated archives, on more problems than it lists, and on tensors that it does not read.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -94,7 +94,7 @@ TEST_CASE("a hundred damaged archives beside a checkpoint are named, in order, a
   CHECK(std::is_sorted(files.begin(), files.end()));
   CHECK(files.back().ends_with("099.pt"));
   CHECK(report.more_problems == 3);
-  // Writers refuse them, too.
+  // Writers refuse them as well.
   const save_report converted = convert(*reader, scratch / "out", {.to = target_format::dcp});
   REQUIRE(converted.problems.size() == 101);
   CHECK(to_string(converted.problems.back()) == folder.string() + ": 3 more problems of archives in the folder");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks compare what they were given: notes when they agree, and the key, both sides and ranks when they do not.
+// Tests that ranks compare their arguments. When they agree, each gets all notes; otherwise the error names the key,
+// both values, and the ranks.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +21,7 @@ namespace {
 
 using records = std::vector<agreement_record>;
 
-// What `agree` returns on each rank, when rank r has `all[r]`.
+// The result of `agree` on each rank, where rank r passes `all[r]`.
 std::vector<std::optional<error>> outcome(const std::vector<records>& all, bool ordered,
                                           std::optional<std::size_t> in_trouble = std::nullopt) {
   const watchdog dog(30s);
@@ -33,7 +34,7 @@ std::vector<std::optional<error>> outcome(const std::vector<records>& all, bool 
     const auto done = agree(comm, all[me], options);
     if (!done) {
       got[me] = done.error();
-      // The communicator is still sound.
+      // The communicator still works.
       return comm.all_gather({}, {}) ? result<void>{} : fail(errc::communication, "poisoned");
     }
     for (std::size_t r = 0; r < all.size(); ++r)
@@ -174,6 +175,6 @@ TEST_CASE("an error survives the way through bytes, and other bytes are no error
   for (int round = 0; round < 2000; ++round) {
     std::vector<std::byte> damaged = bytes;
     for (int n = 0; n < 3; ++n) damaged[random() % damaged.size()] = static_cast<std::byte>(random());
-    static_cast<void>(error_from_bytes(damaged));  // must not crash or allocate wildly
+    static_cast<void>(error_from_bytes(damaged));  // must neither crash nor allocate excessively
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the transports between processes refuse of one call: other ranks of the group, each once, and no empty message.
+// Tests the checks that transports between processes make on one call. Peers are other ranks of the group, each named
+// once, and no message is empty.
 #include <catch2/catch_test_macros.hpp>
 
 #include <array>
@@ -17,7 +18,7 @@ namespace {
 constexpr std::int32_t me = 1, size = 3;
 std::array<std::byte, 4> memory{};
 
-// What is said of messages to these peers, and of messages from them.
+// The error text of messages to these peers, and of messages from them.
 std::string said_of_sends(const std::vector<std::int32_t>& peers) {
   std::vector<outgoing> sends;
   for (const std::int32_t peer : peers) sends.push_back({peer, memory});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fork copies a group of threads without its threads: in the child nothing may wait for them or for their locks.
+// Tests a fork of a process with a thread group. The child lacks the threads, so nothing in it may wait for them or for
+// their locks.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -60,7 +61,7 @@ TEST_CASE("a forked child's copy of a group of threads refuses every call and le
   std::optional<lending> lends = zero->start_lending(std::span(&row_to_one, 1), {}, {.tag = 1}).value();
   std::optional<lending> borrows = zero->start_lending({}, std::span(&row_of_one, 1), {.tag = 2}).value();
 
-  // Rank 1 sleeps in a wait at the fork, and holds no handle of its own.
+  // At the fork, rank 1 sleeps in a wait, and rank 1's thread owns no handle.
   const bytes said{std::byte{1}};
   result<std::vector<bytes>> heard = fail(errc::cancelled, "nothing was gathered");
   std::atomic<pid_t> waiter = 0;
@@ -89,7 +90,7 @@ TEST_CASE("a forked child's copy of a group of threads refuses every call and le
           zero.reset();
           one.reset();
           group.reset();
-          // Ranks of the child's own.
+          // The child runs ranks of its own.
           return run_ranks(2,
                            [](any_communicator& comm) -> result<void> {
                              const auto all = comm.all_gather({}, {});
@@ -112,10 +113,10 @@ TEST_CASE("a forked child's copy of a group of threads refuses every call and le
   CHECK(sending->wait());
   CHECK(room == sent);
   CHECK(group->status());
-  group->leave(1);  // what was lent has no reader
+  group->leave(1);  // nobody reads the lent memory
 }
 
-// The communicators of a program may be made for use in forked children, and their numbers with them.
+// A forked child may make communicators of its own, and needs object numbers for them.
 TEST_CASE("a forked child goes on with object numbers that another thread was changing at the fork") {
   const watchdog dog(std::chrono::seconds(120));
   object_numbers numbers;

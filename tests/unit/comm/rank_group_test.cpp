@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of ranks: both numberings, their text, and what is refused.
+// Tests rank groups: both numberings, their text, and refusals.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <optional>

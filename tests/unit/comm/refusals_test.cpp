@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank alone cannot do, of threads: streams, memory for a reduction, and how much notes are copied.
+// Tests device streams and reductions without memory in thread groups, and how often an agreement copies notes.
 #include <catch2/catch_test_macros.hpp>
 #include <counted_new.hpp>
 #include <cstddef>
@@ -47,7 +47,7 @@ TEST_CASE("a rank without memory for the terms of a reduction does not leave the
   run_ranks(2, [&](any_communicator& comm) -> result<void> {
     std::byte one{};
     if (comm.rank() == 0) {
-      // As much as no machine has; nothing of it is touched.
+      // More memory than any machine has; none of it is accessed.
       const std::span<std::byte> all(&one, (std::size_t{1} << 63) - 4);
       const auto done = comm.all_reduce(all, all, dtype::float32, reduce_op::sum, {});
       if (!done) first = done.error();
@@ -80,6 +80,6 @@ TEST_CASE("an agreement copies each rank's note a few times, not once per rank")
     return (*notes)[0].size() == note_bytes ? result<void>() : fail(errc::checksum_mismatch, "another note");
   });
   CHECK(ran);
-  // Sent, received, and given to the caller: not sixteen times.
+  // Copies for the send, the receive, and the caller, but not sixteen.
   for (const std::size_t bytes : taken) CHECK(bytes < 6 * note_bytes);
 }

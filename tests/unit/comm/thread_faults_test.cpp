@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong between threads: every rank gets an error that says what and who, soon, and no buffer is touched
-// afterwards.
+// Tests failures between threads. Every rank soon gets an error that names the cause and the ranks, and no buffer is
+// accessed afterwards.
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -38,7 +38,7 @@ call_options within(std::chrono::milliseconds time) {
   return options;
 }
 
-// Sends `out` to and receives `in` from a peer; empty ones are left out.
+// Sends `out` to a peer and receives `in` from it; empty messages are left out.
 result<void> swap_with(any_communicator& comm, std::int32_t peer, bytes& out, bytes& in, const call_options& options) {
   const outgoing send{peer, out};
   const incoming receive{peer, in};
@@ -48,7 +48,7 @@ result<void> swap_with(any_communicator& comm, std::int32_t peer, bytes& out, by
   return started->wait();
 }
 
-// What each rank's function returned.
+// The result of each rank's function.
 struct outcomes {
   std::mutex lock;
   std::vector<std::optional<error>> errors;
@@ -80,7 +80,7 @@ TEST_CASE("messages to oneself, to nobody, twice to one peer and empty ones are 
   CHECK(says(problem({}, {{2, data}, {2, data}}), "rank 1 receives from rank 2 twice in one call"));
   CHECK(says(problem({{0, {}}}, {}), "rank 1 sends to rank 0, but the message is empty"));
   CHECK(says(problem({}, {{0, {}}}), "rank 1 receives from rank 0, but the message is empty"));
-  CHECK(group.status().has_value());  // nothing was started, the group is sound
+  CHECK(group.status().has_value());  // nothing was started, and the group still works
 }
 
 TEST_CASE("sizes that differ on the two sides are an error on both, naming ranks and sizes") {
@@ -113,7 +113,7 @@ TEST_CASE("a deadline names the ranks that did not come and what they were doing
     bytes data(16), room(16);
     if (comm.rank() == 2) return got.keep(2, comm.all_gather({}, {}) ? result<void>{} : fail(errc::cancelled, "ended"));
     if (comm.rank() == 1) return got.keep(1, swap_with(comm, 0, data, room, {}));
-    // Rank 0 waits for 2, which is in all_gather.
+    // Rank 0 waits for rank 2, which is in all_gather.
     return got.keep(0, swap_with(comm, 2, data, room, within(50ms)));
   });
   CHECK(clock_type::now() - start < 1050ms);
@@ -123,7 +123,7 @@ TEST_CASE("a deadline names the ranks that did not come and what they were doing
   CHECK(says(done.error(), "rank 0 waited in vain for messages from 2"));
   CHECK(says(done.error(), "rank 2 in all_gather for"));
   REQUIRE(got.errors[1].has_value());
-  CHECK(got.errors[1] == got.errors[0]);  // the same text on a rank that waited for ever
+  CHECK(got.errors[1] == got.errors[0]);  // the same text on a rank that waited without a deadline
   CHECK(got.errors[2].has_value());
 }
 
@@ -135,7 +135,7 @@ TEST_CASE("all_gather names the ranks that did not come by its deadline") {
   CHECK(all.error().code == errc::deadline_exceeded);
   CHECK(all.error().ranks == std::vector<std::int32_t>{0, 2});
   CHECK(says(all.error(), "rank 0 has called nothing"));
-  // From then on every call of every rank fails with it.
+  // From then on, every call on every rank fails with this error.
   CHECK(group.communicator(0).all_gather({}, {}).error() == all.error());
   CHECK(group.communicator(2).start_exchange({}, {}, {}).error() == all.error());
 }
@@ -177,7 +177,7 @@ TEST_CASE("a stop request ends waits on every rank") {
     REQUIRE_FALSE(done.has_value());
     REQUIRE(got.errors[0].has_value());
     REQUIRE(got.errors[1].has_value());
-    // The rank that stopped is done before or after the others notice: either reason is true.
+    // The others may see the stop request or the exit of rank 2 first; both reasons are right.
     CHECK((done.error().code == errc::cancelled || says(done.error(), "rank 2")));
     CHECK(got.errors[0] == got.errors[1]);
   }
@@ -280,7 +280,7 @@ TEST_CASE("a group of no ranks cannot run") {
 
 TEST_CASE("after wait no buffer is touched, whoever failed") {
   const watchdog dog(120s);
-  // Buffers die as soon as wait returns; the sanitizers see a late copy.
+  // The buffers die as soon as wait returns; the sanitizers catch a late copy.
   for (int round = 0; round < 200; ++round) {
     INFO("round " << round);
     const auto done = run_ranks(4, [&](any_communicator& comm) -> result<void> {
@@ -307,7 +307,7 @@ TEST_CASE("after wait no buffer is touched, whoever failed") {
       return {};
     });
     REQUIRE_FALSE(done.has_value());
-    // What the rank that stopped said, and nothing of bytes.
+    // The error of the rank that stopped, and none about wrong bytes.
     CHECK(done.error().code == errc::cancelled);
     CHECK(done.error().message == "enough");
     CHECK(done.error().ranks == std::vector<std::int32_t>{round % 4});
@@ -351,7 +351,7 @@ TEST_CASE("a borrower that gives up does not keep the lender waiting") {
     auto started = comm.rank() == 0 ? comm.start_lending(std::span(&lend, 1), {}, {})
                                     : comm.start_lending({}, std::span(&borrow, 1), {});
     if (!started) return started.error();
-    return started->wait();  // rank 1 never reads
+    return started->wait();  // rank 1 never reads the lent memory
   });
   REQUIRE_FALSE(done.has_value());
   CHECK(says(done.error(), "rank 1 gave up a lending"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many exchanges of threads in flight together, and memory that they lend each other. What any transport must do:
-// tests/distributed/conformance_test.cpp.
+// Tests many exchanges between threads in flight at once, and memory that threads lend each other.
+// tests/distributed/conformance_test.cpp tests the rules for all transports.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -25,7 +25,7 @@ namespace {
 
 using bytes = std::vector<std::byte>;
 
-// What rank `from` says to rank `to` as its n-th message: its own pattern and length.
+// The n-th message from rank `from` to rank `to`, with its own pattern and length.
 bytes speech(std::int32_t from, std::int32_t to, std::uint32_t n, std::size_t length) {
   std::mt19937_64 random(static_cast<std::uint64_t>(from) * 1'000'003U + static_cast<std::uint64_t>(to) * 1009U + n);
   bytes made(length);
@@ -48,7 +48,7 @@ TEST_CASE("messages match by peer and tag in call order, however many are in fli
     const auto size = static_cast<std::int32_t>(2 + random() % 7);
     const auto count = static_cast<std::uint32_t>(1 + random() % 40);
     const std::uint64_t plan_seed = random();
-    // All ranks draw the same list: exchange n has a tag, and between each ordered pair maybe a message.
+    // All ranks draw the same list: each exchange n has a tag, and each ordered pair of ranks may have a message in it.
     const auto length = [&](std::uint32_t n, std::int32_t from, std::int32_t to) -> std::size_t {
       std::mt19937_64 draw(plan_seed + n * 4099U + static_cast<std::uint64_t>(from * 64 + to));
       if (draw() % 3 == 0) return 0;
@@ -77,7 +77,7 @@ TEST_CASE("messages match by peer and tag in call order, however many are in fli
         if (!started) return started.error();
         flying.push_back(*std::move(started));
       }
-      // Waited for in an order of each rank's own.
+      // Each rank waits in its own order.
       std::vector<std::uint32_t> order(count);
       for (std::uint32_t n = 0; n < count; ++n) order[n] = n;
       std::mt19937_64 mine(plan_seed + static_cast<std::uint64_t>(me));
@@ -136,7 +136,7 @@ TEST_CASE("lent memory is read in place, and its owner waits until the reader is
           return fail(errc::checksum_mismatch, "wrong value");
       started->give_back();
       if (auto waited = started->wait(); !waited) return waited;
-      std::memset(mine.values, 0xff, sizeof mine.values);  // nobody reads any more
+      std::memset(mine.values, 0xff, sizeof mine.values);  // all readers are done
       return {};
     }).value();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks tell each other as bytes: everything is read back as it was written, and of bytes that were cut short or
-// altered nothing is read beyond their end.
+// Tests the byte format of what ranks send each other. Everything is read back as written, and truncated or altered
+// bytes are never read beyond their end.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -105,7 +105,7 @@ TEST_CASE("bytes from another rank that are cut short are refused, altered ones 
       detail::wire_reader in(bytes);
       const said made = read(in);
       CHECK(made.text.size() + made.bytes.size() <= bytes.size());
-      CHECK((in.ok() || in.number() == 0));  // after the first nonsense every answer is empty
+      CHECK((in.ok() || in.number() == 0));  // after the first error, every answer is empty
     }
   }
 }
@@ -114,7 +114,7 @@ TEST_CASE("a number of more than 64 bits is refused") {
   std::vector<std::byte> bytes(9, std::byte{0x80});
   bytes.push_back(std::byte{1});
   detail::wire_reader fits(bytes);
-  CHECK(fits.number() == std::int64_t{1} << 62);  // 2^63, of which the lowest bit is the sign
+  CHECK(fits.number() == std::int64_t{1} << 62);  // 2^63 on the wire, where the lowest bit is the sign
   CHECK(fits.ok());
   bytes.back() = std::byte{2};
   detail::wire_reader exceeds(bytes);

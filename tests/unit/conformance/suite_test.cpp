@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The suite finds what is wrong: communicators with one defect each fail the check that is about it, and only sound
-// ones pass. That ours pass: tests/distributed/conformance_test.cpp.
+// Tests that the suite finds defects: each communicator with one defect fails the check for it, and only sound ones
+// pass. tests/distributed/conformance_test.cpp runs the suite on our own communicators.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// New groups of as many threads, alike on every rank: the n-th call of each gets a place in the n-th group.
+// Makes groups of `size` threads for all ranks: each rank's n-th call gets its place in the n-th group.
 class group_factory {
  public:
   explicit group_factory(std::int32_t size) : size_(size) {}
@@ -38,7 +38,7 @@ class group_factory {
   std::vector<thread_group> groups_;
 };
 
-// For models with a defect to differ from.
+// The base of the models with a defect.
 using sound = test::forwarding_communicator;
 
 struct gathers_in_reverse : sound {
@@ -93,7 +93,7 @@ struct takes_messages_to_itself : sound {
 
 const conformance_options quick{.patience = 500ms, .deadline = 60ms, .grace = 300ms, .large_bytes = 1 << 20};
 
-// What the suite says on every rank, of three.
+// The suite's report, the same on each of three ranks.
 template <class Model>
 conformance_report report_of() {
   const watchdog dog(120s);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// diff over what cannot be read, and over what has no values that we know.
+// Tests `diff` on chunks that cannot be read, and on objects whose values are unknown.
 #include <catch2/catch_test_macros.hpp>
 
 #include <cstddef>
@@ -46,7 +46,8 @@ TEST_CASE("a tensor that cannot be read is said so, and the comparison goes on")
     for (std::int32_t i = 0; i < tensor.chunk_count; ++i) {
       const auto& place = whole->contents().chunk_places[static_cast<std::size_t>(tensor.first_chunk + i)];
       if (whole->contents().files[static_cast<std::size_t>(place.file)] != "__1_0.distcp") continue;
-      if (whole->contents().chunk_box(tensor, tensor.first_chunk + i).is_empty()) continue;  // nothing is read of it
+      // Empty chunks are not read.
+      if (whole->contents().chunk_box(tensor, tensor.first_chunk + i).is_empty()) continue;
       ++touched;
       const difference* found = find(report, tensor.key);
       REQUIRE(found != nullptr);
@@ -63,7 +64,7 @@ TEST_CASE("a tensor that cannot be read is said so, and the comparison goes on")
 
 TEST_CASE("wrapping tensors are compared by their components, foreign objects by their bytes, whatever the formats") {
   const diff_report same = compare_paths(unusual() / "quantized.pt", unusual() / "dcp");
-  // The folder has more than the file, and keeps the object whole that is taken apart there.
+  // The folder has more entries than the file, and keeps whole the tensors that the file splits into components.
   CHECK(find(same, "q") == nullptr);
   CHECK(find(same, "qc") == nullptr);
   const writable_copy copy(unusual() / "dcp");
@@ -94,7 +95,8 @@ TEST_CASE("wrapping tensors are compared by their components, foreign objects by
 }
 
 TEST_CASE("an object is the same whichever protocol spelt the names in it") {
-  // {"cfg": getattr(m.E, "A")}, as protocol 2 has enums of Python 3.11.0: `__builtin__` is `builtins` since protocol 3.
+  // {"cfg": getattr(m.E, "A")}, which is how protocol 2 spells enums of Python 3.11.0; protocol 3 renamed `__builtin__`
+  // to `builtins`.
   const std::string_view pickled("\x80\x02}X\x03\0\0\0cfgc__builtin__\ngetattr\ncm\nE\nX\x01\0\0\0A\x86Rs.", 47);
   const safetensors_files::temporary_folder folder;
   const auto archive = torch_file::object_archive(std::as_bytes(std::span(pickled.data(), pickled.size())));

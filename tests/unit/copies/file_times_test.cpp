@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ages of files say: an interrupted overwrite is suspected in one line, a copy never.
+// Tests file times: a likely interrupted overwrite gives one warning, and a copy never gives one.
 #include <catch2/catch_test_macros.hpp>
 
 #include <chrono>
@@ -20,7 +20,7 @@ namespace {
 
 const fs::path sample = checkpoint_data::golden() / "dtensor_shard0_4" / "checkpoint";
 
-// A copy made file by file, `.metadata` first or last.
+// Copies the sample file by file, with `.metadata` first or last.
 std::vector<fs::path> copy_files(const fs::path& to, bool metadata_first) {
   std::vector<fs::path> items;
   if (metadata_first) fs::copy_file(sample / ".metadata", to / ".metadata");
@@ -41,7 +41,7 @@ std::vector<std::string> warnings_of(const fs::path& folder) {
   return lines;
 }
 
-// Writes the first byte again, a second after `.metadata`: the file stays the one that it was.
+// Rewrites the first byte unchanged, and dates the file one second after `.metadata`.
 void touch(const fs::path& file, const fs::path& metadata) {
   flip(file, 0, 0);
   fs::last_write_time(file, fs::last_write_time(metadata) + std::chrono::seconds(1));

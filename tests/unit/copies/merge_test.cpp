@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tensors convert writes once; nested paths that cannot stand in one tree.
+// Tests which tensors `convert` writes only once, and nested paths that do not fit into one tree.
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An item that the record of checksums does not name is compared with no other item's checksum.
+// Tests an item that the record of checksums does not name: it is not compared with another item's checksum.
 #include <catch2/catch_test_macros.hpp>
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What verify refuses, no writer accepts; and what a writer accepts is whole. Damaged copies of samples of every
-// format: flipped bytes, cut ends, and the damaged samples of golden/corrupt. SHARDMESH_PROPERTY_RUNS=long flips
+// Tests that writers refuse everything that `verify` refuses, and that accepted copies are whole. Samples of every
+// format are damaged by flipped bytes and cut ends; golden/corrupt adds its own. SHARDMESH_PROPERTY_RUNS=long flips
 // twenty times as many bytes.
 #include <catch2/catch_test_macros.hpp>
 
@@ -47,7 +47,7 @@ struct tally {
 
 enum class outcome { refused, copied };
 
-// One writer's run; a copy must be whole and equal.
+// Runs one writer; its copy must be whole and equal.
 template <class Write>
 outcome run_writer(const fs::path& source, const fs::path& destination, const Write& write) {
   fs::remove_all(destination);
@@ -68,7 +68,7 @@ outcome run_writer(const fs::path& source, const fs::path& destination, const Wr
   return outcome::copied;
 }
 
-// Every writer over one (possibly damaged) source.
+// Runs every writer on one source, which may be damaged.
 void check_writers(const fs::path& source, const fs::path& work, tally& count) {
   bool is_sound = false;
   {
@@ -106,7 +106,7 @@ std::vector<fs::path> files_of(const fs::path& checkpoint) {
   return files;
 }
 
-// Flips `flips` bytes of the sample, spread evenly, and cuts each file twice.
+// Flips `flips` bytes of the sample at equal distances, and cuts each file twice.
 tally damage_everywhere(const fs::path& sample, std::size_t flips) {
   tally count;
   const writable_copy copy(sample);
@@ -180,7 +180,7 @@ TEST_CASE("writers accept no damaged copy of what shardmesh wrote, wherever the 
   }
   for (const std::string name : {"ours", "ours_hf"}) {
     const tally count = damage_everywhere(source.beside(name), 150);
-    // Every byte has a checksum there: only the sound original is copied, four times.
+    // A checksum covers every byte: only the undamaged original is copied, once by each of four writers.
     CHECK(count.copied == 4);
   }
 }
@@ -213,8 +213,7 @@ TEST_CASE("a damaged record of an object or of an opaque tensor is found by veri
       items.emplace_back(tensor.key, reader->contents().chunk_places[static_cast<std::size_t>(tensor.first_chunk)]);
   REQUIRE(items.size() == 4);
   for (const auto& [key, place] : items) {
-    // The last record before the directory that every archive has, which nothing needs to read: it is copied all the
-    // same.
+    // The last record before the directory of every archive. No reader needs it, but a copy includes it.
     std::vector<std::byte> bytes = checkpoint_data::read(file);
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     const std::size_t at = text.find("serialization_id", static_cast<std::size_t>(place.offset));
@@ -233,7 +232,7 @@ TEST_CASE("a damaged record of an object or of an opaque tensor is found by veri
     REQUIRE(report.problems.size() == 1);
     CHECK(report.problems.front().key == key);
     CHECK_FALSE(fs::exists(copy.beside("copy")));
-    // What does not touch the damaged entry is not held up by it.
+    // The damaged entry does not stop a copy of the others.
     selection_options others;
     others.skip = {key_pattern::exactly(key)};
     CHECK(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A region of a file that many entries, or many lines of the record of checksums, name is not read for each of them.
+// Tests a file region that many entries, or many lines of the record of checksums, name: it is not read once for each.
 #include <catch2/catch_test_macros.hpp>
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of formats that are written: found by name and by extension, and `skip_objects` in every one of them.
+// Tests the table of formats that can be written: look-up by name and by extension, and `skip_objects` in each format.
 #include <catch2/catch_test_macros.hpp>
 
 #include <cstddef>

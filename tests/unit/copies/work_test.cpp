@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands over many tensors do work in proportion to their number: what grows with its square allocates, too, so the
-// bytes that are allocated are counted. Not time: machines differ.
+// Tests that commands do work in proportion to the number of tensors. Quadratic work would allocate quadratically, so
+// the test counts allocated bytes. It does not measure time, because machines differ.
 #include <catch2/catch_test_macros.hpp>
 
 #include <array>
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// `count` tensors of four bytes each, no two alike.
+// A file of `count` different tensors of four bytes each.
 std::string many_tensors(int count) {
   std::string json = "{";
   for (int i = 0; i < count; ++i)
@@ -32,7 +32,7 @@ std::string many_tensors(int count) {
   return file;
 }
 
-// Bytes that a command allocates over `count` tensors.
+// The bytes that a command allocates for `count` tensors.
 template <class Command>
 std::int64_t work_of(int count, const Command& command) {
   const safetensors_files::temporary_folder folder;
@@ -52,7 +52,7 @@ void grows_with_the_number(const Command& command) {
   SKIP_WHERE_NOTHING_IS_COUNTED();
   const std::int64_t few = work_of(1000, command), many = work_of(4000, command);
   INFO(few << " bytes allocated for 1000 tensors, " << many << " for 4000");
-  CHECK(many < 6 * few);  // four times is linear, sixteen times quadratic
+  CHECK(many < 6 * few);  // a factor of 4 is linear, 16 is quadratic
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrapping tensors as their components, and back: with the samples alone. What PyTorch says of them: tests/oracle.
+// Converts wrapping tensors into their components and back, using only the samples. tests/oracle compares them with
+// PyTorch.
 #include <catch2/catch_test_macros.hpp>
 
 #include <cstddef>
@@ -28,7 +29,7 @@ save_options fast() {
   return options;
 }
 
-// A part of a checkpoint in another format; all of it went there.
+// Converts a part of a checkpoint to another format, and requires that everything arrives.
 void convert_whole(const fs::path& from, const fs::path& to, convert_options options, std::string_view only = ".*") {
   auto reader = open_checkpoint(from).value();
   options.selection.only = {key_pattern::compile(only).value()};

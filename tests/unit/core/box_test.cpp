@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boxes and volumes without overflow, and the text of an error.
+// Tests boxes and volumes without overflow, and the text of an error.
 #include <catch2/catch_test_macros.hpp>
 
 #include <cstdint>

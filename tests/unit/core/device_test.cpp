@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spelling of remote devices, as PyTorch's _remote_device reads them.
+// Tests the spelling of remote devices, as PyTorch's _remote_device parses them.
 #include <catch2/catch_test_macros.hpp>
 #include <optional>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A function_ref calls what it was given: objects, const ones, and plain functions.
+// Tests that a function_ref calls its target: an object, a const object, or a plain function.
 #include <catch2/catch_test_macros.hpp>
 
 import shardmesh.core;

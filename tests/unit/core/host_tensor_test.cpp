@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of our own, and its elements as C++ has them.
+// Tests tensors that own host memory, and their elements as C++ values.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>

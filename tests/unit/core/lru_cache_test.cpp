@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lru_cache: what is kept and what gives way, against hand-written sequences.
+// Tests which entries lru_cache keeps and evicts, against hand-written sequences.
 #include <catch2/catch_test_macros.hpp>
 #include <lru_cache.hpp>
 #include <string>
@@ -10,7 +10,7 @@ TEST_CASE("what was used longest ago gives way") {
   lru_cache<int, std::string> cache(2);
   cache.insert(1, "one");
   cache.insert(2, "two");
-  REQUIRE(cache.find(1) != nullptr);  // 2 is the oldest now
+  REQUIRE(cache.find(1) != nullptr);  // now 2 is the oldest
   cache.insert(3, "three");
   CHECK(cache.find(2) == nullptr);
   CHECK(*cache.find(1) == "one");

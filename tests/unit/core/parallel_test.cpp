@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// parallel_for: every piece of work is done once, and of several failures the first in order is returned.
+// Tests parallel_for: it does every piece of work once, and of several failures it returns the first in order.
 #include <catch2/catch_test_macros.hpp>
 
 #include <atomic>
@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Waits until `there` holds, for ten seconds at most; where no second thread could be started it never does.
+// Waits at most ten seconds until `there` is true, which never happens where no second thread could start.
 bool comes(const std::atomic<bool>& there) {
   for (int i = 0; i < 10'000 && !there; ++i) std::this_thread::sleep_for(1ms);
   return there;
@@ -49,7 +49,7 @@ TEST_CASE("of two failures the first in order is returned, also where it comes l
         return fail(errc::io, "the second");
       }
       if (!comes(second_failed)) return fail(errc::io, "there is only one thread");
-      std::this_thread::sleep_for(50ms);  // the second one's error is recorded by now
+      std::this_thread::sleep_for(50ms);  // by now, the second piece's error is recorded
       if (throws) throw std::runtime_error("the first, thrown");
       return fail(errc::io, "the first");
     });

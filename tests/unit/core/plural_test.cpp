@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts with their nouns, and lists of ranks that say what they leave out.
+// Tests counts with their nouns, and shortened lists of ranks.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <numeric>

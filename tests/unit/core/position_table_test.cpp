@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// position_table against a list that is searched: with hashes that meet, with growth, and with positions that move.
+// Compares position_table with a linear search: colliding hashes, growth, and positions that move.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -13,7 +13,7 @@ using shardmesh::detail::position_table;
 
 namespace {
 
-// Few hashes, with and without common tags (the upper bits) and slots (the lower ones).
+// Few hashes, with and without common tags (the upper bits) and slots (the lower bits).
 std::uint64_t hash_of(std::uint64_t value) {
   return value % 3 << 62 | value % 5 << 48 | value % 7;
 }
@@ -50,7 +50,7 @@ TEST_CASE("values that move to the back are found at their new positions") {
   position_table table;
   for (std::size_t at = 0; at < values.size(); ++at)
     table.insert(hash_of(values[at]), at, [&](std::size_t other) { return hash_of(values[other]); });
-  // Two more in the middle: the last first, so that no two are at one position.
+  // Makes room for two values in the middle. The last value moves first, so that no two share a position.
   table.move(hash_of(40), 3, 5);
   table.move(hash_of(30), 2, 4);
   values = {10, 20, 21, 22, 30, 40};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Broken preconditions of inline members end the program in every build: a consumer with another NDEBUG than the
-// library has the same definitions.
+// Tests that broken preconditions of inline members abort in every build. Consumers and the library share one
+// definition, even if their NDEBUG differs.
 #ifndef NDEBUG
 #define NDEBUG
 #endif
@@ -20,7 +20,7 @@ using namespace shardmesh;
 
 namespace {
 
-// What a child process says on stderr before it aborts; "" when it goes on.
+// The child's stderr text before it aborts; "" when it does not abort.
 std::string last_words(const std::function<void()>& body) {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Printing to streams.
+// Tests printing to streams.
 #include <catch2/catch_test_macros.hpp>
 #include <sstream>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// result<T>: values and errors through chains, as std::expected has them.
+// Tests result<T>: values and errors pass through chains as in std::expected.
 #include <catch2/catch_test_macros.hpp>
 #include <concepts>
 #include <memory>
@@ -21,7 +21,7 @@ result<void> positive(int value) {
   return {};
 }
 
-// Concepts: a continuation gives a result.
+// Concepts: a continuation returns a result.
 auto doubled = [](int value) { return 2 * value; };
 static_assert(result_continuation<decltype(half)&, int>);
 static_assert(!result_continuation<decltype(doubled)&, int>);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// strided_memory against sets of bytes: random views of one piece of memory, interleaved ones, negative strides.
+// Compares strided_memory with sets of bytes: random and interleaved views of one block, and negative strides.
 #include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
@@ -86,7 +86,7 @@ TEST_CASE("two random views share a byte when their sets of bytes meet", "[strid
 }
 
 TEST_CASE("large interleaved views are told apart without listing their runs", "[strided_memory]") {
-  // The even and the odd columns of ten million rows, which are not there: nothing is read.
+  // The even and the odd columns of ten million rows that do not exist: nothing reads the memory.
   constexpr std::int64_t rows = 10'000'000;
   const const_tensor_view even = view_at(0, {rows, 4}, {8, 2}), odd = view_at(1, {rows, 4}, {8, 2});
   CHECK(shared(even, odd) == false);

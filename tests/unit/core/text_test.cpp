@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text from untrusted bytes for terminals and JSON, and amounts of bytes.
+// Tests how untrusted bytes are escaped for terminals and JSON, and how byte counts are written.
 #include <catch2/catch_test_macros.hpp>
 
 #include <optional>
@@ -31,7 +31,7 @@ TEST_CASE("a name cannot hide characters or reorder the line that shows it") {
     CHECK(escaped("a" + hidden + "b") == "a" + spelled + "b");
     CHECK(json_quoted(hidden).starts_with("\"\\u"));
   }
-  // Neighbours of those, and what people write: accents, CJK, emoji, spaces, private use.
+  // Neighbours of those characters, and common ones: accents, CJK, emoji, spaces, and private use.
   for (const std::string shown :
        {"\xc2\xa0", "\xc2\xac", "\xc2\xae", "\xe2\x80\x8a", "\xe2\x80\x90", "\xe2\x80\xa7", "\xe2\x80\xaf",
         "\xe2\x81\x9f", "\xe2\x81\xb0", "\xef\xbf\xbd", "\xe5\xb1\xa4", "\xf0\x9f\x98\x80", "\xee\x80\x80"}) {

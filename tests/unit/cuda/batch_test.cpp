@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches on the double: the host's kernels as host functions, and CUDA's copies where there are no kernels, both
-// compared with what the host's backend does to the same bytes.
+// Runs batches on the double: the host's kernels as host functions, and CUDA's copies where there are no kernels. Both
+// results are compared with the host backend's.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr device gpu{device_type::cuda, 0};
 
-// Views of one batch, each in a slot of its own, with the bytes of the destinations before.
+// The views of one batch, each in its own slot, and the initial bytes of the destinations.
 struct work {
   batch_builder items;
   std::vector<random_views::owned_view> to, from;
@@ -39,7 +39,7 @@ struct work {
   }
 };
 
-// What the host's backend makes of it.
+// The result of the host's backend.
 std::vector<std::vector<std::byte>> done_here(const work& w) {
   std::vector<std::vector<std::byte>> made;
   std::vector<std::byte*> to;
@@ -53,7 +53,7 @@ std::vector<std::vector<std::byte>> done_here(const work& w) {
   return made;
 }
 
-// The same on a device, all of it on one stream.
+// The result of a device, with all work on one stream.
 std::vector<std::vector<std::byte>> done_there(const work& w, kernel_backend& backend, stream_ref stream) {
   std::vector<device_buffer> buffers;
   std::vector<std::byte*> to;
@@ -179,7 +179,7 @@ TEST_CASE("without kernels, what is computed or converted is refused by name bef
   REQUIRE(sum.accumulate(at(dtype::float32, {10'000, 100, 1}), at(dtype::float32, {10'000, 100, 1}), reduce_op::sum));
   CHECK_THAT(refusal(sum), ContainsSubstring("accumulate (sum) of float32"));
   REQUIRE(scattered.copy(at(dtype::int8, {100, 10'000, 1}), at(dtype::int8, {1, 100, 10'000})));
-  CHECK(scope->backend().prepare(scattered.items(), gpu));  // 10,000 calls: slow, but the bytes are right
+  CHECK(scope->backend().prepare(scattered.items(), gpu));  // 10,000 calls: slow, but correct
   batch_builder more;
   REQUIRE(
       more.copy({0, 0, dtype::int8, {1000, 100, 5}, {500, 5, 1}}, {0, 0, dtype::int8, {1000, 100, 5}, {1, 1000, 0}}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of devices on the double: allocated, filled, read, freed, in the order of streams, and what fails.
+// Tests device memory on the double: allocating, filling, reading, and freeing in stream order, and failures.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstddef>
@@ -93,7 +93,7 @@ TEST_CASE("with a stream, memory is allocated, used and freed in its order, and 
       call.stream = stream->ref();
       REQUIRE(copy_between(view_of(*first), given, call));
       REQUIRE(copy_between(view_of(*second), view_of(std::as_const(*first)), call));
-      first = device_tensor();  // freed behind the copy
+      first = device_tensor();  // freed after the copy, in stream order
       REQUIRE(copy_between(on_host(back), view_of(std::as_const(*second)), call));
     }
     REQUIRE(stream->synchronize());
@@ -143,7 +143,7 @@ TEST_CASE("staging memory is pinned once and used again") {
     std::memset(one->data(), round, 100'000);
   }
   CHECK(double_calls("cudaHostAlloc") == 2);
-  // More than is kept is pinned and given back each time.
+  // Staging buffers above `staging_keep_bytes` are pinned and freed each time.
   const auto small =
       cuda_backend({.cudart = SHARDMESH_GPU_DOUBLE, .kernels_on_host = true, .staging_keep_bytes = 1000});
   REQUIRE(small);
@@ -177,7 +177,7 @@ TEST_CASE("what the runtime refuses is an error with the operation, the device a
   CHECK(copied.error().code == errc::communication);
   CHECK_THAT(to_string(copied.error()), ContainsSubstring("cudaMemcpyAsync from cpu to cuda:1 on cuda:1 failed: ") &&
                                             ContainsSubstring("CUDA error 719"));
-  // And the next call is not told of it.
+  // The error does not leak into the next call.
   CHECK(copy_between(view_of(*there), on_host(values)));
 }
 
@@ -218,7 +218,7 @@ TEST_CASE("tensors of sizes that cannot be are refused, and empty ones have no m
 }
 
 TEST_CASE("work that fails on the device comes out of the event behind it") {
-  double_reset(1);  // such an error stays: nothing can be freed any more
+  double_reset(1);  // the error is sticky: afterwards, nothing can be freed
   const auto scope = cuda_scope::open(options);
   const auto runtime = cuda::runtime::load(SHARDMESH_GPU_DOUBLE);
   REQUIRE((scope && runtime));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said where CUDA, or a GPU, is missing.
+// Tests the errors where CUDA, or a GPU, is missing.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <string>
@@ -46,7 +46,7 @@ TEST_CASE("the real CUDA runtime without a GPU gives its own text, and the proce
   const auto stream = cuda::stream::make(*loaded, {device_type::cuda, 0});
   REQUIRE(!stream);
   CHECK_THAT(to_string(stream.error()), ContainsSubstring("CUDA error"));
-  // The backend of the host is as it was.
+  // The host's backend is unchanged.
   CHECK(backend_for({})->get()->name() == "host");
   CHECK(!backend_for({device_type::cuda, 0}));
 }

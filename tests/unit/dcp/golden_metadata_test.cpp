@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `.metadata` says, against the plain dumps that PyTorch made of it (metadata.json of every golden case): every
-// field, differences as tests/data/differences/metadata.json lists them. Not here: items (torch_item_test).
+// Compares every field of `.metadata` with PyTorch's plain dump of it (metadata.json of every golden case).
+// tests/data/differences/metadata.json lists the differences. Items are in torch_file/item_test.cpp.
 #include <answers.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <checkpoint_data.hpp>
@@ -20,7 +20,7 @@ namespace data = checkpoint_data;
 
 namespace {
 
-// One place in a file; `index`: of the chunk in its tensor's list.
+// One place in a file; `index` is the chunk's position in its tensor's list.
 json place_json(const catalog& contents, const std::string& key, const json& offset, const json& index,
                 const stored_range& place) {
   json made{{"fqn", key},          {"offset", offset},
@@ -72,7 +72,7 @@ json answer_of(const dcp::metadata& read, std::size_t bytes) {
   return made;
 }
 
-// Where PyTorch kept no path, an entry's is its key as one name: those are checked, and taken out.
+// Where PyTorch kept no path, our path is the key as a single name. Such paths are checked and removed.
 json kept_paths(json paths, const json& kept) {
   for (auto at = paths.begin(); at != paths.end();) {
     if (kept.contains(at.key())) {
@@ -85,7 +85,7 @@ json kept_paths(json paths, const json& kept) {
   return paths;
 }
 
-// By place: a dictionary's order means nothing.
+// Sorted by place, because the order of a dictionary is irrelevant.
 json by_place(const json& places) {
   json made = json::object();
   for (json one : places) {
@@ -106,7 +106,7 @@ TEST_CASE("every field of every golden .metadata is read", "[metadata]") {
     const std::string name = file.filename().string();
     const std::string rank = name == ".metadata" ? "" : std::to_string(std::stoi(name.substr(2))) + ".";
     const std::filesystem::path dump = folder / ("metadata." + rank + "json");
-    if (folder.filename().string().starts_with("era_torch_")) continue;  // these have no dump: expected.json alone
+    if (folder.filename().string().starts_with("era_torch_")) continue;  // these have only expected.json, and no dump
     INFO(dump.string());
     REQUIRE(std::filesystem::is_regular_file(dump));
     const auto bytes = data::read(file);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptions of several ranks as one: shards are merged, values of single ranks are not.
+// Merges the descriptions of several ranks: shards are merged, values of single ranks are not.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <string>
@@ -16,7 +16,7 @@ std::string file_of(std::int64_t rank) {
   return "__" + std::to_string(rank) + "_0.distcp";
 }
 
-// Rank R of `ranks`: rows R of "shards", the whole of "rng", an object "step", and "size" of R + 1 elements.
+// Rank R of `ranks` has row R of "shards", the whole of "rng", an object "step", and "size" with R + 1 elements.
 dcp::metadata description_of(std::int64_t rank, std::int64_t ranks) {
   dcp::metadata made;
   catalog& contents = made.contents;
@@ -48,7 +48,7 @@ std::vector<dcp::metadata> all_of(std::int64_t ranks) {
   return parts;
 }
 
-// Items at equal offsets of different files: those of "rng" and "step" differ.
+// Compares items at equal offsets of different files; those of "rng" and "step" differ.
 dcp::merge_rules rules_of(std::int64_t ranks) {
   dcp::merge_rules rules;
   for (std::int64_t rank = 0; rank < ranks; ++rank) rules.ranks.push_back(rank);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder written from memory without copies, against the same folder through the slabs that any source goes through.
+// Compares a folder written from memory without copies with the same folder written through slabs, as for any source.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -30,7 +30,7 @@ std::map<std::string, std::string> files_of(const fs::path& folder) {
   return all;
 }
 
-// Tensors cut as flat parameters are: two ranks, each with some end of a row, whole rows and the begin of a row.
+// Tensors cut like flat parameters: each of two ranks has the end of a row, whole rows, and the beginning of a row.
 struct flat_tensors {
   std::vector<std::vector<std::byte>> memory;
   view_source source;
@@ -78,6 +78,6 @@ TEST_CASE("a folder written from memory without copies is byte for byte the one 
       dcp::save(scratch.path / "slabs", state.tensors, {}, any_item_source(state.source), dcp::new_extras(), options)
           .ok());
   const auto direct = files_of(scratch.path / "direct"), slabs = files_of(scratch.path / "slabs");
-  CHECK(direct.size() == 4);  // two ranks' files, the metadata, the checksums
+  CHECK(direct.size() == 4);  // the files of two ranks, the metadata, and the checksums
   CHECK(direct == slabs);
 }

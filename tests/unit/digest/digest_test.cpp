@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of known bytes; what is expected comes from the algorithms' own documents.
+// Tests digests of known bytes; the expected values come from the algorithms' own documents.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -38,7 +38,7 @@ TEST_CASE("bytes are two digits each, the high half first") {
   CHECK(hex_digits(std::string_view("\0\x1f\xa0\xff", 4)) == "001fa0ff");
 }
 
-// FIPS 180-2 B.1; the check value of CRC-32/ISO-HDLC; xxhsum -H2 of nothing.
+// FIPS 180-2 B.1; the check value of CRC-32/ISO-HDLC; xxhsum -H2 of empty input.
 TEST_CASE("sums are those of the standards") {
   CHECK(sha256::hex_of(bytes_of("abc")) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   CHECK(crc32_of(bytes_of("123456789")) == 0xcbf43926);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures as whole files, tests/data/pictures, which were looked at. With SHARDMESH_WRITE_PICTURES=1 they are written
-// anew: look at them again.
+// Compares pictures with whole files in tests/data/pictures, which a person has inspected. SHARDMESH_WRITE_PICTURES=1
+// rewrites them: then inspect them again.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
 #include <fstream>
@@ -17,7 +17,7 @@ distribution placed(const char* mesh, const char* placements, const extents& sha
       .value();
 }
 
-// A checkpoint's chunks: one in two files, one that overlaps another, and a gap.
+// The chunks of a checkpoint: one stored in two files, one that overlaps another, and a gap.
 distribution chunks() {
   distribution_builder made({6, 8}, owner_space::items);
   const extents corner{0, 0}, right{0, 4}, below{3, 0}, within{2, 6};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drawings of random layouts, chunks of checkpoints and plans, read back and held against who holds which cell.
+// Reads drawings of random layouts, checkpoint chunks, and plans, and compares them with a model of each cell's
+// holders.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +28,7 @@ using drawn_map::holders;
 
 namespace {
 
-// By the cell's row-major number.
+// The holders of each cell, by its row-major number.
 std::vector<holders> model_of(const distribution& d) {
   std::vector<holders> cells(static_cast<std::size_t>(checked_volume(d.global_shape()).value()));
   d.for_each_owner([&](owner_id owner) {
@@ -52,7 +53,7 @@ device_mesh random_mesh(dice& roll) {
       .value();
 }
 
-// Up to 64 ranks; replicas only where they are asked for.
+// A layout over up to 64 ranks, with replicas only on request.
 distribution random_layout(dice& roll, const extents& shape, const device_mesh& mesh, bool with_replicas) {
   for (;;) {
     std::vector<placement> placements;
@@ -67,7 +68,7 @@ distribution random_layout(dice& roll, const extents& shape, const device_mesh& 
   }
 }
 
-// Chunks of files: cut anyhow, held by any few of up to 64, with gaps and overlaps now and then.
+// Chunks of files, cut at random and held by a few of up to 64 files, sometimes with gaps and overlaps.
 distribution random_chunks(dice& roll) {
   const auto drawn = random_shards::draw(roll.engine(), 64);
   extents shape;
@@ -96,7 +97,7 @@ distribution random_distribution(dice& roll) {
   return random_layout(roll, shape, random_mesh(roll), true);
 }
 
-// "[0:2, 3:4)" as pairs of begin and end.
+// Parses "[0:2, 3:4)" into pairs of begin and end.
 std::vector<std::pair<std::int64_t, std::int64_t>> intervals_of(const std::string& spelled) {
   std::vector<std::pair<std::int64_t, std::int64_t>> all;
   std::istringstream in(spelled.substr(1));
@@ -105,7 +106,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> intervals_of(const std::strin
   return all;
 }
 
-// Calls `visit` with the number of every cell of the slice's outer dimensions and these rows and columns.
+// Calls `visit` with the number of every cell in the slice's outer dimensions and in these rows and columns.
 template <class Visit>
 void visit_cells(const extents& shape, std::vector<std::pair<std::int64_t, std::int64_t>> where, Visit visit) {
   box cells{extents::filled(shape.rank(), 0), extents::filled(shape.rank(), 0)};
@@ -118,7 +119,7 @@ void visit_cells(const extents& shape, std::vector<std::pair<std::int64_t, std::
                        [&](const extents& cell) { visit(static_cast<std::size_t>(indices::row_major(cell, shape))); });
 }
 
-// What is drawn of every slice, with labels that were cut as the legend below the map says.
+// Checks every slice of the text; the legend below the map resolves shortened labels.
 void check_text(const distribution& d, const std::string& text, bool is_exact) {
   const extents& shape = d.global_shape();
   const std::vector<holders> model = model_of(d);
@@ -164,7 +165,7 @@ void check_text(const distribution& d, const std::string& text, bool is_exact) {
 TEST_CASE("every cell of a drawing names exactly its holders") {
   std::vector<std::uint64_t> seeds(random_seed::rounds(400));
   std::iota(seeds.begin(), seeds.end(), 0);
-  seeds.insert(seeds.end(), {1040, 4220});  // the same holders in tiles of different widths
+  seeds.insert(seeds.end(), {1040, 4220});  // equal holders in tiles of different widths
   for (const std::uint64_t seed : seeds) {
     dice roll(seed);
     const distribution d = random_distribution(roll);

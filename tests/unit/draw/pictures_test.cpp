@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures of layouts and plans, as text and SVG: spelled out for small ones, bounded for large ones.
+// Tests pictures of layouts and plans, as text and SVG: whole texts for small ones, size limits for large ones.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <string>

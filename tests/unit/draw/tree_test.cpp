@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drawings of trees: lines, limits, escapes and colours.
+// Tests drawings of trees: lines, limits, escapes, and colours.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>

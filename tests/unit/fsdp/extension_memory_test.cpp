@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What FSDP flattens of tensors that are not row-major, the numbers that nested tensors give ranks, and loading from
-// what is inside of them.
+// Tests how FSDP flattens tensors that are not row-major, how nested tensors number their ranks, and loads from their
+// inner tensors.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -15,7 +15,7 @@ using namespace shardmesh;
 
 namespace {
 
-// Values 0, 1, 2, .. by row-major index, in memory of any order.
+// The values 0, 1, 2, .. by row-major index, in any memory order.
 struct ordered_tensor {
   std::vector<float> memory;
   extents sizes, strides;
@@ -25,7 +25,7 @@ struct ordered_tensor {
 
 template <>
 struct shardmesh::adapter<ordered_tensor> {
-  // One that knows no const tensors: what is only read is viewed all the same.
+  // This adapter has no const view; tensors that are only read go through the mutable one.
   static tensor_view view(ordered_tensor& tensor) {
     return {reinterpret_cast<std::byte*>(tensor.memory.data()), dtype::float32, {}, tensor.sizes, tensor.strides};
   }
@@ -97,13 +97,14 @@ TEST_CASE("ranks whose local channels_last parts have one channel, or none, desc
 }
 
 TEST_CASE("a nested tensor calls ranks by the same numbers outside and inside") {
-  const device_mesh mesh = device_mesh::make(extents{2, 2}).value();  // of four ranks, which are 4 to 7 of the job
+  const device_mesh mesh = device_mesh::make(extents{2, 2}).value();  // four ranks, which are global ranks 4 to 7
   const layout rows = layout::make(mesh, {placement::replicate(), placement::shard(0)}, {4, 3}).value();
   const auto value = [&] {
     return state_value<ordered_tensor>(
         dtensor<ordered_tensor>::make(rows, 1, counted(rows.local_shape(1), {3, 1})).value());
   };
-  const rank_group column = rank_group::make({5, 7}).value();  // the ranks that hold what rank 1 of the mesh holds
+  // The ranks that hold the same part as rank 1 of the mesh.
+  const rank_group column = rank_group::make({5, 7}).value();
   tensor_parallel_extension extension{mesh};
   const auto mixed = extension.chunk_tensor(value(), 0, column);
   REQUIRE_FALSE(mixed);
@@ -117,13 +118,13 @@ TEST_CASE("a nested tensor calls ranks by the same numbers outside and inside") 
   for (const auto& one : named.local_shards()[0].nested().metadata().shards) inside.push_back(to_string(one));
   CHECK(outside == std::vector<std::string>{"[0:2, 0:3) on rank:4/cpu", "[2:4, 0:3) on rank:5/cpu"});
   CHECK(inside == std::vector<std::string>{"[0:1, 0:3) on rank:5/cpu", "[1:2, 0:3) on rank:7/cpu"});
-  // Numbered alike: nothing has to be said.
+  // When mesh ranks equal global ranks, `ranks` can stay empty.
   extension.ranks = {};
   CHECK(extension.chunk_tensor(value(), 0, rank_group::make({1, 3}).value()));
 }
 
 TEST_CASE("a state dict of the inner tensors that the extension gives is loaded, column by column") {
-  // 5 rows over two ranks of tensor parallelism, uneven; each part over two ranks of FSDP.
+  // 5 rows over two ranks of tensor parallelism, uneven; FSDP shards each part over two ranks.
   const device_mesh mesh = device_mesh::make(extents{2, 2}).value();
   const layout rows = layout::make(mesh, {placement::replicate(), placement::shard(0)}, {5, 3}).value();
   const auto ran = run_ranks(4, [&](any_communicator& comm) -> result<void> {

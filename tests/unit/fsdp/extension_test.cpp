@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensor-parallel extension against PyTorch's DTensorExtensions (golden/seeds/tp_fsdp.json), field by field, and
-// what it chunks is gathered again. Test tensors hold their own row-major index. Chunks themselves: golden_chunk_test.
+// Compares the tensor-parallel extension with PyTorch's DTensorExtensions (golden/seeds/tp_fsdp.json), field by field,
+// and gathers the chunks again. Test tensors hold their own row-major index. The chunks themselves are in
+// golden_chunk_test.
 #include <algorithm>
 #include <answers.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -30,7 +31,7 @@ using golden::to_extents;
 using golden::to_json;
 using value = state_value<host_tensor>;
 
-// The tensor in which every element is its row-major index.
+// The tensor whose elements are their row-major indices.
 host_tensor whole(const extents& shape) {
   auto made = host_tensor::make(dtype::int64, shape).value();
   auto* values = reinterpret_cast<std::int64_t*>(adapter<host_tensor>::view(made).data);
@@ -38,7 +39,7 @@ host_tensor whole(const extents& shape) {
   return made;
 }
 
-// What a rank holds of a layout.
+// A rank's part of a layout.
 host_tensor local_of(const layout& l, std::int32_t rank) {
   auto made = host_tensor::make(dtype::int64, l.local_shape(rank)).value();
   const host_tensor all = whole(l.shape());
@@ -104,7 +105,7 @@ TEST_CASE("dtensors are chunked without sending, and gathered again, where PyTor
     const extents shape = to_extents(c["shape"]);
     const device_mesh mesh = device_mesh::make(to_extents(c["mesh"])).value();
     const std::string kind = c["kind"];
-    if (!c["names"].get<std::string>().ends_with("tp")) continue;  // no mesh of tensor parallelism: PyTorch refuses
+    if (!c["names"].get<std::string>().ends_with("tp")) continue;  // PyTorch refuses a mesh without tensor parallelism
     const std::size_t fsdp_dim = mesh.rank() - 2;
     const tensor_parallel_extension extension{mesh, fsdp_dim};
     CAPTURE(c["names"].get<std::string>(), to_string(mesh), to_string(shape), kind);
@@ -112,7 +113,7 @@ TEST_CASE("dtensors are chunked without sending, and gathered again, where PyTor
     int without = 0;
     for (std::int32_t r = 0; r < mesh.size(); ++r) {
       CAPTURE(r);
-      // As PyTorch has it: dtensors over the row of this rank on the mesh dimension tp.
+      // As in PyTorch, the dtensors are over this rank's row in the mesh dimension tp.
       std::vector<std::int32_t> row;
       extents at = *mesh.coordinate_of(r);
       for (at[mesh.rank() - 1] = 0; at[mesh.rank() - 1] < mesh.sizes()[mesh.rank() - 1]; ++at[mesh.rank() - 1])
@@ -141,7 +142,7 @@ TEST_CASE("dtensors are chunked without sending, and gathered again, where PyTor
         CHECK(placements[fsdp_dim] == placement::strided_shard(0, mesh.sizes()[mesh.rank() - 1]));
       made[static_cast<std::size_t>(r)] = *std::move(chunk);
     }
-    CHECK((without == 0 || without == mesh.size()));  // every rank says the same
+    CHECK((without == 0 || without == mesh.size()));  // all ranks agree
     if (!made[0]) continue;
     CHECK(check_cover(distribute(made[0]->layout()).value()).ok());
     if (mesh.size() > 4) continue;
@@ -172,7 +173,7 @@ TEST_CASE("specs say where this rank's tensor really is, as PyTorch's do", "[tp_
       for (const json& text : texts) made.push_back(parse_remote_device(text.get<std::string>()).value());
       return made;
     };
-    // The file does not say where the listed shard was: on a GPU, which a list keeps.
+    // The file does not record the listed shard's device. It was a GPU, which a list keeps.
     sharding_spec spec = enumerable_sharding_spec{{shard_metadata{{0}, {1}, places({"rank:0/cuda:0"})[0]}}};
     if (c.value("spec", "") != "EnumerableShardingSpec")
       spec = chunk_sharding_spec{c["dim"].get<std::int32_t>(), places(c["placements"])};
@@ -282,7 +283,7 @@ TEST_CASE("parallel parameters that make no sense are errors with the name") {
              ContainsSubstring("w: ") && ContainsSubstring("[0, 0]"));
   CHECK_THAT(text({"w", {4}, {r, s0}}, {.fsdp_dim = 2}), ContainsSubstring("no such dimension"));
   CHECK_THAT(text({"w", {4}, {r, s0}}, {}, 3), ContainsSubstring("beyond"));
-  // Several boxes on a rank are no one shard.
+  // A rank with several boxes cannot have one shard.
   const device_mesh wide = device_mesh::make(extents{2, 2}).value();
   const auto strided = parallel_parameters::make(wide, 4, {{"w", {8}, {r, placement::strided_shard(0, 2)}}}).value();
   fsdp_model model{{parallel_unit("net", strided, 0, {nullptr, dtype::float32, {}, {2}, {1}})}};

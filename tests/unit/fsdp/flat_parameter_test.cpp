@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flat parameters: what is refused and how it is said, and the corners that golden data has not. Golden: golden_flat.
+// Tests refusals of flat parameters, their texts, and corner cases that the golden data lacks. Golden data is in
+// golden_flat_test.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdint>
@@ -52,7 +53,7 @@ TEST_CASE("scalars and parameters without elements are ordinary") {
   CHECK(flat.unsharded_numel() == 4);
   CHECK(flat.sharded_numel() == 2);
   CHECK(flat.shard_info(0, 0) == shard_parameter_info{true, 0, 1, 0, 0});
-  // An empty parameter between two elements of a shard is in it, as PyTorch says.
+  // An empty parameter between two elements of a shard counts as in the shard, as in PyTorch.
   CHECK(flat.shard_info(0, 1) == shard_parameter_info{true, 1, 0, 0, -1});
   CHECK_FALSE(flat.shard_info(1, 1).in_shard);
   CHECK(flat.shard_info(1, 2) == shard_parameter_info{true, 0, 2, 1, 2});

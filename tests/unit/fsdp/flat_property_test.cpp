@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random flat parameters over 1 to 8 ranks against a model: the flat tensor as a list of (parameter, element), cut into
-// equal pieces.
+// Compares random flat parameters over 1 to 8 ranks with a model: the flat tensor as a list of (parameter, element),
+// cut into equal pieces.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
@@ -39,7 +39,7 @@ std::vector<parameter_info> random_parameters(std::mt19937_64& random) {
   return made;
 }
 
-// The row-major number of the element at each place of a parameter's memory.
+// The row-major number of the element at each position of a parameter's memory.
 std::vector<std::int64_t> memory_of(const parameter_info& p) {
   std::vector<std::int64_t> memory(static_cast<std::size_t>(box::whole(p.shape).volume()));
   extents index = extents::filled(p.shape.rank(), 0);
@@ -64,7 +64,8 @@ TEST_CASE("every rank's slots are the elements of its flat range, and all ranks 
     const auto flat = flat_parameter::make(random_parameters(random), {},
                                            {.group_size = positions, .alignment = alignment, .sharded = sharded})
                           .value();
-    // The model: what is at each place of the flat tensor; -1 in padding, -2 at the end.
+    // The model: the content of each position of the flat tensor. Padding has parameter -1 and element 42, or 0 at the
+    // end.
     std::vector<std::pair<std::int64_t, std::int64_t>> model;  // parameter, element
     for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
       while (alignment > 0 && static_cast<std::int64_t>(model.size()) % alignment != 0) model.emplace_back(-1, 42);
@@ -91,7 +92,7 @@ TEST_CASE("every rank's slots are the elements of its flat range, and all ranks 
       times_held[i].resize(static_cast<std::size_t>(flat.numel(i)));
     for (std::int32_t rank = 0; rank < group.ranks(); ++rank) {
       const auto position = group.position(rank);
-      std::vector<std::int64_t> shard;  // of each place, the parameter's element
+      std::vector<std::int64_t> shard;  // the parameter's element at each position
       if (position) {
         const std::size_t begin = sharded ? shard_size * static_cast<std::size_t>(*position) : 0;
         for (std::size_t k = 0; k < shard_size; ++k) shard.push_back(model[begin + k].second);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chunks of tensors that tensor parallelism may have cut already, against PyTorch's (golden/seeds/tp_fsdp.json): every
-// field of every answer, differences as tests/data/differences/tp_fsdp.json lists them. Test tensors hold their own
-// row-major index, so what a rank holds is a list of numbers; what PyTorch gets wrong, refuses or does not answer is
-// also checked against the numbers of the whole tensor.
+// Compares chunks of tensors, which tensor parallelism may have cut already, with PyTorch's
+// (golden/seeds/tp_fsdp.json): every field of every answer. tests/data/differences/tp_fsdp.json lists the differences.
+// Test tensors hold their own row-major index, so a rank's part is a list of numbers. Where PyTorch is wrong, refuses,
+// or does not answer, the test also checks against the numbers of the whole tensor.
 #include <algorithm>
 #include <answers.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -36,7 +36,7 @@ numbers sorted(numbers values) {
   return values;
 }
 
-// What a rank holds of a layout, in local order.
+// A rank's elements in a layout, in local order.
 numbers held_numbers(const layout& l, std::int32_t rank) {
   std::vector<std::pair<std::int64_t, std::int64_t>> found;  // local number, element
   const extents local = l.local_shape(rank);
@@ -71,7 +71,7 @@ numbers values_of(const host_tensor& tensor) {
   return values;
 }
 
-// The box of a rank, in PyTorch's form where there is one; null for a rank outside the mesh, which has none.
+// A rank's box, in PyTorch's form if there is one; null for a rank outside the mesh.
 json box_json(const layout& l, std::int32_t rank) {
   if (!l.mesh().coordinate_of(rank)) return {};
   const std::vector<placed_box> boxes = l.boxes(rank);
@@ -82,7 +82,7 @@ json box_json(const layout& l, std::int32_t rank) {
   return {{"boxes", all}};
 }
 
-// Whether a box that PyTorch claims is what the tensor holds.
+// Whether the box that PyTorch claims matches the tensor's content.
 bool is_true(const json& claimed, const json& holds) {
   if (!claimed.is_array() || claimed[1] != holds["shape"]) return false;
   return holds.contains("box") ? claimed == holds["box"] : !holds.contains("index") && !holds.contains("linear");
@@ -124,7 +124,7 @@ TEST_CASE("boxes of layouts are exact on every mesh, also where PyTorch's are no
     const extents shape = to_extents(c["shape"]);
     std::vector<placement> placements;
     for (const json& p : c["placements"]) placements.push_back(golden::short_placement(p.get<std::string>()));
-    // Some meshes leave ranks of the world out: those hold nothing.
+    // Some meshes leave out ranks of the world, which then hold nothing.
     std::vector<std::int32_t> members;
     for (std::size_t r = 0; r < c["ranks"].size(); ++r)
       if (!c["ranks"][r]["coordinate"].is_null()) members.push_back(static_cast<std::int32_t>(r));
@@ -158,7 +158,7 @@ TEST_CASE("boxes of layouts are exact on every mesh, also where PyTorch's are no
         rank["st_md"] = std::move(all);
       }
       ours["ranks"].push_back(std::move(rank));
-      // The metadata of all: right boxes and owners for every rank, where PyTorch names made-up ones.
+      // Our metadata has the right boxes and owners for every rank; PyTorch's owners are invented.
       REQUIRE(metadata.has_value() == (l.reduction() == reduce_op::none));
       if (!metadata) continue;
       numbers covered;
@@ -208,7 +208,7 @@ TEST_CASE("chunks of a whole tensor are PyTorch's", "[tp_fsdp]") {
       json answer = spelled(made, shape);
       ours["ranks"][static_cast<std::size_t>(group.global(r))] = {{"local", std::move(answer["local"])}};
       answer.erase("local");
-      if (r > 0) REQUIRE(answer == ours["result"]);  // every rank says the same
+      if (r > 0) REQUIRE(answer == ours["result"]);  // all ranks agree
       ours["result"] = std::move(answer);
     }
     ours["tiles"] = sorted(covered) == all;
@@ -254,7 +254,7 @@ TEST_CASE("chunks of a tensor that is sharded already hold what their boxes say,
           return chunk_tensor<host_tensor>(*cut, dp_rank, dp);
         }
         const placement p = kind == "dtR" ? placement::replicate() : placement::shard(std::stoi(kind.substr(2)));
-        // The tp mesh of this row, numbered as the group.
+        // The tp mesh of this row, whose ranks are positions in the group.
         const layout l = layout::make(device_mesh::make(extents{mesh_sizes[1]}).value(), {p}, shape).value();
         const numbers held = held_numbers(l, tp_rank);
         input = {{"placements", answers::placements(l.placements())},
@@ -279,10 +279,10 @@ TEST_CASE("chunks of a tensor that is sharded already hold what their boxes say,
         if (outer.is_nested())
           for (const auto& inner : outer.nested().local_shards()) take(inner, outer.metadata().offsets);
       }
-      // Replicas over tp hold the same; one of them is enough to cover.
+      // Ranks along tp hold replicas; one of them is enough for the cover.
       if ((kind != "plain" && kind != "dtR") || at[1] == 0) covered.insert(covered.end(), held.begin(), held.end());
 
-      // What loading makes of it: the one inside, and its flat form.
+      // Loading turns the chunk into the inner tensor; flattening gives its flat form.
       const bool is_inner = made->nesting() > 0;
       const auto inner = tensor_parallel_extension{mesh}.pre_load_state_dict_transform(*std::move(made));
       ours["pre_load"] = spelled(inner, shape);
@@ -335,7 +335,7 @@ TEST_CASE("chunked dtensors are PyTorch's where it cuts on the right mesh dimens
       const device_mesh mesh = device_mesh::make(to_extents(c["mesh"]), names).value();
       REQUIRE(c["ranks"].size() == static_cast<std::size_t>(mesh.size()));
       const std::string kind = c.value("kind", "plain");
-      // (dp, tp), (replicate, shard, tp): FSDP's dimension is the last but one; without tp the last.
+      // (dp, tp), (replicate, shard, tp): FSDP's dimension is the last but one; without tp it is the last.
       const bool has_tp = names.back() == "tp";
       const std::size_t fsdp_dim = mesh.rank() - (has_tp && mesh.rank() > 1 ? 2 : 1);
       const tensor_parallel_extension extension{mesh, fsdp_dim};
@@ -354,7 +354,7 @@ TEST_CASE("chunked dtensors are PyTorch's where it cuts on the right mesh dimens
           std::iota(all.begin(), all.end(), std::int64_t{0});
           if (kind == "plain")
             return extension.chunk_dtensor(state_value<host_tensor>(tensor_of(all, shape, dtype::int64)), r);
-          // As PyTorch has it: dtensors over the row of this rank on the mesh dimension tp.
+          // As in PyTorch, the dtensors are over this rank's row in the mesh dimension tp.
           std::vector<std::int32_t> row;
           extents at = *mesh.coordinate_of(r);
           std::int64_t& last = at[mesh.rank() - 1];
@@ -371,7 +371,7 @@ TEST_CASE("chunked dtensors are PyTorch's where it cuts on the right mesh dimens
         };
         const auto made = chunk();
         if (!made) {
-          // What cannot be cut without sending, or not at all, PyTorch's form of it is the layout alone.
+          // The chunk needs other ranks' elements, or cannot be cut at all. Then only the layout has PyTorch's form.
           rank["result"] = golden::refusal(made.error());
           layouts.emplace_back();
         } else {
@@ -394,7 +394,7 @@ TEST_CASE("chunked dtensors are PyTorch's where it cuts on the right mesh dimens
         ours["ranks"].push_back(std::move(rank));
       }
       ours["claims_ok"] = all_answered ? json(all_claims) : json();
-      for (const auto& l : layouts) CHECK(l.has_value() == layouts[0].has_value());  // every rank says the same
+      for (const auto& l : layouts) CHECK(l.has_value() == layouts[0].has_value());  // all ranks agree
       for (const auto& l : layouts)
         if (l) CHECK(to_string(*l) == to_string(*layouts[0]));
       differences.compare(std::to_string(i), without(c, {"world", "mesh", "names", "shape", "kind"}), ours,

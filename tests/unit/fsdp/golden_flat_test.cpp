@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flat parameters against PyTorch's own (golden/seeds/fsdp_flat.json): every field of every unit of every case, the
-// parameters that a module shows, and the flat shards' values, which must be the parameters' values in the boxes that
-// we say. Differences as tests/data/differences/fsdp_flat.json lists them.
+// Compares flat parameters with PyTorch's (golden/seeds/fsdp_flat.json): every field of every unit of every case, and
+// the parameters that a module shows. The values of the flat shards must equal the parameters' values in our boxes.
+// tests/data/differences/fsdp_flat.json lists the differences.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
@@ -40,14 +40,14 @@ json to_json(const flat_shard_metadata& m) {
           {"param_numels", m.numels}, {"param_offsets", offsets}};
 }
 
-// "up.weight" as PyTorch has it: ["weight", "up"].
+// Splits "up.weight" as PyTorch does: ["weight", "up"].
 json name_and_module(const std::string& fqn) {
   const std::size_t dot = fqn.rfind('.');
   if (dot == std::string::npos) return json{fqn, ""};
   return json{fqn.substr(dot + 1), fqn.substr(0, dot)};
 }
 
-// The buffers of a unit: tensors of the model whose innermost unit it is.
+// The buffers of a unit: the model's tensors whose innermost unit it is.
 json buffers_of(const json& c, const json& unit, const fsdp_model& model) {
   json names = json::array();
   for (const fsdp_tensor& t : model.tensors) {
@@ -114,7 +114,7 @@ json answer_of(const json& c, const json& u, const fsdp_model& model) {
   return made;
 }
 
-// [name, shape] of what a wrapped module shows as its parameters, names without the wrappers'.
+// [name, shape] of the parameters that a wrapped module shows, without the wrappers' names.
 json parameters_of(const json& c, const fsdp_model& model, std::int32_t rank) {
   json made = json::array();
   for (const fsdp_unit& unit : model.units) {
@@ -142,7 +142,7 @@ TEST_CASE("flat parameters have PyTorch's metadata", "[fsdp_flat]") {
     const auto title = c.at("name").get<std::string>();
     CAPTURE(title);
     if (!c.contains("values")) {
-      // Only a module that FSDP does not take has no answers: a scalar, which is a parameter like any here.
+      // Only a module that FSDP refuses has no answers. It has a scalar, which we treat like any parameter.
       const auto made = flat_parameter::make({{"s", {}, {}, dtype::float32, true}}, {}, {.group_size = 2});
       REQUIRE(made);
       CHECK(made->numel(0) == 1);
@@ -155,8 +155,8 @@ TEST_CASE("flat parameters have PyTorch's metadata", "[fsdp_flat]") {
       json theirs = c["units"][i];
       const json& unit = c["units"][i];
       json ours = answer_of(c, unit, memory.model);
-      theirs.erase("raw_module");  // the question
-      theirs.erase("flat_ok");     // below, with the values
+      theirs.erase("raw_module");  // part of the question
+      theirs.erase("flat_ok");     // compared below, with the values
       for (std::size_t r = 0; r < theirs.value("ranks", json::array()).size(); ++r) {
         CHECK(theirs["ranks"][r]["flat"] == "flat." + std::to_string(i) + "." + std::to_string(r));
         theirs["ranks"][r].erase("flat");
@@ -188,12 +188,12 @@ TEST_CASE("PyTorch's flat shards hold the parameters at our boxes, and its paddi
       if (!u.at("has_params").get<bool>()) continue;
       CAPTURE(c.at("name").get<std::string>(), u.at("module").get<std::string>());
       const flat_parameter flat = fsdp_models::to_flat_parameter(u);
-      CHECK(u.at("flat_ok") == true);  // PyTorch's own comparison of what follows
+      CHECK(u.at("flat_ok") == true);  // PyTorch's own comparison of the values below
       for (const json& r : u.at("ranks")) {
         auto& shard = values.at(r.at("flat").get<std::string>());
         const auto rank = r.at("rank_in_group").get<std::int32_t>();
         const tensor_view view = fsdp_models::view_of(shard);
-        // Every slot holds the box of the parameter.
+        // Every slot holds the parameter's elements in its box.
         for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
           auto& full = values.at("full." + fsdp_models::key_of(c, u, flat.parameters()[i].fqn));
           const auto boxes = held_boxes(flat, i, rank);
@@ -202,7 +202,7 @@ TEST_CASE("PyTorch's flat shards hold the parameters at our boxes, and its paddi
           for (std::size_t s = 0; s < boxes.size(); ++s, ++slots)
             CHECK(compare(held[s], subview(fsdp_models::view_of(full), boxes[s].where)).value().equal());
         }
-        // Everything else is padding, as fill_padding writes it.
+        // All other elements are padding, as fill_padding writes it.
         fsdp_golden::stored copy = shard;
         REQUIRE(flat.fill_padding(rank, fsdp_models::view_of(copy)));
         CHECK(copy.bytes == shard.bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Full, sharded and local state dicts against PyTorch's (golden/seeds/fsdp_flat.json): every field of every rank's
-// answer, the bytes too, over threads as ranks. Where PyTorch fails, every part must still be what its box says.
-// Differences as tests/data/differences/fsdp_flat.json lists them, and by the rules in `expected_entries`.
+// Compares full, sharded, and local state dicts with PyTorch's (golden/seeds/fsdp_flat.json): every field of every
+// rank's answer, bytes included. Threads are the ranks. Where PyTorch fails, every part must still match its box.
+// Differences are listed in tests/data/differences/fsdp_flat.json, or follow the rules in `expected_entries`.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
@@ -93,7 +93,7 @@ json to_json(const state& dict) {
   return entries;
 }
 
-// Every part holds what its box of the reference says; returns the keys of those that do not.
+// Compares every part with its box of the reference; returns the keys that differ.
 std::vector<std::string> untrue_keys(const state& dict, std::map<std::string, fsdp_golden::stored> reference) {
   std::vector<std::string> untrue;
   const auto paths = dict.spec().leaf_paths();
@@ -145,7 +145,7 @@ std::map<std::string, fsdp_golden::stored> reference_of(const json& c) {
   return reference;
 }
 
-// A state dict of the kind that a golden entry describes.
+// Makes a state dict of the kind that a golden entry describes.
 result<state> make_state(const json& c, const json& kind, const rank_memory& memory, any_communicator& comm) {
   const std::string type = kind.at("type");
   const json& config = kind.at("config");
@@ -171,7 +171,7 @@ result<state> make_state(const json& c, const json& kind, const rank_memory& mem
   return take(sharded_state_dict<host_tensor>(memory.model, comm, options));
 }
 
-// What PyTorch's rank has, with references followed; nothing when it failed.
+// The entries of PyTorch's rank, with references resolved; nothing if PyTorch failed.
 std::optional<json> pytorch_entries(const json& c, const json& dict, std::size_t rank) {
   const json& ranks = dict.contains("same_as_state_dict")
                           ? c["state_dicts"][dict["same_as_state_dict"].get<std::size_t>()]["ranks"]
@@ -182,7 +182,7 @@ std::optional<json> pytorch_entries(const json& c, const json& dict, std::size_t
   return r["entries"];
 }
 
-// Takes entries away and returns them.
+// Removes the matching entries and returns them.
 template <class Predicate>
 json take_entries(json& entries, Predicate is_taken) {
   json kept = json::array(), taken = json::array();
@@ -219,7 +219,7 @@ json sorted_by_key(json entries) {
   return entries;
 }
 
-// The answer that ours must equal, and its parts that ours has no counterpart of, with what they must be.
+// The entries that ours must equal. Entries without a counterpart in ours are left over, with their expected values.
 struct expectation {
   json entries;
   json left_over = json::array(), left_over_expected = json::array();
@@ -232,7 +232,7 @@ expectation expected_entries(const json& c, const json& dict, std::size_t rank, 
   expectation made{entries};
   const auto is_whole = [](const fsdp_unit& unit) { return !unit.parameters.is_sharded(); };
   const bool nothing_moves = std::all_of(memory.model.units.begin(), memory.model.units.end(), is_whole);
-  // rank0_only means one rank, not one of every replica: the others' entries are what rank 0 has.
+  // Our rank0_only means one rank, not one rank of every replica. The other ranks' entries must equal rank 0's.
   if (type == "FULL" && config.at("rank0_only").get<bool>() && rank != 0 && !nothing_moves) {
     std::set<std::string> ignored;
     for (const fsdp_tensor& t : memory.model.tensors)
@@ -240,8 +240,8 @@ expectation expected_entries(const json& c, const json& dict, std::size_t rank, 
     made.left_over = take_entries(made.entries, [&](const json& e) { return !ignored.contains(e["key"]); });
     if (!made.left_over.empty()) made.left_over_expected = whole;
   }
-  // With use_orig_params PyTorch's local state dict also has the flat pieces of parameters, under the parameters'
-  // names; and it appends flat parameters to their module.
+  // With use_orig_params, PyTorch's local state dict also has the flat pieces of parameters, under the parameters'
+  // names. It also puts flat parameters last in their module.
   if (type == "LOCAL" && c.value("orig", false) && !nothing_moves) {
     std::set<std::string> tensors;
     for (const fsdp_tensor& t : memory.model.tensors) tensors.insert(c.value("prefix", "") + t.fqn);
@@ -262,7 +262,7 @@ TEST_CASE("state dicts of FSDP units are PyTorch's", "[fsdp_flat]") {
     const auto world = c.at("world").get<std::int32_t>();
     const auto values = fsdp_golden::values(c);
     const auto reference = reference_of(c);
-    json whole;  // what rank 0 has
+    json whole;  // rank 0's entries
     for (std::size_t d = 0; d < c.at("state_dicts").size(); ++d) {
       const json& dict = c["state_dicts"][d];
       const auto type = dict.at("type").get<std::string>();
@@ -298,7 +298,7 @@ TEST_CASE("state dicts of FSDP units are PyTorch's", "[fsdp_flat]") {
         REQUIRE(!theirs.contains("same_as_rank"));
         all_answered &= theirs.contains("entries");
         json left = theirs, ours = json::object();
-        // Offloading changes no value: where it makes PyTorch fail, its answer without it counts.
+        // Offloading changes no value. Where PyTorch fails with it, the answer without it counts.
         auto entries = pytorch_entries(c, dict, r);
         if (!entries && type == "FULL")
           entries = pytorch_entries(c, c["state_dicts"][dict["config"].at("rank0_only").get<bool>() ? 1 : 0], r);
@@ -334,7 +334,7 @@ TEST_CASE("state dicts load back, and keys that do not fit are reported as PyTor
       REQUIRE(load.at("ranks").size() == static_cast<std::size_t>(world));
       const json& expected = load["ranks"][0];
       const bool is_partial = load.at("what") == "partial";
-      // Where PyTorch could not even save, the last parameter is the one to remove.
+      // Where PyTorch could not even save, the last parameter is removed.
       std::string removed = expected.value("removed", "");
       if (removed.empty()) removed = fsdp_models::keys_of(c).back();
       std::vector<load_state_report> reports(static_cast<std::size_t>(world));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank holds of an FSDP model in place: every box is where the elements' numbers say, inside the flat shards;
-// the boxes of all ranks are each parameter once; names, tied parameters, buffers in other dtypes, and what is refused.
-// Through files: tests/unit/state_checkpoint/held_model_test.cpp.
+// Tests the parts of an FSDP model that a rank holds in place. Every box lies inside the flat shards, at the right
+// elements, and the boxes of all ranks cover each parameter once. Also tests names, tied parameters, buffers in other
+// dtypes, and refusals. See tests/unit/state_checkpoint/held_model_test.cpp for files.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -23,7 +23,8 @@ using namespace shardmesh;
 
 namespace {
 
-// A view whose elements all lie in this memory, and are those of `where` of a parameter whose first element is `first`.
+// Checks that the view of `part` stays inside `memory` and shows the elements of its box; `first` is the parameter's
+// first element.
 std::string check_part(const held_part& part, const extents& shape, std::int64_t first,
                        const std::vector<std::vector<std::int64_t>>& memory) {
   std::string wrong;
@@ -45,7 +46,7 @@ std::string check_part(const held_part& part, const extents& shape, std::int64_t
   return wrong;
 }
 
-// Boxes that ranks hold: equal or apart, and together the whole.
+// Whether the boxes of all ranks, equal or disjoint, cover the whole.
 bool are_the_whole(std::vector<box> boxes, const extents& shape) {
   std::sort(boxes.begin(), boxes.end());
   boxes.erase(std::unique(boxes.begin(), boxes.end()), boxes.end());
@@ -58,7 +59,7 @@ bool are_the_whole(std::vector<box> boxes, const extents& shape) {
          std::all_of(times.begin(), times.end(), [](const auto& one) { return one.second == 1; });
 }
 
-// A model of two parameters that are tied under a third name, a buffer and an ignored parameter, on one rank.
+// A one-rank model: two parameters, a third name that is tied to one of them, a buffer, and an ignored parameter.
 struct tied_model {
   std::vector<float> memory = {0, 1, 2, 3, 4, 5, 6, 7};
   std::vector<double> ignored = {8, 9};
@@ -120,7 +121,7 @@ TEST_CASE("a rank's range of a flat parameter is held as boxes that are contiguo
   check(0, {{1, 2}, {1, 1}}, 0);
   check(1, {{2, 0}, {1, 3}}, 1);
   check(2, {{3, 0}, {1, 1}}, 4);
-  CHECK(held.tensors[1].parts.empty());  // known, and held by others
+  CHECK(held.tensors[1].parts.empty());  // a known tensor, held by other ranks
 }
 
 TEST_CASE("random models: what ranks hold in place is every parameter once, and lies in their flat shards") {
@@ -188,7 +189,7 @@ TEST_CASE("to_save has every name in the order of the state dict, and buffers in
   CHECK(saved.tensors[0].parts[0].memory.data == saved.tensors[2].parts[0].memory.data);
   CHECK(saved.tensors[1].type == dtype::int32);
   CHECK(values<std::int32_t>(saved.tensors[1].parts[0].memory) == std::vector<std::int32_t>{10, 11, 12});
-  CHECK(saved.tensors[4].type == dtype::float64);  // what FSDP ignores is saved as it is
+  CHECK(saved.tensors[4].type == dtype::float64);  // FSDP ignores it, so it keeps its dtype
   mine.buffer = {20, 21, 22};
   CHECK(values<std::int32_t>(held.to_save().value().tensors[1].parts[0].memory) ==
         std::vector<std::int32_t>{20, 21, 22});
@@ -204,9 +205,9 @@ TEST_CASE("to_load has every memory once, under a name that the checkpoint has")
   const std::vector<std::string> own = {"m.count", "m.net.w", "m.net.b", "m.fixed"};
   CHECK(keys(held.to_load()) == own);
   CHECK(names({"m.net.w", "m.net.again"}) == own);
-  CHECK(names({}) == own);  // for the error to name
+  CHECK(names({}) == own);  // so that the error can name it
   CHECK(names({"m.net.again"}) == std::vector<std::string>{"m.net.again", "m.count", "m.net.b", "m.fixed"});
-  CHECK(held.to_load().tensors[0].type == dtype::int64);  // the memory's own
+  CHECK(held.to_load().tensors[0].type == dtype::int64);  // the dtype of the memory
   CHECK(held.to_load().tensors[0].parts[0].memory.data == reinterpret_cast<std::byte*>(mine.buffer.data()));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names without wrappers.
+// Tests names without wrappers.
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <string>

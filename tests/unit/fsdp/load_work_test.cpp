@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading many entries does work in proportion to their number. What once grew with its square compared keys, which
-// allocates nothing: the processor's time is compared with itself, at sizes where a square would be far off.
+// Tests that loading does work in proportion to the number of entries. The quadratic work of an earlier version
+// compared keys and allocated nothing. So the test compares CPU times of two sizes, at which a square would be far off.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -14,7 +14,7 @@ using namespace shardmesh;
 
 namespace {
 
-// Clock ticks of loading `count` buffers, beside as many keys that nobody wants.
+// The clock ticks for loading `count` buffers, beside as many unexpected keys.
 std::clock_t ticks_of(std::size_t count) {
   std::vector<float> values(count, -1.0F);
   fsdp_model model;
@@ -49,5 +49,5 @@ std::clock_t ticks_of(std::size_t count) {
 TEST_CASE("loading's work grows with the number of entries, not with its square") {
   const std::clock_t few = std::min({ticks_of(1000), ticks_of(1000), ticks_of(1000)}), many = ticks_of(20'000);
   INFO(few << " clock ticks for 1000 entries, " << many << " for 20000");
-  CHECK(many < 100 * std::max<std::clock_t>(few, 1000));  // 20 times is linear, 400 times quadratic
+  CHECK(many < 100 * std::max<std::clock_t>(few, 1000));  // a factor of 20 is linear, 400 is quadratic
 }

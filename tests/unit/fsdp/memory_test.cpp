@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of FSDP's calls: ranks that cannot allocate, memory of devices, shards that are too large, names that share
-// one parameter. Every rank gets the same error, and the communicator works afterwards.
+// Tests the memory of FSDP's calls: ranks that cannot allocate, device memory, shards that are too large, and names
+// that share a parameter. Every rank gets the same error, and the communicator works afterwards.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace {
 
 thread_local bool has_no_memory = false;  // on this rank
 
-// A framework's tensor: on any device, and its allocator may fail.
+// A framework's tensor: on any device, with an allocator that may fail.
 struct far_tensor {
   host_tensor memory;
   device where{};
@@ -44,7 +44,7 @@ struct shardmesh::adapter<far_tensor> {
 
 namespace {
 
-// Two parameters "a" [3, 2] and "b" [5], which is "c" too; element e of the flat tensor is 10 + e.
+// Two parameters "a" [3, 2] and "b" [5], with "c" as another name of "b"; element e of the flat tensor is 10 + e.
 struct small_model {
   small_model(std::int32_t rank, std::int32_t ranks) {
     const auto flat =
@@ -68,11 +68,11 @@ std::vector<float> floats(const const_tensor_view& view) {
   std::vector<float> values(static_cast<std::size_t>(numel(view)));
   const tensor_view line{
       reinterpret_cast<std::byte*>(values.data()), dtype::float32, {}, view.sizes, contiguous_strides(view.sizes)};
-  if (!copy(line, view)) std::abort();  // on a rank's thread
+  if (!copy(line, view)) std::abort();  // not REQUIRE, since this runs on a rank's thread
   return values;
 }
 
-// The one error that every rank gets from `body`; the communicator still works afterwards.
+// The error that every rank gets from `body`; the communicator still works afterwards.
 error error_on_all(std::int32_t ranks, const std::function<result<void>(any_communicator&)>& body) {
   std::vector<error> got(static_cast<std::size_t>(ranks));
   const auto ran = run_ranks(ranks, [&](any_communicator& comm) -> result<void> {
@@ -158,7 +158,7 @@ TEST_CASE("another name of a tied parameter is copied where its first name arriv
     for (const std::int64_t budget : {std::int64_t{1} << 20, std::int64_t{1}}) {
       auto saved = full_state_dict<host_tensor>(m.model, comm, {.memory_bytes = budget});
       if (!saved) return std::move(saved).error();
-      // Ranks lack 7, 7 and 8 of the 11 elements.
+      // Ranks lack 7, 7, and 8 of the 11 elements.
       if (auto done = require(saved->profile.bytes_moved == 4 * 22, std::to_string(saved->profile.bytes_moved)); !done)
         return done;
       const const_tensor_view b = view_of(*saved->state.find(path{"net.b"})->tensor());
@@ -177,7 +177,7 @@ TEST_CASE("another name of a tied parameter is copied where its first name arriv
         for (const float v : floats(adapter<host_tensor>::view(one.tensor()))) all.push_back(v);
       return all;
     };
-    // Chunks of b, by torch.chunk: 2, 2 and 1 elements.
+    // Chunks of b, by torch.chunk: 2, 2, and 1 elements.
     const std::vector<float> expected[] = {{16, 17}, {18, 19}, {20}};
     return require(values("net.b") == expected[comm.rank()] && values("net.c") == values("net.b"), "chunks of a name");
   });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random models over random 2-d and 3-d meshes, cut by tensor parallelism and then by FSDP, against lists of element
-// numbers: what is saved in any form is true, moves the fewest bytes possible, and loads into a model on another mesh.
+// Compares random models over random 2-d and 3-d meshes, cut by tensor parallelism and then by FSDP, with lists of
+// element numbers. A state dict in any form is right, moves the fewest bytes possible, and loads into a model on
+// another mesh.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
@@ -25,7 +26,7 @@ namespace {
 using namespace parallel_models;
 using state = state_dict<host_tensor>;
 
-// What is wrong with a rank's value, and the elements that it has.
+// Returns the error in a rank's value, and adds the value's elements to `has`.
 std::string check_value(const state_value<host_tensor>& value, const wanted& w, std::set<std::int64_t>& has) {
   const auto check = [&](const host_tensor& tensor, const box& where, const extents& local) {
     const numbers expected = elements_of(w, where);
@@ -74,7 +75,7 @@ TEST_CASE("random models on 2-d and 3-d meshes: every form is true, moves the le
       std::set<std::int64_t> held;
       for (const numbers& shard : from.memory) held.insert(shard.begin(), shard.end());
       for (const wanted& w : parameters) {
-        std::set<std::int64_t> has;  // under both names of a tied weight, which travels once
+        std::set<std::int64_t> has;  // under both names of a tied weight, which is sent once
         for (const std::string& key : {w.key, w.shared})
           if (const auto* value = key.empty() ? nullptr : saved->state.find(path{key}))
             problems[r] += check_value(*value, w, has);
@@ -90,7 +91,7 @@ TEST_CASE("random models on 2-d and 3-d meshes: every form is true, moves the le
       return {};
     });
     if (form == 3 && source.units.size() > 1 && !ran) {
-      CHECK(ran.error().code == errc::duplicate_key);  // several units with one prefix have one local key
+      CHECK(ran.error().code == errc::duplicate_key);  // several units with one prefix share a local key
       continue;
     }
     INFO((ran ? "" : to_string(ran.error())));

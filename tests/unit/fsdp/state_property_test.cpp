@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random models over 1 to 6 ranks: what is saved in any form is what the elements' numbers say, moves the fewest bytes
-// possible, and loads into a model with other units, groups, alignments and memory orders.
+// Compares random models over 1 to 6 ranks with element numbers. A state dict in any form is right and moves the fewest
+// bytes possible. It loads into a model with other units, groups, alignments, and memory orders.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
@@ -26,7 +26,7 @@ namespace {
 using namespace flat_models;
 using state = state_dict<host_tensor>;
 
-// Whether a part (row-major) at `local` holds a box of the parameter.
+// Whether a row-major part, at `local`, holds a box of the parameter.
 bool holds(const host_tensor& part, const wanted& w, const box& where, const extents& local) {
   const auto* values = reinterpret_cast<const std::int64_t*>(part.bytes().data());
   bool ok = part.type() == dtype::int64;
@@ -38,7 +38,7 @@ bool holds(const host_tensor& part, const wanted& w, const box& where, const ext
   return ok;
 }
 
-// What is wrong with a rank's state dict; empty when nothing.
+// Returns the error in a rank's state dict, or "".
 std::string check_state(const state& dict, const std::vector<wanted>& parameters) {
   for (const wanted& w : parameters) {
     const auto* value = dict.find(path{w.key});
@@ -61,7 +61,7 @@ std::string check_state(const state& dict, const std::vector<wanted>& parameters
   return "";
 }
 
-// Bytes that must travel: cells that ranks want and do not hold.
+// The fewest bytes to move: the cells that ranks want and do not hold.
 std::int64_t least_bytes(const std::vector<planned_entry>& entries) {
   std::int64_t cells = 0;
   for (const planned_entry& entry : entries) {
@@ -91,7 +91,7 @@ device_mesh random_mesh(std::mt19937_64& random, std::int32_t ranks) {
   return device_mesh::make(extents{size}).value();
 }
 
-// A sharded state dict, made of what a visitor is given.
+// A sharded state dict, collected from a visitor's tensors.
 result<saved_state<host_tensor>> streamed(const fsdp_model& model, any_communicator& comm,
                                           const sharded_state_options& options) {
   saved_state<host_tensor> made;
@@ -144,7 +144,7 @@ TEST_CASE("random models: every form of state dict is true, moves the least, and
         if (saved->profile.bytes_moved != least_bytes(*planned)) problem += " moved more than needed";
         if (saved->profile.bytes_moved != plan_of(*planned).value().lower_bound()) problem += " not the lower bound";
       }
-      // Flat shards only fit the same units; everything else fits any.
+      // Flat shards fit only the same units; all other forms fit any.
       const described& wanted_layout = form == 3 ? source : target;
       const rank_model expected(wanted_layout, parameters, comm.rank(), true);
       rank_model to(wanted_layout, parameters, comm.rank(), false);
@@ -157,7 +157,7 @@ TEST_CASE("random models: every form of state dict is true, moves the least, and
       return {};
     });
     if (form == 3 && source.flats.size() > 1 && !ran) {
-      // Several units with one prefix have one local key: an error that names it, except where nothing is sharded.
+      // Several units with one prefix share a local key. The error names it, except where nothing is sharded.
       CHECK(ran.error().code == errc::duplicate_key);
       CHECK(ran.error().key == "_flat_param");
       continue;

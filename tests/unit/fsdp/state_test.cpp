@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// State dicts of units: streaming, mixed precision, optimizer state, sources on some ranks only, and every error on
-// every rank with its key.
+// Tests state dicts of units: streaming, mixed precision, optimizer state, and sources on only some ranks. Every rank
+// gets every error, with its key.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -53,7 +53,7 @@ host_tensor filled(const extents& sizes, float value, dtype type = dtype::float3
   return tensor;
 }
 
-// The error that every rank got; fails when one got none.
+// The error of each rank; fails when a rank gets none.
 template <class Body>
 std::vector<std::string> errors_of(std::int32_t ranks, Body body) {
   std::vector<std::string> texts(static_cast<std::size_t>(ranks));
@@ -81,7 +81,7 @@ TEST_CASE("a full state dict streams one tensor at a time, in order, and only th
                                                     },
                                                     {.rank0_only = true, .rank = 1, .memory_bytes = 1});
     if (!done) return std::move(done).error();
-    // Rank 1 lacks 4 elements of a and 3 of b, which travel once for both of its names.
+    // Rank 1 lacks 4 elements of a and 3 of b, which are sent once for both of its names.
     if (done->bytes_moved != 4 * (4 + 3)) return fail(errc::invalid_argument, std::to_string(done->bytes_moved));
     return {};
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults that a test plants in the double's CUDA.
+// Tests the faults that a test can inject into the double's CUDA.
 #include <catch2/catch_test_macros.hpp>
 
 #include "gpu_double/on_double.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the double: patterns, leaks, use after free, bytes outside of an allocation, order of allocations and
+// Tests the double's memory: patterns, leaks, use after free, accesses out of bounds, and the order of allocations and
 // frees.
 #include <catch2/catch_test_macros.hpp>
 
@@ -87,7 +87,7 @@ TEST_CASE("a copy that is enqueued behind the free of its source is seen") {
   std::vector<unsigned char> to(16, 1);
   REQUIRE(cudaMallocAsync(&memory, 16, stream) == 0);
   REQUIRE(cudaFreeAsync(memory, stream) == 0);
-  cudaMemcpyAsync(to.data(), memory, 16, device_to_host, stream);  // refused when the free has run already
+  cudaMemcpyAsync(to.data(), memory, 16, device_to_host, stream);  // refused if the free has already run
   REQUIRE(cudaStreamSynchronize(stream) == 0);
   CHECK(says("uses, after it was freed, device memory 1"));
   CHECK(to == std::vector<unsigned char>(16, 1));
@@ -176,7 +176,8 @@ TEST_CASE("a kernel that says what it touches is checked like a copy") {
   REQUIRE(cudaLaunchHostFunc(first, kernel, memory.data()) == 0);
   REQUIRE(cudaMemsetAsync(memory.data(), 1, 64, second) == 0);
   REQUIRE(cudaDeviceSynchronize() == 0);
-  // Seen when the kernel says so, unless the host had seen it done before.
+  // The double reports the conflict when the kernel touches the memory, unless the host has already seen the kernel
+  // end.
   CHECK(double_problems() >= before);
 }
 

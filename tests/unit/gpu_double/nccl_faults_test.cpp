@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults that a test plants in the double's NCCL come out as the codes that NCCL has, and an abort ends every wait.
+// Tests that faults injected into the double's NCCL give NCCL's own codes, and that an abort ends every wait.
 #include <catch2/catch_test_macros.hpp>
 
 #include "gpu_double/on_ranks.hpp"
@@ -65,7 +65,7 @@ TEST_CASE("a lost rank shows to the others as a remote error, or not at all unti
                     device_bytes in(at, 8, 2);
                     at.ok(ncclGroupStart(), "start");
                     if (at.rank == 2)
-                      all_here.arrive_and_wait();  // it is lost when the others have enqueued what they do
+                      all_here.arrive_and_wait();  // rank 2 is lost after the others have enqueued their work
                     const int sent = ncclSend(out.data(), 8, nccl_uint8, (at.rank + 1) % 3, at.comm, at.stream);
                     at.check(sent == (at.rank == 2 ? nccl_system_error : nccl_success), "send " + std::to_string(sent));
                     if (at.rank != 2)
@@ -80,7 +80,7 @@ TEST_CASE("a lost rank shows to the others as a remote error, or not at all unti
                         at.ok(ncclCommGetAsyncError(at.comm, &state), "question");
                       at.check(state == code, "state " + std::to_string(state));
                     }
-                    // Rank 1 may have what rank 0 sent, rank 0 cannot have what rank 2 did not.
+                    // Rank 1 may have received from rank 0, but rank 0 cannot have received from rank 2.
                     if (at.rank == 0) at.check(cudaStreamQuery(at.stream) == cuda_not_ready, "what rank 2 sends came");
                     at.ok(ncclCommAbort(at.comm), "abort");
                     at.synchronize();

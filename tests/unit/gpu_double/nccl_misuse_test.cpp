@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs over the double's NCCL that are wrong: what does not fit together hangs until it is aborted, and is named.
+// Tests wrong programs on the double's NCCL: mismatching calls hang until an abort, and the double names them.
 #include <catch2/catch_test_macros.hpp>
 
 #include "gpu_double/on_ranks.hpp"
@@ -18,7 +18,7 @@ bool says(const std::string& what) {
   return text.find(what) != std::string::npos;
 }
 
-// Waits until the double has seen a problem, then aborts: a hang is what NCCL makes of it.
+// Waits until the double has seen a problem, then aborts. Until then the calls hang, as in NCCL.
 void abort_when_seen(rank_on_double& at, std::atomic<int>& still_hanging) {
   if (at.state() == 0 && cudaStreamQuery(at.stream) == cuda_not_ready) ++still_hanging;
   while (double_problems() == 0) cudaStreamQuery(at.stream);
@@ -84,7 +84,7 @@ TEST_CASE("two ranks that both send first, each in a launch of its own, cannot g
 }
 
 TEST_CASE("launches of one communicator keep their order, whatever streams they are on") {
-  // Rank 1's second stream is free, and its first is held up: the second launch waits all the same.
+  // Rank 1's second stream is free, and its first is blocked. The second launch still waits.
   const on_double here(6);
   nccl_on_ranks(2, true, [&](rank_on_double& at) {
     rank_stream other(at);
@@ -106,7 +106,7 @@ TEST_CASE("launches of one communicator keep their order, whatever streams they 
 }
 
 TEST_CASE("what is enqueued before a launch that is in progress has begun comes before it") {
-  // The program takes no notice of ncclInProgress: its copy of what was received comes too early for some seeds.
+  // The program ignores ncclInProgress: for some seeds, it copies the received bytes too early.
   int wrong = 0;
   for (std::uint64_t seed = 0; seed < 32; ++seed) {
     double_reset(seed);
@@ -192,7 +192,7 @@ TEST_CASE("communicators that are not made rightly are refused") {
   CHECK(ncclCommInitRankConfig(&comm, 1, id, 0, &config) == nccl_invalid_argument);
   CHECK(says("with a configuration that was not initialised"));
   CHECK(comm == nullptr);
-  // Two ranks on one device, as NCCL has it without its variable for that.
+  // Two ranks on one device, which NCCL refuses unless its variable allows it.
   config = nccl_config_of(false);
   void* other = nullptr;
   CHECK(ncclCommInitRankConfig(&comm, 2, id, 0, &config) == nccl_in_progress);

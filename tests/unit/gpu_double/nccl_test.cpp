@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators of the double: ranks are threads. Right programs give right bytes for every seed.
+// Tests communicators of the double, whose ranks are threads. Correct programs give correct bytes for every seed.
 #include <catch2/catch_test_macros.hpp>
 
 #include "gpu_double/on_ranks.hpp"
@@ -116,7 +116,7 @@ TEST_CASE("a split makes a communicator for each colour, in the order of keys; n
     nccl_on_ranks(5, seed % 2 == 0, [&](rank_on_double& at) {
       void* sub = nullptr;
       nccl_config config = nccl_config_of(at.blocking);
-      // Rank 4 stays out; even and odd ranks, the highest first.
+      // Rank 4 stays out; even and odd ranks split, with the highest first.
       const int color = at.rank == 4 ? nccl_no_color : at.rank % 2;
       at.ready(ncclCommSplit(at.comm, color, -at.rank, &sub, &config), "split");
       at.check((sub == nullptr) == (at.rank == 4), "who is in");
@@ -153,8 +153,9 @@ TEST_CASE("sums of every type, rounded as the type is") {
     sum(nccl_uint64, std::vector<std::uint64_t>{~0ULL}, {2}, {1});
     sum(nccl_float32, std::vector<float>{1.5F}, {2}, {3.5F});
     sum(nccl_float64, std::vector<double>{1e300}, {1}, {1e300});
-    sum(nccl_float16, std::vector<std::uint16_t>{0x3C00, 0x7BFF}, {0x4000, 0x7BFF}, {0x4200, 0x7C00});   // 1+2; over
-    sum(nccl_bfloat16, std::vector<std::uint16_t>{0x3F80, 0x4380}, {0x4000, 0x3F80}, {0x4040, 0x4380});  // 256+1: even
+    sum(nccl_float16, std::vector<std::uint16_t>{0x3C00, 0x7BFF}, {0x4000, 0x7BFF}, {0x4200, 0x7C00});  // 1+2; overflow
+    // 256+1: ties to even.
+    sum(nccl_bfloat16, std::vector<std::uint16_t>{0x3F80, 0x4380}, {0x4000, 0x3F80}, {0x4040, 0x4380});
   });
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams of the double run late, in any order that the program allows: what the program forgot shows.
+// Tests that the double's streams run late and in any order that the program allows, which exposes missing
+// synchronisation.
 #include <catch2/catch_test_macros.hpp>
 
 #include "gpu_double/on_double.hpp"
@@ -22,7 +23,7 @@ std::vector<int> counted(int from) {
   return made;
 }
 
-// Copies to the device on one stream, back on another; with or without an event between them.
+// Copies to the device on one stream and back on another, with or without an event between them.
 std::vector<int> there_and_back(std::uint64_t seed, bool with_event) {
   double_reset(seed);
   double_set_background(0);
@@ -53,7 +54,7 @@ TEST_CASE("without an event between two streams bytes are wrong for many seeds, 
     CHECK(std::string(double_problem_text()).find("nothing orders cudaMemcpyAsync") != std::string::npos);
   }
   CHECK(wrong >= 16);
-  CHECK(wrong < 64);  // the right order is one of those that are allowed
+  CHECK(wrong < 64);  // the right order is one of the allowed ones
 }
 
 TEST_CASE("with the event bytes are right for every seed") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random programs over several streams, with exactly the events that they need, give what a sequential run gives,
-// whatever the seed; and with one event taken away the double sees that nothing orders two accesses.
+// Runs random programs over several streams, with exactly the events that they need. They give the result of a
+// sequential run, whatever the seed. Without one of the events, the double reports two unordered accesses.
 #include <catch2/catch_test_macros.hpp>
 
 #include "gpu_double/on_double.hpp"
@@ -20,7 +20,7 @@ constexpr int buffers = 5;
 constexpr int length = 48;
 constexpr int streams = 3;
 
-// A step reads a range of one buffer and writes one of another (or fills it, or adds 1 to each byte there).
+// A step that copies a range from one buffer to another, fills a range, or adds 1 to each byte of it.
 struct step {
   enum { copy, fill, increment } kind;
   int stream;
@@ -67,7 +67,7 @@ contents sequential(const std::vector<step>& program) {
   return memory;
 }
 
-// Whether a step has to come after another: they touch the same bytes, and one of them writes.
+// Whether `late` must follow `early`: they touch the same bytes, and one of them writes.
 bool meets(int a, int a_at, int a_count, int b, int b_at, int b_count) {
   return a == b && a_at < b_at + b_count && b_at < a_at + a_count;
 }
@@ -78,7 +78,8 @@ bool depends(const step& late, const step& early) {
   return late.kind == step::copy && meets(late.from, late.from_at, late.count, early.to, early.to_at, early.count);
 }
 
-// Runs it on the double. `left_out`: the number of the wait that is forgotten; -1: none. `waits`: how many there were.
+// Runs the program on the double. `left_out` is the number of the wait to omit, or -1; `waits` returns the number of
+// waits.
 contents on_the_double(const std::vector<step>& program, int left_out, int& waits) {
   void* stream[streams];
   for (void*& each : stream) REQUIRE(cudaStreamCreateWithFlags(&each, stream_non_blocking) == 0);
@@ -149,7 +150,7 @@ TEST_CASE("a random program with one wait left out is seen to be unordered, unle
   int seen = 0;
   int tried = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    // Copies and fills only: what they touch is known when they are enqueued.
+    // Only copies and fills: their ranges are known when they are enqueued.
     std::vector<step> program = random_program(random, 12);
     for (step& one : program)
       if (one.kind == step::increment) one.kind = step::fill;
@@ -164,7 +165,7 @@ TEST_CASE("a random program with one wait left out is seen to be unordered, unle
     const contents result = on_the_double(program, static_cast<int>(random() % static_cast<unsigned>(waits)), again);
     const bool wrong = result != sequential(program);
     const bool unordered = std::string(double_problem_text()).find("nothing orders") != std::string::npos;
-    CHECK((unordered || !wrong));  // wrong bytes never go without a word
+    CHECK((unordered || !wrong));  // wrong bytes never go unreported
     wrong_bytes += wrong ? 1 : 0;
     seen += unordered ? 1 : 0;
   }
@@ -183,7 +184,7 @@ TEST_CASE("without the background the same seed gives the same order of work, an
     on_device<unsigned char> memory(1);
     std::vector<std::vector<unsigned char>> sources;
     for (unsigned char i = 0; i < 64; ++i) sources.push_back({i});
-    // Each stream writes the one byte and reads it back at once: who was last before it shows.
+    // Each stream writes the same byte, and the next stream reads it at once. The trace shows the order of work.
     for (std::size_t i = 0; i < 64; ++i) {
       REQUIRE(cudaMemcpyAsync(memory.data(), sources[i].data(), 1, host_to_device, stream[i % 8]) == 0);
       REQUIRE(cudaMemcpyAsync(&trace[i], memory.data(), 1, device_to_host, stream[(i + 1) % 8]) == 0);

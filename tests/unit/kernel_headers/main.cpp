@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel headers alone: C++17, no module, no test framework. Random items run by a thread of a host and by a team
-// of a device (as a loop), in large and in small tiles: all leave the same bytes, and none touches a byte beside its
-// memory, which ends where the item ends (for sanitizers). What is right is compared elsewhere
-// (unit/kernels/backend_test.cpp).
+// Tests the kernel headers alone: C++17, no module, no test framework. A host thread and a device team (as a loop) run
+// random items in large and small tiles. All leave the same bytes. None touches a byte outside its memory, which ends
+// with the item so that sanitizers notice. See unit/kernels/backend_test.cpp for whether the bytes are right.
 #include <shardmesh/kernels/cut_tiles.hpp>
 #include <shardmesh/kernels/device_tile.hpp>
 #include <shardmesh/kernels/host_tile.hpp>
@@ -28,7 +27,7 @@ constexpr dtype types[] = {
 
 struct sample {
   batch_item item;
-  std::int64_t to_bytes = 0, from_bytes = 0;  // of memory, to the last byte that the item reaches
+  std::int64_t to_bytes = 0, from_bytes = 0;  // bytes of memory, up to the last one that the item reaches
 };
 
 class dice {
@@ -52,7 +51,7 @@ sample draw(dice& random) {
   item.rank = static_cast<std::uint8_t>(random.below(5));
   const std::int64_t to_item = element_bytes(item.to_type), from_item = element_bytes(item.from_type);
   std::int64_t to_step = to_item, from_step = from_item;
-  const bool turned = random.one_in(3);  // the outermost loop of `to` is the densest of `from`
+  const bool turned = random.one_in(3);  // the outermost loop of `to` is the innermost of `from`
   for (int d = item.rank - 1; d >= 0; --d) {
     batch_loop& l = item.loops[d];
     l.size = 2 + random.below(item.rank <= 2 ? 70 : 9);
@@ -76,7 +75,7 @@ sample draw(dice& random) {
 }
 
 using memory = std::unique_ptr<std::byte[]>;
-// Bytes that are small numbers or finite floats in every dtype: there is one answer.
+// Bytes that are small numbers or finite floats in every dtype, so that the result is unique.
 memory filled(dice& random, std::int64_t bytes) {
   memory made(new std::byte[static_cast<std::size_t>(bytes)]);
   for (std::int64_t i = 0; i < bytes; ++i)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random batches on the backends of this room's reach, beside the reference: the host's own, and the bodies for
-// devices (include/shardmesh/kernels), whose teams are loops here: what a GPU runs is compared without one.
+// Compares random batches on the backends of this module with the reference: the host's own, and the bodies for devices
+// (include/shardmesh/kernels). Teams are loops here, so GPU code is tested without a GPU.
 #include <shardmesh/kernels/cut_tiles.hpp>
 #include <shardmesh/kernels/device_tile.hpp>
 #include <shardmesh/kernels/host_tile.hpp>
@@ -27,8 +27,8 @@ struct tiled final : prepared_batch {
   kernel_bodies::tile_tables tables;
 };
 
-// The tables and bodies of a launch, tile by tile; memory and order are the host's. Tiles come last first, as nothing
-// says that they do not.
+// Runs the tables and bodies of a launch tile by tile; memory and order are the host's. The last tile runs first,
+// because no order is promised.
 template <class Team>
 class by_tiles final : public kernel_backend {
  public:
@@ -99,7 +99,7 @@ TEST_CASE("the host's backend runs random batches as the reference does") {
 TEST_CASE("tiles run by one thread of a host leave what the reference leaves") {
   by_tiles<kernel_bodies::single_thread> large(kernel_bodies::host_tiles);
   check(large);
-  by_tiles<kernel_bodies::single_thread> small({512, 8, 8, 5, 64, 100});  // so that everything is cut
+  by_tiles<kernel_bodies::single_thread> small({512, 8, 8, 5, 64, 100});  // so small that everything is cut
   check(small);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every conversion against PyTorch's, by hashes that tests/oracle/make_casts.py wrote.
+// Compares every conversion with PyTorch's, by hashes that tests/oracle/make_casts.py wrote.
 #include <fmt/format.h>
 #include <cast_patterns.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -30,7 +30,7 @@ tensor_view line(std::vector<std::byte>& bytes, dtype type) {
   return {bytes.data(), type, {}, {count}, {1}};
 }
 
-// What a float that does not fit becomes is undefined in PyTorch: 0 in the hashes.
+// PyTorch leaves the conversion of a float that does not fit undefined; the hashes use 0.
 void clear_undefined(cast_patterns::words& results, std::vector<std::byte>& source, dtype from, dtype to) {
   if (kind(to) != dtype_kind::integer || (kind(from) != dtype_kind::floating && kind(from) != dtype_kind::complex))
     return;
@@ -62,7 +62,7 @@ TEST_CASE("every conversion gives PyTorch's bits for all small and many large pa
     auto results = cast_patterns::to_words(target, part_bytes(to));
     clear_undefined(results, source, from, to);
     CHECK(fmt::format("{:016x}", cast_patterns::hash(results)) == hash.get<std::string>());
-    // To look closer: compare this folder with what PyTorch writes.
+    // For a closer look, compare this folder with PyTorch's output.
     if (const char* folder = std::getenv("SHARDMESH_DUMP_CASTS"))
       std::ofstream(fmt::format("{}/{}", folder, pair), std::ios::binary)
           .write(reinterpret_cast<const char*>(target.data()), static_cast<std::streamsize>(target.size()));

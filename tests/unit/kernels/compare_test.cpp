@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What equal means for each kind of type. Random views: reference_test.cpp.
+// Tests equality for each kind of type. Random views are in reference_test.cpp.
 #include <catch2/catch_test_macros.hpp>
 #include <shardmesh/tensor_view.hpp>
 

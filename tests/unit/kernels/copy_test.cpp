@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies and conversions of views at tile borders, and what is refused. Random views: reference_test.cpp; every
-// conversion of a single element: casts_test.cpp.
+// Tests copies and conversions of views at tile borders, and refusals. Random views are in reference_test.cpp; every
+// conversion of a single element is in casts_test.cpp.
 #include <catch2/catch_test_macros.hpp>
 #include <indices.hpp>
 #include <random_views.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte swap, conjugate and negate by hand. Random views: reference_test.cpp.
+// Tests byte swap, conjugate, and negate with hand-computed values. Random views are in reference_test.cpp.
 #include <catch2/catch_test_macros.hpp>
 #include <shardmesh/tensor_view.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Floats that an integer cannot hold. PyTorch gives several answers for one value, by its position in the tensor and by
-// the processor; every backend of ours gives one. Other backends: the property of backends, with the same reference.
+// Tests floats that an integer cannot hold. PyTorch's result depends on the element's position in the tensor and on the
+// processor; all our backends give one result. `backend_property` compares other backends with the same reference.
 #include <catch2/catch_test_macros.hpp>
 #include <shardmesh/tensor_view.hpp>
 
@@ -18,7 +18,7 @@ namespace {
 constexpr double inf = std::numeric_limits<double>::infinity();
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-// Exact in float32.
+// All values are exact in float32.
 const std::vector<double> values{
     -1,      -1.5,   -2147483648.0, -2147483904.0, 4294967296.0, 4294971392.0, 1e10, -1e10, 0x1p62,     0x1p63,
     -0x1p63, 0x1p64, -0x1p65,       0x1.8p63,      0x1p80,       not_a_number, inf,  -inf,  2147483648, 4294967040.0};

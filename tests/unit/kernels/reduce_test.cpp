@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions by hand: precision, NaN, wrapping, identities, averages, and what is refused. Random views:
-// reference_test.cpp.
+// Tests reductions with hand-computed values: precision, NaN, wrapping, identities, averages, and refusals. Random
+// views are in reference_test.cpp.
 #include <catch2/catch_test_macros.hpp>
 #include <shardmesh/tensor_view.hpp>
 
@@ -66,8 +66,8 @@ TEST_CASE("the identity of an op leaves every element as it is") {
       if (!is_combinable(type, op)) continue;
       INFO(name(type) << " " << to_string(op));
       const auto item = static_cast<std::size_t>(item_bytes(type));
-      // Every byte value as the element's last byte; NaNs and, for product, infinities are left out by comparing
-      // values.
+      // Every byte value as the element's last byte. The comparison by value leaves out NaNs and, for product,
+      // infinities.
       std::vector<std::byte> values(256 * item), before;
       for (std::size_t i = 0; i < 256; ++i)
         values[i * item + item - 1] = static_cast<std::byte>(type == dtype::boolean ? i % 2 : i);

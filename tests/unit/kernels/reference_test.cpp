@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every backend of the kernels against the reference: every pair of dtypes and every operation, over random strided,
-// broadcast, turned, misaligned, empty and 0-d views, with NaNs, infinities, -0 and subnormals, bit for bit (a NaN is
-// any NaN). A new backend is one more type in `backends`.
+// Compares every backend of the kernels with the reference: every pair of dtypes and every operation, over random
+// views. Views are strided, broadcast, transposed, misaligned, empty, or 0-d, with NaNs, infinities, -0, and
+// subnormals. The comparison is bit for bit, and any NaN equals any NaN. A new backend is one more type in `backends`.
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <indices.hpp>
@@ -25,7 +25,7 @@ using special_views::difference, special_views::in_copy, special_views::make;
 
 namespace {
 
-// The kernels of the room. A backend of other memory brings the views there and back in its functions.
+// The kernels of this module. A backend of other memory moves the views there and back in its functions.
 struct host {
   static constexpr const char* name = "host";
   static constexpr auto& copy = shardmesh::copy;
@@ -43,7 +43,7 @@ using backends = std::tuple<host>;
 constexpr reduce_op all_ops[] = {reduce_op::sum, reduce_op::avg,  reduce_op::product, reduce_op::min,
                                  reduce_op::max, reduce_op::band, reduce_op::bor,     reduce_op::bxor};
 
-// Lines that are longer than a pass of the tuned kernels too.
+// Some lines are longer than a pass of the tuned kernels.
 extents sizes_of(std::mt19937_64& random) {
   if (random() % 4 == 0) return {static_cast<std::int64_t>(random() % 700)};
   if (random() % 12 == 0) return {};
@@ -71,7 +71,7 @@ TEMPLATE_LIST_TEST_CASE("a backend converts between every two dtypes as the refe
         REQUIRE(difference(to, wanted, expected) == "");
       }
     }
-  CHECK(pairs == 21 * 21 + 7);  // those with values, and what only copies to itself in whole bytes
+  CHECK(pairs == 21 * 21 + 7);  // convertible pairs, and types that only copy to themselves in whole bytes
 }
 
 TEMPLATE_LIST_TEST_CASE("a backend combines terms as the reference does, in every dtype and with every operation", "",
@@ -122,7 +122,7 @@ TEMPLATE_LIST_TEST_CASE("a backend changes one view as the reference does", "", 
         std::vector<std::byte> expected;
         const tensor_view wanted = in_copy(view, expected);
         const auto done = one.run(view.view);
-        if (!done) {  // which dtypes an operation has: elementwise_test.cpp, reduce_test.cpp
+        if (!done) {  // elementwise_test.cpp and reduce_test.cpp test the dtypes of each operation
           REQUIRE(done.error().code == errc::unsupported);
           REQUIRE(view.memory == expected);
           break;
@@ -177,7 +177,7 @@ TEMPLATE_LIST_TEST_CASE("a backend copies rows of sub-byte types bit for bit", "
   std::mt19937_64 random(26);
   for (const dtype type : {dtype::float4_e2m1fn, dtype::float6_e2m3, dtype::float6_e3m2})
     for (std::uint64_t round = 0; round < random_seed::rounds(60); ++round) {
-      // Rows of whole bytes, with room behind each.
+      // Rows of whole bytes, with a gap after each.
       const auto number = [&](std::uint64_t n) { return static_cast<std::int64_t>(random() % n); };
       const std::int64_t rows = number(9), columns = 4 * number(30);
       const std::int64_t to_row = columns + 4 * number(3), from_row = columns + 4 * number(3);

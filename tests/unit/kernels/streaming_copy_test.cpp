@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies that are large enough to bypass the cache: every byte arrives, and none beside them is touched, whatever the
+// Tests copies that are large enough to bypass the cache. Every byte arrives and no other byte is touched, whatever the
 // alignment of the rows and the length of their ends.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -16,7 +16,7 @@ using namespace shardmesh;
 TEST_CASE("large copies of parts of matrices move every byte and no other") {
   for (std::uint64_t seed = 0; seed < random_seed::rounds(40); ++seed) {
     std::mt19937_64 random(seed);
-    // Around the least run and the least size that bypass the cache, in rows of a matrix or of a stack of matrices.
+    // Near the smallest run and the smallest size that bypass the cache, in rows of a matrix or of a stack of matrices.
     const auto run = static_cast<std::int64_t>(400 + random() % 4000);
     const auto rows = (512 << 10) / run + static_cast<std::int64_t>(random() % 9) - 2;
     const std::int64_t depth = 1 + static_cast<std::int64_t>(random() % 2);

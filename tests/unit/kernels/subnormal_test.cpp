@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that treats subnormal numbers as zero (torch.set_flush_denormal, programs built with -ffast-math) sees the
-// same differences and gets the same conversions.
+// Tests a thread that treats subnormal numbers as zero (torch.set_flush_denormal, programs built with -ffast-math): it
+// gets the same differences and conversions.
 #include <catch2/catch_test_macros.hpp>
 #include <shardmesh/tensor_view.hpp>
 
@@ -50,7 +50,7 @@ void check_seen(dtype type, T least, double difference) {
   REQUIRE(found);
   CHECK(found->different == 1);
   CHECK(found->first_index == extents{1});
-  // Compared as bits: this thread takes both for zero.
+  // Compared as bits, because this thread treats both as zero.
   const auto bits = [](double value) { return std::bit_cast<std::uint64_t>(value); };
   CHECK(bits(found->largest_difference) == bits(difference));
   CHECK(zero.is_on());

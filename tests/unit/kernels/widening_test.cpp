@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What counts as a cast that loses values, against all values of all small types; and memory that is not the host's.
+// Tests which casts count as losing values, against all values of all small types. Also tests memory that is not the
+// host's.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -44,7 +45,7 @@ TEST_CASE("a cast that is said to widen keeps every value of every small type, -
       REQUIRE(copy(line(back, from), line(cast, to)));
       const auto compared = compare(line(back, from), line(values, from)).value();
       CHECK(compared.different == 0);
-      // `compare` takes -0 for 0: the bits say more, but for NaNs.
+      // `compare` treats -0 as 0, so the bits are compared as well, except for NaNs.
       for (std::size_t i = 0; i < values.size() && kind(from) == dtype_kind::floating; ++i) {
         const std::int64_t at = static_cast<std::int64_t>(i) / item_bytes(from);
         if (values[i] != back[i] && value_text(line(values, from), {at}) != "nan") {

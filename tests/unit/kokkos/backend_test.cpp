@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random batches on Kokkos beside the reference, and who is asked for host memory.
+// Compares random batches on Kokkos with the reference, also from several threads, and tests refusals.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <memory>

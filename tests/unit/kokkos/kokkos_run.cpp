@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kokkos runs from the first test to the last: it can be started once in a process.
+// Runs Kokkos from the first test to the last, because a process can start it only once.
 #include <catch2/reporters/catch_reporter_event_listener.hpp>
 #include <catch2/reporters/catch_reporter_registrars.hpp>
 #include <optional>

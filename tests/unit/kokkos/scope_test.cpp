@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who starts and ends Kokkos. It starts once in a process: the scope of the whole run is opened in kokkos_run.cpp.
+// Tests the start and end of Kokkos. A process can start it only once, so kokkos_run.cpp opens a scope for the whole
+// run.
 #include <catch2/catch_test_macros.hpp>
 #include <memory>
 #include <string>

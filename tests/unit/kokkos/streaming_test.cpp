@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches so large that they are written past the cache, beside the host's backend, which backend_test.cpp of room
-// kernels compares with the reference: that one would take minutes for them.
+// Compares Kokkos with the host's backend on batches that are large enough to be written past the cache. The reference
+// would take minutes for them; kernels/backend_test.cpp compares the host's backend with it.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@ struct piece {
   placed_view to, from;
 };
 
-// Like test memory of frameworks (aligned to lines) and unlike it.
+// Memory of the host's backend, which is aligned to cache lines like that of frameworks.
 class memory {
  public:
   explicit memory(std::int64_t size_bytes) : buffer_(host_backend()->allocate(size_bytes, {}, {}).value()) {}
@@ -35,7 +35,7 @@ std::string difference(const std::vector<piece>& pieces, std::int64_t to_bytes, 
   const memory from(from_bytes), got(to_bytes), expected(to_bytes);
   std::mt19937_64 random(5);
   for (std::int64_t i = 0; i + 8 <= from_bytes; i += 8) {
-    // Floats of one exponent in every format of two bytes and more: what is converted is no NaN.
+    // Floats of one exponent in every format of two or more bytes, so that no converted value is NaN.
     const std::uint64_t word = (random() & 0x80FF80FF80FF80FFu) | 0x3F003F003F003F00u;
     std::memcpy(from.data() + i, &word, 8);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Kokkos::View is a tensor: what is read through the view is what Kokkos reads, at every index.
+// Tests a Kokkos::View as a tensor: the view reads the same values as Kokkos at every index.
 #include "views.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of views.hpp: plain, with Kokkos's flags, without imports.
+// The bodies of views.hpp: plain code, compiled with Kokkos's flags and without imports.
 #include "views.hpp"
 
 #include <shardmesh/kokkos_view.hpp>
@@ -70,7 +70,7 @@ void for_each_view(std::uint64_t seed, const std::function<void(const made_view&
   offer_ranks<float, Kokkos::LayoutRight>("LayoutRight float", random, use, ranks);
   offer_ranks<double, Kokkos::LayoutLeft>("LayoutLeft double", random, use, ranks);
   offer_ranks<std::int16_t, Kokkos::LayoutRight>("LayoutRight int16", random, use, ranks);
-  // A part of every other index, which is strided.
+  // A part with every other index, which is strided.
   const std::size_t rows = 4 + random() % 5, columns = 6 + random() % 5;
   const Kokkos::View<float**, Kokkos::LayoutLeft, Kokkos::HostSpace> whole("whole", rows, columns);
   offer("part", Kokkos::subview(whole, std::pair<std::size_t, std::size_t>(1, rows - 1), Kokkos::ALL), use);

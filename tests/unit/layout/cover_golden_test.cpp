@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shards that PyTorch judged (golden/errors.json): check_boxes refuses what any of its three functions refuses, and
-// nothing else, but for what pytorch-behaviour calls wrong there: empty shards and scalars overlap nothing.
+// Compares check_boxes with PyTorch's verdicts on shards (golden/errors.json). It refuses exactly the shards that any
+// of PyTorch's three functions refuses, except where pytorch-behaviour calls PyTorch wrong: empty shards and scalars
+// overlap nothing.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
@@ -16,8 +17,8 @@ using nlohmann::json;
 
 TEST_CASE("shards are refused when PyTorch refuses them, and only then", "[errors]") {
   const json& cases = golden::file("errors.json").at("cases");
-  std::map<std::string, bool> is_refused;  // by input: refused by any of the functions
-  std::map<std::string, bool> overlaps;    // refused by the one that looks at overlaps alone
+  std::map<std::string, bool> is_refused;  // by input: whether any function refuses it
+  std::map<std::string, bool> overlaps;    // whether the function that checks only overlaps refuses it
   for (const json& c : cases) {
     const auto function = c.at("function").get<std::string>();
     if (function != "validate_non_overlapping_shards_metadata" && function != "check_tensor" &&
@@ -45,10 +46,10 @@ TEST_CASE("shards are refused when PyTorch refuses them, and only then", "[error
       for (const json& n : shard["sizes"]) sizes.push_back(n.get<std::int64_t>());
       owners.push_back(static_cast<owner_id>(owners.size()));
     }
-    const bool only_empty = box::whole(shape).is_empty();  // PyTorch sees overlaps among these, of nothing with nothing
+    const bool only_empty = box::whole(shape).is_empty();  // PyTorch reports overlaps of such empty shards
     if (const auto known = overlaps.find(input); known != overlaps.end())
       CHECK(check_overlaps(rank, offsets, sizes, owners).ok() == (only_empty || !known->second));
-    if (rank != shape.rank()) continue;  // flat arrays have one rank: room sharding compares them
+    if (rank != shape.rank()) continue;  // flat arrays have one rank; module sharding tests these
     ++compared;
     const auto report = check_boxes(shape, offsets, sizes, owners, 100, owner_space::ranks, equal_boxes::overlap);
     if (only_empty && report.ok())

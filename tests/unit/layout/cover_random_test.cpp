@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coverage against an array of how often each cell is held, on thousands of random layouts: whole ones, with one defect
-// of each kind, with many. And the parts that only large or contrived inputs reach, against all pairs.
+// Compares coverage with a count of holders per cell, on thousands of random layouts: without defects, with one of each
+// kind, and with many. Also compares the code that only large or contrived inputs reach with all pairs.
 #include <layout/cover_degrees.hpp>
 
 #include <algorithm>
@@ -64,7 +64,7 @@ sample guillotine(dice& d, std::int64_t rank, std::int64_t longest, std::int64_t
   return s;
 }
 
-// Rows and columns of a rectangle, or slabs of a cuboid: each reaches through all dimensions but one.
+// Rows and columns of a rectangle, or slabs of a cuboid: each spans all dimensions but one.
 sample slabs(dice& d, std::int64_t rank) {
   sample s;
   for (std::int64_t i = 0; i < rank; ++i) s.shape.push_back(20 + d.below(rank == 2 ? 40 : 10));
@@ -96,7 +96,7 @@ sample anything(dice& d, std::int64_t rank) {
   return s;
 }
 
-// Breaks one box, in one of the ways in which metadata is wrong.
+// Damages one box, in one of the ways in which metadata goes wrong.
 void damage(sample& s, dice& d) {
   if (s.boxes.empty() || s.shape.empty()) return;
   const std::size_t at = d.one_of(s.boxes.size()), dim = d.one_of(s.shape.rank());
@@ -155,14 +155,14 @@ std::vector<int> counts(const extents& shape, const std::vector<box>& boxes) {
 
 using pairs = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
-// The pairs that share cells; where equal boxes are replicas, among the first of each.
+// The pairs that share cells. Where equal boxes are replicas, only the first of each counts.
 pairs shared(std::vector<box> boxes, equal_boxes equal) {
   if (equal == equal_boxes::replicas)
     for (std::size_t i = boxes.size(); i-- > 0 && boxes[i].rank() > 0;)
       if (std::find(boxes.begin(), boxes.begin() + static_cast<std::ptrdiff_t>(i), boxes[i]) !=
           boxes.begin() + static_cast<std::ptrdiff_t>(i))
         boxes[i].sizes = extents::filled(boxes[i].rank(), 0);
-  pairs all;  // scalars' boxes are replicas in any case
+  pairs all;  // the boxes of scalars are always replicas
   for (std::size_t i = 0; i < boxes.size() && boxes[i].rank() > 0; ++i)
     for (std::size_t j = i + 1; j < boxes.size(); ++j)
       if (intersect(boxes[i], boxes[j])) all.emplace_back(i, j);
@@ -203,13 +203,13 @@ bool check_against_model(const sample& s, equal_boxes equal) {
   for (std::size_t cell = 0; cell < held.size(); ++cell)
     if (in_gaps[cell] != (held[cell] == 0 ? 1 : 0)) FAIL("cell " << cell << " is in " << in_gaps[cell] << " gaps");
 
-  // Fewer named are the first of these.
+  // A smaller limit names the first of these problems.
   const auto few = check_boxes(s.shape, offsets, sizes, owners, 2, owner_space::ranks, equal);
   REQUIRE(few.total == report.total);
   REQUIRE(std::equal(few.problems.begin(), few.problems.end(), report.problems.begin()));
   REQUIRE(few.problems.size() == std::min<std::size_t>(2, report.problems.size()));
 
-  // Overlaps alone, of the boxes as they are, moved away from the origin.
+  // Overlaps alone, for the boxes as given, moved away from the origin.
   std::vector<std::int64_t> moved = offsets;
   for (std::int64_t& o : moved) o += 1000;
   sample shifted = s;

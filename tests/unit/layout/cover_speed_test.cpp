@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long coverage takes on the layouts that make others quadratic, whole and with defects, and on contrived ones.
+// Measures coverage on the layouts that make naive checks quadratic, with and without defects, and on contrived ones.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cpu_time.hpp>
@@ -73,7 +73,7 @@ TEST_CASE("a million boxes are checked in about the time of reading them, and a 
     REQUIRE(report.total == 1);
     CHECK(report.problems[0].where == gap);
     f.sizes[2 * missing] = gap.sizes[0];
-    f.offsets[0] = f.offsets[2];  // box 0 lands on box 1
+    f.offsets[0] = f.offsets[2];  // box 0 moves onto box 1
     f.offsets[1] = f.offsets[3];
     f.sizes[0] = f.sizes[2] - 1;
     f.sizes[1] = f.sizes[3];
@@ -146,7 +146,7 @@ TEST_CASE("contrived layouts are no trouble: millions of overlaps are counted, n
 
 TEST_CASE("contrived layouts without overlaps are no trouble either") {
   const std::int64_t n = 100'000;
-  std::vector<box> boxes;  // an angle within an angle: any index of bounding boxes looks at all of them
+  std::vector<box> boxes;  // nested angles: an index of bounding boxes would visit all of them
   for (std::int64_t i = 0; i < n / 2; ++i) {
     boxes.push_back({{i, i}, {1, n / 2 - i}});
     if (i + 1 < n / 2) boxes.push_back({{i + 1, i}, {n / 2 - i - 1, 1}});
@@ -163,7 +163,7 @@ TEST_CASE("contrived layouts without overlaps are no trouble either") {
       boxes.push_back({{2 * a, 2 * b + 1, 0}, {1, 1, 2 * k}});
     }
   check("rods", make({2 * k, 2 * k, 2 * k}, boxes), 0, -1);
-  boxes[1].sizes[2] = 2;  // in the way of rods of the third kind
+  boxes[1].sizes[2] = 2;  // crosses rods of the third direction
   const auto touched = make({2 * k, 2 * k, 2 * k}, boxes);
   std::int64_t pairs = 0;
   for (std::size_t i = 0; i < boxes.size(); ++i) pairs += i != 1 && intersect(boxes[i], boxes[1]) ? 1 : 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever is distributed is asked alike: layouts, distributions, a type of a user's own, and one that cannot say.
+// Tests the queries that all distributed types share: layouts, distributions, a user's own type, and one that only
+// gives errors.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <string>
@@ -10,7 +11,7 @@ using namespace shardmesh;
 
 namespace users {
 
-// Rank i holds the elements [2 i, 2 i + 2) of `length`; the tensor may go on behind them.
+// Rank i holds the elements [2 i, 2 i + 2) of `length`; the tensor may be longer.
 struct pairs {
   std::int32_t ranks = 0;
   std::int64_t length = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of fragments, the algebra, terms, and large meshes. Grids against lists: golden_test.cpp.
+// Tests lists of fragments, their algebra, terms, and large meshes. golden_test.cpp compares grids with lists.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cpu_time.hpp>
@@ -100,7 +100,7 @@ TEST_CASE("merge, rename and deduplicate") {
   CHECK(rename_owners(both, names).value() == list({4}, {piece(7, {0}, {2}), piece(3, {2}, {2})}));
   CHECK(rename_owners(both, std::vector<owner_id>{7}).error().ranks == std::vector<std::int32_t>{1});
 
-  // Four replicas of three boxes: rank 0 must keep its own box, the others are spread over the least loaded.
+  // Three replicas of three boxes: rank 0 must keep its own box, the others are spread over the least loaded ranks.
   std::vector<fragment> replicas{piece(0, {0}, {10})};
   for (owner_id r = 0; r < 3; ++r)
     for (const std::int64_t begin : {10, 12, 14}) replicas.push_back(piece(r, {begin}, {2}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges of a dense tensor as boxes, against the list of its elements in memory order.
+// Compares ranges of a dense tensor, as boxes, with the list of its elements in memory order.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
@@ -20,7 +20,7 @@ struct dense {
   extents sizes, strides;
 };
 
-// A random shape laid out densely with its dimensions in a random order.
+// A random shape, stored densely with its dimensions in random order.
 dense random_dense(std::mt19937_64& random, std::size_t rank) {
   constexpr std::int64_t few[] = {0, 1, 1, 2, 3, 5, 7};
   dense made{extents::filled(rank, 0), extents::filled(rank, 0)};
@@ -30,7 +30,7 @@ dense random_dense(std::mt19937_64& random, std::size_t rank) {
   std::shuffle(order.begin(), order.end(), random);
   std::int64_t step = 1;
   for (std::size_t i = rank; i-- > 0;) {
-    made.strides[order[i]] = made.sizes[order[i]] == 1 && random() % 2 ? 100 : step;  // says nothing then
+    made.strides[order[i]] = made.sizes[order[i]] == 1 && random() % 2 ? 100 : step;  // the stride does not matter then
     step *= made.sizes[order[i]];
   }
   return made;
@@ -83,7 +83,7 @@ TEST_CASE("any range of a dense tensor is at most 2 * rank - 1 boxes that are co
       indices::for_each_in(b.where,
                            [&](const extents& index) { found.push_back(memory_offset(index, tensor.strides)); });
       std::sort(found.begin(), found.end());
-      // Strides of dimensions of size 1 do not count: their index is 0.
+      // Strides of dimensions of size 1 do not count, because their index is 0.
       for (const std::int64_t offset : found) REQUIRE(offset == at++);
     }
     REQUIRE(at == begin + size);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts against PyTorch's own answers (golden/layouts.json): every field of every case; differences as
-// tests/data/differences/layouts.json lists them.
+// Compares layouts with PyTorch's own answers (golden/layouts.json): every field of every case.
+// tests/data/differences/layouts.json lists the differences.
 #include <algorithm>
 #include <answers.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -40,7 +40,7 @@ std::vector<std::vector<std::int64_t>> expected_indices(const json& rank, const 
   return indices;
 }
 
-// A rank in the golden file's form.
+// A rank's answer in the golden file's form.
 json answer_of(const layout& l, std::int32_t rank) {
   const extents local = l.local_shape(rank);
   json made{{"coord", golden::to_json(*l.mesh().coordinate_of(rank))},
@@ -48,7 +48,7 @@ json answer_of(const layout& l, std::int32_t rank) {
             {"offset", golden::to_json(l.first_index(rank))}};
   const std::vector<placed_box> boxes = l.boxes(rank);
   if (boxes.size() < 2) return made;
-  // Not a box: the indices of each dimension in local order.
+  // The boxes form no single box: the indices of each dimension in local order.
   std::vector<std::vector<std::int64_t>> index(local.rank());
   for (std::size_t d = 0; d < local.rank(); ++d) {
     index[d].resize(static_cast<std::size_t>(local[d]));
@@ -60,7 +60,8 @@ json answer_of(const layout& l, std::int32_t rank) {
   return made;
 }
 
-// What a save writes: every box once, in the order in which ranks hold them, by the holder that `deduplicate` chose.
+// The boxes that a save writes: each once, in the order in which ranks hold them, by the holder that `deduplicate`
+// chose.
 json saved(const layout& l, const distribution& d) {
   std::map<box, owner_id> owners;
   const distribution once = deduplicate(d).value();
@@ -158,7 +159,7 @@ TEST_CASE("a grid answers as the list of its fragments does") {
     REQUIRE(list.digest() == grid.digest());
     REQUIRE(check_cover(list).ok());
 
-    // Overlap queries: every fragment's box, the whole, and a few others, against a filter of all fragments.
+    // Compares overlap queries (every fragment's box, the whole, and a few others) with a filter of all fragments.
     std::reverse(all.begin(), all.end());
     std::vector<box> queries{box::whole(l.shape())};
     for (std::size_t i = 0; i < all.size(); i += 1 + all.size() / 8) queries.push_back(all[i].where);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Meshes, shapes, placements and split rules: parsed, printed, refused. What they hold: golden_test.cpp.
+// Tests how meshes, shapes, placements, and split rules are parsed, printed, and refused. golden_test.cpp tests what
+// they hold.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <optional>
@@ -145,7 +146,7 @@ TEST_CASE("split rules cut as they say") {
   CHECK(split_rule::explicit_sizes({4, -1}).error().code == errc::invalid_argument);
   CHECK(split_rule::weighted({0, 0}).error().code == errc::invalid_argument);
   CHECK(split_rule::weighted({INT64_MAX, 1}).error().code == errc::overflow);
-  // Nothing wraps near the end of 64 bits.
+  // Nothing overflows near the end of 64 bits.
   CHECK(split_rule::torch_chunk().part(INT64_MAX, INT32_MAX, INT32_MAX - 1).begin <= INT64_MAX);
   CHECK(split_rule::weighted({1, 1}).value().part(INT64_MAX, 2, 1).begin == INT64_MAX / 2);
 }

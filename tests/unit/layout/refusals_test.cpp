@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What makes no layout: every rule is broken once, and random arguments are judged by a model of their own.
-// `find_layout_problem` is what static layouts are refused by (tests/compile_fail), so both refuse alike.
+// Tests arguments that make no layout: every rule is broken once, and a separate model judges random arguments. Static
+// layouts are refused by `find_layout_problem` as well (tests/compile_fail), so both refuse the same.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <dice.hpp>
@@ -28,7 +28,7 @@ layout_problem problem_of(const arguments& a) {
   return find_layout_problem(a.mesh, a.shape, a.placements, *a.rules);
 }
 
-// Precondition: as many dimensions as `extents` has room for.
+// Precondition: no more dimensions than `extents` can hold.
 result<layout> made_of(const arguments& a) {
   const auto mesh = device_mesh::make(a.mesh);
   if (!mesh) return mesh.error();
@@ -90,7 +90,7 @@ std::vector<refusal> refusals() {
   };
 }
 
-// The rules once more, in their own words: nothing is shared with the library.
+// The rules again, written separately: nothing is shared with the library.
 bool is_layout(const arguments& a) {
   __extension__ using wide = __int128;
   const auto product = [](const numbers& sizes, wide most) -> std::optional<wide> {
@@ -163,7 +163,7 @@ TEST_CASE("every rule of layouts is broken with a name and a place, by layouts a
     CHECK(to_string(made.error()).find(r.says) != std::string::npos);
     seen.insert(r.problem.fault);
   }
-  // The type `extents` cannot have 17 dimensions, a static shape can.
+  // The type `extents` cannot have 17 dimensions, but a static shape can.
   CHECK(find_layout_problem({}, numbers(17, 1), {}) == layout_problem{layout_fault::too_many_dimensions, 0});
   seen.insert(layout_fault::too_many_dimensions);
   CHECK(seen.size() == static_cast<std::size_t>(layout_fault::too_many_boxes_of_a_rank));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's collectives on the double against what plain loops say.
+// Compares NCCL's collectives on the double with plain loops.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -22,7 +22,7 @@ using test::device_bytes;
 
 namespace {
 
-// What rank r has in place i: small whole numbers, exact in every dtype and in every order.
+// Rank r's value at index i: small whole numbers, exact in every dtype and in every order.
 template <class T>
 T value(std::int32_t rank, std::size_t i) {
   return static_cast<T>((static_cast<std::size_t>(rank) * 5 + i * 3) % 11 + 1);
@@ -136,7 +136,7 @@ TEST_CASE("reduce_scatter and all_reduce combine what all ranks have, also in pl
 TEST_CASE("sums of complex numbers are sums of their parts") {
   const on_double fresh;
   CHECK(test::on_gpus(SHARDMESH_GPU_DOUBLE, 2, [&](nccl_communicator& comm, any_communicator&) -> std::string {
-          device_bytes mine(comm.memory(), bytes_of(values<float>(comm.rank(), 6)));  // three numbers
+          device_bytes mine(comm.memory(), bytes_of(values<float>(comm.rank(), 6)));  // three complex numbers
           std::string wrong = finish(comm.all_reduce(mine.there(), mine.there(), dtype::complex64, reduce_op::sum, {}));
           return wrong + (mine.here() == bytes_of(combined<float>(2, 6, reduce_op::sum)) ? "" : "another sum");
         }) == "");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks are told when one does not come, gives up, is lost, or when NCCL or the device fails: the same error on
-// every rank, soon, and a process that goes on.
+// Tests failures: a rank does not come, gives up, or is lost, or NCCL or the device fails. Every rank soon gets the
+// same error, and the process continues.
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
@@ -27,19 +27,19 @@ using test::device_bytes;
 
 namespace {
 
-// Errors of the ranks, in rank order; and how long the slowest took.
+// The ranks' errors in rank order, and the time that the slowest rank took.
 struct outcome {
   std::vector<error> errors;
   clock_type::duration took{};
 };
 
-// Runs a call of every rank that is to fail, on `size` ranks. Afterwards each rank's status is its error.
+// Runs a call that must fail on all `size` ranks. Afterwards, each rank's status is its error.
 outcome failing(std::int32_t size, const std::function<result<void>(nccl_communicator&)>& call) {
   const watchdog dog{std::chrono::seconds(60)};
   outcome all{std::vector<error>(static_cast<std::size_t>(size)), {}};
   std::mutex lock;
   static_cast<void>(test::on_gpus(SHARDMESH_GPU_DOUBLE, size, [&](nccl_communicator& comm, any_communicator& control) {
-    static_cast<void>(control.all_gather({}, {}));  // all are there before one fails
+    static_cast<void>(control.all_gather({}, {}));  // all ranks are here before one fails
     const auto began = clock_type::now();
     auto done = call(comm);
     const auto took = clock_type::now() - began;
@@ -47,7 +47,7 @@ outcome failing(std::int32_t size, const std::function<result<void>(nccl_communi
     if (done) {
       wrong = "the call succeeded";
     } else {
-      // The news reaches everybody, and stays.
+      // The error reaches every rank, and stays.
       for (const auto end = clock_type::now() + 2s; comm.status() && clock_type::now() < end;)
         std::this_thread::yield();
       const auto after = comm.status();
@@ -83,7 +83,7 @@ call_options within(std::chrono::milliseconds time) {
   return made;
 }
 
-// Every rank waits to hear of what one of them does.
+// Waits until the communicator reports another rank's failure.
 result<void> until_told(nccl_communicator& comm) {
   for (const auto end = clock_type::now() + 5s; clock_type::now() < end; std::this_thread::sleep_for(1ms))
     if (auto now = comm.status(); !now) return now;
@@ -137,7 +137,7 @@ TEST_CASE("a deadline on a stream is kept though nobody waits, and ends what the
     auto started = comm.start_exchange({}, {&one, 1}, options);
     if (!started) return std::move(started).error();
     if (auto put = started->wait(); !put) return put;
-    if (auto synchronized = stream->synchronize(); !synchronized) return synchronized;  // the abort lets it end
+    if (auto synchronized = stream->synchronize(); !synchronized) return synchronized;  // the abort ends it
     return until_told(comm);
   });
   check_all_equal(all, errc::deadline_exceeded);
@@ -264,7 +264,7 @@ TEST_CASE("ranks that start different collectives, or messages of different size
     });
     check_all_equal(all, errc::deadline_exceeded);
     CHECK(all.took < 1200ms);
-    CHECK(double_problems() > 0);  // the double saw it, too
+    CHECK(double_problems() > 0);  // the double saw it as well
     CHECK(std::string(double_leak_text()) == "");
   }
 }
@@ -274,11 +274,11 @@ TEST_CASE("a device that fails while NCCL works is an error on every rank with C
   double_inject("cudaEventQuery", -1, 1, double_fail, 700);
   const auto all = failing(2, [](nccl_communicator& comm) {
     const auto done = reduce(comm, within(5s));
-    return done ? until_told(comm) : done;  // its own part may have been over before
+    return done ? until_told(comm) : done;  // its own part may have ended before
   });
   check_all_equal(all, errc::communication);
   CHECK_THAT(all.errors[0].message, ContainsSubstring("(CUDA error 700)"));
-  REQUIRE(all.errors[0].ranks.size() == 1);  // where it was seen first
+  REQUIRE(all.errors[0].ranks.size() == 1);  // the rank that saw it first
   CHECK_THAT(all.errors[0].message, ContainsSubstring("on cuda:" + std::to_string(all.errors[0].ranks[0])));
 }
 
@@ -300,7 +300,7 @@ TEST_CASE("a call that failed returns when no kernel can use its memory any more
   std::atomic<bool> is_released = false;
   const auto all = failing(2, [&](nccl_communicator& comm) -> result<void> {
     if (comm.rank() == 1) return until_told(comm);
-    // What NCCL waits for on the default stream does not end for longer than anybody would wait in vain.
+    // NCCL waits for work on the default stream. That work hangs for longer than any wait that gives up.
     device_bytes other(comm.memory(), 64);
     double_inject("cudaMemsetAsync", 0, 1, double_hang, 0);
     if (cudaSetDevice(0) != 0 || cudaMemsetAsync(other.there().data(), 0, 64, nullptr) != 0)

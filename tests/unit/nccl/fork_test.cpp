@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fork copies a rank of NCCL: the device, the library and the other ranks belong to the parent. The double counts
-// what forked children call.
+// Tests a fork of an NCCL rank: the device, the library, and the other ranks belong to the parent. The double counts
+// the calls of forked children.
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -25,7 +25,7 @@ using test::device_bytes;
 
 namespace {
 
-// 0: every call is refused and everything is let go of.
+// Returns 0 if every call is refused and every object is released.
 int use_and_destroy(std::optional<nccl_communicator> comm, std::optional<pending> moving,
                     std::optional<nccl_registration> registered, std::span<std::byte> memory,
                     any_communicator& control) {
@@ -64,7 +64,7 @@ TEST_CASE("a forked child's copy of a NCCL communicator refuses calls, and its e
   const std::int64_t before = double_calls_of_children();
   const std::string wrong =
       test::on_gpus(SHARDMESH_GPU_DOUBLE, 2, [](nccl_communicator& given, any_communicator& control) -> std::string {
-        std::optional<nccl_communicator> comm = given.duplicate().value();  // the child's copy is the last one
+        std::optional<nccl_communicator> comm = given.duplicate().value();  // the child's copy is the last reference
         const std::int32_t other = 1 - comm->rank();
         device_bytes room(comm->memory(), 1000);
         const std::vector<std::byte> bytes(1000, static_cast<std::byte>(comm->rank() + 1));
@@ -78,7 +78,7 @@ TEST_CASE("a forked child's copy of a NCCL communicator refuses calls, and its e
                                  room.there(), control);
         });
         if (status != 0) return "the child that uses its copies ended with " + std::to_string(status);
-        std::fflush(stdout);  // else the child writes it, too
+        std::fflush(stdout);  // else the child writes it as well
         const pid_t child = ::fork();
         if (child == 0) {
           ::alarm(20);

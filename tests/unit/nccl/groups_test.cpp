@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans along one dimension of a mesh use NCCL's collectives of groups of ranks, which the communicator makes once.
+// Tests plans along one mesh dimension: they use NCCL's collectives of rank groups, which the communicator makes once.
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstddef>
@@ -29,7 +29,7 @@ distribution on(const char* mesh, const char* placements, const extents& shape) 
       .value();
 }
 
-// What an element is; of a Partial, what each term has of it.
+// The value of an element, or of one term of a Partial's element.
 std::int32_t value_of(const fragment& f, const extents& shape, std::int64_t at, bool is_term) {
   std::int64_t number = 0, place = 1;
   for (std::size_t d = shape.rank(); d-- > 0;) {
@@ -69,7 +69,7 @@ std::string carry_out(nccl_communicator& comm, const move_case& c) {
   if (!numbers.empty()) copy_between(view_of(source), on_host_as(numbers, held)).value();
   auto made = executor::make(plan({{from, to, dtype::int32, dtype::int32}}, {.deterministic = false}), comm, {"w"});
   if (!made) return to_string(made.error());
-  // Collectives are no messages of the run; a rank without a part has none either way.
+  // The run's messages exclude collectives; a rank without a part has no messages in either case.
   const bool has_messages = made->sent_bytes() + made->received_bytes() > 0, has_part = wanted.where.volume() > 0;
   if (has_messages != (!c.by_groups && has_part)) return c.by_groups ? "messages" : "groups";
   const_tensor_binding given;
@@ -96,14 +96,14 @@ TEST_CASE("what moves along one dimension of a mesh is a collective of NCCL in e
   const move_case cases[] = {
       {"2,3", "S(0),S(1)", "2,3", "R,S(1)", {4, 7}},  // all_gather over columns of the mesh
       {"2,3", "S(1),S(0)", "2,3", "S(1),R", {6, 5}},
-      {"2,3", "R,S(0)", "2,3", "R,R", {9, 5}},  // every row of the mesh for itself
+      {"2,3", "R,S(0)", "2,3", "R,R", {9, 5}},  // within each row of the mesh
       {"2,3", "S(0),R", "2,3", "R,R", {8, 1}},
       {"2,3", "P(sum),S(1)", "2,3", "R,S(1)", {5, 6}, true, reduce_op::sum},
       {"2,3", "S(1),P(max)", "2,3", "S(1),R", {5, 7}, true, reduce_op::max},
       {"2,3", "R,P(sum)", "2,3", "R,R", {3, 2}, true, reduce_op::sum},
       {"2,3", "P(sum),S(1)", "2,3", "S(0),S(1)", {6, 5}, true, reduce_op::sum},
-      {"3", "S(0)", "2,3", "R,S(0)", {7, 2}},  // from the first row to the others
-      // No collectives of groups: blocks that are not even, that lie along another dimension, ranks that hold nothing.
+      {"3", "S(0)", "2,3", "R,S(0)", {7, 2}},  // from the first row to the other
+      // No collectives of groups: uneven blocks, blocks along another dimension, and ranks that hold nothing.
       {"2,3", "S(0),S(1)", "2,3", "R,S(1)", {5, 7}, false},
       {"2,3", "S(0),S(1)", "2,3", "S(0),R", {4, 6}, false},
       {"2,3", "S(0),S(1)", "6", "S(0)", {6, 6}, false},
@@ -115,7 +115,7 @@ TEST_CASE("what moves along one dimension of a mesh is a collective of NCCL in e
             if (const std::string wrong = carry_out(comm, c); !wrong.empty()) return text_of(c) + wrong;
           return {};
         }) == "");
-  // Rows and columns of the mesh, each once.
+  // One split for the rows of the mesh, and one for its columns.
   CHECK(double_calls("ncclCommSplit") == 2 * 6);
 }
 

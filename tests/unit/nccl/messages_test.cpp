@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchanges over NCCL on the double: who gets what, on streams and without, and what is refused.
+// Tests exchanges over NCCL on the double: their contents, with and without streams, and refusals.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -34,7 +34,7 @@ std::string text_of(const result<void>& done) {
   return done ? std::string() : to_string(done.error());
 }
 
-// One exchange between all ranks: sizes are known to both sides, some are 0.
+// One exchange between all ranks: both sides know the sizes, and some are 0.
 struct running {
   std::vector<std::unique_ptr<device_bytes>> sent, received;
   std::vector<std::vector<std::byte>> expected;
@@ -135,7 +135,7 @@ TEST_CASE("with a stream, wait does not wait for the device, and the stream's or
             const auto stream = cuda::stream::make(*runtime, comm.memory());
             if (!stream) return to_string(stream.error());
             const auto backend = backend_for(comm.memory());
-            // A ring: what came in one round goes on in the next; only the stream says in which order.
+            // A ring: each round sends what the round before received. Only the stream orders the rounds.
             const std::int32_t next = (comm.rank() + 1) % 3, previous = (comm.rank() + 2) % 3;
             device_bytes buffers[2] = {{comm.memory(), message(comm.rank(), 0, seed, 5000)}, {comm.memory(), 5000}};
             call_options options;
@@ -219,7 +219,7 @@ TEST_CASE("the installed suite holds over NCCL, through memory of the device") {
             return text;
           });
       CHECK(wrong == "");
-      // One check sends messages of two sizes on purpose, and the double says so.
+      // One check sends messages of two sizes on purpose, and the double reports it.
       const bool is_meant = check.name == "sizes that differ on the two sides are an error" && size > 1;
       CHECK((std::string(double_problem_text()).find("messages of different sizes") == 0) == is_meant);
       CHECK((double_problems() > 0) == is_meant);

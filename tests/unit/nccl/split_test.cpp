@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators made of others, and memory that NCCL was told of, on the double.
+// Tests communicators that are split from others, and registered memory, on the double.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -38,7 +38,7 @@ TEST_CASE("split makes groups in the order that is asked for, and a negative gro
     const on_double fresh(seed);
     CHECK(test::on_gpus(SHARDMESH_GPU_DOUBLE, 5, [&](nccl_communicator& comm, any_communicator&) -> std::string {
             const std::int32_t rank = comm.rank();
-            // Ranks 0, 2 in one group, turned over; 1, 3 in another; 4 in none.
+            // Ranks 0 and 2 form one group, in reverse order; 1 and 3 form another; 4 is in none.
             const auto part = comm.split(rank == 4 ? -1 : rank % 2, rank % 2 == 0 ? -rank : rank);
             if (!part) return to_string(part.error());
             if (rank == 4) return *part ? "a communicator without a group" : sum(comm, rank, 10);

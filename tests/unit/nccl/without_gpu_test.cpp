@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every rank is told where NCCL, CUDA or a GPU is missing.
+// Tests the errors on every rank where NCCL, CUDA, or a GPU is missing.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
@@ -17,7 +17,8 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-// The errors of two ranks that make a communicator. The control communicator is sound afterwards when `keeps_control`.
+// The errors of two ranks that make a communicator. With `keeps_control`, the control communicator still works
+// afterwards.
 std::vector<error> errors_of_two(const nccl_options& options, bool keeps_control = true) {
   const watchdog dog{std::chrono::seconds(60)};
   std::mutex lock;
@@ -92,7 +93,7 @@ TEST_CASE("the real NCCL without a GPU gives the error that names rank and opera
   if (runtime && runtime->device_count()) SKIP("this machine has a GPU");
   CHECK(loaded->version() >= 22700);
 
-  // CUDA is the double's, so NCCL itself is reached; it brings its own.
+  // CUDA is the double's, so the real NCCL is reached; it has a CUDA runtime of its own.
   const on_double fresh;
   const auto errors = errors_of_two({.nccl = path, .cudart = SHARDMESH_GPU_DOUBLE}, false);
   REQUIRE(errors.size() == 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Excerpts of a pickle against the whole: what is kept has the value that it has there, and nothing else is kept.
+// Compares excerpts of a pickle with the whole: kept values are equal, and nothing else is kept.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 
@@ -46,7 +46,7 @@ std::optional<std::vector<std::byte>> excerpt_of(std::span<const std::byte> whol
   return pickle::excerpt(read, static_cast<std::int64_t>(whole.size()), {dicts, wanted}).value();
 }
 
-// A value as text: all of it, records with their arguments, state and items.
+// A value as text, in full: records with their arguments, state, and items.
 std::string spell(const pickle::value& value, int depth = 0) {
   if (depth > 40) return "...";
   std::string text = std::string(pickle::name(value.kind())) + "{";
@@ -77,7 +77,7 @@ bool holds(const pickle::value& key, const std::set<std::string>& wanted) {
   return false;
 }
 
-// The attributes of the root; of the dicts that are cut, the items of which somebody wants the key (null: all of them).
+// The root's attributes as text. Dicts that excerpts cut show only items with a wanted key (null: all items).
 std::map<std::string, std::string> spelled_attributes(const pickle::graph& graph, const std::set<std::string>* wanted) {
   std::map<std::string, std::string> spelled;
   for (const auto [name, value] : attributes_of(graph).pairs()) {
@@ -148,7 +148,7 @@ TEST_CASE("what is not written as picklers write it has no excerpt, and damage i
   const auto whole = pickle::graph::parse(bytes).value();
   const std::string key = keys_of(whole).at(0);
   REQUIRE(excerpt_of(bytes, {key}));
-  CHECK_FALSE(excerpt_of(bytes, {"storage_data"}));  // could be taken for the attribute
+  CHECK_FALSE(excerpt_of(bytes, {"storage_data"}));  // could be confused with the attribute
   const auto text_pickle = [](std::string_view text) {
     const auto* const begin = reinterpret_cast<const std::byte*>(text.data());
     return std::vector<std::byte>(begin, begin + text.size());
@@ -158,7 +158,7 @@ TEST_CASE("what is not written as picklers write it has no excerpt, and damage i
   CHECK_FALSE(excerpt_of(text_pickle("cm\nM\n)\x81}b."), {key}));  // without such attributes
   CHECK_FALSE(excerpt_of(text_pickle("N20."), {key}));             // DUP and POP
   for (std::size_t cut = 0; cut < bytes.size(); cut += 7) CHECK_FALSE(excerpt_of(std::span(bytes).first(cut), {key}));
-  // Whatever a byte becomes: an excerpt, which is then a pickle like any other, or none; `read` checks its ranges.
+  // Damaged bytes give no excerpt, or one that is parsed like any pickle; `read` checks its ranges.
   std::mt19937 random(9);
   for (int trial = 0; trial < 3000; ++trial) {
     std::vector<std::byte> damaged = bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pickle parser and writer: every protocol, inert callables, malformed and hostile streams, round trips, and what
-// memory they take.
+// Tests the pickle parser and writer: every protocol, inert callables, malformed and hostile streams, round trips, and
+// memory use.
 #include <algorithm>
 #include <bit>
 #include <catch2/catch_test_macros.hpp>
@@ -43,7 +43,7 @@ error problem_of(std::string_view text) {
   return graph.error();
 }
 
-/// Structural equality of two graphs; pairs that are being compared count as equal, so cycles end.
+/// Structural equality of two graphs. Pairs under comparison count as equal, so cycles end.
 bool equal(const pickle::value& a, const pickle::value& b) {
   std::set<std::pair<std::uint64_t, std::uint64_t>> seen;
   std::vector<std::pair<pickle::value, pickle::value>> pending{{a, b}};
@@ -86,7 +86,7 @@ pickle::graph written_again(const pickle::value& value, int protocol = 4) {
   return pickle::graph::parse(std::move(writer).finish()).value();
 }
 
-/// Walks everything reachable with a bound: parsing hostile input must leave a graph that can be looked at.
+/// Walks all reachable values, up to a bound: parsing hostile input must leave a graph that can be walked.
 std::size_t touch(const pickle::value& root) {
   std::set<std::uint64_t> seen;
   std::vector<pickle::value> pending{root};
@@ -260,14 +260,14 @@ TEST_CASE("protocol 2 spells what it lacks as Python does") {
   CHECK(again("\x80\4\x8f(K\1K\2\x90."sv) == bytes_of("\x80\2cbuiltins\nset\nq\0](K\1K\2e\x85Rq\1."sv));
   CHECK(again("\x80\4(K\1\x91."sv) == bytes_of("\x80\2cbuiltins\nfrozenset\nq\0](K\1e\x85Rq\1."sv));
   CHECK(again("\x80\4cm\nC\n)}\x92."sv) == bytes_of("\x80\2ccopyreg\n__newobj_ex__\nq\0cm\nC\nq\1)}q\2\x87Rq\3."sv));
-  // What was read from these bytes is what was meant.
+  // Reading these bytes back gives the original values.
   const auto set = pickle::graph::parse(again("\x80\4\x8f(K\1K\2\x90."sv)).value();
   CHECK(pickle::sequence_items(set.root()).size() == 2);
   const auto content = pickle::graph::parse(again("\x80\4C\2\0\xff."sv)).value();
   CHECK(pickle::bytes_of(content.root()) == "\0\xff"s);
   std::string many = "\x80\4(";
   for (int i = 0; i < 300; ++i) many += "\x8c\3" + std::to_string(100 + i);
-  const auto texts = parsed(many + "\x8c\003399t.");  // the 300th memo, whose number takes four bytes
+  const auto texts = parsed(many + "\x8c\003399t.");  // the 300th memo entry, whose number takes four bytes
   CHECK(equal(texts.root(), written_again(texts.root(), 2).root()));
 }
 
@@ -389,8 +389,8 @@ TEST_CASE("POP takes a mark off where nothing lies above it") {
 
 namespace {
 
-// A list of `count` texts, each memoized; behind it come `tail`'s opcodes. Long enough that the memo keeps only entries
-// that are fetched.
+// A list of `count` memoized texts, followed by `tail`'s opcodes. It is so long that the memo keeps only fetched
+// entries.
 std::string long_list(std::size_t count, std::string_view tail) {
   std::string text = "\x80\x04]\x94("s;
   for (std::size_t i = 0; i < count; ++i) {
@@ -410,7 +410,7 @@ std::string get_4(std::uint32_t number) {
 
 TEST_CASE("a long pickle fetches from its memo what was put there") {
   constexpr std::size_t count = 5000;
-  // Number 0 is the list, number i + 1 the text number i.
+  // Entry 0 is the list, entry i + 1 is text number i.
   const auto graph = parsed(long_list(count, get_4(1) + get_4(4097) + "h\x40" + get_4(5000) + get_4(0) + "e."));
   const pickle::items items = graph.root().items();
   REQUIRE(items.size() == count + 5);
@@ -424,7 +424,7 @@ TEST_CASE("a long pickle fetches from its memo what was put there") {
 TEST_CASE("a long pickle that fetches what its memo lacks is refused, and so is one that fetches it too early") {
   CHECK(problem_of(long_list(5000, get_4(5001) + "e.")).message.find("memo has no entry 5001") != std::string::npos);
   CHECK(problem_of(long_list(5000, get_4(0xffffffff) + "e.")).message.find("no entry 4294967295") != std::string::npos);
-  // Number 5001 is made behind the opcode that fetches it.
+  // Entry 5001 is made after the opcode that fetches it.
   const std::string early = long_list(5000, get_4(5001) + "\x8c\1x\x94" + "e.");
   CHECK(problem_of(early).message.find("memo has no entry 5001") != std::string::npos);
 }
@@ -452,7 +452,7 @@ TEST_CASE("dicts that grow in turn, with other values between their items, hold 
         const std::string number{static_cast<char>(key & 0xff), static_cast<char>(key >> 8)};
         text += "M" + number + "K" + std::string(1, static_cast<char>(d)) + "M" + number + "\x86";  // key: (d, key)
       }
-      text += "u0";  // the dict is on the stack a second time
+      text += "u0";  // the dict is on the stack twice
     }
   const auto graph = parsed(text + "t.");
   const pickle::items found = graph.root().items();
@@ -469,7 +469,7 @@ TEST_CASE("dicts that grow in turn, with other values between their items, hold 
 }
 
 TEST_CASE("calls of a long pickle with equal small tuples keep their arguments, and share the memory") {
-  // torch.Size(((4, i),)) for i of 0 to 9, in turn; number 0 of the memo is the list, 1 the class.
+  // torch.Size(((4, i),)) for i from 0 to 9, again and again; memo entry 0 is the list, 1 is the class.
   constexpr std::size_t calls = 10'000;
   std::string text =
       "\x80\x04]\x94(ctorch\nSize\n\x94"
@@ -486,7 +486,7 @@ TEST_CASE("calls of a long pickle with equal small tuples keep their arguments, 
     CHECK(sizes[1].as_int() == static_cast<std::int64_t>(i % 10));
   }
   CHECK_FALSE(records[0] == records[10]);       // two objects with equal arguments
-  CHECK(graph.memory_bytes() < calls * 5 * 8);  // a record and its place in the list: four words of seven
+  CHECK(graph.memory_bytes() < calls * 5 * 8);  // a record and its list entry: four words, not seven
 }
 
 TEST_CASE("arguments that a long pickle fetches again are left alone, and so are those of a pickle with DUP") {
@@ -496,7 +496,7 @@ TEST_CASE("arguments that a long pickle fetches again are left alone, and so are
       "0";
   for (int i = 0; i < 10'000; ++i) text += size_4_7;
   const std::uint32_t last = 2 + 3 * 9'999;  // the last call's inner tuple
-  // What is made behind the last call must not lie in its arguments.
+  // Values made after the last call must not overwrite its arguments.
   const auto graph = parsed(text + "K\1K\2\x86" + get_4(last) + get_4(last + 1) + get_4(last + 2) + "e.");
   const pickle::items items = graph.root().items();
   REQUIRE(items.size() == 10'004);
@@ -547,7 +547,8 @@ TEST_CASE("names that are found while a pickle is parsed are those of a run for 
     INFO(file);
     check(data::read(file));
   }
-  // Calls of getattr, of what is no global, persistent ids, an extension, pickles behind the first one.
+  // Calls of getattr, calls of something that is no global, persistent ids, an extension, and pickles after the first
+  // one.
   check(
       bytes_of("\x80\x02"
                "cbuiltins\ngetattr\nq\0cos\nX\6\0\0\0systemq\1\x86Rq\2X\2\0\0\0ls\x85R."sv));

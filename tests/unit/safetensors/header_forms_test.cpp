@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Headers in the form that writers give them are read in one scan. What that gives is what the reader of any header
-// gives: each text here is read twice, the second time with an entry more that has a field which no writer writes.
+// Tests headers in the form that writers use, which one scan reads. Its results must equal those of the general reader.
+// Each text is read twice; the second time, an added entry has a field that no writer uses and forces the general
+// reader.
 #include <catch2/catch_test_macros.hpp>
 #include <safetensors_files.hpp>
 
@@ -22,9 +23,9 @@ using namespace shardmesh;
 
 namespace {
 
-constexpr std::string_view added_name = "\x01";  // before all other names
+constexpr std::string_view added_name = "\x01";  // sorts before all other names
 
-// What a header says, or why it is refused: without positions, which the added entry moves.
+// The content of a header, or why it is refused. Positions are left out, because the added entry moves them.
 struct answer {
   bool is_read = false;
   std::vector<std::tuple<std::string, dtype, std::vector<std::int64_t>, std::int64_t, std::int64_t>> entries;
@@ -36,7 +37,7 @@ struct answer {
 std::string without_positions(std::string text) {
   if (const auto at = text.find(added_name); at != std::string::npos) text.replace(at, 1, "the header");
   if (const auto at = text.find("\\x01"); at != std::string::npos) text.replace(at, 4, "the header");
-  // Of a JSON error: it begins with a bracket that the added entry has moved.
+  // A JSON error quotes the text that was read last. It begins with a bracket, which the added entry has moved.
   if (const auto at = text.find("last read: '"); at != std::string::npos) text.erase(at, text.rfind('\'') - at);
   std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });
   return text;
@@ -82,7 +83,7 @@ bool check_both_ways(const std::string& json, std::size_t data) {
   return usual.is_read;
 }
 
-// Headers that are right, in the ways that the format leaves to writers.
+// Makes correct headers, with all the variants that the format leaves to writers.
 class header_maker {
  public:
   explicit header_maker(std::uint32_t seed) : random_(seed) {}
@@ -110,7 +111,7 @@ class header_maker {
     constexpr std::array<std::string_view, 6> kinds{"", "", "", " ", "\n", "\t\r "};
     return std::string(kinds[below(kinds.size())]);
   }
-  // Different for different numbers.
+  // Different numbers give different texts.
   std::string text(std::size_t number) {
     constexpr std::array<std::string_view, 8> kinds{"layers.weight",         "layers/weight",     R"(layers\"weight)",
                                                     R"(layers\\)",           R"(layers\u00e9\n)", "layers\xC3\xA9",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// safetensors files: headers read and laid out, each way of being broken, golden files, speed, and checksums.
+// Tests safetensors files: reading and laying out headers, each kind of damage, golden files, speed, and checksums.
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <cpu_time.hpp>
@@ -323,7 +323,7 @@ TEST_CASE("checksums are patched into the header and verified from it") {
   CHECK(read(renamed, data).error().code == errc::checksum_mismatch);
   std::string flipped = text;
   flipped[flipped.find(to_hex(digests[0]))] ^= 1;
-  CHECK(read(flipped, data));  // a tensor's digest is not part of the header's; the tensor's check will differ
+  CHECK(read(flipped, data));  // the header's digest does not cover tensors' digests; the tensor's check will fail
   std::string not_hex = text;
   not_hex[not_hex.find(to_hex(digests[0]))] = 'X';
   CHECK(read(not_hex, data).error().code == errc::bad_format);
@@ -336,7 +336,7 @@ TEST_CASE("checksums are patched into the header and verified from it") {
 }
 
 TEST_CASE("XXH3-128 has its published values, whole or in pieces") {
-  // The empty input's digest in the canonical spelling of xxhsum -H2.
+  // The digest of empty input in the canonical spelling of xxhsum -H2.
   CHECK(to_hex(xxh3({})) == "99aa06d3014798d86001c324468d497f");
   std::string text(1000, 'x');
   xxh3_stream stream;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// objects.json is checked when it is read: kinds, types, tags and numbers, each error naming the key.
+// Tests the checks of objects.json on reading: kinds, types, tags, and numbers. Each error names the key.
 #include <catch2/catch_test_macros.hpp>
 
 #include <cstddef>
@@ -24,7 +24,7 @@ output_object object(std::string key, std::string json) {
   return made;
 }
 
-// The document that holds {"kind":..,"type":..,"value":..} as the object "k.v", with a digest that is right.
+// Reads a document that holds {"kind":..,"type":..,"value":..} as the object "k.v", with a correct digest.
 result<std::vector<safetensors::stored_object>> read(const std::string& members) {
   const std::vector objects{object("k.v", members)};
   auto found = safetensors::parse_objects(*safetensors::format_objects(objects, {}));
@@ -39,14 +39,14 @@ result<std::vector<safetensors::stored_object>> read(std::string_view kind, std:
               "\",\"value\":" + std::string(value) + "}");
 }
 
-// The document with the digest that it should have.
+// The document with its correct digest.
 std::string with_digest(std::string text) {
   const std::size_t digits = text.find("\"xxh3\":\"") + 8;
   text.replace(digits, 32, std::string(32, '0'));
   return text.replace(digits, 32, to_hex(xxh3(std::as_bytes(std::span(text)))));
 }
 
-// The type that goes with a kind, so that nothing but the value can be wrong.
+// The type that belongs to a kind, so that only the value can be wrong.
 std::string type_for(std::string_view kind) {
   if (kind == "none") return "builtins.NoneType";
   if (kind == "size") return "torch.Size";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metadata of a rank and of the whole tensor, and recalculated offsets: PyTorch's answers (golden/seeds/
-// sharded_utils.json; differences as tests/data/differences/sharded_utils.json lists them), random layouts against an
-// array of cells, and the texts of errors.
+// Tests metadata of a rank and of the whole tensor, and recalculated offsets. Compares them with PyTorch's answers
+// (golden/seeds/sharded_utils.json), and random layouts with an array of cells. Also tests error texts.
+// tests/data/differences/sharded_utils.json lists the differences.
 #include <algorithm>
 #include <answers.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -76,7 +76,7 @@ TEST_CASE("grids of shards have PyTorch's metadata on every rank and in all", "[
     }
     for (const json& s : c["shards"]) cells.push_back({s[1], s[2]});
     const auto whole = build_global_metadata(all);
-    // The rule: right when every cell is held once, and something is known at all.
+    // The rule: valid if every cell is held once and there is a shard.
     REQUIRE(whole.has_value() == (shard_cells::look(c["shape"], cells).ok() && !cells.empty()));
     ours["build_global"] = spelled(whole);
     if (whole && refused(c["build_global"])) CHECK(shard_cells::overlapping_pairs(cells) == 0);
@@ -109,8 +109,8 @@ TEST_CASE("recalculated offsets are PyTorch's where shards are listed in rank or
     };
     const auto found = recalc_global_sharded_tensor_metadata(of(shards, to_extents(c["size"])), dim);
     json ours{{"result", plain(found)}, {"global_recalc", nullptr}};
-    // PyTorch's own judgement of its answer: whether it tiles, and whether shards follow in rank order. Of the answer
-    // that is right both are true.
+    // PyTorch's own judgement of its answer: whether it tiles, and whether shards follow rank order. Both hold for the
+    // right answer.
     if (found) ours["result"]["valid"] = ours["result"]["rank_order_ok"] = true;
     if (dim == 0 && c["kind"] != "no_placement") {
       gathered all{std::nullopt};
@@ -124,7 +124,7 @@ TEST_CASE("recalculated offsets are PyTorch's where shards are listed in rank or
     }
     differences.compare(std::to_string(k), {{"result", c["result"]}, {"global_recalc", c["global_recalc"]}}, ours,
                         c["kind"].get<std::string>());
-    // The rules: the dimension exists, every shard has a rank, all other dimensions are equal.
+    // The rules: the dimension exists, every shard has a rank, and all other dimensions are equal.
     const auto rank = static_cast<std::int32_t>(shards[0].sizes.rank());
     bool right = dim >= -rank && dim < rank;
     const auto cut = static_cast<std::size_t>(dim < 0 ? dim + rank : dim);
@@ -134,7 +134,7 @@ TEST_CASE("recalculated offsets are PyTorch's where shards are listed in rank or
     }
     REQUIRE(found.has_value() == right);
     if (!found) continue;
-    // Shards follow one another in rank order, then list order; nothing else changes.
+    // Shards follow each other in rank order, then list order; nothing else changes.
     std::int64_t begin = 0;
     for (std::int32_t owner = 0; owner < 32; ++owner)
       for (std::size_t i = 0; i < shards.size(); ++i) {
@@ -171,7 +171,7 @@ TEST_CASE("recalculation along any dimension of random shards makes up a tensor"
     const auto dim = static_cast<std::int32_t>(cut) - (random() % 2 == 0 ? static_cast<std::int32_t>(rank) : 0);
     const auto found = recalc_global_sharded_tensor_metadata(of(shards, {}), dim).value();
     std::vector<shard_cells::shard> cells;
-    std::map<std::int32_t, std::int64_t> reached;  // where each rank's last shard ended
+    std::map<std::int32_t, std::int64_t> reached;  // the end of each rank's last shard
     for (std::size_t i = 0; i < shards.size(); ++i) {
       const shard_metadata& s = found.shards[i];
       cells.push_back({{s.offsets.begin(), s.offsets.end()}, {s.sizes.begin(), s.sizes.end()}});

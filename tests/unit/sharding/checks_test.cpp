@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small checks: remote devices, properties, sizes as written, destinations of gathers; against every case that PyTorch
-// answered (golden/seeds/sharded_utils.json; differences as tests/data/differences/sharded_utils.json lists them).
+// Compares small checks with every case that PyTorch answered (golden/seeds/sharded_utils.json): remote devices,
+// properties, sizes as arguments, and destinations of gathers. tests/data/differences/sharded_utils.json lists the
+// differences.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <differences.hpp>
@@ -30,7 +31,7 @@ bool contains(const std::string& text, const std::string& part) {
 template <class... Arguments>
 concept flattens = requires(Arguments... arguments) { flatten_tensor_size(arguments...); };
 
-// What PyTorch refuses when it runs does not compile.
+// Arguments that PyTorch refuses at run time do not compile.
 static_assert(flattens<> && flattens<int, long, unsigned> && flattens<std::vector<int>> && flattens<extents>);
 static_assert(!flattens<double> && !flattens<const char*> && !flattens<std::string> && !flattens<std::nullptr_t>);
 static_assert(!flattens<std::vector<double>> && !flattens<std::vector<int>, int> && !flattens<int, double>);
@@ -55,7 +56,7 @@ TEST_CASE("placements mean what they mean in PyTorch, but a rank outside the gro
     const auto found = parse_and_validate_remote_device(group, placement);
     for (std::size_t rank = 0; rank < c["ranks"].size(); ++rank) {
       const json& answer = c["ranks"][rank];
-      // The rule: a process that is not in the group gets the answer of one that is.
+      // The rule: a process outside the group gets a member's answer.
       const bool skipped = !refused(answer) && placement->rank && !group.group_rank(*placement->rank);
       if (skipped) REQUIRE(!group.group_rank(static_cast<std::int32_t>(rank)));
       REQUIRE(found.has_value() == (!refused(answer) && !skipped));
@@ -117,7 +118,7 @@ TEST_CASE("sizes are put together as PyTorch does", "[sharded_utils]") {
       for (const json& v : *list) sizes.push_back(number(v));
       arguments.emplace_back(sizes);
     }
-    // Bools, floats, strings, None and dicts: see the static assertions.
+    // The static assertions test bools, floats, strings, None, and dicts.
     if (!compiles) {
       differences.compare(std::to_string(k), c["result"], "does not compile", "does not compile");
       continue;
@@ -184,7 +185,7 @@ TEST_CASE("properties that differ are told in PyTorch's words", "[sharded_utils]
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const json& c = cases[i];
     INFO(c.dump());
-    // One rank for local, two for global: anything else fails in PyTorch and does not compile here.
+    // One rank for local, two for global: other counts fail in PyTorch and do not compile here.
     const bool is_local = c["is_local"];
     const std::size_t ranks = c["ranks"].is_array() ? c["ranks"].size() : 0;
     if (ranks != (is_local ? 0U : 2U)) {
@@ -193,7 +194,7 @@ TEST_CASE("properties that differ are told in PyTorch's words", "[sharded_utils]
       continue;
     }
     const auto property = c["prop"].get<std::string>();
-    const auto plain = [](std::string text) {  // torch.Size([2]) and [2] are one size
+    const auto plain = [](std::string text) {  // torch.Size([2]) and [2] are the same size
       for (auto at = text.find("torch.Size("); at != std::string::npos; at = text.find("torch.Size(")) {
         text.erase(text.find(')', at), 1);
         text.erase(at, 11);
@@ -207,7 +208,7 @@ TEST_CASE("properties that differ are told in PyTorch's words", "[sharded_utils]
       const bool same = plain(c["expected"]) == plain(c["actual"]);
       REQUIRE(found.has_value() == same);
       json theirs = c["result"];
-      // The text is PyTorch's; what is beside it is said by fields.
+      // The message is PyTorch's; the error's fields hold the rest.
       if (refused(theirs)) theirs["exception"]["text"] = plain(theirs["exception"]["text"]);
       json ours;
       if (!found)

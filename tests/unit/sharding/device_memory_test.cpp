@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a device on one rank is every rank's error before anything moves, and the communicator stays usable. And
-// what leaves a tensor names its box.
+// Tests device memory on one rank: every rank gets the error before anything moves, and the communicator stays usable.
+// Also tests that a shard outside its tensor is reported with its box.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@ import shardmesh.sharding;
 import shardmesh.test.moves;
 import shardmesh.test.shards;
 
-// A framework's tensor that can be made, on any device.
+// A framework's tensor that can be allocated on any device.
 struct far_tensor {
   fake_tensor held;
 };

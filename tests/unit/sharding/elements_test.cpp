@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// for_each_element against a model of index lists: what a rank holds of each dimension is a list of indices, which
-// every mesh dimension chunks. And allocation, strides, nesting, wrong types.
+// Compares for_each_element with a model: a rank holds a list of indices per dimension, which every mesh dimension
+// chunks. Also tests allocation, strides, nesting, and wrong types.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
@@ -34,7 +34,7 @@ indices_held chunk(const indices_held& all, std::int64_t parts, std::int64_t ind
   return {all.begin() + begin, all.begin() + end};
 }
 
-// What one coordinate of a mesh holds of each dimension, in local order.
+// The indices that one mesh coordinate holds in each dimension, in local order.
 std::vector<indices_held> held_by_model(const extents& shape, const extents& mesh,
                                         const std::vector<placement>& placements, const extents& coordinate) {
   std::vector<indices_held> held(shape.rank());
@@ -54,7 +54,7 @@ std::vector<indices_held> held_by_model(const extents& shape, const extents& mes
   return held;
 }
 
-// Every (local, global) that the model has.
+// Every (local, global) pair of the model.
 std::map<extents, extents> elements_of(const std::vector<indices_held>& held) {
   std::map<extents, extents> all;
   std::int64_t count = 1;
@@ -117,7 +117,7 @@ TEST_CASE("every element of a random layout is visited once, at the indices of a
       for_each_element<std::int64_t>(tensor, [&](const extents& global, std::int64_t& value) {
         value = number_of(global, shape);
       }).value();
-      std::vector<std::int64_t> numbers;  // row-major, as the model's map is ordered
+      std::vector<std::int64_t> numbers;  // row-major, the order of the model's map
       for (const auto& [local, global] : wanted) numbers.push_back(number_of(global, shape));
       CHECK(std::ranges::equal(tensor.local().values<std::int64_t>(), numbers));
       std::size_t seen = 0;
@@ -188,7 +188,7 @@ TEST_CASE("another framework's shards are visited, nested ones down to the inner
     return foreign::held_piece{
         place, std::make_shared<std::vector<std::int64_t>>(8), sizes, {sizes[1], 1}, dtype::int64, nullptr};
   };
-  // Rows 4 and 5 of a [6, 4] tensor, whose columns 1 to 3 are this process's.
+  // Rows 4 and 5 of a [6, 4] tensor; this process holds their columns 1 to 3.
   foreign::held_piece outer{piece({4, 0}, {2, 4}), nullptr, {}, {}, dtype::int64, nullptr};
   outer.inside = std::make_shared<foreign::cut_tensor>();
   outer.inside->facts = {{piece({0, 1}, {2, 3})}, {2, 4}, {}};
@@ -256,7 +256,7 @@ struct crooked {
   alignas(8) std::byte memory[16]{};
 };
 
-// Tensors of which there are never enough.
+// A tensor type whose allocation always fails.
 struct scarce {};
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shards and metadata of another framework's types: every function that looks at ours gives the same of them, errors
-// included. What ours give is held against cells and PyTorch in the files of each function.
+// Tests shards and metadata of another framework's types: every function gives the same results and errors as for ours.
+// The test of each function compares the results for ours with cells and PyTorch.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <deque>
@@ -27,7 +27,7 @@ extents numbers(const shard_cells::numbers& list) {
   return extents(list);
 }
 
-// One answer as text, whether it is an error or not.
+// A result as text, whether it is a value or an error.
 template <class T>
 std::string said(const result<T>& answer) {
   if (!answer) return "error: " + to_string(answer.error());
@@ -146,7 +146,7 @@ TEST_CASE("metadata is built from another framework's shards, and refused, as fr
     CHECK(said(built).find(e.says) != std::string::npos);
     CHECK(said(build_metadata_from_local_shards(std::deque(theirs.begin(), theirs.end()), {4, 3}, 1, group)) ==
           said(built));
-    bool fits = true;  // shards of ours always fit their tensors
+    bool fits = true;  // our shards always fit their tensors
     for (std::size_t i = 0; i < e.places.size(); ++i) {
       auto one = shard<fake_tensor>::make(fake_tensor::make(e.tensors[i], {.type = e.types[i]}, 8), e.places[i]);
       fits = fits && one;
@@ -210,7 +210,7 @@ TEST_CASE("more dimensions than a tensor can have are an error of every function
   const foreign::tensor_facts odd_shard{pieces, {2}, {}};
   const foreign::tensor_facts odd_shape{{}, std::vector<std::int64_t>(17, 1), {}};
   const std::vector<std::optional<foreign::tensor_facts>> gathered{odd_shape}, with_shard{odd_shard};
-  CHECK(check_shards(pieces, {2}).total == 2);  // the shard, and what it leaves
+  CHECK(check_shards(pieces, {2}).total == 2);  // the shard, and the gap that it leaves
   CHECK(describe(check_shards(pieces, {2}).problems[0], pieces).find("rank 3 has a shard with offsets [0, 0,") == 0);
   CHECK(check_tensor(pieces, {2}).error().code == errc::shape_mismatch);
   CHECK(check_tensor(pieces, {2}).error().ranks == std::vector<std::int32_t>{3});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every case of PyTorch's own answers to good and bad shards (golden/errors.json). What is right is decided by an array
-// of cells (shard_cells.hpp) and rules written here; PyTorch's answer must be ours unless a rule says that it is wrong.
-// Every field is compared, texts too; differences as tests/data/differences/errors.json lists them.
+// Compares our answers to good and bad shards with PyTorch's (golden/errors.json). An array of cells (shard_cells.hpp)
+// and the rules in this file decide which answer is right; PyTorch's must equal ours unless a rule calls it wrong.
+// Every field is compared, texts included. tests/data/differences/errors.json lists the differences.
 #include <algorithm>
 #include <answers.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -50,13 +50,13 @@ std::string torch_error(const json& c) {
   return refused(c) ? c["exception"]["text"].get<std::string>() : "";
 }
 
-// All cases of a function, and how our answers compare.
+// All cases of a function, and the comparison with our answers.
 class compared_cases {
  public:
   explicit compared_cases(const std::string& function) : cases_(cases(function)), differences_("errors", function) {}
   const std::vector<json>& all() const { return cases_; }
 
-  /// What ours answers to case `i`: a result, or how it refuses.
+  /// Compares our answer to case `i`, a result or a refusal, with PyTorch's.
   void compare(std::size_t i, const json& answer) {
     const json& c = cases_[i];
     const bool ours_refuses = golden::refused(answer);
@@ -79,13 +79,13 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// PyTorch calls two shards overlapping when one is empty and strictly inside the other, or when they are scalars.
+// PyTorch reports an overlap when one shard is empty and strictly inside the other, or when both are scalars.
 bool is_false_overlap(const json& c) {
   if (!contains(torch_error(c), "overlap")) return false;
   return shard_cells::overlapping_pairs(to_cells(c["input"]["shards"])) == 0;
 }
 
-// Everything in a report is true of the shards, and nothing is missing.
+// Checks that a report names all problems of the shards, and only those.
 void check_report(const cover_report& report, const std::vector<shard_cells::shard>& shards,
                   const shard_cells::numbers& size, const std::vector<shard_metadata>& metadata) {
   const auto truth = shard_cells::look(size, shards);
@@ -153,7 +153,7 @@ TEST_CASE("shard metadata is refused when PyTorch refuses it, naming what is wro
     const auto offsets = in["offsets"].get<std::vector<std::int64_t>>();
     const auto sizes = in["sizes"].get<std::vector<std::int64_t>>();
     const auto made = shard_metadata::make(offsets, sizes, placement);
-    // As Python shows it.
+    // As Python prints it.
     const auto list = [](const extents& numbers) {
       std::string text = golden::to_json(numbers).dump();
       for (std::size_t at = 0; (at = text.find(',', at)) != std::string::npos; at += 2) text.insert(at + 1, " ");
@@ -213,7 +213,7 @@ TEST_CASE("overlap is found exactly when two shards share a cell", "[errors]") {
       false_overlaps += found ? 1 : 0;
     }
     if (found) continue;
-    // The error names two shards that do overlap, and where.
+    // The error names two shards that really overlap, and where.
     const error& e = found.error();
     CHECK(e.code == errc::overlap);
     REQUIRE(e.ranks.size() == 2);
@@ -247,7 +247,7 @@ TEST_CASE("shards make up a tensor exactly when every cell is held once", "[erro
     compared.compare(k, found ? json() : golden::refusal(found.error()));
     REQUIRE(found.has_value() == truth.ok());
     check_report(check_shards(shards, extents(size)), cells, size, shards);
-    // PyTorch errs in what it counts twice: several shards of a scalar; and it cannot look at an empty list.
+    // PyTorch counts several shards of a scalar twice, and fails on an empty list.
     const bool torch_is_wrong = truth.ok() && (size.empty() || shards.empty());
     if (refused(c)) REQUIRE((!found.has_value() || torch_is_wrong));
     if (!refused(c) && !found) {
@@ -322,7 +322,7 @@ TEST_CASE("metadata from local shards is PyTorch's, and its refusals are named w
     }
     const auto group = rank_group::world(in["world_size"]);
     auto found = build_metadata_from_local_shards(shards, to_extents(in["global_size"]), in["current_rank"], group);
-    if (at_making) found = *at_making;  // shards of the wrong size cannot be made at all
+    if (at_making) found = *at_making;  // shards of the wrong size cannot be made
     compared.compare(k, found ? json{{"size", golden::to_json(found->size)},
                                      {"shards", answers::shards(found->shards)},
                                      {"dtype", name(found->properties.type)},
@@ -390,7 +390,7 @@ TEST_CASE("global metadata is PyTorch's, or right where PyTorch's is not", "[err
     }
     const std::string torch = torch_error(c);
     if (contains(torch, " overlap") && shard_cells::overlapping_pairs(to_cells(shards)) == 0) {
-      // Not an overlap. Whether the rest is right, the cells tell.
+      // No overlap. The cells decide whether the rest is right.
       const bool right = shard_cells::look(c["input"]["gathered"][0]["size"], to_cells(shards)).ok();
       REQUIRE(found.has_value() == right);
       ++ours_only;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gather, reshard and shard_tensor where PyTorch answered (golden/seeds/sharded_utils.json): every element is checked,
-// also where it hangs or fails. Random layouts: moves_test.cpp.
+// Tests gather, reshard, and shard_tensor where PyTorch answered (golden/seeds/sharded_utils.json). Every element is
+// checked, even where PyTorch hangs or fails. Random layouts are in moves_test.cpp.
 #include <algorithm>
 #include <answers.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -45,10 +45,10 @@ TEST_CASE("grids are gathered to any rank, exactly, where PyTorch gathers them a
     std::vector<shard_metadata> shards;
     for (const json& s : c["shards"]) shards.push_back(at(s[0], to_extents(s[1]), to_extents(s[2])));
     const extents size = to_extents(c["shape"]);
-    // What rank `destination` says when it gathers, and all others say nothing; the last one with a dtype.
+    // Only the destination of a gather reports a result. The last rank gathers with a dtype.
     json ours(static_cast<std::size_t>(world.size()), json::object());
     REQUIRE(c["gather"].size() == ours.size());
-    if (const auto made = check_tensor(shards, size); !made) {  // refused when it is made: nobody gathers
+    if (const auto made = check_tensor(shards, size); !made) {  // refused at construction: no rank gathers
       differences.compare(std::to_string(i), c["gather"], ours, "refused");
       continue;
     }
@@ -95,7 +95,7 @@ TEST_CASE("gathered values are the source's, whatever their dtype", "[sharded_ut
       if (type == dtype::boolean) put(source[i].get<bool>());
     }
     REQUIRE(c["ranks"].size() == static_cast<std::size_t>(world.size()));
-    // The source counts on from the base; what is gathered is the source.
+    // The source counts up from the base, and the gathered tensor equals it.
     json counted = json::array();
     for (std::size_t i = 0; i < source.size(); ++i) {
       const json number = c["base"].get<std::int64_t>() + static_cast<std::int64_t>(i);
@@ -173,7 +173,7 @@ TEST_CASE("chunks are dealt from one rank and resharded as PyTorch does, and whe
     const auto whole = whole_tensor::random(random, size, dtype::int64);
     std::vector<sharded_tensor_metadata> found(static_cast<std::size_t>(world.size()));
     std::vector<json> ours(found.size());
-    // The shards that a rank holds; that they hold their boxes of the whole is compared with all values.
+    // The shards that a rank holds. Their content is checked with all values.
     const auto local_of = [&](const sharded_tensor<host_tensor>& st) {
       json made = json::array();
       for (const auto& s : st.local_shards()) {
@@ -211,7 +211,7 @@ TEST_CASE("chunks are dealt from one rank and resharded as PyTorch does, and whe
                 [](const json& a, const json& b) { return a["placement"] < b["placement"]; });
       torch_works &= c["ranks"][r].contains("exact");
       const bool works = c["ranks"][r].contains("shards_after");
-      if (!works)  // that ours is right is compared above
+      if (!works)  // our answer is checked above
         for (const char* field : {"before", "shards_before", "after", "shards_after", "exact"})
           if (!c["ranks"][r].contains(field)) ours[r].erase(field);
       differences.compare(std::to_string(i) + "/ranks/" + std::to_string(r), c["ranks"][r], ours[r],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sharding specs against PyTorch's answers (golden/chunk_specs.json): every field of every case; differences as
-// tests/data/differences/chunk_specs.json lists them.
+// Compares sharding specs with PyTorch's answers (golden/chunk_specs.json): every field of every case.
+// tests/data/differences/chunk_specs.json lists the differences.
 #include <algorithm>
 #include <answers.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -29,7 +29,7 @@ std::vector<remote_device> to_placements(const json& list) {
   return made;
 }
 
-// The fragments that hold something, by owner.
+// The non-empty fragments, by owner.
 std::vector<fragment> held(const distribution& d) {
   std::vector<fragment> all;
   for (owner_id o = 0; o < d.owners(); ++o)
@@ -74,7 +74,7 @@ TEST_CASE("chunk specs cut as PyTorch's do, with empty chunks at the end instead
       CHECK(!distribution_of(spec, size, world));
       continue;
     }
-    // The rule: an empty chunk that PyTorch puts beyond the end of the dimension lies at its end.
+    // The rule: an empty chunk that PyTorch puts beyond the end of the dimension moves to the end.
     auto expected = to_shards(c["shards"]);
     for (shard_metadata& s : expected)
       for (std::size_t d = 0; d < size.rank(); ++d) {
@@ -116,7 +116,7 @@ TEST_CASE("what a chunk spec makes is inferred as that spec again") {
     if (spec.dim < 0) spec.dim += static_cast<std::int32_t>(size.rank());
     const auto cut = static_cast<std::size_t>(spec.dim);
     const auto found = infer_sharding_spec_from_shards_metadata(shards);
-    // One shard, and shards of which none begins behind another, do not tell the dimension.
+    // A single shard, or shards that all begin at 0, do not determine the dimension.
     if (std::all_of(shards.begin(), shards.end(), [&](const shard_metadata& s) { return s.offsets[cut] == 0; }))
       CHECK(found == sharding_spec(enumerable_sharding_spec{shards}));
     else
@@ -144,7 +144,7 @@ TEST_CASE("listed shards are checked as PyTorch checks them", "[chunk_specs]") {
     }
     const auto torch = c["exception"]["text"].get<std::string>();
     const auto has = [&](const char* part) { return torch.find(part) != std::string::npos; };
-    // PyTorch compares volumes first; ours says that the second of two shards is missing by its cells.
+    // PyTorch compares volumes first; our error names the missing cells of the second of two shards.
     if (has("overlap")) CHECK(found.error().code == errc::overlap);
     if (has("exceeds")) CHECK(found.error().code == errc::out_of_bounds);
     if (has("Rank of tensor")) CHECK(found.error().code == errc::shape_mismatch);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sharded tensors from what 1 to 8 ranks hold: one exchange of metadata, and the same error everywhere.
+// Tests sharded tensors that 1 to 8 ranks make from local shards: one exchange of metadata, and the same error
+// everywhere.
 #include <algorithm>
 #include <answers.hpp>
 #include <atomic>
@@ -37,7 +38,7 @@ shard<fake_tensor> held(const shard_metadata& metadata, tensor_properties proper
 
 using maker = function_ref<result<sharded_tensor<fake_tensor>>(any_communicator&)>;
 
-// What every rank gets: its tensor or its error.
+// Each rank's result: its tensor or its error.
 std::vector<result<sharded_tensor<fake_tensor>>> on_all(std::int32_t ranks, maker make) {
   std::vector<std::optional<result<sharded_tensor<fake_tensor>>>> found(static_cast<std::size_t>(ranks));
   const auto ran = run_ranks(ranks, [&](any_communicator& comm) -> result<void> {
@@ -50,7 +51,7 @@ std::vector<result<sharded_tensor<fake_tensor>>> on_all(std::int32_t ranks, make
   return all;
 }
 
-// The one error that all ranks have.
+// The one error that all ranks get.
 std::string error_on_all(std::int32_t ranks, maker make) {
   const auto all = on_all(ranks, make);
   for (const auto& one : all) {
@@ -271,7 +272,7 @@ TEST_CASE("messages of any length that are cut or changed anywhere give an answe
   const auto seed = random_shards::seed();
   INFO("SHARDMESH_SEED=" << seed);
   std::mt19937_64 random(seed);
-  // What a rank really sends, overheard by a rank that sends something else.
+  // Records what rank 0 really sends; rank 1 sends nothing.
   std::vector<std::byte> sound;
   REQUIRE(run_ranks(2, [&](any_communicator& comm) -> result<void> {
     if (comm.rank() == 1) {

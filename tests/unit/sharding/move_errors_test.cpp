@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gather, reshard and shard_tensor refuse: every rank has the same error, which names what and who, and nothing
-// hangs.
+// Tests refusals of gather, reshard, and shard_tensor: every rank gets the same error, which names the cause and the
+// rank, and nothing hangs.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@ import shardmesh.sharding;
 import shardmesh.test.moves;
 import shardmesh.test.shards;
 
-// A framework's tensor that has no memory left for large ones.
+// A framework's tensor whose large allocations fail.
 struct small_tensor {
   fake_tensor held;
 };
@@ -108,7 +108,7 @@ TEST_CASE("wrong arguments on any rank are every rank's error, and nothing hangs
     made.shards.back().placement->rank = last;
     return sharding_spec(made);
   };
-  // Equal in words, as the list is long: the executor finds what differs.
+  // The long lists are equal as shortened text, so the executor finds the difference.
   const auto beyond_words = reshard_error([&](std::int32_t r) { return listed(r == 1 ? 7 : 4); });
   CHECK(beyond_words.find("disagree") != std::string::npos);
   CHECK(beyond_words.find("rank 1") != std::string::npos);

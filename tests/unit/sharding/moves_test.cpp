@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gather, reshard and shard_tensor over 1 to 8 ranks, on random layouts: every element is checked. PyTorch's answers:
-// golden_moves_test.cpp; what is refused: move_errors_test.cpp.
+// Tests gather, reshard, and shard_tensor over 1 to 8 ranks, on random layouts: every element is checked. PyTorch's
+// answers are in golden_moves_test.cpp, refusals in move_errors_test.cpp.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -32,7 +32,7 @@ std::vector<shard_metadata> random_cut(std::mt19937_64& random, const extents& s
   for (;;) {
     auto drawn = random_shards::draw(random, group.size());
     if (drawn.size.size() != size.rank()) continue;
-    // Boundaries of the drawn tensor, stretched to this one: still a cut of the whole.
+    // The boundaries of the drawn tensor, stretched to this one, still cut the whole.
     std::vector<shard_metadata> made;
     for (std::size_t i = 0; i < drawn.shards.size(); ++i) {
       extents offsets, sizes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// redistribute of dtensors over threads: every element is checked against its number in the whole tensor.
+// Tests `redistribute` of dtensors over threads: every element is compared with its number in the whole tensor.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -20,7 +20,7 @@ layout on(const char* mesh, const char* placements, const extents& shape) {
   return layout::make(parse_mesh(mesh).value(), parse_placements(placements).value(), shape).value();
 }
 
-// Visits what a rank holds: the element's place in its row-major local tensor, and its number in the whole.
+// Visits a rank's elements: the position in its row-major local tensor, and the number in the whole.
 template <class Visit>
 void for_each_element(const layout& l, std::int32_t rank, const Visit& visit) {
   const extents local = contiguous_strides(l.local_shape(rank)), global = contiguous_strides(l.shape());
@@ -38,7 +38,7 @@ void for_each_element(const layout& l, std::int32_t rank, const Visit& visit) {
   });
 }
 
-// Elements are their numbers; terms other than the first are zeros.
+// Each element is its number; terms other than the first are zero.
 result<dtensor<host_tensor>> filled(const layout& l, std::int32_t rank) {
   if (!l.mesh().coordinate_of(rank)) return dtensor<host_tensor>::make(l, rank, std::nullopt);
   auto local = host_tensor::make(dtype::float32, l.local_shape(rank));

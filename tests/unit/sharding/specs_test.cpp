@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sharding specs: their arithmetic, other split rules, repeated owners, and what they refuse.
+// Tests sharding specs: their arithmetic, other split rules, repeated owners, and refusals.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
@@ -35,7 +35,7 @@ TEST_CASE("chunk sizes are torch.chunk's") {
   for (std::int64_t length = 0; length < 40; ++length)
     for (std::int64_t chunks = 1; chunks < 12; ++chunks) {
       const std::int64_t split = split_size(length, chunks);
-      std::int64_t left = length;  // torch.chunk takes `split` from what is left
+      std::int64_t left = length;  // torch.chunk takes `split` from the rest
       for (std::int64_t i = 0; i < chunks; ++i) {
         const std::int64_t size = std::min(split, left);
         REQUIRE(chunked_dim_size(length, split, i) == size);
@@ -48,7 +48,7 @@ TEST_CASE("chunk sizes are torch.chunk's") {
 TEST_CASE("a rank's chunk begins where the chunks before it end") {
   const chunk_sharding_spec spec{0, {on(3), on(1), on(7), on(1)}};
   CHECK(chunk_sharding_params(10, spec, 3).value() == index_range{0, 3});
-  CHECK(chunk_sharding_params(10, spec, 1).value() == index_range{3, 3});  // the first of two
+  CHECK(chunk_sharding_params(10, spec, 1).value() == index_range{3, 3});  // the first of its two chunks
   CHECK(chunk_sharding_params(5, spec, 7).value() == index_range{4, 1});
   const auto absent = chunk_sharding_params(10, spec, 0);
   REQUIRE(!absent);
@@ -103,12 +103,12 @@ TEST_CASE("a chunk spec over a million ranks costs nothing until it is asked") {
 TEST_CASE("shards that differ in another dimension, or are not placed, are no chunks") {
   const std::vector<shard_metadata> uneven{{{0, 0}, {2, 4}, on(0)}, {{2, 0}, {2, 3}, on(1)}};
   CHECK(std::holds_alternative<enumerable_sharding_spec>(infer_sharding_spec_from_shards_metadata(uneven)));
-  // Sizes and offsets are those of chunks, but not together.
+  // The sizes and the offsets each fit chunks, but not together.
   const std::vector<shard_metadata> swapped{{{0}, {1}, on(0)}, {{2}, {2}, on(1)}};
   CHECK(std::holds_alternative<enumerable_sharding_spec>(infer_sharding_spec_from_shards_metadata(swapped)));
   const std::vector<shard_metadata> unplaced{{{0}, {2}, on(0)}, {{2}, {2}, std::nullopt}};
   CHECK(std::holds_alternative<enumerable_sharding_spec>(infer_sharding_spec_from_shards_metadata(unplaced)));
-  // PyTorch takes [0, 2] in dimension 1 for dimension 0 again, as dimension 0 counts as "not known yet" there.
+  // PyTorch takes [0, 2] in dimension 1 for dimension 0 again, because 0 means "not known yet" there.
   const std::vector<shard_metadata> both{{{0, 0}, {2, 2}, on(0)}, {{2, 0}, {2, 2}, on(1)}, {{0, 2}, {2, 2}, on(2)}};
   CHECK(std::holds_alternative<enumerable_sharding_spec>(infer_sharding_spec_from_shards_metadata(both)));
   CHECK(std::holds_alternative<enumerable_sharding_spec>(infer_sharding_spec_from_shards_metadata({})));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of shards: their texts, odd input, sizes near 2^63, and thousands of random layouts against an array of cells.
+// Tests the checks of shards: their texts, odd input, sizes near 2^63, and thousands of random layouts against an array
+// of cells.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -62,7 +63,7 @@ TEST_CASE("shards of another number of dimensions are problems of their own") {
       "shard 0 with offsets [0, 0] and sizes [2] does not have the tensor's number of dimensions (rank 4): expected 1, "
       "found 2 offsets, 1 sizes; and 1 more problem");
   CHECK(!validate_non_overlapping_shards_metadata(shards));
-  // A scalar's shard is the only one that covers a scalar.
+  // Only a scalar's shard covers a scalar.
   CHECK(!check_tensor(std::vector{at(0, {0}, {1})}, {}));
   CHECK(texts({at(0, {0}, {1})}, {}).size() == 2);
 }
@@ -91,7 +92,7 @@ TEST_CASE("equal boxes on two ranks overlap, empty shards and scalars are ordina
   CHECK(validate_non_overlapping_shards_metadata({}));
   CHECK(!check_tensor({}, {}));
   CHECK(!check_tensor({}, {3}));
-  // PyTorch refuses this too: an empty shard lies within the tensor.
+  // PyTorch refuses this as well: an empty shard must lie within the tensor.
   CHECK(check_tensor(std::vector{at(0, {0}, {4}), at(1, {5}, {0})}, {4}).error().code == errc::out_of_bounds);
 }
 
@@ -131,7 +132,7 @@ TEST_CASE("random layouts are judged as an array of cells judges them") {
     REQUIRE(validate_non_overlapping_shards_metadata(shards).has_value() ==
             (one_rank && shard_cells::overlapping_pairs(drawn.shards) == 0));
     wrong += truth.ok() ? 0 : 1;
-    // The named cells are all that is wrong, and nothing else.
+    // The report names all wrong cells, and no others.
     std::vector<int> named(static_cast<std::size_t>(box::whole(size).volume()), 0), held = named;
     std::size_t outside = 0;
     for (const auto& s : drawn.shards)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fork copies a rank: the child must neither use the parent's place nor give it up. Alone in its file, since the
-// children end without Catch2's knowledge.
+// Tests a fork of a rank: the child must neither use nor give up the parent's place. The file has no other tests,
+// because the children end without Catch2's knowledge.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -30,7 +30,7 @@ auto in(std::chrono::milliseconds time) {
   return std::chrono::steady_clock::now() + time;
 }
 
-// Writes the setting of a process space of its own, and does the work there. 77: the system does not allow that.
+// Runs `work` in a new process space with this setting. Returns 77 where the system does not allow that.
 int with_setting(const char* value, const std::function<int()>& work) {
   if (::unshare(CLONE_NEWPID | CLONE_NEWNS) != 0) return 77;
   return status_of_child([&] {

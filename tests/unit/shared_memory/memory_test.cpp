@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that has no memory left can still end its group. This program's operator new fails on demand.
+// Tests that a rank without memory can still end its group. This program's operator new fails on demand.
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstdint>

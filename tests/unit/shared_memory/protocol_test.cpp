@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages of shared memory at their edges: lent memory that is taken back, full rings, answers, joining, errors.
+// Tests edge cases of shared-memory messages: lent memory that is taken back, full rings, answers, joining, and errors.
 #include <fcntl.h>
 #include <sys/mman.h>
 
@@ -38,7 +38,7 @@ auto in(std::chrono::milliseconds time) {
   return std::chrono::steady_clock::now() + time;
 }
 
-// Both ranks of a group, in this thread: a rank moves bytes only while it is in a call.
+// Both ranks of a group, in this thread: a rank moves bytes only during its calls.
 struct both {
   std::optional<shared_memory_communicator> zero, one;
 };
@@ -85,7 +85,7 @@ TEST_CASE("memory that was lent and used again is no message, also where a new c
   }
   ranks.zero.reset();
   std::fill(memory.begin(), memory.end(), std::byte{'B'});
-  // One of these gets the address of the engine that has just gone.
+  // One of these gets the address of the engine that was just destroyed.
   std::vector<shared_memory_group> groups;
   std::vector<shared_memory_communicator> others;
   for (int i = 0; i < 32; ++i) {
@@ -103,7 +103,7 @@ TEST_CASE("a receiver that leaves at once has told that it has the message, howe
   const bytes filling(ring_bytes - head_bytes, std::byte{1}), large(64 << 10, std::byte{2});
   bytes filled(filling.size()), room(large.size());
   pending sending = send(*ranks.zero, 1, large);
-  REQUIRE(send(*ranks.one, 0, filling).wait());  // rank 0 is in no call that reads it: the ring is full
+  REQUIRE(send(*ranks.one, 0, filling).wait());  // rank 0 makes no call that reads it: the ring is full
   REQUIRE(receive(*ranks.one, 0, room).wait());
   CHECK(room == large);
   ranks.one.reset();
@@ -201,7 +201,7 @@ TEST_CASE("what a program throws while a rank joins or waits leaves the call, an
   other.join();
   throws = true;
   CHECK_THROWS_AS(zero->all_gather(bytes(10), {.deadline = in(20s)}), std::runtime_error);
-  // The other's part would have been written into what all_gather has let go of.
+  // Otherwise rank 1's part would go into memory that rank 0's all_gather has released.
   CHECK(one->all_gather(bytes(1000), {.deadline = in(20s)}).error().code == errc::cancelled);
   CHECK(zero->status().error().code == errc::cancelled);
 }

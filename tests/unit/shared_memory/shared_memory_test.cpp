@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks of shared memory as threads of one process, which sanitizers see. As processes: tests/shared_memory.
+// Tests shared-memory ranks as threads of one process, which sanitizers can see. tests/shared_memory tests them as
+// processes.
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstddef>
@@ -21,7 +22,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// New groups, alike on every rank: the n-th call of each gets a place in the n-th group.
+// Makes groups for all ranks: each rank's n-th call gets its place in the n-th group.
 class group_factory {
  public:
   group_factory(std::int32_t size, shared_memory_options options) : size_(size), options_(options) {}
@@ -76,7 +77,7 @@ TEST_CASE("what cannot be a group of processes is refused") {
   for (const std::string token : {"", "1", "1:2", "1:2:", "-1:3:00000000000000000000000000000000", "x:y:z",
                                   "1:2:0000000000000000000000000000000g", "1:2:000000000000000000000000000000001"})
     CHECK(shared_memory_communicator::join(token, 0).error().code == errc::invalid_argument);
-  // A number of a file that is none of ours, a process that is not there, and a group of another id.
+  // A process that does not exist, a file descriptor that is not ours, and a group with another id.
   const auto group = shared_memory_group::make(1).value();
   const std::string id = group.token().substr(group.token().size() - 32);
   std::string other = group.token();
@@ -96,7 +97,7 @@ TEST_CASE("each rank of a group of processes joins once, and all of them in time
   const auto again = shared_memory_communicator::join(group.token(), 0);
   CHECK(again.error().code == errc::invalid_argument);
   CHECK(again.error().ranks == std::vector<std::int32_t>{0});
-  // Who comes too late gets the error of those that gave up.
+  // A rank that comes too late gets the error of the ranks that gave up.
   CHECK(shared_memory_communicator::join(group.token(), 1, {.deadline = in(5s)}).error() == alone.error());
 }
 
@@ -117,7 +118,7 @@ TEST_CASE("what comes before it is wanted is kept, and messages of one tag stay 
   auto comm = shared_memory_communicator::join(group.token(), 0).value();
   std::vector<std::byte> one(100'000), two(10), three(10);
   const std::vector<incoming> to_one{{1, one}}, to_two{{1, two}}, to_three{{1, three}};
-  CHECK(comm.start_exchange({}, to_two, {.tag = 2}).value().wait());  // behind the large one
+  CHECK(comm.start_exchange({}, to_two, {.tag = 2}).value().wait());  // sent after the large one
   CHECK(comm.start_exchange({}, to_three, {.tag = 2}).value().wait());
   CHECK(comm.start_exchange({}, to_one, {.tag = 1}).value().wait());
   CHECK(one == large);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// state_dict: building, finding, setting and erasing; against a model of nested maps.
+// Compares state_dict with a model of nested maps: building, finding, setting, and erasing.
 #include <array_tensor.hpp>
 
 #include <algorithm>
@@ -132,7 +132,7 @@ TEST_CASE("a set that is refused names the path and changes nothing") {
   CHECK(refused({"w", "x"}).code == errc::invalid_argument);
   CHECK(refused({"w", "x"}).key == "w.x");
   CHECK(refused({"w", "x"}).expected == "a container at w");
-  CHECK(refused({3, "x"}).code == errc::invalid_argument);  // an empty leaf, but in a mapping
+  CHECK(refused({3, "x"}).code == errc::invalid_argument);  // an empty leaf, but in a mapping and not in a list
   CHECK(refused({"list", "x"}).code == errc::invalid_argument);
   CHECK(refused({"list", "x", 0}).key == "list.x");
   CHECK(refused({"list", -3}).code == errc::out_of_bounds);
@@ -208,7 +208,7 @@ namespace {
 // The model of the property test: nested maps of leaves.
 struct model {
   node_kind kind = node_kind::leaf;
-  int number = 0;  // of a leaf; 0: none
+  int number = 0;  // of a leaf; 0 means none
   std::vector<std::pair<path_key, model>> children;
   model* child(const path_key& key) {
     path_key wanted = key;
@@ -340,7 +340,7 @@ TEST_CASE("leaves of one dict are found from many threads at once") {
   dict d;
   for (int i = 0; i < 2000; ++i) d.set({"layer", std::to_string(i), "w"}, i).value();
   for (int round = 0; round < 20; ++round) {
-    const dict fresh = d;  // without an index
+    const dict fresh = d;  // its index is not built yet
     std::atomic<int> wrong = 0;
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walking, transforming, flattening, comparing state dicts; trees of other types.
+// Tests walking, transforming, flattening, and comparing state dicts, and trees of other types.
 #include <array_tensor.hpp>
 
 #include <algorithm>
@@ -355,7 +355,7 @@ TEST_CASE("the digest is of paths, kinds, dtypes, shapes and layouts, and the sa
         .value();
   };
   CHECK(of({"a"}, held_by(0, false)) == of({"a"}, held_by(1, true)));
-  // Pinned: the same on every machine.
+  // A fixed value, the same on every machine.
   const digest128 pinned = of({"layers", 0, "w"}, tensor());
   CHECK(pinned == digest128{0xe41508b2f8f16930, 0x266de1814efae131});
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Setting and finding in state dicts against PyTorch's set_element and get_element (seeds/traverse.json): every field,
-// differences as tests/data/differences/traverse.json lists them; a rule says where ours is better.
+// Compares every field of setting and finding in state dicts with PyTorch's set_element and get_element
+// (seeds/traverse.json). The differences are in tests/data/differences/traverse.json, with rules that say where ours is
+// better.
 #include <array_tensor.hpp>
 
 #include <catch2/catch_test_macros.hpp>
@@ -35,8 +36,8 @@ TEST_CASE("set gives what PyTorch's set_element gives, and more where a place ca
         std::to_string(i), {{"exception", c.at("exception")}, {"result", normal(c.at("result"))}},
         {{"exception", set ? json() : golden::refusal(set.error())["exception"]}, {"result", dict_json(d)}},
         set ? "places that can be made" : "refusals");
-    // Where PyTorch raises, ours is better by rule when the place can be made: an index is a key like any in a mapping,
-    // and an element of a tuple can be exchanged. Otherwise nothing has changed.
+    // Where PyTorch raises, ours succeeds if the place can be made. In a mapping, an index is a key like any other, and
+    // a tuple's element can be replaced. Otherwise nothing changes.
     const json* parent = &c.at("root");
     for (std::size_t k = 0; k + 1 < where.size() && parent; ++k) parent = child_of(*parent, c.at("path")[k]);
     const bool index_in_mapping = parent && mapping_of(*parent) && !where.empty() && where.back().is_index();
@@ -69,7 +70,7 @@ TEST_CASE("find gives what PyTorch's get_element gives, and by typed keys", "[tr
     json theirs = c;
     theirs.erase("path");
     theirs["result"] = normal(theirs["result"]);
-    // The default is the caller's, in both.
+    // Both return the caller's default.
     differences.compare(std::to_string(i), theirs,
                         {{"default", "DEFAULT"},
                          {"exception", nullptr},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flattening of nested shards against what PyTorch did (seeds/flatten_nested.json): every field of every rank's answer,
-// values too, differences as tests/data/differences/flatten_nested.json lists them; and the exact policy, alone and
-// together, against what the ranks hold in truth.
+// Compares the flattening of nested shards with PyTorch's (seeds/flatten_nested.json): every field of every rank's
+// answer, values included. tests/data/differences/flatten_nested.json lists the differences. Also compares the exact
+// policy, alone and collective, with what the ranks really hold.
 #include <array_tensor.hpp>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ using test::array_tensor;
 
 namespace {
 
-// What one rank truly holds of one tensor: boxes of the whole tensor.
+// The boxes of the whole tensor that one rank really holds.
 void true_boxes(const json& st, const extents& origin, std::vector<box>& boxes) {
   for (const json& s : st.at("local")) {
     extents begin = golden::to_extents(s.at("offsets"));
@@ -63,7 +63,7 @@ bool is_nested(const json& st) {
                      [](const json& s) { return tagged(s.at("tensor"), "$sharded_tensor") != nullptr; });
 }
 
-// Every level has one dtype and one requires_grad (which only PyTorch's error tells of tensors).
+// Whether every level has one dtype. The tensors' requires_grad is known only from PyTorch's error.
 bool one_dtype(const json& st, const json& dtype) {
   if (st.at("dtype") != dtype) return false;
   return std::all_of(st.at("local").begin(), st.at("local").end(), [&](const json& s) {
@@ -72,7 +72,7 @@ bool one_dtype(const json& st, const json& dtype) {
   });
 }
 
-// Whether the non-empty boxes hold each cell exactly once, equal boxes of several ranks counting as one.
+// Whether the non-empty boxes hold each cell exactly once; equal boxes of several ranks count as one.
 bool tiles(const std::set<box>& boxes, const extents& size) {
   std::vector<int> held(static_cast<std::size_t>(test::count_of(size)), 0);
   for (const box& b : boxes) {
@@ -82,7 +82,7 @@ bool tiles(const std::set<box>& boxes, const extents& size) {
   return std::all_of(held.begin(), held.end(), [](int times) { return times == 1; });
 }
 
-// What a whole case is in truth.
+// The true content of a whole case.
 struct truth {
   std::map<path, std::vector<std::vector<box>>> boxes;  // by key and rank
   std::map<path, std::int64_t> bases;                   // by key: elements hold their index plus this
@@ -106,7 +106,7 @@ truth truth_of(const json& c, bool properties_fit) {
       true_boxes(*st, extents::filled(sizes[key].rank(), 0), boxes[r]);
       for (const box& b : boxes[r])
         if (!b.is_empty()) all[key].insert(b);
-      // Shards that belong to no rank are held by nobody whom one could ask.
+      // No rank can report shards that belong to no rank.
       for (const json& s : st->at("shards"))
         if (const shard_metadata m = shard_of(s); !m.rank() && !m.where().is_empty()) all[key].insert(m.where());
       if (is_nested(*st)) t.nested.insert(key);
@@ -117,7 +117,7 @@ truth truth_of(const json& c, bool properties_fit) {
   return t;
 }
 
-// The number that a tensor's values are above the indices of their elements; nothing: it is not one number.
+// The constant by which a tensor's values exceed their elements' indices; nothing if it is not constant.
 std::optional<std::int64_t> base_of(const array_tensor& t, const box& where, const extents& whole) {
   const auto cells = cells_of(where, whole);
   if (t.values.size() != cells.size() || cells.empty()) return std::nullopt;
@@ -126,7 +126,7 @@ std::optional<std::int64_t> base_of(const array_tensor& t, const box& where, con
   return t.values[0] - cells[0];
 }
 
-// A rank's flat tensors hold what it holds in truth.
+// Checks that a rank's flat tensors hold the boxes and values that the rank really holds.
 void check_held(const dict& flat, truth& t, std::size_t rank) {
   for (const auto& [key, boxes] : t.boxes) {
     INFO(to_string(key) << " on rank " << rank);
@@ -147,7 +147,7 @@ void check_held(const dict& flat, truth& t, std::size_t rank) {
   }
 }
 
-// The global metadata says of every rank that it names what that rank holds in truth.
+// Checks that the global metadata names, for every rank, the boxes that the rank really holds.
 void check_owners(const dict& flat, const truth& t) {
   for (const path& key : t.nested) {
     INFO(to_string(key));
@@ -225,7 +225,7 @@ TEST_CASE("flattening nested shards gives PyTorch's answer where that is right, 
     INFO(c.at("name").get<std::string>());
     REQUIRE(c.at("ranks").size() == c.at("world").get<std::size_t>());
     const auto world = c.at("world").get<std::int32_t>();
-    // The files do not say which tensors require gradients; PyTorch's error does.
+    // The files do not record which tensors require gradients; PyTorch's error does.
     bool requires_grad = false;
     for (const json& r : c.at("ranks"))
       if (!r.at("exception").is_null())
@@ -268,7 +268,8 @@ TEST_CASE("flattening nested shards gives PyTorch's answer where that is right, 
         for (const auto& s : st->local_shards())
           if (!s.metadata().where().is_empty()) boxes[paths[i]].insert(s.metadata().where());
       }
-      // PyTorch may take an empty shard for the one that begins at the same place: this answer covers and holds.
+      // PyTorch may confuse an empty shard with the one that begins at the same place. Our answer covers the tensor and
+      // matches the rank's elements.
       if (theirs.at("exception").is_null()) continue;
       for (const auto& leaf : flat->dict.leaves()) {
         if (!leaf.sharded_tensor()) continue;
@@ -282,7 +283,7 @@ TEST_CASE("flattening nested shards gives PyTorch's answer where that is right, 
                                     [&](const auto& one) { return tiles(one.second, sizes.at(one.first)); });
     differences.compare(c.at("name").get<std::string>(), {{"tiles", c.at("tiles")}}, tiling, kind_of(c));
 
-    // PyTorch cannot make a nested tensor without elements: such a rank has no input, and nothing to lose.
+    // PyTorch cannot make a nested tensor without elements. Such a rank has no input, and nothing to lose.
     const auto has_input = [&](std::int32_t rank) {
       return !c.at("ranks")[static_cast<std::size_t>(rank)].at("input").is_null();
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a state dict holds, as values that checkpoint saves and loads.
+// Tests the contents of a state dict as values that `checkpoint` saves and loads.
 #include <catch2/catch_test_macros.hpp>
 
 #include <cstddef>
@@ -58,7 +58,7 @@ TEST_CASE("a state dict holds whole tensors, the boxes of dtensors and plain val
 }
 
 TEST_CASE("of a nested sharded tensor the innermost shards are held, at their places in the whole") {
-  // [6, 4]: rows 2 to 6 are this rank's, and are themselves two shards of columns.
+  // [6, 4]: this rank holds rows 2 to 6, which are two shards of columns themselves.
   std::vector<shard<host_tensor>> inner, outer;
   sharded_tensor_metadata inside{{at({0, 0}, {4, 1}, 1), at({0, 1}, {4, 3}, 1)}, {4, 4}, {.type = dtype::float32}};
   inner.push_back(shard<host_tensor>::make(tensor({4, 1}), inside.shards[0]).value());
@@ -143,7 +143,7 @@ TEST_CASE("objects go back into a state dict, into its containers or new ones") 
   CHECK(*state.find({"betas", 1})->floating() == 0.99);
   CHECK(*state.find({"step"})->text() == "seven");
   CHECK(*state.find({"new", "a"})->boolean());
-  // A container takes another form, also that of an empty one; what is behind it stays.
+  // A container may take another form, even an empty one; later entries stay.
   tree_builder empty;
   empty.begin(node_kind::tuple);
   empty.end();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flattening of random nestings over simulated ranks, against a model of elements and against layout's `embed`; and
-// what goes wrong.
+// Tests the flattening of random nestings over simulated ranks, against a model of elements and against layout's
+// `embed`. Also tests failures.
 #include <array_tensor.hpp>
 #include <foreign_shards.hpp>
 
@@ -30,7 +30,7 @@ using test::array_tensor;
 
 namespace {
 
-// A box that a group of ranks holds: cut into parts, or (one rank, no parts) held whole.
+// A box that a group of ranks holds: cut into parts, or held whole (one rank, no parts).
 struct region {
   box where;                        // in the whole tensor
   std::vector<std::int32_t> ranks;  // ascending
@@ -38,7 +38,7 @@ struct region {
   std::vector<region> parts;
 };
 
-// Cuts a box again and again along any dimension, also at its ends (empty parts).
+// Cuts a box repeatedly along any dimension, also at its ends (empty parts).
 std::vector<box> cut(dice& roll, const box& whole, std::int64_t cuts) {
   std::vector<box> parts{whole};
   for (; cuts > 0 && whole.rank() > 0; --cuts) {
@@ -83,7 +83,7 @@ shard_metadata on_rank(const box& b, std::int32_t rank) {
   return {b.offsets, b.sizes, remote_device{.rank = rank, .worker = {}, .where = {}}};
 }
 
-// What one rank sees of a region: itself wherever it is a holder, any holder of what it does not hold.
+// A region as one rank sees it. The rank names itself for the parts that it holds, and any holder for the others.
 sharded seen_by(const region& r, std::int32_t rank, const extents& whole, const rank_group& group, dice& roll) {
   sharded_tensor_metadata metadata;
   metadata.size = r.where.sizes;
@@ -111,12 +111,12 @@ void innermost(const region& r, std::vector<shard_metadata>& found) {
   for (const region& part : r.parts) innermost(part, found);
 }
 
-// The same by the algebra of distributions: each part's distribution embedded in a fragment of its own. Parts without
-// elements are left out: they can have one name.
+// The same by the algebra of distributions: each part's distribution is embedded in its own fragment. Parts without
+// elements are left out, because several can have one name.
 distribution embedded(region r) {
   std::erase_if(r.parts, [](const region& part) { return part.where.is_empty(); });
   distribution_builder builder(r.where.sizes, owner_space::ranks);
-  for (std::size_t i = 0; i < r.parts.size(); ++i)  // a slot of its own, so that it can be named
+  for (std::size_t i = 0; i < r.parts.size(); ++i)  // with its own slot, so that it can be named
     builder.add(r.parts[i].ranks.front(), static_cast<std::int32_t>(i), relative_to(r.parts[i].where, r.where).offsets,
                 r.parts[i].where.sizes);
   distribution made = builder.finish().value();
@@ -179,7 +179,7 @@ foreign::cut_tensor foreign_of(const sharded& ours) {
   return foreign::cut_tensor_of(ours, [](const array_tensor& t) { return t.values; });
 }
 
-// What flattening makes of another framework's types is what it makes of ours.
+// Checks that flattening gives the same for another framework's types as for ours.
 void check_same(const sharded& wanted, const flat_shards& found) {
   CHECK(found.metadata == wanted.metadata());
   CHECK(found.group == wanted.group());
@@ -250,8 +250,9 @@ TEST_CASE("random nestings are flattened to the elements that every rank holds")
     const auto flat = distribution_of(sharded_tensor_metadata{expected, shape, {}}, rank_group::world(world)).value();
     CHECK(fragments(flat) == fragments(embedded(root)));
 
-    // Alone, with the metadata of other ranks' shards from somewhere else: by box and rank, so only of boxes with
-    // elements (several empty ones can be at one place), and of the innermost region where several have one box.
+    // One rank alone, with the metadata of other ranks' shards from a look-up by box and rank. Only boxes with elements
+    // are looked up, because several empty ones can share a place. If several regions have one box, the innermost
+    // counts.
     std::map<std::tuple<box, std::int32_t>, std::vector<shard_metadata>> inside;
     const auto learn = [&](const auto& again, const region& r) -> void {
       for (const region& part : r.parts) {
@@ -417,7 +418,7 @@ TEST_CASE("an error on one rank is the error of every rank") {
 
 namespace {
 
-// Two ranks, the other one of which says what this one says, but for a byte.
+// Two ranks, of which the other one repeats this one's message, with one byte changed.
 struct echo {
   std::size_t damaged = 0;
   std::byte with{};
@@ -452,7 +453,7 @@ TEST_CASE("a damaged message about nested shards is an error or another layout, 
 
 TEST_CASE("keys without local shards stay, and their metadata is that of the other ranks") {
   run_ranks(3, [&](any_communicator& comm) -> result<void> {
-    // All of the tensor is on rank 0, nested and cut between the ranks 0 and 1; rank 2 has nothing.
+    // Rank 0 holds the whole tensor, nested and cut between ranks 0 and 1; rank 2 has nothing.
     const shard_metadata outer = on_rank({{0}, {6}}, 0);
     const std::vector inner{on_rank({{0}, {2}}, 0), on_rank({{2}, {4}}, 1)};
     std::vector<shard<array_tensor>> local;

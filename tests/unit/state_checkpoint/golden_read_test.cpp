@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// read_state_dict of what PyTorch saved: every leaf of every golden DCP folder, at the path of its planner data,
-// against expected.json; nothing more and nothing less.
+// Tests read_state_dict on PyTorch's files: exactly the leaves of every golden DCP folder, at the paths of its planner
+// data, against expected.json.
 #include <catch2/catch_test_macros.hpp>
 #include <checkpoint_data.hpp>
 #include <cmath>
@@ -44,7 +44,7 @@ bool holds_tensors(const json& value) {
   return false;
 }
 
-// Whether the library has a form for the value and all that is in it.
+// Whether the library can represent the value and everything in it.
 bool has_form(const json& value) {
   if (is_tagged(value, "$int")) {
     const std::string digits = value["$int"];
@@ -68,7 +68,7 @@ std::string hex_of(const std::vector<std::byte>& bytes) {
   return text;
 }
 
-// Compares what is at a path with an answer of PyTorch's; counts the leaves that it saw.
+// Compares the value at a path with PyTorch's answer; counts the leaves that it saw.
 class state_check {
  public:
   explicit state_check(const dict& found) : found_(found) {}
@@ -102,7 +102,7 @@ class state_check {
 
  private:
   void container(const json& expected, const json& children, const path& at) {
-    // What holds tensors is taken apart: its places are numbered, and a tuple is no tuple any more.
+    // A container that holds tensors is split: its places are numbered, and a tuple is no longer a tuple.
     const bool is_tuple = is_tagged(expected, "$tuple") && !holds_tensors(expected);
     CHECK(found_.kind(at) == (is_tagged(expected, "$dict") ? node_kind::mapping
                               : is_tuple                   ? node_kind::tuple

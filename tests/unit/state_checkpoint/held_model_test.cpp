@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FSDP models saved and loaded in place: what is written has the values that a save of the state dict has, and is
-// loaded into flat shards that lie otherwise, without tensors of its own. What is held:
-// tests/unit/fsdp/held_by_test.cpp.
+// Tests FSDP models that are saved and loaded in place. The file has the values of a saved state dict. It loads into
+// flat shards with another layout, without temporary tensors. See tests/unit/fsdp/held_by_test.cpp for the held parts.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -37,7 +36,7 @@ result<void> outcome(const problem_report& report) {
   return report.problems.front();
 }
 
-// What a save of the sharded state dict gives, and one of the shards themselves.
+// Saves the sharded state dict, and the shards themselves.
 result<void> save_both(const fsdp_model& model, any_communicator& comm, const sharded_state_options& sharded,
                        const fs::path& folder) {
   const rank_save_options options{.saving = {.output = {.durable = false}, .threads = 1}};
@@ -66,7 +65,7 @@ std::size_t tensors(const fs::path& checkpoint) {
   return open_checkpoint(checkpoint).value()->contents().tensors.size();
 }
 
-// Saves a model both ways, and loads what was saved in place into another one.
+// Saves a model both ways, and loads the in-place save into another model.
 template <class Model, class Layout, class Parameters>
 std::string round_trip(std::int32_t ranks, const Layout& source, const Layout& target, const Parameters& parameters,
                        const sharded_state_options& sharded, const fs::path& folder) {
@@ -138,7 +137,7 @@ TEST_CASE("flat shards saved in the background through a pool are as they were w
         if (auto saved = outcome(saving->wait()); !saved) return saved;
         held_state wanted = held.to_load();
         if (auto loaded = outcome(load(scratch.path() / name, wanted, comm)); !loaded) return loaded;
-        // Padding is no entry's, and stays as it is.
+        // Padding belongs to no entry, so the load leaves it as it was.
         for (std::size_t u = 0; u < mine.memory.size(); ++u) {
           const auto position = layout.groups[u].position(comm.rank());
           if (position && !layout.flats[u].fill_padding(*position, mine.model.units[u].shard)) std::abort();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// load_sharded: what each rank of a mesh gets of a checkpoint of another layout, against slices that are cut by hand;
-// how many bytes are read for it; and what is refused. Elements are their own row-major index.
+// Tests load_sharded: each rank's part of a checkpoint with another layout, against slices cut by hand. Also tests how
+// many bytes that reads, and refusals. Elements are their own row-major index.
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
@@ -55,7 +55,7 @@ std::vector<std::int32_t> flat(const rows& all) {
   return made;
 }
 
-// "model.w" [7, 6], in three chunks by rows of three ranks; "model.b" [7]; "optim.state.w.exp_avg" [7, 6]; "step" 0-d.
+// "model.w" [7, 6], in three row chunks of three ranks; "model.b" [7]; "optim.state.w.exp_avg" [7, 6]; "step" 0-d.
 struct saved {
   safetensors_files::temporary_folder scratch;
   rows w = matrix(7, 6);
@@ -103,12 +103,12 @@ std::vector<placement_rule> rules(std::initializer_list<std::string_view> texts)
   return parse_placement_rules(texts).value();
 }
 
-// Passes a reader on and counts the bytes that are read of chunks.
+// Forwards to a reader, and counts the bytes that are read from chunks.
 class counting_reader final : public checkpoint_reader {
  public:
   explicit counting_reader(std::unique_ptr<checkpoint_reader> inner) : inner_(std::move(inner)) {
     contents_ = inner_->contents();
-    contents_.format = checkpoint_format::safetensors;  // whose objects are never opened on the way
+    contents_.format = checkpoint_format::safetensors;  // a format whose objects are not opened during a load
     path_ = inner_->path();
   }
   std::int64_t bytes() const { return bytes_; }
@@ -166,7 +166,7 @@ TEST_CASE("every rank of a mesh gets the part that the first matching rule gives
     CHECK(to_string(w.layout().placements()) == "S(0), S(1)");
     CHECK(w.size() == extents{7, 6});
     CHECK(values(w.local()) == flat(columns(chunk(s.w, 2, dp), 2, tp)));
-    // Optimizer state follows its parameter, a scalar is on every rank.
+    // Optimizer state follows its parameter, and every rank has a scalar.
     CHECK(values(at(*found, {"optim", "state", "w", "exp_avg"}).local()) == values(w.local()));
     CHECK(values(at(*found, {"model", "b"}).local()) == chunk(s.b, 2, tp));
     CHECK(to_string(at(*found, {"step"}).layout().placements()) == "R, R");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// read_state_dict: .pt files and safetensors, what was saved and is read again, tensors of other frameworks,
-// selections, and what is refused. DCP folders of PyTorch's: golden_read_test.
+// Tests read_state_dict: .pt files and safetensors, round trips, tensors of other frameworks, selections, and refusals.
+// golden_read_test tests PyTorch's DCP folders.
 #include <array_tensor.hpp>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ tree_spec flat_spec(node_kind kind, int leaves) {
   return builder.finish().value();
 }
 
-// Tensors, also empty and 0-d ones, a tuple, bytes and plain values, in nested containers.
+// Nested containers with tensors (also empty and 0-d ones), a tuple, bytes, and plain values.
 dict nested_state() {
   dict made;
   REQUIRE(made.set({"model", "w"}, floats({2, 3}, {1, 2, 3, 4, 5, 6})));
@@ -93,7 +93,7 @@ TEST_CASE("a state dict that was saved is read as it was, containers, numbers an
   CHECK(*found == state);
   CHECK(found->kind({"betas"}) == node_kind::tuple);
   CHECK(found->kind({"model", "layers"}) == node_kind::sequence);
-  // Saved again, it is the same checkpoint.
+  // Saving it again gives the same checkpoint.
   dict again = read_state_dict<host_tensor>(folder.path() / "step").value();
   save_state(again, folder.path() / "again");
   CHECK(read_state_dict<host_tensor>(folder.path() / "again").value() == state);
@@ -221,7 +221,7 @@ TEST_CASE("casts of a state dict that is read are listed, and those that lose va
   CHECK(reports[2].notes ==
         std::vector<std::string>{"1 tensor is cast from float32 to float16, which does not hold every value of "
                                  "float32: model.w; numbers beyond 65504 become infinity and are not counted"});
-  // What fails has no report.
+  // A failed read gives no report.
   options.selection.casts = {parse_cast_rule("model.w=int16").value()};
   CHECK_FALSE(read_state_dict<host_tensor>(folder.path() / "step", options));
   CHECK(reports.size() == 3);
@@ -260,7 +260,7 @@ TEST_CASE("what cannot be read as a state dict is refused with file and key") {
   CHECK(why.file == (folder.path() / "step").string());
   CHECK(why.message == "only 'model.v' matches no key");
   CHECK(why.hint == "did you mean model.w? allow_unused lets it pass");
-  // An object of which a safetensors file keeps the type's name alone.
+  // An object of which a safetensors file keeps only the type's name.
   auto reader = open_checkpoint(checkpoint_data::golden() / "nested_objects/checkpoint").value();
   REQUIRE(convert(*reader, folder.path() / "one.safetensors",
                   {.selection = {.only = {key_pattern::exactly("namespace"),
@@ -273,12 +273,12 @@ TEST_CASE("what cannot be read as a state dict is refused with file and key") {
   CHECK(why.found == "argparse.Namespace");
   CHECK(why.hint == "the option objects = false reads tensors alone");
   CHECK(read_state_dict<host_tensor>(folder.path() / "one.safetensors", {.objects = false}).value().size() == 1);
-  // Entries of which one lies inside another.
+  // One entry lies inside another.
   why = refusal(folder.path() / "step", {.selection = {.only = {key_pattern::compile("model.w|step").value()},
                                                        .rename = {parse_rename_rule("step=model").value()}}});
   CHECK(why.code == errc::invalid_argument);
   CHECK(why.file == (folder.path() / "step").string());
-  // A checkpoint with a defect is not read without what is defective.
+  // The sound part of a damaged checkpoint is not read either.
   why = refusal(checkpoint_data::golden() / "corrupt/chunk_out_of_bounds/checkpoint");
   CHECK(why.code == errc::out_of_bounds);
   CHECK(why.key == "rows10");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that is written to, or replaced, after it was opened: what is read is of the file that was opened, or an
-// error.
+// Tests a file that is written or replaced after it was opened: a read gives the opened file's bytes or an error.
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -21,12 +20,12 @@ namespace fs = std::filesystem;
 namespace {
 
 void write(const fs::path& file, std::string_view text, bool at_end = false) {
-  // Later than what was written before by more than a tick of the system's clock.
+  // Later than the last write by more than a tick of the system's clock.
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   std::ofstream(file, at_end ? std::ios::app : std::ios::trunc) << text;
 }
 
-// What the first four bytes are, or the error.
+// The first four bytes, or the error.
 std::string first(const byte_source& source) {
   std::array<std::byte, 4> bytes{};
   if (const auto done = source.read(0, bytes); !done) {
@@ -71,7 +70,7 @@ TEST_CASE("a file that is replaced stays what it was while a descriptor holds it
   const auto source = pool.open(scratch.path / "a").value();
   fs::rename(scratch.path / "new", scratch.path / "a");
   CHECK(first(*source) == "old ");
-  CHECK(first(*pool.open(scratch.path / "b").value()) == "besi");  // takes the pool's one descriptor
+  CHECK(first(*pool.open(scratch.path / "b").value()) == "besi");  // takes the pool's only descriptor
   CHECK(first(*source) == changed);
 }
 

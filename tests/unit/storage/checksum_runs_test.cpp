@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder held against its record: small ranges that follow each other are read together, and each problem is that of
-// its own range.
+// Compares a folder with its record: small adjacent ranges are read together, and each problem names its own range.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +24,7 @@ std::string digits_of(std::string_view text) {
   return to_hex(xxh3(std::as_bytes(std::span(text.data(), text.size()))));
 }
 
-// Two files of ranges of different lengths, small and large, with a gap behind every tenth; listed in turn.
+// Two files of ranges of different lengths, with a gap after every tenth; the record lists the files in turn.
 std::vector<checksum_range> write_files(const fs::path& folder) {
   std::vector<checksum_range> ranges;
   std::string contents[2];
@@ -52,7 +51,7 @@ void flip(const fs::path& file, std::int64_t offset) {
 TEST_CASE("a whole folder has no problem, and bytes between the ranges do not count") {
   const scratch_folder scratch;
   const std::vector<checksum_range> ranges = write_files(scratch.path);
-  flip(scratch.path / "one", ranges[18].offset + ranges[18].length);  // of a gap
+  flip(scratch.path / "one", ranges[18].offset + ranges[18].length);  // in a gap
   file_pool pool;
   for (const int threads : {1, 3}) CHECK(check_checksums(scratch.path, ranges, pool, threads).empty());
 }
@@ -60,7 +59,7 @@ TEST_CASE("a whole folder has no problem, and bytes between the ranges do not co
 TEST_CASE("a flipped byte is the problem of the one range that has it, in the order of the record") {
   const scratch_folder scratch;
   const std::vector<checksum_range> ranges = write_files(scratch.path);
-  const std::vector<std::size_t> damaged{5, 6, 99, 150, 301, 399};  // 99: a large one
+  const std::vector<std::size_t> damaged{5, 6, 99, 150, 301, 399};  // 99 is a large range
   for (const std::size_t i : damaged) flip(scratch.path / ranges[i].file, ranges[i].offset + ranges[i].length - 1);
   file_pool pool;
   for (const int threads : {1, 3}) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an overwrite may replace where no rule is given: a folder whose files are all in its own record of checksums.
+// Tests what an overwrite may replace without a given rule: a folder whose files are all in its own record of
+// checksums.
 #include <sys/stat.h>
 #include <catch2/catch_test_macros.hpp>
 
@@ -21,7 +22,7 @@ void write_text(const fs::path& path, std::string_view text) {
   std::ofstream(path) << text;
 }
 
-// "a" and "b", with their record.
+// Writes "a" and "b", with their record.
 void fill(const fs::path& folder) {
   write_text(folder / "a", "1");
   write_text(folder / "b", "2");
@@ -29,7 +30,7 @@ void fill(const fs::path& folder) {
   write_text(folder / std::string(checksum_file_name), format_checksums(ranges));
 }
 
-// The entry that keeps the folder from being replaced; empty: none.
+// The entry that keeps the folder from being replaced, or "".
 std::string kept_by(const fs::path& folder) {
   const auto seen = look_at(folder).value();
   const auto allowed = check_replaceable({}, folder, seen);
@@ -70,7 +71,7 @@ TEST_CASE("without a rule, an output replaces what it knows and nothing else") {
   fs::create_directory(out);
   fill(out);
   for (const bool is_known : {true, false}) {
-    if (!is_known) write_text(out / "stranger", "");  // the record went with what was replaced
+    if (!is_known) write_text(out / "stranger", "");  // the replaced folder's record is gone
     auto made = staged_output::directory(out, {.overwrite = true, .durable = false});
     REQUIRE(made.has_value() == is_known);
     if (!is_known) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fork copies a save that is under way: the child's copy must not take away what the parent writes.
+// Tests a fork during a save: the child's copy must not remove what the parent writes.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <filesystem>

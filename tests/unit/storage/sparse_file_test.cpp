@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is read whole may be as long as what the file system stores of it allows: a file of a few kilobytes with a hole
-// of gigabytes is refused before memory is asked for.
+// Tests that the bytes on disk limit how long a file may be to be read whole. A file of a few kilobytes with a hole of
+// gigabytes is refused before memory is allocated.
 #include <catch2/catch_test_macros.hpp>
 
 #include <cstddef>
@@ -71,13 +71,13 @@ TEST_CASE("a sparse file is not read whole, with an error that names it, its siz
   CHECK(is_beyond_limit(refused.error()));
   CHECK(refused.error().found == std::to_string(gib));
   CHECK(refused.error().message.find("sparse") != std::string::npos);
-  // Longer than the limit is another thing.
+  // A file longer than the limit is another error.
   CHECK(read_file(file, mib).error().code == errc::invalid_argument);
   // A sixty-fourth of the limit may be a hole; a higher limit allows more.
   CHECK(read_file(sparse_file(scratch.path, 15 * mib), gib));
   CHECK_FALSE(read_file(sparse_file(scratch.path, 17 * mib), gib));
   CHECK(read_file(sparse_file(scratch.path, 17 * mib), 2 * gib));
-  // And sixteen bytes for each that is stored.
+  // A hole may also have sixteen bytes for each stored byte.
   CHECK(read_file(sparse_file(scratch.path, 17 * mib, 1 << 17), gib));
 }
 

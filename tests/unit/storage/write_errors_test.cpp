@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors of writing that the system reports late or once: at fsync and close of the descriptor that wrote, at the fsync
-// that makes a rename durable, and locks that are refused. This program has its own versions of these calls.
+// Tests write errors that the system reports late or only once. They come from fsync and close of the descriptor that
+// wrote, and from the fsync that makes a rename durable. Also tests refused locks. This program replaces these calls
+// with its own.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -37,17 +38,17 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What the system is to do. Descriptors count as written to from the first `pwrite` on.
+// The faults to inject. A descriptor counts as written from its first `pwrite` on.
 struct faults {
   std::mutex lock;
-  int close_error = 0;  // of every descriptor that wrote
-  int lost_write = 0;   // this write fails behind the caller's back; fsync or close of its descriptor says so, once
+  int close_error = 0;  // for every descriptor that wrote
+  int lost_write = 0;   // this write fails silently; fsync or close of its descriptor reports it, once
   int writes = 0;
-  fs::path folder;  // whose fsync fails with EIO
+  fs::path folder;  // its fsync fails with EIO
   std::string_view renamed_to{"\n"};
-  std::vector<int> lock_errors;  // of the next calls of flock
+  std::vector<int> lock_errors;  // for the next calls of flock
   std::set<int> written;
-  std::map<int, int> owed;  // errors by descriptor
+  std::map<int, int> owed;  // unreported errors by descriptor
 
   void reset() {
     const std::scoped_lock guard(lock);
@@ -136,7 +137,7 @@ struct with_faults {
   ~with_faults() { system_faults().reset(); }
 };
 
-// So few that a pool of descriptors holds `pool`.
+// Allows so few descriptors that a pool holds `pool`.
 class few_descriptors {
  public:
   explicit few_descriptors(rlim_t pool) {
@@ -158,7 +159,7 @@ std::string text_of(const fs::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Every name in the folder with its text, those of folders in it as well.
+// Every name in the folder and its subfolders, with its text.
 std::map<std::string, std::string> all_in(const fs::path& folder) {
   std::map<std::string, std::string> found;
   for (const auto& entry : fs::recursive_directory_iterator(folder))
@@ -166,7 +167,7 @@ std::map<std::string, std::string> all_in(const fs::path& folder) {
   return found;
 }
 
-// Writes `files` files in turn, twice, and commits. Not more than one error.
+// Writes `files` files in turn, twice, and commits. Returns the first error.
 result<void> save(const fs::path& destination, int files, output_options options) {
   auto made = files == 0 ? staged_output::file(destination, std::move(options))
                          : staged_output::directory(destination, std::move(options));
@@ -233,7 +234,8 @@ TEST_CASE("the descriptor that wrote is synced: whichever write was lost, the sa
   const int files = GENERATE(0, 3, 9);
   const int pool = GENERATE(4, 40);
   const few_descriptors few(static_cast<rlim_t>(pool));
-  const int writes = files > pool ? files : 2 * std::max(files, 1);  // gathered: one of each file
+  // Each file's writes are gathered into one if the files outnumber the descriptors.
+  const int writes = files > pool ? files : 2 * std::max(files, 1);
   for (int lost = 1; lost <= writes; ++lost) {
     const scratch_folder scratch;
     const fs::path destination = scratch.path / "made";
@@ -261,10 +263,10 @@ TEST_CASE("an error that was found while files were written stays one") {
     REQUIRE(number);
     numbers.push_back(*number);
   }
-  const std::vector<std::byte> large(std::size_t{1} << 18);  // not gathered
+  const std::vector<std::byte> large(std::size_t{1} << 18);  // too large to be gathered
   system_faults().lost_write = 1;
   for (std::size_t i = 0; i < 4; ++i) REQUIRE(made->write(numbers[i], 0, large));
-  CHECK_FALSE(made->write(numbers[4], 0, large));  // whose descriptor takes the place of the first
+  CHECK_FALSE(made->write(numbers[4], 0, large));  // its descriptor takes the place of the first
   CHECK(made->write(numbers[4], 0, large));
   for (int attempt = 0; attempt < 2; ++attempt) {
     const auto done = made->commit();
@@ -308,7 +310,7 @@ TEST_CASE("what was gathered is read back, may come in any order, and goes with 
   REQUIRE(made->write(numbers[0], 6 + std::ssize(large), bytes));
   REQUIRE(made->write(numbers[1], 0, bytes));
   REQUIRE(made->write(numbers[2], 0, bytes));
-  REQUIRE(made->add_file("later"));  // a description must not be older than what it describes
+  REQUIRE(made->add_file("later"));  // writes gathered bytes first: a description must not be older than its files
   CHECK(text_of(made->folder() / "f2") == "new");
   REQUIRE(made->write(numbers[1], 0, bytes));
   std::array<std::byte, 3> read{};

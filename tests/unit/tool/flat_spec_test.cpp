@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// convert --flat-spec: an FSDP1 local state dict of PyTorch's (golden/fsdp1_local) with named parameters. Expected
-// values are slices of the golden flat tensors by hand: the modules' order, row-major.
+// Tests convert --flat-spec: PyTorch's FSDP1 local state dict (golden/fsdp1_local) with named parameters. Expected
+// values are hand-cut slices of the golden flat tensors, in the modules' order, row-major.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -56,7 +56,7 @@ std::vector<float> slice(const std::vector<float>& all, std::ptrdiff_t begin, st
   return {all.begin() + begin, all.begin() + begin + size};
 }
 
-// The one line that a spec is refused with; nothing is written.
+// The one line that refuses a spec; nothing is written.
 std::string spec_refusal(const std::string& spec) {
   const scratch_folder folder;
   INFO(spec);
@@ -83,7 +83,7 @@ TEST_CASE("a local state dict comes out with named parameters in every format") 
                               write(folder, golden_spec().dump()));
     INFO(run.err);
     REQUIRE(run.status == 0);
-    CHECK(run.err.empty());  // no note about names that are not known
+    CHECK(run.err.empty());  // no note about unknown names
     auto made = open_checkpoint(out).value();
     CHECK(made->contents().tensors.size() == expected.size());
     for (const auto& [key, value] : expected) {
@@ -100,7 +100,7 @@ TEST_CASE("a local state dict comes out with named parameters in every format") 
 TEST_CASE("parameters of a flat spec are selected, renamed and cast like stored ones, and stored in other orders") {
   const scratch_folder folder;
   json spec = golden_spec();
-  // As if down.weight had been stored column by column, and head shared with a second name.
+  // As if down.weight were stored by columns, and head.weight had a second name.
   spec["units"][0]["parameters"][2]["strides"] = {1, 5};
   spec["units"][1]["shared"] = {{{"name", "tied.weight"}, {"of", "head.weight"}}};
   spec["units"][1]["prefix"] = "top";
@@ -174,7 +174,8 @@ TEST_CASE("a flat spec that is none says line or member") {
 
 TEST_CASE(
     "an aligned flat parameter of several stored pieces gives back its parameters, and needs its number of ranks") {
-  // As with use_orig_params on two ranks: a begins at 0, b at 4 elements, and one more makes them even.
+  // As with use_orig_params on two ranks: a begins at element 0, b at 4, and one element of padding makes the shards
+  // even.
   std::vector<float> flat{0, 1, 2, 42, 3, 4, 5, 6, 7, 42};
   const scratch_folder folder;
   save_tensor stored{"layer._flat_param", {}, {10}, {}};
@@ -194,7 +195,7 @@ TEST_CASE(
   auto made = open_checkpoint(folder / "out").value();
   CHECK(floats(*made, "layer.a") == std::vector<float>{0, 1, 2});
   CHECK(floats(*made, "layer.b") == std::vector<float>{3, 4, 5, 6, 7});
-  // Chunks stay with the ranks that held them: one element of b was rank 0's.
+  // Chunks stay with the ranks that held them: rank 0 held one element of b.
   const catalog& contents = made->contents();
   for (const tensor_entry& t : contents.tensors) CHECK(t.chunk_count == (t.key == "layer.b" ? 2 : 1));
   spec["units"][0].erase("ranks");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What inspect says of a checkpoint as a whole: its counts by role, and the texts of safetensors files.
+// Tests what inspect prints for a whole checkpoint: its counts by role, and the texts of safetensors files.
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 #include <run_tool.hpp>
@@ -100,7 +100,7 @@ TEST_CASE("inspect --tree draws entries by their paths, and a key that begins an
       "`- step  int64 [1]  8 bytes\n";
   CHECK(said.out.ends_with(tree));
   CHECK(run_tool(call + " --limit 2").out.ends_with("{2}\n|- model {2}\n|  |- a {2}\nand 5 more nodes\n"));
-  // As a picture: the same rows, and nothing beside it is printed.
+  // A picture has the same rows, and nothing else is printed.
   const std::filesystem::path picture = folder.path() / "tree.svg";
   const tool_output drawn = run_tool(call + " --limit 2 --svg " + picture.string());
   CHECK(drawn.status == 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command line takes for JSON when it puts a ready value into a document: held against nlohmann's parser.
+// Compares the command line's own JSON check, which guards ready values in documents, with nlohmann's parser.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -46,7 +46,7 @@ TEST_CASE("texts that were JSON and are turned are taken and refused as nlohmann
       else if (text.size() > 1)
         text.erase(at, 1);
     }
-    // Numbers that no double holds, and lone surrogates, are JSON by its grammar alone.
+    // By the grammar alone, numbers that no double holds and lone surrogates are JSON; nlohmann refuses them.
     bool has_exponent = false;
     for (std::size_t e = text.find('e', 1); e != std::string::npos; e = text.find('e', e + 1))
       has_exponent |= text[e - 1] >= '0' && text[e - 1] <= '9';

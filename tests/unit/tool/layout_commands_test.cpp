@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands layout, plan and check-shards, run as users run them.
+// Runs the commands layout, plan, and check-shards as users do.
 #include <catch2/catch_test_macros.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>

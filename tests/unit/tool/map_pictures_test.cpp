@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The maps of a checkpoint as one SVG picture: held against the chunks that --json lists.
+// Compares the maps of a checkpoint, as one SVG picture, with the chunks that --json lists.
 #include <catch2/catch_test_macros.hpp>
 #include <drawn_map.hpp>
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace {
 
 const std::string golden = std::string(SHARDMESH_TEST_DATA) + "/golden/fsdp2_tp_2x2/checkpoint";
 
-// What each tensor's map says of its boxes, by the caption above it.
+// The boxes in each tensor's map, by the caption above it.
 std::map<std::string, std::multiset<std::string>> maps_of(const std::string& svg) {
   std::map<std::string, std::multiset<std::string>> maps;
   const std::string mark = "class=\"caption\"";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options that write a file: whatever the command, none replaces a file without --force.
+// Tests options that write a file: in every command, they replace no file without --force.
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <fstream>
@@ -13,7 +13,7 @@ namespace {
 const std::string golden = std::string(SHARDMESH_TEST_DATA) + "/golden/dtensor_shard0_4/checkpoint";
 const std::string plan = "plan --shape 4 --from-mesh 2 --from 'S(0)' --to-mesh 2 --to R";
 
-// Everything but the file's name.
+// The commands, without the file's name.
 const std::string calls[] = {"inspect " + golden + " --svg ",
                              "inspect " + golden + " --tree --svg ",
                              "inspect " + golden + " --html ",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages of --html as files: where they are written and where not, and that they have the document that --json prints.
-// What a browser makes of them is tested by tests/pages.
+// Tests the files of --html pages: where they are written, where not, and that they hold the document of --json.
+// tests/pages tests them in a browser.
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command line says when it is used wrongly, and what --json prints when there is nothing to print about.
+// Tests the command line's messages for wrong usage, and the --json documents when there is no result.
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 #include <refusal.hpp>
@@ -10,7 +10,7 @@ using nlohmann::json;
 
 namespace {
 
-// Wrong usage has a status of its own.
+// Wrong usage has its own exit status.
 std::string misuse(const std::string& arguments) {
   return refusal(arguments, 2);
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the commands say in a good case and in a bad one: numbers with their nouns, suggestions, files that were
-// written.
+// Tests what the commands print in a good and in a bad case: numbers with their nouns, suggestions, and written files.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <fstream>
@@ -17,7 +16,7 @@ namespace {
 
 const std::string data = SHARDMESH_TEST_DATA;
 
-// A safetensors file: {KEY: {dtype, shape, bytes}}.
+// A tensor of a safetensors file, which is written as {KEY: {dtype, shape, bytes}}.
 struct stored {
   std::string key, dtype;
   std::vector<std::int64_t> shape;

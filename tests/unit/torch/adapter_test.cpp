@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An at::Tensor as a tensor: every dtype, every kind of strides, what autograd sees, and what is refused by name.
+// Tests an at::Tensor as a tensor: every dtype, every kind of strides, autograd, and refusals by name.
 #include <ATen/ATen.h>
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/functorch/BatchedTensorImpl.h>
@@ -29,7 +29,7 @@ extents extents_of(at::IntArrayRef values) {
   return extents(std::span<const std::int64_t>(values.data(), values.size()));
 }
 
-// Whether the view says of the tensor what LibTorch says.
+// Compares the view with LibTorch's description of the tensor.
 void check_view(at::Tensor tensor) {
   const tensor_view seen = view_of(tensor);
   CHECK(static_cast<void*>(seen.data) == tensor.data_ptr());
@@ -75,7 +75,7 @@ TEST_CASE("every dtype of LibTorch goes through the adapter and back") {
     const auto type = static_cast<at::ScalarType>(i);
     INFO(c10::toString(type));
     const dtype ours = dtype_of_torch(type);
-    if (type > at::ScalarType::Float4_e2m1fn_x2) {  // of a LibTorch that is newer than ours
+    if (type > at::ScalarType::Float4_e2m1fn_x2) {  // from a newer LibTorch than ours
       CHECK(ours == dtype::undefined);
       CHECK_FALSE(check_tensor(at::empty({2, 3}, type)));
       continue;

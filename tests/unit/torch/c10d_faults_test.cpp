@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a backend of c10d throws becomes the error of every rank: it names the peer, the call and the tag. Nothing is
-// left under way, nobody hangs, and no tag belongs to two communicators that live. Ranks are threads, over a backend of
-// the test's own.
+// Tests exceptions of a c10d backend: each becomes every rank's error, which names the peer, the call, and the tag. No
+// work stays in flight, no rank hangs, and no two live communicators share a tag. Ranks are threads over a backend of
+// the test.
 #include <pthread.h>
 #include <loopback_group.hpp>
 
@@ -36,12 +36,12 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// From this many threads on none can be started; -1: always.
+// The number of threads that can still be started; -1 means any number.
 std::atomic<int> threads_left = -1;
 
 }  // namespace
 
-// Threads of the library begin here.
+// The library's threads start here.
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*work)(void*), void* with) {
   static const auto real = reinterpret_cast<decltype(&::pthread_create)>(::dlsym(RTLD_NEXT, "pthread_create"));
   if (threads_left == 0) return EAGAIN;
@@ -59,7 +59,7 @@ bytes message(std::int32_t from, std::size_t size) {
   return made;
 }
 
-// Of each rank: the first error; none where all calls succeeded.
+// Each rank's first error, or none where all calls succeeded.
 using outcomes = std::vector<std::optional<error>>;
 
 call_options in_time(std::uint32_t tag) {
@@ -72,7 +72,7 @@ call_options in_time(std::uint32_t tag) {
 
 result<void> all_calls(c10d_communicator& comm) {
   const std::int32_t next = (comm.rank() + 1) % comm.size(), before = (comm.rank() + comm.size() - 1) % comm.size();
-  for (const std::size_t size : {std::size_t{100}, std::size_t{5000}}) {  // in a record, and a payload of its own
+  for (const std::size_t size : {std::size_t{100}, std::size_t{5000}}) {  // in a record, and as a separate payload
     const bytes mine = message(comm.rank(), size);
     bytes room(size);
     const outgoing send{next, mine};
@@ -115,7 +115,7 @@ constexpr loopback_call all_kinds[] = {loopback_call::send,        loopback_call
                                        loopback_call::receive,     loopback_call::receive_wait,
                                        loopback_call::receive_any, loopback_call::receive_any_wait};
 
-// What the error of rank 1 may say: who, and in which call. Answers and goodbyes belong to no call.
+// The possible messages of rank 1's error, with the peer and the call. Answers and goodbyes belong to no call.
 std::set<std::string> sayings(loopback_call what, std::int32_t size) {
   const std::string begin = "the process group failed on rank 1, which ";
   if (what == loopback_call::receive_any || what == loopback_call::receive_any_wait)
@@ -137,8 +137,8 @@ TEST_CASE("what a backend of c10d throws is the error of all ranks, which names 
       loopback_group sound(size, "sound " + std::to_string(size));
       REQUIRE(text_of(run(sound, size)) == text_of(outcomes(static_cast<std::size_t>(size))));
       REQUIRE(sound.is_let_go());
-      // The last are the goodbyes: a peer that does not get one goes on listening, as the connection is not broken
-      // here.
+      // The last sends are the goodbyes. A peer that does not get one keeps listening, because the connection is not
+      // broken here.
       const int calls = sound.world().calls[{what, 1}] - (what == loopback_call::send ? size - 1 : 0);
       CHECK(calls > 0);
       int failed = 0;
@@ -155,7 +155,7 @@ TEST_CASE("what a backend of c10d throws is the error of all ranks, which names 
           CHECK(group.is_let_go());
           std::set<std::string> different;
           for (const auto& one : found) {
-            if (!one) continue;  // it was through before
+            if (!one) continue;  // had finished before
             different.insert(to_string(*one));
             CHECK(one->code == (no_memory ? errc::no_memory : errc::communication));
             CHECK(one->found == (no_memory ? std::bad_alloc().what() : "injected failure"));
@@ -197,7 +197,7 @@ TEST_CASE("no tag of c10d belongs to two communicators that live, however many c
   loopback_group group(2, "tags");
   std::mutex lock;
   int current = 0;
-  std::map<int, std::set<int>> slots;  // of the tags of each communicator
+  std::map<int, std::set<int>> slots;  // the tag ranges of each communicator
   group.world().on_call = [&](loopback_call what, int, int, int tag) {
     const std::lock_guard locked(lock);
     if (what == loopback_call::send) slots[current].insert(tag >> 20);
@@ -209,7 +209,7 @@ TEST_CASE("no tag of c10d belongs to two communicators that live, however many c
   std::vector<pair> live;
   std::optional<pair> oldest;
   int refused = 0;
-  constexpr int count = 1100;  // more than there are ranges of tags
+  constexpr int count = 1100;  // more than the number of tag ranges
   for (int id = 1; id <= count; ++id) {
     current = id;
     auto zero = c10d_communicator::of(group.of(0)), one = c10d_communicator::of(group.of(1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sharded_tensor, dtensor, state_dict and FSDP's flat parameters with at::Tensor, on threads: what moves is compared
-// element by element with LibTorch's own slicing.
+// Tests sharded_tensor, dtensor, state_dict, and FSDP's flat parameters with at::Tensor, on threads. Moved elements are
+// compared one by one with LibTorch's own slicing.
 #include <ATen/ATen.h>
 #include <shardmesh/torch_tensor.hpp>
 
@@ -19,7 +19,7 @@ using namespace shardmesh;
 
 namespace {
 
-// Different in every element, and exact in every dtype that is asked for.
+// Different in every element, and exact in every tested dtype.
 at::Tensor whole_tensor(at::ScalarType type) {
   return at::arange(7 * 5, at::kLong)
       .remainder(2)

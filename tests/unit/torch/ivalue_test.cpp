@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// c10::IValue as a tree: walked, flattened, built again, and as a state dict.
+// Tests c10::IValue as a tree: walked, flattened, rebuilt, and as a state dict.
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
 #include <ATen/core/ivalue.h>

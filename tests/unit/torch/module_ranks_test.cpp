@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules whose ranks hold parts of them: saved together on one mesh, loaded on another; and what ranks refuse
-// together.
+// Tests modules of which each rank holds a part: saved on one mesh and loaded on another. Also tests errors that all
+// ranks share.
 #include <ATen/ATen.h>
 #include <torch/nn/module.h>
 #include <shardmesh/torch_tensor.hpp>
@@ -35,7 +35,7 @@ struct whole_entry {
   bool is_buffer = false;
 };
 
-// Every byte from the dice: infinities, NaNs with their payloads and denormals among them.
+// Random bytes, among them infinities, NaNs with payloads, and denormals.
 at::Tensor random_bytes(std::mt19937& dice, at::IntArrayRef sizes, at::ScalarType type) {
   at::Tensor made = at::empty(sizes, type);
   auto* const bytes = static_cast<std::uint8_t*>(made.mutable_data_ptr());
@@ -51,10 +51,10 @@ std::vector<whole_entry> random_entries(std::mt19937& dice) {
           {"table", random_bytes(dice, {size(5), size(4), size(6)}, at::kLong), true}};
 }
 
-// One way of dealing entries out over ranks.
+// One way to distribute the entries over ranks.
 struct dealing {
   device_mesh mesh;
-  std::vector<std::vector<placement>> placements;  // of each entry
+  std::vector<std::vector<placement>> placements;  // for each entry
   std::vector<placement_rule> rules;
 
   layout layout_of(const whole_entry& entry, std::size_t number) const {
@@ -73,7 +73,7 @@ dealing random_dealing(std::mt19937& dice, const std::vector<whole_entry>& entri
       const auto dim = dims == 0 ? 0 : static_cast<std::int32_t>(dice() % (dims + 1));
       placements.push_back(dim == static_cast<std::int32_t>(dims) ? placement::replicate() : placement::shard(dim));
     }
-    // As FSDP over tensor parallelism cuts.
+    // Cut as by FSDP over tensor parallelism.
     if (placements.size() == 2 && placements[0].is_shard() && placements[0] == placements[1])
       placements[0] = placement::strided_shard(placements[0].dim, made.mesh.sizes()[1]);
     made.rules.push_back({key_pattern::exactly("model." + entry.name), placements});
@@ -107,7 +107,7 @@ struct temporary_folder {
   std::filesystem::path path;
 };
 
-// Runs the body, which gives the text of its error, on every rank: the texts, each once.
+// Runs the body on every rank; returns the distinct error texts.
 std::set<std::string> texts_of_ranks(std::int32_t ranks, const std::function<std::string(any_communicator&)>& body) {
   std::mutex lock;
   std::set<std::string> texts;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A torch::nn::Module as a state dict, and its checkpoints: saved and loaded in place, whole and in parts.
+// Tests a torch::nn::Module as a state dict, and its checkpoints: saved and loaded in place, whole and in parts.
 #include <ATen/ATen.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -38,7 +38,7 @@ const std::vector<std::string> names{
     "first.weight", "first.bias",        "norm.weight",      "norm.bias",
     "last.weight",  "norm.running_mean", "norm.running_var", "norm.num_batches_tracked"};
 
-// Entries of two modules whose elements differ.
+// The number of entries whose elements differ between two modules.
 int differing(const torch::nn::Module& a, const torch::nn::Module& b) {
   int count = 0;
   const auto left = entries_of(a), right = entries_of(b);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders of torch_checkpointing from memory: however tensors are cut. That the package reads them: tests/oracle.
+// Writes folders of torch_checkpointing from memory, with tensors cut in any way. tests/oracle tests that the package
+// reads them.
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
@@ -38,7 +39,7 @@ struct held_box {
   friend auto operator<=>(const held_box&, const held_box&) = default;
 };
 
-// Boxes that tile the shape, each cut where the dice say.
+// Boxes that tile the shape, cut at random.
 std::vector<box> cut_at_will(dice& random, const extents& shape) {
   std::vector<box> parts{box::whole(shape)};
   for (int cuts = roll(random, 0, 5); cuts > 0 && shape.rank() > 0; --cuts) {
@@ -75,8 +76,8 @@ std::vector<held_box> any_cut(dice& random, const extents& shape) {
   return held;
 }
 
-// What a rank's file has: the box of its cells where they are one, else the lowest rank has all. A tensor without
-// elements is the first part's rank's.
+// The boxes that the ranks' files must hold: a rank's cells if they form one box for every rank; otherwise the lowest
+// rank has everything. A tensor without elements belongs to the rank of its first part.
 std::vector<held_box> expected_boxes(const extents& shape, const std::vector<held_box>& held) {
   if (box::whole(shape).is_empty()) return {{box::whole(shape), held.front().rank}};
   std::map<std::int32_t, std::vector<box>> by_rank;
@@ -117,7 +118,7 @@ TEST_CASE("however a tensor is cut, the folder has every rank's box in that rank
       extents shape;
       for (int d = roll(random, 0, 3); d > 0; --d) shape.push_back(roll(random, 0, 7));
       auto& values = memory.emplace_back(static_cast<std::size_t>(box::whole(shape).volume()));
-      values.reserve(1);  // so that an empty tensor has an address, too
+      values.reserve(1);  // so that even an empty tensor has an address
       for (std::int32_t& value : values) value = static_cast<std::int32_t>(random());
       const tensor_view whole{
           reinterpret_cast<std::byte*>(values.data()), dtype::int32, {}, shape, contiguous_strides(shape)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Archives of torch.save are written byte for byte as PyTorch does, up to sizes that need ZIP64.
+// Tests that torch.save archives are written byte for byte as PyTorch writes them, up to sizes that need ZIP64.
 #include <catch2/catch_test_macros.hpp>
 #include <checkpoint_data.hpp>
 #include <cstddef>
@@ -35,7 +35,7 @@ TEST_CASE("the archive around a contiguous tensor is byte for byte PyTorch's, of
     const auto item = torch_file::item::open(source).value();
     const torch_file::tensor& tensor = item.tensors()[0];
     const torch_file::storage& storage = item.storages()[0];
-    // PyTorch also keeps other strides; those have another data.pkl.
+    // PyTorch also keeps other strides, which have another data.pkl.
     if (tensor.strides != contiguous_strides(tensor.sizes) || tensor.requires_grad || tensor.conj || tensor.neg ||
         tensor.storage_offset != 0 || tensor.python_type != "torch.Tensor")
       continue;
@@ -92,7 +92,7 @@ TEST_CASE("a tensor of five dimensions, and one without elements, read back as t
 }
 
 TEST_CASE("sizes of 4 GiB and more are written in ZIP64 fields, which the directory reader understands") {
-  // Only the bytes around the data exist here: the source answers zeros for the data.
+  // Only the bytes around the data exist here; the source returns zeros for the data.
   class sparse final : public byte_source {
    public:
     explicit sparse(const torch_file::tensor_archive& layout)
@@ -129,7 +129,7 @@ TEST_CASE("sizes of 4 GiB and more are written in ZIP64 fields, which the direct
 }
 
 TEST_CASE("the archive around 2^32 - 1 bytes, the first size that needs ZIP64, is byte for byte PyTorch's") {
-  // tests/data/archive: what torch.save wrote before and after the data.
+  // tests/data/archive: the bytes that torch.save wrote before and after the data.
   const auto folder = std::filesystem::path(SHARDMESH_TEST_DATA) / "archive";
   const auto prefix = data::read(folder / "uint8_4294967295_prefix.bin");
   const auto suffix = data::read(folder / "uint8_4294967295_suffix.bin");

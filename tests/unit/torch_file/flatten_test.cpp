@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A .pt state dict as names and tensors: PyTorch's rules of flattening, and objects that share or contain themselves.
+// Tests a .pt state dict as names and tensors: PyTorch's flattening rules, and objects that share or contain
+// themselves.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <checkpoint_data.hpp>
@@ -27,7 +28,7 @@ result<std::vector<torch_file::flat_entry>> flattened(const std::string& pickle,
   std::vector<std::byte> bytes;
   for (const char c : pickle) bytes.push_back(static_cast<std::byte>(c));
   const memory_source source(bytes, "made");
-  static std::vector<torch_file::item> alive;  // entries refer to the item
+  static std::vector<torch_file::item> alive;  // entries refer to their item
   alive.push_back(torch_file::item::open(source).value());
   return flatten_state_dict(alive.back(), alive.back().root(), options);
 }
@@ -116,7 +117,7 @@ TEST_CASE("keys of a state dict are named as Python's str() names them") {
   for (const torch_file::flat_entry& entry : *entries) names.push_back(entry.fqn);
   CHECK(names == std::vector<std::string>{"(1, 'a')", "b\"b'\\n\"", "torch.float32", "torch.Size([2])", "()", "None",
                                           "(1,)", "1e-07"});
-  // The keys themselves stay in the paths.
+  // The paths keep the keys themselves.
   const std::vector<std::string> spelled{R"({"$tuple":[1,"a"]})",   R"({"$bytes":"62270a"})",
                                          R"({"$dtype":"float32"})", R"({"$size":[2]})",
                                          R"({"$tuple":[]})",        "null",
@@ -151,7 +152,7 @@ TEST_CASE("a mapping with a key that only Python can name is one object, and at 
 }
 
 TEST_CASE("the name of a key that only Python can name depends neither on its place nor on the order of a set") {
-  // {frozenset([1, "a"]): 1, "x": 2}, then the other order of both
+  // {frozenset([1, "a"]): 1, "x": 2}, then with both orders reversed
   const std::string set = "cbuiltins\nfrozenset\n]("s, one = "K\1"s, a = "X\1\0\0\0a"s, made = "e\x85R"s;
   const auto first = flattened("\x80\2}(" + set + one + a + made + "K\1X\1\0\0\0xK\2u."s);
   const auto second = flattened("\x80\2}(X\1\0\0\0xK\2"s + set + a + one + made + "K\1u."s);

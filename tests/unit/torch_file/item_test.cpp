@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Items of golden checkpoints: tensors, objects and versions of PyTorch, and how often the file is read.
+// Tests items of golden checkpoints: tensors, objects, versions of PyTorch, and the number of reads.
 #include <algorithm>
 #include <bit>
 #include <catch2/catch_test_macros.hpp>
@@ -21,7 +21,7 @@ namespace data = checkpoint_data;
 
 namespace {
 
-/// Bytes of one golden item.
+/// The bytes of one golden item.
 std::vector<std::byte> bytes_of_item(const data::item& item) {
   const auto file = data::read(item.file);
   return {file.begin() + item.offset, file.begin() + item.offset + item.length};
@@ -53,7 +53,7 @@ class counting_source final : public byte_source {
   memory_source inner_;
 };
 
-// A value without what is said of things that are not plain data beside their type: PyTorch's repr, our members.
+// Reduces values that are not plain data to their type, without PyTorch's repr and our members.
 nlohmann::json types_only(nlohmann::json value) {
   if (value.is_object() && value.contains("$other")) return {{"$other", value["$other"]}};
   if (value.is_structured())
@@ -139,7 +139,7 @@ TEST_CASE("items of other PyTorch versions open") {
     for (const auto& file : std::filesystem::directory_iterator(data::golden() / era / "checkpoint")) {
       if (file.path().filename().string().find(".distcp") == std::string::npos) continue;
       const auto bytes = data::read(file.path());
-      // Items lie end to end: each ends with its end record.
+      // Items follow each other without gaps: each ends with its end record.
       for (std::size_t begin = 0; begin < bytes.size();) {
         const auto rest = std::span(bytes).subspan(begin);
         const std::string_view text(reinterpret_cast<const char*>(rest.data()), rest.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain values as archives of torch.save and back, and what no archive can hold.
+// Tests plain values as torch.save archives and back, and values that no archive can hold.
 #include <catch2/catch_test_macros.hpp>
 
 #include <cstddef>

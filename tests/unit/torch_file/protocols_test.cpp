@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python's plain objects, whatever protocol wrote them.
+// Tests Python's plain objects, as every protocol writes them.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators_range.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ZIP reader: records of sound archives, contradictions of each kind, truncation, and damaged golden items.
+// Tests the ZIP reader: records of sound archives, contradictions of each kind, truncation, and damaged golden items.
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <checkpoint_data.hpp>
@@ -61,7 +61,7 @@ class counted_source final : public byte_source {
   memory_source inner_;
 };
 
-/// An archive of records with these many bytes each.
+/// An archive of records with the given numbers of bytes.
 std::vector<std::byte> records_of(const std::vector<std::size_t>& sizes) {
   torch_file::archive archive("x");
   std::vector<std::byte> bytes;
@@ -72,7 +72,7 @@ std::vector<std::byte> records_of(const std::vector<std::size_t>& sizes) {
   return bytes;
 }
 
-/// The item of rows10 that a corrupt case damages: the first in its file that metadata does not move.
+/// The item of rows10 that a corrupt case damages: the one with index 0 in the metadata.
 std::vector<std::byte> blob(const std::string& name) {
   const auto folder = data::golden() / "corrupt" / name / "checkpoint";
   const auto metadata = pickle::graph::parse(data::read(folder / ".metadata")).value();
@@ -209,7 +209,7 @@ TEST_CASE("a local header with another name is refused with its archive, or list
 }
 
 TEST_CASE("deflated data must have exactly the stated size, and a false claim allocates nothing") {
-  // "hello hello hello" by raw deflate (Python zlib, level 9).
+  // "hello hello hello" as raw deflate (Python zlib, level 9).
   const std::vector<std::byte> deflated = [] {
     std::vector<std::byte> out;
     for (const int b : {0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x57, 0xc8, 0x40, 0x90, 0x00})

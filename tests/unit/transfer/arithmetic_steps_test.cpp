@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between grids of many ranks a rank's steps are computed and not listed. The same distributions as lists of fragments
-// have no grid to compute with: their steps are made by the rules, one by one, and must be the same in everything.
+// Tests a rank's steps between grids of many ranks, which are computed and not listed. The same distributions as lists
+// of fragments have no grid, so the rules make their steps one by one. Both must be the same in everything.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -21,7 +21,7 @@ using namespace shardmesh;
 
 namespace {
 
-// So many ranks in one to three mesh dimensions. Deep: more than one of them is long.
+// Mesh sizes with many ranks, in one to three dimensions. With `deep`, more than one dimension is long.
 std::vector<std::int64_t> random_mesh(dice& roll, bool deep) {
   if (!deep) return roll.pick<std::vector<std::int64_t>>({{300}, {257}, {512}, {3, 101}, {2, 131}, {149, 2}});
   return roll.pick<std::vector<std::int64_t>>({{16, 20}, {7, 43}, {2, 8, 20}, {5, 7, 11}});
@@ -60,7 +60,7 @@ layout random_layout(dice& roll, const std::vector<std::int64_t>& mesh, const ex
     for (std::int64_t i = 0; i < count; ++i) numbering.push_back(static_cast<std::int32_t>(count - 1 - i));
   }
   split_rule rule = roll.one_in(2) ? split_rule::balanced() : split_rule::torch_chunk();
-  // Sizes of its own fit where one mesh dimension cuts.
+  // A rule with its own sizes fits only where one mesh dimension cuts.
   if (mesh.size() == 1 && placements[0].is_shard() && placements[0].split_factor == 1)
     rule = random_rule(roll, shape[static_cast<std::size_t>(placements[0].dim)], mesh[0]);
   return layout::make(device_mesh::make(mesh, {}, numbering).value(), placements, shape, rule).value();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An average divides by the number that its distribution says, whatever that is: it is kept as an integer.
+// Tests that an average divides by the exact number that its distribution states, which stays an integer.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@ distribution terms(reduce_op op, std::int64_t divisor) {
   return builder.finish().value();
 }
 
-// The factors of the steps of a kind, over all ranks.
+// The factors of all steps of a kind, over all ranks.
 std::vector<std::int64_t> factors(const distribution& from, const distribution& to, step_kind kind) {
   std::vector<std::int64_t> found;
   const auto planned = plan({{from, to, dtype::float64, dtype::float64}}).value();
@@ -34,7 +34,7 @@ std::vector<std::int64_t> factors(const distribution& from, const distribution& 
 
 TEST_CASE("an average is divided by its divisor, exactly, also by one that no float holds") {
   const distribution whole = on_one_rank({2}, 0).value();
-  // 1 / (1 / n) is another number for the last two.
+  // 1 / (1 / n) differs from n for the last two.
   for (const std::int64_t n :
        {std::int64_t{3}, std::int64_t{49}, (std::int64_t{3} << 51) + 1, (std::int64_t{1} << 53) + 1}) {
     CHECK(factors(terms(reduce_op::avg, n), whole, step_kind::divide) == std::vector<std::int64_t>{n});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever communicator a function is given, and however often it is referred to: executors keep their messages apart.
+// Tests that executors keep their messages apart, for any communicator and any number of references to it.
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -27,7 +27,8 @@ transfer_plan rows_to_columns() {
   return plan({{cut("S(0)"), cut("S(1)"), dtype::int32, dtype::int32}}).value();
 }
 
-// Two executors, made and run on one rank; `first` is started first. Each tensor counts up from a number of its own.
+// Makes and runs two executors on one rank; `first_is_b` starts the second one first. Each tensor counts up from its
+// own number.
 std::string run_two(communicator_ref a, communicator_ref b, bool first_is_b) {
   struct part {
     std::array<std::int32_t, 2> from{}, to{-1, -1};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A box that is larger than the memory budget moves in several rounds: every part is taken from and put to its place.
+// Tests that a box larger than the memory budget moves in several rounds, each part from and to its right place.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>

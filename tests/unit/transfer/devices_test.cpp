@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of devices: who is asked for it, copies between any two, and runs on it: tables are made once, and what cannot
-// be done is said by every rank before a byte moves.
+// Tests device memory: which backend allocates it, copies between any two memories, and runs on it. Tables are made
+// once, and every rank reports an unsupported operation before a byte moves.
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -54,7 +54,7 @@ TEST_CASE("the backend of a device is the one whose scope was opened last, and t
   {
     const backend_scope inner(second);
     CHECK(backend_for(gpu).value() == second);
-    outer.reset();  // in any order
+    outer.reset();  // scopes may end in any order
     CHECK(backend_for(gpu).value() == second);
   }
   CHECK(!backend_for(gpu));
@@ -74,7 +74,7 @@ TEST_CASE("copies between any two memories convert, and leave what lies between 
     const dtype from_type = types[random() % 4], to_type = types[random() % 4];
     auto from = random_views::make(random, sizes, from_type, static_cast<std::size_t>(item_bytes(from_type)), true);
     auto to = random_views::make(random, sizes, to_type, static_cast<std::size_t>(item_bytes(to_type)), false);
-    for (std::byte& b : from.memory) b = static_cast<std::byte>(random() % 32);  // no NaN, no large number
+    for (std::byte& b : from.memory) b = static_cast<std::byte>(random() % 32);  // neither NaN nor a large number
     auto expected = to;
     expected.view.data = expected.memory.data() + (to.view.data - to.memory.data());
     REQUIRE(copy(expected.view, from.view));
@@ -100,7 +100,7 @@ TEST_CASE("copies between memories say what is wrong") {
   bits.type = dtype::bits16;
   CHECK(copy_between(bits, matrix(a, 2, 3)).error().code == errc::unsupported);
   tensor_view folded = matrix(b, 2, 3, gpu);
-  folded.strides = {1, 1};  // elements of two rows in one place
+  folded.strides = {1, 1};  // two rows share elements
   const auto twice = copy_between(folded, matrix(a, 2, 3));
   REQUIRE(!twice);
   CHECK(twice.error().code == errc::invalid_argument);
@@ -129,7 +129,8 @@ TEST_CASE("tables of an executor are made once, also when the memory is another"
     return {};
   });
   CHECK((done ? "" : to_string(done.error())) == "");
-  CHECK(devices.backend->prepared == 2);  // on each rank one, before the messages: what comes arrives in its place
+  // One batch per rank, prepared before the messages: received bytes go directly to their place.
+  CHECK(devices.backend->prepared == 2);
   CHECK(devices.backend->launched == 6);
   CHECK(devices.backend->crossed == 0);
 }
@@ -157,7 +158,7 @@ TEST_CASE("memory on a device that no backend reaches is an error of every rank,
       CHECK(line.find("cuda:0") != std::string::npos);
     }
     CHECK(to[1] == std::vector<float>(8, -1));
-    // Checked once, the other rank may have copied what it keeps by the time that it hears of the mistake.
+    // With one check only, the other rank may have copied its own part before it learns of the error.
     if (policy == check_policy::every_run) CHECK(to[0] == std::vector<float>(8, -1));
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading items into memory ends when it is cancelled or its deadline passes, within items too, and never begins for
-// memory that is not the host's.
+// Tests that a cancellation or deadline ends the reading of items, even within an item. Also tests that reading never
+// begins for memory that is not the host's.
 #include <catch2/catch_test_macros.hpp>
 
 #include <chrono>
@@ -20,7 +20,7 @@ using namespace shardmesh;
 
 namespace {
 
-// Zeros; does something at every read.
+// Reads as zeros, and calls `at_read` at every read.
 struct zeros {
   std::function<void()> at_read;
   bool in_order = false;
@@ -34,7 +34,7 @@ struct zeros {
   bool reads_in_order(item_id) { return in_order; }
 };
 
-// 64 MiB, of which units are 8 MiB.
+// 64 MiB, which are read in units of 8 MiB.
 constexpr std::int64_t rows = 64, row = 1 << 20;
 
 struct target {

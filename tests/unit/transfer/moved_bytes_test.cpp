@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all ranks move together is known to each from the one agreement, without any rank's copies but its own.
+// Tests that each rank learns the bytes that all ranks move from the one agreement, and expands only its own copies.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plans cost: counted cell by cell from who holds and who wants what, and as text.
+// Tests the costs of plans: counted cell by cell from holders and receivers, and as text.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
@@ -22,7 +22,7 @@ distribution on(const char* mesh, const char* placements, const extents& shape) 
 
 using pair_bytes = std::map<std::pair<owner_id, owner_id>, std::int64_t>;
 
-// The rule of the planner, cell by cell: a receiver that holds it copies its own; the i-th of the others takes it from
+// The planner's rule, cell by cell. A receiver that holds the cell copies its own; the i-th of the others takes it from
 // holder i mod k.
 pair_bytes brute_force(const std::vector<tensor_transfer>& transfers, std::int64_t item) {
   pair_bytes bytes;
@@ -111,7 +111,7 @@ TEST_CASE("the cost of a plan is what its owners send, receive and need") {
 TEST_CASE("a plan is told in some lines") {
   const auto one = plan({{on("2", "S(0)", {4, 6}), on("2", "S(1)", {4, 6}), dtype::float32, dtype::bfloat16}},
                         {.allow_narrowing = true});
-  // Each rank keeps 2 x 3 elements and sends as many, of two bytes.
+  // Each rank keeps 2 x 3 elements and sends as many, of two bytes each.
   CHECK(to_string(one.value()) ==
         "1 transfer: 48 bytes copied, 24 bytes of it between owners (the least possible: 24 bytes), at most 24 bytes "
         "taken beside the "
@@ -131,11 +131,11 @@ TEST_CASE("the text of a large plan is cut and does not count every copy") {
     transfers.push_back({on("40", "S(0)", {80 + i, 80}), on("40", "S(1)", {80 + i, 80}), dtype::int8, dtype::int8});
   const std::string text = to_string(plan(transfers).value());
   CHECK(std::count(text.begin(), text.end(), '\n') == 16 + 1 + 8 + 1);
-  CHECK(text.find("and 35 more)") != std::string::npos);  // 39 peers, of which the 4 busiest are named
+  CHECK(text.find("and 35 more)") != std::string::npos);  // 39 peers, of which only the 4 busiest are named
   CHECK(text.find("\n  and 24 owners more") != std::string::npos);
   CHECK(text.find("\n  and 92 transfers more") != std::string::npos);
   const auto huge =
       plan({{on("4096", "S(0)", {8192, 8192}), on("4096", "S(1)", {8192, 8192}), dtype::int8, dtype::int8}});
-  // 8192 x 8192 cells, of which each rank has 2 x 2 already.
+  // 8192 x 8192 cells, of which each rank already has 2 x 2.
   CHECK(to_string(huge.value()).starts_with("1 transfer: at least 64 MiB travel between owners\n"));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans and sides of whatever is distributed.
+// Tests plans and tensor sides of everything that has a distribution.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <utility>
@@ -22,7 +22,7 @@ TEST_CASE("a plan between two layouts says what moves") {
   const layout rows = layout::make(two, {placement::shard(0)}, {4, 4}).value();
   const layout columns = layout::make(two, {placement::shard(1)}, {4, 4}).value();
   const transfer_plan planned = plan(rows, columns, dtype::float32).value();
-  CHECK(planned.bytes_moved() == 2 * 4 * 4);  // of its eight elements each rank keeps four
+  CHECK(planned.bytes_moved() == 2 * 4 * 4);  // each rank keeps four of its eight elements
   CHECK(planned.bytes(0, 1) == 16);
   CHECK(
       planned.digest() ==

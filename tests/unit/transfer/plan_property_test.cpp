@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans against a model: every rank holds an array of element indices (and which terms are in them); all ranks' steps
-// are carried out on it, and the bytes are counted cell by cell.
+// Compares plans with a model: every rank holds an array of element indices and of the terms in them. All ranks' steps
+// run on it, and the bytes are counted cell by cell.
 #include <algorithm>
 #include <bit>
 #include <catch2/catch_test_macros.hpp>
@@ -22,7 +22,7 @@ namespace {
 using indices::row_major;
 using indices::sum;
 
-// What a local cell holds: an element of the tensor and the terms that are in it (bits). Cell -1: never written.
+// The content of a local cell: an element of the tensor, and the terms in it (bits). Cell -1 was never written.
 struct content {
   std::int64_t cell = -1;
   std::uint64_t terms = 0;
@@ -113,7 +113,7 @@ buffer& buffer_of(world& w, const step_end& end, const box& where) {
   return entry->second;
 }
 
-// Carries out a step at its receiving side.
+// Runs a step on its receiving side.
 void carry_out(world& w, const step& s) {
   buffer& from = buffer_of(w, s.from, s.where);
   buffer& to = buffer_of(w, s.to, s.where);
@@ -145,7 +145,7 @@ void carry_out(world& w, const step& s) {
   });
 }
 
-// Bytes that must move, counted cell by cell from who holds and who wants what.
+// The bytes that must move, counted cell by cell from holders and receivers.
 std::int64_t brute_force_bound(const layout& from, const layout& to, std::int64_t item, std::int64_t wire,
                                bool same_terms, bool reduce) {
   const auto held = fragments::all_of(distribute(from).value());
@@ -218,7 +218,7 @@ void check_case(const layout& from, const layout& to, dtype from_type, dtype to_
       }
     }
 
-  // Every destination cell: the right element, all terms in it, or the identity.
+  // Every destination cell has the right element with all terms, or the identity.
   const std::uint64_t every_term = (std::uint64_t{1} << source.terms()) - 1;
   std::vector<std::int64_t> written(static_cast<std::size_t>(w.ranks), 0);
   for (const fragment& f : fragments::all_of(destination)) {
@@ -237,7 +237,7 @@ void check_case(const layout& from, const layout& to, dtype from_type, dtype to_
       REQUIRE(c.scaled == scales);
     });
   }
-  // And no other cell.
+  // No other cell was written.
   for (owner_id r = 0; r < w.ranks; ++r) {
     const auto& cells = w.destinations[static_cast<std::size_t>(r)].cells;
     REQUIRE(std::count_if(cells.begin(), cells.end(), [](const content& c) { return c.cell >= 0 || c.identity; }) ==

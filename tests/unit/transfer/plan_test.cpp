@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of lists and of many ranks, errors and budgets. The rules themselves: plan_property_test.cpp.
+// Tests plans of lists and of many ranks, errors, and budgets. plan_property_test.cpp tests the rules themselves.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cpu_time.hpp>
@@ -48,7 +48,7 @@ double seconds_since(double start) {
 }  // namespace
 
 TEST_CASE("receivers take turns between the holders of a cell") {
-  // Ranks 0 and 1 hold everything; 2, 3 and 4 want it.
+  // Ranks 0 and 1 hold everything; 2, 3, and 4 want it.
   const auto from = list({4}, {piece(0, {0}, {4}), piece(1, {0}, {4})});
   const auto to = list({4}, {piece(2, {0}, {4}), piece(3, {0}, {4}), piece(4, {0}, {4}), piece(1, {0}, {4})});
   const auto planned = plan({{from, to, dtype::float32, dtype::float32}}).value();
@@ -65,7 +65,7 @@ TEST_CASE("a cell that nobody holds is an error that names its box") {
   const error e = plan_error(from, grid("2", "S(0)", {6, 2}));
   CHECK(e.code == errc::gap);
   CHECK(to_string(e).find("[2:3, 0:2)") != std::string::npos);
-  // What is not wanted may be missing.
+  // Elements that no rank wants may be missing.
   CHECK(plan({{from, list({6, 2}, {piece(0, {4, 0}, {1, 1})}), dtype::float32, dtype::float32}}).has_value());
 }
 
@@ -103,11 +103,11 @@ TEST_CASE("items are read by ranks in turns, and written by one rank") {
 
 TEST_CASE("a memory budget bounds what an owner has in flight, and is exceeded by what cannot be cut") {
   const auto s = grid("2", "S(0)", {8}), r = grid("2", "R", {8});
-  const std::vector<tensor_transfer> four(4, {s, r, dtype::float32, dtype::float32});  // 16 out, 16 in on each rank
+  const std::vector<tensor_transfer> four(4, {s, r, dtype::float32, dtype::float32});  // each rank: 16 bytes out, 16 in
   CHECK(plan(four).value().for_owner(0).peak_bytes() == 128);
   CHECK(plan(four, {.memory_bytes = 70}).value().for_owner(0).peak_bytes() == 64);
   CHECK(plan(four, {.memory_bytes = 31}).value().for_owner(0).peak_bytes() <= 31);
-  CHECK(plan(four, {.memory_bytes = 3}).value().for_owner(0).peak_bytes() == 4);  // an element
+  CHECK(plan(four, {.memory_bytes = 3}).value().for_owner(0).peak_bytes() == 4);  // one element
 }
 
 TEST_CASE("without a budget an owner takes at most a tenth of what it holds and wants, and 64 MiB") {
@@ -118,7 +118,7 @@ TEST_CASE("without a budget an owner takes at most a tenth of what it holds and 
       CHECK(mine.peak_bytes() > 0);
       CHECK(mine.peak_bytes() <= (mine.held_bytes() + mine.wanted_bytes()) / 10 + (std::int64_t{64} << 20));
     }
-    // All at once it would be much more.
+    // A plan without a budget needs much more.
     const auto at_once = plan({{from, to, dtype::float32, dtype::float32}}, {.memory_bytes = unlimited_memory}).value();
     CHECK(at_once.for_owner(0).peak_bytes() > (std::int64_t{256} << 20));
   };
@@ -152,14 +152,14 @@ TEST_CASE("a plan cache finds what was planned, by distributions, dtypes and opt
   const auto s = [] { return grid("2", "S(0)", {8}); };
   const auto r = [] { return grid("2", "R", {8}); };
   CHECK_FALSE(ask(s(), r()));
-  CHECK(ask(s(), r()));  // another object, described alike
+  CHECK(ask(s(), r()));  // another object with an equal description
   CHECK_FALSE(ask(s(), r(), {.memory_bytes = 100}));
   CHECK(ask(s(), r()));
   CHECK_FALSE(ask(r(), s()));  // the third plan
   CHECK(ask(s(), r()));
   CHECK_FALSE(ask(s(), r(), {.memory_bytes = 100}));
   CHECK(cache.size() == 2);
-  // The dtypes on both sides count.
+  // The dtypes of both sides count.
   plan_cache by_types(8);
   for (const dtype a : {dtype::float16, dtype::bfloat16})
     for (const dtype b : {dtype::float32, dtype::float64}) {
@@ -169,7 +169,7 @@ TEST_CASE("a plan cache finds what was planned, by distributions, dtypes and opt
     }
   CHECK(by_types.misses() == 4);
   CHECK(by_types.hits() == 0);
-  // What cannot be planned is not kept.
+  // A failed plan is not cached.
   CHECK(cache.plan({{s(), grid("2", "R", {9}), dtype::float32, dtype::float32}}).error().code == errc::shape_mismatch);
   CHECK(cache.size() == 2);
   cache.clear();

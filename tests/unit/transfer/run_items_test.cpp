@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor over items against a brute-force model: a tensor's elements are their own indices.
+// Compares the executor over items with a brute-force model: a tensor's elements are their own indices.
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using namespace shardmesh;
 
 namespace {
 
-// Items in memory: element i of the global tensor has value i. Counts what is read.
+// Items in memory: element i of the global tensor has value i. Counts the reads.
 struct index_items {
   std::map<std::int32_t, fragment> fragments;
   extents shape;
@@ -70,7 +70,7 @@ struct byte_items {
   }
 };
 
-// Cuts a box in two along random dimensions until about `count` pieces are there: guillotine cuts, uneven, some empty.
+// Cuts a box in two along random dimensions until there are about `count` pieces: uneven guillotine cuts, some empty.
 std::vector<box> random_tiling(std::mt19937_64& random, const extents& shape, int count) {
   std::vector<box> pieces{box::whole(shape)};
   for (int i = 1; i < count && shape.rank() > 0; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// static_transfer against the planner, and both against a count of elements. Every layout is spelled twice: as a type,
-// and as text for the planner.
+// Compares static_transfer with the planner, and both with a count of elements. Every layout is spelled twice: as a
+// type, and as text for the planner.
 #include <algorithm>
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -81,7 +81,7 @@ layout at_run_time(const char* shape, const spelling& s) {
   return layout::make(mesh, placements, parse_shape(shape).value()).value();
 }
 
-// What the planner's steps say of the boxes that one rank sends, receives and keeps.
+// The boxes that one rank sends or receives in the planner's steps.
 std::vector<moved_box> moved(const owner_steps& part, bool sent) {
   std::vector<moved_box> boxes;
   for (const auto& [peer, index] : sent ? part.sends() : part.receives())
@@ -122,7 +122,7 @@ void check_rank(const transfer_plan& planned) {
   }(std::make_integer_sequence<owner_id, Transfer::ranks>());
 }
 
-// Elements of the tensor that a rank holds, as row-major numbers.
+// The elements of the tensor that a rank holds, as row-major numbers.
 std::vector<std::int64_t> elements(const layout& l, std::int32_t rank) {
   std::vector<std::int64_t> numbers;
   for (const placed_box& b : l.boxes(rank))
@@ -130,7 +130,7 @@ std::vector<std::int64_t> elements(const layout& l, std::int32_t rank) {
   return numbers;
 }
 
-// Without terms: each rank gets every element that it wants once, from somebody who holds it, and moves no other.
+// Without terms: each rank gets every element that it wants once, from a holder, and moves no other element.
 template <class Transfer, owner_id Rank>
 std::int64_t count_elements(const layout& from, const layout& to) {
   std::map<std::int64_t, int> got;
@@ -187,7 +187,7 @@ void check_pair() {
 template <class Group, std::size_t... Pairs>
 void check_pairs(std::index_sequence<Pairs...>) {
   constexpr std::size_t count = std::tuple_size_v<typename Group::types>;
-  // Each layout to itself and to the next two: every pair would take minutes to compile.
+  // Each layout with itself and with the next two: every pair would take minutes to compile.
   (check_pair<Group, Pairs / 3, (Pairs / 3 + Pairs % 3) % count>(), ...);
 }
 

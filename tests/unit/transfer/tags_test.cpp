@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// No two live subgroups or executors share a peer and a tag, however many were made and let go of before: random
-// objects of random members, made and destroyed over a communicator that notes the tags of messages.
+// Tests that no two live subgroups or executors share a peer and a tag, however many were made and released before.
+// Random members make and destroy random objects over a communicator that logs the tags of messages.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -25,7 +25,7 @@ namespace {
 
 using message_log = std::set<std::pair<std::int32_t, std::uint32_t>>;  // peer, tag
 
-// A rank of a thread_group whose messages are noted. It keeps no numbers of its own.
+// A rank of a thread_group that logs its messages. It has no object numbers of its own.
 class noted {
  public:
   noted(thread_communicator comm, message_log* log) : comm_(std::move(comm)), log_(log) {}
@@ -47,14 +47,14 @@ class noted {
   message_log* log_;
 };
 
-// The same, with the numbers of its group.
+// The same, with the object numbers of its group.
 class numbered : public noted {
  public:
   using noted::noted;
   object_numbers numbers() const { return comm_.numbers(); }
 };
 
-// A live object of a rank: what it is, and the peers and tags of its messages.
+// A live object of a rank, with the peers and tags of its messages.
 struct live_object {
   std::optional<any_communicator> group;
   std::optional<executor> runs;
@@ -82,7 +82,7 @@ std::string run_once(executor& runs, std::int32_t rank, std::int32_t size) {
   return {};
 }
 
-// A message to each other member.
+// Sends a message to each other member.
 std::string greet(any_communicator& group) {
   const std::byte mine{1};
   std::vector<std::byte> theirs(static_cast<std::size_t>(group.size()));
@@ -101,7 +101,7 @@ std::string greet(any_communicator& group) {
 
 constexpr std::int32_t ranks = 4;
 
-// The same steps on every rank. An object is let go of at another step on each of its members.
+// Runs the same steps on every rank. Each member releases an object at a step of its own.
 template <class Model>
 std::string live_apart(const thread_communicator& comm, std::uint64_t seed, int steps) {
   message_log log;
@@ -110,7 +110,7 @@ std::string live_apart(const thread_communicator& comm, std::uint64_t seed, int 
   std::mt19937_64 random(seed), own(seed + static_cast<std::uint64_t>(comm.rank()));
   std::vector<live_object> live;
   for (int step = 0; step < steps; ++step) {
-    // From now and then on a long-lived object; everybody draws alike, whoever takes part.
+    // The first objects are long-lived. Every rank draws the same numbers, even if it takes no part.
     const std::uint64_t members_drawn = random(), kind = random() % 3, order = random();
     const bool is_kept = step < 20;
     std::vector<std::int32_t> members;
@@ -123,7 +123,7 @@ std::string live_apart(const thread_communicator& comm, std::uint64_t seed, int 
     made.is_kept = is_kept;
     log.clear();
     std::string wrong;
-    if (kind == 0 && members.size() == ranks) {  // an executor of the whole
+    if (kind == 0 && members.size() == ranks) {  // an executor of all ranks
       auto runs = executor::make(gathering(ranks), whole, {}, {.in_place = false});
       if (!runs) return to_string(runs.error());
       made.runs.emplace(*std::move(runs));
@@ -151,7 +151,7 @@ std::string live_apart(const thread_communicator& comm, std::uint64_t seed, int 
           return "step " + std::to_string(step) + ": two live objects have messages with rank " +
                  std::to_string(message.first) + " of tag " + std::to_string(message.second);
     live.push_back(std::move(made));
-    // Executors go before their groups.
+    // Executors end before their groups.
     while (live.size() > 40) {
       const std::size_t at = own() % live.size();
       if (live[at].is_kept) continue;

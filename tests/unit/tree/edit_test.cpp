@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changing flat trees in place, against trees built anew.
+// Compares flat trees that are changed in place with trees built from scratch.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Against PyTorch's own answers: tests/data/golden/seeds/traverse.json, structures, unflatten and print_tensor: every
-// field, differences as tests/data/differences/traverse.json lists them. They follow from these rules:
+// Compares with PyTorch's own answers (tests/data/golden/seeds/traverse.json): structures, unflatten, and print_tensor,
+// every field. tests/data/differences/traverse.json lists the differences, which follow from these rules:
 //  - PyTorch's names and paths spell integer keys of mappings as strings; our paths keep them (torch_path below);
 //  - two items with one name are an error in both; our error names both paths, and key_policy::typed has no such pair;
-//  - what flattening loses (empty mappings, OrderedDict) is lost in PyTorch's round trip; ours is exact by the spec,
-//  for
+//  - PyTorch's round trip loses what flattening loses (empty mappings, OrderedDict); ours is exact by the spec, for
 //    which an OrderedDict is a mapping like any other;
 //  - a path that leads through another is an error; PyTorch fails or forgets a value, depending on the order;
 //  - a mapping may have string and integer keys; PyTorch's answer depends on which comes first.
@@ -35,7 +34,7 @@ const json& traversals() {
   return golden::file("seeds/traverse.json");
 }
 
-// A mapping's class is not part of a shape.
+// A mapping's class is not part of a tree's shape.
 void forget_ordered(tagged::node& root) {
   visit(root, [](const path&, tagged::node& n) {
     if (n.type == "OrderedDict") n.type = "dict";
@@ -66,7 +65,7 @@ struct flat_case {
     }
     return where;
   }
-  // [path, type, value] of every item, as PyTorch's visitor was given them.
+  // [path, type, value] of every item, as PyTorch's visitor gets them.
   json visited(key_policy policy, const std::vector<std::uint8_t>& tensors) const {
     json all = json::array();
     const auto items = items_of(flat.spec, tensors, policy).value();
@@ -87,7 +86,7 @@ path to_path(const json& keys) {
   return made;
 }
 
-// What PyTorch's unflatten_state_dict makes of these paths and values, or how ours refuses them.
+// The result of PyTorch's unflatten_state_dict for these paths and values, or our refusal.
 json rebuilt(const std::vector<path>& paths, std::vector<tagged::node> values) {
   auto made = unflatten(paths, {.max_holes = 1000});
   if (!made) return golden::refusal(made.error());
@@ -97,7 +96,7 @@ json rebuilt(const std::vector<path>& paths, std::vector<tagged::node> values) {
   return tagged::to_json(build(made->spec, std::move(leaves)).value());
 }
 
-// Names and paths, and what they lead back to, in the golden file's form.
+// Names and paths, and the tree that they lead back to, in the golden file's form.
 json flattened(const flat_case& c, key_policy policy) {
   const auto items = flatten(c.flat.spec, c.is_tensor, policy);
   if (!items) {
@@ -138,7 +137,7 @@ TEST_CASE(
               {"traverse_keep_none", c.visited(key_policy::torch_dcp, none)},
               {"flatten", flattened(c, key_policy::torch_dcp)},
               {"flatten_v_2_3", flattened(c, key_policy::torch_dcp_2_3)}};
-    // The file is short where two answers are one.
+    // The file shortens an answer that equals another.
     if (ours["traverse_keep_none"] == ours["traverse"]) ours.erase("traverse_keep_none");
     for (const char* field : {"traverse", "flatten"})
       if (ours[std::string(field) + "_v_2_3"] == ours[field]) ours[std::string(field) + "_v_2_3"] = "same";
@@ -192,7 +191,7 @@ TEST_CASE("paths lead back to PyTorch's tree, or to an error where PyTorch fails
       paths.push_back(to_path(pair[1]));
       values.push_back({"int", values.size()});
     }
-    if (u.contains("state")) {  // a value without a path: leaves that do not fit
+    if (u.contains("state")) {  // a value without a path: the leaves do not fit
       values.resize(u["state"].size());
       const auto made = build(unflatten(paths).value().spec, std::move(values));
       REQUIRE(!made);
@@ -205,7 +204,7 @@ TEST_CASE("paths lead back to PyTorch's tree, or to an error where PyTorch fails
         note, {{"exception", u["exception"]}, {"result", u["result"]}},
         {{"exception", made.value("exception", json())}, {"result", golden::refused(made) ? json() : made}}, note);
     if (golden::refused(made)) continue;
-    // Every value is where its path says.
+    // Every value is at its path.
     const auto back = unflatten(paths).value();
     auto found = back.spec.leaf_paths();
     std::sort(found.begin(), found.end());
@@ -257,7 +256,7 @@ TEST_CASE("a visitor prints what PyTorch's print_tensor prints", "[traverse]") {
     const auto items = flatten(c.flat.spec, c.is_tensor, key_policy::torch_dcp).value();
     for (const named_item& item : items)
       if (item.where.size() == p["path"].size()) print(item.where, *find(c.root, item.where));
-    // A list is entered only for a tensor or a mapping in it.
+    // PyTorch enters a list only for a tensor or a mapping in it.
     CHECK(lines == p["lines"].get<std::vector<std::string>>());
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys where there is no memory.
+// Tests keys when memory runs out.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <new>
@@ -14,7 +14,7 @@ using namespace shardmesh;
 
 TEST_CASE("a key that finds no memory is an exception, and nothing else", "[path_key]") {
   SKIP_WHERE_NOTHING_IS_COUNTED();
-  // So short that no string needs memory but the key's own.
+  // So short that only the key itself needs memory.
   const auto has_none = [](auto&& make) {
     counted_new::has_no_memory = true;
     bool is_thrown = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// path_key against std::variant<std::int64_t, std::string>, which it stands for in a third of the space.
+// Compares path_key with std::variant<std::int64_t, std::string>, which it replaces in a third of the space.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <compare>
@@ -135,10 +135,10 @@ TEST_CASE("a million hashes of like keys are nearly all different") {
     hashes.push_back(hash_value(path_key(i)));
     hashes.push_back(hash_value(path_key("layer" + std::to_string(i))));
   }
-  for (std::size_t& h : hashes) h &= 0xFFFFFFFF;  // what a hash table uses
+  for (std::size_t& h : hashes) h &= 0xFFFFFFFF;  // the bits that a hash table uses
   std::sort(hashes.begin(), hashes.end());
   const auto distinct = std::unique(hashes.begin(), hashes.end()) - hashes.begin();
-  CHECK(distinct > 999'000);  // 2^20 values in 2^32 places: about 116 meet by chance
+  CHECK(distinct > 999'000);  // 2^20 values in 2^32 places: about 116 collide by chance
 }
 
 TEST_CASE("copies of one key are used by several threads") {

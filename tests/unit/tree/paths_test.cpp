@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Paths and names of trees: keys that never meet, PyTorch's rules of flattening, and trees built from paths.
+// Tests paths and names of trees: keys that stay distinct, PyTorch's flattening rules, and trees built from paths.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks: extremes (depth, width, early stop), nodes that change under way, handles, and errors.
+// Tests walks: extremes (depth, width, early stop), nodes that change during the walk, handles, and errors.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -36,7 +36,7 @@ struct owner {
   }
 };
 
-// Nodes in an array, walked by handles. Counts how many children were asked for.
+// Nodes in an array, walked by handles. Counts the requests for children.
 struct arena {
   struct node {
     node_kind kind = node_kind::leaf;
@@ -117,7 +117,7 @@ struct shardmesh::node_adapter<handle> {
 
 namespace {
 
-// Transforms a tree of handles into one of owners, and walks both together: how many nodes were met in both.
+// Transforms a tree of handles into one of owners, walks both together, and returns the number of nodes in both.
 std::size_t nodes_transformed(const handle& root) {
   const auto owned = transform(root, [](const path&, const handle& n) {
     if (node_adapter<handle>::kind(n) == node_kind::leaf) return transformed<owner>::replace({});
@@ -216,7 +216,7 @@ TEST_CASE("a visitor prunes, stops and replaces, and what it puts in place is de
   seen.clear();
   CHECK(!visit_post(root, [&](const path& where, tagged::node& n) {
     seen.push_back(text(where));
-    if (n.is_container()) n = tagged::node{};  // its children have been met
+    if (n.is_container()) n = tagged::node{};  // its children have been visited
     return where != path{"model"};
   }));
   CHECK(seen == std::vector<std::string>{"model.w", "model.b[0]", "model.b[1]", "model.b", "model"});
@@ -292,7 +292,7 @@ TEST_CASE("build refuses leaves that do not fit and names the counts") {
 }
 
 TEST_CASE("flattening a mapping with a key twice names the path") {
-  for (const int others : {0, 40}) {  // few keys are compared with each other, many are sorted
+  for (const int others : {0, 40}) {  // few keys are compared pairwise, many are sorted
     tagged::node root = example();
     tagged::node& model = root.children[0].second;
     for (int i = 0; i < others; ++i) model.children.emplace_back("k" + std::to_string(others - i), tagged::node{});

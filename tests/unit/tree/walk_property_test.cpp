@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every walk over random trees against a recursive model written here. Failures print the seed.
+// Compares every walk over random trees with a recursive model in this file. Failures print the seed.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace {
 
 using keys = std::vector<tagged::key>;
 
-// What happened to whom: a path and a word.
+// A path, and a word for what happened there.
 struct event {
   keys where;
   std::string what;
@@ -41,7 +41,7 @@ std::string word(const node& n) {
   return n.type + n.leaf.dump();
 }
 
-// A decision that the walk and the model both can make: by the place alone.
+// A decision that depends only on the path, so that the walk and the model make the same.
 std::size_t decision(const keys& where, std::size_t seed, std::size_t choices) {
   std::size_t hash = seed * 0x9e3779b97f4a7c15ULL + where.size();
   for (const tagged::key& k : where) hash = (hash ^ std::hash<tagged::key>{}(k)) * 0xff51afd7ed558ccdULL;
@@ -106,7 +106,7 @@ bool pair_model(const node* a, const node* b, keys& where, std::size_t seed, std
   return true;
 }
 
-// Drops, replaces and rebuilds; every kept leaf becomes "seen".
+// Drops, replaces, and rebuilds; every kept leaf becomes "seen".
 std::optional<node> transform_model(const node& n, keys& where, std::size_t seed) {
   const std::size_t d = decision(where, seed, 12);
   if (d == 0 && !where.empty()) return std::nullopt;
@@ -320,7 +320,7 @@ TEST_CASE("the flat form leads back to the tree, and every policy gives the item
 TEST_CASE("leaf paths in any order lead back to the shape, but for what has no leaf") {
   for_random_trees(400, [](random_tree::maker& make, std::size_t) {
     node root = random_root(make);
-    // Empty containers leave no path, and a mapping of 0 .. n-1 is a sequence by its paths: keep neither.
+    // Empty containers leave no path, and the paths of a mapping 0 .. n-1 are those of a sequence; keep neither.
     visit_post(root, [](const path&, node& n) {
       n.type = n.is_mapping() ? "dict" : n.type == "tuple" ? "list" : n.type;
       if (n.is_container() && n.children.empty()) n = node{"int", 1};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our declarations of the CUDA runtime against its own. Compiling is the test.
+// Checks our declarations of the CUDA runtime against its header. Compiling is the test.
 #include <cuda_runtime_api.h>
 
 #include <catch2/catch_test_macros.hpp>

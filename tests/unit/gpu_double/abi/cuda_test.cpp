@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The double's declarations of libcudart against the real header. Compiling is the test.
+// Checks the double's declarations of libcudart against the real header. Compiling is the test.
 #include <catch2/catch_test_macros.hpp>
 
 #include <cuda_runtime_api.h>
@@ -45,7 +45,7 @@ SAME(sizeof(cuda_pointer_attributes), sizeof(cudaPointerAttributes));
 SAME(offsetof(cuda_pointer_attributes, device), offsetof(cudaPointerAttributes, device));
 SAME(offsetof(cuda_pointer_attributes, device_pointer), offsetof(cudaPointerAttributes, devicePointer));
 SAME(offsetof(cuda_pointer_attributes, host_pointer), offsetof(cudaPointerAttributes, hostPointer));
-// The attributes of devices and pools that the double answers by number.
+// The attributes of devices and pools that the double looks up by number.
 SAME(115, cudaDevAttrMemoryPoolsSupported);
 SAME(75, cudaDevAttrComputeCapabilityMajor);
 SAME(16, cudaDevAttrMultiProcessorCount);

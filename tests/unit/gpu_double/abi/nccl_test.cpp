@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The double's declarations of libnccl against the real header. Compiling is the test.
+// Checks the double's declarations of libnccl against the real header. Compiling is the test.
 #include <catch2/catch_test_macros.hpp>
 
 #include <nccl.h>
@@ -9,7 +9,7 @@
 #define GPU_DOUBLE_TYPES_ONLY
 #include "gpu_double/nccl_abi.h"
 
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)  // ncclAlltoAll came with it
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)  // the first version with ncclAlltoAll
 #define NCCL_DOUBLE_FUNCTION(result, name, parameters) static_assert(same_abi<result(*) parameters, decltype(&::name)>);
 #include "gpu_double/nccl_functions.inc"
 #endif
@@ -45,7 +45,7 @@ SAME(nccl_avg, ncclAvg);
 SAME(nccl_undefined, NCCL_CONFIG_UNDEF_INT);
 SAME(nccl_no_color, NCCL_SPLIT_NOCOLOR);
 SAME(sizeof(nccl_unique_id), sizeof(ncclUniqueId));
-// A newer configuration begins as that of 2.27 does.
+// A newer configuration begins like that of 2.27.
 static_assert(sizeof(nccl_config) <= sizeof(ncclConfig_t));
 SAME(offsetof(nccl_config, blocking), offsetof(ncclConfig_t, blocking));
 SAME(offsetof(nccl_config, net_name), offsetof(ncclConfig_t, netName));

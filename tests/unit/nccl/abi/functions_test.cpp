@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our declarations of NCCL against its own. Compiling is the test.
+// Checks our declarations of NCCL against its header. Compiling is the test.
 #include <nccl.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -55,7 +55,7 @@ static_assert(int{nccl::max} == ncclMax);
 static_assert(int{nccl::min} == ncclMin);
 static_assert(int{nccl::average} == ncclAvg);
 
-// A newer library's configuration begins with ours; ours says how long it is.
+// A newer library's configuration begins with ours, which states its own size.
 static_assert(sizeof(nccl::unique_id) == sizeof(ncclUniqueId));
 static_assert(sizeof(nccl::config) <= sizeof(ncclConfig_t));
 static_assert(nccl::undefined == NCCL_CONFIG_UNDEF_INT && nccl::config{}.magic == NCCL_API_MAGIC);
