@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -53,12 +53,12 @@ result<std::int64_t> check_chunk_bytes(const opened_chunk& chunk) {
   std::int64_t covered = 0;
   if (chunk.digest) {
     SHARDMESH_TRY(const digest128 found, xxh3_of_range(*chunk.source, chunk.tensor.begin, chunk.tensor.size_bytes));
-    SHARDMESH_CHECK(compare_digest(chunk, to_hex(*chunk.digest), found));
+    SHARDMESH_TRY(compare_digest(chunk, to_hex(*chunk.digest), found));
     covered = chunk.tensor.size_bytes;
   }
   if (chunk.crc_length > 0) {
     SHARDMESH_TRY(const std::uint32_t found, crc32_of_range(*chunk.source, chunk.crc_begin, chunk.crc_length));
-    SHARDMESH_CHECK(compare_crc32(chunk, found));
+    SHARDMESH_TRY(compare_crc32(chunk, found));
     covered = chunk.crc_length;
   }
   return covered;
@@ -99,7 +99,7 @@ bool checked_source::is_done() const {
 }
 
 result<void> checked_source::read(std::int64_t offset, std::span<std::byte> out) const {
-  SHARDMESH_CHECK(chunk_->source->read(offset, out));
+  SHARDMESH_TRY(chunk_->source->read(offset, out));
   return sum(offset, out);
 }
 
@@ -113,8 +113,8 @@ result<void> checked_source::sum(std::int64_t offset, std::span<const std::byte>
 // The caller holds the lock.
 result<void> checked_source::sum_next(std::span<const std::byte> bytes) const {
   if (recorded_ && next_ == chunk_->tensor.begin)
-    SHARDMESH_CHECK(for_each_piece(*chunk_->source, chunk_->item_begin, next_ - chunk_->item_begin,
-                                   [&](auto piece) { item_.update(piece); }));
+    SHARDMESH_TRY(for_each_piece(*chunk_->source, chunk_->item_begin, next_ - chunk_->item_begin,
+                                 [&](auto piece) { item_.update(piece); }));
   next_ += static_cast<std::int64_t>(bytes.size());
   if (chunk_->digest) elements_.update(bytes);
   if (recorded_) item_.update(bytes);
@@ -127,29 +127,29 @@ result<void> checked_source::finish() const {
   if (done_) return {};
   if (next_ == end_) return check_apart();  // reached after a mismatch, or if there are no elements
   result<void> outcome;
-  SHARDMESH_CHECK(for_each_piece(*chunk_->source, next_, end_ - next_, [&](auto piece) {
+  SHARDMESH_TRY(for_each_piece(*chunk_->source, next_, end_ - next_, [&](auto piece) {
     if (outcome) outcome = sum_next(piece);
   }));
   return outcome;
 }
 
 result<void> checked_source::compare() const {
-  if (chunk_->digest) SHARDMESH_CHECK(compare_digest(*chunk_, to_hex(*chunk_->digest), elements_.digest()));
-  if (chunk_->crc_length > 0) SHARDMESH_CHECK(compare_crc32(*chunk_, crc32_));
+  if (chunk_->digest) SHARDMESH_TRY(compare_digest(*chunk_, to_hex(*chunk_->digest), elements_.digest()));
+  if (chunk_->crc_length > 0) SHARDMESH_TRY(compare_crc32(*chunk_, crc32_));
   if (recorded_) {
-    SHARDMESH_CHECK(for_each_piece(*chunk_->source, end_, chunk_->item_begin + chunk_->item_length - end_,
-                                   [&](auto piece) { item_.update(piece); }));
-    SHARDMESH_CHECK(compare_digest(*chunk_, *recorded_, item_.digest()));
+    SHARDMESH_TRY(for_each_piece(*chunk_->source, end_, chunk_->item_begin + chunk_->item_length - end_,
+                                 [&](auto piece) { item_.update(piece); }));
+    SHARDMESH_TRY(compare_digest(*chunk_, *recorded_, item_.digest()));
   }
   done_ = true;
   return {};
 }
 
 result<void> checked_source::check_apart() const {
-  SHARDMESH_CHECK(check_chunk_bytes(*chunk_));
+  SHARDMESH_TRY(check_chunk_bytes(*chunk_));
   if (recorded_) {
     SHARDMESH_TRY(const digest128 found, xxh3_of_range(*chunk_->source, chunk_->item_begin, chunk_->item_length));
-    SHARDMESH_CHECK(compare_digest(*chunk_, *recorded_, found));
+    SHARDMESH_TRY(compare_digest(*chunk_, *recorded_, found));
   }
   done_ = true;
   return {};
@@ -194,8 +194,8 @@ result<std::shared_ptr<const checked_source>> chunk_checks::source_of(
       return std::shared_ptr<const checked_source>(std::move(made));
     }
   }
-  SHARDMESH_CHECK(sums_.check(*opened, place));
-  if (range && !is_checked(*range)) SHARDMESH_CHECK(record_->check(*range));
+  SHARDMESH_TRY(sums_.check(*opened, place));
+  if (range && !is_checked(*range)) SHARDMESH_TRY(record_->check(*range));
   finish(chunk, range);
   return none;
 }

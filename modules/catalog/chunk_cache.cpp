@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <lru_cache.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -106,7 +106,7 @@ result<std::shared_ptr<const byte_source>> folder_files::section(std::int32_t fi
 
 result<void> check_inside(const fs::path& folder, const std::string& file) {
   if (is_plainly_inside(folder, file)) return {};
-  SHARDMESH_CHECK(folder_files(folder, {file}, file_pool(1)).open(0));
+  SHARDMESH_TRY(folder_files(folder, {file}, file_pool(1)).open(0));
   return {};
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -61,7 +61,7 @@ result<void> composed_reader::take_key(const std::string& key) {
 }
 
 result<void> composed_reader::add_tensor(tensor_entry entry) {
-  SHARDMESH_CHECK(take_key(entry.key));
+  SHARDMESH_TRY(take_key(entry.key));
   entry.first_chunk = static_cast<std::int32_t>(pieces_.size());
   entry.chunk_count = 0;
   contents_.tensors.push_back(std::move(entry));
@@ -105,7 +105,7 @@ result<void> composed_reader::add_whole_tensor(std::string key, shardmesh::path 
   const std::int32_t first = entry.first_chunk, count = entry.chunk_count;
   entry.key = std::move(key);
   entry.where = std::move(where);
-  SHARDMESH_CHECK(add_tensor(std::move(entry)));
+  SHARDMESH_TRY(add_tensor(std::move(entry)));
   wholes_.back() = origin{part, tensor};
   for (std::int32_t chunk = first; chunk < first + count; ++chunk) {
     const box held = contents.chunk_box(contents.tensors[tensor], chunk);
@@ -116,7 +116,7 @@ result<void> composed_reader::add_whole_tensor(std::string key, shardmesh::path 
 }
 
 result<void> composed_reader::add_object(std::string key, shardmesh::path where, std::size_t part, std::size_t object) {
-  SHARDMESH_CHECK(take_key(key));
+  SHARDMESH_TRY(take_key(key));
   const object_entry& stored = parts_[part].reader->contents().objects[object];
   contents_.objects.push_back(
       {std::move(key), std::move(where), place_here(part, stored.place), stored.hidden_tensors});
@@ -185,7 +185,7 @@ result<std::vector<std::byte>> composed_reader::chunk_archive(const tensor_entry
 }
 
 result<void> composed_reader::finish_checks() {
-  for (part_state& part : parts_) SHARDMESH_CHECK(part.reader->finish_checks());
+  for (part_state& part : parts_) SHARDMESH_TRY(part.reader->finish_checks());
   return {};
 }
 

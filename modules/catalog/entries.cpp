@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <charconv>
 #include <cstdint>
@@ -133,8 +133,8 @@ result<void> check_distinct_keys(const catalog& entries, std::string_view messag
     if (keys.insert(key).second) return {};
     return fail(errc::duplicate_key, std::string(message)).with_key(key);
   };
-  for (const tensor_entry& tensor : entries.tensors) SHARDMESH_CHECK(add(tensor.key));
-  for (const object_entry& object : entries.objects) SHARDMESH_CHECK(add(object.key));
+  for (const tensor_entry& tensor : entries.tensors) SHARDMESH_TRY(add(tensor.key));
+  for (const object_entry& object : entries.objects) SHARDMESH_TRY(add(object.key));
   return {};
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <utility>
 #include <vector>
@@ -18,7 +18,7 @@ item_run_options run_options_of(const save_options& options) {
 }
 
 result<void> ask_before_commit(const save_options& options) {
-  if (options.last_check) SHARDMESH_CHECK(options.last_check());
+  if (options.last_check) SHARDMESH_TRY(options.last_check());
   if (options.before_commit) options.before_commit();
   if (options.call.cancel.stop_requested()) return fail(errc::cancelled, "the save was cancelled");
   return {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -49,7 +49,7 @@ result<std::shared_ptr<const byte_source>> checkpoint_reader::item_bytes(const s
 
 check_outcome checkpoint_reader::check_whole(std::span<const whole_entry> entries, const check_options& options) {
   return check_each(entries, options, [&](const whole_entry& entry) -> result<std::pair<std::int64_t, std::int64_t>> {
-    if (!entry.is_tensor && !options.quick) SHARDMESH_CHECK(read_object(entry.index));
+    if (!entry.is_tensor && !options.quick) SHARDMESH_TRY(read_object(entry.index));
     return std::pair<std::int64_t, std::int64_t>{};
   });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -79,7 +79,7 @@ class side_search {
       if (name.starts_with('.') || own_.contains(below + name) || is_description(name)) continue;
       std::error_code ignored;
       if (at->is_directory(ignored) && own_folders_.contains(below + name))
-        SHARDMESH_CHECK(look_in(at->path(), below + name + "/"));
+        SHARDMESH_TRY(look_in(at->path(), below + name + "/"));
       else
         judge(*at, below + name, !below.empty());
     }
@@ -126,7 +126,7 @@ class side_search {
 
 result<side_files> find_side_files(const fs::path& folder, const catalog& contents) {
   side_search search(folder, contents);
-  SHARDMESH_CHECK(search.look_in(folder, ""));
+  SHARDMESH_TRY(search.look_in(folder, ""));
   side_files found = std::move(search).found();
   std::sort(found.files.begin(), found.files.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   std::sort(found.left.begin(), found.left.end());
@@ -153,8 +153,8 @@ result<void> copy_side_files(staged_output& output, std::span<const side_file> f
     xxh3_stream sum;
     for (std::int64_t at = 0; at < size; at += piece_bytes) {
       buffer.resize(static_cast<std::size_t>(std::min(piece_bytes, size - at)));
-      SHARDMESH_CHECK(source->read(at, buffer));
-      SHARDMESH_CHECK(output.write(number, at, buffer));
+      SHARDMESH_TRY(source->read(at, buffer));
+      SHARDMESH_TRY(output.write(number, at, buffer));
       sum.update(buffer);
     }
     ranges.push_back({file.name, 0, size, to_hex(sum.digest())});

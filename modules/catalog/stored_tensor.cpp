@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -114,14 +114,14 @@ class box_reader {
       piece.sizes[d] = std::min(step, part.sizes[d] - at);
       within.offsets[d] = at;
       within.sizes[d] = piece.sizes[d];
-      SHARDMESH_CHECK(read(piece, subview(to, within)));
+      SHARDMESH_TRY(read(piece, subview(to, within)));
     }
     return {};
   }
 
   result<void> copy_mapped(const file_range& place, const box& part, const tensor_view& to, const covering& range) {
     SHARDMESH_TRY(const auto mapped, maps_->open(place.path));
-    SHARDMESH_CHECK(mapped->check());
+    SHARDMESH_TRY(mapped->check());
     // Opening the checkpoint has checked the length, but the file may have shrunk since.
     const std::int64_t begin = place.offset + tensor_.begin + range.first;
     if (begin + range.length > static_cast<std::int64_t>(mapped->bytes().size()))
@@ -134,14 +134,13 @@ class box_reader {
       staging_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(range.length));
       capacity_ = range.length;
     }
-    SHARDMESH_CHECK(
-        source_.read(tensor_.begin + range.first, {staging_.get(), static_cast<std::size_t>(range.length)}));
+    SHARDMESH_TRY(source_.read(tensor_.begin + range.first, {staging_.get(), static_cast<std::size_t>(range.length)}));
     const const_tensor_view from{staging_.get(), tensor_.type, {}, part.sizes, tensor_.strides};
     // Transforms the covering range as a whole: a view may repeat an element, whose bytes must not be swapped twice.
     const tensor_view all{staging_.get(), tensor_.type, {}, {range.length / item_bytes(tensor_.type)}, {1}};
-    if (tensor_.swap_bytes) SHARDMESH_CHECK(byte_swap(all));
-    if (tensor_.conjugate) SHARDMESH_CHECK(conjugate(all));
-    if (tensor_.negative) SHARDMESH_CHECK(negate(all));
+    if (tensor_.swap_bytes) SHARDMESH_TRY(byte_swap(all));
+    if (tensor_.conjugate) SHARDMESH_TRY(conjugate(all));
+    if (tensor_.negative) SHARDMESH_TRY(negate(all));
     return copy(to, from);
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <range/v3/algorithm/sort.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -105,9 +105,9 @@ result<void> check_interruption(const call_options& call) {
 result<void> write_plain(const plain_item& item, const any_item_sink& sink, const item_run_options& options) {
   for (const plain_run& run : item.runs)
     for (std::size_t at = 0; at < run.bytes.size(); at += piece_bytes) {
-      SHARDMESH_CHECK(check_interruption(options.call));
+      SHARDMESH_TRY(check_interruption(options.call));
       const auto piece = run.bytes.subspan(at, std::min(piece_bytes, run.bytes.size() - at));
-      SHARDMESH_CHECK(sink.write(item.item, run.first_byte + static_cast<std::int64_t>(at), piece));
+      SHARDMESH_TRY(sink.write(item.item, run.first_byte + static_cast<std::int64_t>(at), piece));
       if (options.progress) options.progress(static_cast<std::int64_t>(piece.size()));
     }
   return {};
@@ -126,7 +126,7 @@ result<void> write_items(std::span<const tensor_transfer> transfers, std::span<c
     rest.push_back(transfers[i]);
     if (!keys.empty()) rest_keys.push_back(keys[i]);
   }
-  SHARDMESH_CHECK(run_to_items(rest, rest_keys, source.items(), sink, options));
+  SHARDMESH_TRY(run_to_items(rest, rest_keys, source.items(), sink, options));
   // Largest first, so that the threads finish together. Not range-v3's stable_sort: from 257 elements on it moves them
   // through a buffer and loses what they own.
   std::ranges::sort(plain, {}, [](const plain_item& one) {

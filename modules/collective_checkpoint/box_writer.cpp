@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -58,7 +58,7 @@ result<void> box_writer::write(item_id item, std::int64_t first_byte, std::span<
     const std::int64_t within = state.written % state.run_bytes;
     const auto length = std::min(static_cast<std::int64_t>(bytes.size()), state.run_bytes - within);
     const std::int64_t at = place_of_run(part, state.written / state.run_bytes) + within;
-    SHARDMESH_CHECK(output_.write(parts_[part].file, at, bytes.first(static_cast<std::size_t>(length))));
+    SHARDMESH_TRY(output_.write(parts_[part].file, at, bytes.first(static_cast<std::size_t>(length))));
     state.written += length;
     bytes = bytes.subspan(static_cast<std::size_t>(length));
   }
@@ -74,7 +74,7 @@ result<void> box_writer::write_whole(std::size_t part, std::span<const std::byte
     const std::size_t room = stable_piece::max_bytes - static_cast<std::size_t>(at) % stable_piece::max_bytes;
     const std::span<const std::byte> piece = state.piece.of(bytes.first(std::min(bytes.size(), room)));
     state.sum.update(piece);
-    SHARDMESH_CHECK(output_.write(parts_[part].file, at, piece));
+    SHARDMESH_TRY(output_.write(parts_[part].file, at, piece));
     state.written += static_cast<std::int64_t>(piece.size());
     bytes = bytes.subspan(piece.size());
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A DCP folder that many ranks write: each rank writes a file of its own.
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +34,7 @@ class dcp_ranks final : public rank_writer {
 
   result<staged_output> make(const output_options& options) override {
     SHARDMESH_TRY(staged_output output, staged_output::directory(request_.destination, options));
-    SHARDMESH_CHECK(output.reserve(dcp::data_bytes_of(work_.tensors)));  // for all ranks, before any of them writes
+    SHARDMESH_TRY(output.reserve(dcp::data_bytes_of(work_.tensors)));  // for all ranks, before any of them writes
     return output;
   }
 
@@ -45,13 +45,13 @@ class dcp_ranks final : public rank_writer {
       SHARDMESH_TRY(dcp::item_place at, files_->place(work_.objects[i].rank, work_.object_lengths[i]));
       if (work_.object_indices[i] >= 0) {
         const std::vector<std::byte>& archive = request_.archives[static_cast<std::size_t>(work_.object_indices[i])];
-        SHARDMESH_CHECK(files_->write_archive(work_.objects[i].rank, at, archive));
+        SHARDMESH_TRY(files_->write_archive(work_.objects[i].rank, at, archive));
       }
       object_places_.push_back(std::move(at));
     }
     for (output_tensor& tensor : work_.tensors)
       if (auto placed = files_->place_tensor(tensor); !placed) return std::move(placed).error().with_key(tensor.key);
-    SHARDMESH_CHECK(files_->write_tensors(work_.tensors, work_.source, run));
+    SHARDMESH_TRY(files_->write_tensors(work_.tensors, work_.source, run));
     return encode(files_->ranges());
   }
 

@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -56,16 +56,16 @@ class rank_load {
 
  private:
   result<void> load_all(const result<void>& opened) {
-    SHARDMESH_CHECK(compare(opened));
+    SHARDMESH_TRY(compare(opened));
     if (!report_.ok()) return {};
     reads_ = assign_reads(all_, is_there_, reader_->contents(),
                           {.sharing = options_.sharing, .ranks = comm_.size(), .staging_bytes = staging_bytes()});
     for (const std::size_t t : reads_.in_pieces) is_in_pieces_.insert(t);
     SHARDMESH_TRY(const agreement_notes notes, read());
-    if (!reads_.shared.empty()) SHARDMESH_CHECK(exchange());
-    if (!reads_.in_pieces.empty()) SHARDMESH_CHECK(read_in_pieces());
-    if (has_ties_) SHARDMESH_CHECK(compare_ties());
-    SHARDMESH_CHECK(set_objects(notes));
+    if (!reads_.shared.empty()) SHARDMESH_TRY(exchange());
+    if (!reads_.in_pieces.empty()) SHARDMESH_TRY(read_in_pieces());
+    if (has_ties_) SHARDMESH_TRY(compare_ties());
+    SHARDMESH_TRY(set_objects(notes));
     for (const held_tensor& tensor : wanted_.tensors)
       if (tensor.written) tensor.written();
     return {};
@@ -83,7 +83,7 @@ class rank_load {
                      static_cast<int>(options_.unexpected), options_.loading.allow_narrowing, options_.memory_bytes)}};
     const auto mine = guarded([&]() -> result<void> {
       if (!opened) return opened;
-      SHARDMESH_CHECK(check_held(wanted_));
+      SHARDMESH_TRY(check_held(wanted_));
       SHARDMESH_TRY(const bool has_ties, set_parts());
       std::vector<described_object> objects;
       for (const held_object& object : wanted_.objects) objects.push_back({object.where, {}, 0, {}});
@@ -136,7 +136,7 @@ class rank_load {
       if (!equal) return std::move(equal).error().with_rank(comm_.rank());
       return {};
     });
-    SHARDMESH_CHECK(round_.settle(mine));
+    SHARDMESH_TRY(round_.settle(mine));
     return {};
   }
 
@@ -227,9 +227,9 @@ class rank_load {
     detail::wire_writer note;
     interruption stop(options_.loading.call, "load");
     const auto mine = guarded([&]() -> result<void> {
-      SHARDMESH_CHECK(load(*reader_, requests(), local_options()));
+      SHARDMESH_TRY(load(*reader_, requests(), local_options()));
       for (std::size_t i = 0; i < all_.objects.size(); ++i) {
-        SHARDMESH_CHECK(stop.check());
+        SHARDMESH_TRY(stop.check());
         const merged_object& object = all_.objects[i];
         const bool for_all = options_.sharing != read_sharing::each_rank;
         const bool reads = for_all ? object.ranks.front() == comm_.rank() : object.index_on(comm_.rank()) >= 0;
@@ -240,7 +240,7 @@ class rank_load {
           note.number(static_cast<std::int64_t>(i));
           note.bytes(archive);
         }
-        SHARDMESH_CHECK(found_object(i, archive));
+        SHARDMESH_TRY(found_object(i, archive));
       }
       return {};
     });
@@ -333,9 +333,9 @@ class rank_load {
     SHARDMESH_TRY(transfer_plan moves, plan(std::move(transfers)));
     SHARDMESH_TRY(executor runs, executor::make(std::move(moves), comm_, std::move(keys),
                                                 {.progress = options_.loading.progress}, round_.call));
-    SHARDMESH_CHECK(runs.run(from, to, round_.call));
+    SHARDMESH_TRY(runs.run(from, to, round_.call));
     // A rank that has all its bytes does not know whether the others have theirs.
-    SHARDMESH_CHECK(round_.settle({}));
+    SHARDMESH_TRY(round_.settle({}));
     for (const std::string& key : exchanged_) options_.loading.arrived(key);
     return {};
   }
@@ -366,7 +366,7 @@ class rank_load {
       }
     }
     // A rank that has all its bytes does not know whether the others have theirs.
-    SHARDMESH_CHECK(round_.settle({}));
+    SHARDMESH_TRY(round_.settle({}));
     return {};
   }
 
@@ -385,7 +385,7 @@ class rank_load {
         const auto i = static_cast<std::size_t>(in.in_range(0, static_cast<std::int64_t>(all_.objects.size()) - 1));
         const std::vector<std::byte> archive = in.bytes();
         if (!in.ok() || all_.objects[i].index_on(comm_.rank()) < 0 || found_.contains(i)) continue;
-        SHARDMESH_CHECK(found_object(i, archive));
+        SHARDMESH_TRY(found_object(i, archive));
       }
     }
     for (auto& [i, object] : found_) {

@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <range/v3/view/enumerate.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -49,7 +49,7 @@ result<void> check_tensor_part(const const_held_tensor& tensor) {
   const auto volume = checked_volume(tensor.shape);
   if (!volume || !size_bytes(tensor.type, *volume))
     return fail(errc::overflow, "the shape is no tensor's").with_values("", to_string(tensor.shape));
-  for (const const_held_part& part : tensor.parts) SHARDMESH_CHECK(check_part(tensor, part));
+  for (const const_held_part& part : tensor.parts) SHARDMESH_TRY(check_part(tensor, part));
   std::vector<const box*> boxes;
   for (const const_held_part& part : tensor.parts)
     if (!part.where.is_empty()) boxes.push_back(&part.where);

@@ -3,7 +3,7 @@
 // tensors. The checksum of a tensor with several writers cannot be combined from those of its parts. After all ranks
 // have written, each rank reads its share of such tensors back.
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -72,9 +72,9 @@ class safetensors_ranks final : public rank_writer {
     std::vector<error> problems = safetensors::problems_of(tensors);
     for (error& problem : safetensors::problems_of_names(work_.objects)) problems.push_back(std::move(problem));
     if (!problems.empty()) return problems;
-    SHARDMESH_CHECK(take_objects(told));
+    SHARDMESH_TRY(take_objects(told));
     SHARDMESH_TRY(plan_, safetensors::planned_files::make(std::move(tensors), format_));
-    SHARDMESH_CHECK(plan_.lay_out({}, document_, request_.destination));
+    SHARDMESH_TRY(plan_.lay_out({}, document_, request_.destination));
     deal_out_sums();
     return problems;
   }
@@ -85,15 +85,15 @@ class safetensors_ranks final : public rank_writer {
     }
     SHARDMESH_TRY(staged_output output, format_.folder ? staged_output::directory(request_.destination, options)
                                                        : staged_output::file(request_.destination, options));
-    SHARDMESH_CHECK(output.reserve(checked_add(plan_.file_bytes(), static_cast<std::int64_t>(document_.size()))
-                                       .value_or(std::numeric_limits<std::int64_t>::max())));
-    if (beside_) SHARDMESH_CHECK(beside_->stage());
-    SHARDMESH_CHECK(plan_.add_to(output));
+    SHARDMESH_TRY(output.reserve(checked_add(plan_.file_bytes(), static_cast<std::int64_t>(document_.size()))
+                                     .value_or(std::numeric_limits<std::int64_t>::max())));
+    if (beside_) SHARDMESH_TRY(beside_->stage());
+    SHARDMESH_TRY(plan_.add_to(output));
     return output;
   }
 
   result<std::vector<std::byte>> write(staged_output& output, const item_run_options& run) override {
-    if (request_.rank != 0) SHARDMESH_CHECK(plan_.add_to(output));
+    if (request_.rank != 0) SHARDMESH_TRY(plan_.add_to(output));
     std::vector<placed_part> parts;
     std::vector<std::pair<std::size_t, std::size_t>> whole;  // tensor, part
     std::vector<tensor_transfer> transfers;
@@ -118,8 +118,8 @@ class safetensors_ranks final : public rank_writer {
       keys.push_back(tensor.key);
     }
     box_writer writer(output, std::move(parts));
-    SHARDMESH_CHECK(write_items(transfers, keys, work_.source, writer, run));
-    SHARDMESH_CHECK(writer.check_complete());
+    SHARDMESH_TRY(write_items(transfers, keys, work_.source, writer, run));
+    SHARDMESH_TRY(writer.check_complete());
     detail::wire_writer note;
     for (const auto& [tensor, part] : whole) tell_sum(note, tensor, writer.digest(part));
     return std::move(note).take();
@@ -131,7 +131,7 @@ class safetensors_ranks final : public rank_writer {
     std::vector<digest128> sums(mine_to_sum_.size());
     const int threads =
         static_cast<int>(std::clamp<std::int64_t>(run.memory_bytes / read_bytes, 1, thread_count(run.threads)));
-    SHARDMESH_CHECK(
+    SHARDMESH_TRY(
         parallel_for(threads, static_cast<std::int64_t>(mine_to_sum_.size()), [&](std::int64_t i) -> result<void> {
           auto sum = read_sum(output, mine_to_sum_[static_cast<std::size_t>(i)], run);
           if (sum) sums[static_cast<std::size_t>(i)] = *sum;
@@ -144,16 +144,16 @@ class safetensors_ranks final : public rank_writer {
 
   result<void> finish(staged_output& output, const agreement_notes& written, const agreement_notes& seen) override {
     std::vector<std::optional<digest128>> found(work_.tensors.size());
-    SHARDMESH_CHECK(take_sums(written, found));
-    SHARDMESH_CHECK(take_sums(seen, found));
+    SHARDMESH_TRY(take_sums(written, found));
+    SHARDMESH_TRY(take_sums(seen, found));
     std::vector<digest128> sums;
     for (std::size_t t = 0; t < found.size(); ++t) {
       if (!found[t] && plan_.bytes_of(t) > 0)
         return fail(errc::io, "internal: no rank knows its checksum").with_key(work_.tensors[t].key);
       sums.push_back(found[t].value_or(xxh3({})));
     }
-    SHARDMESH_CHECK(plan_.write_headers(output, sums));
-    if (format_.folder) SHARDMESH_CHECK(plan_.finish_folder(output, document_, {}));
+    SHARDMESH_TRY(plan_.write_headers(output, sums));
+    if (format_.folder) SHARDMESH_TRY(plan_.finish_folder(output, document_, {}));
     return beside_ ? beside_->prepare() : result<void>{};
   }
 
@@ -213,7 +213,7 @@ class safetensors_ranks final : public rank_writer {
       if (run.call.cancel.stop_requested()) return fail(errc::cancelled, "the save was cancelled");
       const std::span<std::byte> now =
           std::span(piece).first(static_cast<std::size_t>(std::min(total - done, read_bytes)));
-      SHARDMESH_CHECK(output.read(static_cast<std::int32_t>(at.file), at.begin + done, now));
+      SHARDMESH_TRY(output.read(static_cast<std::int32_t>(at.file), at.begin + done, now));
       sum.update(now);
       done += static_cast<std::int64_t>(now.size());
       if (run.progress) run.progress(0);

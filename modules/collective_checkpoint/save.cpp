@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <process_token.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <atomic>
 #include <cstddef>
@@ -65,9 +65,9 @@ class rank_save {
     return keep([&]() -> result<void> {
       std::vector<std::byte> note;
       const auto mine = guarded([&]() -> result<void> {
-        SHARDMESH_CHECK(enter(save_phase::describe));
-        SHARDMESH_CHECK(check_held(held));
-        SHARDMESH_CHECK(make_archives(held));
+        SHARDMESH_TRY(enter(save_phase::describe));
+        SHARDMESH_TRY(check_held(held));
+        SHARDMESH_TRY(make_archives(held));
         note = describe(held, described_);
         return {};
       });
@@ -89,7 +89,7 @@ class rank_save {
       const auto mine = guarded([&]() -> result<void> {
         SHARDMESH_TRY(const std::vector<tensor_view> staged, staging());
         for (std::size_t i = 0; i < staged.size(); ++i) {
-          SHARDMESH_CHECK(copy_between(staged[i], work_.source.views[i]));
+          SHARDMESH_TRY(copy_between(staged[i], work_.source.views[i]));
           work_.source.views[i] = staged[i];
         }
         return {};
@@ -97,7 +97,7 @@ class rank_save {
       const auto told = round_.settle(mine);
       // The other ranks can only report that they waited for this one.
       if (!mine && mine.error().code == errc::deadline_exceeded) return mine;
-      SHARDMESH_CHECK(told);
+      SHARDMESH_TRY(told);
       return {};
     });
   }
@@ -106,7 +106,7 @@ class rank_save {
   save_report write() {
     keep([&]() -> result<void> {
       std::optional<staged_output> output;
-      SHARDMESH_CHECK(stage(output));
+      SHARDMESH_TRY(stage(output));
       auto done = write_and_commit(*output);
       if (done && comm_.rank() != 0) output->release();  // rank 0 still has to remove the old checkpoint
       return done;
@@ -151,7 +151,7 @@ class rank_save {
   }
 
   result<void> enter(save_phase phase) {
-    SHARDMESH_CHECK(interruption_.check());
+    SHARDMESH_TRY(interruption_.check());
     return options_.before ? options_.before(phase) : result<void>{};
   }
 
@@ -229,17 +229,17 @@ class rank_save {
     std::string token;
     detail::wire_writer note;
     auto mine = guarded([&]() -> result<void> {
-      SHARDMESH_CHECK(enter(save_phase::stage));
+      SHARDMESH_TRY(enter(save_phase::stage));
       if (comm_.rank() != 0) return {};
       SHARDMESH_TRY(output, writer_->make(options_.saving.output));
       std::random_device random;
       token = fmt::format("{:08x}{:08x}", random(), random());
       // A single file starts with the token, until its header replaces it.
       if (is_one_file()) {
-        SHARDMESH_CHECK(output->write(0, 0, std::as_bytes(std::span(token))));
+        SHARDMESH_TRY(output->write(0, 0, std::as_bytes(std::span(token))));
       } else {
         SHARDMESH_TRY(token_file_, output->add_file(token_name));
-        SHARDMESH_CHECK(output->write(token_file_, 0, std::as_bytes(std::span(token))));
+        SHARDMESH_TRY(output->write(token_file_, 0, std::as_bytes(std::span(token))));
       }
       note.text(output->folder().string());
       note.text(token);
@@ -261,7 +261,7 @@ class rank_save {
       SHARDMESH_TRY(output, staged_output::join(staging, options_.saving.output));
       return {};
     });
-    SHARDMESH_CHECK(round_.settle(mine));
+    SHARDMESH_TRY(round_.settle(mine));
     return {};
   }
 
@@ -271,12 +271,12 @@ class rank_save {
     const item_run_options run = run_options();
     std::vector<std::byte> note;
     auto mine = guarded([&]() -> result<void> {
-      SHARDMESH_CHECK(enter(save_phase::write));
-      if (comm_.rank() == 0 && !is_one_file()) SHARDMESH_CHECK(output.remove_file(token_file_));
+      SHARDMESH_TRY(enter(save_phase::write));
+      if (comm_.rank() == 0 && !is_one_file()) SHARDMESH_TRY(output.remove_file(token_file_));
       SHARDMESH_TRY(note, uncancelled(writer_->write(output, run)));
-      SHARDMESH_CHECK(output.prepare());
+      SHARDMESH_TRY(output.prepare());
       if (options_.saving.before_commit) options_.saving.before_commit();
-      SHARDMESH_CHECK(enter(save_phase::finish));
+      SHARDMESH_TRY(enter(save_phase::finish));
       return {};
     });
     SHARDMESH_TRY(const agreement_notes written, round_.settle(mine, std::move(note)));
@@ -297,10 +297,10 @@ class rank_save {
     const auto mine = guarded([&]() -> result<void> {
       auto entered = enter(save_phase::commit);
       if (comm_.rank() != 0) return {};
-      SHARDMESH_CHECK(entered);
-      SHARDMESH_CHECK(writer_->finish(output, written, seen));
-      SHARDMESH_CHECK(interruption_.check());
-      SHARDMESH_CHECK(output.commit());
+      SHARDMESH_TRY(entered);
+      SHARDMESH_TRY(writer_->finish(output, written, seen));
+      SHARDMESH_TRY(interruption_.check());
+      SHARDMESH_TRY(output.commit());
       committed = true;
       report_.notes.insert(report_.notes.end(), output.notes().begin(), output.notes().end());
       return writer_->finish_beside(report_.notes);
@@ -336,7 +336,7 @@ class rank_save {
   // If the work was stopped, returns an error that says whether the caller or the deadline did it.
   template <class T>
   result<T> uncancelled(result<T> done) {
-    if (!done && done.error().code == errc::cancelled) SHARDMESH_CHECK(interruption_.check());
+    if (!done && done.error().code == errc::cancelled) SHARDMESH_TRY(interruption_.check());
     return done;
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -106,10 +106,10 @@ result<std::int64_t> staged_rounds::read(const reading_round& round) {
   options.progress = {};
   options.arrived = {};
   options.check = true;
-  if (!checked.empty()) SHARDMESH_CHECK(load(load_.reader, checked, options));
+  if (!checked.empty()) SHARDMESH_TRY(load(load_.reader, checked, options));
   checked_chunks_.merge(chunks);
   options.check = false;
-  SHARDMESH_CHECK(load(load_.reader, plain, options));
+  SHARDMESH_TRY(load(load_.reader, plain, options));
   return read;
 }
 
@@ -156,7 +156,7 @@ result<std::int64_t> staged_rounds::move(const reading_round& round) {
   SHARDMESH_TRY(transfer_plan moves, plan(std::move(transfers), how));
   SHARDMESH_TRY(executor runs, executor::make(std::move(moves), comm, std::move(keys),
                                               {.progress = load_.options.progress}, load_.ranks.call));
-  SHARDMESH_CHECK(runs.run(from, to, load_.ranks.call));
+  SHARDMESH_TRY(runs.run(from, to, load_.ranks.call));
   return runs.received_bytes();
 }
 
@@ -167,7 +167,7 @@ result<round_bytes> staged_rounds::run(const reading_round& round) {
     SHARDMESH_TRY(bytes.read, read(round));
     return {};
   });
-  SHARDMESH_CHECK(load_.ranks.settle(mine));
+  SHARDMESH_TRY(load_.ranks.settle(mine));
   SHARDMESH_TRY(bytes.received, move(round));
   return bytes;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -124,12 +124,12 @@ struct reduction final : pending::operation {
       for (std::int32_t r = 0; r < group.size; ++r) {
         const const_bytes held = r == group.rank ? sent(group.rank) : const_bytes(room_of(r));
         const const_tensor_view term = elements(held.data(), type, count);
-        SHARDMESH_CHECK(r == 0 ? copy(sum, term) : accumulate(sum, term, op));
+        SHARDMESH_TRY(r == 0 ? copy(sum, term) : accumulate(sum, term, op));
       }
       if (op == reduce_op::avg) {
-        SHARDMESH_CHECK(divide(sum, group.size));
+        SHARDMESH_TRY(divide(sum, group.size));
       }
-      SHARDMESH_CHECK(copy(elements(block.data(), type, count), sum));
+      SHARDMESH_TRY(copy(elements(block.data(), type, count), sum));
     }
     reduced = true;
     if (!gathers) return {};
@@ -153,9 +153,9 @@ struct reduction final : pending::operation {
   }
   result<void> wait() override {
     if (failed) return *std::move(failed);
-    SHARDMESH_CHECK(exchange.wait());
+    SHARDMESH_TRY(exchange.wait());
     if (reduced) return {};
-    SHARDMESH_CHECK(combine());
+    SHARDMESH_TRY(combine());
     return exchange.wait();
   }
 };
@@ -183,7 +183,7 @@ result<pending> reduced(message_group group, const_bytes send, bytes receive, dt
 result<pending> all_gather_into_by_messages(message_group group, const_bytes send, bytes receive,
                                             const call_options& options) {
   const auto size = static_cast<std::size_t>(group.size), block = send.size();
-  SHARDMESH_CHECK(check_sizes(group, "all_gather_into", block * size, receive.size()));
+  SHARDMESH_TRY(check_sizes(group, "all_gather_into", block * size, receive.size()));
   const auto place = [&](std::int32_t r) { return receive.subspan(static_cast<std::size_t>(r) * block, block); };
   auto begun = with_all(group, [&](std::int32_t) { return send; }, place, options);
   if (begun) copy_bytes(place(group.rank), send);
@@ -192,9 +192,9 @@ result<pending> all_gather_into_by_messages(message_group group, const_bytes sen
 
 result<pending> all_to_all_by_messages(message_group group, const_bytes send, bytes receive,
                                        const call_options& options) {
-  SHARDMESH_CHECK(check_sizes(group, "all_to_all", send.size(), receive.size()));
+  SHARDMESH_TRY(check_sizes(group, "all_to_all", send.size(), receive.size()));
   const auto size = static_cast<std::size_t>(group.size), block = send.size() / size;
-  SHARDMESH_CHECK(check_sizes(group, "all_to_all", block * size, send.size()));
+  SHARDMESH_TRY(check_sizes(group, "all_to_all", block * size, send.size()));
   const auto part = [&](auto all, std::int32_t r) { return all.subspan(static_cast<std::size_t>(r) * block, block); };
   auto begun = with_all(
       group, [&](std::int32_t r) { return part(send, r); }, [&](std::int32_t r) { return part(receive, r); }, options);
@@ -204,16 +204,16 @@ result<pending> all_to_all_by_messages(message_group group, const_bytes send, by
 
 result<pending> reduce_scatter_by_messages(message_group group, const_bytes send, bytes receive, dtype type,
                                            reduce_op op, const call_options& options) {
-  SHARDMESH_CHECK(
+  SHARDMESH_TRY(
       check_sizes(group, "reduce_scatter", send.size(), receive.size() * static_cast<std::size_t>(group.size)));
-  SHARDMESH_CHECK(check_reduction(group, "reduce_scatter", receive.size(), type, op));
+  SHARDMESH_TRY(check_reduction(group, "reduce_scatter", receive.size(), type, op));
   return reduced(std::move(group), send, receive, type, op, false, options);
 }
 
 result<pending> all_reduce_by_messages(message_group group, const_bytes send, bytes receive, dtype type, reduce_op op,
                                        const call_options& options) {
-  SHARDMESH_CHECK(check_sizes(group, "all_reduce", send.size(), receive.size()));
-  SHARDMESH_CHECK(check_reduction(group, "all_reduce", receive.size(), type, op));
+  SHARDMESH_TRY(check_sizes(group, "all_reduce", send.size(), receive.size()));
+  SHARDMESH_TRY(check_reduction(group, "all_reduce", receive.size(), type, op));
   return reduced(std::move(group), send, receive, type, op, true, options);
 }
 
@@ -224,7 +224,7 @@ result<pending> broadcast_by_messages(message_group group, const_bytes send, byt
         .with_rank(group.rank)
         .with_values(fmt::format("ranks 0 to {}", group.size - 1), fmt::format("rank {}", root));
   const bool is_root = group.rank == root;
-  SHARDMESH_CHECK(check_sizes(group, "broadcast", is_root ? receive.size() : 0, send.size()));
+  SHARDMESH_TRY(check_sizes(group, "broadcast", is_root ? receive.size() : 0, send.size()));
   auto begun = with_all(
       group, [&](std::int32_t) { return is_root ? send : const_bytes(); },
       [&](std::int32_t r) { return r == root ? receive : bytes(); }, options);

@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -42,7 +42,7 @@ result<void> check_list(std::int32_t rank, std::int32_t size, std::span<const Me
 
 result<void> check_peers(std::int32_t rank, std::int32_t size, std::span<const outgoing> sends,
                          std::span<const incoming> receives) {
-  SHARDMESH_CHECK(check_list(rank, size, sends, "sends to"));
+  SHARDMESH_TRY(check_list(rank, size, sends, "sends to"));
   return check_list(rank, size, receives, "receives from");
 }
 

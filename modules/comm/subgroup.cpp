@@ -4,7 +4,7 @@
 module;
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -78,22 +78,22 @@ result<void> subgroup_communicator::translate(std::span<const Message> messages,
 
 result<pending> subgroup_communicator::start_exchange(std::span<const outgoing> sends,
                                                       std::span<const incoming> receives, const call_options& options) {
-  SHARDMESH_CHECK(check_tag(options));
+  SHARDMESH_TRY(check_tag(options));
   return exchange(sends, receives, options);
 }
 
 result<pending> subgroup_communicator::exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
                                                 const call_options& options) {
-  SHARDMESH_CHECK(translate(sends, sends_));
-  SHARDMESH_CHECK(translate(receives, receives_));
+  SHARDMESH_TRY(translate(sends, sends_));
+  SHARDMESH_TRY(translate(receives, receives_));
   return whole_.start_exchange(sends_, receives_, inside(options));
 }
 
 result<lending> subgroup_communicator::start_lending(std::span<const lent> lends, std::span<const borrowed> borrows,
                                                      const call_options& options) {
-  SHARDMESH_CHECK(check_tag(options));
-  SHARDMESH_CHECK(translate(lends, lends_));
-  SHARDMESH_CHECK(translate(borrows, borrows_));
+  SHARDMESH_TRY(check_tag(options));
+  SHARDMESH_TRY(translate(lends, lends_));
+  SHARDMESH_TRY(translate(borrows, borrows_));
   return whole_.start_lending(lends_, borrows_, inside(options));
 }
 
@@ -111,7 +111,7 @@ result<std::vector<std::vector<std::byte>>> subgroup_communicator::all_gather(st
     const auto staged = [&](std::span<const std::byte> here) -> result<std::byte*> {
       SHARDMESH_TRY(const auto backend, backend_for(where));
       SHARDMESH_TRY(there.emplace_back(), backend->allocate(static_cast<std::int64_t>(here.size()), where, {}));
-      SHARDMESH_CHECK(
+      SHARDMESH_TRY(
           copy_between(bytes_at(there.back().data(), where, here.size()), bytes_at(here.data(), {}, here.size())));
       return there.back().data();
     };
@@ -135,19 +135,19 @@ result<std::vector<std::vector<std::byte>>> subgroup_communicator::all_gather(st
       receives.push_back({peer, landing});
     }
     SHARDMESH_TRY(pending started, exchange(sends, receives, control));
-    SHARDMESH_CHECK(started.wait());
+    SHARDMESH_TRY(started.wait());
     for (const incoming& one : receives)
       if (auto& room = all[static_cast<std::size_t>(one.peer)]; is_far)
-        SHARDMESH_CHECK(copy_between(bytes_at(room.data(), {}, room.size()),
-                                     bytes_at(static_cast<const std::byte*>(one.bytes.data()), where, room.size())));
+        SHARDMESH_TRY(copy_between(bytes_at(room.data(), {}, room.size()),
+                                   bytes_at(static_cast<const std::byte*>(one.bytes.data()), where, room.size())));
     return {};
   };
   for (auto& part : all) part.resize(sizeof(std::uint64_t));
   const std::vector<std::byte> length = bytes_of(bytes.size());
-  SHARDMESH_CHECK(swap(length));
+  SHARDMESH_TRY(swap(length));
   for (auto& part : all) part.resize(static_cast<std::size_t>(number_of(part)));
   all[static_cast<std::size_t>(rank_)].assign(bytes.begin(), bytes.end());
-  SHARDMESH_CHECK(swap(bytes));
+  SHARDMESH_TRY(swap(bytes));
   return all;
 }
 

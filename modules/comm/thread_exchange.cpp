@@ -3,7 +3,7 @@
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -276,9 +276,9 @@ result<thread_exchange*> start_any(const std::shared_ptr<thread_state>& group, s
                                    const call_options& options, bool lends) {
   if (group->is_forked()) return group->of_another_process(rank);
   guard locked = enter(*group);
-  SHARDMESH_CHECK(group->check_call(rank, options, lends ? "a lending" : "an exchange"));
-  SHARDMESH_CHECK(check_peers(*group, rank, sends, lends ? "lends to" : "sends to"));
-  SHARDMESH_CHECK(check_peers(*group, rank, receives, lends ? "borrows from" : "receives from"));
+  SHARDMESH_TRY(group->check_call(rank, options, lends ? "a lending" : "an exchange"));
+  SHARDMESH_TRY(check_peers(*group, rank, sends, lends ? "lends to" : "sends to"));
+  SHARDMESH_TRY(check_peers(*group, rank, receives, lends ? "borrows from" : "receives from"));
   if (sends.empty() && receives.empty()) return nullptr;
   rank_desk& desk = group->desk(rank);
   thread_exchange* idle = desk.take_idle();
@@ -375,7 +375,7 @@ result<void> thread_exchange::lending_face::wait_ready() {
   if (self.group->is_forked()) return self.group->of_another_process(self.rank);
   const cancel_wake wake(self.cancel, *self.group, self.rank);
   guard locked = enter(*self.group);
-  SHARDMESH_CHECK(wait_until(self, locked, [&] { return self.unmatched == 0; }));
+  SHARDMESH_TRY(wait_until(self, locked, [&] { return self.unmatched == 0; }));
   if (self.group->poison) return *self.group->poison;  // a lender may be gone
   if (self.reading) return {};
   self.reading = true;
@@ -415,7 +415,7 @@ result<void> thread_exchange::lending_face::wait() {
              fmt::format("rank {} gave up a lending before it was read (tag {})", self.rank, self.tag))
             .with_rank(self.rank),
         self.rank);
-  SHARDMESH_CHECK(wait_for_all(self, locked));
+  SHARDMESH_TRY(wait_for_all(self, locked));
   // All lent pieces are back, but a reader that failed gave them back unread.
   if (self.group->poison) return *self.group->poison;
   return {};

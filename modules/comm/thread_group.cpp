@@ -5,7 +5,7 @@ module;
 #include <plural.hpp>
 #include <process_token.hpp>
 #include <shardmesh/assert.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -203,7 +203,7 @@ result<gathered> thread_state::all_gather(std::int32_t rank, std::span<const std
   };
   const std::stop_callback wake(options.cancel, wake_up);
   guard locked(lock);
-  SHARDMESH_CHECK(check_call(rank, options, "all_gather"));
+  SHARDMESH_TRY(check_call(rank, options, "all_gather"));
   if (!gather) {
     gather = std::make_shared<gathering>();
     gather->parts.resize(desks.size());

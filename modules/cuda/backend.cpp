@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <shardmesh/kernels/batch.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -31,11 +31,11 @@ class recorded_event final : public device_event {
       : event_(std::move(event)), launcher_(std::move(launcher)) {}
   result<bool> done() override {
     SHARDMESH_TRY(const bool is_done, event_.done());
-    if (is_done) SHARDMESH_CHECK(late());
+    if (is_done) SHARDMESH_TRY(late());
     return is_done;
   }
   result<void> wait() override {
-    SHARDMESH_CHECK(event_.wait());
+    SHARDMESH_TRY(event_.wait());
     return late();
   }
   result<void> hold(stream_ref stream) override { return event_.hold(stream); }
@@ -76,7 +76,7 @@ class cuda_memory final : public kernel_backend {
   result<std::unique_ptr<prepared_batch>> prepare(std::span<const batch_item> items, device where) override {
     SHARDMESH_TRY(where, cuda_.resolve(where));
     const current_device at(cuda_, where);
-    SHARDMESH_CHECK(at.outcome());
+    SHARDMESH_TRY(at.outcome());
     SHARDMESH_TRY(auto made, launcher_->prepare(items, where));
     return std::unique_ptr<prepared_batch>(std::move(made));
   }
@@ -84,7 +84,7 @@ class cuda_memory final : public kernel_backend {
     auto& prepared = static_cast<cuda::launchable&>(batch);
     if (prepared.items() == 0) return {};
     const current_device at(cuda_, prepared.where());
-    SHARDMESH_CHECK(at.outcome());
+    SHARDMESH_TRY(at.outcome());
     return prepared.launch(bases, stream);
   }
   result<void> copy_across(std::byte* to, device to_device, const std::byte* from, device from_device,
@@ -92,14 +92,14 @@ class cuda_memory final : public kernel_backend {
     if (size_bytes <= 0) return {};
     SHARDMESH_TRY(const device where, cuda_.resolve(to_device.type == device_type::cuda ? to_device : from_device));
     const current_device at(cuda_, where);
-    SHARDMESH_CHECK(at.outcome());
+    SHARDMESH_TRY(at.outcome());
     return cuda_.check(
         cuda_.call().memcpy_async(to, from, static_cast<std::size_t>(size_bytes), cuda::copy_default, stream.handle),
         "cudaMemcpyAsync from " + to_string(from_device) + " to " + to_string(to_device), where);
   }
   result<std::unique_ptr<device_event>> record(device where, stream_ref stream) override {
     SHARDMESH_TRY(cuda::event made, cuda::event::make(cuda_, where));
-    SHARDMESH_CHECK(made.record(stream));
+    SHARDMESH_TRY(made.record(stream));
     return std::unique_ptr<device_event>(std::make_unique<recorded_event>(std::move(made), launcher_));
   }
   result<owned_stream> make_stream(device where) override {
@@ -148,8 +148,8 @@ result<device_facts*> cuda_memory::facts(device where) {
   if (const auto found = facts_.find(where.index); found != facts_.end()) return &found->second;
   device_facts made;
   int has_pools = 0;
-  SHARDMESH_CHECK(cuda_.check(cuda_.call().device_get_attribute(&has_pools, cuda::attribute_memory_pools, where.index),
-                              "cudaDeviceGetAttribute", where));
+  SHARDMESH_TRY(cuda_.check(cuda_.call().device_get_attribute(&has_pools, cuda::attribute_memory_pools, where.index),
+                            "cudaDeviceGetAttribute", where));
   made.has_pools = has_pools != 0;
   if (made.has_pools) {
     SHARDMESH_TRY(made.allocations, cuda::stream::make(cuda_, where));
@@ -163,7 +163,7 @@ result<device_buffer> cuda_memory::allocate(std::int64_t size_bytes, device wher
   if (size_bytes <= 0) return device_buffer(nullptr, 0, where, nullptr);
   SHARDMESH_TRY(device_facts* const known, facts(where));
   const current_device at(cuda_, where);
-  SHARDMESH_CHECK(at.outcome());
+  SHARDMESH_TRY(at.outcome());
   const functions& f = cuda_.call();
   const auto size = static_cast<std::size_t>(size_bytes);
   void* memory = nullptr;
@@ -171,7 +171,7 @@ result<device_buffer> cuda_memory::allocate(std::int64_t size_bytes, device wher
     return cuda_.check(code, "allocating " + human_bytes(size_bytes) + " (" + std::string(operation) + ")", where);
   };
   if (!known->has_pools) {
-    SHARDMESH_CHECK(refused(f.malloc(&memory, size), "cudaMalloc"));
+    SHARDMESH_TRY(refused(f.malloc(&memory, size), "cudaMalloc"));
     return device_buffer(static_cast<std::byte*>(memory), size_bytes, where,
                          std::shared_ptr<void>(memory, [cuda = cuda_, where](void* done) {
                            const current_device on(cuda, where);  // cudaFree waits for the whole device
@@ -181,13 +181,13 @@ result<device_buffer> cuda_memory::allocate(std::int64_t size_bytes, device wher
   // Without a stream the memory must be usable everywhere on return, so this waits: the pool may reuse memory that
   // enqueued work still uses.
   const stream_ref order = stream.handle != nullptr ? stream : known->allocations.ref();
-  SHARDMESH_CHECK(refused(f.malloc_async(&memory, size, order.handle), "cudaMallocAsync"));
+  SHARDMESH_TRY(refused(f.malloc_async(&memory, size, order.handle), "cudaMallocAsync"));
   device_buffer made(static_cast<std::byte*>(memory), size_bytes, where,
                      std::shared_ptr<void>(memory, [cuda = cuda_, where, stream](void* done) {
                        const current_device on(cuda, where);
                        static_cast<void>(cuda.call().free_async(done, stream.handle));
                      }));
-  if (stream.handle == nullptr) SHARDMESH_CHECK(known->allocations.synchronize());
+  if (stream.handle == nullptr) SHARDMESH_TRY(known->allocations.synchronize());
   return made;
 }
 

@@ -2,7 +2,7 @@
 // Batches without kernels: copies without conversion, as calls of cudaMemcpyAsync and cudaMemcpy2DAsync.
 module;
 #include <shardmesh/kernels/batch.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -58,7 +58,7 @@ result<void> append(const batch_item& item, int depth, call at, std::int64_t max
       call next = at;
       next.to += i * loop.to;
       next.from += i * loop.from;
-      SHARDMESH_CHECK(append(item, depth + 1, next, max_pitch, where, calls));
+      SHARDMESH_TRY(append(item, depth + 1, next, max_pitch, where, calls));
     }
     return {};
   }
@@ -80,7 +80,7 @@ class copies final : public launchable {
       const int code = c.rows == 1 ? f.memcpy_async(to, from, c.width, copy_default, stream.handle)
                                    : f.memcpy_2d_async(to, c.to_pitch, from, c.from_pitch, c.width, c.rows,
                                                        copy_default, stream.handle);
-      SHARDMESH_CHECK(cuda_.check(code, c.rows == 1 ? "cudaMemcpyAsync" : "cudaMemcpy2DAsync", where()));
+      SHARDMESH_TRY(cuda_.check(code, c.rows == 1 ? "cudaMemcpyAsync" : "cudaMemcpy2DAsync", where()));
     }
     return {};
   }
@@ -96,8 +96,8 @@ class by_copies final : public launcher {
   std::string_view name() const override { return "cuda (copies only)"; }
   result<std::unique_ptr<launchable>> prepare(std::span<const batch_item> items, device where) override {
     int max_pitch = 0;
-    SHARDMESH_CHECK(cuda_.check(cuda_.call().device_get_attribute(&max_pitch, attribute_max_pitch, where.index),
-                                "cudaDeviceGetAttribute", where));
+    SHARDMESH_TRY(cuda_.check(cuda_.call().device_get_attribute(&max_pitch, attribute_max_pitch, where.index),
+                              "cudaDeviceGetAttribute", where));
     // A stream copies in order, so sorting by phase is enough.
     std::vector<std::size_t> order(items.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -113,7 +113,7 @@ class by_copies final : public launcher {
       if (rest.rank > 0 && rest.loops[rest.rank - 1].to == item_bytes(item.to_type) &&
           rest.loops[rest.rank - 1].from == item_bytes(item.to_type))
         first.width *= static_cast<std::size_t>(rest.loops[--rest.rank].size);
-      SHARDMESH_CHECK(append(rest, 0, first, max_pitch, where, calls));
+      SHARDMESH_TRY(append(rest, 0, first, max_pitch, where, calls));
     }
     return std::unique_ptr<launchable>(std::make_unique<copies>(cuda_, where, items.size(), std::move(calls)));
   }

@@ -2,7 +2,7 @@
 // Batches as host functions on their stream: the host's kernels, for memory that the host can access.
 module;
 #include <shardmesh/kernels/batch.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -50,8 +50,8 @@ class host_batch final : public launchable {
   result<void> launch(const batch_bases& bases, stream_ref stream) override {
     auto work = std::make_unique<launched>(
         launched{batch_, late_, {bases.to.begin(), bases.to.end()}, {bases.from.begin(), bases.from.end()}});
-    SHARDMESH_CHECK(cuda_.check(cuda_.call().launch_host_func(stream.handle, run_on_host, work.get()),
-                                "launching a batch (cudaLaunchHostFunc)", where()));
+    SHARDMESH_TRY(cuda_.check(cuda_.call().launch_host_func(stream.handle, run_on_host, work.get()),
+                              "launching a batch (cudaLaunchHostFunc)", where()));
     static_cast<void>(work.release());
     return {};
   }

@@ -3,7 +3,7 @@
 module;
 #include <shardmesh/kernels/cuda_kernels.h>
 #include <shardmesh/kernels/batch.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <cstdlib>
@@ -68,7 +68,7 @@ class from_library final : public launcher {
       return fail(errc::unsupported, kernels_->library.name() + " has no kernel for " +
                                          (refused < items.size() ? describe(items[refused]) : "an item") + " on " +
                                          to_string(where));
-    SHARDMESH_CHECK(cuda_.check(code, "making the table of a batch", where));
+    SHARDMESH_TRY(cuda_.check(code, "making the table of a batch", where));
     return std::unique_ptr<launchable>(std::make_unique<table>(cuda_, kernels_, where, items.size(), made));
   }
 
@@ -93,7 +93,7 @@ result<std::shared_ptr<launcher>> library_launcher(const runtime& cuda, const st
   load("shardmesh_cuda_table_create", kernels->create);
   load("shardmesh_cuda_table_launch", kernels->launch);
   load("shardmesh_cuda_table_destroy", kernels->destroy);
-  SHARDMESH_CHECK(load.outcome());
+  SHARDMESH_TRY(load.outcome());
   if (const int version = kernels->version(); version != SHARDMESH_CUDA_KERNELS_VERSION)
     return fail(errc::unsupported, kernels->library.name() + " is of another version")
         .with_values(std::to_string(SHARDMESH_CUDA_KERNELS_VERSION), std::to_string(version));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -59,7 +59,7 @@ result<functions> functions_of(const shared_library& library) {
   load("cudaEventRecord", made.event_record);
   load("cudaEventQuery", made.event_query);
   load("cudaEventSynchronize", made.event_synchronize);
-  SHARDMESH_CHECK(load.outcome());
+  SHARDMESH_TRY(load.outcome());
   library.find("cudaDeviceCanAccessPeer", made.device_can_access_peer);
   library.find("cudaDeviceGetDefaultMemPool", made.device_get_default_mem_pool);
   library.find("cudaMemPoolSetAttribute", made.mem_pool_set_attribute);
@@ -89,7 +89,7 @@ result<void> runtime::check(int code, std::string_view operation, device where) 
 
 result<std::int32_t> runtime::device_count() const {
   int count = 0;
-  SHARDMESH_CHECK(check(call().get_device_count(&count), "cudaGetDeviceCount"));
+  SHARDMESH_TRY(check(call().get_device_count(&count), "cudaGetDeviceCount"));
   return count;
 }
 
@@ -99,7 +99,7 @@ result<device> runtime::resolve(device where) const {
   SHARDMESH_TRY(const std::int32_t count, device_count());
   if (where.index < 0) {
     int current = 0;
-    SHARDMESH_CHECK(check(call().get_device(&current), "cudaGetDevice", where));
+    SHARDMESH_TRY(check(call().get_device(&current), "cudaGetDevice", where));
     return device{device_type::cuda, static_cast<std::int16_t>(current)};
   }
   if (where.index < count) return where;

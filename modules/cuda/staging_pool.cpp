@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -46,10 +46,10 @@ result<device_buffer> staging_pool::take(std::int64_t size_bytes, device where) 
   }
   if (memory == nullptr) {
     const current_device at(cuda_, where);
-    SHARDMESH_CHECK(at.outcome());
+    SHARDMESH_TRY(at.outcome());
     void* pinned = nullptr;
-    SHARDMESH_CHECK(cuda_.check(cuda_.call().host_alloc(&pinned, static_cast<std::size_t>(size), host_alloc_portable),
-                                "pinning " + human_bytes(size) + " of host memory (cudaHostAlloc)", where));
+    SHARDMESH_TRY(cuda_.check(cuda_.call().host_alloc(&pinned, static_cast<std::size_t>(size), host_alloc_portable),
+                              "pinning " + human_bytes(size) + " of host memory (cudaHostAlloc)", where));
     memory = static_cast<std::byte*>(pinned);
   }
   return device_buffer(memory, size_bytes, device{},

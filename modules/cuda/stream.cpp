@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <utility>
 module shardmesh.cuda;
@@ -10,10 +10,10 @@ namespace shardmesh::cuda {
 result<event> event::make(const runtime& cuda, device where) {
   SHARDMESH_TRY(where, cuda.resolve(where));
   const current_device at(cuda, where);
-  SHARDMESH_CHECK(at.outcome());
+  SHARDMESH_TRY(at.outcome());
   event made;
-  SHARDMESH_CHECK(cuda.check(cuda.call().event_create_with_flags(&made.handle_, event_disable_timing),
-                             "cudaEventCreateWithFlags", where));
+  SHARDMESH_TRY(cuda.check(cuda.call().event_create_with_flags(&made.handle_, event_disable_timing),
+                           "cudaEventCreateWithFlags", where));
   made.cuda_ = cuda;
   made.where_ = where;
   return made;
@@ -25,14 +25,14 @@ event::~event() {
 
 result<void> event::record(stream_ref stream) {
   const current_device at(*cuda_, where_);
-  SHARDMESH_CHECK(at.outcome());
+  SHARDMESH_TRY(at.outcome());
   return cuda_->check(cuda_->call().event_record(handle_, stream.handle), "cudaEventRecord", where_);
 }
 
 result<bool> event::done() const {
   const int code = cuda_->call().event_query(handle_);
   if (code == error_not_ready) return static_cast<void>(cuda_->call().get_last_error()), false;
-  SHARDMESH_CHECK(cuda_->check(code, "work before an event (cudaEventQuery)", where_));
+  SHARDMESH_TRY(cuda_->check(code, "work before an event (cudaEventQuery)", where_));
   return true;
 }
 
@@ -42,17 +42,17 @@ result<void> event::wait() const {
 
 result<void> event::hold(stream_ref stream) const {
   const current_device at(*cuda_, where_);
-  SHARDMESH_CHECK(at.outcome());
+  SHARDMESH_TRY(at.outcome());
   return cuda_->check(cuda_->call().stream_wait_event(stream.handle, handle_, 0), "cudaStreamWaitEvent", where_);
 }
 
 result<stream> stream::make(const runtime& cuda, device where) {
   SHARDMESH_TRY(where, cuda.resolve(where));
   const current_device at(cuda, where);
-  SHARDMESH_CHECK(at.outcome());
+  SHARDMESH_TRY(at.outcome());
   stream made;
-  SHARDMESH_CHECK(cuda.check(cuda.call().stream_create_with_flags(&made.handle_, stream_non_blocking),
-                             "cudaStreamCreateWithFlags", where));
+  SHARDMESH_TRY(cuda.check(cuda.call().stream_create_with_flags(&made.handle_, stream_non_blocking),
+                           "cudaStreamCreateWithFlags", where));
   made.cuda_ = cuda;
   made.where_ = where;
   return made;
@@ -69,7 +69,7 @@ result<void> stream::synchronize() const {
 result<bool> stream::done() const {
   const int code = cuda_->call().stream_query(handle_);
   if (code == error_not_ready) return static_cast<void>(cuda_->call().get_last_error()), false;
-  SHARDMESH_CHECK(cuda_->check(code, "work of a stream (cudaStreamQuery)", where_));
+  SHARDMESH_TRY(cuda_->check(code, "work of a stream (cudaStreamQuery)", where_));
   return true;
 }
 

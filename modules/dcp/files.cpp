@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -89,9 +89,9 @@ result<void> rank_files::write_tensors(std::span<const output_tensor> tensors, e
     keys.push_back(tensor.key);
   }
   torch_file::item_writer writer(output_, std::move(items_), source);
-  SHARDMESH_CHECK(writer.write_empty_items());
-  SHARDMESH_CHECK(write_items(transfers, keys, source, writer, options));
-  SHARDMESH_CHECK(writer.check_complete());
+  SHARDMESH_TRY(writer.write_empty_items());
+  SHARDMESH_TRY(write_items(transfers, keys, source, writer, options));
+  SHARDMESH_TRY(writer.check_complete());
   std::map<std::int32_t, const std::string*> names;
   for (const auto& [rank, file] : files_) names[file.number] = &file.name;
   for (std::size_t i = 0; i < writer.items().size(); ++i) {
@@ -106,9 +106,9 @@ result<void> finish_folder(staged_output& output, std::span<const output_tensor>
                            const dcp::extras& extras, std::vector<checksum_range> ranges) {
   const std::vector<std::byte> metadata = format_metadata(tensors, objects, places, extras);
   SHARDMESH_TRY(const std::int32_t file, output.add_file(".metadata"));
-  SHARDMESH_CHECK(output.write(file, 0, metadata));
+  SHARDMESH_TRY(output.write(file, 0, metadata));
   ranges.push_back({".metadata", 0, static_cast<std::int64_t>(metadata.size()), to_hex(xxh3(metadata))});
-  SHARDMESH_CHECK(copy_side_files(output, extras.side_files, ranges));
+  SHARDMESH_TRY(copy_side_files(output, extras.side_files, ranges));
   const std::string record = format_checksums(ranges);
   SHARDMESH_TRY(const std::int32_t number, output.add_file(checksum_file_name));
   return output.write(number, 0, std::as_bytes(std::span(record)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -37,8 +37,8 @@ result<bool> item_comparison::have_equal_bytes(const byte_source& a, const byte_
   for (std::int64_t at = 0; at < size; at += block_bytes) {
     const auto length = static_cast<std::size_t>(std::min(block_bytes, size - at));
     const std::span one(left.data(), length), other(right.data(), length);
-    SHARDMESH_CHECK(a.read(at, one));
-    SHARDMESH_CHECK(b.read(at, other));
+    SHARDMESH_TRY(a.read(at, one));
+    SHARDMESH_TRY(b.read(at, other));
     if (!std::ranges::equal(one, other)) return false;
   }
   return true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -47,12 +47,12 @@ class megatron_reader final : public composed_reader, public torch_file::archive
     for (std::size_t i = 0; i < stored.tensors.size(); ++i) {
       const tensor_entry& tensor = stored.tensors[i];
       if (next != flattened.end() && next->index == i)
-        SHARDMESH_CHECK(add_flattened(*next++));
+        SHARDMESH_TRY(add_flattened(*next++));
       else
-        SHARDMESH_CHECK(add_whole_tensor(tensor.key, tensor.where, 0, i));
+        SHARDMESH_TRY(add_whole_tensor(tensor.key, tensor.where, 0, i));
     }
     for (std::size_t i = 0; i < stored.objects.size(); ++i)
-      SHARDMESH_CHECK(add_object(stored.objects[i].key, stored.objects[i].where, 0, i));
+      SHARDMESH_TRY(add_object(stored.objects[i].key, stored.objects[i].where, 0, i));
     if (!flattened.empty())
       notes_.push_back(fmt::format("{} tensor{} stored flat by Megatron {} shown whole, in the shape of mcore_data",
                                    flattened.size(), flattened.size() == 1 ? "" : "s",
@@ -98,20 +98,20 @@ class megatron_reader final : public composed_reader, public torch_file::archive
     whole.shape = flat.shape;
     whole.properties.strides.reset();  // they describe the flat form
     const std::string key = whole.key;
-    SHARDMESH_CHECK(add_tensor(std::move(whole)));
+    SHARDMESH_TRY(add_tensor(std::move(whole)));
     for (std::int32_t chunk = first; chunk < first + count; ++chunk) {
       auto pieces = pieces_of(flat, stored.chunk_box(stored.tensors[flat.index], chunk), left_);
       if (!pieces) return std::move(pieces).error().with_key(key).with_file((path_ / ".metadata").string());
       left_ -= pieces->size();
       for (const whole_piece& piece : *pieces)
-        SHARDMESH_CHECK(add_chunk(piece.where, {0, flat.index, chunk, piece.first, piece.where.sizes}));
+        SHARDMESH_TRY(add_chunk(piece.where, {0, flat.index, chunk, piece.first, piece.where.sizes}));
     }
     return {};
   }
 
   // As with the checkpoint's other files, a link may not lead out of the folder.
   result<std::unique_ptr<checkpoint_reader>> open_common(const open_options& options) const {
-    SHARDMESH_CHECK(check_inside(path_, std::string(common_file)));
+    SHARDMESH_TRY(check_inside(path_, std::string(common_file)));
     auto opened = torch_file::open(path_ / common_file, options);
     if (!opened) return std::move(opened).error().with_hint("Megatron keeps what is not sharded in this file");
     return opened;
@@ -128,7 +128,7 @@ result<megatron_view_result> megatron_view(std::unique_ptr<checkpoint_reader> pl
                                            const open_options& options) {
   megatron_view_result made;
   auto reader = std::make_unique<megatron_reader>(std::move(plain));
-  SHARDMESH_CHECK(reader->add_stored(flattened));
+  SHARDMESH_TRY(reader->add_stored(flattened));
   std::error_code code;
   if (fs::exists(fs::symlink_status(reader->path() / common_file, code)))
     made.common_keys = reader->add_common(options);

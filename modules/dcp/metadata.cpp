@@ -3,7 +3,7 @@
 // `merge`, and writing in `metadata_writer`.
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,7 +2,7 @@
 // Reads DCP folders: entries come from the metadata, and items are opened on demand.
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -325,7 +325,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   result<std::vector<std::byte>> archive_of(const stored_range& place) {
     SHARDMESH_TRY(const auto source, item_source_of(place));
     SHARDMESH_TRY(std::vector<std::byte> bytes, read_all(*source, archive_limit_bytes));
-    SHARDMESH_CHECK(torch_file::check_archive(memory_source(bytes, source->name()), budget_.get(), name_of(place)));
+    SHARDMESH_TRY(torch_file::check_archive(memory_source(bytes, source->name()), budget_.get(), name_of(place)));
     return bytes;
   }
 
@@ -333,7 +333,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   result<std::pair<std::int64_t, std::int64_t>> check_item(const stored_range& place, bool quick) {
     auto sums = [&]() -> result<torch_file::record_sums> {
       SHARDMESH_TRY(const auto source, item_source_of(place));
-      SHARDMESH_CHECK(torch_file::item::open(*source, item_options()));
+      SHARDMESH_TRY(torch_file::item::open(*source, item_options()));
       if (quick) return torch_file::record_sums{};
       return torch_file::check_archive(*source, budget_.get(), name_of(place));
     }();
@@ -364,7 +364,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
           .with_values(to_string(sizes), to_string(opened.tensor.sizes));
     opened.reads_in_order |= place.transform != 0;
     if (place.transform == 0 && opened.source == source) opened.item_length = place.length;
-    SHARDMESH_CHECK(pay_for_repeats(opened, chunk));
+    SHARDMESH_TRY(pay_for_repeats(opened, chunk));
     return opened;
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -49,7 +49,7 @@ class dcp_save {
 
   result<void> write(const std::filesystem::path& destination, element_source source) {
     SHARDMESH_TRY(staged_output output, staged_output::directory(destination, options_.output));
-    SHARDMESH_CHECK(output.reserve(data_bytes_of(tensors_)));
+    SHARDMESH_TRY(output.reserve(data_bytes_of(tensors_)));
     rank_files files(output);
     // Objects come first in every file, as PyTorch places them; their archives are known already.
     std::vector<item_place> object_places;
@@ -57,14 +57,14 @@ class dcp_save {
       SHARDMESH_TRY(item_place place, write_archive(files, object.rank, object.key, object.archive));
       object_places.push_back(std::move(place));
     }
-    SHARDMESH_CHECK(place_tensors(files));
-    SHARDMESH_CHECK(files.write_tensors(tensors_, source, run_options_of(options_)));
+    SHARDMESH_TRY(place_tensors(files));
+    SHARDMESH_TRY(files.write_tensors(tensors_, source, run_options_of(options_)));
     std::vector<item_place>& places = files.places();
     places.insert(places.end(), object_places.begin(), object_places.end());
-    SHARDMESH_CHECK(finish_folder(output, tensors_, objects_, places, extras_, files.ranges()));
-    SHARDMESH_CHECK(output.prepare());
-    SHARDMESH_CHECK(ask_before_commit(options_));
-    SHARDMESH_CHECK(output.commit());
+    SHARDMESH_TRY(finish_folder(output, tensors_, objects_, places, extras_, files.ranges()));
+    SHARDMESH_TRY(output.prepare());
+    SHARDMESH_TRY(ask_before_commit(options_));
+    SHARDMESH_TRY(output.commit());
     report_.notes = output.notes();
     // With text as keys, an optimizer's load_state_dict() silently drops its state.
     if (auto note = torch_file::note_of_integer_keys(
@@ -91,7 +91,7 @@ class dcp_save {
     auto bytes = make();
     if (!bytes) return std::move(bytes).error().with_key(key);
     SHARDMESH_TRY(item_place place, files.place(rank, static_cast<std::int64_t>(bytes->size())));
-    SHARDMESH_CHECK(files.write_archive(rank, place, *bytes));
+    SHARDMESH_TRY(files.write_archive(rank, place, *bytes));
     return place;
   }
 

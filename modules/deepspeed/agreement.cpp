@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <charconv>
 #include <cstddef>
@@ -76,11 +76,11 @@ result<void> check_all_ranks(const model_states& model, std::size_t ranks) {
 }
 
 result<void> check_one_save(std::span<const model_states> models, std::span<const optimizer_states> optimizers) {
-  for (const model_states& model : models.subspan(1)) SHARDMESH_CHECK(check_same_counters(models.front(), model));
+  for (const model_states& model : models.subspan(1)) SHARDMESH_TRY(check_same_counters(models.front(), model));
   SHARDMESH_TRY(const texts first, facts_of(optimizers.front()));
   for (const optimizer_states& rank : optimizers.subspan(1)) {
     SHARDMESH_TRY(const texts facts, facts_of(rank));
-    SHARDMESH_CHECK(compare(first, facts, rank.file));
+    SHARDMESH_TRY(compare(first, facts, rank.file));
   }
   return {};
 }

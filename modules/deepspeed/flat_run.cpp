@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -41,13 +41,13 @@ result<void> add_planned(composed_reader& reader, const std::string& key, shardm
   entry.where = std::move(where);
   entry.type = planned.type;
   entry.shape = planned.shape;
-  SHARDMESH_CHECK(reader.add_tensor(std::move(entry)));
+  SHARDMESH_TRY(reader.add_tensor(std::move(entry)));
   std::int64_t at = 0;
   for (const flat_piece& piece : planned.pieces) {
     const std::int32_t chunk = reader.part(piece.part).contents().tensors[piece.tensor].first_chunk;
     for (const flat_box& run : boxes_of_range(planned.shape, {at, piece.count}))
-      SHARDMESH_CHECK(reader.add_chunk(
-          run.where, {piece.part, piece.tensor, chunk, piece.first + run.begin - at, run.where.sizes}));
+      SHARDMESH_TRY(reader.add_chunk(run.where,
+                                     {piece.part, piece.tensor, chunk, piece.first + run.begin - at, run.where.sizes}));
     at += piece.count;
   }
   return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -35,7 +35,7 @@ class float_source final : public byte_source {
     // A read that is not aligned to elements converts the elements around it.
     const std::int64_t first = offset / float_bytes, end = (offset + length + float_bytes - 1) / float_bytes;
     std::vector<std::byte> elements(static_cast<std::size_t>((end - first) * float_bytes));
-    SHARDMESH_CHECK(convert(first, elements));
+    SHARDMESH_TRY(convert(first, elements));
     std::copy_n(elements.begin() + (offset - first * float_bytes), out.size(), out.begin());
     return {};
   }
@@ -45,8 +45,8 @@ class float_source final : public byte_source {
     const auto count = static_cast<std::int64_t>(out.size()) / float_bytes;
     for (const auto& [run, begin] : boxes_of_range(stored_->tensor.sizes, {first, count})) {
       std::byte* const to = out.data() + (begin - first) * float_bytes;
-      SHARDMESH_CHECK(read_box(*stored_->source, stored_->tensor, run,
-                               {to, dtype::float32, {}, run.sizes, contiguous_strides(run.sizes)}));
+      SHARDMESH_TRY(read_box(*stored_->source, stored_->tensor, run,
+                             {to, dtype::float32, {}, run.sizes, contiguous_strides(run.sizes)}));
     }
     return {};
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -45,7 +45,7 @@ fs::path latest_file(const fs::path& folder) {
 result<std::string> latest_tag(const fs::path& file) {
   if (file.empty()) return std::string();
   // Errors may print its text, so a link to a file outside the folder is refused.
-  SHARDMESH_CHECK(check_inside(file.parent_path(), file.filename().string()));
+  SHARDMESH_TRY(check_inside(file.parent_path(), file.filename().string()));
   SHARDMESH_TRY(const auto bytes, read_file(file, longest_latest));
   std::string tag(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const auto is_space = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <filesystem>
@@ -34,7 +34,7 @@ folder_reader::folder_reader(const fs::path& folder, fs::path step, const open_o
 }
 
 result<saved_file> folder_reader::open_file(const std::string& name) {
-  SHARDMESH_CHECK(check_inside(step_, name));
+  SHARDMESH_TRY(check_inside(step_, name));
   SHARDMESH_TRY(auto reader, torch_file::open_rank_file(step_ / name, options_));
   const fs::path parent = fs::path(name).parent_path();
   const std::size_t number = add_part(std::move(reader), folder_ + (parent.empty() ? "" : parent.string() + "/"));
@@ -94,9 +94,9 @@ result<void> folder_reader::add_beside(const saved_file& file, const shardmesh::
 result<void> folder_reader::add_beside_model(const saved_file& file) {
   const catalog& beside = file.reader->contents();
   for (std::size_t i = 0; i < beside.tensors.size(); ++i)
-    SHARDMESH_CHECK(add_beside_model(file, beside.tensors[i].where, {0, "", true, i}));
+    SHARDMESH_TRY(add_beside_model(file, beside.tensors[i].where, {0, "", true, i}));
   for (std::size_t i = 0; i < beside.objects.size(); ++i)
-    SHARDMESH_CHECK(add_beside_model(file, beside.objects[i].where, {0, "", false, i}));
+    SHARDMESH_TRY(add_beside_model(file, beside.objects[i].where, {0, "", false, i}));
   return {};
 }
 

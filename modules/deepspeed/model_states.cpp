@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -56,7 +56,7 @@ class model_file {
   result<model_states> read() {
     const catalog& contents = made_.file.reader->contents();
     for (std::size_t i = 0; i < contents.tensors.size(); ++i) add_tensor(contents.tensors[i], i);
-    for (std::size_t i = 0; i < contents.objects.size(); ++i) SHARDMESH_CHECK(add_object(contents.objects[i].where, i));
+    for (std::size_t i = 0; i < contents.objects.size(); ++i) SHARDMESH_TRY(add_object(contents.objects[i].where, i));
     if (!has_module_)
       return fail(errc::bad_format, "it is no model file: it has no 'module'").with_file(made_.file.file());
     if (how_.has_shapes && made_.has_shapes && !has_buffer_names_)
@@ -97,7 +97,7 @@ class model_file {
       has_buffer_names_ = true;
       SHARDMESH_TRY(made_.buffers, read_texts(file, index));
     } else if (begins_with(where, {"param_shapes"})) {
-      SHARDMESH_CHECK(add_shape(where, index));
+      SHARDMESH_TRY(add_shape(where, index));
     } else if (begins_with(where, {"frozen_param_shapes"}) && where.size() > 1) {
       SHARDMESH_TRY(named_shape made, shape_at(where, 1, index));
       made_.frozen.push_back(std::move(made));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -32,8 +32,8 @@ class optimizer_file {
 
   result<optimizer_states> read() {
     const catalog& contents = made_.file.reader->contents();
-    for (std::size_t i = 0; i < contents.tensors.size(); ++i) SHARDMESH_CHECK(add(contents.tensors[i].where, i, true));
-    for (std::size_t i = 0; i < contents.objects.size(); ++i) SHARDMESH_CHECK(add(contents.objects[i].where, i, false));
+    for (std::size_t i = 0; i < contents.tensors.size(); ++i) SHARDMESH_TRY(add(contents.tensors[i].where, i, true));
+    for (std::size_t i = 0; i < contents.objects.size(); ++i) SHARDMESH_TRY(add(contents.objects[i].where, i, false));
     const auto refuse = [&](errc code, std::string text) {
       return fail(code, std::move(text)).with_file(made_.file.file());
     };
@@ -63,7 +63,7 @@ class optimizer_file {
     const bool is_base = field == "base_optimizer_state" || field == "optimizer_state_dict";
     if (is_base && where.size() >= 5 && key_text(where[2]) == "state") return add_state(where, 3, index, is_tensor);
     if (is_base && where.size() >= 4 && where[2].is_index()) return add_state(where, 2, index, is_tensor);
-    if (is_base && where.size() >= 3 && !is_tensor) SHARDMESH_CHECK(add_setting(where, index));
+    if (is_base && where.size() >= 3 && !is_tensor) SHARDMESH_TRY(add_setting(where, index));
     made_.others.emplace_back(is_base && where.size() > 2 ? 2 : 1, group_value{0, "", is_tensor, index});
     return {};
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -76,7 +76,7 @@ result<void> parameter_files::list_names() {
     for (fs::directory_iterator in(at->path(), code), last; !code && in != last; in.increment(code)) {
       const std::string name = in->path().filename().string();
       if (!name.ends_with(ending)) continue;
-      SHARDMESH_CHECK(budget_.build(static_cast<std::int64_t>(sizeof(tensor_entry) + 4 * (parameter + name).size())));
+      SHARDMESH_TRY(budget_.build(static_cast<std::int64_t>(sizeof(tensor_entry) + 4 * (parameter + name).size())));
       names_.emplace_back(parameter, name.substr(0, name.size() - ending.size()));
     }
     if (code) return fail_sys(code.value(), "cannot list", at->path().string());
@@ -90,7 +90,7 @@ result<void> parameter_files::list_names() {
 }
 
 result<void> parameter_files::list() {
-  SHARDMESH_CHECK(list_names());
+  SHARDMESH_TRY(list_names());
   for (std::size_t i = 0; i < names_.size(); ++i) {
     if (auto done = add(i); !done) return located(std::move(done).error(), names_[i].first, i);
   }
@@ -131,7 +131,7 @@ result<void> parameter_files::add_tensor(const opened_file& opened, std::size_t 
   const torch_file::tensor& held = opened.item.tensors()[tensor];
   const torch_file::storage& storage = opened.item.storages()[held.storage];
   const std::int64_t bytes = size_bytes(held.type, checked_volume(held.sizes).value_or(0)).value_or(0);
-  SHARDMESH_CHECK(budget_.expand(std::max<std::int64_t>(0, bytes - storage.size_bytes), storage.size_bytes));
+  SHARDMESH_TRY(budget_.expand(std::max<std::int64_t>(0, bytes - storage.size_bytes), storage.size_bytes));
   parameter_file made{state, true, contents_.tensors.size()};
   made.is_described = bool(opened.entries);
   made.is_merged = has_any(opened.entries, {"cat_dim", "sub_param_shape", "ep_num_experts"});
@@ -184,8 +184,7 @@ result<std::vector<std::byte>> parameter_files::object_archive(std::size_t index
   auto bytes = [&]() -> result<std::vector<std::byte>> {
     SHARDMESH_TRY(const auto source, files_->open(static_cast<std::int32_t>(number)));
     SHARDMESH_TRY(std::vector<std::byte> archive, read_all(*source, longest_object));
-    SHARDMESH_CHECK(
-        torch_file::check_archive(memory_source(archive, source->name()), &budget_, contents_.files[number]));
+    SHARDMESH_TRY(torch_file::check_archive(memory_source(archive, source->name()), &budget_, contents_.files[number]));
     return archive;
   }();
   if (!bytes) return located(std::move(bytes).error(), contents_.objects[index].key, number);

@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -44,8 +44,8 @@ std::int64_t aligned(std::int64_t numel, std::int64_t to) {
 
 result<partition> partition::make(const model_states& model, std::span<const optimizer_states> ranks) {
   partition made(ranks);
-  SHARDMESH_CHECK(made.check_sizes());
-  SHARDMESH_CHECK(made.is_stage_3() ? made.place_over_groups(model) : made.place_over_ranks(model));
+  SHARDMESH_TRY(made.check_sizes());
+  SHARDMESH_TRY(made.is_stage_3() ? made.place_over_groups(model) : made.place_over_ranks(model));
   std::set<std::string_view> names;
   for (const placed_parameter& parameter : made.parameters_)
     if (!names.insert(parameter.name).second)

@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -42,7 +42,7 @@ class deepspeed_reader final : public folder_reader {
     std::vector<rank_states> loaded;
     for (const auto& [number, rank] : ranks) {
       SHARDMESH_TRY(rank_states states, rank_loader(*this).load(rank));
-      SHARDMESH_CHECK(check_all_ranks(states.models.front(), ranks.size()));
+      SHARDMESH_TRY(check_all_ranks(states.models.front(), ranks.size()));
       loaded.push_back(std::move(states));
     }
     std::string reason;
@@ -56,7 +56,7 @@ class deepspeed_reader final : public folder_reader {
     }
     for (std::size_t i = 0; const auto& [number, rank] : ranks) {
       if (ranks.size() > 1) root_ = shardmesh::path{fmt::format("mp_rank_{:02}", number)};
-      SHARDMESH_CHECK(add_rank(loaded[i++]));
+      SHARDMESH_TRY(add_rank(loaded[i++]));
     }
     return {};
   }
@@ -76,8 +76,8 @@ class deepspeed_reader final : public folder_reader {
     if (ranks.front().optimizers.empty()) return std::string("no file has its float32 parameters");
     std::vector<planned_rank> planned;
     for (const rank_states& rank : ranks) {
-      SHARDMESH_CHECK(check_same_counters(first, rank.models.front()));
-      SHARDMESH_CHECK(check_one_save(rank.models, rank.optimizers));
+      SHARDMESH_TRY(check_same_counters(first, rank.models.front()));
+      SHARDMESH_TRY(check_one_save(rank.models, rank.optimizers));
       SHARDMESH_TRY(partition trained, partition::make(rank.models.front(), rank.optimizers));
       SHARDMESH_TRY(planned_state state, plan_state(rank.models, trained, {}, budget_));
       planned.push_back({std::move(trained), std::move(state)});
@@ -85,15 +85,15 @@ class deepspeed_reader final : public folder_reader {
         return std::string("they have different parameters");
     }
     const planned_state buffers = plan_buffers(first);
-    for (const auto& [name, tensor] : buffers.entries) SHARDMESH_CHECK(add(shardmesh::path{name}, tensor));
+    for (const auto& [name, tensor] : buffers.entries) SHARDMESH_TRY(add(shardmesh::path{name}, tensor));
     const std::map<std::string, std::string> shared(first.shared.begin(), first.shared.end());
     for (const auto& [name, tensor] : planned.front().state.entries) {
       std::vector<const planned_tensor*> parts;
       for (const planned_rank& rank : planned) parts.push_back(rank.state.find(name));
       const auto source = shared.find(name);
-      SHARDMESH_CHECK(add(shardmesh::path{name}, parts, rules.rule_of(source == shared.end() ? name : source->second)));
+      SHARDMESH_TRY(add(shardmesh::path{name}, parts, rules.rule_of(source == shared.end() ? name : source->second)));
     }
-    SHARDMESH_CHECK(add_merged_states(planned, ranks.front().optimizers.front(), rules));
+    SHARDMESH_TRY(add_merged_states(planned, ranks.front().optimizers.front(), rules));
     notes_.push_back(
         fmt::format("parameters of {} of tensor parallelism are put together as 'universal_checkpoint_info' says",
                     detail::counted(ranks.size(), "rank")));
@@ -135,7 +135,7 @@ class deepspeed_reader final : public folder_reader {
         for (const auto& part : parts)
           if (const auto found = part.find(parameter.name); found != part.end()) held.push_back(&found->second);
         if (held.size() == ranks.size())
-          SHARDMESH_CHECK(add({"optimizer", "state", state, parameter.name}, held, rules.rule_of(parameter.name)));
+          SHARDMESH_TRY(add({"optimizer", "state", state, parameter.name}, held, rules.rule_of(parameter.name)));
       }
     }
     return add_group_values(first);
@@ -149,14 +149,14 @@ class deepspeed_reader final : public folder_reader {
   result<void> add_replicated(const model_states& model) {
     const catalog& contents = model.file.reader->contents();
     for (std::size_t i = 0; i < contents.tensors.size(); ++i)
-      SHARDMESH_CHECK(add_beside(model.file, replicated_path(contents.tensors[i].where), {0, "", true, i}));
+      SHARDMESH_TRY(add_beside(model.file, replicated_path(contents.tensors[i].where), {0, "", true, i}));
     for (std::size_t i = 0; i < contents.objects.size(); ++i) {
       const shardmesh::path& where = contents.objects[i].where;
       if (begins_with(where, {"module"}) && where.size() == 1) continue;  // a model without tensors
       const bool describes = begins_with(where, {"buffer_names"}) || begins_with(where, {"param_shapes"}) ||
                              begins_with(where, {"shared_params"}) || begins_with(where, {"frozen_param_shapes"}) ||
                              begins_with(where, {"frozen_param_fragments"});
-      if (!describes) SHARDMESH_CHECK(add_beside(model.file, replicated_path(where), {0, "", false, i}));
+      if (!describes) SHARDMESH_TRY(add_beside(model.file, replicated_path(where), {0, "", false, i}));
     }
     return {};
   }
@@ -167,12 +167,12 @@ class deepspeed_reader final : public folder_reader {
   }
 
   result<void> add_partitioned(std::span<const model_states> models, std::span<const optimizer_states> optimizers) {
-    SHARDMESH_CHECK(check_one_save(models, optimizers));
+    SHARDMESH_TRY(check_one_save(models, optimizers));
     SHARDMESH_TRY(const partition trained, partition::make(models.front(), optimizers));
     planned_state buffers = plan_buffers(models.front());
     SHARDMESH_TRY(const planned_state state, plan_state(models, trained, std::move(buffers), budget_));
-    for (const auto& [name, tensor] : state.entries) SHARDMESH_CHECK(add(shardmesh::path{name}, tensor));
-    SHARDMESH_CHECK(add_states(trained, optimizers.front()));
+    for (const auto& [name, tensor] : state.entries) SHARDMESH_TRY(add(shardmesh::path{name}, tensor));
+    SHARDMESH_TRY(add_states(trained, optimizers.front()));
     if (optimizers.front().stage < 3) note_left_out(models.front(), state);
     return add_others(models.front(), optimizers.front());
   }
@@ -185,14 +185,14 @@ class deepspeed_reader final : public folder_reader {
         continue;
       }
       for (const auto& [parameter, tensor] : *tensors)
-        SHARDMESH_CHECK(add({"optimizer", "state", name, trained.parameters()[parameter].name}, tensor));
+        SHARDMESH_TRY(add({"optimizer", "state", name, trained.parameters()[parameter].name}, tensor));
     }
     return add_group_values(first);
   }
 
   result<void> add_group_values(const optimizer_states& first) {
     for (const group_value& value : first.group_values)
-      SHARDMESH_CHECK(
+      SHARDMESH_TRY(
           add_beside(first.file, {"optimizer", "group_state", std::to_string(value.group), value.name}, value));
     return {};
   }
@@ -207,12 +207,12 @@ class deepspeed_reader final : public folder_reader {
   }
 
   result<void> add_others(const model_states& model, const optimizer_states& optimizer) {
-    SHARDMESH_CHECK(add_beside_model(model.file));
+    SHARDMESH_TRY(add_beside_model(model.file));
     const catalog& contents = optimizer.file.reader->contents();
     for (const auto& [first, value] : optimizer.others) {
       const shardmesh::path& where =
           value.is_tensor ? contents.tensors[value.index].where : contents.objects[value.index].where;
-      SHARDMESH_CHECK(add_beside(optimizer.file, below({"optimizer"}, where, first), value));
+      SHARDMESH_TRY(add_beside(optimizer.file, below({"optimizer"}, where, first), value));
     }
     return {};
   }
@@ -224,7 +224,7 @@ result<std::unique_ptr<checkpoint_reader>> open(const fs::path& folder, const op
   SHARDMESH_TRY(fs::path step, step_folder(folder));
   if (is_universal(step)) return open_universal(folder, std::move(step), options);
   auto made = std::make_unique<deepspeed_reader>(folder, std::move(step), options);
-  SHARDMESH_CHECK(made->open());
+  SHARDMESH_TRY(made->open());
   return std::unique_ptr<checkpoint_reader>(std::move(made));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -157,8 +157,8 @@ result<std::vector<std::byte>> read_scalar(const saved_file& from, std::size_t t
     return fail(errc::unsupported, "is no plain number").with_key(entry.key).with_file(from.file());
   SHARDMESH_TRY(const auto opened, from.reader->open_chunk(entry, entry.first_chunk));
   std::vector<std::byte> bytes(static_cast<std::size_t>(item_bytes(entry.type)));
-  SHARDMESH_CHECK(read_box(*opened->source, opened->tensor, box::whole(entry.shape),
-                           {bytes.data(), entry.type, {}, entry.shape, entry.shape}));
+  SHARDMESH_TRY(read_box(*opened->source, opened->tensor, box::whole(entry.shape),
+                         {bytes.data(), entry.type, {}, entry.shape, entry.shape}));
   return bytes;
 }
 

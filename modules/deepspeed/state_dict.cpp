@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -93,7 +93,7 @@ result<void> add_frozen(std::span<const model_states> models, bool is_stage_3, p
 result<void> add_shared(const model_states& model, planned_state& into, read_budget& budget) {
   std::int64_t stored = 0;
   for (const auto& [name, tensor] : into.entries) stored = checked_add(stored, bytes_of(tensor)).value_or(stored);
-  SHARDMESH_CHECK(budget.expand(0, stored));
+  SHARDMESH_TRY(budget.expand(0, stored));
   for (const auto& [name, source] : model.shared) {
     const planned_tensor* held = into.find(source);
     if (held == nullptr) continue;  // as in zero_to_fp32.py: neither of the two was saved
@@ -107,10 +107,10 @@ result<void> add_shared(const model_states& model, planned_state& into, read_bud
 
 result<planned_state> plan_state(std::span<const model_states> models, const partition& trained, planned_state made,
                                  read_budget& budget) {
-  SHARDMESH_CHECK(add_frozen(models, trained.is_stage_3(), made));
+  SHARDMESH_TRY(add_frozen(models, trained.is_stage_3(), made));
   for (const placed_parameter& parameter : trained.parameters())
     made.set(parameter.name, trained.weights_of(parameter));
-  SHARDMESH_CHECK(add_shared(models.front(), made, budget));
+  SHARDMESH_TRY(add_shared(models.front(), made, budget));
   return made;
 }
 

@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <re2/re2.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -160,11 +160,11 @@ result<void> add_merged(composed_reader& reader, const std::string& key, shardme
   if (!rule.is_replicated) entry.shape[rule.dim] = begins.back();
   const std::int64_t rows = rank > 0 ? std::min(entry.shape[0], rule.rows.value_or(entry.shape[0])) : 0;
   if (rank > 0) entry.shape[0] = rows;
-  SHARDMESH_CHECK(reader.add_tensor(std::move(entry)));
+  SHARDMESH_TRY(reader.add_tensor(std::move(entry)));
   for (std::size_t r = 0; r < (rule.is_replicated ? 1 : ranks.size()); ++r)
     for (const placed_run& run : runs_of(reader, *ranks[r])) {
       if (rank == 0) {
-        SHARDMESH_CHECK(reader.add_chunk(run.where, run.from));
+        SHARDMESH_TRY(reader.add_chunk(run.where, run.from));
         continue;
       }
       const std::int64_t height = ranks[r]->shape[0] / rule.sub_parameters;  // of this rank's part of a sub-parameter
@@ -176,7 +176,7 @@ result<void> add_merged(composed_reader& reader, const std::string& key, shardme
           part->where.offsets[0] +=
               static_cast<std::int64_t>(r) * height + sub * height * (static_cast<std::int64_t>(ranks.size()) - 1);
         part = rows_of(*part, 0, rows);
-        if (part) SHARDMESH_CHECK(reader.add_chunk(part->where, part->from));
+        if (part) SHARDMESH_TRY(reader.add_chunk(part->where, part->from));
       }
     }
   return {};

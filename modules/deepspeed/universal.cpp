@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -47,17 +47,17 @@ class universal_reader final : public folder_reader {
       : folder_reader(folder, std::move(step), options) {}
 
   result<void> open() {
-    SHARDMESH_CHECK(open_models());
+    SHARDMESH_TRY(open_models());
     auto files = std::make_unique<parameter_files>(step_, options_);
-    SHARDMESH_CHECK(files->list());
+    SHARDMESH_TRY(files->list());
     files_ = files.get();
     part_ = add_part(std::move(files), folder_);
-    SHARDMESH_CHECK(check_complete());
+    SHARDMESH_TRY(check_complete());
     planned_state buffers = plan_buffers(models_.front());
     SHARDMESH_TRY(const planned_state state, plan(std::move(buffers)));
-    for (const auto& [name, tensor] : state.entries) SHARDMESH_CHECK(add(shardmesh::path{name}, tensor));
-    SHARDMESH_CHECK(add_states());
-    SHARDMESH_CHECK(add_beside_model(models_.front().file));
+    for (const auto& [name, tensor] : state.entries) SHARDMESH_TRY(add(shardmesh::path{name}, tensor));
+    SHARDMESH_TRY(add_states());
+    SHARDMESH_TRY(add_beside_model(models_.front().file));
     return add_common_state();
   }
 
@@ -72,12 +72,12 @@ class universal_reader final : public folder_reader {
       if (!rank.optimizers.empty())
         return fail(errc::disagreement, "a universal checkpoint has no files of ranks' optimizers")
             .with_file((step_ / rank.optimizers.begin()->second).string());
-      SHARDMESH_CHECK(open_models_of(rank));
+      SHARDMESH_TRY(open_models_of(rank));
     }
     if (ranks.empty() || ranks.rbegin()->first + 1 != static_cast<std::int64_t>(ranks.size()))
       return missing(fmt::format("mp_rank_{:02}_model_states.pt", ranks.empty() ? 0 : next - 1), "the model file");
-    SHARDMESH_CHECK(check_all_ranks(models_.front(), ranks_));
-    for (const model_states& model : models_) SHARDMESH_CHECK(check_same_counters(models_.front(), model));
+    SHARDMESH_TRY(check_all_ranks(models_.front(), ranks_));
+    for (const model_states& model : models_) SHARDMESH_TRY(check_same_counters(models_.front(), model));
     return {};
   }
 
@@ -135,7 +135,7 @@ class universal_reader final : public folder_reader {
     const model_states& first = models_.front();
     std::set<std::string> elsewhere(first.buffers.begin(), first.buffers.end());
     for (const auto& [name, source] : first.shared) elsewhere.insert(name);
-    if (ranks_ == 1) SHARDMESH_CHECK(add_frozen(models_, is_stage_3_, made));
+    if (ranks_ == 1) SHARDMESH_TRY(add_frozen(models_, is_stage_3_, made));
     for (const named_shape& frozen : first.frozen)
       if (ranks_ == 1) elsewhere.insert(frozen.name);
     std::vector<std::string> unmerged;
@@ -150,12 +150,12 @@ class universal_reader final : public folder_reader {
     };
     for (const model_states& model : models_)
       for (const auto& group : model.groups)
-        for (const named_shape& parameter : group) SHARDMESH_CHECK(add_one(parameter.name));
-    for (const auto& [name, states] : files_->parameters()) SHARDMESH_CHECK(add_one(name));
+        for (const named_shape& parameter : group) SHARDMESH_TRY(add_one(parameter.name));
+    for (const auto& [name, states] : files_->parameters()) SHARDMESH_TRY(add_one(name));
     if (!unmerged.empty())
       notes_.push_back(fmt::format("of {} only the part of rank 0 of {} was saved: {}",
                                    detail::counted(unmerged.size(), "parameter"), ranks_, name_list(unmerged)));
-    SHARDMESH_CHECK(add_shared(first, made, budget_));
+    SHARDMESH_TRY(add_shared(first, made, budget_));
     return made;
   }
 
@@ -183,7 +183,7 @@ class universal_reader final : public folder_reader {
         if (file.state == weights) continue;
         const shardmesh::path where{"optimizer", "state", file.state, name};
         if (!file.is_tensor || entry_of(file).shape.rank() == 0) {
-          SHARDMESH_CHECK(add_beside({part_, files_}, where, {0, "", file.is_tensor, file.index}));
+          SHARDMESH_TRY(add_beside({part_, files_}, where, {0, "", file.is_tensor, file.index}));
           continue;
         }
         if (entry_of(file).shape != shape)
@@ -192,7 +192,7 @@ class universal_reader final : public folder_reader {
               .with_file(path_of(name, file))
               .with_values(to_string(shape), to_string(entry_of(file).shape));
         SHARDMESH_TRY(const planned_tensor planned, planned_parameter(name, file));
-        SHARDMESH_CHECK(add(where, planned));
+        SHARDMESH_TRY(add(where, planned));
       }
     }
     return {};
@@ -205,9 +205,9 @@ class universal_reader final : public folder_reader {
     SHARDMESH_TRY(const saved_file file, open_file(std::string(common_state_file)));
     const catalog& contents = file.reader->contents();
     for (std::size_t i = 0; i < contents.tensors.size(); ++i)
-      SHARDMESH_CHECK(add_common(file, contents.tensors[i].where, {0, "", true, i}));
+      SHARDMESH_TRY(add_common(file, contents.tensors[i].where, {0, "", true, i}));
     for (std::size_t i = 0; i < contents.objects.size(); ++i)
-      SHARDMESH_CHECK(add_common(file, contents.objects[i].where, {0, "", false, i}));
+      SHARDMESH_TRY(add_common(file, contents.objects[i].where, {0, "", false, i}));
     return {};
   }
 
@@ -237,7 +237,7 @@ class universal_reader final : public folder_reader {
 result<std::unique_ptr<checkpoint_reader>> open_universal(const fs::path& folder, fs::path step,
                                                           const open_options& options) {
   auto made = std::make_unique<universal_reader>(folder, std::move(step), options);
-  SHARDMESH_CHECK(made->open());
+  SHARDMESH_TRY(made->open());
   return std::unique_ptr<checkpoint_reader>(std::move(made));
 }
 

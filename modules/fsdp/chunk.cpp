@@ -12,7 +12,7 @@ module;
 #include <utility>
 #include <vector>
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 module shardmesh.fsdp;
 
 namespace shardmesh {
@@ -125,7 +125,7 @@ result<sharded_tensor_metadata> shards_of_layout(const layout& l, const tensor_p
 }
 
 result<layout> chunk_layout(const layout& l, std::size_t fsdp_dim, std::int32_t dim) {
-  SHARDMESH_CHECK(check_mesh_dimension(l, fsdp_dim));
+  SHARDMESH_TRY(check_mesh_dimension(l, fsdp_dim));
   if (l.placements()[fsdp_dim].kind != placement_kind::replicate)
     return fail(errc::invalid_argument, "the mesh dimension that FSDP cuts along is in use already")
         .with_values("R", to_string(l.placements()[fsdp_dim]));
@@ -134,7 +134,7 @@ result<layout> chunk_layout(const layout& l, std::size_t fsdp_dim, std::int32_t 
 }
 
 result<layout> gathered_layout(const layout& l, std::size_t fsdp_dim) {
-  SHARDMESH_CHECK(check_mesh_dimension(l, fsdp_dim));
+  SHARDMESH_TRY(check_mesh_dimension(l, fsdp_dim));
   return with_placement(l, fsdp_dim, placement::replicate());
 }
 

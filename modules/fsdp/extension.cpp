@@ -11,7 +11,7 @@ module;
 #include <variant>
 #include <vector>
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 module shardmesh.fsdp;
 
 namespace shardmesh {
@@ -96,7 +96,7 @@ result<void> copy_held(const layout& has, const const_tensor_view& from, const l
       const auto part = intersect(h.where, want.where);
       if (!part) continue;
       const auto inside = [&](const placed_box& b) { return shifted(relative_to(*part, b.where), b.local_offsets); };
-      SHARDMESH_CHECK(copy_between(subview(to, inside(want)), subview(from, inside(h))));
+      SHARDMESH_TRY(copy_between(subview(to, inside(want)), subview(from, inside(h))));
     }
   return {};
 }

@@ -10,7 +10,7 @@ module;
 #include <utility>
 #include <vector>
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 module shardmesh.fsdp;
 
 namespace shardmesh {
@@ -58,7 +58,7 @@ std::vector<flat_box> held_boxes(const flat_parameter& flat, std::size_t paramet
 }
 
 result<distribution> distribution_of(const flat_parameter& flat, std::size_t parameter, const shard_group& group) {
-  SHARDMESH_CHECK(check_group(flat, group));
+  SHARDMESH_TRY(check_group(flat, group));
   distribution_builder builder(flat.parameters()[parameter].shape, owner_space::ranks);
   builder.at_least_owners(group.ranks());
   const auto [first, last] = positions_of(flat, flat.offset(parameter), flat.numel(parameter));
@@ -74,7 +74,7 @@ result<distribution> distribution_of(const flat_parameter& flat, std::size_t par
 result<std::vector<tensor_view>> slots_of(const flat_parameter& flat, std::size_t parameter, std::int32_t position,
                                           const tensor_view& shard) {
   const parameter_info& p = flat.parameters()[parameter];
-  SHARDMESH_CHECK(check_shard(flat, p.fqn, position, shard));
+  SHARDMESH_TRY(check_shard(flat, p.fqn, position, shard));
   std::vector<tensor_view> slots;
   for (const flat_box& b : held_boxes(flat, parameter, position)) {
     tensor_view slot = subview(shard, {{b.begin}, {b.where.volume()}});
@@ -88,7 +88,7 @@ result<std::vector<tensor_view>> slots_of(const flat_parameter& flat, std::size_
 }
 
 result<distribution> flat_distribution(const flat_parameter& flat, const shard_group& group) {
-  SHARDMESH_CHECK(check_group(flat, group));
+  SHARDMESH_TRY(check_group(flat, group));
   distribution_builder builder({flat.unsharded_numel()}, owner_space::ranks);
   builder.at_least_owners(group.ranks());
   for (std::int32_t position = 0; position < group.size(); ++position) {
@@ -102,7 +102,7 @@ result<distribution> flat_distribution(const flat_parameter& flat, const shard_g
 
 result<std::vector<tensor_view>> flat_slots(const flat_parameter& flat, std::int32_t position,
                                             const tensor_view& shard) {
-  SHARDMESH_CHECK(check_shard(flat, flat_parameter_key, position, shard));
+  SHARDMESH_TRY(check_shard(flat, flat_parameter_key, position, shard));
   const index_range held = flat.shard_range(position);
   if (held.size == 0) return std::vector<tensor_view>{};
   return std::vector{subview(shard, {{0}, {held.size}})};

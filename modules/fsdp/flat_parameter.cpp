@@ -14,7 +14,7 @@ module;
 #include <utility>
 #include <vector>
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 module shardmesh.fsdp;
 
 namespace shardmesh {
@@ -70,7 +70,7 @@ flat_parameter::flat_parameter() {
 result<flat_parameter> flat_parameter::make(std::vector<parameter_info> parameters,
                                             std::vector<shared_parameter_info> shared,
                                             const flat_parameter_options& options) {
-  SHARDMESH_CHECK(check_options(options));
+  SHARDMESH_TRY(check_options(options));
   auto made = std::make_shared<description>();
   std::int64_t total = 0;
   const auto append = [&](std::int64_t numel, std::optional<std::size_t> parameter) {
@@ -244,7 +244,7 @@ result<void> flat_parameter::fill_padding(std::int32_t rank, const tensor_view& 
     if (!s.is_padding()) continue;
     const std::int64_t begin = std::max(s.offset, held.begin),
                        end = std::min(s.offset + s.numel, held.begin + held.size);
-    SHARDMESH_CHECK(fill(begin - held.begin, end - held.begin, alignment_padding_value));
+    SHARDMESH_TRY(fill(begin - held.begin, end - held.begin, alignment_padding_value));
   }
   return fill(held.size, sharded_numel(), 0);
 }

@@ -10,7 +10,7 @@ module;
 #include <utility>
 #include <vector>
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 module shardmesh.fsdp;
 
 namespace shardmesh {
@@ -73,7 +73,7 @@ held_state held_model::to_load(const std::function<bool(std::string_view key)>& 
 }
 
 result<held_model> held_by(const fsdp_model& model, std::int32_t rank, const held_model_options& options) {
-  SHARDMESH_CHECK(detail::ranks_of(model, rank));
+  SHARDMESH_TRY(detail::ranks_of(model, rank));
   SHARDMESH_TRY(const std::vector<fsdp_entry> entries, entries_of(model));
   held_model made;
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> own;  // index of the own name, by unit and parameter

@@ -16,7 +16,7 @@ module;
 #include <utility>
 #include <vector>
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 module shardmesh.fsdp;
 
 namespace shardmesh {
@@ -135,7 +135,7 @@ class loader {
       return {};
     };
     for (const fsdp_entry& entry : entries_)
-      SHARDMESH_CHECK(check(
+      SHARDMESH_TRY(check(
           entry.kind == fsdp_entry_kind::tensor ? model_.tensors[entry.index].value : model_.units[entry.unit].shard,
           entry.key));
     return {};
@@ -170,10 +170,10 @@ class loader {
     std::erase_if(unexpected, [&](const std::string& key) { return known_.contains(key); });
     SHARDMESH_TRY(const auto notes, exchange(unexpected, problem));
     decide(notes);
-    SHARDMESH_CHECK(check_agreement(notes));
-    if (options_.mode == load_mode::strict) SHARDMESH_CHECK(check_complete());
-    SHARDMESH_CHECK(locate(notes));
-    SHARDMESH_CHECK(move(notes));
+    SHARDMESH_TRY(check_agreement(notes));
+    if (options_.mode == load_mode::strict) SHARDMESH_TRY(check_complete());
+    SHARDMESH_TRY(locate(notes));
+    SHARDMESH_TRY(move(notes));
     if (options_.mode == load_mode::ignore)
       std::erase_if(report_.entries, [](const load_entry& e) { return e.status >= load_status::missing; });
     report_.profile.entries = static_cast<std::int64_t>(report_.entries.size());

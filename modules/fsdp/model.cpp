@@ -15,7 +15,7 @@ module;
 #include <utility>
 #include <vector>
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 module shardmesh.fsdp;
 
 namespace shardmesh {
@@ -83,7 +83,7 @@ result<std::vector<fsdp_entry>> entries_of(const fsdp_model& model, fsdp_entries
     if (has_flat(unit)) ++flat_keys[flat_key(unit)];
   for (std::size_t u = 0; u < model.units.size(); ++u) {
     const fsdp_unit& unit = model.units[u];
-    SHARDMESH_CHECK(check_unit(unit));
+    SHARDMESH_TRY(check_unit(unit));
     const std::string prefix = clean_key(unit.prefix);
     const auto key = [&](const std::string& fqn) { return joined_key(prefix, clean_key(fqn)) + unit.key_suffix; };
     if (has_flat(unit) &&

@@ -12,7 +12,7 @@ module;
 #include <utility>
 #include <vector>
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 module shardmesh.fsdp;
 
 namespace shardmesh::detail {
@@ -59,8 +59,8 @@ result<void> check_memory(std::span<const planned_entry> planned) {
       if (auto held = check_reachable(where); !held) return std::move(held).error().with_key(entry.key);
       return {};
     };
-    for (const const_tensor_view& view : entry.source.slots) SHARDMESH_CHECK(check(view.where));
-    if (entry.has_part) SHARDMESH_CHECK(check(entry.where));
+    for (const const_tensor_view& view : entry.source.slots) SHARDMESH_TRY(check(view.where));
+    if (entry.has_part) SHARDMESH_TRY(check(entry.where));
   }
   return {};
 }
@@ -97,7 +97,7 @@ result<entry_mover> entry_mover::start(result<std::vector<planned_entry>> planne
                                                                   : "")});
     agree_options options{.what = "entries", .ordered = true};
     if (!planned) options.problem = &planned.error();
-    SHARDMESH_CHECK(agree(*comm, records, options, call));
+    SHARDMESH_TRY(agree(*comm, records, options, call));
   }
   if (!planned) return std::move(planned).error();
   made.planned_ = *std::move(planned);
@@ -162,7 +162,7 @@ result<void> entry_mover::move(std::size_t first, std::size_t last, std::span<co
 }
 
 result<void> entry_mover::finish() {
-  if (comm_) SHARDMESH_CHECK(comm_->all_gather({}, call_));
+  if (comm_) SHARDMESH_TRY(comm_->all_gather({}, call_));
   return {};
 }
 

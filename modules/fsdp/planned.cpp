@@ -12,7 +12,7 @@ module;
 #include <utility>
 #include <vector>
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 module shardmesh.fsdp;
 
 namespace shardmesh {
@@ -160,7 +160,7 @@ result<void> plan_chunks(planned_entry& entry, const fsdp_unit& unit, std::size_
     for (const std::int32_t holder : cells.holders(chunk.position))
       if (!chunk.where.is_empty()) to.add(holder, 0, chunk.where.offsets, chunk.where.sizes);
   SHARDMESH_TRY(distribution wanted, to.finish());
-  SHARDMESH_CHECK(set_transfer(entry, unit, parameter, std::move(wanted)));
+  SHARDMESH_TRY(set_transfer(entry, unit, parameter, std::move(wanted)));
   if (!cells.position(rank)) return {};
   return describe_shards(entry, cells, chunks, rank, options.ranks, options.devices_per_node);
 }
@@ -192,7 +192,7 @@ result<void> plan_placed(planned_entry& entry, const fsdp_unit& unit, std::size_
   if (placed.reduction() != reduce_op::none)
     return fail(errc::mixed_partial, "a parameter is not saved as terms").with_values("shards and replicas", "Partial");
   SHARDMESH_TRY(distribution wanted, distribute(placed));
-  SHARDMESH_CHECK(set_transfer(entry, unit, parameter, std::move(wanted)));
+  SHARDMESH_TRY(set_transfer(entry, unit, parameter, std::move(wanted)));
   if (placed.mesh().coordinate_of(rank)) {
     entry.form = entry_form::dtensor;
     entry.local = placed.local_shape(rank);
@@ -243,7 +243,7 @@ result<std::vector<planned_entry>> plan_full(const fsdp_model& model, std::int32
            ++r)
         to.add(r, 0, origin, made.shape);
       SHARDMESH_TRY(distribution wanted, to.finish());
-      SHARDMESH_CHECK(set_transfer(made, model.units[entry.unit], entry.index, std::move(wanted)));
+      SHARDMESH_TRY(set_transfer(made, model.units[entry.unit], entry.index, std::move(wanted)));
       if (receives) take_whole(made);
       names.add(entry, made, planned.size());
     }
@@ -254,7 +254,7 @@ result<std::vector<planned_entry>> plan_full(const fsdp_model& model, std::int32
 
 result<std::vector<planned_entry>> plan_sharded(const fsdp_model& model, std::int32_t rank,
                                                 const sharded_state_options& options) {
-  SHARDMESH_CHECK(detail::ranks_of(model, rank));
+  SHARDMESH_TRY(detail::ranks_of(model, rank));
   SHARDMESH_TRY(const auto entries, entries_of(model));
   std::vector<planned_entry> planned;
   named_once names;
@@ -277,7 +277,7 @@ result<std::vector<planned_entry>> plan_sharded(const fsdp_model& model, std::in
 
 result<std::vector<planned_entry>> plan_local(const fsdp_model& model, std::int32_t rank,
                                               const local_state_options& options) {
-  SHARDMESH_CHECK(detail::ranks_of(model, rank));
+  SHARDMESH_TRY(detail::ranks_of(model, rank));
   SHARDMESH_TRY(const auto entries, entries_of(model, fsdp_entries::flat));
   std::vector<planned_entry> planned;
   for (const fsdp_entry& entry : entries) {
@@ -289,7 +289,7 @@ result<std::vector<planned_entry>> plan_local(const fsdp_model& model, std::int3
       const fsdp_unit& unit = model.units[entry.unit];
       std::vector<group_chunk> held;
       for (const box& b : flat_boxes(unit)) held.push_back({static_cast<std::int32_t>(held.size()), b});
-      SHARDMESH_CHECK(describe_shards(made, cells_of(unit), held, rank, options.ranks, options.devices_per_node));
+      SHARDMESH_TRY(describe_shards(made, cells_of(unit), held, rank, options.ranks, options.devices_per_node));
     }
     planned.push_back(std::move(made));
   }

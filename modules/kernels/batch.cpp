@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -106,9 +106,9 @@ placed_view place(std::uint32_t slot, const std::byte* base, const const_tensor_
 }
 
 result<void> batch_builder::add(batch_item item, const placed_view& to, const placed_view& from) {
-  SHARDMESH_CHECK(check_sizes_fit(to));
-  SHARDMESH_CHECK(check_sizes_fit(from));
-  SHARDMESH_CHECK(check_shapes(to.sizes, from.sizes));
+  SHARDMESH_TRY(check_sizes_fit(to));
+  SHARDMESH_TRY(check_sizes_fit(from));
+  SHARDMESH_TRY(check_shapes(to.sizes, from.sizes));
   if (const auto volume = checked_volume(to.sizes); !volume)
     return fail(errc::overflow, "a view has sizes that are no tensor's").with_values("", to_string(to.sizes));
   const const_tensor_view a = at_zero(to), b = at_zero(from);

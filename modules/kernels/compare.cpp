@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <kernels/ieee_mode.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -191,7 +191,7 @@ std::string hex_text(std::uint64_t value, int width) {
 
 [[gnu::noinline]] result<comparison> compare_exactly(const const_tensor_view& a, const const_tensor_view& b,
                                                      const compare_options& options) {
-  SHARDMESH_CHECK(check_pair(a, b));
+  SHARDMESH_TRY(check_pair(a, b));
   if (a.type != b.type) {
     if (!options.ignore_dtype)
       return fail(errc::dtype_mismatch, "the two tensors differ in dtype")

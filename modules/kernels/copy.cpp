@@ -3,7 +3,7 @@
 module;
 #include <kernels/ieee_mode.hpp>
 #include <kernels/runs.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -75,7 +75,7 @@ result<void> copy_bytes(const tensor_view& to, const const_tensor_view& from) {
     run_bits *= nest.inner().size;
     --nest.rank;
   }
-  SHARDMESH_CHECK(check_whole_bytes(nest, run_bits, to.type));
+  SHARDMESH_TRY(check_whole_bytes(nest, run_bits, to.type));
 
   const bool transposed = run_bits <= 128 && bring_densest_inward(nest);
   plane p;
@@ -172,7 +172,7 @@ result<void> check_cast(dtype from, dtype to, bool allow_narrowing) {
 }
 
 result<void> copy(const tensor_view& to, const const_tensor_view& from) {
-  SHARDMESH_CHECK(check_pair(to, from));
+  SHARDMESH_TRY(check_pair(to, from));
   if (!is_convertible(from.type, to.type))
     return fail(errc::unsupported,
                 "no conversion from " + std::string(name(from.type)) + " to " + std::string(name(to.type)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <array>
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace {
 // Copies on one device.
 result<void> copy_on(kernel_backend& backend, const tensor_view& to, const const_tensor_view& from, stream_ref stream) {
   batch_builder work;
-  SHARDMESH_CHECK(work.copy(place(0, to.data, to), place(0, from.data, from)));
+  SHARDMESH_TRY(work.copy(place(0, to.data, to), place(0, from.data, from)));
   if (work.empty()) return {};
   SHARDMESH_TRY(const auto batch, backend.prepare(work.items(), to.where));
   const std::array<std::byte*, 1> targets{to.data};
@@ -35,7 +35,7 @@ result<void> wait_for(kernel_backend& backend, device where, stream_ref stream) 
 
 result<void> copy_between(const tensor_view& to, const const_tensor_view& from, const call_options& call) {
   if (to.where.type == device_type::cpu && from.where.type == device_type::cpu) return copy(to, from);
-  SHARDMESH_CHECK(check_shapes(to.sizes, from.sizes));
+  SHARDMESH_TRY(check_shapes(to.sizes, from.sizes));
   if (!is_convertible(from.type, to.type))
     return fail(errc::unsupported,
                 "no conversion from " + std::string(name(from.type)) + " to " + std::string(name(to.type)));
@@ -43,7 +43,7 @@ result<void> copy_between(const tensor_view& to, const const_tensor_view& from, 
   SHARDMESH_TRY(const auto reader, backend_for(from.where));
   if (numel(to) == 0) return {};
   if (to.where == from.where) {
-    SHARDMESH_CHECK(copy_on(*writer, to, from, call.stream));
+    SHARDMESH_TRY(copy_on(*writer, to, from, call.stream));
     return call.stream.handle != nullptr ? result<void>() : wait_for(*writer, to.where, {});
   }
 
@@ -60,7 +60,7 @@ result<void> copy_between(const tensor_view& to, const const_tensor_view& from, 
   if (!is_contiguous(from)) {
     SHARDMESH_TRY(packed, from.where.type == device_type::cpu ? mover.allocate_staging(size_bytes, to.where)
                                                               : reader->allocate(size_bytes, from.where, reading));
-    SHARDMESH_CHECK(copy_on(*reader, {packed.data(), from.type, from.where, from.sizes, row_major}, from, reading));
+    SHARDMESH_TRY(copy_on(*reader, {packed.data(), from.type, from.where, from.sizes, row_major}, from, reading));
     sent = packed.data();
   }
   const bool lands_elsewhere = to.type != from.type || !is_contiguous(to);
@@ -69,11 +69,11 @@ result<void> copy_between(const tensor_view& to, const const_tensor_view& from, 
                                      : mover.allocate_staging(size_bytes, from.where));
     landing = arrived.data();
   }
-  if (to_device && from.where.type != device_type::cpu) SHARDMESH_CHECK(wait_for(*reader, from.where, reading));
-  SHARDMESH_CHECK(mover.copy_across(landing, to.where, sent, from.where, size_bytes, call.stream));
+  if (to_device && from.where.type != device_type::cpu) SHARDMESH_TRY(wait_for(*reader, from.where, reading));
+  SHARDMESH_TRY(mover.copy_across(landing, to.where, sent, from.where, size_bytes, call.stream));
   if (lands_elsewhere) {
-    if (!to_device) SHARDMESH_CHECK(wait_for(mover, from.where, call.stream));  // the host unpacks
-    SHARDMESH_CHECK(copy_on(*writer, to, {landing, from.type, to.where, from.sizes, row_major}, writing));
+    if (!to_device) SHARDMESH_TRY(wait_for(mover, from.where, call.stream));  // the host unpacks
+    SHARDMESH_TRY(copy_on(*writer, to, {landing, from.type, to.where, from.sizes, row_major}, writing));
   }
   // Host memory that was used on the way is freed only when nothing reads it any more.
   const bool keeps_staging = packed.data() != nullptr && packed.where().type == device_type::cpu;
@@ -88,7 +88,7 @@ result<host_elements> on_host(const const_tensor_view& view, const call_options&
   const tensor_view copied{memory.data(), view.type, {}, view.sizes, contiguous_strides(view.sizes)};
   call_options at_once = call;  // the host reads it on return
   at_once.stream = {};
-  SHARDMESH_CHECK(copy_between(copied, view, at_once));
+  SHARDMESH_TRY(copy_between(copied, view, at_once));
   return host_elements{copied, std::move(memory)};
 }
 

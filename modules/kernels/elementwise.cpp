@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -42,7 +42,7 @@ void flip_sign(std::byte* last) {
 }  // namespace
 
 result<void> byte_swap(const tensor_view& view) {
-  SHARDMESH_CHECK(check_host_memory(view));
+  SHARDMESH_TRY(check_host_memory(view));
   if (bits(view.type) <= 8) return {};
   const std::int64_t item = item_bytes(view.type);
   const std::int64_t part = kind(view.type) == dtype_kind::complex ? item / 2 : item;
@@ -53,7 +53,7 @@ result<void> byte_swap(const tensor_view& view) {
 }
 
 result<void> conjugate(const tensor_view& view) {
-  SHARDMESH_CHECK(check_host_memory(view));
+  SHARDMESH_TRY(check_host_memory(view));
   if (kind(view.type) != dtype_kind::complex) return {};
   const std::int64_t item = item_bytes(view.type);
   for_each_element(view, [item](std::byte* element) { flip_sign(element + item - 1); });
@@ -61,7 +61,7 @@ result<void> conjugate(const tensor_view& view) {
 }
 
 result<void> negate(const tensor_view& view) {
-  SHARDMESH_CHECK(check_host_memory(view));
+  SHARDMESH_TRY(check_host_memory(view));
   switch (view.type) {
     case dtype::uint8:
     case dtype::int8:

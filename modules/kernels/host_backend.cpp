@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host's backend: each item is a call of a tuned kernel. Call order stands in for streams and events.
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -110,9 +110,9 @@ class host final : public kernel_backend {
       if (item.op == batch_op::copy || item.op == batch_op::accumulate) {
         const_tensor_view from = one.from;
         from.data = bases.from[item.from_slot] + item.from_offset;
-        SHARDMESH_CHECK(carry_out(item, to, from));
+        SHARDMESH_TRY(carry_out(item, to, from));
       } else {
-        SHARDMESH_CHECK(carry_out(item, to, to));
+        SHARDMESH_TRY(carry_out(item, to, to));
       }
     }
     return {};

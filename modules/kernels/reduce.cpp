@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <shardmesh/kernels/small_floats.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <complex>
@@ -134,7 +134,7 @@ void change_floats(lane which, pass_buffer& lanes, std::int64_t count, Function 
 
 template <class Function>
 result<void> change_view(const tensor_view& view, std::string_view what, Function function) {
-  SHARDMESH_CHECK(check_host_memory(view));
+  SHARDMESH_TRY(check_host_memory(view));
   const lane which = lane_of(view.type);
   if (!is_scalable(view.type))
     return fail(errc::unsupported, "cannot " + std::string(what) + " " + std::string(name(view.type)));
@@ -212,8 +212,8 @@ bool is_combinable(dtype type, reduce_op op) {
 }
 
 result<void> accumulate(const tensor_view& to, const const_tensor_view& from, reduce_op op) {
-  SHARDMESH_CHECK(check_pair(to, from));
-  SHARDMESH_CHECK(check_op(to.type, op));
+  SHARDMESH_TRY(check_pair(to, from));
+  SHARDMESH_TRY(check_op(to.type, op));
   if (!is_convertible(from.type, to.type))
     return fail(errc::unsupported,
                 "no conversion from " + std::string(name(from.type)) + " to " + std::string(name(to.type)));
@@ -232,7 +232,7 @@ result<void> accumulate(const tensor_view& to, const const_tensor_view& from, re
 }
 
 result<void> fill_identity(const tensor_view& view, reduce_op op) {
-  SHARDMESH_CHECK(check_op(view.type, op));
+  SHARDMESH_TRY(check_op(view.type, op));
   std::byte element[16]{};
   write_identity(view.type, op, element);
   return copy(view, {element, view.type, device{}, view.sizes, extents::filled(view.sizes.rank(), 0)});

@@ -5,7 +5,7 @@ module;
 #include "device.hpp"
 #include "engine.hpp"
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -41,7 +41,7 @@ class kokkos_event final : public device_event {
   ~kokkos_event() override { kokkos_engine::destroy_on_device(event_); }
   result<bool> done() override {
     bool is_done = false;
-    SHARDMESH_CHECK(check_device(kokkos_engine::is_done_on_device(event_, is_done), where_));
+    SHARDMESH_TRY(check_device(kokkos_engine::is_done_on_device(event_, is_done), where_));
     return is_done;
   }
   result<void> wait() override { return check_device(kokkos_engine::wait_on_device(event_), where_); }
@@ -74,7 +74,7 @@ class kokkos final : public kernel_backend {
   // Host memory comes from the host backend: Kokkos would return the same kind of memory, with bookkeeping on top.
   result<device_buffer> allocate(std::int64_t size_bytes, device where, stream_ref stream) override {
     if (where.type == device_type::cpu) return host_->allocate(size_bytes, where, stream);
-    SHARDMESH_CHECK(check_reached(where));
+    SHARDMESH_TRY(check_reached(where));
     if (size_bytes <= 0) return device_buffer(nullptr, 0, where, nullptr);
     void* memory = nullptr;
     const std::string problem = kokkos_engine::allocate_on_device(size_bytes, stream.handle, memory);
@@ -87,14 +87,14 @@ class kokkos final : public kernel_backend {
   result<device_buffer> allocate_staging(std::int64_t size_bytes, device where) override {
     if (where.type == device_type::cpu || size_bytes <= 0) return host_->allocate_staging(size_bytes, where);
     void* memory = nullptr;
-    SHARDMESH_CHECK(check_device(kokkos_engine::allocate_pinned(size_bytes, memory), where, errc::no_memory));
+    SHARDMESH_TRY(check_device(kokkos_engine::allocate_pinned(size_bytes, memory), where, errc::no_memory));
     return device_buffer(static_cast<std::byte*>(memory), size_bytes, {},
                          std::shared_ptr<void>(memory, &kokkos_engine::free_pinned));
   }
 
   result<std::unique_ptr<prepared_batch>> prepare(std::span<const batch_item> items, device where) override {
-    SHARDMESH_CHECK(check_runs(where));
-    SHARDMESH_CHECK(check_reached(where));
+    SHARDMESH_TRY(check_runs(where));
+    SHARDMESH_TRY(check_reached(where));
     for (const batch_item& item : items)
       if (!kokkos_engine::has_kernel(item))
         return fail(errc::unsupported, name_ + " has no kernel for an item on " + to_string(where))
@@ -106,12 +106,12 @@ class kokkos final : public kernel_backend {
       return std::unique_ptr<prepared_batch>(std::move(made));
     }
     auto made = std::make_unique<kokkos_device_batch>();
-    SHARDMESH_CHECK(check_device(kokkos_engine::prepare_on_device(items.data(), items.size(), made->tables), where));
+    SHARDMESH_TRY(check_device(kokkos_engine::prepare_on_device(items.data(), items.size(), made->tables), where));
     return std::unique_ptr<prepared_batch>(std::move(made));
   }
 
   result<void> run(prepared_batch& batch, const batch_bases& bases, stream_ref stream) override {
-    SHARDMESH_CHECK(check_runs({}));
+    SHARDMESH_TRY(check_runs({}));
     if (auto* const here = dynamic_cast<kokkos_host_batch*>(&batch)) {
       kokkos_engine::run_on_host(*here->tables, bases.to.data(), bases.from.data());
       return {};
@@ -125,15 +125,15 @@ class kokkos final : public kernel_backend {
                            std::int64_t size_bytes, stream_ref stream) override {
     if (to_device.type == device_type::cpu && from_device.type == device_type::cpu)
       return host_->copy_across(to, to_device, from, from_device, size_bytes, stream);
-    SHARDMESH_CHECK(check_reached(to_device));
-    SHARDMESH_CHECK(check_reached(from_device));
+    SHARDMESH_TRY(check_reached(to_device));
+    SHARDMESH_TRY(check_reached(from_device));
     return check_device(kokkos_engine::copy_on_device(to, from, size_bytes, stream.handle), device_);
   }
   result<std::unique_ptr<device_event>> record(device where, stream_ref stream) override {
     if (where.type == device_type::cpu) return host_->record(where, stream);
-    SHARDMESH_CHECK(check_reached(where));
+    SHARDMESH_TRY(check_reached(where));
     void* event = nullptr;
-    SHARDMESH_CHECK(check_device(kokkos_engine::record_on_device(stream.handle, event), where));
+    SHARDMESH_TRY(check_device(kokkos_engine::record_on_device(stream.handle, event), where));
     return std::unique_ptr<device_event>(std::make_unique<kokkos_event>(event, where));
   }
 

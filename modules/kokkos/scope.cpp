@@ -2,7 +2,7 @@
 module;
 #include "engine.hpp"
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <memory>
 #include <mutex>

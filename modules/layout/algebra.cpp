@@ -14,7 +14,7 @@ module;
 #include <utility>
 #include <vector>
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 module shardmesh.layout;
 
 import :model;
@@ -100,7 +100,7 @@ result<distribution> merge(std::span<const distribution> parts) {
   if (parts.empty()) return fail(errc::invalid_argument, "nothing to merge");
   distribution_builder builder(parts[0].global_shape(), parts[0].space(), parts[0].reduction(), parts[0].divisor());
   for (const distribution& part : parts) {
-    SHARDMESH_CHECK(same_tensor(parts[0], part));
+    SHARDMESH_TRY(same_tensor(parts[0], part));
     each_fragment(part, [&](const fragment& f) { return builder.add(f), true; });
     builder.at_least_owners(part.owners());
   }

@@ -3,7 +3,7 @@
 // the distribution of a single fragment.
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -261,8 +261,8 @@ result<distribution> distribution::from_fragments(const extents& shape, std::spa
     made->space = space;
     made->held = fragments[0];
     const fragment& f = made->held;
-    SHARDMESH_CHECK(check_shape(shape));
-    SHARDMESH_CHECK(check(*made, {f.where.offsets, f.where.sizes, f.local_offsets, f.owner, f.term}));
+    SHARDMESH_TRY(check_shape(shape));
+    SHARDMESH_TRY(check(*made, {f.where.offsets, f.where.sizes, f.local_offsets, f.owner, f.term}));
     made->owners = f.owner + 1;
     return distribution(made);
   }

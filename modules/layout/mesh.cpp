@@ -16,7 +16,7 @@ module;
 #include <utility>
 #include <vector>
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include "parse.hpp"
 module shardmesh.layout;
@@ -71,7 +71,7 @@ result<device_mesh> device_mesh::make(std::span<const std::int64_t> sizes, std::
   if (!names.empty() && names.size() != sizes.size())
     return bad_mesh(fmt::format("{} for {}", detail::counted(names.size(), "name"),
                                 detail::counted(sizes.size(), "mesh dimension")));
-  SHARDMESH_CHECK(check_names(names));
+  SHARDMESH_TRY(check_names(names));
 
   device_mesh mesh;
   mesh.sizes_ = extents(sizes);
@@ -199,7 +199,7 @@ result<extents> parse_shape(std::string_view text) {
       return fail(errc::rank_too_large, fmt::format("shape {} has more than {} dimensions", whole, max_rank));
     shape.push_back(*size);
   }
-  SHARDMESH_CHECK(check_shape(shape));
+  SHARDMESH_TRY(check_shape(shape));
   return shape;
 }
 

@@ -8,7 +8,7 @@ module;
 #include <utility>
 #include <vector>
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include "parse.hpp"
 module shardmesh.layout;

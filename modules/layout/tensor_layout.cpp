@@ -9,7 +9,7 @@ module;
 #include <utility>
 #include <vector>
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 module shardmesh.layout;
 
 import :model;
@@ -70,7 +70,7 @@ result<layout> layout::make(device_mesh mesh, std::vector<placement> placements,
 
 result<layout> layout::make(device_mesh mesh, std::vector<placement> placements, const extents& shape,
                             std::span<const split_rule> rules) {
-  SHARDMESH_CHECK(check_shape(shape));
+  SHARDMESH_TRY(check_shape(shape));
   if (const auto problem = find_layout_problem(mesh.sizes(), shape, placements, rules))
     return refusal(problem, mesh, placements, shape, rules);
   for (placement& p : placements)

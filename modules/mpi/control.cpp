@@ -55,17 +55,17 @@ result<void> control_channel::post() {
 result<bool> control_channel::poll(handler handle) {
   constexpr int most = 64;  // per call, so that data makes progress as well
   static_cast<void>(is_flushed());
-  if (arriving_ == MPI_REQUEST_NULL) SHARDMESH_CHECK(post());
+  if (arriving_ == MPI_REQUEST_NULL) SHARDMESH_TRY(post());
   for (int i = 0; i < most; ++i) {
     int came = 0, size = 0;
     MPI_Status status;
     constexpr std::string_view action = "cannot receive a control record";
-    SHARDMESH_CHECK(called([&] { return MPI_Test(&arriving_, &came, &status); }, action));
+    SHARDMESH_TRY(called([&] { return MPI_Test(&arriving_, &came, &status); }, action));
     if (came == 0) return i > 0;
-    SHARDMESH_CHECK(called([&] { return MPI_Get_count(&status, MPI_BYTE, &size); }, action));
+    SHARDMESH_TRY(called([&] { return MPI_Get_count(&status, MPI_BYTE, &size); }, action));
     std::byte record[record_capacity];
     std::memcpy(record, buffer_.get(), static_cast<std::size_t>(size));
-    SHARDMESH_CHECK(post());
+    SHARDMESH_TRY(post());
     record_head head;
     if (static_cast<std::size_t>(size) < sizeof(head)) continue;
     std::memcpy(&head, record, sizeof(head));

@@ -47,19 +47,19 @@ result<std::shared_ptr<engine>> engine::make(std::shared_ptr<session> session, M
     return fail(errc::invalid_argument, "chunk_bytes of an mpi_communicator is out of range")
         .with_values(fmt::format("1 to {}", most), std::to_string(options.chunk_bytes));
   std::shared_ptr<engine> made(new engine(std::move(session)));
-  SHARDMESH_CHECK(made->open(parent, options));
+  SHARDMESH_TRY(made->open(parent, options));
   return made;
 }
 
 result<void> engine::open(MPI_Comm parent, const mpi_options& options) {
   for (MPI_Comm* comm : {&control_comm_, &data_comm_}) {
-    SHARDMESH_CHECK(called([&] { return MPI_Comm_dup(parent, comm); }, "cannot duplicate an MPI communicator"));
-    SHARDMESH_CHECK(
+    SHARDMESH_TRY(called([&] { return MPI_Comm_dup(parent, comm); }, "cannot duplicate an MPI communicator"));
+    SHARDMESH_TRY(
         called([&] { return MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN); }, "cannot set an MPI error handler"));
   }
   int rank = 0, size = 0;
-  SHARDMESH_CHECK(called([&] { return MPI_Comm_rank(control_comm_, &rank); }, "cannot ask for the rank"));
-  SHARDMESH_CHECK(called([&] { return MPI_Comm_size(control_comm_, &size); }, "cannot ask for the number of ranks"));
+  SHARDMESH_TRY(called([&] { return MPI_Comm_rank(control_comm_, &rank); }, "cannot ask for the rank"));
+  SHARDMESH_TRY(called([&] { return MPI_Comm_size(control_comm_, &size); }, "cannot ask for the number of ranks"));
   rank_ = rank;
   size_ = size;
   guard_word_ = random_word();
@@ -73,7 +73,7 @@ result<void> engine::open(MPI_Comm parent, const mpi_options& options) {
   mine.guard = guard_word_;
   mine.chunk_bytes = options.chunk_bytes;
   std::vector<hello> all(static_cast<std::size_t>(size));
-  SHARDMESH_CHECK(called(
+  SHARDMESH_TRY(called(
       [&] { return MPI_Allgather(&mine, sizeof(hello), MPI_BYTE, all.data(), sizeof(hello), MPI_BYTE, control_comm_); },
       "cannot greet the other ranks"));
   peers_.resize(all.size());
@@ -91,7 +91,7 @@ result<void> engine::open(MPI_Comm parent, const mpi_options& options) {
     if (memory.is_open()) peers_[i] = memory;  // otherwise the system refuses, or it is another process
   }
   // No rank may destroy its communicator while another one still probes its memory.
-  SHARDMESH_CHECK(called([&] { return MPI_Barrier(control_comm_); }, "cannot greet the other ranks"));
+  SHARDMESH_TRY(called([&] { return MPI_Barrier(control_comm_); }, "cannot greet the other ranks"));
   pool_.emplace(static_cast<std::size_t>(chunk_bytes));
   for (std::deque<transfer>* transfers : {&receiving_, &sending_, &pushing_}) transfers->resize(most_transfers);
   control_.emplace(control_comm_);
@@ -196,8 +196,8 @@ result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends,
   for (const outgoing& m : sends) count(m.bytes.size());
   for (const incoming& m : receives) count(m.bytes.size());
   return guarded(locked, *e, [&]() -> result<std::shared_ptr<exchange>> {
-    SHARDMESH_CHECK(check_call(options, "an exchange"));
-    SHARDMESH_CHECK(detail::check_peers(rank_, size_, sends, receives));
+    SHARDMESH_TRY(check_call(options, "an exchange"));
+    SHARDMESH_TRY(detail::check_peers(rank_, size_, sends, receives));
     e->event = trace_.begin("exchange", e->tag, static_cast<std::int32_t>(sends.size() + receives.size()), size_bytes,
                             e->call);
     for (const incoming& m : receives)
@@ -365,7 +365,7 @@ result<void> engine::status() {
   if (is_forked()) return of_another_process();
   guard locked(lock_);
   const exchange none;
-  SHARDMESH_CHECK(guarded(locked, none, [&]() -> result<void> { return progress(), result<void>(); }));
+  SHARDMESH_TRY(guarded(locked, none, [&]() -> result<void> { return progress(), result<void>(); }));
   if (poison_) return *poison_;
   return {};
 }

@@ -25,8 +25,8 @@ result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const s
   e->is_gather = true;
   e->deadline = options.deadline;
   e->cancel = options.cancel;
-  SHARDMESH_CHECK(guarded(locked, *e, [&]() -> result<void> {
-    SHARDMESH_CHECK(check_call(options, "an all_gather"));
+  SHARDMESH_TRY(guarded(locked, *e, [&]() -> result<void> {
+    SHARDMESH_TRY(check_call(options, "an all_gather"));
     all[static_cast<std::size_t>(rank_)].assign(bytes.begin(), bytes.end());
     e->event =
         trace_.begin("all_gather", e->tag, 2 * (size_ - 1), static_cast<std::int64_t>(bytes.size()), options.name);

@@ -34,4 +34,4 @@
 #include <utility>
 #include <vector>
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>

@@ -93,12 +93,12 @@ result<std::shared_ptr<session>> session::open(bool may_initialise) {
     return fail(errc::unsupported, "MPI was finalised and cannot be started again in this process")
         .with_hint("keep one mpi_communicator until the end of the program");
   if (auto running = current.lock()) return running;
-  SHARDMESH_CHECK(called([&] { return MPI_Initialized(&initialised); }, "cannot ask whether MPI is initialised"));
+  SHARDMESH_TRY(called([&] { return MPI_Initialized(&initialised); }, "cannot ask whether MPI is initialised"));
   if (initialised == 0 && !may_initialise)
     return fail(errc::unsupported, "MPI is not initialised, so there is no communicator to use");
   std::shared_ptr<session> opened(new session);
-  if (initialised == 0) SHARDMESH_CHECK(opened->initialise());
-  SHARDMESH_CHECK(called([&] { return MPI_Query_thread(&level); }, "cannot ask for MPI's thread level"));
+  if (initialised == 0) SHARDMESH_TRY(opened->initialise());
+  SHARDMESH_TRY(called([&] { return MPI_Query_thread(&level); }, "cannot ask for MPI's thread level"));
   if (level < MPI_THREAD_MULTIPLE) return too_low(level);
   current = opened;
   owner = detail::process_token();
@@ -107,10 +107,10 @@ result<std::shared_ptr<session>> session::open(bool may_initialise) {
 
 result<void> session::initialise() {
   int provided = MPI_THREAD_SINGLE;
-  SHARDMESH_CHECK(called([&] { return MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided); },
-                         "cannot initialise MPI"));
+  SHARDMESH_TRY(called([&] { return MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided); },
+                       "cannot initialise MPI"));
   finalises_ = true;
-  SHARDMESH_CHECK(called([&] { return MPI_Comm_dup(MPI_COMM_WORLD, &farewell_); }, "cannot duplicate MPI_COMM_WORLD"));
+  SHARDMESH_TRY(called([&] { return MPI_Comm_dup(MPI_COMM_WORLD, &farewell_); }, "cannot duplicate MPI_COMM_WORLD"));
   return called([&] { return MPI_Comm_set_errhandler(farewell_, MPI_ERRORS_RETURN); },
                 "cannot set an MPI error handler");
 }

@@ -66,11 +66,11 @@ result<void> staged_transfer::post(std::size_t slot) {
   const int count = static_cast<int>(size);
   if (from_ != nullptr) {
     std::memcpy(at.bytes.get(), from_ + posted_, size);
-    SHARDMESH_CHECK(
+    SHARDMESH_TRY(
         called([&] { return MPI_Isend(at.bytes.get(), count, MPI_BYTE, peer_, channel_, comm_, &at.request); },
                "cannot send a part of a message"));
   } else {
-    SHARDMESH_CHECK(
+    SHARDMESH_TRY(
         called([&] { return MPI_Irecv(at.bytes.get(), count, MPI_BYTE, peer_, channel_, comm_, &at.request); },
                "cannot receive a part of a message"));
   }
@@ -83,7 +83,7 @@ result<bool> staged_transfer::step() {
   while (done_ < posted_) {  // chunks are completed in order
     staging& at = slots_[done_ / chunk_ % slots_.size()];
     int over = 0;
-    SHARDMESH_CHECK(
+    SHARDMESH_TRY(
         called([&] { return MPI_Test(&at.request, &over, MPI_STATUS_IGNORE); }, "cannot move a part of a message"));
     if (over == 0) break;
     const std::size_t size = std::min(chunk_, size_ - done_);
@@ -92,7 +92,7 @@ result<bool> staged_transfer::step() {
     moved = true;
   }
   while (posted_ < size_ && posted_ - done_ < chunk_ * slots_.size()) {
-    SHARDMESH_CHECK(post(posted_ / chunk_ % slots_.size()));
+    SHARDMESH_TRY(post(posted_ / chunk_ % slots_.size()));
     moved = true;
   }
   return moved;

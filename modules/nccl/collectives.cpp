@@ -100,7 +100,7 @@ result<pending> start(engine& on, const char* what, const_bytes send, bytes rece
                       std::function<int(void*, void*)> launch) {
   if (send.empty() && receive.empty()) return pending();
   for (const std::byte* const address : {send.data(), const_cast<const std::byte*>(receive.data())})
-    if (address != nullptr) SHARDMESH_CHECK(on.check_memory(address, what));
+    if (address != nullptr) SHARDMESH_TRY(on.check_memory(address, what));
   auto op = std::make_shared<operation>();
   op->what = what;
   op->launch = std::move(launch);
@@ -114,8 +114,8 @@ bool nccl_reduces(dtype type, reduce_op op) {
 }
 
 result<pending> nccl_communicator::all_gather_into(const_bytes send, bytes receive, const call_options& options) {
-  SHARDMESH_CHECK(engine_->check_call(options, "all_gather_into"));
-  SHARDMESH_CHECK(
+  SHARDMESH_TRY(engine_->check_call(options, "all_gather_into"));
+  SHARDMESH_TRY(
       check_sizes(*engine_, "all_gather_into", send.size() * static_cast<std::size_t>(size()), receive.size()));
   return start(*engine_, "all_gather_into", send, receive, options,
                [&f = engine_->made_of().nccl.call(), send, receive](void* comm, void* stream) {
@@ -124,8 +124,8 @@ result<pending> nccl_communicator::all_gather_into(const_bytes send, bytes recei
 }
 
 result<pending> nccl_communicator::all_to_all(const_bytes send, bytes receive, const call_options& options) {
-  SHARDMESH_CHECK(engine_->check_call(options, "all_to_all"));
-  SHARDMESH_CHECK(check_sizes(*engine_, "all_to_all", send.size(), receive.size()));
+  SHARDMESH_TRY(engine_->check_call(options, "all_to_all"));
+  SHARDMESH_TRY(check_sizes(*engine_, "all_to_all", send.size(), receive.size()));
   const auto ranks = static_cast<std::size_t>(size());
   if (send.size() % ranks != 0)
     return fail(errc::invalid_argument, "the buffers of all_to_all are not equal blocks for all ranks")
@@ -146,8 +146,8 @@ result<pending> nccl_communicator::all_to_all(const_bytes send, bytes receive, c
 
 result<pending> nccl_communicator::reduce_scatter(const_bytes send, bytes receive, dtype type, reduce_op op,
                                                   const call_options& options) {
-  SHARDMESH_CHECK(engine_->check_call(options, "reduce_scatter"));
-  SHARDMESH_CHECK(
+  SHARDMESH_TRY(engine_->check_call(options, "reduce_scatter"));
+  SHARDMESH_TRY(
       check_sizes(*engine_, "reduce_scatter", receive.size() * static_cast<std::size_t>(size()), send.size()));
   SHARDMESH_TRY(const combining by, combining_of(*engine_, "reduce_scatter", receive.size(), type, op));
   return start(*engine_, "reduce_scatter", send, receive, options,
@@ -159,8 +159,8 @@ result<pending> nccl_communicator::reduce_scatter(const_bytes send, bytes receiv
 
 result<pending> nccl_communicator::all_reduce(const_bytes send, bytes receive, dtype type, reduce_op op,
                                               const call_options& options) {
-  SHARDMESH_CHECK(engine_->check_call(options, "all_reduce"));
-  SHARDMESH_CHECK(check_sizes(*engine_, "all_reduce", send.size(), receive.size()));
+  SHARDMESH_TRY(engine_->check_call(options, "all_reduce"));
+  SHARDMESH_TRY(check_sizes(*engine_, "all_reduce", send.size(), receive.size()));
   SHARDMESH_TRY(const combining by, combining_of(*engine_, "all_reduce", send.size(), type, op));
   return start(*engine_, "all_reduce", send, receive, options,
                [&f = engine_->made_of().nccl.call(), send, receive, by](void* comm, void* stream) {
@@ -170,12 +170,12 @@ result<pending> nccl_communicator::all_reduce(const_bytes send, bytes receive, d
 
 result<pending> nccl_communicator::broadcast(const_bytes send, bytes receive, std::int32_t root,
                                              const call_options& options) {
-  SHARDMESH_CHECK(engine_->check_call(options, "broadcast"));
+  SHARDMESH_TRY(engine_->check_call(options, "broadcast"));
   if (root < 0 || root >= size())
     return fail(errc::invalid_argument, "rank " + std::to_string(rank()) + " broadcasts from rank " +
                                             std::to_string(root) + ", of a group of " + std::to_string(size()))
         .with_rank(root);
-  SHARDMESH_CHECK(check_sizes(*engine_, "broadcast", rank() == root ? receive.size() : 0, send.size()));
+  SHARDMESH_TRY(check_sizes(*engine_, "broadcast", rank() == root ? receive.size() : 0, send.size()));
   return start(*engine_, "broadcast", send, receive, options,
                [&f = engine_->made_of().nccl.call(), send, receive, root](void* comm, void* stream) {
                  return f.broadcast(send.data(), receive.data(), receive.size(), nccl::type_uint8, root, comm, stream);

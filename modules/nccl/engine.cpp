@@ -64,8 +64,8 @@ result<void> engine::check_call(const call_options& options, const char* part) {
 result<void> engine::check_memory(const std::byte* address, const char* part) const {
   if (!parts_.options.check_memory) return {};
   cuda::pointer_attributes found;
-  SHARDMESH_CHECK(parts_.cuda.check(parts_.cuda.call().pointer_get_attributes(&found, address),
-                                    "cudaPointerGetAttributes", parts_.where));
+  SHARDMESH_TRY(parts_.cuda.check(parts_.cuda.call().pointer_get_attributes(&found, address),
+                                  "cudaPointerGetAttributes", parts_.where));
   if (found.type == cuda::memory_type_managed ||
       (found.type == cuda::memory_type_device && found.device == parts_.where.index))
     return {};
@@ -149,7 +149,7 @@ result<void> engine::mark(operation& op) {
   } else {
     SHARDMESH_TRY(op.finished, cuda::event::make(parts_.cuda, parts_.where));
   }
-  SHARDMESH_CHECK(op.finished.record(op.stream));
+  SHARDMESH_TRY(op.finished.record(op.stream));
   op.at = stage::running;
   return {};
 }
@@ -180,11 +180,11 @@ result<void> engine::wait(operation& op) {
 
 result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const std::byte> bytes,
                                                                const call_options& options) {
-  SHARDMESH_CHECK(check_call(options, "all_gather"));
+  SHARDMESH_TRY(check_call(options, "all_gather"));
   call_options control = options;
   control.stream = {};  // the bytes are in host memory
   auto all = control_.all_gather(bytes, control);
-  if (!all) SHARDMESH_CHECK(status());
+  if (!all) SHARDMESH_TRY(status());
   return all;
 }
 
@@ -207,7 +207,7 @@ result<void*> engine::register_memory(std::span<std::byte> memory) {
   const guard locked(lock_);
   if (poison_) return *poison_;
   const cuda::current_device at(parts_.cuda, parts_.where);
-  SHARDMESH_CHECK(at.outcome());
+  SHARDMESH_TRY(at.outcome());
   void* handle = nullptr;
   auto done =
       parts_.nccl.check(parts_.nccl.call().comm_register(comm_, memory.data(), memory.size(), &handle),

@@ -2,7 +2,7 @@
 // The standard headers of this room's bodies and of the partition engine.
 #pragma once
 #include <process_token.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>

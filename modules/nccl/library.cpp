@@ -31,7 +31,7 @@ result<functions> functions_of(const cuda::shared_library& library) {
   load("ncclReduceScatter", made.reduce_scatter);
   load("ncclAllReduce", made.all_reduce);
   load("ncclBroadcast", made.broadcast);
-  SHARDMESH_CHECK(load.outcome());
+  SHARDMESH_TRY(load.outcome());
   return made;
 }
 
@@ -42,7 +42,7 @@ result<library> library::load(const std::string& path) {
   SHARDMESH_TRY(made.library_, cuda::shared_library::open("NCCL", path, "SHARDMESH_NCCL", {"libnccl.so.2"}));
   SHARDMESH_TRY(functions table, functions_of(made.library_));
   made.functions_ = std::make_shared<const functions>(table);
-  SHARDMESH_CHECK(made.check(table.get_version(&made.version_), "ncclGetVersion", {device_type::cuda, -1}));
+  SHARDMESH_TRY(made.check(table.get_version(&made.version_), "ncclGetVersion", {device_type::cuda, -1}));
   if (made.version_ < oldest_version)
     return fail(errc::unsupported, made.library_.name() + " is too old")
         .with_values("NCCL " + version_text(oldest_version) + " or newer", version_text(made.version_));

@@ -29,7 +29,7 @@ result<prepared> prepare(std::int32_t rank, device where, const nccl_options& op
   prepared made{{std::move(cuda), std::move(nccl), where, options, std::move(stream)}, {}};
   if (rank == 0) {
     unique_id id;
-    SHARDMESH_CHECK(made.made.nccl.check(made.made.nccl.call().get_unique_id(&id), "ncclGetUniqueId", where));
+    SHARDMESH_TRY(made.made.nccl.check(made.made.nccl.call().get_unique_id(&id), "ncclGetUniqueId", where));
     made.id = id;
   }
   return made;
@@ -65,11 +65,11 @@ result<void> finish_call(const parts& made, void* comm, std::string_view what, c
   const auto deadline = deadline_of(call, made.options);
   for (patience each;; each.rest()) {
     int state = success;
-    SHARDMESH_CHECK(made.nccl.check(made.nccl.call().comm_get_async_error(comm, &state), "ncclCommGetAsyncError",
-                                    made.where, comm));
-    SHARDMESH_CHECK(made.nccl.check(state, what, made.where, comm));
+    SHARDMESH_TRY(made.nccl.check(made.nccl.call().comm_get_async_error(comm, &state), "ncclCommGetAsyncError",
+                                  made.where, comm));
+    SHARDMESH_TRY(made.nccl.check(state, what, made.where, comm));
     if (state != in_progress) return {};
-    SHARDMESH_CHECK(heard());
+    SHARDMESH_TRY(heard());
     if (call.cancel.stop_requested())
       return fail(errc::cancelled, std::string(what) + " on " + to_string(made.where) + " was cancelled");
     if (deadline && clock::now() >= *deadline)
@@ -113,7 +113,7 @@ result<std::shared_ptr<engine>> engine::make(communicator_ref control, device wh
                                              const call_options& given) {
   call_options call = given.named("nccl_communicator::make");
   call.stream = {};
-  SHARDMESH_CHECK(heard_from(control));  // fails in a child forked from a rank, before CUDA and NCCL are called
+  SHARDMESH_TRY(heard_from(control));  // fails in a child forked from a rank, before CUDA and NCCL are called
   auto mine = prepare(control.rank(), where, options);
 
   // Either all ranks continue or all get the same error. Before this point no rank waits for another.

@@ -30,7 +30,7 @@ result<void> check_messages(const engine& on, std::span<const Message> messages,
     if (m.peer == on.rank()) return problem("itself");
     if (m.peer < 0 || m.peer >= on.size()) return problem(peer + ", of a group of " + std::to_string(on.size()));
     if (m.bytes.empty()) return problem(peer + ", but the message is empty");
-    SHARDMESH_CHECK(on.check_memory(m.bytes.data(), "an exchange"));
+    SHARDMESH_TRY(on.check_memory(m.bytes.data(), "an exchange"));
     peers.push_back(m.peer);
   }
   std::ranges::sort(peers);
@@ -70,9 +70,9 @@ result<std::vector<std::vector<std::byte>>> nccl_communicator::all_gather(const_
 
 result<pending> nccl_communicator::start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
                                                   const call_options& options) {
-  SHARDMESH_CHECK(engine_->check_call(options, "an exchange"));
-  SHARDMESH_CHECK(check_messages(*engine_, sends, "sends to"));
-  SHARDMESH_CHECK(check_messages(*engine_, receives, "receives from"));
+  SHARDMESH_TRY(engine_->check_call(options, "an exchange"));
+  SHARDMESH_TRY(check_messages(*engine_, sends, "sends to"));
+  SHARDMESH_TRY(check_messages(*engine_, receives, "receives from"));
   if (sends.empty() && receives.empty()) return pending();
   auto op = std::make_shared<operation>();
   op->what = "an exchange";
@@ -123,7 +123,7 @@ result<nccl_communicator> nccl_communicator::duplicate(const call_options& call)
 
 result<nccl_registration> nccl_communicator::register_memory(bytes memory) {
   if (engine_->is_forked()) return engine_->of_another_process();
-  SHARDMESH_CHECK(engine_->check_memory(memory.data(), "a registration"));
+  SHARDMESH_TRY(engine_->check_memory(memory.data(), "a registration"));
   nccl_registration made;
   SHARDMESH_TRY(made.handle_, engine_->register_memory(memory));
   made.engine_ = engine_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -61,7 +61,7 @@ class copier {
     SHARDMESH_TRY(const bool is_usual, each(range, [&](const token& t, std::uint64_t memo) -> result<bool> {
                     const bool is_frame = t.opcode == 0x95 || t.opcode == 0x80;
                     if (!is_frame && t.opcode != 0x94) return true;
-                    SHARDMESH_CHECK(flush(t.begin));
+                    SHARDMESH_TRY(flush(t.begin));
                     run = t.end;
                     if (is_frame) return true;
                     if (memo > 0xffffffff) return false;
@@ -69,7 +69,7 @@ class copier {
                     for (int i = 0; i < 4; ++i) out.push_back(static_cast<std::byte>(memo >> (8 * i)));
                     return true;
                   }));
-    SHARDMESH_CHECK(flush(range.end));
+    SHARDMESH_TRY(flush(range.end));
     return is_usual;
   }
 

@@ -2,7 +2,7 @@
 // Turns the events of the pickle machine into names for people.
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses pickles in bytes, or follows them as far as possible.
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -34,7 +34,7 @@ result<trace> strict_trace_of(std::vector<std::byte> bytes) {
   made.arena->owned = std::move(bytes);
   made.arena->input = made.arena->owned;
   event_log log;
-  SHARDMESH_CHECK(machine(*made.arena, &log).run());
+  SHARDMESH_TRY(machine(*made.arena, &log).run());
   made.is_cut = log.is_cut();
   made.events = std::move(log).take();
   made.ended_at = made.arena->consumed;
@@ -42,7 +42,7 @@ result<trace> strict_trace_of(std::vector<std::byte> bytes) {
 }
 
 result<graph> graph::run(std::unique_ptr<pickle::arena> arena) {
-  SHARDMESH_CHECK(machine(*arena).run());
+  SHARDMESH_TRY(machine(*arena).run());
   return graph(std::move(arena));
 }
 

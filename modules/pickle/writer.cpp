@@ -2,7 +2,7 @@
 // Writes pickles of protocol 4 or 2, and writes parsed values again without recursion.
 module;
 #include <shardmesh/assert.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <bit>
 #include <cstddef>

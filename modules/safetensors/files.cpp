@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -83,7 +83,7 @@ result<void> planned_files::lay_out(std::span<const texts> said, std::string_vie
 }
 
 result<void> planned_files::add_to(staged_output& output) const {
-  for (const planned_file& file : files_) SHARDMESH_CHECK(output.add_file(file.name));
+  for (const planned_file& file : files_) SHARDMESH_TRY(output.add_file(file.name));
   return {};
 }
 
@@ -93,8 +93,8 @@ result<void> planned_files::write_headers(staged_output& output, std::span<const
     std::vector<digest128> in_order;
     for (const std::size_t k : file.layout.order) in_order.push_back(sums[file.tensors[k]]);
     std::string& header = file.layout.header;
-    SHARDMESH_CHECK(patch_checksums(header, in_order));
-    SHARDMESH_CHECK(output.write(static_cast<std::int32_t>(f), 0, bytes_of_text(header)));
+    SHARDMESH_TRY(patch_checksums(header, in_order));
+    SHARDMESH_TRY(output.write(static_cast<std::int32_t>(f), 0, bytes_of_text(header)));
     if (!is_folder_) continue;
     ranges_.push_back({file.name, 0, static_cast<std::int64_t>(header.size()), to_hex(xxh3(bytes_of_text(header)))});
     for (const std::size_t k : file.layout.order) {
@@ -107,14 +107,14 @@ result<void> planned_files::write_headers(staged_output& output, std::span<const
 
 result<void> planned_files::finish_folder(staged_output& output, std::string_view objects,
                                           std::span<const side_file> side_files) {
-  if (!objects.empty()) SHARDMESH_CHECK(add_text(output, "objects.json", objects));
+  if (!objects.empty()) SHARDMESH_TRY(add_text(output, "objects.json", objects));
   if (shards_.needs_index()) {
     std::vector<std::pair<std::string, std::string>> weight_map;
     for (std::size_t i = 0; i < tensors_.size(); ++i)
       weight_map.emplace_back(tensors_[i].name, shards_.file_names[shards_.file_of[i]]);
-    SHARDMESH_CHECK(add_text(output, hf_index_name_of(stem_), write_hf_index(shards_.total_size, weight_map)));
+    SHARDMESH_TRY(add_text(output, hf_index_name_of(stem_), write_hf_index(shards_.total_size, weight_map)));
   }
-  SHARDMESH_CHECK(copy_side_files(output, side_files, ranges_));
+  SHARDMESH_TRY(copy_side_files(output, side_files, ranges_));
   const std::string record = format_checksums(ranges_);
   SHARDMESH_TRY(const std::int32_t number, output.add_file(checksum_file_name));
   return output.write(number, 0, bytes_of_text(record));

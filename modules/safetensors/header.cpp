@@ -3,7 +3,7 @@ module;
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <position_table.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -329,7 +329,7 @@ result<std::int64_t> header_length(const byte_source& source) {
     return fail(errc::bad_format, "is too short for a safetensors file")
         .with_values("8 bytes", fmt::format("{}", source.size_bytes()));
   std::array<std::byte, 8> bytes{};
-  SHARDMESH_CHECK(source.read(0, bytes));
+  SHARDMESH_TRY(source.read(0, bytes));
   std::uint64_t length = 0;
   for (std::size_t i = 8; i-- > 0;) length = length << 8 | std::to_integer<std::uint64_t>(bytes[i]);
   if (length > static_cast<std::uint64_t>(max_header_bytes))
@@ -367,9 +367,9 @@ result<header> read_any(std::string_view text) {
 
 result<header> read_header(const byte_source& source) {
   SHARDMESH_TRY(const std::int64_t length, header_length(source));
-  SHARDMESH_CHECK(check_readable(source, 8, length, max_header_bytes));
+  SHARDMESH_TRY(check_readable(source, 8, length, max_header_bytes));
   std::string text(static_cast<std::size_t>(length), '\0');
-  SHARDMESH_CHECK(source.read(8, std::as_writable_bytes(std::span(text))));
+  SHARDMESH_TRY(source.read(8, std::as_writable_bytes(std::span(text))));
   // nlohmann-json would skip a byte order mark, but the Rust package refuses it.
   if (const std::size_t first = text.find_first_not_of(" \t\n\r"); first == std::string::npos || text[first] != '{')
     return fail(errc::bad_format, "the header does not begin with {");
@@ -381,13 +381,13 @@ result<header> read_header(const byte_source& source) {
     SHARDMESH_TRY(usual, read_any(text));
   }
   safetensors::header header = *std::move(usual);
-  SHARDMESH_CHECK(check_names(header.entries));
+  SHARDMESH_TRY(check_names(header.entries));
   const auto by_place = [](const entry& a, const entry& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
   };
   if (!std::is_sorted(header.entries.begin(), header.entries.end(), by_place))
     std::sort(header.entries.begin(), header.entries.end(), by_place);
-  SHARDMESH_CHECK(check_tiling(header, source.size_bytes()));
+  SHARDMESH_TRY(check_tiling(header, source.size_bytes()));
   return header;
 }
 

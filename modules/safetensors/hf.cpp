@@ -8,7 +8,7 @@ module;
 #include <range/v3/action/unique.hpp>
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/map.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -198,7 +198,7 @@ class gatherer {
               .with_file(file.source->name());
         chunk.offsets = found->second;
       }
-      SHARDMESH_CHECK(add_chunk(entry, chunk, info.has_value()));
+      SHARDMESH_TRY(add_chunk(entry, chunk, info.has_value()));
     }
     return {};
   }
@@ -374,15 +374,15 @@ std::string stem_of(const choice& chosen, const std::vector<hf_file>& files) {
 result<hf_folder> open_hf_folder(const fs::path& path, file_pool& pool) {
   SHARDMESH_TRY(choice chosen, choose_files(path, pool));
   hf_folder folder;
-  SHARDMESH_CHECK(check_not_empty(chosen, pool));
+  SHARDMESH_TRY(check_not_empty(chosen, pool));
   SHARDMESH_TRY(folder.files, open_files(chosen, pool));
   folder.set_aside = std::move(chosen.set_aside);
   if (!chosen.index) std::ranges::move(set_copies_aside(folder.files), std::back_inserter(folder.set_aside));
   folder.stem = stem_of(chosen, folder.files);
   gatherer gathered(folder.files);
-  for (std::size_t f = 0; f < folder.files.size(); ++f) SHARDMESH_CHECK(gathered.add_file(f));
+  for (std::size_t f = 0; f < folder.files.size(); ++f) SHARDMESH_TRY(gathered.add_file(f));
   folder.tensors = std::move(gathered).tensors();
-  if (chosen.index) SHARDMESH_CHECK(check_index(chosen, folder.files, folder.tensors));
+  if (chosen.index) SHARDMESH_TRY(check_index(chosen, folder.files, folder.tensors));
   folder.index = std::move(chosen.index);
   return folder;
 }

@@ -3,7 +3,7 @@
 module;
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>

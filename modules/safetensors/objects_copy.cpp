@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <filesystem>
 #include <optional>
@@ -41,7 +41,7 @@ result<void> objects_copy::stage() {
 result<void> objects_copy::prepare() {
   if (!output_) return {};
   SHARDMESH_TRY(const std::int32_t number, output_->add_file(""));
-  SHARDMESH_CHECK(output_->write(number, 0, std::as_bytes(std::span(document_.data(), document_.size()))));
+  SHARDMESH_TRY(output_->write(number, 0, std::as_bytes(std::span(document_.data(), document_.size()))));
   return output_->prepare();
 }
 

@@ -2,7 +2,7 @@
 // Reads safetensors files and Hugging Face folders, with the objects.json that our own conversions write beside them.
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -46,7 +46,7 @@ class safetensors_reader final : public checkpoint_reader {
       contents_.files.push_back(file.name);
       for (const auto& [key, value] : file.header.metadata)
         if (is_carried_text(key)) contents_.texts.push_back({key, value, number});
-      SHARDMESH_CHECK(keep_checksums(file));
+      SHARDMESH_TRY(keep_checksums(file));
       sources_.push_back(std::move(file.source));
     }
     if (!folder.set_aside.empty())
@@ -54,7 +54,7 @@ class safetensors_reader final : public checkpoint_reader {
                                                                 name_list(folder.set_aside)))
                               .with_file(path.string())
                               .with_hint("open one of them by its name to read it"));
-    if (format == checkpoint_format::hf) SHARDMESH_CHECK(warn_of_torch_files());
+    if (format == checkpoint_format::hf) SHARDMESH_TRY(warn_of_torch_files());
     contents_.stem = stem_for_folders(folder.stem, format);
     contents_.tensors.reserve(folder.tensors.size());
     for (hf_tensor& tensor : folder.tensors) {
@@ -127,7 +127,7 @@ class safetensors_reader final : public checkpoint_reader {
       return {};
     }
     std::vector<std::byte> header(static_cast<std::size_t>(file.header.data_begin));
-    SHARDMESH_CHECK(file.source->read(0, header));
+    SHARDMESH_TRY(file.source->read(0, header));
     has_checksums_ = true;
     auto digests = read_checksums(header, file.header);
     if (!digests) {
@@ -224,7 +224,7 @@ class safetensors_reader final : public checkpoint_reader {
 result<std::unique_ptr<checkpoint_reader>> open_as(const fs::path& path, const open_options& options,
                                                    checkpoint_format format) {
   auto reader = std::make_unique<safetensors_reader>(options);
-  SHARDMESH_CHECK(reader->open(path, format));
+  SHARDMESH_TRY(reader->open(path, format));
   return std::unique_ptr<checkpoint_reader>(std::move(reader));
 }
 
@@ -244,7 +244,7 @@ result<bool> looks_like_safetensors(const fs::path& file) {
   std::array<std::byte, 64> read{};
   if (source->size_bytes() < 9) return false;
   const auto head = std::span(read).first(static_cast<std::size_t>(std::min<std::int64_t>(source->size_bytes(), 64)));
-  SHARDMESH_CHECK(source->read(0, head));
+  SHARDMESH_TRY(source->read(0, head));
   std::uint64_t length = 0;
   for (int i = 7; i >= 0; --i) length = length << 8 | std::to_integer<std::uint64_t>(head[static_cast<std::size_t>(i)]);
   // White space may come first.

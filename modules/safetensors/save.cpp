@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -84,7 +84,7 @@ class safetensors_save {
       SHARDMESH_TRY(objects_text_, format_objects(objects_, tensors_));
     }
     SHARDMESH_TRY(plan_, planned_files::make(described(all_indices()), format_));
-    SHARDMESH_CHECK(plan_.lay_out(carried_texts(), objects_text_, destination));
+    SHARDMESH_TRY(plan_.lay_out(carried_texts(), objects_text_, destination));
     SHARDMESH_TRY(const auto incomplete, objects_not_held_whole(objects_));
     // Without objects, no document can hold Python keys.
     if (auto note = torch_file::note_of_python_keys(
@@ -98,16 +98,16 @@ class safetensors_save {
     }
     SHARDMESH_TRY(staged_output output, format_.folder ? staged_output::directory(destination, options_.output)
                                                        : staged_output::file(destination, options_.output));
-    SHARDMESH_CHECK(output.reserve(planned_bytes()));
-    if (beside) SHARDMESH_CHECK(beside->stage());
-    SHARDMESH_CHECK(write_tensors(output, source));
-    if (format_.folder) SHARDMESH_CHECK(plan_.finish_folder(output, objects_text_, format_.side_files));
-    if (beside) SHARDMESH_CHECK(beside->prepare());
-    SHARDMESH_CHECK(output.prepare());
-    SHARDMESH_CHECK(ask_before_commit(options_));
-    SHARDMESH_CHECK(output.commit());
+    SHARDMESH_TRY(output.reserve(planned_bytes()));
+    if (beside) SHARDMESH_TRY(beside->stage());
+    SHARDMESH_TRY(write_tensors(output, source));
+    if (format_.folder) SHARDMESH_TRY(plan_.finish_folder(output, objects_text_, format_.side_files));
+    if (beside) SHARDMESH_TRY(beside->prepare());
+    SHARDMESH_TRY(output.prepare());
+    SHARDMESH_TRY(ask_before_commit(options_));
+    SHARDMESH_TRY(output.commit());
     report_.notes.insert(report_.notes.end(), output.notes().begin(), output.notes().end());
-    if (beside) SHARDMESH_CHECK(beside->commit(report_.notes));
+    if (beside) SHARDMESH_TRY(beside->commit(report_.notes));
     report_.files = static_cast<std::int64_t>(plan_.files().size());
     report_.tensors = static_cast<std::int64_t>(tensors_.size());
     report_.objects = static_cast<std::int64_t>(objects_.size());
@@ -119,7 +119,7 @@ class safetensors_save {
     std::vector<torch_file::written_item> items(tensors_.size());
     std::vector<tensor_transfer> transfers;
     std::vector<std::string> keys;
-    SHARDMESH_CHECK(plan_.add_to(output));
+    SHARDMESH_TRY(plan_.add_to(output));
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       output_tensor& tensor = tensors_[i];
       const tensor_place at = plan_.place_of(i);
@@ -131,9 +131,9 @@ class safetensors_save {
       items[i] = {file, at.begin, at.begin, plan_.bytes_of(i), false, tensor.type, {}};
     }
     torch_file::item_writer writer(output, std::move(items), source);
-    SHARDMESH_CHECK(writer.write_empty_items());
-    SHARDMESH_CHECK(write_items(transfers, keys, source, writer, run_options_of(options_)));
-    SHARDMESH_CHECK(writer.check_complete());
+    SHARDMESH_TRY(writer.write_empty_items());
+    SHARDMESH_TRY(write_items(transfers, keys, source, writer, run_options_of(options_)));
+    SHARDMESH_TRY(writer.check_complete());
     std::vector<digest128> sums;
     for (std::size_t i = 0; i < tensors_.size(); ++i) sums.push_back(writer.digest(i));
     return plan_.write_headers(output, sums);

@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -103,7 +103,7 @@ result<file_layout> layout_file(std::span<const tensor> tensors,
     if (problems.size() > most) first.message += fmt::format(" and {} more", problems.size() - most);
     return first;
   }
-  SHARDMESH_CHECK(check_metadata(metadata));
+  SHARDMESH_TRY(check_metadata(metadata));
 
   file_layout layout;
   layout.begins.resize(tensors.size());

@@ -12,7 +12,7 @@ module;
 #include <utility>
 #include <vector>
 
-#include "try.hpp"
+#include <shardmesh/try.hpp>
 module shardmesh.sharding;
 
 namespace shardmesh {
@@ -218,11 +218,11 @@ result<sharded_tensor_metadata> build_global_metadata(const gathered_metadata& g
         .with_hint("an empty tensor without shards needs its size");
   made->shards.reserve(shards);
   for (std::size_t i = 0; i < gathered.size(); ++i)
-    if (const auto one = gathered[i]) SHARDMESH_CHECK(append_shards(*made, *one));
+    if (const auto one = gathered[i]) SHARDMESH_TRY(append_shards(*made, *one));
   if (options.recalculate) {
     SHARDMESH_TRY(made, recalc_global_sharded_tensor_metadata(*std::move(made), options.dim));
   }
-  SHARDMESH_CHECK(check_tensor(made->shards, made->size));
+  SHARDMESH_TRY(check_tensor(made->shards, made->size));
   return *std::move(made);
 }
 

@@ -9,7 +9,7 @@ module;
 #include <string>
 #include <utility>
 
-#include "try.hpp"
+#include <shardmesh/try.hpp>
 module shardmesh.sharding;
 
 namespace shardmesh::detail {
@@ -91,7 +91,7 @@ result<void> each_run_of_rank(const distribution& d, std::int32_t rank, run_of_i
 
 result<void> each_run_of_rank(const distribution& d, std::int32_t rank, const const_tensor_view& tensor,
                               element_type type, run_of_elements visit) {
-  SHARDMESH_CHECK(check_part(d, rank, tensor));
+  SHARDMESH_TRY(check_part(d, rank, tensor));
   if (auto valid = check_element_memory(tensor, type); !valid) return std::move(valid).error().with_rank(rank);
   d.fragments_of(rank, [&](const fragment& f) {
     each_run(f.where, f.local_offsets, tensor, visit);
@@ -120,7 +120,7 @@ result<void> check_element_memory(const const_tensor_view& tensor, element_type 
   if (tensor.type != type.type)
     return fail(errc::dtype_mismatch, "the tensor has elements of another type")
         .with_values(std::string(name(type.type)), std::string(name(tensor.type)));
-  SHARDMESH_CHECK(check_host_memory(tensor));
+  SHARDMESH_TRY(check_host_memory(tensor));
   if (numel(tensor) > 0 && reinterpret_cast<std::uintptr_t>(tensor.data) % type.alignment != 0)
     return fail(errc::unaligned, "the tensor's memory is not aligned to its elements")
         .with_values(fmt::format("a multiple of {} bytes", type.alignment),

@@ -9,7 +9,7 @@ module;
 #include <utility>
 #include <vector>
 
-#include "try.hpp"
+#include <shardmesh/try.hpp>
 module shardmesh.sharding;
 
 namespace shardmesh::detail {
@@ -17,13 +17,13 @@ namespace {
 
 result<void> check_arguments(const movable_tensor& tensor, std::int32_t destination_rank,
                              const result<std::optional<tensor_view>>& destination, communicator_ref comm) {
-  SHARDMESH_CHECK(check_movable(tensor.metadata, tensor.views, tensor.nesting, tensor.group, tensor.rank, comm));
+  SHARDMESH_TRY(check_movable(tensor.metadata, tensor.views, tensor.nesting, tensor.group, tensor.rank, comm));
   if (destination_rank < 0 || destination_rank >= tensor.group.size())
     return fail(errc::invalid_argument, "the destination rank is not in the group")
         .with_values(fmt::format("0 to {}", tensor.group.size() - 1), std::to_string(destination_rank));
   if (!destination) return destination.error();
   const std::int32_t here = tensor.group.global(tensor.rank), there = tensor.group.global(destination_rank);
-  SHARDMESH_CHECK(validate_output_tensor_for_gather(here, there, tensor.metadata.size, *destination));
+  SHARDMESH_TRY(validate_output_tensor_for_gather(here, there, tensor.metadata.size, *destination));
   if (*destination && (*destination)->type != tensor.metadata.properties.type)
     return fail(errc::dtype_mismatch, "the destination tensor of a gather does not have the tensor's dtype")
         .with_rank(here)

@@ -8,7 +8,7 @@ module;
 #include <utility>
 #include <vector>
 
-#include "try.hpp"
+#include <shardmesh/try.hpp>
 module shardmesh.sharding;
 
 namespace shardmesh::detail {
@@ -19,8 +19,8 @@ using maybe_metadata = std::optional<sharded_tensor_metadata>;
 // The metadata of this rank's shards; empty when it has none.
 result<maybe_metadata> metadata_of(std::span<const local_shard_facts> shards, const std::optional<extents>& global_size,
                                    communicator_ref comm, const rank_group& group) {
-  SHARDMESH_CHECK(check_same_ranks(comm, group));
-  if (global_size) SHARDMESH_CHECK(check_shape(*global_size));
+  SHARDMESH_TRY(check_same_ranks(comm, group));
+  if (global_size) SHARDMESH_TRY(check_shape(*global_size));
   if (shards.empty()) return maybe_metadata();
   const extents unknown = extents::filled(shards.front().sizes.rank(), 0);
   SHARDMESH_TRY(auto built, build_metadata(shards, global_size.value_or(unknown), comm.rank(), group));

@@ -11,7 +11,7 @@ module;
 #include <utility>
 #include <vector>
 
-#include "try.hpp"
+#include <shardmesh/try.hpp>
 module shardmesh.sharding;
 
 namespace shardmesh {
@@ -63,7 +63,7 @@ result<sharded_tensor_metadata> recalc_global_sharded_tensor_metadata(sharded_te
         .with_values(rank == 0 ? "no dimension" : fmt::format("{} to {}", -rank, rank - 1), std::to_string(dim));
   const auto cut = static_cast<std::size_t>(dim < 0 ? dim + rank : dim);
   for (const auto& [i, shard] : ranges::views::enumerate(shards))
-    SHARDMESH_CHECK(check_fits(shards.front(), shard, i, cut));
+    SHARDMESH_TRY(check_fits(shards.front(), shard, i, cut));
 
   std::vector<shard_metadata*> by_rank;  // shards of one rank keep the list's order
   by_rank.reserve(shards.size());

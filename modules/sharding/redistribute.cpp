@@ -10,7 +10,7 @@ module;
 #include <utility>
 #include <vector>
 
-#include "try.hpp"
+#include <shardmesh/try.hpp>
 module shardmesh.sharding;
 
 namespace shardmesh::detail {
@@ -40,8 +40,8 @@ result<void> redistribute(const layout& from, const layout& to, dtype type, std:
                           const redistribute_options& options) {
   const auto planned = [&]() -> result<transfer_plan> {
     if (!mine) return mine.error();
-    SHARDMESH_CHECK(check_reachable(source));
-    for (const tensor_view& view : destination) SHARDMESH_CHECK(shardmesh::check_reachable(view));
+    SHARDMESH_TRY(check_reachable(source));
+    for (const tensor_view& view : destination) SHARDMESH_TRY(shardmesh::check_reachable(view));
     // A rank beyond the group is an error even when it would hold nothing: such a mesh is meant for another group.
     for (const device_mesh* mesh : {&from.mesh(), &to.mesh()})
       if (mesh->rank_limit() > comm.size())

@@ -10,14 +10,14 @@ module;
 #include <utility>
 #include <vector>
 
-#include "try.hpp"
+#include <shardmesh/try.hpp>
 module shardmesh.sharding;
 
 namespace shardmesh::detail {
 
 result<void> check_movable(const sharded_tensor_metadata& metadata, std::span<const const_tensor_view> views,
                            std::int32_t nesting, const rank_group& group, std::int32_t rank, communicator_ref comm) {
-  SHARDMESH_CHECK(check_same_ranks(comm, group));
+  SHARDMESH_TRY(check_same_ranks(comm, group));
   if (rank != comm.rank())
     return fail(errc::invalid_argument, "the tensor is of another rank than the communicator")
         .with_rank(comm.rank())
@@ -35,7 +35,7 @@ result<void> check_movable(const sharded_tensor_metadata& metadata, std::span<co
 }
 
 result<void> check_reachable(std::span<const const_tensor_view> views) {
-  for (const const_tensor_view& view : views) SHARDMESH_CHECK(shardmesh::check_reachable(view));
+  for (const const_tensor_view& view : views) SHARDMESH_TRY(shardmesh::check_reachable(view));
   return {};
 }
 

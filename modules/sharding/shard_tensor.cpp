@@ -9,7 +9,7 @@ module;
 #include <utility>
 #include <vector>
 
-#include "try.hpp"
+#include <shardmesh/try.hpp>
 module shardmesh.sharding;
 
 namespace shardmesh::detail {
@@ -17,7 +17,7 @@ namespace {
 
 result<void> check_source(std::int32_t source_rank, const std::optional<tensor_facts>& mine, communicator_ref comm,
                           const rank_group& group) {
-  SHARDMESH_CHECK(check_same_ranks(comm, group));
+  SHARDMESH_TRY(check_same_ranks(comm, group));
   if (source_rank < 0 || source_rank >= group.size())
     return fail(errc::invalid_argument, "the source rank is not in the group")
         .with_values(fmt::format("0 to {}", group.size() - 1), std::to_string(source_rank));

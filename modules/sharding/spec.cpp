@@ -20,7 +20,7 @@ module;
 #include <variant>
 #include <vector>
 
-#include "try.hpp"
+#include <shardmesh/try.hpp>
 module shardmesh.sharding;
 
 namespace shardmesh {
@@ -29,7 +29,7 @@ namespace {
 
 // Checks the spec against the size; returns the dimension that it cuts.
 result<std::size_t> cut_dimension(const chunk_sharding_spec& spec, const extents& size) {
-  SHARDMESH_CHECK(check_shape(size));
+  SHARDMESH_TRY(check_shape(size));
   const auto rank = static_cast<std::int64_t>(size.rank());
   if (spec.dim < -rank || spec.dim >= rank)
     return fail(errc::out_of_bounds, fmt::format("invalid sharding dimension {}", spec.dim))
@@ -141,7 +141,7 @@ result<sharded_tensor_metadata> build_metadata(const sharding_spec& spec, const 
     return sharded_tensor_metadata{std::move(shards), size, properties};
   }
   const auto& listed = *std::get_if<enumerable_sharding_spec>(&spec);
-  SHARDMESH_CHECK(check_tensor(listed.shards, size));
+  SHARDMESH_TRY(check_tensor(listed.shards, size));
   return sharded_tensor_metadata{listed.shards, size, properties};
 }
 

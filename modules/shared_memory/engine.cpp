@@ -3,7 +3,7 @@
 module;
 #include <fmt/format.h>
 #include <process_token.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -211,8 +211,8 @@ result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends,
   e->deadline = options.deadline;
   e->cancel = options.cancel;
   return guarded(locked, *e, [&]() -> result<std::shared_ptr<exchange>> {
-    SHARDMESH_CHECK(check_call(*e, options));
-    SHARDMESH_CHECK(detail::check_peers(rank_, size_, sends, receives));
+    SHARDMESH_TRY(check_call(*e, options));
+    SHARDMESH_TRY(detail::check_peers(rank_, size_, sends, receives));
     for (const incoming& m : receives) want(m.peer, {e, {frame_kind::message, e->tag}, m.bytes, nullptr});
     for (const outgoing& m : sends) {
       if (poison_) break;
@@ -243,8 +243,8 @@ result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const s
   e->call = options.name;
   e->deadline = options.deadline;
   e->cancel = options.cancel;
-  SHARDMESH_CHECK(guarded(locked, *e, [&]() -> result<void> {
-    SHARDMESH_CHECK(check_call(*e, options));
+  SHARDMESH_TRY(guarded(locked, *e, [&]() -> result<void> {
+    SHARDMESH_TRY(check_call(*e, options));
     all[static_cast<std::size_t>(rank_)].assign(bytes.begin(), bytes.end());
     const frame head{frame_kind::gather, 0, bytes.size()};
     for (std::int32_t peer = 0; peer < size_; ++peer)
@@ -348,7 +348,7 @@ result<void> engine::status() {
   if (is_forked()) return of_another_process();
   locker locked(lock_);
   const exchange none;
-  SHARDMESH_CHECK(guarded(locked, none, [&]() -> result<void> { return progress(), result<void>(); }));
+  SHARDMESH_TRY(guarded(locked, none, [&]() -> result<void> { return progress(), result<void>(); }));
   if (poison_) return *poison_;
   return {};
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -70,10 +70,10 @@ result<shared_memory_communicator> shared_memory_communicator::join(std::string_
     return fail(errc::invalid_argument, fmt::format("rank {} joins a group of {}", rank, (*memory)->size()))
         .with_rank(rank);
   const auto engine = std::make_shared<shared_memory::engine>(*memory, rank, std::move(goes_on));
-  SHARDMESH_CHECK((*memory)->take_place(rank, engine->guard_word()));
+  SHARDMESH_TRY((*memory)->take_place(rank, engine->guard_word()));
   shared_memory_communicator made(
       std::shared_ptr<shared_memory::engine>(engine.get(), [engine](shared_memory::engine*) { engine->leave(); }));
-  SHARDMESH_CHECK(engine->meet(options));
+  SHARDMESH_TRY(engine->meet(options));
   return made;
 }
 

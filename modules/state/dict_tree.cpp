@@ -12,7 +12,7 @@ module;
 #include <vector>
 
 #include <position_table.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 module shardmesh.state;
 
 namespace shardmesh::detail {
@@ -265,11 +265,11 @@ result<leaf_edit> dict_tree::add_child(std::size_t container, const path& where,
                                    static_cast<std::size_t>(gap) + child.leaves());
   tree_editor editor(spec_);
   if (gap > 0) {
-    SHARDMESH_CHECK(editor.append_leaves(container, gap));
+    SHARDMESH_TRY(editor.append_leaves(container, gap));
     added(container, static_cast<std::size_t>(gap));
     container += static_cast<std::size_t>(gap);
   }
-  SHARDMESH_CHECK(editor.append(container, key, child));
+  SHARDMESH_TRY(editor.append(container, key, child));
   added(container, child.nodes().size());
   return edit;
 }

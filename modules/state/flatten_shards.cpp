@@ -4,7 +4,7 @@ module;
 #include <string>
 #include <utility>
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 module shardmesh.state;
 
 namespace shardmesh::detail {

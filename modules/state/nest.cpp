@@ -15,7 +15,7 @@ module;
 #include <variant>
 #include <vector>
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 module shardmesh.state;
 
 namespace shardmesh::detail {
@@ -169,7 +169,7 @@ result<void> check_member(const nest_member& member, std::span<const shard_metad
 }
 
 result<flat_nest> flatten_nest(const nest& members, inner_lookup lookup, const std::optional<rank_group>& wanted) {
-  SHARDMESH_CHECK(check_same_process(members));
+  SHARDMESH_TRY(check_same_process(members));
   const nest_member& outer = members.front();
   const std::int32_t me = outer.group.global(outer.rank);
   flat_nest flat;
@@ -231,13 +231,13 @@ result<flat_nest> flatten_nest(const nest& members, inner_lookup lookup, const s
     open.push_back(std::move(inner));
   }
   if (!flat.is_changed) return flat;
-  SHARDMESH_CHECK(check_tensor(flat.shards, outer.size));
-  SHARDMESH_CHECK(find_group(flat, members, wanted));
+  SHARDMESH_TRY(check_tensor(flat.shards, outer.size));
+  SHARDMESH_TRY(find_group(flat, members, wanted));
   return flat;
 }
 
 result<flat_nest> flatten_nest_as_torch(const nest& members, const std::optional<rank_group>& wanted) {
-  SHARDMESH_CHECK(check_same_process(members));
+  SHARDMESH_TRY(check_same_process(members));
   const nest_member& outer = members.front();
   const nest_member& inner = members[static_cast<std::size_t>(outer.nested.front())];
   const std::int32_t me = outer.group.global(outer.rank);
@@ -280,11 +280,11 @@ result<flat_nest> flatten_nest_as_torch(const nest& members, const std::optional
   }
   const shard_metadata& whole = held_moved;
   flat.shards.push_back(whole);
-  SHARDMESH_CHECK(check_tensor(flat.shards, outer.size));
+  SHARDMESH_TRY(check_tensor(flat.shards, outer.size));
   SHARDMESH_TRY(flat.shards, in_torch_order(std::move(flat.shards), outer.size));
   flat.local.push_back(
       static_cast<std::size_t>(std::find(flat.shards.begin(), flat.shards.end(), whole) - flat.shards.begin()));
-  SHARDMESH_CHECK(find_group(flat, members, wanted));
+  SHARDMESH_TRY(find_group(flat, members, wanted));
   return flat;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -39,7 +39,7 @@ class carved_reader final : public torch_file::archive_forwarding_reader {
   static result<std::unique_ptr<checkpoint_reader>> make(std::unique_ptr<checkpoint_reader> inner,
                                                          std::span<const flat_unit> units) {
     auto made = std::make_unique<carved_reader>(std::move(inner));
-    SHARDMESH_CHECK(made->build(units));
+    SHARDMESH_TRY(made->build(units));
     return std::unique_ptr<checkpoint_reader>(std::move(made));
   }
   explicit carved_reader(std::unique_ptr<checkpoint_reader> inner) : archive_forwarding_reader(std::move(inner)) {}
@@ -81,7 +81,7 @@ class carved_reader final : public torch_file::archive_forwarding_reader {
       if (tensor.key == flat_parameter_key || tensor.key.ends_with(fmt::format(".{}", flat_parameter_key)))
         return fail(errc::missing_key, "the flat spec does not say what is in this flat parameter")
             .with_key(tensor.key);
-      SHARDMESH_CHECK(add_entry(tensor, t));
+      SHARDMESH_TRY(add_entry(tensor, t));
       for (std::int32_t c = tensor.first_chunk; c < tensor.first_chunk + tensor.chunk_count; ++c)
         add_piece(stored.chunk_box(tensor, c), {static_cast<std::int32_t>(t), c}, {});
     }
@@ -105,9 +105,9 @@ class carved_reader final : public torch_file::archive_forwarding_reader {
               fmt::format("a tensor of sizes {}", to_string(tensor.shape)))
           .with_hint(unit.layout.alignment > 0 ? "padding depends on the number of ranks that saved: \"ranks\"" : "");
     for (std::size_t i = 0; i < flat.parameters().size(); ++i)
-      SHARDMESH_CHECK(add_parameter(t, unit, flat, i, flat.parameters()[i].fqn));
+      SHARDMESH_TRY(add_parameter(t, unit, flat, i, flat.parameters()[i].fqn));
     for (const shared_parameter_info& s : flat.shared())
-      SHARDMESH_CHECK(add_parameter(t, unit, flat, *flat.find(s.of), s.fqn));
+      SHARDMESH_TRY(add_parameter(t, unit, flat, *flat.find(s.of), s.fqn));
     return {};
   }
 
@@ -120,7 +120,7 @@ class carved_reader final : public torch_file::archive_forwarding_reader {
     made.key = joined_key(unit.prefix, name);
     made.where = where_of(tensor.where, unit, name);
     made.shape = info.shape;
-    SHARDMESH_CHECK(add_entry(std::move(made), t));
+    SHARDMESH_TRY(add_entry(std::move(made), t));
     const index_range own{flat.offset(parameter), flat.numel(parameter)};
     for (std::int32_t c = tensor.first_chunk; c < tensor.first_chunk + tensor.chunk_count; ++c) {
       const box held = stored.chunk_box(tensor, c);

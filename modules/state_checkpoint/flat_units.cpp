@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -81,7 +81,7 @@ result<json> list_of(const json& value, const std::string& where, const char* me
 }
 
 result<flat_unit> unit_of(const json& value, const std::string& where) {
-  SHARDMESH_CHECK(check_members(value, where, {"key", "prefix", "alignment", "ranks", "parameters", "shared"}));
+  SHARDMESH_TRY(check_members(value, where, {"key", "prefix", "alignment", "ranks", "parameters", "shared"}));
   flat_unit unit;
   SHARDMESH_TRY(unit.key, text_of(value, where, "key"));
   unit.has_default_prefix = !value.contains("prefix");
@@ -100,7 +100,7 @@ result<flat_unit> unit_of(const json& value, const std::string& where) {
   SHARDMESH_TRY(const json parameters, list_of(value, where, "parameters", true));
   for (const auto& [i, parameter] : ranges::views::enumerate(parameters)) {
     const std::string at = fmt::format("{}.parameters[{}]", where, i);
-    SHARDMESH_CHECK(check_members(parameter, at, {"name", "shape", "strides"}));
+    SHARDMESH_TRY(check_members(parameter, at, {"name", "shape", "strides"}));
     parameter_info p;
     SHARDMESH_TRY(p.fqn, text_of(parameter, at, "name"));
     if (!parameter.contains("shape")) return wrong(at, "a member shape", parameter);
@@ -113,7 +113,7 @@ result<flat_unit> unit_of(const json& value, const std::string& where) {
   SHARDMESH_TRY(const json shared, list_of(value, where, "shared", false));
   for (const auto& [i, tied] : ranges::views::enumerate(shared)) {
     const std::string at = fmt::format("{}.shared[{}]", where, i);
-    SHARDMESH_CHECK(check_members(tied, at, {"name", "of"}));
+    SHARDMESH_TRY(check_members(tied, at, {"name", "of"}));
     shared_parameter_info s;
     SHARDMESH_TRY(s.fqn, text_of(tied, at, "name"));
     SHARDMESH_TRY(s.of, text_of(tied, at, "of"));
@@ -125,14 +125,14 @@ result<flat_unit> unit_of(const json& value, const std::string& where) {
 }  // namespace
 
 result<std::vector<flat_unit>> parse_flat_units(const std::string& text) {
-  SHARDMESH_CHECK(check_json_depth(text));
+  SHARDMESH_TRY(check_json_depth(text));
   json spec;
   try {
     spec = json::parse(text);
   } catch (const json::exception& e) {
     return fail(errc::bad_format, fmt::format("is not JSON: {}", e.what()));  // the text contains line and column
   }
-  SHARDMESH_CHECK(check_members(spec, "the whole", {"units"}));
+  SHARDMESH_TRY(check_members(spec, "the whole", {"units"}));
   SHARDMESH_TRY(const json listed, list_of(spec, "the whole", "units", true));
   std::vector<flat_unit> units;
   for (std::size_t i = 0; i < listed.size(); ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -19,7 +19,7 @@ result<void> for_each_piece(const byte_source& source, std::int64_t begin, std::
   std::vector<std::byte> buffer(static_cast<std::size_t>(std::min(length, piece_bytes)));
   for (std::int64_t at = 0; at < length;) {
     const auto piece = std::span(buffer).first(static_cast<std::size_t>(std::min(length - at, piece_bytes)));
-    SHARDMESH_CHECK(source.read(begin + at, piece));
+    SHARDMESH_TRY(source.read(begin + at, piece));
     visit(piece);
     at += static_cast<std::int64_t>(piece.size());
   }
@@ -28,13 +28,13 @@ result<void> for_each_piece(const byte_source& source, std::int64_t begin, std::
 
 result<std::uint32_t> crc32_of_range(const byte_source& source, std::int64_t begin, std::int64_t length) {
   std::uint32_t crc = 0;
-  SHARDMESH_CHECK(for_each_piece(source, begin, length, [&](auto piece) { crc = crc32_of(piece, crc); }));
+  SHARDMESH_TRY(for_each_piece(source, begin, length, [&](auto piece) { crc = crc32_of(piece, crc); }));
   return crc;
 }
 
 result<digest128> xxh3_of_range(const byte_source& source, std::int64_t begin, std::int64_t length) {
   xxh3_stream sum;
-  SHARDMESH_CHECK(for_each_piece(source, begin, length, [&](auto piece) { sum.update(piece); }));
+  SHARDMESH_TRY(for_each_piece(source, begin, length, [&](auto piece) { sum.update(piece); }));
   return sum.digest();
 }
 

@@ -3,7 +3,7 @@ module;
 #include <fmt/format.h>
 #include <zlib.h>
 #include <zstd.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -39,7 +39,7 @@ class fed_decoder : public decoder {
   result<std::span<const std::byte>> feed() {
     const auto left = static_cast<std::size_t>(encoded_.size_bytes() - read_);
     const auto chunk = std::span(input_).first(std::min(left, input_.size()));
-    SHARDMESH_CHECK(encoded_.read(read_, chunk));
+    SHARDMESH_TRY(encoded_.read(read_, chunk));
     read_ += static_cast<std::int64_t>(chunk.size());
     return std::span<const std::byte>(chunk);
   }
@@ -154,7 +154,7 @@ class decoding_source final : public byte_source {
     while (position_ < offset) {
       const auto step =
           std::span(skipped).first(std::min<std::size_t>(skipped.size(), static_cast<std::size_t>(offset - position_)));
-      SHARDMESH_CHECK(fill_whole(step));
+      SHARDMESH_TRY(fill_whole(step));
     }
     return fill_whole(out);
   }
@@ -207,8 +207,8 @@ result<std::unique_ptr<byte_source>> open_decoding_source(std::unique_ptr<byte_s
   auto source = std::make_unique<decoding_source>(std::move(encoded), how);
   // Each stream alone is cut off at the limit of the whole run; `decode` then counts all streams together.
   const std::int64_t bytes = source->encoded_bytes();
-  SHARDMESH_CHECK(source->measure(budget != nullptr ? budget->left_to_decode(place, bytes)
-                                                    : std::numeric_limits<std::int64_t>::max()));
+  SHARDMESH_TRY(source->measure(budget != nullptr ? budget->left_to_decode(place, bytes)
+                                                  : std::numeric_limits<std::int64_t>::max()));
   if (budget != nullptr) {
     auto done = budget->decode(place, bytes, source->size_bytes());
     if (!done) return std::move(done).error().with_file(source->name());

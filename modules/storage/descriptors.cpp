@@ -2,7 +2,7 @@
 module;
 #include <sys/resource.h>
 #include <unistd.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -53,7 +53,7 @@ result<descriptors::use> descriptors::acquire(std::uint64_t file, function_ref<r
     }
     if (recent_.size() + opening_ >= most_) {
       if (const auto idle = take_idle())
-        SHARDMESH_CHECK(end_idle(guard, *idle));
+        SHARDMESH_TRY(end_idle(guard, *idle));
       else
         released_.wait(guard);
       continue;
@@ -65,7 +65,7 @@ result<descriptors::use> descriptors::acquire(std::uint64_t file, function_ref<r
     --opening_;
     if (!fd && fd.error().sys == EMFILE)
       if (const auto idle = take_idle()) {
-        SHARDMESH_CHECK(end_idle(guard, *idle));
+        SHARDMESH_TRY(end_idle(guard, *idle));
         continue;
       }
     released_.notify_all();

@@ -7,7 +7,7 @@ module;
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -126,7 +126,7 @@ result<void> list(const fs::path& folder, const std::vector<std::string>* stems,
 result<std::vector<leftover>> find_leftovers_of(const fs::path& destination) {
   const std::vector<std::string> stems{temporary_stem(destination)};
   std::vector<leftover> found;
-  SHARDMESH_CHECK(list(destination.parent_path(), &stems, {}, found));
+  SHARDMESH_TRY(list(destination.parent_path(), &stems, {}, found));
   return found;
 }
 
@@ -141,7 +141,7 @@ result<std::vector<leftover>> find_leftovers(const fs::path& path, const leftove
     if (const auto listed = list(whole.parent_path(), &stems, options, found); !listed)
       return fail_sys(listed.error().sys, "cannot list the folder of", path.string());
   std::error_code code;
-  if (fs::is_directory(whole, code)) SHARDMESH_CHECK(list(whole, nullptr, options, found));
+  if (fs::is_directory(whole, code)) SHARDMESH_TRY(list(whole, nullptr, options, found));
   std::sort(found.begin(), found.end(), [](const leftover& a, const leftover& b) { return a.path < b.path; });
   return found;
 }
@@ -164,7 +164,7 @@ result<void> remove_leftover(const fs::path& path, const leftover_options& optio
   // A complete checkpoint may be the old one of a run that was killed while replacing it. Files that are not part of it
   // must not be deleted.
   if (seen.entries.contains(".metadata") || seen.entries.contains(std::string(checksum_file_name)))
-    SHARDMESH_CHECK(check_replaceable(options.may_replace, path, seen));
+    SHARDMESH_TRY(check_replaceable(options.may_replace, path, seen));
   remove_seen(opened.descriptor(), seen);
   if (::rmdir(path.c_str()) != 0) return fail_sys(errno, "cannot remove", path.string());
   return {};

@@ -4,7 +4,7 @@ module;
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cerrno>
 #include <cstddef>

@@ -6,7 +6,7 @@ module;
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -77,7 +77,7 @@ result<placing> placing::look(fs::path destination, bool is_directory, const out
   if (is_directory && before.is_file()) return exists("is a file, and a folder is to be written");
   if (before.self && !before.is_empty_folder()) {
     if (!options.overwrite) return exists("exists already").with_hint("overwrite replaces it");
-    if (is_directory) SHARDMESH_CHECK(check_replaceable(options.may_replace, made.destination_, before));
+    if (is_directory) SHARDMESH_TRY(check_replaceable(options.may_replace, made.destination_, before));
   }
   std::error_code code;
   if (!fs::is_directory(made.destination_.parent_path(), code))

@@ -4,7 +4,7 @@ module;
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cerrno>
 #include <string>
@@ -29,7 +29,7 @@ result<void> check_regular(const struct stat& status, const std::string& path) {
 result<int> open_regular(const std::string& path) {
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) return fail_sys(errno, "cannot open", path);
-  SHARDMESH_CHECK(check_regular(status, path));
+  SHARDMESH_TRY(check_regular(status, path));
   const int fd = uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); });
   if (fd < 0) return fail_sys(errno, "cannot open", path);
   auto looked = ::fstat(fd, &status) == 0 ? check_regular(status, path) : fail_sys(errno, "cannot stat", path);

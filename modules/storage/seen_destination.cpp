@@ -5,7 +5,7 @@ module;
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cerrno>
 #include <cstddef>

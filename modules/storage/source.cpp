@@ -4,7 +4,7 @@ module;
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -38,13 +38,13 @@ result<void> check_range(const byte_source& source, std::int64_t offset, std::si
 }  // namespace
 
 result<void> memory_source::read(std::int64_t offset, std::span<std::byte> out) const {
-  SHARDMESH_CHECK(check_range(*this, offset, out.size()));
+  SHARDMESH_TRY(check_range(*this, offset, out.size()));
   std::copy_n(bytes_.begin() + offset, out.size(), out.begin());
   return {};
 }
 
 result<void> section_source::read(std::int64_t offset, std::span<std::byte> out) const {
-  SHARDMESH_CHECK(check_range(*this, offset, out.size()));
+  SHARDMESH_TRY(check_range(*this, offset, out.size()));
   return whole_.read(offset_ + offset, out);
 }
 
@@ -118,9 +118,9 @@ class pooled_file final : public byte_source {
     return data_bytes(opened->fd(), offset, offset + length);
   }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
-    SHARDMESH_CHECK(check_range(*this, offset, out.size()));
+    SHARDMESH_TRY(check_range(*this, offset, out.size()));
     SHARDMESH_TRY(const auto opened, acquire());
-    SHARDMESH_CHECK(read_from(opened.fd(), offset, out));
+    SHARDMESH_TRY(read_from(opened.fd(), offset, out));
     return check_version(opened.fd());
   }
 
@@ -164,7 +164,7 @@ file_pool::~file_pool() = default;
 
 result<std::unique_ptr<byte_source>> file_pool::open(const std::filesystem::path& path) {
   auto file = std::make_unique<pooled_file<state>>(state_, path.string());
-  SHARDMESH_CHECK(file->find_size());
+  SHARDMESH_TRY(file->find_size());
   return std::unique_ptr<byte_source>(std::move(file));
 }
 
@@ -189,10 +189,10 @@ result<void> check_readable(const byte_source& source, std::int64_t offset, std:
 
 result<std::vector<std::byte>> read_range(const byte_source& source, std::int64_t offset, std::int64_t length,
                                           std::int64_t limit_bytes) {
-  SHARDMESH_CHECK(check_range(source, offset, static_cast<std::size_t>(std::max<std::int64_t>(length, 0))));
-  SHARDMESH_CHECK(check_readable(source, offset, length, limit_bytes));
+  SHARDMESH_TRY(check_range(source, offset, static_cast<std::size_t>(std::max<std::int64_t>(length, 0))));
+  SHARDMESH_TRY(check_readable(source, offset, length, limit_bytes));
   std::vector<std::byte> bytes(static_cast<std::size_t>(length));
-  SHARDMESH_CHECK(source.read(offset, bytes));
+  SHARDMESH_TRY(source.read(offset, bytes));
   return bytes;
 }
 

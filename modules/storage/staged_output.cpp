@@ -6,7 +6,7 @@ module;
 #include <sys/statvfs.h>
 #include <unistd.h>
 #include <process_token.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -151,7 +151,7 @@ struct staged_output::state {
     gathered& of = waiting_of(file);
     const std::scoped_lock guard(of.lock);
     const bool continues = offset == of.offset + static_cast<std::int64_t>(of.bytes.size());
-    if (!continues || of.bytes.size() + bytes.size() > most) SHARDMESH_CHECK(write_gathered(file, of));
+    if (!continues || of.bytes.size() + bytes.size() > most) SHARDMESH_TRY(write_gathered(file, of));
     if (bytes.size() >= most) return write_now(file, offset, bytes);
     if (of.bytes.empty()) {
       of.offset = offset;
@@ -163,7 +163,7 @@ struct staged_output::state {
   result<void> write_all_gathered() {
     for (auto& [file, of] : waiting) {
       const std::scoped_lock guard(of.lock);
-      SHARDMESH_CHECK(write_gathered(file, of));
+      SHARDMESH_TRY(write_gathered(file, of));
     }
     return {};
   }
@@ -236,7 +236,7 @@ struct staged_output::state {
     constexpr int attempts = 10;  // it can be removed as a leftover before the sign is there
     for (int attempt = 1;; ++attempt) {
       staging = destination.parent_path() / make_temporary_name(destination);
-      SHARDMESH_CHECK(is_directory ? make_folder() : make_file(staging));
+      SHARDMESH_TRY(is_directory ? make_folder() : make_file(staging));
       staged = true;
       auto made = presence::on(staging);
       if (made && made->is_unseen()) {
@@ -308,7 +308,7 @@ result<staged_output> staged_output::directory(const fs::path& destination, outp
     return fail(errc::invalid_argument, "is not a folder name").with_file(destination.string());
   SHARDMESH_TRY(made->place, placing::look(made->destination, made->is_directory, made->options));
   made->look_for_leftovers();
-  SHARDMESH_CHECK(made->make_staging());
+  SHARDMESH_TRY(made->make_staging());
   return staged_output(std::move(made));
 }
 
@@ -336,14 +336,14 @@ void staged_output::release() {
 }
 
 result<std::int32_t> staged_output::add_file(std::string_view name) {
-  SHARDMESH_CHECK(state_->write_all_gathered());  // files are written in the order in which they are added
+  SHARDMESH_TRY(state_->write_all_gathered());  // files are written in the order in which they are added
   const auto number = static_cast<std::int32_t>(state_->names.size());
   state_->names.emplace_back(name);
   if (!state_->joined) state_->unsynced.insert(number);
   if (state_->is_directory)
-    SHARDMESH_CHECK(state_->make_file(state_->path_of(number)));
+    SHARDMESH_TRY(state_->make_file(state_->path_of(number)));
   else if (!state_->joined)
-    SHARDMESH_CHECK(state_->make_staging());
+    SHARDMESH_TRY(state_->make_staging());
   return number;
 }
 
@@ -371,7 +371,7 @@ result<void> staged_output::read(std::int32_t file, std::int64_t offset, std::sp
   if (state_->gathers() > 0) {
     state::gathered& of = state_->waiting_of(file);
     const std::scoped_lock guard(of.lock);
-    SHARDMESH_CHECK(state_->write_gathered(file, of));
+    SHARDMESH_TRY(state_->write_gathered(file, of));
   }
   SHARDMESH_TRY(const auto opened, state_->acquire(file));
   result<void> done;
@@ -404,14 +404,14 @@ result<void> staged_output::prepare() {
   if (!state_->options.durable) return {};
   while (!state_->unsynced.empty()) {  // files that were added and not written to
     const fs::path path = state_->path_of(*state_->unsynced.begin());
-    SHARDMESH_CHECK(sync_file(path, state_->shown(path)));
+    SHARDMESH_TRY(sync_file(path, state_->shown(path)));
     state_->unsynced.erase(state_->unsynced.begin());
   }
   return state_->is_directory ? sync_folder(state_->staging, state_->destination.string()) : result<void>{};
 }
 
 result<void> staged_output::commit() {
-  SHARDMESH_CHECK(prepare());
+  SHARDMESH_TRY(prepare());
   placing& place = state_->place;
   auto placed = place.put(state_->staging);
   if (!placed) {

@@ -2,7 +2,7 @@
 module;
 #include <fcntl.h>
 #include <unistd.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cerrno>
 #include <filesystem>

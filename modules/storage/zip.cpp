@@ -4,7 +4,7 @@ module;
 #include <fmt/format.h>
 #include <zlib.h>
 #include <plural.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -61,7 +61,7 @@ result<std::int64_t> find_end(const byte_source& source) {
   for (const std::int64_t window : {std::int64_t{4096}, std::int64_t{0xffff} + end_bytes}) {
     const std::int64_t length = std::min(window, size);
     std::vector<std::byte> tail(static_cast<std::size_t>(length));
-    SHARDMESH_CHECK(source.read(size - length, tail));
+    SHARDMESH_TRY(source.read(size - length, tail));
     for (std::size_t at = tail.size() - end_bytes + 1; at-- > 0;) {
       if (tail[at] != std::byte{'P'} || u32(tail, at) != end_signature) continue;
       if (u16(tail, at + 20) != tail.size() - at - end_bytes) continue;
@@ -77,20 +77,20 @@ result<std::int64_t> find_end(const byte_source& source) {
 result<extent> find_directory(const byte_source& source) {
   SHARDMESH_TRY(const std::int64_t end_at, find_end(source));
   std::array<std::byte, end_bytes> end;
-  SHARDMESH_CHECK(source.read(end_at, end));
+  SHARDMESH_TRY(source.read(end_at, end));
   if (u16(end, 4) != 0 || u16(end, 6) != 0 || u16(end, 8) != u16(end, 10)) return bad(source, "it spans several disks");
   extent found{u32(end, 16), u32(end, 12), u16(end, 10)};
   std::int64_t directory_end = end_at;
 
   std::array<std::byte, locator_bytes> locator{};
-  if (end_at >= locator_bytes) SHARDMESH_CHECK(source.read(end_at - locator_bytes, locator));
+  if (end_at >= locator_bytes) SHARDMESH_TRY(source.read(end_at - locator_bytes, locator));
   if (u32(locator, 0) == locator_signature) {
     const std::uint64_t at = u64(locator, 8);
     if (end_at < locator_bytes + end64_bytes || at > static_cast<std::uint64_t>(end_at - locator_bytes - end64_bytes) ||
         u32(locator, 4) != 0)
       return bad(source, "the ZIP64 end record lies outside");
     std::array<std::byte, end64_bytes> end64;
-    SHARDMESH_CHECK(source.read(static_cast<std::int64_t>(at), end64));
+    SHARDMESH_TRY(source.read(static_cast<std::int64_t>(at), end64));
     const extent wide{u64(end64, 48), u64(end64, 40), u64(end64, 32)};
     if (u32(end64, 0) != end64_signature || u64(end64, 24) != wide.records || u32(end64, 16) != 0 ||
         u32(end64, 20) != 0)
@@ -139,7 +139,7 @@ class directory_window {
       return std::span<const std::byte>(piece_).subspan(begin, count);
     begin_ = at_;
     piece_.resize(static_cast<std::size_t>(std::min(left(), std::max(piece_bytes, static_cast<std::int64_t>(count)))));
-    SHARDMESH_CHECK(source_.read(begin_, piece_));
+    SHARDMESH_TRY(source_.read(begin_, piece_));
     return std::span<const std::byte>(piece_).first(count);
   }
   /// Skips bytes, also those that were never read.
@@ -285,7 +285,7 @@ result<void> read_local_header(const byte_source& source, header_window& headers
   if (extra_bytes <= usual_extra && fixed + extra_bytes + std::ssize(first) <= std::ssize(header))
     std::copy_n(header.begin() + fixed + extra_bytes, first.size(), first.begin());
   else
-    SHARDMESH_CHECK(source.read(begin, first));
+    SHARDMESH_TRY(source.read(begin, first));
   record.offset = begin;
   return {};
 }
@@ -317,10 +317,10 @@ result<windowed_source> windowed_source::open(const byte_source& source, std::in
   const std::int64_t size = source.size_bytes();
   const bool whole = size <= head_bytes + tail_bytes;
   made.head_.resize(static_cast<std::size_t>(whole ? size : head_bytes));
-  SHARDMESH_CHECK(source.read(0, made.head_));
+  SHARDMESH_TRY(source.read(0, made.head_));
   if (whole) return made;
   made.tail_.resize(static_cast<std::size_t>(tail_bytes));
-  SHARDMESH_CHECK(source.read(size - tail_bytes, made.tail_));
+  SHARDMESH_TRY(source.read(size - tail_bytes, made.tail_));
   return made;
 }
 

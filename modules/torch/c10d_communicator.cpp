@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <shardmesh/try.hpp>
 #include <torch/c10d_channel.hpp>
-#include <try.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -2,8 +2,8 @@
 // The calls of an engine: starting exchanges, and waiting for them.
 module;
 #include <process_token.hpp>
+#include <shardmesh/try.hpp>
 #include <torch/c10d_channel.hpp>
-#include <try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -176,8 +176,8 @@ result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends,
   e->tag = options.tag;
   e->deadline = options.deadline;
   e->cancel = options.cancel;
-  SHARDMESH_CHECK(check_call(*e, options));
-  SHARDMESH_CHECK(detail::check_peers(rank(), size(), sends, receives));
+  SHARDMESH_TRY(check_call(*e, options));
+  SHARDMESH_TRY(detail::check_peers(rank(), size(), sends, receives));
   return guarded(*e, [&]() -> result<std::shared_ptr<exchange>> {
     for (const incoming& m : receives) expect(m.peer, false, {e, m.bytes, nullptr});
     for (const outgoing& m : sends) announce(m.peer, record_kind::message, m.bytes, e);
@@ -196,9 +196,9 @@ result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const s
   e->call = options.name;
   e->deadline = options.deadline;
   e->cancel = options.cancel;
-  SHARDMESH_CHECK(check_call(*e, options));
+  SHARDMESH_TRY(check_call(*e, options));
   all[static_cast<std::size_t>(rank())].assign(bytes.begin(), bytes.end());
-  SHARDMESH_CHECK(guarded(*e, [&]() -> result<void> {
+  SHARDMESH_TRY(guarded(*e, [&]() -> result<void> {
     for (std::int32_t peer = 0; peer < size(); ++peer)
       if (peer != rank()) expect(peer, true, {e, {}, &all[static_cast<std::size_t>(peer)]});
     for (std::int32_t peer = 0; peer < size(); ++peer)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -137,7 +137,7 @@ result<const_held_state> held_to_save(const result<std::vector<placed_memory<con
   wire_writer note;
   const auto look = [&]() -> result<std::vector<std::vector<placement>>> {
     if (!entries) return entries.error();
-    SHARDMESH_CHECK(check_mesh(placing.mesh, comm, true));
+    SHARDMESH_TRY(check_mesh(placing.mesh, comm, true));
     SHARDMESH_TRY(auto placed, placements_of(keyed_shapes(std::span(*entries)), placing));
     records = records_of(*entries, placed, placing.mesh);
     for (const auto& one : *entries) note.numbers(one.memory.sizes);
@@ -165,9 +165,9 @@ result<held_state> held_to_load(const checkpoint_reader* reader, const result<vo
                                 const placing_rules& placing, communicator_ref comm, const call_options& call) {
   held_state held;
   const auto look = [&]() -> result<void> {
-    SHARDMESH_CHECK(opened);
+    SHARDMESH_TRY(opened);
     if (!entries) return entries.error();
-    SHARDMESH_CHECK(check_mesh(placing.mesh, comm, false));
+    SHARDMESH_TRY(check_mesh(placing.mesh, comm, false));
     std::vector<keyed_shape> shapes = keyed_shapes(std::span(*entries));
     for (keyed_shape& one : shapes)
       if (const tensor_entry* const stored = reader->contents().find(one.key)) one.shape = stored->shape;

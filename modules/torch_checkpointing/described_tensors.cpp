@@ -2,7 +2,7 @@
 // The part of folder_reader for described tensors: the boxes of all ranks, each from the first rank whose file exists.
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -39,7 +39,7 @@ result<void> folder_reader::add_described(const item_metadata& item, const tenso
   bool is_named = false;
   for (const sharding& group : tensor.groups)
     for (const std::int32_t rank : group.ranks) {
-      SHARDMESH_CHECK(budget_.build(16));
+      SHARDMESH_TRY(budget_.build(16));
       const std::vector<placed_box> boxes = group.boxes_of(rank);
       const std::int32_t position = at[static_cast<std::size_t>(rank)];
       opened_part* const part_of_rank = position < 0 ? nullptr : &parts[static_cast<std::size_t>(position)];
@@ -82,7 +82,7 @@ result<void> folder_reader::add_described(const item_metadata& item, const tenso
         pieces.push_back({box::whole(entry.shape), {part_of_rank->number, *index, box::whole(entry.shape)}});
     }
   for (auto& [where, problem] : waiting) problems_.push_back(std::move(problem));
-  SHARDMESH_CHECK(add_tensor(entry));
+  SHARDMESH_TRY(add_tensor(entry));
   for (const auto& [where, piece] : pieces) {
     auto done = add_chunk(where, {piece.part, piece.tensor,
                                   part(piece.part).contents().tensors[piece.tensor].first_chunk, 0, where.sizes});
@@ -122,7 +122,7 @@ result<bool> folder_reader::add_opaque(const tensor_entry& entry, const tensor_m
                                 .with_key(entry.key)
                                 .with_rank(rank)
                                 .with_file(part(from.number).path().string()));
-      SHARDMESH_CHECK(add_whole_tensor(entry.key, stored.where, from.number, found->second));
+      SHARDMESH_TRY(add_whole_tensor(entry.key, stored.where, from.number, found->second));
     }
   return added.has_value();
 }

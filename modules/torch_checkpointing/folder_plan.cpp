@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -65,11 +65,11 @@ class planning {
   result<folder_plan> run() {
     if (format_.files != payload::torch && format_.files != payload::safetensors)
       return fail(errc::unsupported, "tensors lie in files of torch.save or of safetensors");
-    SHARDMESH_CHECK(group());
-    SHARDMESH_CHECK(cut());
+    SHARDMESH_TRY(group());
+    SHARDMESH_TRY(cut());
     made_.described.version = "2.0";
     made_.described.world_size = world_;
-    for (const planned_item& item : items_) SHARDMESH_CHECK(add_item(item));
+    for (const planned_item& item : items_) SHARDMESH_TRY(add_item(item));
     add_notes();
     return std::move(made_);
   }
@@ -166,7 +166,7 @@ class planning {
     const std::span files = std::span(made_.files).subspan(first);
     item_metadata described{item.key, {}, {}};
     for (const auto& [i, where] : item.tensors) add_tensor(i, where, files, described);
-    for (const auto& [i, where] : item.objects) SHARDMESH_CHECK(add_object(i, where, files));
+    for (const auto& [i, where] : item.objects) SHARDMESH_TRY(add_object(i, where, files));
     for (const planned_file& file : files) described.files.push_back({file.name, file.how});
     const bool has_own_names = item.stem == item.key && how == payload::torch;
     if (!described.tensors.empty() || !has_own_names) made_.described.items.push_back(std::move(described));

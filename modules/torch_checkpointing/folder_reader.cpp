@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -118,7 +118,7 @@ result<void> folder_reader::add_item(const item_metadata& item, std::int32_t wor
       ++unread_descriptions_;
       continue;
     }
-    SHARDMESH_CHECK(add_described(item, tensor, parts, at));
+    SHARDMESH_TRY(add_described(item, tensor, parts, at));
   }
   if (problems_.size() == problems_before) warn_of_missing(item, needed, at);
   return add_rest(item.key, parts, &item);
@@ -136,7 +136,7 @@ void folder_reader::warn_of_missing(const item_metadata& item, const std::set<st
 
 result<folder_reader::opened_part> folder_reader::open_file(const rank_file& file, const std::string& key,
                                                             std::int32_t rank) {
-  SHARDMESH_CHECK(check_inside(path_, file.name));
+  SHARDMESH_TRY(check_inside(path_, file.name));
   const fs::path whole = path_ / file.name;
   opened_part made;
   made.rank = rank;

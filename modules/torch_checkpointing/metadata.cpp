@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -77,8 +77,8 @@ class metadata_parser {
     if (!world || *world < 1 || *world > std::numeric_limits<std::int32_t>::max())
       return damaged("its world_size is no number of ranks");
     made_.world_size = static_cast<std::int32_t>(*world);
-    SHARDMESH_CHECK(made_.version == "2.0" ? read_items() : read_flat());
-    SHARDMESH_CHECK(check_files());
+    SHARDMESH_TRY(made_.version == "2.0" ? read_items() : read_flat());
+    SHARDMESH_TRY(check_files());
     return std::move(made_);
   }
 
@@ -101,7 +101,7 @@ class metadata_parser {
       return damaged("an item has no dict of paths");
     for (const auto [text, groups] : value.find("nested_path_to_metadata").pairs()) {
       SHARDMESH_TRY(path where, path_of_json(text.text().value_or("")));
-      SHARDMESH_CHECK(read_tensor(std::move(where), groups, item));
+      SHARDMESH_TRY(read_tensor(std::move(where), groups, item));
     }
     if (value.find("rank_to_layout_info").kind() != pickle::kind::dict)
       return damaged("an item does not say where its ranks' files are");
@@ -143,7 +143,7 @@ class metadata_parser {
 
   result<void> read_tensor(path where, const pickle::value& groups, item_metadata& item) {
     tensor_metadata tensor{std::move(where), {}};
-    SHARDMESH_CHECK(budget_.build(entry_bytes));
+    SHARDMESH_TRY(budget_.build(entry_bytes));
     if (groups.kind() != pickle::kind::list || groups.size() == 0) return at(damaged("has no sharding"), tensor, item);
     for (const pickle::value group : groups.items()) {
       auto one = sharding_of(group.find("sharding_metadata"), made_.world_size, meshes_);
@@ -151,7 +151,7 @@ class metadata_parser {
       auto ranks = ranks_of(group.find("ranks"), made_.world_size, "ranks");
       if (!ranks) return at(std::move(ranks).error(), tensor, item);
       one->ranks = *std::move(ranks);
-      SHARDMESH_CHECK(budget_.build(static_cast<std::int64_t>(one->ranks.size() + one->boxes.size()) * rank_bytes));
+      SHARDMESH_TRY(budget_.build(static_cast<std::int64_t>(one->ranks.size() + one->boxes.size()) * rank_bytes));
       if (!tensor.groups.empty() && (one->shape != tensor.groups[0].shape || one->type != tensor.groups[0].type))
         return at(damaged("its ranks disagree about its shape or dtype")
                       .with_values(to_string(tensor.groups[0].shape), to_string(one->shape)),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <filesystem>
 #include <memory>
@@ -20,7 +20,7 @@ bool is_folder(const fs::path& folder) {
 
 result<std::unique_ptr<checkpoint_reader>> open(const fs::path& folder, const open_options& options) {
   auto reader = std::make_unique<folder_reader>(folder, options);
-  SHARDMESH_CHECK(reader->open());
+  SHARDMESH_TRY(reader->open());
   return std::unique_ptr<checkpoint_reader>(std::move(reader));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -34,8 +34,8 @@ result<bool> same_elements(const opened_chunk& a, const opened_chunk& b) {
     const auto bytes = size_bytes(a.tensor.type, part.volume()).value_or(0);
     std::vector<std::byte> left(static_cast<std::size_t>(bytes)), right(left.size());
     const extents strides = contiguous_strides(part.sizes);
-    SHARDMESH_CHECK(read_box(*a.source, a.tensor, part, {left.data(), a.tensor.type, {}, part.sizes, strides}));
-    SHARDMESH_CHECK(read_box(*b.source, b.tensor, part, {right.data(), b.tensor.type, {}, part.sizes, strides}));
+    SHARDMESH_TRY(read_box(*a.source, a.tensor, part, {left.data(), a.tensor.type, {}, part.sizes, strides}));
+    SHARDMESH_TRY(read_box(*b.source, b.tensor, part, {right.data(), b.tensor.type, {}, part.sizes, strides}));
     if (left != right) return false;
   }
   return true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -47,20 +47,20 @@ class folder_save {
 
   result<void> write(const std::filesystem::path& destination, element_source source) {
     SHARDMESH_TRY(plan_, plan_folder(tensors_, objects_, format_));
-    SHARDMESH_CHECK(lay_out());
+    SHARDMESH_TRY(lay_out());
     SHARDMESH_TRY(staged_output output, staged_output::directory(destination, options_.output));
-    SHARDMESH_CHECK(output.reserve(size_bytes_));
+    SHARDMESH_TRY(output.reserve(size_bytes_));
     SHARDMESH_TRY(std::vector<torch_file::written_item> items, place(output));
     torch_file::item_writer writer(output, std::move(items), source);
-    SHARDMESH_CHECK(writer.write_empty_items());
+    SHARDMESH_TRY(writer.write_empty_items());
     for (const open_file& file : files_)
-      if (file.state) SHARDMESH_CHECK(file.state->write_archived(writer));
-    SHARDMESH_CHECK(write_items(transfers_, keys_, source, writer, run_options_of(options_)));
-    SHARDMESH_CHECK(writer.check_complete());
-    SHARDMESH_CHECK(finish(output, writer));
-    SHARDMESH_CHECK(output.prepare());
-    SHARDMESH_CHECK(ask_before_commit(options_));
-    SHARDMESH_CHECK(output.commit());
+      if (file.state) SHARDMESH_TRY(file.state->write_archived(writer));
+    SHARDMESH_TRY(write_items(transfers_, keys_, source, writer, run_options_of(options_)));
+    SHARDMESH_TRY(writer.check_complete());
+    SHARDMESH_TRY(finish(output, writer));
+    SHARDMESH_TRY(output.prepare());
+    SHARDMESH_TRY(ask_before_commit(options_));
+    SHARDMESH_TRY(output.commit());
     report_.notes = std::move(plan_.notes);
     report_.notes.insert(report_.notes.end(), output.notes().begin(), output.notes().end());
     report_.files = static_cast<std::int64_t>(files_.size());
@@ -143,7 +143,7 @@ class folder_save {
         ranges.insert(ranges.end(), std::move_iterator(around.begin()), std::move_iterator(around.end()));
       } else {
         const auto header = std::as_bytes(std::span(files_[f].layout.header));
-        SHARDMESH_CHECK(output.write(files_[f].number, 0, header));
+        SHARDMESH_TRY(output.write(files_[f].number, 0, header));
         ranges.push_back({name, 0, static_cast<std::int64_t>(header.size()), to_hex(xxh3(header))});
       }
       const std::size_t end =
@@ -154,7 +154,7 @@ class folder_save {
     }
     const std::vector<std::byte> described = format_metadata(plan_.described);
     SHARDMESH_TRY(const std::int32_t number, output.add_file(metadata_file_name));
-    SHARDMESH_CHECK(output.write(number, 0, described));
+    SHARDMESH_TRY(output.write(number, 0, described));
     ranges.push_back(
         {std::string(metadata_file_name), 0, static_cast<std::int64_t>(described.size()), to_hex(xxh3(described))});
     const std::string record = format_checksums(ranges);

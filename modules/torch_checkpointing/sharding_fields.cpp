@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -146,9 +146,9 @@ result<sharding> sharding_of(const pickle::value& packed, std::int32_t world_siz
   if (!count || (made.type != dtype::undefined && !size_bytes(made.type, *count)))
     return damaged("global_shape", "a size that fits");
   if (type == "default_tensor_v1")
-    SHARDMESH_CHECK(read_boxes(data, made));
+    SHARDMESH_TRY(read_boxes(data, made));
   else
-    SHARDMESH_CHECK(read_dtensor(data, world_size, meshes, made));
+    SHARDMESH_TRY(read_dtensor(data, world_size, meshes, made));
   return made;
 }
 

@@ -3,7 +3,7 @@
 module;
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -139,7 +139,7 @@ result<void> folder_reader::add_rest(const std::string& key, const std::vector<o
     }
     const tree_path where = where_of(found[0], key);
     if (same) {
-      SHARDMESH_CHECK(add_one(found[0], where));
+      SHARDMESH_TRY(add_one(found[0], where));
       continue;
     }
     notes_.push_back(fmt::format("{} differs between ranks: it is seen as {}.rank_{} and so on", dotted(where),
@@ -147,7 +147,7 @@ result<void> folder_reader::add_rest(const std::string& key, const std::vector<o
     for (const occurrence& one : found) {
       tree_path of_rank = where;
       of_rank.push_back(fmt::format("rank_{}", one.rank));
-      SHARDMESH_CHECK(add_one(one, of_rank));
+      SHARDMESH_TRY(add_one(one, of_rank));
     }
   }
   return {};

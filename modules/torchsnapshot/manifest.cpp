@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -118,7 +118,7 @@ result<std::vector<std::byte>> archive_of_large_integer(const std::string& digit
   const std::string text = "L" + digits + "L\n.";
   SHARDMESH_TRY(const auto parsed, pickle::graph::parse(std::as_bytes(std::span(text))));
   pickle::writer out(2);
-  SHARDMESH_CHECK(out.value(parsed.root()));
+  SHARDMESH_TRY(out.value(parsed.root()));
   return torch_file::object_archive(std::move(out).finish());
 }
 
@@ -188,7 +188,7 @@ class manifest_reader {
     made_.world_size = static_cast<std::int64_t>(ranks);
     note_containers(entries);
     for (const auto& [name, value] : entries.items()) {
-      SHARDMESH_CHECK(budget_.build(static_cast<std::int64_t>(sizeof(entry) + 4 * name.size())));
+      SHARDMESH_TRY(budget_.build(static_cast<std::int64_t>(sizeof(entry) + 4 * name.size())));
       if (auto added = add(name, value); !added) made_.problems.push_back(std::move(added).error().with_key(name));
     }
     return std::move(made_);
@@ -269,8 +269,8 @@ class manifest_reader {
     made.rank = *rank;
     SHARDMESH_TRY(made.where, path_of(name, slash + 1));
     made.is_replicated = member(value, "replicated") == true;
-    SHARDMESH_CHECK(fill(made, type, value));
-    SHARDMESH_CHECK(budget_.build(static_cast<std::int64_t>(made.archive.size() + sizeof(part) * made.parts.size())));
+    SHARDMESH_TRY(fill(made, type, value));
+    SHARDMESH_TRY(budget_.build(static_cast<std::int64_t>(made.archive.size() + sizeof(part) * made.parts.size())));
     made_.entries.push_back(std::move(made));
     return {};
   }
@@ -322,8 +322,8 @@ class manifest_reader {
 
 result<manifest> parse_manifest(std::string_view text, read_budget& budget) {
   budget.add_description(static_cast<std::int64_t>(text.size()));
-  SHARDMESH_CHECK(budget.build(16 * static_cast<std::int64_t>(text.size())));  // for the parsed document
-  SHARDMESH_CHECK(check_json_depth(text, 64));
+  SHARDMESH_TRY(budget.build(16 * static_cast<std::int64_t>(text.size())));  // for the parsed document
+  SHARDMESH_TRY(check_json_depth(text, 64));
   const json document = json::parse(text, nullptr, false);
   if (!document.is_discarded()) return manifest_reader(budget).read(document);
   const std::size_t begin = text.find_first_not_of(" \t\r\n");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -158,7 +158,7 @@ class snapshot_reader final : public torch_file::payload_reader {
       chunks.push_back(std::move(chunk));
     }
     add_tensor(std::move(tensor));
-    for (const auto& [where, chunk] : chunks) SHARDMESH_CHECK(add_chunk(where, chunk));
+    for (const auto& [where, chunk] : chunks) SHARDMESH_TRY(add_chunk(where, chunk));
     return {};
   }
 
@@ -257,7 +257,7 @@ bool is_snapshot(const fs::path& folder) {
 
 result<std::unique_ptr<checkpoint_reader>> open(const fs::path& folder, const open_options& options) {
   auto reader = std::make_unique<snapshot_reader>(folder, options);
-  SHARDMESH_CHECK(reader->open());
+  SHARDMESH_TRY(reader->open());
   return std::unique_ptr<checkpoint_reader>(std::move(reader));
 }
 

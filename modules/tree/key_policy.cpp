@@ -12,7 +12,7 @@ module;
 #include <vector>
 
 #include <position_table.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 module shardmesh.tree;
 
 import :spelling;

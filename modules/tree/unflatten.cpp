@@ -10,7 +10,7 @@ module;
 #include <utility>
 #include <vector>
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 module shardmesh.tree;
 
 import :path_trie;
@@ -65,7 +65,7 @@ class spec_writer {
       builder_.leaf();
       made_.leaf_order.push_back(trie_[0].some_path);
     } else {
-      SHARDMESH_CHECK(enter(0));
+      SHARDMESH_TRY(enter(0));
     }
     while (!open_.empty()) {
       container& c = open_.back();
@@ -84,7 +84,7 @@ class spec_writer {
         builder_.leaf(*trie_[child].key);
         made_.leaf_order.push_back(trie_[child].some_path);
       } else {
-        SHARDMESH_CHECK(enter(child));
+        SHARDMESH_TRY(enter(child));
       }
     }
     SHARDMESH_TRY(made_.spec, builder_.finish());

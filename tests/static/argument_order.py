@@ -10,7 +10,7 @@ import sys
 FOLDERS = ("examples", "tests", "include", "docs", "c_api", "tools", "bindings", "python/native", "modules")
 ENDINGS = (".c", ".h", ".cpp", ".hpp", ".cppm", ".cu", ".md")
 NAME = r"[A-Za-z_]\w*"
-NOT_CALLS = {"if", "for", "while", "switch", "return", "sizeof", "catch", "REQUIRE", "CHECK", "SECTION", "requires", "SHARDMESH_TRY", "SHARDMESH_CHECK"}
+NOT_CALLS = {"if", "for", "while", "switch", "return", "sizeof", "catch", "REQUIRE", "CHECK", "SECTION", "requires", "SHARDMESH_TRY"}
 
 
 def code_of(path: pathlib.Path) -> str:

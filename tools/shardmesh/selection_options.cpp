@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 import shardmesh;
 

@@ -3,7 +3,7 @@ module;
 #include <fmt/format.h>
 #include <range/v3/view/enumerate.hpp>
 #include <range/v3/view/zip.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -206,7 +206,7 @@ class comparer {
       const diff_side& plain_side = left_opaque ? right_ : left_;
       const tensor_entry& plain = left_opaque ? right : left;
       if (plain.chunk_count > 0)
-        SHARDMESH_CHECK(of_side(plain_side, plain_side.reader.open_chunk(plain, plain.first_chunk)));
+        SHARDMESH_TRY(of_side(plain_side, plain_side.reader.open_chunk(plain, plain.first_chunk)));
       const auto shown = [](const tensor_entry& t) { return t.opaque_type.empty() ? "a plain tensor" : t.opaque_type; };
       all.push_back(found(a.key, difference_kind::kind,
                           fmt::format("{} on the left, {} on the right", shown(left), shown(right))));
@@ -364,7 +364,7 @@ class comparer {
     const memory_target target{0, slab, adapter<host_tensor>::view(made)};
     item_run_options run;
     run.threads = 1;
-    SHARDMESH_CHECK(run_to_memory({&held, 1}, {&stored.key, 1}, {&target, 1}, source, run));
+    SHARDMESH_TRY(run_to_memory({&held, 1}, {&stored.key, 1}, {&target, 1}, source, run));
     return made;
   }
 

@@ -4,7 +4,7 @@ module;
 #include <range/v3/view/drop.hpp>
 #include <range/v3/view/enumerate.hpp>
 #include <range/v3/view/zip.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -320,8 +320,8 @@ std::vector<error> check_before_copying(checkpoint_reader& reader, const convers
 
 save_options with_last_check(save_options options, checkpoint_reader& reader, chunk_source& source) {
   options.last_check = [&reader, &source, given = std::move(options.last_check)]() -> result<void> {
-    SHARDMESH_CHECK(source.finish());
-    SHARDMESH_CHECK(reader.finish_checks());
+    SHARDMESH_TRY(source.finish());
+    SHARDMESH_TRY(reader.finish_checks());
     return given ? given() : result<void>{};
   };
   return options;

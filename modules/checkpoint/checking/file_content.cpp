@@ -9,10 +9,10 @@ module;
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <shardmesh/try.hpp>
 #include <span>
 #include <string>
 #include <string_view>
-#include <try.hpp>
 #include <utility>
 #include <vector>
 module shardmesh.checkpoint;
@@ -151,7 +151,7 @@ result<record_content> record_content::open(const byte_source& source, const zip
     if (is_too_large)
       return fail(errc::invalid_argument, fmt::format("record \"{}\" is too large", escaped(record.name)))
           .with_file(source.name());
-    SHARDMESH_CHECK(budget.decode(place, record.compressed_bytes, record.size_bytes));
+    SHARDMESH_TRY(budget.decode(place, record.compressed_bytes, record.size_bytes));
   }
   SHARDMESH_TRY(std::vector<std::byte> bytes, read_record(source, record, limit, false));
   opened.hold(std::move(bytes), source.name());

@@ -6,7 +6,7 @@ module;
 #include <plural.hpp>
 #include <range/v3/action/sort.hpp>
 #include <range/v3/action/unique.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -222,7 +222,7 @@ result<void> scan_archive(const byte_source& source, const std::string& file, co
     for (error& problem : contradictions) into.problem(std::move(problem), key);
   const zip_record* main = nullptr;     // most archives have one pickle: no allocation for an item of DCP
   std::set<const zip_record*> scanned;  // the other pickles
-  SHARDMESH_CHECK(torch_file::for_each_pickle(
+  SHARDMESH_TRY(torch_file::for_each_pickle(
       source, directory, into.limits(), {}, [&](torch_file::archived_pickle found) -> result<void> {
         const std::string& name = found.record.name;
         if (main == nullptr)

@@ -4,7 +4,7 @@ module;
 #include <plural.hpp>
 #include <range/v3/view/enumerate.hpp>
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <atomic>
 #include <cerrno>

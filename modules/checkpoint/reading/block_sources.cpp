@@ -2,7 +2,7 @@
 // A read of a byte range is split into boxes of the chunk; each box is read and scaled. Reading converts FP8 to
 // float32, which is then multiplied in place. MXFP4 codes go through a table of their sixteen values.
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -72,7 +72,7 @@ class computed_source : public byte_source {
     for (std::int64_t at = 0; at < length;) {
       const std::int64_t first = (offset + at) / item, skipped = (offset + at) % item;
       const std::int64_t bytes = std::min(length - at, static_cast<std::int64_t>(made.size()) * item - skipped);
-      SHARDMESH_CHECK(make_run(first, (skipped + bytes + item - 1) / item, made.data()));
+      SHARDMESH_TRY(make_run(first, (skipped + bytes + item - 1) / item, made.data()));
       std::memcpy(out.data() + at, reinterpret_cast<const std::byte*>(made.data()) + skipped,
                   static_cast<std::size_t>(bytes));
       at += bytes;
@@ -88,7 +88,7 @@ class computed_source : public byte_source {
   result<void> make_run(std::int64_t first, std::int64_t count, float* to) const {
     while (count > 0) {
       const box part = next_run(sizes_, first, count);
-      SHARDMESH_CHECK(make(part, to));
+      SHARDMESH_TRY(make(part, to));
       const std::int64_t done = part.volume();
       first += done, count -= done, to += done;
     }
@@ -113,8 +113,7 @@ class fp8_source final : public computed_source {
  private:
   result<void> make(const box& part, float* to) const override {
     SHARDMESH_TRY(const known_scales* scales, scales_of_chunk());
-    SHARDMESH_CHECK(
-        weight_.of.source->read({0, weight_.number}, part, contiguous_view(to, dtype::float32, part.sizes)));
+    SHARDMESH_TRY(weight_.of.source->read({0, weight_.number}, part, contiguous_view(to, dtype::float32, part.sizes)));
     const box whole = within_whole(weight_.where, part);
     const std::int64_t begin = whole.offsets[1], end = begin + whole.sizes[1];
     for (std::int64_t i = 0; i < whole.sizes[0]; ++i) {
@@ -145,7 +144,7 @@ class fp8_source final : public computed_source {
       known.where.sizes[d] = last / block_ + 1 - known.where.offsets[d];
     }
     known.values.resize(static_cast<std::size_t>(known.where.volume()));
-    SHARDMESH_CHECK(scales_.read(known.where, contiguous_view(known.values.data(), dtype::float32, known.where.sizes)));
+    SHARDMESH_TRY(scales_.read(known.where, contiguous_view(known.values.data(), dtype::float32, known.where.sizes)));
     scales_known_ = std::move(known);
     return &*scales_known_;
   }
@@ -191,9 +190,9 @@ class mxfp4_source final : public computed_source {
     scales = within_whole(chunk, scales);
     std::vector<std::uint8_t> codes(static_cast<std::size_t>(stored.volume()));
     std::vector<std::uint8_t> exponents(static_cast<std::size_t>(scales.volume()));
-    SHARDMESH_CHECK(blocks_.of.source->read({0, blocks_.number}, stored,
-                                            contiguous_view(codes.data(), dtype::uint8, stored.sizes)));
-    SHARDMESH_CHECK(scales_.read(scales, contiguous_view(exponents.data(), dtype::uint8, scales.sizes)));
+    SHARDMESH_TRY(blocks_.of.source->read({0, blocks_.number}, stored,
+                                          contiguous_view(codes.data(), dtype::uint8, stored.sizes)));
+    SHARDMESH_TRY(scales_.read(scales, contiguous_view(exponents.data(), dtype::uint8, scales.sizes)));
     const std::int64_t begin = part.offsets[last] % group, end = begin + part.sizes[last];
     const std::uint8_t* code = codes.data();
     const std::uint8_t* exponent = exponents.data();

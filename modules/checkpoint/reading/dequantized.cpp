@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -77,7 +77,7 @@ class dequantized_reader final : public torch_file::archive_forwarding_reader {
   }
 
   result<void> finish_checks() override {
-    SHARDMESH_CHECK(source_.finish());
+    SHARDMESH_TRY(source_.finish());
     return forwarding_reader::finish_checks();
   }
 

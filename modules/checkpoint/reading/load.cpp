@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <position_table.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -121,7 +121,7 @@ class grouped_load {
       for (const memory_target& target : targets_[tensor])
         bytes += size_bytes(target.to.type, target.where.volume()).value_or(0);
       if (bytes < group_bytes) continue;
-      SHARDMESH_CHECK(load(group, source));
+      SHARDMESH_TRY(load(group, source));
       group.clear();
       bytes = 0;
     }
@@ -155,11 +155,11 @@ class grouped_load {
       held.push_back(held_[tensor]);
       keys.push_back(tensors_[tensor]->key);
     }
-    if (options_.check) SHARDMESH_CHECK(compare(group));
-    SHARDMESH_CHECK(run_to_memory(held, keys, targets, source, run_));
-    SHARDMESH_CHECK(reader_.finish_checks());
+    if (options_.check) SHARDMESH_TRY(compare(group));
+    SHARDMESH_TRY(run_to_memory(held, keys, targets, source, run_));
+    SHARDMESH_TRY(reader_.finish_checks());
     for (const std::size_t tensor : group) is_loaded_[tensor] = true;
-    SHARDMESH_CHECK(check_(is_loaded_));
+    SHARDMESH_TRY(check_(is_loaded_));
     for (const std::string& key : keys) {
       if (options_.call.cancel.stop_requested()) return fail(errc::cancelled, "the load was cancelled");
       if (options_.call.deadline && std::chrono::steady_clock::now() >= *options_.call.deadline)
@@ -274,11 +274,11 @@ result<load_report> load(checkpoint_reader& reader, std::span<const load_request
   run.call = options.call;
   run.progress = options.progress;
   if (options.arrived || options.check) {
-    SHARDMESH_CHECK(grouped_load(reader, tensors, held, targets, options, run, check_ties).run(source));
+    SHARDMESH_TRY(grouped_load(reader, tensors, held, targets, options, run, check_ties).run(source));
   } else {
-    SHARDMESH_CHECK(run_to_memory(held, report.loaded, targets, source, run));
-    SHARDMESH_CHECK(reader.finish_checks());
-    SHARDMESH_CHECK(check_ties(std::vector<bool>(tensors.size(), true)));
+    SHARDMESH_TRY(run_to_memory(held, report.loaded, targets, source, run));
+    SHARDMESH_TRY(reader.finish_checks());
+    SHARDMESH_TRY(check_ties(std::vector<bool>(tensors.size(), true)));
   }
   return report;
 }
@@ -314,7 +314,7 @@ result<host_tensor> load_tensor(checkpoint_reader& reader, std::string_view key,
                                 const load_options& options) {
   SHARDMESH_TRY(const tensor_entry* const tensor, find(reader, key));
   SHARDMESH_TRY(host_tensor made, host_tensor::make(tensor->type, where.sizes));
-  SHARDMESH_CHECK(load_into(reader, key, where, adapter<host_tensor>::view(made), options));
+  SHARDMESH_TRY(load_into(reader, key, where, adapter<host_tensor>::view(made), options));
   return made;
 }
 

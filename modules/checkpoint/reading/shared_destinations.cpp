@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <shardmesh/try.hpp>
 #include <strided_memory.hpp>
-#include <try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -105,7 +105,7 @@ result<std::span<const std::byte>> row_major(const tensor_view& view, host_tenso
   const auto size = static_cast<std::size_t>(size_bytes(view.type, numel(view)).value_or(0));
   if (check_host_memory(view) && is_contiguous(view)) return std::span<const std::byte>(view.data, size);
   SHARDMESH_TRY(copy, host_tensor::make(view.type, view.sizes));
-  SHARDMESH_CHECK(copy_between(adapter<host_tensor>::view(copy), view));
+  SHARDMESH_TRY(copy_between(adapter<host_tensor>::view(copy), view));
   return std::span<const std::byte>(copy.bytes());
 }
 

@@ -2,7 +2,7 @@
 // Reads a folder of several checkpoints as one.
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <cstdint>

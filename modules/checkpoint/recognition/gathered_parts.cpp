@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -53,7 +53,7 @@ class gathering {
   }
 
   result<gathered_parts> run() {
-    SHARDMESH_CHECK(look_in("", 0));
+    SHARDMESH_TRY(look_in("", 0));
     follow_links();
     for (const std::string& name : nameless_)
       if (!is_claimed(name) && !is_visited(name)) take_file(folder_of(name), name.substr(folder_of(name).size()), {});
@@ -91,7 +91,7 @@ class gathering {
       return {};
     }
     folder_contents contents;
-    if (!holds_claimed(folder) || folder.empty()) SHARDMESH_CHECK(take_own(folder, contents));
+    if (!holds_claimed(folder) || folder.empty()) SHARDMESH_TRY(take_own(folder, contents));
     SHARDMESH_TRY(folder_survey names, survey_folder(at, [&](const std::string& name) {
                     return is_claimed(folder + name) || is_name_of_own(contents, name);
                   }));

@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -46,7 +46,7 @@ std::vector<std::string> folders_of(const fs::path& folder, std::string_view beg
 // The path of "iter_0000010" for the text "10\n".
 result<fs::path> latest_iteration(const fs::path& folder) {
   const fs::path tracker = folder / tracker_file;
-  SHARDMESH_CHECK(check_inside(folder, std::string(tracker_file)));
+  SHARDMESH_TRY(check_inside(folder, std::string(tracker_file)));
   auto read = short_text(tracker, 64);
   if (!read) {
     error cause = std::move(read).error();

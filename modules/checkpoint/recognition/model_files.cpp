@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -124,7 +124,7 @@ result<choice> choose_files(const fs::path& path) {
     chosen.index_name.clear();
   }
   if (chosen.index_name.empty()) {
-    SHARDMESH_CHECK(choose_by_name(chosen, names));
+    SHARDMESH_TRY(choose_by_name(chosen, names));
     return chosen;
   }
   file_pool pool(1);
@@ -151,7 +151,7 @@ class model_reader final : public composed_reader {
                                                                 name_list(chosen.set_aside)))
                               .with_file(path_.string())
                               .with_hint("open one of them by its name to read it"));
-    for (const std::string& name : chosen.files) SHARDMESH_CHECK(add_file(chosen, name, options));
+    for (const std::string& name : chosen.files) SHARDMESH_TRY(add_file(chosen, name, options));
     return chosen.index ? check_index(chosen) : result<void>{};
   }
 
@@ -170,13 +170,13 @@ class model_reader final : public composed_reader {
     const catalog& contents = this->part(part).contents();
     for (std::size_t i = 0; i < contents.tensors.size(); ++i) {
       const tensor_entry& tensor = contents.tensors[i];
-      SHARDMESH_CHECK(take(tensor.key, name, chosen));
-      SHARDMESH_CHECK(add_whole_tensor(tensor.key, tensor.where, part, i));
+      SHARDMESH_TRY(take(tensor.key, name, chosen));
+      SHARDMESH_TRY(add_whole_tensor(tensor.key, tensor.where, part, i));
     }
     for (std::size_t i = 0; i < contents.objects.size(); ++i) {
       const object_entry& object = contents.objects[i];
-      SHARDMESH_CHECK(take(object.key, name, chosen));
-      SHARDMESH_CHECK(add_object(object.key, object.where, part, i));
+      SHARDMESH_TRY(take(object.key, name, chosen));
+      SHARDMESH_TRY(add_object(object.key, object.where, part, i));
     }
     return {};
   }
@@ -219,7 +219,7 @@ class model_reader final : public composed_reader {
 result<std::unique_ptr<checkpoint_reader>> open_model_files(const fs::path& path, const open_options& options) {
   SHARDMESH_TRY(const choice chosen, choose_files(path));
   auto reader = std::make_unique<model_reader>(path);
-  SHARDMESH_CHECK(reader->open(chosen, options));
+  SHARDMESH_TRY(reader->open(chosen, options));
   return std::unique_ptr<checkpoint_reader>(std::move(reader));
 }
 

@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -62,8 +62,8 @@ result<bool> have_same_elements(const opened_chunk& a, const opened_chunk& b) {
   while (const auto slab = walk.next()) {
     SHARDMESH_TRY(host_tensor left, host_tensor::make(type, slab->sizes));
     SHARDMESH_TRY(host_tensor right, host_tensor::make(type, slab->sizes));
-    SHARDMESH_CHECK(read_box(*a.source, a.tensor, *slab, adapter<host_tensor>::view(left)));
-    SHARDMESH_CHECK(read_box(*b.source, b.tensor, *slab, adapter<host_tensor>::view(right)));
+    SHARDMESH_TRY(read_box(*a.source, a.tensor, *slab, adapter<host_tensor>::view(left)));
+    SHARDMESH_TRY(read_box(*b.source, b.tensor, *slab, adapter<host_tensor>::view(right)));
     if (!std::ranges::equal(left.bytes(), right.bytes())) return false;
   }
   return true;
@@ -75,19 +75,19 @@ class rank_reader final : public composed_reader {
       : composed_reader(checkpoint_format::torch_files, folder), group_(std::move(group)) {}
 
   result<void> open(const open_options& options) {
-    SHARDMESH_CHECK(open_files(options));
-    SHARDMESH_CHECK(check_ranks());
+    SHARDMESH_TRY(open_files(options));
+    SHARDMESH_TRY(check_ranks());
     std::vector<key_entries> all = gather();
-    SHARDMESH_CHECK(drop_empty_containers(all));
+    SHARDMESH_TRY(drop_empty_containers(all));
     for (const key_entries& entries : all) {
       if (entries.tensors.empty() && entries.objects.empty()) continue;
       if (!entries.tensors.empty() && !entries.objects.empty())
         return at(fail(errc::disagreement, "is a tensor in one rank's file and none in another's"), entries.key,
                   entries.objects.front().part);
       if (entries.tensors.empty())
-        SHARDMESH_CHECK(merge_objects(entries));
+        SHARDMESH_TRY(merge_objects(entries));
       else
-        SHARDMESH_CHECK(merge_tensors(entries));
+        SHARDMESH_TRY(merge_tensors(entries));
     }
     return {};
   }
@@ -105,7 +105,7 @@ class rank_reader final : public composed_reader {
     if (group_.world_size && ranks > *group_.world_size)
       return fail(errc::bad_format, fmt::format("is no rank of {}", *group_.world_size))
           .with_file((path_ / group_.files.rbegin()->second).string());
-    SHARDMESH_CHECK(check_complete(ranks));
+    SHARDMESH_TRY(check_complete(ranks));
     for (const auto& [rank, name] : group_.files) {
       SHARDMESH_TRY(auto opened, torch_file::open_rank_file(path_ / name, options, torch_file::empty_dicts::kept));
       const auto* file = dynamic_cast<const torch_file::file_of_ranks*>(opened.get());
@@ -200,14 +200,14 @@ class rank_reader final : public composed_reader {
     if (!is_same && is_own_of_rank(first.where)) return add_each(entries.tensors, true);
     if (!first.opaque_type.empty())
       return add_whole_tensor(first.key, first.where, entries.tensors.front().part, entries.tensors.front().index);
-    SHARDMESH_CHECK(add_tensor(first));
+    SHARDMESH_TRY(add_tensor(first));
     std::set<box> known;
     for (const held_entry& held : entries.tensors) {
       const tensor_entry& tensor = tensor_of(held);
       for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
         const box where = contents_of(held.part).chunk_box(tensor, chunk);
         if (!known.insert(where).second) continue;  // a replica
-        SHARDMESH_CHECK(add_chunk(where, {held.part, held.index, chunk, 0, where.sizes}));
+        SHARDMESH_TRY(add_chunk(where, {held.part, held.index, chunk, 0, where.sizes}));
       }
     }
     return {};
@@ -306,8 +306,8 @@ class rank_reader final : public composed_reader {
       const std::string& key = is_tensor ? tensor_of(held).key : contents_of(held.part).objects[held.index].key;
       shardmesh::path where = is_tensor ? tensor_of(held).where : contents_of(held.part).objects[held.index].where;
       where.push_back(rank);
-      SHARDMESH_CHECK(is_tensor ? add_whole_tensor(key + "." + rank, std::move(where), held.part, held.index)
-                                : add_object(key + "." + rank, std::move(where), held.part, held.index));
+      SHARDMESH_TRY(is_tensor ? add_whole_tensor(key + "." + rank, std::move(where), held.part, held.index)
+                              : add_object(key + "." + rank, std::move(where), held.part, held.index));
     }
     return {};
   }
@@ -321,7 +321,7 @@ class rank_reader final : public composed_reader {
 result<std::unique_ptr<checkpoint_reader>> open_rank_files(const fs::path& folder, const rank_file_group& group,
                                                            const open_options& options) {
   auto reader = std::make_unique<rank_reader>(folder, group);
-  SHARDMESH_CHECK(reader->open(options));
+  SHARDMESH_TRY(reader->open(options));
   return std::unique_ptr<checkpoint_reader>(std::move(reader));
 }
 

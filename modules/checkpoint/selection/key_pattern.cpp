@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <re2/re2.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <optional>

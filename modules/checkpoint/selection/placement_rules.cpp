@@ -13,7 +13,7 @@ module;
 #include <utility>
 #include <vector>
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 module shardmesh.checkpoint;
 
 import shardmesh.catalog;

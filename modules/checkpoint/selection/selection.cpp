@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -32,7 +32,7 @@ std::optional<std::pair<std::string_view, std::string_view>> split(std::string_v
 }  // namespace
 
 result<rename_rule> rename_rule::make(key_pattern what, std::string replacement) {
-  SHARDMESH_CHECK(what.check_replacement(replacement));
+  SHARDMESH_TRY(what.check_replacement(replacement));
   rename_rule rule;
   rule.what_ = std::move(what);
   rule.replacement_ = std::move(replacement);

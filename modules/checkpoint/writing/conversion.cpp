@@ -5,7 +5,7 @@ module;
 #include <range/v3/algorithm/remove_if.hpp>
 #include <range/v3/view/drop.hpp>
 #include <range/v3/view/zip.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>

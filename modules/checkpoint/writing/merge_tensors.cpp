@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <range/v3/view/zip.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -29,7 +29,7 @@ result<digest128> elements_digest(const catalog& contents, const tensor_entry& t
   while (const auto slab = walk.next()) {
     SHARDMESH_TRY(host_tensor values, host_tensor::make(tensor.type, slab->sizes));
     const memory_target target{0, *slab, adapter<host_tensor>::view(values)};
-    SHARDMESH_CHECK(run_to_memory({&held, 1}, {&tensor.key, 1}, {&target, 1}, source, run));
+    SHARDMESH_TRY(run_to_memory({&held, 1}, {&tensor.key, 1}, {&target, 1}, source, run));
     sum.update(values.bytes());
   }
   return sum.digest();
@@ -57,7 +57,7 @@ class merging {
         by_place[{place.file, place.transform, place.offset, place.length}].push_back(i);
     }
     for (const auto& [place, members] : by_place)
-      if (members.size() > 1) SHARDMESH_CHECK(merge_same_views(members));
+      if (members.size() > 1) SHARDMESH_TRY(merge_same_views(members));
     return {};
   }
 
@@ -72,7 +72,7 @@ class merging {
     for (const auto& [shape, members] : alike) {
       if (members.size() < 2) continue;
       std::vector<digest128> digests(members.size());
-      SHARDMESH_CHECK(
+      SHARDMESH_TRY(
           parallel_for(threads_, static_cast<std::int64_t>(members.size()), [&](std::int64_t i) -> result<void> {
             const auto at = static_cast<std::size_t>(i);
             SHARDMESH_TRY(digests[at], elements_digest(contents_, stored(members[at]), source_));
@@ -149,8 +149,8 @@ class merging {
 result<void> merge_tensors(checkpoint_reader& reader, conversion& work, dedup how, chunk_source& source, int threads) {
   if (how == dedup::none) return {};
   merging run(reader, work, source, threads);
-  SHARDMESH_CHECK(run.merge_tied());
-  if (how == dedup::equal) SHARDMESH_CHECK(run.merge_equal());
+  SHARDMESH_TRY(run.merge_tied());
+  if (how == dedup::equal) SHARDMESH_TRY(run.merge_equal());
   run.finish();
   return {};
 }

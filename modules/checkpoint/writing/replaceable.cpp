@@ -2,7 +2,7 @@
 module;
 #include <re2/re2.h>
 #include <sys/stat.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <filesystem>
 #include <map>

@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <range/v3/view/zip.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -140,7 +140,7 @@ result<std::unique_ptr<checkpoint_reader>> resize_tensors(checkpoint_reader& inn
   for (const resized_tensor& tensor : tensors) {
     const tensor_entry* const stored = contents.find(tensor.key);
     if (!stored) return no_such_entry(inner, tensor.key, entry_kind::tensor);
-    SHARDMESH_CHECK(check_resizable(inner, *stored, tensor.wanted));
+    SHARDMESH_TRY(check_resizable(inner, *stored, tensor.wanted));
     wanted.insert_or_assign(static_cast<std::size_t>(stored - contents.tensors.data()), tensor.wanted);
   }
   auto made = std::make_unique<resized_reader>(inner);

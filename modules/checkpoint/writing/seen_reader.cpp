@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -30,10 +30,10 @@ result<void> seen_reader::add(result<std::unique_ptr<checkpoint_reader>> made) {
 
 result<void> seen_reader::take_apart(bool to_pickles, bool components) {
   if (to_pickles && !components) {
-    SHARDMESH_CHECK(give_archives());
+    SHARDMESH_TRY(give_archives());
     return add(wrap_components(*last_));  // tensors that the source stores as components
   }
-  SHARDMESH_CHECK(add(split_objects(*last_, to_pickles ? to_split::opaque_tensors : to_split::all)));
+  SHARDMESH_TRY(add(split_objects(*last_, to_pickles ? to_split::opaque_tensors : to_split::all)));
   SHARDMESH_TRY(auto unwrapped, unwrap_tensors(*last_));
   for (const auto& [tensor, parts] : unwrapped.taken) apart_.push_back(parts);
   return add(std::move(unwrapped.reader));
@@ -42,7 +42,7 @@ result<void> seen_reader::take_apart(bool to_pickles, bool components) {
 result<void> seen_reader::give_archives() {
   SHARDMESH_TRY(auto unwrapped, unwrap_tensors(*last_, to_unwrap::without_archive));
   if (!unwrapped.reader) return {};
-  SHARDMESH_CHECK(add(std::move(unwrapped.reader)));
+  SHARDMESH_TRY(add(std::move(unwrapped.reader)));
   return add(wrap_components(*last_));
 }
 

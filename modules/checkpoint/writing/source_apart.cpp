@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <sys/stat.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -80,17 +80,17 @@ result<void> check_not_inside(const fs::path& destination, const fs::path& sourc
 }
 
 result<void> check_apart(const fs::path& destination, const fs::path& file) {
-  SHARDMESH_CHECK(check_not_inside(destination, file));
+  SHARDMESH_TRY(check_not_inside(destination, file));
   return replaced_things(destination).check(file);
 }
 
 result<void> check_apart(const fs::path& destination, const checkpoint_reader& source) {
-  SHARDMESH_CHECK(check_not_inside(destination, source.path()));
+  SHARDMESH_TRY(check_not_inside(destination, source.path()));
   const replaced_things replaced(destination);
-  SHARDMESH_CHECK(replaced.check(source.path()));
+  SHARDMESH_TRY(replaced.check(source.path()));
   std::error_code code;
   const fs::path folder = fs::is_directory(source.path(), code) ? source.path() : source.path().parent_path();
-  for (const std::string& file : source.contents().files) SHARDMESH_CHECK(replaced.check(folder / file));
+  for (const std::string& file : source.contents().files) SHARDMESH_TRY(replaced.check(folder / file));
   return {};
 }
 

@@ -2,7 +2,7 @@
 // Reproduces the bytes of torch.save field by field, as miniz and PyTorch's writer do, ZIP64 included.
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>

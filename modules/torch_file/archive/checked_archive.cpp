@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -56,7 +56,7 @@ result<void> for_each_pickle(const byte_source& archive, const zip_directory& di
                 .with_file(archive.name());
       found.bytes = *std::move(bytes);
     }
-    SHARDMESH_CHECK(visit(std::move(found)));
+    SHARDMESH_TRY(visit(std::move(found)));
   }
   return {};
 }
@@ -64,7 +64,7 @@ result<void> for_each_pickle(const byte_source& archive, const zip_directory& di
 result<zip_directory> open_archive(const byte_source& archive, read_budget& budget) {
   SHARDMESH_TRY(zip_directory directory, zip_directory::read(archive));
   const std::string main = archive_prefix(directory) + "data.pkl";
-  SHARDMESH_CHECK(
+  SHARDMESH_TRY(
       for_each_pickle(archive, directory, budget.limits(), main, [&](const archived_pickle& pickle) -> result<void> {
         if (pickle.problem) return *pickle.problem;
         const zip_record& record = pickle.record;

@@ -2,7 +2,7 @@
 // Opens the layouts of an item: an archive, the older stream of pickles, and a bare pickle.
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -54,13 +54,13 @@ result<item> item_reader::open_zip() {
   if (directory_.records().empty()) return bad("the archive has no records");
   // All records lie in one folder. PyTorch takes its name from the first record.
   prefix_ = archive_prefix(directory_);
-  SHARDMESH_CHECK(check_records());
+  SHARDMESH_TRY(check_records());
   const zip_record* data = directory_.find(prefix_ + "data.pkl");
   if (data == nullptr) return not_torch_archive(directory_, prefix_ + "data.pkl").with_file(source_.name());
   const bool is_script = directory_.find(prefix_ + "constants.pkl") != nullptr;
   if (is_script && !options_.is_file)
     return fail(errc::unsupported, "an item is a TorchScript archive").with_file(source_.name());
-  if (data->method == 8) SHARDMESH_CHECK(charge_inflated(*data));
+  if (data->method == 8) SHARDMESH_TRY(charge_inflated(*data));
   SHARDMESH_TRY(auto bytes, read_record(source_, *data, options_.pickle_limit_bytes));
   budget_.add_description(static_cast<std::int64_t>(bytes.size()));
   SHARDMESH_TRY(auto graph, pickle::graph::parse(std::move(bytes)));
@@ -72,7 +72,7 @@ result<item> item_reader::open_zip() {
     if (word != "little" && word != "big") return bad("the byte order is \"" + escaped(word) + "\"");
     item.byte_order_ = word == "big" ? std::endian::big : std::endian::little;
   }
-  SHARDMESH_CHECK(collect(item));
+  SHARDMESH_TRY(collect(item));
   return item;
 }
 
@@ -85,7 +85,7 @@ result<item> item_reader::open_stream() {
   if (size == 0) return bad("it is empty");
   const auto first =
       std::span(beginning).first(static_cast<std::size_t>(std::min<std::int64_t>(size, beginning.size())));
-  SHARDMESH_CHECK(source_.read(0, first));
+  SHARDMESH_TRY(source_.read(0, first));
   if (auto foreign = foreign_beginning(first)) return std::move(*foreign).with_file(source_.name());
   const bool has_protocol = first[0] == std::byte{0x80};
   for (std::int64_t window = 1 << 16;; window *= 8) {
@@ -99,7 +99,7 @@ result<item> item_reader::open_stream() {
       SHARDMESH_TRY(auto owning, pickle::graph::parse(std::move(start)));
       torch_file::item item(std::move(owning));
       item.format_ = item_format::pickle;
-      SHARDMESH_CHECK(collect(item));
+      SHARDMESH_TRY(collect(item));
       return item;
     }
     if (graph || !has_protocol) return bad("it is neither an archive of torch.save nor a pickle");
@@ -152,8 +152,8 @@ result<item> item_reader::open_legacy(std::span<const std::byte> start, bool is_
     item.format_ = item_format::legacy_stream;
     item.byte_order_ = is_little ? std::endian::little : std::endian::big;
     is_legacy_ = true;
-    SHARDMESH_CHECK(collect(item));
-    SHARDMESH_CHECK(locate_legacy(item, keys.root(), static_cast<std::int64_t>(at)));
+    SHARDMESH_TRY(collect(item));
+    SHARDMESH_TRY(locate_legacy(item, keys.root(), static_cast<std::int64_t>(at)));
     return item;
   }
 }

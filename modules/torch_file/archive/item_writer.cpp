@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -30,7 +30,7 @@ item_writer::item_writer(staged_output& output, std::vector<written_item> items,
 
 result<void> item_writer::write(item_id item, std::int64_t first_byte, std::span<const std::byte> bytes) {
   const auto i = static_cast<std::size_t>(item.slot);
-  if (first_byte == 0) SHARDMESH_CHECK(write_head(i));
+  if (first_byte == 0) SHARDMESH_TRY(write_head(i));
   progress& state = progress_[i];
   if (first_byte != state.written)
     return fail(errc::io,
@@ -41,7 +41,7 @@ result<void> item_writer::write(item_id item, std::int64_t first_byte, std::span
         bytes.first(std::min(bytes.size(), static_cast<std::size_t>(piece_bytes - at % piece_bytes))));
     state.work->sum.update(piece);
     if (items_[i].is_archive || items_[i].wants_crc32) state.crc32 = crc32_of(piece, state.crc32);
-    SHARDMESH_CHECK(write_or_keep(i, at, piece));
+    SHARDMESH_TRY(write_or_keep(i, at, piece));
     state.written += static_cast<std::int64_t>(piece.size());
     bytes = bytes.subspan(piece.size());
   }
@@ -51,8 +51,8 @@ result<void> item_writer::write(item_id item, std::int64_t first_byte, std::span
 result<void> item_writer::write_empty_items() {
   for (std::size_t i = 0; i < items_.size(); ++i) {
     if (items_[i].size_bytes != 0) continue;
-    SHARDMESH_CHECK(write_head(i));
-    SHARDMESH_CHECK(write_tail(i));
+    SHARDMESH_TRY(write_head(i));
+    SHARDMESH_TRY(write_tail(i));
   }
   return {};
 }
@@ -91,10 +91,10 @@ result<void> item_writer::write_tail(std::size_t i) {
   if (state.work->archive) {
     const std::vector<std::byte> suffix = state.work->archive->suffix(state.crc32);
     state.work->sum.update(suffix);
-    SHARDMESH_CHECK(write_or_keep(i, state.end, suffix));
+    SHARDMESH_TRY(write_or_keep(i, state.end, suffix));
     state.end += static_cast<std::int64_t>(suffix.size());
     if (!state.work->pending.empty())
-      SHARDMESH_CHECK(output_.write(items_[i].file, items_[i].begin, state.work->pending));
+      SHARDMESH_TRY(output_.write(items_[i].file, items_[i].begin, state.work->pending));
   }
   state.digest = state.work->sum.digest();
   state.work.reset();

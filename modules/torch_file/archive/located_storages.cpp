@@ -2,7 +2,7 @@
 // The storages of item_reader: declared by the pickle and located in the archive, the stream, or the pickle itself.
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -30,7 +30,7 @@ result<std::size_t> item_reader::storage_of(torch_file::item& item, const pickle
       return fail(errc::bad_format, fmt::format("storage \"{}\" is declared twice, differently", escaped(storage.key)));
     return known->second;
   }
-  if (!is_legacy_) SHARDMESH_CHECK(locate(storage));
+  if (!is_legacy_) SHARDMESH_TRY(locate(storage));
   by_key_.emplace(storage.key, item.storages_.size());
   item.storages_.push_back(std::move(storage));
   return item.storages_.size() - 1;
@@ -69,7 +69,7 @@ result<void> item_reader::locate_legacy(torch_file::item& item, const pickle::va
     if (found == by_key_.end()) return bad("a storage of PyTorch's old format belongs to no tensor that we know");
     torch_file::storage& storage = item.storages_[found->second];
     std::array<std::byte, 8> count_bytes;
-    SHARDMESH_CHECK(source_.read(at, count_bytes));
+    SHARDMESH_TRY(source_.read(at, count_bytes));
     if (item.byte_order_ == std::endian::big) std::reverse(count_bytes.begin(), count_bytes.end());
     const auto count = std::bit_cast<std::int64_t>(count_bytes);
     const auto bytes = size_bytes(storage.type == dtype::undefined ? dtype::uint8 : storage.type, count);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -74,7 +74,7 @@ result<void> payload_reader::add_chunk(const box& where, const tensor_payload& p
   const auto refuse = [&](error e) { return located(std::move(e), tensor.key, payload.place).with_box(where); };
   if (payloads_.size() >= static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
     return refuse(fail(errc::overflow, "there are more chunks than 32 bits can number"));
-  SHARDMESH_CHECK(budget_->build(static_cast<std::int64_t>(sizeof(tensor_payload) + 16 * where.sizes.rank())));
+  SHARDMESH_TRY(budget_->build(static_cast<std::int64_t>(sizeof(tensor_payload) + 16 * where.sizes.rank())));
   if (!is_well_formed(where) || where.rank() != tensor.shape.rank() || !lies_within(where, box::whole(tensor.shape)))
     return refuse(fail(errc::out_of_bounds, "a part lies outside of the tensor")
                       .with_values(fmt::format("within {}", to_string(tensor.shape)), to_string(where)));
@@ -180,8 +180,7 @@ result<opened_chunk> payload_reader::open_payload(const tensor_entry& tensor, st
     return fail(errc::shape_mismatch, "the stored sizes are not the declared ones")
         .with_values(to_string(sizes), to_string(opened.tensor.sizes));
   const std::int64_t bytes = size_bytes(opened.tensor.type, checked_volume(sizes).value_or(0)).value_or(0);
-  SHARDMESH_CHECK(
-      budget_->expand(std::max<std::int64_t>(0, bytes - opened.tensor.size_bytes), opened.tensor.size_bytes));
+  SHARDMESH_TRY(budget_->expand(std::max<std::int64_t>(0, bytes - opened.tensor.size_bytes), opened.tensor.size_bytes));
   return opened;
 }
 
@@ -232,7 +231,7 @@ result<std::vector<std::byte>> payload_reader::object_archive(std::size_t index)
   auto bytes = [&]() -> result<std::vector<std::byte>> {
     SHARDMESH_TRY(const auto source, section(object.place));
     SHARDMESH_TRY(std::vector<std::byte> archive, read_all(*source, archive_limit_bytes));
-    SHARDMESH_CHECK(check_archive(memory_source(archive, source->name()), budget_.get(), name_of(object.place)));
+    SHARDMESH_TRY(check_archive(memory_source(archive, source->name()), budget_.get(), name_of(object.place)));
     return archive;
   }();
   if (!bytes) return located(std::move(bytes).error(), contents_.objects[index].key, object.place);
@@ -245,7 +244,7 @@ result<std::vector<std::byte>> payload_reader::chunk_archive(const tensor_entry&
   auto bytes = [&]() -> result<std::vector<std::byte>> {
     SHARDMESH_TRY(const auto source, section(payload.place));
     SHARDMESH_TRY(std::vector<std::byte> archive, read_all(*source, archive_limit_bytes));
-    SHARDMESH_CHECK(check_archive(memory_source(archive, source->name()), budget_.get(), name_of(payload.place)));
+    SHARDMESH_TRY(check_archive(memory_source(archive, source->name()), budget_.get(), name_of(payload.place)));
     return archive;
   }();
   if (!bytes) return located(std::move(bytes).error(), tensor.key, payload.place);

@@ -3,7 +3,7 @@
 // stored_tensor.
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -48,7 +48,7 @@ result<std::vector<std::byte>> read_tensor(const byte_source& source, const torc
   stored.begin = 0;
   std::vector<std::byte> out(static_cast<std::size_t>(*bytes));
   const tensor_view to{out.data(), stored.type, {}, stored.sizes, contiguous_strides(stored.sizes)};
-  SHARDMESH_CHECK(read_box(memory_source(storage_bytes, source.name()), stored, box::whole(stored.sizes), to));
+  SHARDMESH_TRY(read_box(memory_source(storage_bytes, source.name()), stored, box::whole(stored.sizes), to));
   return out;
 }
 

@@ -3,7 +3,7 @@
 // DCP's flattening would give.
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -252,7 +252,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
         return fail(errc::unsupported, fmt::format("it holds a {}, whose tensors ({}) have no names",
                                                    escaped(classify(*item_, item_->root()).type), entry.hidden_tensors))
             .with_hint("load it in Python and torch.save its state_dict()");
-      SHARDMESH_CHECK(add(std::move(entry)));
+      SHARDMESH_TRY(add(std::move(entry)));
     }
     return {};
   }
@@ -300,7 +300,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
       return {};
     }
     // Charges 2 KiB per piece: each becomes a catalog entry, and comparing ranks opens it.
-    SHARDMESH_CHECK(budget_.build(chunk_bytes * static_cast<std::int64_t>((*part)->pieces.size())));
+    SHARDMESH_TRY(budget_.build(chunk_bytes * static_cast<std::int64_t>((*part)->pieces.size())));
     made.type = (*part)->type;
     made.shape = (*part)->shape;
     made.properties.requires_grad = (*part)->requires_grad;
@@ -358,7 +358,7 @@ result<std::unique_ptr<checkpoint_reader>> open_run(const fs::path& file, const 
                                                     const std::optional<file_run>& run) {
   auto reader = std::make_unique<torch_file_reader>(file, options);
   reader->keep_empty();
-  SHARDMESH_CHECK(reader->open(run));
+  SHARDMESH_TRY(reader->open(run));
   reader->say_what_is_missing();
   return std::unique_ptr<checkpoint_reader>(std::move(reader));
 }
@@ -367,7 +367,7 @@ result<std::unique_ptr<checkpoint_reader>> open_part(const fs::path& file, const
                                                      const open_options& options) {
   auto reader = std::make_unique<torch_file_reader>(file, options, name);
   reader->keep_empty();
-  SHARDMESH_CHECK(reader->open(std::nullopt));
+  SHARDMESH_TRY(reader->open(std::nullopt));
   return std::unique_ptr<checkpoint_reader>(std::move(reader));
 }
 
@@ -375,7 +375,7 @@ result<std::unique_ptr<checkpoint_reader>> open_rank_file(const fs::path& file, 
                                                           empty_dicts empty) {
   auto reader = std::make_unique<torch_file_reader>(file, options);
   if (empty == empty_dicts::kept) reader->keep_empty();
-  SHARDMESH_CHECK(reader->open(std::nullopt));
+  SHARDMESH_TRY(reader->open(std::nullopt));
   return std::unique_ptr<checkpoint_reader>(std::move(reader));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -43,19 +43,19 @@ class pt_save {
     SHARDMESH_TRY(state_file state, state_file::make(entries(), prefix_of(destination_)));
     SHARDMESH_TRY(staged_output output, staged_output::file(destination_, options_.output));
     SHARDMESH_TRY(const std::int32_t file, output.add_file(""));
-    SHARDMESH_CHECK(output.reserve(state.size_bytes()));
+    SHARDMESH_TRY(output.reserve(state.size_bytes()));
     std::vector<written_item> items;
     state.place(file, items);
-    SHARDMESH_CHECK(place_tensors(state, file));
+    SHARDMESH_TRY(place_tensors(state, file));
     item_writer writer(output, std::move(items), source);
-    SHARDMESH_CHECK(writer.write_empty_items());
-    SHARDMESH_CHECK(state.write_archived(writer));
-    SHARDMESH_CHECK(write_items(transfers_, keys_, source, writer, run_options_of(options_)));
-    SHARDMESH_CHECK(writer.check_complete());
+    SHARDMESH_TRY(writer.write_empty_items());
+    SHARDMESH_TRY(state.write_archived(writer));
+    SHARDMESH_TRY(write_items(transfers_, keys_, source, writer, run_options_of(options_)));
+    SHARDMESH_TRY(writer.check_complete());
     if (auto done = state.finish(output, writer); !done) return std::move(done).error();
-    SHARDMESH_CHECK(output.prepare());
-    SHARDMESH_CHECK(ask_before_commit(options_));
-    SHARDMESH_CHECK(output.commit());
+    SHARDMESH_TRY(output.prepare());
+    SHARDMESH_TRY(ask_before_commit(options_));
+    SHARDMESH_TRY(output.commit());
     report_.notes = output.notes();
     report_.files = 1;
     report_.tensors = static_cast<std::int64_t>(tensors_.size());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -37,7 +37,7 @@ class pickle_in_memory final : public byte_source {
 result<bool> may_be_spelled(const byte_source& file) {
   std::array<std::byte, 2> head{};
   if (file.size_bytes() < 2 || looks_like_zip(file)) return false;
-  SHARDMESH_CHECK(file.read(0, head));
+  SHARDMESH_TRY(file.read(0, head));
   return head[0] != proto || head[1] <= std::byte{2};
 }
 

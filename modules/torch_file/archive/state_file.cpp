@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -60,7 +60,7 @@ std::optional<std::int32_t> state_file::slot_of(std::size_t entry) const {
 result<void> state_file::write_archived(item_writer& writer) const {
   for (std::size_t i = 0; i < storages_.size(); ++i)
     if (!storages_[i].bytes.empty())
-      SHARDMESH_CHECK(writer.write({file_, first_slot_ + static_cast<std::int32_t>(i)}, 0, storages_[i].bytes));
+      SHARDMESH_TRY(writer.write({file_, first_slot_ + static_cast<std::int32_t>(i)}, 0, storages_[i].bytes));
   return {};
 }
 
@@ -82,13 +82,13 @@ result<std::vector<checksum_range>> state_file::finish(staged_output& output, co
     const written_item& item = writer.items()[slot];
     append(frame.begin_record(fmt::format("data/{}", i), item.size_bytes));
     if (item.size_bytes > 0) {
-      SHARDMESH_CHECK(flush());
+      SHARDMESH_TRY(flush());
       at = item.data_begin + item.size_bytes;
       waiting = frame.end_record(writer.crc32(slot));
     }
   }
   append(frame.tail());
-  SHARDMESH_CHECK(flush());
+  SHARDMESH_TRY(flush());
   return written;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <bit>
 #include <cstddef>
@@ -30,9 +30,9 @@ class state_pickler {
   result<state_pickle> run() && {
     SHARDMESH_TRY(const unflattened state, tree_of_entries());
     if (state.spec.nodes().back().kind == node_kind::leaf)
-      SHARDMESH_CHECK(write_leaf(state.leaf_order.front()));
+      SHARDMESH_TRY(write_leaf(state.leaf_order.front()));
     else
-      SHARDMESH_CHECK(write(state));
+      SHARDMESH_TRY(write(state));
     made_.data_pkl = std::move(out_).finish();
     return std::move(made_);
   }
@@ -70,9 +70,9 @@ class state_pickler {
         continue;
       }
       const std::size_t node = c.children[c.next++];
-      if (c.is_mapping) SHARDMESH_CHECK(write_key(state.spec.keys()[node]));
+      if (c.is_mapping) SHARDMESH_TRY(write_key(state.spec.keys()[node]));
       if (nodes[node].kind == node_kind::leaf)
-        SHARDMESH_CHECK(write_leaf(state.leaf_order[leaf++]));
+        SHARDMESH_TRY(write_leaf(state.leaf_order[leaf++]));
       else
         begin(node);
     }
@@ -130,7 +130,7 @@ class state_pickler {
     const auto write_id = [&](const pickle::value& id) {
       if (auto done = write_storage_id(id, numbers); !done && !problem) problem = std::move(done).error();
     };
-    SHARDMESH_CHECK(out_.value(item.root(), most_bytes, write_id));
+    SHARDMESH_TRY(out_.value(item.root(), most_bytes, write_id));
     if (problem) return *std::move(problem);
     return {};
   }
@@ -147,9 +147,9 @@ class state_pickler {
     }
     out_.begin_tuple();
     out_.text("storage");
-    SHARDMESH_CHECK(out_.value(parts[1], most_bytes));
+    SHARDMESH_TRY(out_.value(parts[1], most_bytes));
     out_.text(std::to_string(found->second));
-    for (const std::size_t i : {std::size_t{3}, std::size_t{4}}) SHARDMESH_CHECK(out_.value(parts[i], most_bytes));
+    for (const std::size_t i : {std::size_t{3}, std::size_t{4}}) SHARDMESH_TRY(out_.value(parts[i], most_bytes));
     out_.end_tuple();
     return {};
   }

@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cerrno>
 #include <cstddef>
@@ -65,7 +65,7 @@ class object_pickler {
     while (!pending_.empty()) {
       const step next = pending_.back();
       pending_.pop_back();
-      SHARDMESH_CHECK(run(next));
+      SHARDMESH_TRY(run(next));
     }
     return std::move(out_).finish();
   }
@@ -288,7 +288,7 @@ class object_pickler {
 }  // namespace
 
 result<std::vector<std::byte>> pickle_from_json(std::string_view text) {
-  SHARDMESH_CHECK(check_json_depth(text));
+  SHARDMESH_TRY(check_json_depth(text));
   const json value = json::parse(text, nullptr, false);
   if (value.is_discarded()) return fail(errc::bad_format, "the object's value is not JSON");
   return object_pickler().pickle(value);

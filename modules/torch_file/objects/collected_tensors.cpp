@@ -2,7 +2,7 @@
 // The walk of item_reader over the pickle: every rebuild record becomes a tensor, checked against its storage.
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <bit>
 #include <cstddef>
@@ -100,17 +100,17 @@ result<void> item_reader::collect(torch_file::item& item) {
         for (const pickle::pair pair : value.pairs()) pending.push_back(pair.key), pending.push_back(pair.value);
         break;
       case pickle::kind::persistent:
-        if (is_legacy_ && value.persistent_id().size() >= 5) SHARDMESH_CHECK(storage_of(item, value));
+        if (is_legacy_ && value.persistent_id().size() >= 5) SHARDMESH_TRY(storage_of(item, value));
         break;
       case pickle::kind::record: {
         if (!seen.insert(value.identity()).second) break;
-        SHARDMESH_CHECK(check_bytes_text(value));
+        SHARDMESH_TRY(check_bytes_text(value));
         if (options_.is_file && !pickled_.empty()) {
           SHARDMESH_TRY(const bool is_array, collect_array(item, value));
           if (is_array) break;
         }
         if (is_any_rebuild(value.callable())) {
-          SHARDMESH_CHECK(collect_tensor(item, value));
+          SHARDMESH_TRY(collect_tensor(item, value));
           if (item.tensor_of(value)) break;
         }
         add(value.args().items());
@@ -126,7 +126,7 @@ result<void> item_reader::collect(torch_file::item& item) {
 }
 
 result<void> item_reader::collect_tensor(torch_file::item& item, const pickle::value& record) {
-  SHARDMESH_CHECK(budget_.build(sizeof(tensor)));
+  SHARDMESH_TRY(budget_.build(sizeof(tensor)));
   torch_file::tensor tensor;
   tensor.python_type = "torch.Tensor";
   pickle::value callable = record.callable(), args = record.args();
@@ -235,7 +235,7 @@ result<bool> item_reader::read_tensor(torch_file::item& item, const pickle::valu
 result<bool> item_reader::collect_array(torch_file::item& item, const pickle::value& record) {
   const auto array = find_pickled_array(record, pickled_);
   if (!array || (item.byte_order_ != std::endian::little)) return false;
-  SHARDMESH_CHECK(budget_.build(sizeof(tensor)));
+  SHARDMESH_TRY(budget_.build(sizeof(tensor)));
   torch_file::storage storage;
   storage.key = fmt::format("at byte {}", array->begin);
   storage.size_bytes = array->length;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -75,7 +75,7 @@ result<bool> walker::is_leaf(const pickle::value& value, std::size_t depth) {
   if (mapping && options_.rule == flatten_rule::torch_2_4) return leaves_.emplace(value.identity(), false), false;
   // A value nested this deeply, or inside itself, stays one object. `take_apart` finds its tensors.
   if (depth > options_.max_depth || !in_question_.insert(value.identity()).second) return true;
-  SHARDMESH_CHECK(check_step(depth));
+  SHARDMESH_TRY(check_step(depth));
   bool leaf = true;
   const auto examine = [&](const pickle::value& part) -> result<void> {
     if (is_tensor(part)) return leaf = false, result<void>{};
@@ -86,12 +86,12 @@ result<bool> walker::is_leaf(const pickle::value& value, std::size_t depth) {
   if (mapping) {
     for (const pickle::pair pair : mapping_entries(value).pairs()) {
       if (!leaf) break;
-      SHARDMESH_CHECK(examine(pair.value));
+      SHARDMESH_TRY(examine(pair.value));
     }
   } else {
     for (const pickle::value part : value.items()) {
       if (!leaf) break;
-      SHARDMESH_CHECK(examine(part));
+      SHARDMESH_TRY(examine(part));
     }
   }
   in_question_.erase(value.identity());
@@ -113,17 +113,17 @@ result<void> walker::add(const pickle::value& value) {
 }
 
 result<void> walker::enter(const pickle::value& mapping) {
-  SHARDMESH_CHECK(check_step(path_.size()));
+  SHARDMESH_TRY(check_step(path_.size()));
   open_.insert(mapping.identity());
   const pickle::pairs pairs = mapping_entries(mapping).pairs();
-  if (pairs.empty() && options_.keep_empty && !path_.empty()) SHARDMESH_CHECK(add(mapping));
+  if (pairs.empty() && options_.keep_empty && !path_.empty()) SHARDMESH_TRY(add(mapping));
   key_steps steps(pairs);
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     path_.push_back(steps.next(pairs[i].key).value_or(steps.position(i)));
     if (path_.back().is_python()) key_bytes_ += path_.back().pickled().size();
     if (key_bytes_ > most_key_bytes_of(item_))
       return fail(errc::unsupported, "its dicts have keys that share more than the file explains");
-    SHARDMESH_CHECK(visit(pairs[i].value));
+    SHARDMESH_TRY(visit(pairs[i].value));
     path_.pop_back();
   }
   open_.erase(mapping.identity());
@@ -142,12 +142,12 @@ result<void> walker::visit(const pickle::value& value) {
   // A value inside itself stays one object at that place. `take_apart` finds its tensors.
   if (leaf || open_.contains(value.identity())) return add(value);
   if (is_mapping(value)) return enter(value);
-  SHARDMESH_CHECK(check_step(path_.size()));
+  SHARDMESH_TRY(check_step(path_.size()));
   open_.insert(value.identity());
   const pickle::items items = value.items();
   for (std::size_t i = 0; i < items.size(); ++i) {
     path_.push_back(static_cast<std::int64_t>(i));
-    SHARDMESH_CHECK(visit(items[i]));
+    SHARDMESH_TRY(visit(items[i]));
     path_.pop_back();
   }
   open_.erase(value.identity());
@@ -160,13 +160,13 @@ result<std::vector<flat_entry>> flatten_state_dict(const torch_file::item& item,
                                                    const flatten_options& options) {
   if (options.may_be_list && root.kind() == pickle::kind::list) {
     walker made(item, options);
-    SHARDMESH_CHECK(made.visit(root));
+    SHARDMESH_TRY(made.visit(root));
     return std::move(made.entries);
   }
   if (!is_mapping(root))
     return fail(errc::bad_format, fmt::format("a state dict is expected, not a {}", classify(item, root).type));
   walker made(item, options);  // the root is entered whatever its keys are
-  SHARDMESH_CHECK(made.enter(root));
+  SHARDMESH_TRY(made.enter(root));
   return std::move(made.entries);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -115,7 +115,7 @@ result<void> printer::pay(std::size_t copied) {
 }
 
 result<void> printer::open(const pickle::value& value) {
-  SHARDMESH_CHECK(pay());
+  SHARDMESH_TRY(pay());
   const object_class found = classify(item_, value);
   switch (found.kind) {
     case object_kind::none:
@@ -219,7 +219,7 @@ void printer::sort_elements(frame& set) {
 result<void> printer::step() {
   frame& now = open_.back();
   if (now.is_set && now.next > 0) {
-    SHARDMESH_CHECK(pay(2 * (out.size() - now.element_at)));
+    SHARDMESH_TRY(pay(2 * (out.size() - now.element_at)));
     now.elements.push_back({now.items[now.next - 1].as_int(), out.substr(now.element_at)});
   }
   const std::size_t i = now.next;
@@ -241,8 +241,8 @@ result<void> printer::step() {
 }
 
 result<void> printer::print(const pickle::value& value) {
-  SHARDMESH_CHECK(open(value));
-  while (!open_.empty()) SHARDMESH_CHECK(step());
+  SHARDMESH_TRY(open(value));
+  while (!open_.empty()) SHARDMESH_TRY(step());
   return {};
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -77,15 +77,15 @@ result<extents> mesh_sizes(const torch_file::item& item, const pickle::value& me
     return {};
   };
   if (const pickle::value axes = layout.attribute("axes")) {  // since 2.13
-    for (const pickle::value axis : axes.items()) SHARDMESH_CHECK(add(axis.attribute("shape")));
+    for (const pickle::value axis : axes.items()) SHARDMESH_TRY(add(axis.attribute("shape")));
     return sizes;
   }
   const pickle::value shape = layout.attribute("shape");
   if (!shape) return bad("its device mesh is of an unknown form");
   if (shape.as_int()) {
-    SHARDMESH_CHECK(add(shape));
+    SHARDMESH_TRY(add(shape));
   } else {
-    for (const pickle::value part : shape.items()) SHARDMESH_CHECK(add(part));
+    for (const pickle::value part : shape.items()) SHARDMESH_TRY(add(part));
   }
   return sizes;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -64,7 +64,7 @@ class split_reader final : public forwarding_reader, public opaque_values {
                                                      : open_object(inner(), i);
       if (opened && (flattens ? has_parts(*opened->item) : is_meant(*opened->item))) {
         if (!std::exchange(is_split, true)) add_whole_tensors();
-        SHARDMESH_CHECK(add_parts(i, std::move(*opened)));
+        SHARDMESH_TRY(add_parts(i, std::move(*opened)));
       } else {
         add_object(objects[i], i);
         objects_.push_back({});

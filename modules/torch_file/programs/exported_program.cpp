@@ -3,7 +3,7 @@ module;
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <plural.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -141,7 +141,7 @@ class program_reader final : public payload_reader {
     for (const zip_record* list : lists) {
       const std::string_view program =
           std::string_view(list->name).substr(folder.size(), list->name.size() - folder.size() - list_ending.size());
-      SHARDMESH_CHECK(read_list(*list, folder, lists.size() == 1 ? std::string() : std::string(program)));
+      SHARDMESH_TRY(read_list(*list, folder, lists.size() == 1 ? std::string() : std::string(program)));
     }
     check_expanded();
     note_rest();
@@ -155,12 +155,12 @@ class program_reader final : public payload_reader {
 
  private:
   result<json> read_json(const zip_record& record) {
-    SHARDMESH_CHECK(budget_->decode(record.name, record.compressed_bytes, record.size_bytes));
+    SHARDMESH_TRY(budget_->decode(record.name, record.compressed_bytes, record.size_bytes));
     SHARDMESH_TRY(const auto bytes, read_record(*source_, record, budget_->limits().description_bytes));
     budget_->add_description(static_cast<std::int64_t>(bytes.size()));
-    SHARDMESH_CHECK(budget_->build(16 * static_cast<std::int64_t>(bytes.size())));  // for the parsed document
+    SHARDMESH_TRY(budget_->build(16 * static_cast<std::int64_t>(bytes.size())));  // for the parsed document
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    SHARDMESH_CHECK(check_json_depth(text, 64));
+    SHARDMESH_TRY(check_json_depth(text, 64));
     json document = json::parse(text, nullptr, false);
     if (document.is_discarded() || !member(document, "config").is_object())
       return fail(errc::bad_format, fmt::format("its list of weights \"{}\" is none", escaped(record.name)));

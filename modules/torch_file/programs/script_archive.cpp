@@ -2,7 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -87,7 +87,7 @@ class script_walker {
       return fail(errc::unsupported, fmt::format("the root of a TorchScript archive is no module but a {}",
                                                  escaped(classify(item_, item_.root()).type)))
           .with_hint("torch.save(torch.jit.load(FILE).state_dict(), ...)");
-    SHARDMESH_CHECK(enter(item_.root(), *root));
+    SHARDMESH_TRY(enter(item_.root(), *root));
     add_notes();
     return std::move(made_);
   }
@@ -115,7 +115,7 @@ class script_walker {
       return fail(errc::bad_format,
                   fmt::format("the archive has no code \"{}\", which names the weights", escaped(file)));
     const std::int64_t limit = budget_.limits().description_bytes;
-    SHARDMESH_CHECK(budget_.decode(file, record->compressed_bytes, record->size_bytes));
+    SHARDMESH_TRY(budget_.decode(file, record->compressed_bytes, record->size_bytes));
     SHARDMESH_TRY(const auto bytes, read_record(source_, *record, limit));
     budget_.add_description(record->compressed_bytes);
     return classes_in({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
@@ -145,14 +145,14 @@ class script_walker {
     if ((steps_ += pairs.size() + 1) > 16 * most_entries_)
       return fail(errc::unsupported, fmt::format("its modules have more than {} attributes", 16 * most_entries_));
     for (const pickle::pair pair : pairs)
-      if (is_weight(pair) && is_parameter(pair)) SHARDMESH_CHECK(add(pair));
+      if (is_weight(pair) && is_parameter(pair)) SHARDMESH_TRY(add(pair));
     for (const pickle::pair pair : pairs)
-      if (is_weight(pair) && is_buffer(pair)) SHARDMESH_CHECK(add(pair));
+      if (is_weight(pair) && is_buffer(pair)) SHARDMESH_TRY(add(pair));
     for (const pickle::pair pair : pairs) {
       SHARDMESH_TRY(const module_class* below, class_of(pair.value));
       if (below != nullptr && pair.key.text()) {
         path_.push_back(*pair.key.text());
-        SHARDMESH_CHECK(enter(pair.value, *below));
+        SHARDMESH_TRY(enter(pair.value, *below));
         path_.pop_back();
       } else if (is_weight(pair)) {
         if (is_parameter(pair) || is_buffer(pair)) continue;
@@ -172,7 +172,7 @@ class script_walker {
     std::string name = dotted(path_);
     flat_entry entry{{name}, name, weight.value, item_.tensor_of(weight.value), 0};
     path_.pop_back();
-    SHARDMESH_CHECK(budget_.build(static_cast<std::int64_t>(2 * entry.fqn.size() + sizeof(entry))));
+    SHARDMESH_TRY(budget_.build(static_cast<std::int64_t>(2 * entry.fqn.size() + sizeof(entry))));
     if (made_.entries.size() == most_entries_)
       return fail(errc::unsupported, fmt::format("it has more than {} entries", most_entries_));
     if (!names_.insert(entry.fqn).second)

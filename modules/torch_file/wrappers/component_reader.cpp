@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -50,7 +50,7 @@ class component_reader final : public forwarding_reader {
       taken.push_back(fmt::format("{} ({})", tensor.key, tensor_kind(opened->value)));
       const unwrapped_tensor where{contents_.tensors.size(), parts->components.size(), contents_.objects.size()};
       taken_.emplace(i, where);
-      SHARDMESH_CHECK(add_components(i, *opened, *std::move(parts)));
+      SHARDMESH_TRY(add_components(i, *opened, *std::move(parts)));
     }
     if (taken.empty()) return false;
     if (which_ == to_unwrap::all) notes_.push_back("written as their components: " + name_list(taken));
@@ -123,7 +123,7 @@ class component_reader final : public forwarding_reader {
   result<void> find_way_back(const wrapper_parts& parts) const {
     const memory_source source(parts.description, path_.string());
     SHARDMESH_TRY(const torch_file::item item, torch_file::item::open(source));
-    SHARDMESH_CHECK(read_wrapper_form(item.root()));
+    SHARDMESH_TRY(read_wrapper_form(item.root()));
     return {};
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -216,8 +216,8 @@ class wrapped_reader final : public forwarding_reader, public assembled_tensors 
     for (std::int32_t i = 0; i < tensor.chunk_count; ++i) {
       SHARDMESH_TRY(const auto opened, inner().open_chunk(tensor, tensor.first_chunk + i));
       const stored_tensor& stored_as = opened->tensor;
-      SHARDMESH_CHECK(check_readable(*opened->source, stored_as.begin, stored_as.size_bytes,
-                                     std::max(stored_as.size_bytes, std::int64_t{1} << 36)));
+      SHARDMESH_TRY(check_readable(*opened->source, stored_as.begin, stored_as.size_bytes,
+                                   std::max(stored_as.size_bytes, std::int64_t{1} << 36)));
     }
     const std::int64_t count = *size_bytes(tensor.type, *checked_volume(tensor.shape));
     std::vector<std::byte> bytes(static_cast<std::size_t>(count));
@@ -228,7 +228,7 @@ class wrapped_reader final : public forwarding_reader, public assembled_tensors 
       tensor_view to{bytes.data(), tensor.type, {}, where.sizes, strides};
       for (std::size_t d = 0; d < where.rank(); ++d)
         to.data += where.offsets[d] * strides[d] * shardmesh::item_bytes(tensor.type);
-      SHARDMESH_CHECK(source.read({0, tensor.first_chunk + i}, box::whole(where.sizes), to));
+      SHARDMESH_TRY(source.read({0, tensor.first_chunk + i}, box::whole(where.sizes), to));
     }
     return bytes;
   }

@@ -2,7 +2,7 @@
 // Decodes descriptions of wrappers. Sizes must agree with the components, because PyTorch trusts the sizes in a file.
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -62,9 +62,9 @@ class form_reader {
 
   result<wrapper_form> read() && {
     made_.type = std::string(*given_.find("type").text());
-    SHARDMESH_CHECK(read_components());
-    SHARDMESH_CHECK(read_parameter());
-    SHARDMESH_CHECK(read_family());
+    SHARDMESH_TRY(read_components());
+    SHARDMESH_TRY(read_parameter());
+    SHARDMESH_TRY(read_family());
     return std::move(made_);
   }
 
@@ -86,7 +86,7 @@ class form_reader {
       const auto count = checked_volume(*shape);
       if (!count || !size_bytes(*type, *count))
         return fail(errc::overflow, fmt::format("the size of the component {} does not fit", *name));
-      SHARDMESH_CHECK(tensor_pickle(*type, *shape));
+      SHARDMESH_TRY(tensor_pickle(*type, *shape));
       const auto strides = numbers_of(pair.value.find("strides"));
       made.strides = strides && are_dense(*shape, *strides) ? *strides : contiguous_strides(*shape);
       made_.components.push_back(std::move(made));
@@ -156,13 +156,13 @@ class form_reader {
   // indices [dimensions, entries], values [entries, ...]
   result<void> read_coo() {
     made_.family = wrapper_family::coo;
-    SHARDMESH_CHECK(expect({"indices", "values"}));
-    SHARDMESH_CHECK(read_size());
+    SHARDMESH_TRY(expect({"indices", "values"}));
+    SHARDMESH_TRY(read_size());
     if (const pickle::value flag = given_.find("is_coalesced")) {
       made_.is_coalesced = flag.as_bool();
       if (!made_.is_coalesced) return bad("is_coalesced is no bool");
     }
-    SHARDMESH_CHECK(check_type("indices", {dtype::int64}));
+    SHARDMESH_TRY(check_type("indices", {dtype::int64}));
     const extents& indices = made_.find("indices")->shape;
     if (indices.rank() != 2 || indices[0] > static_cast<std::int64_t>(made_.size.rank()))
       return misfit("indices", {static_cast<std::int64_t>(made_.size.rank()), 0});
@@ -176,10 +176,10 @@ class form_reader {
   result<void> read_compressed() {
     made_.family = wrapper_family::compressed;
     const auto [first, second] = made_.layout->component;
-    SHARDMESH_CHECK(expect({first, second, "values"}));
-    SHARDMESH_CHECK(read_size());
-    SHARDMESH_CHECK(check_type(first, {dtype::int64, dtype::int32}));
-    SHARDMESH_CHECK(check_type(second, {made_.find(first)->type}));
+    SHARDMESH_TRY(expect({first, second, "values"}));
+    SHARDMESH_TRY(read_size());
+    SHARDMESH_TRY(check_type(first, {dtype::int64, dtype::int32}));
+    SHARDMESH_TRY(check_type(second, {made_.find(first)->type}));
     made_.element_type = made_.find("values")->type;
     const extents &pointers = made_.find(first)->shape, &values = made_.find("values")->shape;
     const std::size_t batch = pointers.rank() - std::min<std::size_t>(pointers.rank(), 1);
@@ -207,9 +207,8 @@ class form_reader {
   // A buffer; sizes and strides [tensors, dimensions], offsets [tensors].
   result<void> read_nested() {
     made_.family = wrapper_family::nested;
-    SHARDMESH_CHECK(expect({"buffer", "sizes", "strides", "offsets"}));
-    for (const std::string_view name : {"sizes", "strides", "offsets"})
-      SHARDMESH_CHECK(check_type(name, {dtype::int64}));
+    SHARDMESH_TRY(expect({"buffer", "sizes", "strides", "offsets"}));
+    for (const std::string_view name : {"sizes", "strides", "offsets"}) SHARDMESH_TRY(check_type(name, {dtype::int64}));
     made_.size = made_.find("buffer")->shape;
     made_.element_type = made_.find("buffer")->type;
     const extents &sizes = made_.find("sizes")->shape, &offsets = made_.find("offsets")->shape;
@@ -225,10 +224,10 @@ class form_reader {
   // The values' dimension `ragged_dimension` - 1 is cut at the offsets. With lengths, the parts may leave gaps.
   result<void> read_jagged() {
     made_.family = wrapper_family::jagged;
-    SHARDMESH_CHECK(expect({"values", "offsets"}, "lengths"));
+    SHARDMESH_TRY(expect({"values", "offsets"}, "lengths"));
     made_.size = made_.find("values")->shape;
     made_.element_type = made_.find("values")->type;
-    SHARDMESH_CHECK(check_type("offsets", {dtype::int64, dtype::int32}));
+    SHARDMESH_TRY(check_type("offsets", {dtype::int64, dtype::int32}));
     const auto ragged = given_.find("ragged_dimension").as_int();
     if (!ragged || *ragged < 1 || *ragged > static_cast<std::int64_t>(made_.size.rank()))
       return bad("its ragged dimension is none of its values'");
@@ -236,7 +235,7 @@ class form_reader {
     const extents& offsets = made_.find("offsets")->shape;
     if (offsets.rank() != 1 || offsets[0] < 1) return misfit("offsets", {1});
     if (const component_form* const lengths = made_.find("lengths")) {
-      SHARDMESH_CHECK(check_type("lengths", {made_.find("offsets")->type}));
+      SHARDMESH_TRY(check_type("lengths", {made_.find("offsets")->type}));
       if (lengths->shape != extents{offsets[0] - 1}) return misfit("lengths", {offsets[0] - 1});
     }
     made_.shortest = given_.find("shortest").as_int();
@@ -252,12 +251,12 @@ class form_reader {
     made_.family = wrapper_family::quantized;
     const bool by_channel = made_.type == "torch.per_channel_affine";
     if (by_channel)
-      SHARDMESH_CHECK(expect({"int_repr", "scales", "zero_points"}));
+      SHARDMESH_TRY(expect({"int_repr", "scales", "zero_points"}));
     else
-      SHARDMESH_CHECK(expect({"int_repr"}));
+      SHARDMESH_TRY(expect({"int_repr"}));
     made_.quantized = find_quantized_dtype(given_.find("dtype").text().value_or(""));
     if (made_.quantized == nullptr) return bad("its dtype is no quantized one");
-    SHARDMESH_CHECK(check_type("int_repr", {made_.quantized->stored}));
+    SHARDMESH_TRY(check_type("int_repr", {made_.quantized->stored}));
     made_.size = made_.find("int_repr")->shape;
     if (!by_channel) {
       made_.scale = given_.find("scale");
@@ -268,9 +267,9 @@ class form_reader {
     made_.axis = given_.find("axis").as_int().value_or(-1);
     if (made_.axis < 0 || made_.axis >= static_cast<std::int64_t>(made_.size.rank()))
       return bad("its axis is none of its dimensions");
-    SHARDMESH_CHECK(check_type("scales", {dtype::float64, dtype::float32}));
+    SHARDMESH_TRY(check_type("scales", {dtype::float64, dtype::float32}));
     const bool in_floats = made_.find("scales")->type == dtype::float32;
-    SHARDMESH_CHECK(check_type("zero_points", {in_floats ? dtype::float32 : dtype::int64}));
+    SHARDMESH_TRY(check_type("zero_points", {in_floats ? dtype::float32 : dtype::int64}));
     const extents expected{made_.size[static_cast<std::size_t>(made_.axis)]};
     for (const std::string_view name : {"scales", "zero_points"})
       if (made_.find(name)->shape != expected) return misfit(name, expected);
@@ -285,7 +284,7 @@ class form_reader {
         return bad(fmt::format("a {} has no component {}", known.name, component.name));
     for (const std::string_view needed : known.tensors.first(known.needed))
       if (made_.find(needed) == nullptr) return bad(fmt::format("a {} has a component {}", known.name, needed));
-    SHARDMESH_CHECK(read_size());
+    SHARDMESH_TRY(read_size());
     const pickle::value type = given_.find("dtype");
     const auto strides = numbers_of(given_.find("strides"));
     const auto element_type = type.global_module() == "torch" ? parse_dtype(type.global_name()) : std::nullopt;

@@ -4,7 +4,7 @@
 // Source: torch/_tensor.py (Tensor._reduce_ex_internal), torch/nested/_internal/nested_tensor.py, PyTorch 2.13
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -33,7 +33,7 @@ class wrapper_pickler {
       out_.global("torch._utils", "_rebuild_parameter");
       out_.begin_tuple();
     }
-    SHARDMESH_CHECK(write());
+    SHARDMESH_TRY(write());
     if (form_.parameter) {
       out_.boolean(*form_.parameter);
       write_no_hooks(out_);
@@ -200,7 +200,7 @@ class wrapper_pickler {
     for (const pickle::value name : form_.order.items()) {
       out_.text(*name.text());
       if (write_component(*name.text())) continue;
-      SHARDMESH_CHECK(write_setting(out_, form_.attributes.find(*name.text())));
+      SHARDMESH_TRY(write_setting(out_, form_.attributes.find(*name.text())));
     }
     out_.end_dict();
     out_.end_tuple();
@@ -217,7 +217,7 @@ class wrapper_pickler {
 
 result<std::vector<std::byte>> archive_of_wrapper(const wrapper_form& form,
                                                   std::span<const std::vector<std::byte>> bytes) {
-  SHARDMESH_CHECK(check_wrapper_contents(form, bytes));
+  SHARDMESH_TRY(check_wrapper_contents(form, bytes));
   wrapper_pickler pickler(form);
   SHARDMESH_TRY(const std::vector<std::byte> data_pkl, pickler.run());
   torch_file::archive places;

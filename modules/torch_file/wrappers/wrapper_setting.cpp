@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -145,7 +145,7 @@ class setting_writer {
           .with_values("plain data", std::string(pickle::name(spelled.kind())));
     if (!is_list && spelled.size() == 0) return out_.empty_tuple(), result<void>{};
     is_list ? out_.begin_list() : out_.begin_tuple();
-    for (const pickle::value item : spelled.items()) SHARDMESH_CHECK(write(item, level + 1));
+    for (const pickle::value item : spelled.items()) SHARDMESH_TRY(write(item, level + 1));
     is_list ? out_.end_list() : out_.end_tuple();
     return {};
   }
@@ -172,7 +172,7 @@ class setting_writer {
     if (by_name) out_.begin_tuple();
     out_.global(known.module_name, known.name);
     if (!by_name) out_.begin_tuple();
-    SHARDMESH_CHECK(out_.value(by_name ? name : value));
+    SHARDMESH_TRY(out_.value(by_name ? name : value));
     out_.end_tuple();
     out_.reduce();
     return {};
@@ -188,7 +188,7 @@ class setting_writer {
       out_.empty_tuple();
     } else {
       out_.begin_tuple();
-      for (const pickle::value argument : arguments.items()) SHARDMESH_CHECK(write(argument, level + 1));
+      for (const pickle::value argument : arguments.items()) SHARDMESH_TRY(write(argument, level + 1));
       out_.end_tuple();
     }
     out_.newobj();
@@ -198,7 +198,7 @@ class setting_writer {
       const auto name = pair.key.text();
       if (!name || !is_attribute_name(*name)) return fail(errc::bad_format, "an attribute's name is no name");
       out_.text(*name);
-      SHARDMESH_CHECK(write(pair.value, level + 1));
+      SHARDMESH_TRY(write(pair.value, level + 1));
     }
     out_.end_dict();
     out_.build();

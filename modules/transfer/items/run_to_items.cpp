@@ -4,7 +4,7 @@ module;
 #include <fmt/format.h>
 #include <range/v3/action/sort.hpp>
 #include <range/v3/action/unique.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -73,8 +73,8 @@ class tensor_run {
     const std::int64_t widest = std::max(item_bytes(transfer_.from_type), item_bytes(transfer_.to_type));
     slab_walk walk(whole, slab_bytes_ / widest);
     while (const auto slab = walk.next()) {
-      SHARDMESH_CHECK(check_interruption(options_));
-      SHARDMESH_CHECK(move(*slab));
+      SHARDMESH_TRY(check_interruption(options_));
+      SHARDMESH_TRY(move(*slab));
     }
     return {};
   }
@@ -89,7 +89,7 @@ class tensor_run {
         transfer_.from_type != transfer_.to_type)
       return fail(errc::unaligned, fmt::format("{} cannot be cut or cast", name(transfer_.from_type)));
     SHARDMESH_TRY(host_tensor all, host_tensor::make(transfer_.from_type, whole.sizes));
-    SHARDMESH_CHECK(source_.read({holders[0].owner, holders[0].slot}, whole, adapter<host_tensor>::view(all)));
+    SHARDMESH_TRY(source_.read({holders[0].owner, holders[0].slot}, whole, adapter<host_tensor>::view(all)));
     return sink_.write({takers[0].owner, takers[0].slot}, 0, all.bytes());
   }
 
@@ -107,7 +107,7 @@ class tensor_run {
       return fail(missing > 0 ? errc::gap : errc::overlap,
                   missing > 0 ? "some cells are held by nobody" : "some cells are held twice")
           .with_box(slab);
-    for (const outgoing& part : parts) SHARDMESH_CHECK(write(part));
+    for (const outgoing& part : parts) SHARDMESH_TRY(write(part));
     return {};
   }
 
@@ -137,14 +137,14 @@ class tensor_run {
     for (const auto& [part, common] : takers) delivered += common.volume();
     if (takers.size() == 1) {
       const auto& [part, common] = takers.front();
-      SHARDMESH_CHECK(
+      SHARDMESH_TRY(
           source_.read(item, in_buffer(holder, common), subview(part->bytes, relative_to(common, part->part))));
     } else if (!takers.empty()) {
       std::byte* memory = scratch_.reserve(held.volume() * item_bytes(transfer_.from_type));
       const tensor_view staged{memory, transfer_.from_type, {}, held.sizes, contiguous_strides(held.sizes)};
-      SHARDMESH_CHECK(source_.read(item, in_buffer(holder, held), staged));
+      SHARDMESH_TRY(source_.read(item, in_buffer(holder, held), staged));
       for (const auto& [part, common] : takers)
-        SHARDMESH_CHECK(
+        SHARDMESH_TRY(
             copy(subview(part->bytes, relative_to(common, part->part)), subview(staged, relative_to(common, held))));
     }
     return delivered;
@@ -157,7 +157,7 @@ class tensor_run {
     for (std::size_t d = 0; d < part.part.rank(); ++d)
       first += (part.part.offsets[d] - part.to.where.offsets[d]) * strides[d];
     const auto bytes = static_cast<std::size_t>(part.part.volume() * item_bytes(transfer_.to_type));
-    SHARDMESH_CHECK(
+    SHARDMESH_TRY(
         sink_.write({part.to.owner, part.to.slot}, first * item_bytes(transfer_.to_type), {part.bytes.data, bytes}));
     if (options_.progress) options_.progress(static_cast<std::int64_t>(bytes));
     return {};

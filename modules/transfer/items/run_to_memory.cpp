@@ -6,7 +6,7 @@ module;
 #include <fmt/format.h>
 #include <range/v3/algorithm/sort.hpp>
 #include <range/v3/algorithm/unique.hpp>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -39,7 +39,7 @@ result<void> read_to(const any_item_source& source, item_id item, const box& par
   SHARDMESH_TRY(const auto backend, backend_for(to.where));
   SHARDMESH_TRY(const device_buffer memory, backend->allocate_staging((numel(to) * bits(to.type) + 7) / 8, to.where));
   const tensor_view staged{memory.data(), to.type, {}, to.sizes, contiguous_strides(to.sizes)};
-  SHARDMESH_CHECK(source.read(item, part, staged));
+  SHARDMESH_TRY(source.read(item, part, staged));
   return copy_between(to, staged);
 }
 
@@ -77,8 +77,8 @@ result<void> read_in_order(const any_item_source& source, const unit& work, cons
   const demand& only = work.demands.front();
   slab_walk walk(*work.region, unit_bytes / item_bytes(only.target->to.type));
   while (const auto slab = walk.next()) {
-    SHARDMESH_CHECK(check_interruption(options));
-    SHARDMESH_CHECK(read_one(source, only, *slab));
+    SHARDMESH_TRY(check_interruption(options));
+    SHARDMESH_TRY(read_one(source, only, *slab));
   }
   return {};
 }
@@ -110,23 +110,23 @@ result<void> read_shared(const any_item_source& source, const unit& work, dtype 
   slab_walk walk(*work.region, scratch_bytes / item_bytes(stored));
   std::vector<std::byte> scratch = spare.take();
   while (const auto slab = walk.next()) {
-    SHARDMESH_CHECK(check_interruption(options));
+    SHARDMESH_TRY(check_interruption(options));
     const std::int64_t wanted = wanted_volume(work.demands, *slab);
     if (wanted == 0) continue;
     const std::int64_t volume = slab->volume();
     if (wanted < volume - volume / 8) {  // sparse: the source reads runs, or the covering range, for each
-      for (const demand& d : work.demands) SHARDMESH_CHECK(read_one(source, d, *slab));
+      for (const demand& d : work.demands) SHARDMESH_TRY(read_one(source, d, *slab));
       continue;
     }
     scratch.resize(static_cast<std::size_t>(volume * item_bytes(stored)));
     const tensor_view staged{scratch.data(), stored, {}, slab->sizes, contiguous_strides(slab->sizes)};
     const fragment& from = work.demands.front().from;
     const box local = shifted(relative_to(*slab, from.where), from.local_offsets);
-    SHARDMESH_CHECK(source.read({from.owner, from.slot}, local, staged));
+    SHARDMESH_TRY(source.read({from.owner, from.slot}, local, staged));
     for (const demand& d : work.demands)
       if (const auto common = intersect(d.part, *slab))
-        SHARDMESH_CHECK(copy_between(subview(d.target->to, relative_to(*common, d.target->where)),
-                                     subview(staged, relative_to(*common, *slab))));
+        SHARDMESH_TRY(copy_between(subview(d.target->to, relative_to(*common, d.target->where)),
+                                   subview(staged, relative_to(*common, *slab))));
   }
   spare.give_back(std::move(scratch));
   return {};
@@ -214,7 +214,7 @@ class memory_run {
     std::vector<const memory_target*> large, small;
     small.reserve(targets.size());
     for (const memory_target& target : targets) {
-      SHARDMESH_CHECK(check(target));
+      SHARDMESH_TRY(check(target));
       if (!target.where.is_empty()) (is_small(target) ? small : large).push_back(&target);
     }
     SHARDMESH_TRY(const work_list cut, plan(large));
@@ -224,7 +224,7 @@ class memory_run {
                         [&](std::int64_t i) -> result<void> {
                           if (i < units) return read(cut.units[static_cast<std::size_t>(i)]);
                           SHARDMESH_TRY(const work_list together, plan(bundles[static_cast<std::size_t>(i - units)]));
-                          for (const unit& one : together.units) SHARDMESH_CHECK(read(one));
+                          for (const unit& one : together.units) SHARDMESH_TRY(read(one));
                           return {};
                         });
   }
@@ -273,7 +273,7 @@ class memory_run {
   result<work_list> plan(target_span targets) const {
     work_list made;
     made.demands.reserve(targets.size());
-    for (const memory_target* const target : targets) SHARDMESH_CHECK(add_demands(*target, made.demands));
+    for (const memory_target* const target : targets) SHARDMESH_TRY(add_demands(*target, made.demands));
     std::vector<demand>& demands = made.demands;
     const auto identity = [](const demand& d) { return std::tuple(d.target->transfer, d.from.owner, d.from.slot); };
     const auto before = [&](const demand& a, const demand& b) {

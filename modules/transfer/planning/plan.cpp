@@ -17,7 +17,7 @@ module;
 #include <utility>
 #include <vector>
 
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 module shardmesh.transfer;
 
 import :expand;
@@ -147,9 +147,9 @@ result<transfer_class> make_class(const tensor_transfer& t, const plan_options& 
   if (t.from.global_shape() != t.to.global_shape())
     return fail(errc::shape_mismatch, "source and destination are different tensors")
         .with_values(to_string(t.from.global_shape()), to_string(t.to.global_shape()));
-  SHARDMESH_CHECK(check_dtypes(t, options));
-  SHARDMESH_CHECK(check_alignment(t.from, t.from_type));
-  SHARDMESH_CHECK(check_alignment(t.to, t.to_type));
+  SHARDMESH_TRY(check_dtypes(t, options));
+  SHARDMESH_TRY(check_alignment(t.from, t.from_type));
+  SHARDMESH_TRY(check_alignment(t.to, t.to_type));
   if (!has_countable_bytes(t.from.global_shape(), t.from_type, t.to_type))
     return fail(errc::overflow,
                 fmt::format("the bytes of shape {} do not fit in 64 bits", to_string(t.from.global_shape())));
@@ -161,9 +161,9 @@ result<transfer_class> make_class(const tensor_transfer& t, const plan_options& 
   }
   if (!t.from.is_complete()) {
     SHARDMESH_TRY(const cover_report report, check_overlaps(t.from, "source"));
-    SHARDMESH_CHECK(check_gaps(report, t.to));
+    SHARDMESH_TRY(check_gaps(report, t.to));
   }
-  if (!t.to.is_complete()) SHARDMESH_CHECK(check_overlaps(t.to, "destination"));
+  if (!t.to.is_complete()) SHARDMESH_TRY(check_overlaps(t.to, "destination"));
   return c;
 }
 

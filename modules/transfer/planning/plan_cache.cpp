@@ -7,8 +7,8 @@ module;
 #include <utility>
 #include <vector>
 
+#include <shardmesh/try.hpp>
 #include "lru_cache.hpp"
-#include "try.hpp"
 module shardmesh.transfer;
 
 namespace shardmesh {

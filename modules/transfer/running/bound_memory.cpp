@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <shardmesh/try.hpp>
 #include <strided_memory.hpp>
-#include <try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -250,16 +250,16 @@ result<void> bound_memory::bind(const route& r, std::span<const const_tensor_bin
   if (bound_ && is_bound(sources_, from) && is_bound(destinations_, to)) return {};
   bound_ = false;
   mirrors_.clear();
-  SHARDMESH_CHECK(check(sources_, from, name_of));
-  SHARDMESH_CHECK(check(destinations_, to, name_of));
+  SHARDMESH_TRY(check(sources_, from, name_of));
+  SHARDMESH_TRY(check(destinations_, to, name_of));
   const std::vector<const_tensor_view> sources = sources_.views;
   const std::vector<tensor_view> destinations = destinations_.views;
-  SHARDMESH_CHECK(keep(sources_, from));
-  SHARDMESH_CHECK(keep(destinations_, to));
+  SHARDMESH_TRY(keep(sources_, from));
+  SHARDMESH_TRY(keep(destinations_, to));
   if (shapes_ == 0 || !have_same_shapes(sources, sources_.views) ||
       !have_same_shapes(destinations, destinations_.views))
     ++shapes_;
-  SHARDMESH_CHECK(check_sharing(r, name_of));
+  SHARDMESH_TRY(check_sharing(r, name_of));
   bound_ = true;
   return {};
 }

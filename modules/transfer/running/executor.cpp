@@ -3,7 +3,7 @@
 module;
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -288,7 +288,7 @@ result<pending> executor::start(std::span<const const_tensor_binding> from, std:
     }
     std::shared_ptr<started_run> run;
   };
-  SHARDMESH_CHECK(state_->begin(from, to, call));
+  SHARDMESH_TRY(state_->begin(from, to, call));
   auto started = std::make_shared<started_run>(state_);
   remember(started);
   return pending(std::make_unique<running>(std::move(started)));
@@ -296,7 +296,7 @@ result<pending> executor::start(std::span<const const_tensor_binding> from, std:
 
 result<void> executor::run(std::span<const const_tensor_binding> from, std::span<const tensor_binding> to,
                            const call_options& call) {
-  SHARDMESH_CHECK(state_->begin(from, to, call));
+  SHARDMESH_TRY(state_->begin(from, to, call));
   std::optional<result<void>> over;
   advance_together(state_->communicator(), nullptr, [&](bool may_block) {
     over = state_->advance_safely(may_block);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,7 @@ result<tensor_view> slot_mirrors::make(const const_tensor_view& slot, device mem
                                             : backend->allocate(size_bytes, memory, {}));
   if (!on_host) {  // any stream may use it from now on
     SHARDMESH_TRY(const auto allocated, backend->record(memory, {}));
-    SHARDMESH_CHECK(allocated->wait());
+    SHARDMESH_TRY(allocated->wait());
   }
   const tensor_view copy{made.data(), slot.type, memory, slot.sizes, contiguous_strides(slot.sizes)};
   mirrors_.push_back({slot, std::nullopt, copy, is_pulled, std::move(made)});
@@ -42,13 +42,13 @@ result<tensor_view> slot_mirrors::of_destination(const tensor_view& slot, device
 
 result<void> slot_mirrors::pull(const call_options& call) const {
   for (const mirror& one : mirrors_)
-    if (one.is_pulled) SHARDMESH_CHECK(copy_between(one.copy, one.slot, call));
+    if (one.is_pulled) SHARDMESH_TRY(copy_between(one.copy, one.slot, call));
   return {};
 }
 
 result<void> slot_mirrors::push(const call_options& call) const {
   for (const mirror& one : mirrors_)
-    if (one.written) SHARDMESH_CHECK(copy_between(*one.written, one.copy, call));
+    if (one.written) SHARDMESH_TRY(copy_between(*one.written, one.copy, call));
   return {};
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -52,7 +52,7 @@ result<redistribute_report> redistribute(std::span<const tensor_move> tensors, c
   const call_options call = options.call.named("redistribute");
   const run_options how{.check = options.check, .progress = options.progress};
   SHARDMESH_TRY(executor runner, executor::make(planned(tensors, options), comm, std::move(keys), how, call));
-  SHARDMESH_CHECK(runner.run(from, to, call));
+  SHARDMESH_TRY(runner.run(from, to, call));
   return redistribute_report{.sent_bytes = runner.sent_bytes(),
                              .received_bytes = runner.received_bytes(),
                              .rounds = runner.rounds(),
@@ -66,14 +66,14 @@ result<redistribute_report> redistribute(const const_tensor_side& from, const te
 }
 
 result<distribution> on_one_rank(const extents& shape, std::int32_t rank) {
-  SHARDMESH_CHECK(check_shape(shape, rank));
+  SHARDMESH_TRY(check_shape(shape, rank));
   distribution_builder builder(shape, owner_space::ranks);
   builder.add(rank, 0, extents::filled(shape.rank(), 0), shape);
   return builder.finish();
 }
 
 result<distribution> on_every_rank(const extents& shape, std::int32_t ranks) {
-  SHARDMESH_CHECK(check_shape(shape, ranks - 1));
+  SHARDMESH_TRY(check_shape(shape, ranks - 1));
   const std::int64_t sizes[] = {ranks};
   SHARDMESH_TRY(const device_mesh mesh, device_mesh::make(sizes));
   SHARDMESH_TRY(const layout whole, layout::make(mesh, {placement::replicate()}, shape));

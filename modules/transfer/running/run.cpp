@@ -3,7 +3,7 @@
 // messages.
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -137,9 +137,9 @@ result<void> executor::state::check_interruption(std::int64_t bytes) {
   unchecked_bytes_ += bytes;
   if (++unchecked_tasks_ < 256 && unchecked_bytes_ < (std::int64_t{4} << 20)) return {};
   unchecked_bytes_ = unchecked_tasks_ = 0;
-  SHARDMESH_CHECK(check_call());
+  SHARDMESH_TRY(check_call());
   if (lends_ && loan_.interrupted()) {
-    SHARDMESH_CHECK(loan_.wait());  // its error says what happened
+    SHARDMESH_TRY(loan_.wait());  // its error says what happened
     return fail(errc::communication, "another rank failed");
   }
   return {};
@@ -159,7 +159,7 @@ result<void> executor::state::begin(std::span<const const_tensor_binding> from, 
   if (options_.check == check_policy::every_run) {
     const agree_options agreement{.what = "runs", .problem = sound ? nullptr : &sound.error()};
     const std::vector<agreement_record> record{{"plan", to_hex(plan.digest())}};
-    SHARDMESH_CHECK(agree(comm_, record, agreement, call_));
+    SHARDMESH_TRY(agree(comm_, record, agreement, call_));
   } else if (!sound) {
     comm_.abort(sound.error());
     return sound;
@@ -225,27 +225,27 @@ result<bool> executor::state::advance(bool may_block) {
           const std::int64_t messages = std::max(packed_bytes(batch.gather), packed_bytes(batch.deliver));
           SHARDMESH_TRY(staging_, scratch_.reserve(batch.staging_bytes + messages));
         }
-        SHARDMESH_CHECK(begin_round(round));
-        if (!batched_) SHARDMESH_CHECK(work_through(round.early));
+        SHARDMESH_TRY(begin_round(round));
+        if (!batched_) SHARDMESH_TRY(work_through(round.early));
         stage_ = run_stage::wait;
         break;
       case run_stage::wait:
         // On a stream, this waits only until the messages are enqueued.
         if (!may_block && !is_on_stream() && !is_ready()) return false;
-        SHARDMESH_CHECK(wait_for_messages());
-        SHARDMESH_CHECK(read_round(round));
+        SHARDMESH_TRY(wait_for_messages());
+        SHARDMESH_TRY(read_round(round));
         if (lends_ && !may_block) loan_.give_back();  // a blocking wait does this itself
         stage_ = run_stage::read;
         break;
       case run_stage::read:  // until peers release this rank's memory
         if (!may_block && lends_ && !loan_.done()) return false;
-        if (lends_) SHARDMESH_CHECK(loan_.wait());
+        if (lends_) SHARDMESH_TRY(loan_.wait());
         stage_ = run_stage::begin;
         if (!delivers_) {
-          SHARDMESH_CHECK(work_between(batch));
+          SHARDMESH_TRY(work_between(batch));
           delivers_ = true;
         } else {
-          SHARDMESH_CHECK(work_at_end(batch));
+          SHARDMESH_TRY(work_at_end(batch));
           delivers_ = false;
           ++batch_;
         }
@@ -258,15 +258,15 @@ result<bool> executor::state::advance(bool may_block) {
 // A run on the user's stream ends when all of it is enqueued. Any other run ends when its slots are complete.
 result<bool> executor::state::end(bool may_block) {
   if (batched_ && is_on_users_stream()) {
-    SHARDMESH_CHECK(memory_.mirrors().push(stream_call()));
-    SHARDMESH_CHECK(mark_end());
+    SHARDMESH_TRY(memory_.mirrors().push(stream_call()));
+    SHARDMESH_TRY(mark_end());
     return true;
   }
   if (batched_) {
     SHARDMESH_TRY(const bool drained, drain(may_block));
     if (!drained) return false;
   }
-  SHARDMESH_CHECK(memory_.mirrors().push(call_));
+  SHARDMESH_TRY(memory_.mirrors().push(call_));
   return true;
 }
 
@@ -302,7 +302,7 @@ result<void> executor::state::pack(const message_round& round, const message& m,
     const dtype type = route_.types[piece.transfer].in_message(s);
     if (auto done = copy(row_major(to + piece.offset, type, s.where.sizes), source_of(piece, s, delivers_)); !done)
       return at(std::move(done).error(), piece, s);
-    SHARDMESH_CHECK(check_interruption(bytes_of(s.where, type)));
+    SHARDMESH_TRY(check_interruption(bytes_of(s.where, type)));
   }
   return {};
 }
@@ -346,7 +346,7 @@ result<void> executor::state::begin_exchange(const message_round& round) {
     if (is_sent_directly(round, m)) {
       bytes = source_of(round.outgoing[m.first], delivers_).data;
     } else {
-      SHARDMESH_CHECK(pack(round, m, room));
+      SHARDMESH_TRY(pack(round, m, room));
       room += m.size_bytes;
     }
     outgoing_.push_back({m.peer, {bytes, static_cast<std::size_t>(m.size_bytes)}});
@@ -395,7 +395,7 @@ result<void> executor::state::carry_out(const task& work, const step& s, const c
 result<void> executor::state::work_through(std::span<const task> tasks) {
   for (const task& work : tasks) {
     const step s = step_of(work);
-    SHARDMESH_CHECK(carry_out(work, s, source_of(work, s, delivers_)));
+    SHARDMESH_TRY(carry_out(work, s, source_of(work, s, delivers_)));
   }
   return {};
 }
@@ -409,12 +409,12 @@ result<void> executor::state::read_round(const message_round& round) {
   for (const task& work : round.late) {
     const step s = step_of(work);
     if (work.message == no_message) {
-      SHARDMESH_CHECK(carry_out(work, s, source_of(work, s, delivers_)));
+      SHARDMESH_TRY(carry_out(work, s, source_of(work, s, delivers_)));
     } else if (lends_) {
-      SHARDMESH_CHECK(carry_out(work, s, loan_.from(work.message).piece(work.piece)));
+      SHARDMESH_TRY(carry_out(work, s, loan_.from(work.message).piece(work.piece)));
     } else if (std::byte* const message = arrived_[work.message]; message != nullptr) {
       const dtype type = route_.types[work.transfer].in_message(s);
-      SHARDMESH_CHECK(carry_out(work, s, row_major(message + work.offset, type, s.where.sizes)));
+      SHARDMESH_TRY(carry_out(work, s, row_major(message + work.offset, type, s.where.sizes)));
     } else {
       report(bytes_of(s.where, route_.types[work.transfer].in_message(s)));
     }
@@ -424,7 +424,7 @@ result<void> executor::state::read_round(const message_round& round) {
 
 result<void> executor::state::work_between(const batch_route& batch) {
   if (batched_) return launch(batched_->routes[batch_].middle);
-  SHARDMESH_CHECK(work_through(batch.middle));
+  SHARDMESH_TRY(work_through(batch.middle));
   return round_sums(batch);
 }
 
@@ -443,7 +443,7 @@ result<void> executor::state::round_sums(const batch_route& batch) {
     std::byte* const begin = staging_ + region.offset;
     for (std::int64_t i = 0; i < region.volume; i += block) {
       const std::int64_t n = std::min(block, region.volume - i);
-      SHARDMESH_CHECK(copy(row_major(rounded, types.from, {n}), row_major(begin + i * wide, types.sum, {n})));
+      SHARDMESH_TRY(copy(row_major(rounded, types.from, {n}), row_major(begin + i * wide, types.sum, {n})));
       std::memcpy(begin + i * narrow, rounded, static_cast<std::size_t>(n * narrow));
     }
   }

@@ -2,7 +2,7 @@
 // The work of a run on a backend: the pieces of its route as batches, launched between the rounds of messages.
 module;
 #include <fmt/format.h>
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -65,8 +65,8 @@ result<void> append_rounding(batch_builder& to, std::uint32_t target, std::uint3
   const std::int64_t wide = item_bytes(types.sum), narrow = item_bytes(types.from), ratio = wide / narrow;
   for (std::int64_t i = 0, end = 1; i < count; i = end, end = end * ratio, ++phase) {
     const extents size{std::min(end, count) - i};
-    SHARDMESH_CHECK(to.copy(row_major(target, offset + i * narrow, types.from, size),
-                            row_major(source, offset + i * wide, types.sum, size), phase));
+    SHARDMESH_TRY(to.copy(row_major(target, offset + i * narrow, types.from, size),
+                          row_major(source, offset + i * wide, types.sum, size), phase));
   }
   return {};
 }
@@ -137,8 +137,8 @@ result<void> executor::state::prepare_round(const message_round& round, bool rou
       return at(std::move(added).error(), work, s);
     return {};
   };
-  for (const task& work : round.early) SHARDMESH_CHECK(add(before, made.before, work));
-  for (const task& work : round.late) SHARDMESH_CHECK(add(after, made.after, work));
+  for (const task& work : round.early) SHARDMESH_TRY(add(before, made.before, work));
+  for (const task& work : round.late) SHARDMESH_TRY(add(after, made.after, work));
   if (!before.empty()) {
     SHARDMESH_TRY(made.before.batch, batched_->backend->prepare(before.items(), batched_->memory));
   }
@@ -152,8 +152,8 @@ result<void> executor::state::prepare_round(const message_round& round, bool rou
 result<void> executor::state::prepare_route(batched_route& made) {
   const batch_route& batch = route_.batches[batch_];
   std::int64_t gathered = batch.staging_bytes, delivered = batch.staging_bytes;
-  SHARDMESH_CHECK(prepare_round(batch.gather, false, made.gather, gathered));
-  SHARDMESH_CHECK(prepare_round(batch.deliver, true, made.deliver, delivered));
+  SHARDMESH_TRY(prepare_round(batch.gather, false, made.gather, gathered));
+  SHARDMESH_TRY(prepare_round(batch.deliver, true, made.deliver, delivered));
   made.scratch_bytes = std::max(gathered, delivered);
 
   batch_builder middle, finish;
@@ -172,7 +172,7 @@ result<void> executor::state::prepare_route(batched_route& made) {
   for (const staging_region& region : batch.regions) {
     const transfer_types& types = route_.types[region.transfer];
     if (types.sum != types.from)
-      SHARDMESH_CHECK(append_rounding(middle, targets, sources, region.offset, region.volume, types, last));
+      SHARDMESH_TRY(append_rounding(middle, targets, sources, region.offset, region.volume, types, last));
   }
   // Copies between slots come first, then the work on their targets.
   turns finishing;
@@ -200,7 +200,7 @@ result<void> executor::state::prepare_batches() {
   b.shapes = -1;
   b.routes.clear();
   b.routes.resize(route_.batches.size());
-  for (batch_ = 0; batch_ < route_.batches.size(); ++batch_) SHARDMESH_CHECK(prepare_route(b.routes[batch_]));
+  for (batch_ = 0; batch_ < route_.batches.size(); ++batch_) SHARDMESH_TRY(prepare_route(b.routes[batch_]));
   b.shapes = memory_.shapes();
   return {};
 }
@@ -216,11 +216,11 @@ result<void> executor::state::open_launches() {
     b.stream = b.own.stream;
   }
   // A run on another stream may still use the scratch memory.
-  if (b.end && !(b.last == b.stream)) SHARDMESH_CHECK(b.end->hold(b.stream));
+  if (b.end && !(b.last == b.stream)) SHARDMESH_TRY(b.end->hold(b.stream));
   std::int64_t scratch_bytes = collective_room_;
   for (const batched_route& one : b.routes) scratch_bytes = std::max(scratch_bytes, one.scratch_bytes);
   if (scratch_bytes > b.scratch.size_bytes()) {
-    SHARDMESH_CHECK(wait_for_latest_run());  // it uses the memory that is freed here
+    SHARDMESH_TRY(wait_for_latest_run());  // it uses the memory that is freed here
     SHARDMESH_TRY(b.scratch, b.backend->allocate(scratch_bytes, b.memory, b.stream));
   }
   b.to.clear();
@@ -248,7 +248,7 @@ result<void> executor::state::launch(const batched_stage& stage) {
 result<void> executor::state::begin_batched_exchange(const message_round& round) {
   const batched_route& work = batched_->routes[batch_];
   const batched_round& how = delivers_ ? work.deliver : work.gather;
-  SHARDMESH_CHECK(launch(how.before));
+  SHARDMESH_TRY(launch(how.before));
   if (round.sends.empty() && round.receives.empty()) return {};
   outgoing_.clear();
   incoming_.clear();
@@ -289,16 +289,16 @@ result<bool> executor::state::drain(bool may_block) {
   call_options asking;  // no deadline: the exchanges enforce it
   asking.stream = batched_->stream;
   asking.name = call_.name;
-  if (!draining_) SHARDMESH_CHECK(mark_end());
+  if (!draining_) SHARDMESH_TRY(mark_end());
   draining_ = true;
   for (int round = 0;; ++round) {
     SHARDMESH_TRY(const bool done, batched_->end->done());
     if (is_on_stream()) {
       SHARDMESH_TRY(pending sound, comm_.start_exchange({}, {}, asking));
-      SHARDMESH_CHECK(sound.wait());
+      SHARDMESH_TRY(sound.wait());
     }
     if (done) break;
-    if (!call_.deadline || std::chrono::steady_clock::now() > *call_.deadline + grace) SHARDMESH_CHECK(check_call());
+    if (!call_.deadline || std::chrono::steady_clock::now() > *call_.deadline + grace) SHARDMESH_TRY(check_call());
     if (!may_block) return false;
     if (round > 64) std::this_thread::sleep_for(std::chrono::microseconds(std::min(round, 200)));
   }

@@ -2,7 +2,7 @@
 // The transfers of a run that are collectives of the communicator: slab by slab, before the batches. The choice of
 // these transfers is in `collective`.
 module;
-#include <try.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -69,8 +69,7 @@ result<void> executor::state::begin_slab(const collective_use& use) {
   const std::byte* out = sent == 0 ? nullptr : source(0).data;
   if (!sends_directly) {
     for (std::int64_t b = 0; b < sent; ++b)
-      SHARDMESH_CHECK(
-          copy_between(row_major(room + b * slab_bytes, type, where, slab_.sizes), source(b), stream_call()));
+      SHARDMESH_TRY(copy_between(row_major(room + b * slab_bytes, type, where, slab_.sizes), source(b), stream_call()));
     out = room;
   }
   landing_ = receives_directly ? target.data : room + to_pack;
@@ -102,9 +101,9 @@ result<void> executor::state::end_slab(const collective_use& use) {
   const std::int64_t slab_bytes = slab_.volume() * (bits(type) / 8), received = use.received();
   if (target_block(use, 0).data != landing_)
     for (std::int64_t b = 0; b < received; ++b)
-      SHARDMESH_CHECK(copy_between(target_block(use, b),
-                                   row_major(landing_ + b * slab_bytes, type, comm_.memory(), slab_.sizes),
-                                   stream_call()));
+      SHARDMESH_TRY(copy_between(target_block(use, b),
+                                 row_major(landing_ + b * slab_bytes, type, comm_.memory(), slab_.sizes),
+                                 stream_call()));
   report(received * slab_bytes);
   return check_interruption(received * slab_bytes);
 }
@@ -137,13 +136,13 @@ result<bool> executor::state::advance_collectives(bool may_block) {
         continue;
       }
       slab_ = *slab;
-      SHARDMESH_CHECK(begin_slab(use));
+      SHARDMESH_TRY(begin_slab(use));
       in_slab_ = true;
     }
     if (!may_block && !is_on_stream() && !exchange_.done()) return false;
-    SHARDMESH_CHECK(exchange_.wait());
+    SHARDMESH_TRY(exchange_.wait());
     in_slab_ = false;
-    SHARDMESH_CHECK(end_slab(use));
+    SHARDMESH_TRY(end_slab(use));
   }
   return true;
 }
