@@ -1,26 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prints the tensors of a checkpoint of any format: key, dtype, shape, and the first values of float32 tensors.
 // Usage: print_tensors CHECKPOINT
+#include <shardmesh/try.hpp>
+
 #include <cstddef>
 #include <cstdio>
 #include <string>
 
 import shardmesh;
 
-int main(int argc, char** argv) {
-  using namespace shardmesh;
-  if (argc != 2) return std::fprintf(stderr, "usage: print_tensors CHECKPOINT\n"), 2;
-  const auto checkpoint = open_checkpoint(argv[1]);
-  if (!checkpoint) return std::fprintf(stderr, "%s\n", to_string(checkpoint.error()).c_str()), 1;
+namespace sm = shardmesh;
 
-  for (const tensor_entry& entry : (*checkpoint)->contents().tensors) {
-    std::printf("%s: %s%s", entry.key.c_str(), to_string(entry.type).c_str(), to_string(entry.shape).c_str());
-    if (entry.type == dtype::float32) {
-      const result<host_tensor> tensor = load_tensor(**checkpoint, entry.key);
-      if (!tensor) return std::fprintf(stderr, "%s\n", to_string(tensor.error()).c_str()), 1;
-      const auto values = tensor->values<float>();
+sm::result<void> print_tensors(const char* path) {
+  SHARDMESH_TRY(const sm::checkpoint trained, sm::open(path));
+  for (const sm::tensor_entry& entry : trained.tensors()) {
+    std::printf("%s", to_string(entry).c_str());
+    if (entry.type == sm::dtype::float32) {
+      SHARDMESH_TRY(const sm::host_tensor tensor, trained.load(entry.key));
+      const auto values = tensor.values<float>();
       for (std::size_t i = 0; i < values.size() && i < 3; ++i) std::printf(" %g", static_cast<double>(values[i]));
     }
     std::printf("\n");
   }
+  return {};
+}
+
+int main(int argc, char** argv) {
+  if (argc != 2) return std::fprintf(stderr, "usage: print_tensors CHECKPOINT\n"), 2;
+  const auto printed = print_tensors(argv[1]);
+  if (!printed) return std::fprintf(stderr, "%s\n", to_string(printed.error()).c_str()), 1;
 }

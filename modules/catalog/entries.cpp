@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <fmt/format.h>
 #include <shardmesh/try.hpp>
 
 #include <charconv>
@@ -46,6 +47,16 @@ std::optional<std::int32_t> rank_of_file(std::string_view file) {
   const auto [end, code] = std::from_chars(file.data() + 2, file.data() + file.size(), rank);
   if (code != std::errc{} || end == file.data() + file.size() || *end != '_' || rank < 0) return std::nullopt;
   return rank;
+}
+
+std::string to_string(const tensor_entry& tensor) {
+  const std::string_view opaque = tensor.opaque_kind.empty() ? tensor.opaque_type : tensor.opaque_kind;
+  return fmt::format("{}: {}{}{}{}", tensor.key, opaque, opaque.empty() ? "" : " ", name(tensor.type),
+                     to_string(tensor.shape));
+}
+
+std::string to_string(const object_entry& object) {
+  return object.key + ": object";
 }
 
 error to_error(const cover_problem& problem) {

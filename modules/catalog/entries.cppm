@@ -103,6 +103,12 @@ struct object_entry {
   std::int64_t hidden_tensors = 0;
 };
 
+/// Returns "model.weight: float32[128, 64]". A tensor that is not read as elements also shows its kind:
+/// "w: sparse COO tensor float32[3, 3]".
+std::string to_string(const tensor_entry& tensor);
+/// Returns "epoch: object".
+std::string to_string(const object_entry& object);
+
 /// A text that a file's writer attached to it: an entry of safetensors' `__metadata__`. Texts that describe the file
 /// itself (our checksums, PyTorch's sharding info) are excluded.
 struct file_text {

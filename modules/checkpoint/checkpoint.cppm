@@ -26,6 +26,7 @@ export import :placement_rules;
 export import :replaceable;
 export import :resize;
 export import :save;
+export import :select_entries;
 export import :selection;
 export import :shared_destinations;
 export import :source_apart;

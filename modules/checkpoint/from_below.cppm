@@ -24,6 +24,7 @@ using shardmesh::read_limits;
 using shardmesh::stored_properties;
 using shardmesh::stored_range;
 using shardmesh::tensor_entry;
+using shardmesh::to_string;
 
 // Writing a checkpoint.
 using shardmesh::output_options;

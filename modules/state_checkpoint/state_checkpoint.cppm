@@ -8,6 +8,7 @@ export import shardmesh.fsdp;
 export import shardmesh.checkpoint;
 
 export import :carve;
+export import :checkpoint;
 export import :flat_units;
 export import :load_sharded;
 export import :outline;
