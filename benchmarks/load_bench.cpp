@@ -193,7 +193,7 @@ std::vector<double> time_load(const arguments& given, std::int64_t& bytes) {
 std::vector<double> time_ranks(const arguments& given, std::int64_t& bytes) {
   const auto reader = need(open_checkpoint(given.path));
   std::vector<wanted> parts;
-  std::vector<held_state> states;
+  std::vector<local_state> states;
   for (std::int64_t rank = 0; rank < given.ranks; ++rank) {
     parts.push_back(columns(*reader, rank, given.ranks));
     bytes += parts.back().bytes;

@@ -34,7 +34,7 @@ def save(durable):
     def case(bench):
         how = "durably" if durable else "without fsync"
         compare(bench, f"save of an FSDP model of 1 GiB, {RANKS} ranks, {how}", {
-            "shardmesh::save of held_by(model)": "save_in_place",
+            "shardmesh::save of local_view(model)": "save_in_place",
             "shardmesh::save of its sharded state dict": "save_state",
             "plain pwrite of the shards" + (" + fsync" if durable else ""): "plain_write"}, durable)
     return case
@@ -42,7 +42,7 @@ def save(durable):
 
 def load(bench):
     compare(bench, f"load of an FSDP model of 1 GiB, {RANKS} ranks, warm cache", {
-        "shardmesh::load of held_by(model)": "load_in_place",
+        "shardmesh::load of local_view(model)": "load_in_place",
         "shardmesh::load, load_state_dict": "load_state",
         "plain pread into the shards": "plain_read"})
 

@@ -116,15 +116,15 @@ class rank_bench {
   void run() {
     if (case_.name == "save_in_place") return in_place();
     if (case_.name == "save_state")
-      return check(save(step(), held_by(std::as_const(state()->state)).value(), comm_, options_));
+      return check(save(step(), local_view(std::as_const(state()->state)).value(), comm_, options_));
     if (case_.name == "plain_write") return plain_write();
     if (case_.name == "load_in_place") {
-      held_state wanted = held_by(mine_.model, comm_.rank()).value().to_load();
+      local_state wanted = local_view(mine_.model, comm_.rank()).value().to_load();
       return check(load(step(), wanted, comm_, {.loading = {.threads = 1}}));
     }
     if (case_.name == "load_state") {
       const auto made = state();
-      held_state wanted = held_by(made->state).value();
+      local_state wanted = local_view(made->state).value();
       check(load(step(), wanted, comm_, {.loading = {.threads = 1}}));
       load_state_dict(mine_.model, made->state, comm_).value();
       return;
@@ -132,7 +132,8 @@ class rank_bench {
     if (case_.name == "plain_read") return plain_read();
     if (case_.name.starts_with("start")) {
       saving_.emplace(
-          start_save(step(), held_by(mine_.model, comm_.rank()).value().to_save().value(), saver_, options_).value());
+          start_save(step(), local_view(mine_.model, comm_.rank()).value().to_save().value(), saver_, options_)
+              .value());
       return;
     }
     for (std::size_t i = 0; i < copies_.size(); ++i)
@@ -147,7 +148,7 @@ class rank_bench {
   fs::path step() const { return case_.folder / "step"; }
 
   void in_place() {
-    check(save(step(), held_by(mine_.model, comm_.rank()).value().to_save().value(), comm_, options_));
+    check(save(step(), local_view(mine_.model, comm_.rank()).value().to_save().value(), comm_, options_));
   }
   std::unique_ptr<saved_state<host_tensor>> state() {
     return std::make_unique<saved_state<host_tensor>>(sharded_state_dict<host_tensor>(mine_.model, comm_).value());

@@ -13,7 +13,7 @@
 #include "values.hpp"
 
 import shardmesh;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace c_api {
 using namespace shardmesh;

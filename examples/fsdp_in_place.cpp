@@ -45,12 +45,12 @@ int main() {
   const std::filesystem::path folder = "fsdp_in_place.checkpoint";
   auto ran = run_ranks(4, [&](any_communicator& comm) -> result<void> {
     const layer mine(comm.rank(), 4, true);
-    auto in_place = held_by(mine.model, comm.rank());
+    auto in_place = local_view(mine.model, comm.rank());
     if (!in_place) return std::move(in_place).error();
     auto held = in_place->to_save();
     if (!held) return std::move(held).error();
     if (comm.rank() == 1)
-      for (const const_held_part& part : held->tensors.front().parts)
+      for (const const_local_part& part : held->tensors.front().parts)
         std::printf("rank 1 holds %s of %s\n", to_string(part.where).c_str(),
                     dotted(held->tensors.front().where).c_str());
     held->objects.push_back({{"step"}, {}, {std::int64_t{1000}}});
@@ -62,9 +62,9 @@ int main() {
   if (ran)
     ran = run_ranks(2, [&](any_communicator& comm) -> result<void> {
       const layer mine(comm.rank(), 2, false), expected(comm.rank(), 2, true);
-      auto in_place = held_by(mine.model, comm.rank());
+      auto in_place = local_view(mine.model, comm.rank());
       if (!in_place) return std::move(in_place).error();
-      held_state wanted = in_place->to_load();
+      local_state wanted = in_place->to_load();
       const load_report report = load(folder, wanted, comm);
       if (!report.ok()) return report.problems.front();
       if (comm.rank() == 0) std::printf("loaded onto 2 ranks\n");

@@ -21,10 +21,10 @@ import shardmesh;
 using namespace shardmesh;
 
 // The rows of one tensor; every rank has the same number.
-held_state rows_of(std::vector<float>& memory, std::int32_t rank, std::int32_t ranks) {
+local_state rows_of(std::vector<float>& memory, std::int32_t rank, std::int32_t ranks) {
   const auto rows = static_cast<std::int64_t>(memory.size()) / 4;
   const tensor_view view{reinterpret_cast<std::byte*>(memory.data()), dtype::float32, {}, {rows, 4}, {4, 1}};
-  held_state held;
+  local_state held;
   held.tensors.push_back({{"w"}, {ranks * rows, 4}, dtype::float32, {{{{rank * rows, 0}, {rows, 4}}, view}}});
   return held;
 }
@@ -35,7 +35,7 @@ int main() {
   const auto trained = run_ranks(ranks, [&](any_communicator& comm) -> result<void> {
     any_communicator saver(savers.communicator(comm.rank()));
     std::vector<float> weights(1024 * 4);
-    const held_state held = rows_of(weights, comm.rank(), ranks);
+    const local_state held = rows_of(weights, comm.rank(), ranks);
     auto pool = staging_pool::make({.max_bytes = 64 << 20, .max_saves = 1});  // one per rank
     if (!pool) return std::move(pool).error();
     std::optional<save_in_progress> saving;
@@ -56,7 +56,7 @@ int main() {
       std::printf("3 saves, memory taken %d time(s), %d bytes kept\n", int(use.taken), int(use.kept_bytes));
     }
     for (float& weight : weights) weight = 0;
-    held_state wanted = held;
+    local_state wanted = held;
     const load_report loaded = load("background.checkpoint", wanted, comm);
     if (!loaded.ok()) return loaded.problems.front();
     return weights.back() == 3 && pool->use().taken == 1 ? result<void>() : fail(errc::checksum_mismatch, "it differs");

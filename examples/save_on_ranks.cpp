@@ -43,7 +43,7 @@ int main() {
   const auto saved = run_ranks(4, [&](any_communicator& comm) -> result<void> {
     auto state = make_state(comm.rank(), comm.size(), 0, true);  // by rows
     if (!state) return state.error();
-    const auto held = held_by(*state);
+    const auto held = local_view(*state);
     if (!held) return held.error();
     const save_report report = save(folder, *held, comm, {.saving = {.output = {.overwrite = true}}});
     if (!report.ok()) return report.problems.front();
@@ -55,7 +55,7 @@ int main() {
   const auto loaded = run_ranks(2, [&](any_communicator& comm) -> result<void> {
     auto state = make_state(comm.rank(), comm.size(), 1, false);  // by columns
     if (!state) return state.error();
-    auto held = held_by(*state);
+    auto held = local_view(*state);
     if (!held) return held.error();
     const load_report report = load(folder, *held, comm);
     if (!report.ok()) return report.problems.front();

@@ -38,7 +38,7 @@ int main() {
 
   // One rank. With several, each saves its part.
   const auto saved = run_ranks(1, [&](any_communicator& comm) -> result<void> {
-    const auto held = held_by(state);  // names, boxes and views: no copy
+    const auto held = local_view(state);  // names, boxes and views: no copy
     if (!held) return held.error();
     const save_report report = save("saved", *held, comm, {.saving = {.output = {.overwrite = true}}});
     return report.ok() ? result<void>() : report.problems.front();

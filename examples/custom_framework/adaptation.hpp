@@ -56,8 +56,8 @@ inline sockets::socket_communicator communicator_of(const meeting_point& meeting
 
 // The local state of a rank whose matrices all have the layout `cut`, for collective save and load. The store must
 // outlive it.
-inline shardmesh::held_state held_by(parameter_store& store, const shardmesh::layout& cut, std::int32_t rank) {
-  shardmesh::held_state made;
+inline shardmesh::local_state local_view(parameter_store& store, const shardmesh::layout& cut, std::int32_t rank) {
+  shardmesh::local_state made;
   shardmesh::visit_leaves(store, [&](const shardmesh::path& where, parameter_store& leaf) {
     if (auto* tensor = std::get_if<matrix>(&leaf.is)) {
       auto& held = made.tensors.emplace_back();
@@ -76,8 +76,8 @@ inline shardmesh::held_state held_by(parameter_store& store, const shardmesh::la
 }
 
 // Copies the counters that a load returned into the store.
-inline void take_counters(parameter_store& store, const shardmesh::held_state& loaded) {
-  for (const shardmesh::held_object& object : loaded.objects)
+inline void take_counters(parameter_store& store, const shardmesh::local_state& loaded) {
+  for (const shardmesh::local_state_object& object : loaded.objects)
     if (parameter_store* leaf = shardmesh::find(store, object.where))
       leaf->counter() = std::get<std::int64_t>(object.leaves.front());
 }

@@ -6,7 +6,7 @@ module shardmesh.collective_checkpoint:box_sets;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace shardmesh {
 

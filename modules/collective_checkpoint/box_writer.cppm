@@ -8,7 +8,7 @@ import shardmesh.core;
 import shardmesh.digest;
 import shardmesh.transfer;
 import shardmesh.storage;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace shardmesh {
 

@@ -12,7 +12,7 @@ module;
 #include <vector>
 module shardmesh.collective_checkpoint;
 
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :chunk_forms;
 
 namespace shardmesh {

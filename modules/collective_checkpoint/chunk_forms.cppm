@@ -5,7 +5,7 @@ module shardmesh.collective_checkpoint:chunk_forms;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :load_assignment;
 import :rank_state;
 

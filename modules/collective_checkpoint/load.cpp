@@ -40,7 +40,7 @@ constexpr std::int64_t least_staging_bytes = 4096, least_message_bytes = std::in
 
 class rank_load {
  public:
-  rank_load(checkpoint_reader* reader, held_state& wanted, communicator_ref comm, const rank_load_options& options)
+  rank_load(checkpoint_reader* reader, local_state& wanted, communicator_ref comm, const rank_load_options& options)
       : reader_(reader),
         wanted_(wanted),
         comm_(comm),
@@ -66,7 +66,7 @@ class rank_load {
     if (!reads_.in_pieces.empty()) SHARDMESH_TRY(read_in_pieces());
     if (has_ties_) SHARDMESH_TRY(compare_ties());
     SHARDMESH_TRY(set_objects(notes));
-    for (const held_tensor& tensor : wanted_.tensors)
+    for (const local_state_tensor& tensor : wanted_.tensors)
       if (tensor.written) tensor.written();
     return {};
   }
@@ -86,7 +86,7 @@ class rank_load {
       SHARDMESH_TRY(check_held(wanted_));
       SHARDMESH_TRY(const bool has_ties, set_parts());
       std::vector<described_object> objects;
-      for (const held_object& object : wanted_.objects) objects.push_back({object.where, {}, 0, {}});
+      for (const local_state_object& object : wanted_.objects) objects.push_back({object.where, {}, 0, {}});
       note = describe(wanted_, objects);
       note.push_back(std::byte{has_ties});
       note.push_back(std::byte{options_.loading.check});
@@ -114,13 +114,13 @@ class rank_load {
   result<bool> set_parts() {
     first_part_.reserve(wanted_.tensors.size());
     parts_.reserve(wanted_.tensors.size());
-    for (const held_tensor& tensor : wanted_.tensors) {
+    for (const local_state_tensor& tensor : wanted_.tensors) {
       first_part_.push_back(parts_.size());
       const std::string key = dotted(tensor.where);
       // A part whose key the checkpoint lacks fills nothing.
       std::optional<tensor_view> nothing;
       if (!reader_->contents().find(key)) nothing = tensor_view{nullptr, tensor.type, {}, {0}, {1}};
-      for (const held_part& part : tensor.parts) parts_.push_back({key, part.where, part.memory, nothing});
+      for (const local_part& part : tensor.parts) parts_.push_back({key, part.where, part.memory, nothing});
     }
     auto shared = detail::find_shared_destinations(parts_);
     if (!shared) return std::move(shared).error().with_rank(comm_.rank());
@@ -389,7 +389,7 @@ class rank_load {
       }
     }
     for (auto& [i, object] : found_) {
-      held_object& to = wanted_.objects[static_cast<std::size_t>(all_.objects[i].index_on(comm_.rank()))];
+      local_state_object& to = wanted_.objects[static_cast<std::size_t>(all_.objects[i].index_on(comm_.rank()))];
       to.form = std::move(object.form);
       to.leaves = std::move(object.leaves);
     }
@@ -397,7 +397,7 @@ class rank_load {
   }
 
   checkpoint_reader* reader_;
-  held_state& wanted_;
+  local_state& wanted_;
   communicator_ref comm_;
   const rank_load_options& options_;
   round_of_ranks round_;
@@ -415,17 +415,17 @@ class rank_load {
   std::unordered_set<std::size_t> is_in_pieces_;  // tensors
   // Keys that this rank gets partly from another rank, if `arrived` is set.
   std::vector<std::string> exchanged_;
-  std::map<std::size_t, held_object> found_;
+  std::map<std::size_t, local_state_object> found_;
 };
 
 }  // namespace
 
-load_report load(checkpoint_reader& reader, held_state& wanted, communicator_ref comm,
+load_report load(checkpoint_reader& reader, local_state& wanted, communicator_ref comm,
                  const rank_load_options& options) {
   return rank_load(&reader, wanted, comm, options).run({});
 }
 
-load_report load(const std::filesystem::path& checkpoint, held_state& wanted, communicator_ref comm,
+load_report load(const std::filesystem::path& checkpoint, local_state& wanted, communicator_ref comm,
                  const rank_load_options& options) {
   std::unique_ptr<checkpoint_reader> reader;
   const auto opened = guarded([&]() -> result<void> {
@@ -435,7 +435,7 @@ load_report load(const std::filesystem::path& checkpoint, held_state& wanted, co
   return rank_load(reader.get(), wanted, comm, options).run(opened);
 }
 
-result<load_in_progress> start_load(const std::filesystem::path& checkpoint, held_state& wanted, communicator_ref comm,
+result<load_in_progress> start_load(const std::filesystem::path& checkpoint, local_state& wanted, communicator_ref comm,
                                     const rank_load_options& options) {
   auto started =
       load_in_progress::start([checkpoint, &wanted, comm, options] { return load(checkpoint, wanted, comm, options); });

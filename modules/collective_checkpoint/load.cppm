@@ -7,7 +7,7 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.tree;
 import shardmesh.comm;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.checkpoint;
 
 export namespace shardmesh {
@@ -57,11 +57,11 @@ struct rank_load_options {
 ///       at most 8 MiB at once: columns of stored rows, overlapping boxes, and a few large replicas. One rank reads a
 ///       chunk that is compressed, or that is compared with its checksum.
 /// Source: torch.distributed.checkpoint.load
-load_report load(checkpoint_reader& reader, held_state& wanted, communicator_ref comm,
+load_report load(checkpoint_reader& reader, local_state& wanted, communicator_ref comm,
                  const rank_load_options& options = {});
 
 /// Does the same for a path; every rank opens the checkpoint.
-load_report load(const std::filesystem::path& checkpoint, held_state& wanted, communicator_ref comm,
+load_report load(const std::filesystem::path& checkpoint, local_state& wanted, communicator_ref comm,
                  const rank_load_options& options = {});
 
 /// Starts `load` in a thread of each rank. Collective. `loading.arrived` reports a key when everything that this rank
@@ -69,7 +69,7 @@ load_report load(const std::filesystem::path& checkpoint, held_state& wanted, co
 /// returned on this rank, `wanted` and the communicator belong to the load and must stay alive. The communicator must
 /// allow calls from another thread.
 /// \errors errc::no_memory if the thread cannot start; all others are in the report of `wait`
-result<load_in_progress> start_load(const std::filesystem::path& checkpoint, held_state& wanted, communicator_ref comm,
+result<load_in_progress> start_load(const std::filesystem::path& checkpoint, local_state& wanted, communicator_ref comm,
                                     const rank_load_options& options = {});
 
 }  // namespace shardmesh

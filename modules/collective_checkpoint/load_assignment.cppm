@@ -5,7 +5,7 @@ module shardmesh.collective_checkpoint:load_assignment;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.checkpoint;
 import :load;
 import :rank_state;

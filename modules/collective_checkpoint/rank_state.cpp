@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::int64_t format_version = 1;
 
-result<void> check_part(const const_held_tensor& tensor, const const_held_part& part) {
+result<void> check_part(const const_local_state_tensor& tensor, const const_local_part& part) {
   const auto at = [&](error e) { return std::move(e).with_box(part.where); };
   if (part.where.rank() != tensor.shape.rank() || !is_well_formed(part.where) ||
       !lies_within(part.where, box::whole(tensor.shape)))
@@ -44,14 +44,14 @@ result<void> check_part(const const_held_tensor& tensor, const const_held_part& 
   return {};
 }
 
-result<void> check_tensor_part(const const_held_tensor& tensor) {
+result<void> check_tensor_part(const const_local_state_tensor& tensor) {
   if (tensor.type == dtype::undefined) return fail(errc::dtype_mismatch, "the dtype is undefined");
   const auto volume = checked_volume(tensor.shape);
   if (!volume || !size_bytes(tensor.type, *volume))
     return fail(errc::overflow, "the shape is no tensor's").with_values("", to_string(tensor.shape));
-  for (const const_held_part& part : tensor.parts) SHARDMESH_TRY(check_part(tensor, part));
+  for (const const_local_part& part : tensor.parts) SHARDMESH_TRY(check_part(tensor, part));
   std::vector<const box*> boxes;
-  for (const const_held_part& part : tensor.parts)
+  for (const const_local_part& part : tensor.parts)
     if (!part.where.is_empty()) boxes.push_back(&part.where);
   std::sort(boxes.begin(), boxes.end(), [](const box* a, const box* b) { return *a < *b; });
   const auto twice =
@@ -213,23 +213,23 @@ void problem_list::add(error e) {
     ++more;
 }
 
-result<void> check_held(const const_held_state& state) {
-  for (const const_held_tensor& tensor : state.tensors)
+result<void> check_held(const const_local_state& state) {
+  for (const const_local_state_tensor& tensor : state.tensors)
     if (auto checked = check_tensor_part(tensor); !checked)
       return std::move(checked).error().with_key(dotted(tensor.where));
   return {};
 }
 
-std::vector<std::byte> describe(const const_held_state& state, std::span<const described_object> objects) {
+std::vector<std::byte> describe(const const_local_state& state, std::span<const described_object> objects) {
   detail::wire_writer out;
   out.number(format_version);
   out.number(static_cast<std::int64_t>(state.tensors.size()));
-  for (const const_held_tensor& tensor : state.tensors) {
+  for (const const_local_state_tensor& tensor : state.tensors) {
     write(out, tensor.where);
     out.numbers(tensor.shape);
     out.number(static_cast<std::int64_t>(tensor.type));
     out.number(static_cast<std::int64_t>(tensor.parts.size()));
-    for (const const_held_part& part : tensor.parts) {
+    for (const const_local_part& part : tensor.parts) {
       for (const std::int64_t offset : part.where.offsets) out.number(offset);
       for (const std::int64_t size : part.where.sizes) out.number(size);
     }

@@ -32,11 +32,11 @@ struct described_object {
 
 // Encodes this rank's description: the shapes and boxes of its state, without memory. `objects` describes the objects
 // of the state.
-std::vector<std::byte> describe(const const_held_state& state, std::span<const described_object> objects);
+std::vector<std::byte> describe(const const_local_state& state, std::span<const described_object> objects);
 
 // Checks one rank's state on its own: boxes lie within shapes, no box occurs twice, and the memory fits. Names key and
 // box.
-result<void> check_held(const const_held_state& state);
+result<void> check_held(const const_local_state& state);
 
 // One box of a tensor and a rank that holds it.
 struct rank_box {

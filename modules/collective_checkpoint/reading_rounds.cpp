@@ -15,7 +15,7 @@ module;
 #include <vector>
 module shardmesh.collective_checkpoint;
 
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :box_sets;
 import :reading_rounds;
 

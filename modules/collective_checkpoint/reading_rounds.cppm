@@ -5,7 +5,7 @@ module shardmesh.collective_checkpoint:reading_rounds;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :chunk_forms;
 import :load_assignment;
 import :rank_state;

@@ -61,7 +61,7 @@ class rank_save {
 
   // Collects the state of all ranks, and decides who writes what. Collective. Returns false after a failure, with the
   // reason in the report.
-  bool plan(const const_held_state& held) {
+  bool plan(const const_local_state& held) {
     return keep([&]() -> result<void> {
       std::vector<std::byte> note;
       const auto mine = guarded([&]() -> result<void> {
@@ -174,7 +174,7 @@ class rank_save {
   }
 
   // Decides what is saved, and by whom. Every rank finds the same problems.
-  void assign(const merged_state& all, const const_held_state& held) {
+  void assign(const merged_state& all, const const_local_state& held) {
     problem_list problems;
     selection_result chosen = select_saved(all, options_.selection);
     for (error& problem : chosen.errors) problems.add(std::move(problem));
@@ -213,8 +213,8 @@ class rank_save {
     return {};
   }
 
-  result<void> make_archives(const const_held_state& held) {
-    for (const held_object& object : held.objects) {
+  result<void> make_archives(const const_local_state& held) {
+    for (const local_state_object& object : held.objects) {
       auto archive = torch_file::archive_of_object(object);
       if (!archive) return std::move(archive).error().with_key(dotted(object.where));
       described_.push_back(
@@ -357,7 +357,7 @@ class rank_save {
 
 }  // namespace
 
-save_report save(const fs::path& destination, const const_held_state& held, communicator_ref comm,
+save_report save(const fs::path& destination, const const_local_state& held, communicator_ref comm,
                  const rank_save_options& options) {
   rank_save work(destination, comm, options);
   return work.plan(held) ? work.write() : work.report();
@@ -401,7 +401,7 @@ const save_report& save_in_progress::wait() {
   return state_->report;
 }
 
-result<save_in_progress> start_save(const fs::path& destination, const const_held_state& held, communicator_ref comm,
+result<save_in_progress> start_save(const fs::path& destination, const const_local_state& held, communicator_ref comm,
                                     const rank_save_options& options) {
   auto made = std::make_unique<save_in_progress::state>(destination, comm, options);
   if (!made->work.plan(held) || !made->work.copy_sources()) return made->work.report().problems.front();

@@ -8,7 +8,7 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.tree;
 import shardmesh.comm;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.checkpoint;
 import :staging_pool;
 
@@ -73,7 +73,7 @@ struct rank_save_options {
 ///       reads such a tensor back for its checksum. A box is one write per run that is contiguous in its tensor. Both:
 ///       O(boxes of all ranks · log) on every rank to plan. Memory: `saving.memory_bytes` per rank.
 /// Source: torch.distributed.checkpoint.save
-save_report save(const std::filesystem::path& destination, const const_held_state& held, communicator_ref comm,
+save_report save(const std::filesystem::path& destination, const const_local_state& held, communicator_ref comm,
                  const rank_save_options& options = {});
 
 /// A save that runs in the background. Move-only.
@@ -92,7 +92,7 @@ class save_in_progress {
   struct state;
 
  private:
-  friend result<save_in_progress> start_save(const std::filesystem::path& destination, const const_held_state& held,
+  friend result<save_in_progress> start_save(const std::filesystem::path& destination, const const_local_state& held,
                                              communicator_ref comm, const rank_save_options& options);
   explicit save_in_progress(std::unique_ptr<state> made);
   std::unique_ptr<state> state_;
@@ -114,7 +114,7 @@ class save_in_progress {
 ///         report of `wait`.
 /// Cost: as `save`, and one more round; memory for what this rank writes (not for replicas that others write).
 /// Source: torch.distributed.checkpoint.async_save
-result<save_in_progress> start_save(const std::filesystem::path& destination, const const_held_state& held,
+result<save_in_progress> start_save(const std::filesystem::path& destination, const const_local_state& held,
                                     communicator_ref comm, const rank_save_options& options = {});
 
 }  // namespace shardmesh

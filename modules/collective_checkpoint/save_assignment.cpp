@@ -72,7 +72,7 @@ class assigner {
  public:
   assigner(std::int32_t rank, bool lowest_rank_objects) : rank_(rank), lowest_rank_objects_(lowest_rank_objects) {}
 
-  save_assignment assign(const merged_state& all, std::span<const selected> kept, const const_held_state& held) {
+  save_assignment assign(const merged_state& all, std::span<const selected> kept, const const_local_state& held) {
     std::vector<kept_tensor> tensors;
     for (const selected& one : kept) {
       if (one.index >= all.tensors.size()) {
@@ -123,7 +123,7 @@ class assigner {
     made_.object_indices.push_back(object.ranks.front() == rank_ ? object.index_on(rank_) : -1);
   }
 
-  void add_tensor(const kept_tensor& kept, const const_held_state& held) {
+  void add_tensor(const kept_tensor& kept, const const_local_state& held) {
     const merged_tensor& tensor = *kept.stored;
     const std::span<const replica_range> boxes = kept.boxes;
     output_tensor made;
@@ -166,7 +166,7 @@ selection_result select_saved(const merged_state& all, const selection_options& 
   return select_keys(entries, options);
 }
 
-save_assignment assign_writers(const merged_state& all, std::span<const selected> kept, const const_held_state& held,
+save_assignment assign_writers(const merged_state& all, std::span<const selected> kept, const const_local_state& held,
                                std::int32_t rank, bool lowest_rank_objects) {
   return assigner(rank, lowest_rank_objects).assign(all, kept, held);
 }

@@ -5,7 +5,7 @@ module shardmesh.collective_checkpoint:save_assignment;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.tree;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.checkpoint;
 import :rank_state;
 
@@ -28,7 +28,7 @@ selection_result select_saved(const merged_state& all, const selection_options& 
 // the result of `select_saved`. Problems: gaps, overlaps of unequal boxes, dtypes that cannot be cut, and objects that
 // differ between ranks (unless `lowest_rank_objects`).
 // Cost: O(n log n) of the n boxes of all ranks.
-save_assignment assign_writers(const merged_state& all, std::span<const selected> kept, const const_held_state& held,
+save_assignment assign_writers(const merged_state& all, std::span<const selected> kept, const const_local_state& held,
                                std::int32_t rank, bool lowest_rank_objects);
 
 }  // namespace shardmesh

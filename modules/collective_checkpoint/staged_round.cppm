@@ -7,7 +7,7 @@ module shardmesh.collective_checkpoint:staged_round;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.comm;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.checkpoint;
 import :rank_state;
 import :reading_rounds;

@@ -46,17 +46,17 @@ result<void> check_peers(std::int32_t rank, std::int32_t size, std::span<const o
   return check_list(rank, size, receives, "receives from");
 }
 
-error waited_in_vain(std::int32_t rank, std::string_view part, std::uint32_t tag, std::vector<std::int32_t> givers,
+error waited_in_vain(std::int32_t rank, std::string_view part, std::uint32_t tag, std::vector<std::int32_t> senders,
                      std::vector<std::int32_t> takers) {
-  std::sort(givers.begin(), givers.end());
+  std::sort(senders.begin(), senders.end());
   std::sort(takers.begin(), takers.end());
   std::vector<std::int32_t> all;
-  std::set_union(givers.begin(), givers.end(), takers.begin(), takers.end(), std::back_inserter(all));
+  std::set_union(senders.begin(), senders.end(), takers.begin(), takers.end(), std::back_inserter(all));
   std::string text = fmt::format("rank {} waited in vain", rank);
-  if (!givers.empty()) text += " for messages from " + rank_list(givers);
+  if (!senders.empty()) text += " for messages from " + rank_list(senders);
   if (!takers.empty())
     text +=
-        fmt::format("{} {}", givers.empty() ? " for its messages to be taken by" : ", and for its own to be taken by",
+        fmt::format("{} {}", senders.empty() ? " for its messages to be taken by" : ", and for its own to be taken by",
                     rank_list(takers));
   error problem = fail(errc::deadline_exceeded, fmt::format("{} in {} (tag {})", text, part, tag));
   problem.ranks = std::move(all);

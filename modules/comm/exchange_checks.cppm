@@ -14,9 +14,9 @@ export namespace shardmesh::detail {
 result<void> check_peers(std::int32_t rank, std::int32_t size, std::span<const outgoing> sends,
                          std::span<const incoming> receives);
 
-// Makes the errc::deadline_exceeded of a rank that waited for messages from the senders `givers`, and for the receivers
-// `takers` to take its own. `part` names the call, in the form that part_of_call returns.
-error waited_in_vain(std::int32_t rank, std::string_view part, std::uint32_t tag, std::vector<std::int32_t> givers,
+// Makes the errc::deadline_exceeded of a rank that waited for messages from the senders `senders`, and for the
+// receivers `takers` to take its own. `part` names the call, in the form that part_of_call returns.
+error waited_in_vain(std::int32_t rank, std::string_view part, std::uint32_t tag, std::vector<std::int32_t> senders,
                      std::vector<std::int32_t> takers);
 
 // Makes the errc::invalid_argument for a communicator that a fork copied into the child: it belongs to the parent.

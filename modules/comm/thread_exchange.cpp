@@ -187,10 +187,10 @@ void detach(thread_exchange& e, guard& locked) {
 }
 
 error waited_in_vain(thread_exchange& e) {
-  std::vector<std::int32_t> givers, takers, all;
+  std::vector<std::int32_t> senders, takers, all;
   for (const message_end& end : e.ends)
-    if (end.state == end_state::waiting) (end.sends ? takers : givers).push_back(end.peer);
-  for (const auto* list : {&givers, &takers})
+    if (end.state == end_state::waiting) (end.sends ? takers : senders).push_back(end.peer);
+  for (const auto* list : {&senders, &takers})
     for (const std::int32_t peer : *list)
       if (std::find(all.begin(), all.end(), peer) == all.end()) all.push_back(peer);
   std::sort(all.begin(), all.end());
@@ -198,8 +198,8 @@ error waited_in_vain(thread_exchange& e) {
   const auto list = [&](const char* text, const std::vector<std::int32_t>& ranks) {
     if (!ranks.empty()) what += fmt::format("{} {}", text, detail::rank_list(ranks));
   };
-  list(" for messages from", givers);
-  list(givers.empty() ? " for its messages to be taken by" : ", and for its own to be taken by", takers);
+  list(" for messages from", senders);
+  list(senders.empty() ? " for its messages to be taken by" : ", and for its own to be taken by", takers);
   if (*e.call != '\0') what += fmt::format(" in {}", e.call);
   error problem = fail(errc::deadline_exceeded, fmt::format("{} (tag {})", what, e.tag));
   problem.found = e.group->doing(all);

@@ -8,7 +8,7 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.transfer;
 import shardmesh.storage;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.torch_file;
 import :metadata;
 

@@ -7,7 +7,7 @@ module shardmesh.dcp:flattened;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :metadata;
 
 namespace shardmesh::dcp {

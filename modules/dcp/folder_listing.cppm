@@ -6,7 +6,7 @@ module shardmesh.dcp:folder_listing;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.storage;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :metadata;
 
 namespace shardmesh::dcp {

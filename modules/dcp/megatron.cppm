@@ -6,7 +6,7 @@ module shardmesh.dcp:megatron;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :flattened;
 
 namespace shardmesh::dcp {

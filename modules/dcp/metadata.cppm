@@ -7,7 +7,7 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.storage;
 import shardmesh.pickle;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 export namespace shardmesh::dcp {
 

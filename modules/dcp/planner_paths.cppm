@@ -4,7 +4,7 @@ module shardmesh.dcp:planner_paths;
 
 import shardmesh.std;
 import shardmesh.tree;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace shardmesh::dcp {
 

@@ -6,7 +6,7 @@ module shardmesh.dcp:storage_data;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.pickle;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :parse_account;
 
 namespace shardmesh::dcp {

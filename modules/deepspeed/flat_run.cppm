@@ -5,7 +5,7 @@ module shardmesh.deepspeed:flat_run;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace shardmesh::deepspeed {
 

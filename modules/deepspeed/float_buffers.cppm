@@ -4,7 +4,7 @@ module shardmesh.deepspeed:float_buffers;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace shardmesh::deepspeed {
 

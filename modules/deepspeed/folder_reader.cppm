@@ -6,7 +6,7 @@ module shardmesh.deepspeed:folder_reader;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.storage;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :flat_run;
 import :model_states;
 import :optimizer_states;

@@ -7,7 +7,7 @@ module shardmesh.deepspeed:parameter_files;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.storage;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.torch_file;
 
 namespace shardmesh::deepspeed {

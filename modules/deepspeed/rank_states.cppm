@@ -5,7 +5,7 @@ module shardmesh.deepspeed:rank_states;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :folder_reader;
 import :model_states;
 import :optimizer_states;

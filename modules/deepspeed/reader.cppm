@@ -4,7 +4,7 @@ export module shardmesh.deepspeed:reader;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 export namespace shardmesh::deepspeed {
 

@@ -6,7 +6,7 @@ module shardmesh.deepspeed:tensor_parallel;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :flat_run;
 import :model_states;
 

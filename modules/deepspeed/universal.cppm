@@ -6,7 +6,7 @@ module shardmesh.deepspeed:universal;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace shardmesh::deepspeed {
 

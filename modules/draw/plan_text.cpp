@@ -27,7 +27,7 @@ constexpr owner_id most_rows = 64;
 constexpr std::size_t busiest_pairs = 16, margin = 8;
 
 struct extent_of_traffic {
-  owner_id givers = 0, takers = 0;
+  owner_id senders = 0, takers = 0;
   std::int64_t largest = 0;
   std::size_t width = 4;  // of an amount
 };
@@ -35,7 +35,7 @@ struct extent_of_traffic {
 extent_of_traffic measure(const traffic& sent) {
   extent_of_traffic all;
   for (const auto& [pair, bytes] : sent) {
-    all.givers = std::max(all.givers, pair.first + 1);
+    all.senders = std::max(all.senders, pair.first + 1);
     all.takers = std::max(all.takers, pair.second + 1);
     all.largest = std::max(all.largest, bytes);
     all.width = std::max(all.width, human_bytes(bytes).size());
@@ -61,7 +61,7 @@ std::string table_of_amounts(const traffic& sent, const extent_of_traffic& all, 
   std::string text = fmt::format("{:<7}", "from\\to");
   for (owner_id to = 0; to < all.takers; ++to) text += fmt::format(" {:>{}}", to, all.width + 1);
   text += "\n";
-  for (owner_id from = 0; from < all.givers; ++from) {
+  for (owner_id from = 0; from < all.senders; ++from) {
     text += fmt::format("{:>7}", from);
     for (owner_id to = 0; to < all.takers; ++to) {
       const auto found = sent.find({from, to});
@@ -83,7 +83,7 @@ std::string table_of_digits(const traffic& sent, const extent_of_traffic& all, b
   }
   tens.erase(tens.find_last_not_of(' ') + 1);
   std::string text = tens + "\n" + ones + "\n";
-  for (owner_id from = 0; from < all.givers; ++from) {
+  for (owner_id from = 0; from < all.senders; ++from) {
     text += fmt::format("{:>7} ", from);
     for (owner_id to = 0; to < all.takers; ++to) {
       const auto found = sent.find({from, to});
@@ -114,7 +114,7 @@ std::string draw_plan(const transfer_plan& plan, const draw_options& options) {
   if (sent.empty()) return "nothing moves\n";
   const extent_of_traffic all = measure(sent);
   const auto takers = static_cast<std::size_t>(all.takers);
-  if (all.givers > most_rows || takers + margin > options.max_columns) return list_of_busiest(sent);
+  if (all.senders > most_rows || takers + margin > options.max_columns) return list_of_busiest(sent);
   if (takers * (all.width + 2) + margin <= options.max_columns) return table_of_amounts(sent, all, options.color);
   return table_of_digits(sent, all, options.color) + list_of_busiest(sent);
 }

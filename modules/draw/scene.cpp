@@ -107,9 +107,9 @@ std::map<std::pair<owner_id, owner_id>, std::int64_t> traffic_of(const transfer_
     owners = std::max(owners, t.from.owners());
     space = t.from.space();
   }
-  for (owner_id giver = 0; giver < owners; ++giver)
-    for (const peer_traffic& sent : plan.for_owner(giver, space).sends())
-      traffic[{giver, sent.peer}] += sent.size_bytes;
+  for (owner_id sender = 0; sender < owners; ++sender)
+    for (const peer_traffic& sent : plan.for_owner(sender, space).sends())
+      traffic[{sender, sent.peer}] += sent.size_bytes;
   return traffic;
 }
 

@@ -13,7 +13,7 @@ export import :parallel_parameters;
 export import :unit;
 export import :chunk;
 export import :model;
-export import :held_by;
+export import :local_view;
 export import :planned;
 export import :mover;
 export import :extension;

@@ -7,7 +7,7 @@ export module shardmesh.safetensors:files;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.storage;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :hf;
 import :save;
 import :writer;

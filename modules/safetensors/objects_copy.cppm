@@ -31,7 +31,7 @@ class objects_copy {
   std::filesystem::path destination_, beside_;
   std::string_view document_;
   output_options options_;
-  seen_destination old_;  // the copy that an overwrite found
+  destination_snapshot old_;  // the copy that an overwrite found
   std::optional<staged_output> output_;
 };
 

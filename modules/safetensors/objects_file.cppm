@@ -5,7 +5,7 @@ export module shardmesh.safetensors:objects_file;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.tree;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 export namespace shardmesh::safetensors {
 

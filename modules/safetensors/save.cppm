@@ -5,7 +5,7 @@ export module shardmesh.safetensors:save;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.transfer;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 export namespace shardmesh::safetensors {
 

@@ -173,10 +173,10 @@ void engine::leave() {
   memory_->ring_all_bells();
 }
 
-error engine::waited_in_vain(std::string_view part, std::uint32_t tag, std::vector<std::int32_t> givers,
+error engine::waited_in_vain(std::string_view part, std::uint32_t tag, std::vector<std::int32_t> senders,
                              std::vector<std::int32_t> takers) const {
   constexpr std::size_t most = 16;  // ranks whose last call is reported
-  error problem = detail::waited_in_vain(rank_, part, tag, std::move(givers), std::move(takers));
+  error problem = detail::waited_in_vain(rank_, part, tag, std::move(senders), std::move(takers));
   for (const std::int32_t rank : std::span(problem.ranks).first(std::min(problem.ranks.size(), most)))
     problem.found += (problem.found.empty() ? "" : ", ") + memory_->last_call(rank);
   return problem;
@@ -275,7 +275,7 @@ result<void> engine::wait(exchange& e) {
 
 // Returns a peer that the exchange waits for but that has left or died, or nothing.
 std::optional<std::int32_t> engine::missing_of(const exchange& e, bool looks_at_life) const {
-  for (const auto* list : {&e.givers, &e.takers})
+  for (const auto* list : {&e.senders, &e.takers})
     for (const std::int32_t peer : *list)
       if (memory_->desk_of(peer).state.load() == presence::left || (looks_at_life && !memory_->is_alive(peer)))
         return peer;
@@ -311,7 +311,7 @@ result<void> engine::wait_for(locker& locked, exchange& e) {
       poison(fail(errc::cancelled, fmt::format("rank {} was cancelled in {} (tag {})", rank_, part_of(e), e.tag))
                  .with_rank(rank_));
     } else if (e.deadline && now >= *e.deadline) {
-      poison(waited_in_vain(part_of(e), e.tag, e.givers, e.takers));
+      poison(waited_in_vain(part_of(e), e.tag, e.senders, e.takers));
     } else if (missing) {
       const bool left = memory_->desk_of(*missing).state.load() == presence::left;
       poison(fail(errc::communication,

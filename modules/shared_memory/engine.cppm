@@ -52,10 +52,10 @@ struct exchange {
   const char* part = "an exchange";
   const char* call = "";  // the name of the call that contains this exchange; may be empty
   std::uint32_t tag = 0;
-  std::vector<std::int32_t> givers, takers;  // the senders and receivers of the messages that are not done
+  std::vector<std::int32_t> senders, takers;  // the senders and receivers of the messages that are not done
   std::optional<std::chrono::steady_clock::time_point> deadline;
   std::stop_token cancel;
-  bool is_over() const { return givers.empty() && takers.empty(); }
+  bool is_over() const { return senders.empty() && takers.empty(); }
 };
 
 class engine : public std::enable_shared_from_this<engine> {
@@ -158,7 +158,7 @@ class engine : public std::enable_shared_from_this<engine> {
   void answer(std::int32_t peer, const lent_answer& given);
   void end_frame(std::int32_t peer);
   result<void> wait_for(locker& locked, exchange& e);
-  error waited_in_vain(std::string_view part, std::uint32_t tag, std::vector<std::int32_t> givers,
+  error waited_in_vain(std::string_view part, std::uint32_t tag, std::vector<std::int32_t> senders,
                        std::vector<std::int32_t> takers) const;
   std::optional<std::int32_t> missing_of(const exchange& e, bool looks_at_life) const;
   line& of(std::int32_t peer) { return lines_[static_cast<std::size_t>(peer)]; }

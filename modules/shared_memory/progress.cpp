@@ -167,7 +167,7 @@ void engine::end_frame(std::int32_t peer) {
 }
 
 void engine::finish(std::int32_t peer, const wanted& receive) {
-  erase_one(receive.owner->givers, peer);
+  erase_one(receive.owner->senders, peer);
 }
 
 void engine::take_lent(std::int32_t peer, const frame& head, wanted receive) {
@@ -213,7 +213,7 @@ void engine::answered(std::int32_t peer, const lent_answer& answer) {
 
 // Starts a receive. Its message may have arrived, may be arriving now, or may arrive later.
 void engine::want(std::int32_t peer, wanted receive) {
-  receive.owner->givers.push_back(peer);
+  receive.owner->senders.push_back(peer);
   line& at = of(peer);
   const auto found = std::find_if(at.earlies.begin(), at.earlies.end(),
                                   [&](const early& kept) { return !kept.to && is_same(kept.head, receive.head); });

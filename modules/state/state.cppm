@@ -11,7 +11,7 @@ export import :dict;
 export import :node;
 export import :builder;
 export import :flat;
-export import :held_by;
+export import :local_view;
 export import :transform_leaves;
 export import :difference;
 export import :digest;

@@ -18,7 +18,7 @@ module;
 
 module shardmesh.state_checkpoint;
 
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.torch_file;
 
 namespace shardmesh {

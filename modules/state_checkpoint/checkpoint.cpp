@@ -9,7 +9,7 @@ module;
 #include <utility>
 module shardmesh.state_checkpoint;
 
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace shardmesh {
 

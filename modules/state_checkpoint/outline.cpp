@@ -15,7 +15,7 @@ module;
 #include <vector>
 module shardmesh.state_checkpoint;
 
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.torch_file;
 
 namespace shardmesh::detail {
@@ -24,14 +24,14 @@ namespace {
 // An object, or the index of a tensor, at a path of the state dict.
 struct placed_value {
   std::optional<std::size_t> tensor;
-  held_object object;
+  local_state_object object;
 };
 
 // `listed`: the replacement for the stored object, if any.
-result<held_object> read_object(checkpoint_reader& reader, std::size_t index,
-                                const std::optional<object_value>& listed) {
+result<local_state_object> read_object(checkpoint_reader& reader, std::size_t index,
+                                       const std::optional<object_value>& listed) {
   const object_entry& entry = reader.contents().objects[index];
-  const auto read = [&]() -> result<held_object> {
+  const auto read = [&]() -> result<local_state_object> {
     SHARDMESH_TRY(const std::vector<std::byte> archive,
                   listed ? torch_file::archive_from_json(listed->json) : reader.object_archive(index));
     return torch_file::object_of_archive(archive);
@@ -147,7 +147,7 @@ result<state_outline> outline_of(checkpoint_reader& reader, const read_state_opt
     } else {
       const std::size_t index = one.index - contents.tensors.size();
       SHARDMESH_TRY(const auto listed, renamed_parameter_list(reader, index, chosen.lists, one.index));
-      SHARDMESH_TRY(held_object object, read_object(reader, index, listed));
+      SHARDMESH_TRY(local_state_object object, read_object(reader, index, listed));
       values.push_back({std::nullopt, std::move(object)});
       paths.push_back(path_of(contents.objects[index], one.key));
     }

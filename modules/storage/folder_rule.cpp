@@ -33,7 +33,7 @@ error holds_more(const std::filesystem::path& folder, const std::string& entry) 
       .with_hint("choose another destination or remove it yourself");
 }
 
-result<void> holds_recorded_files(const std::filesystem::path& folder, const seen_destination& seen) {
+result<void> holds_recorded_files(const std::filesystem::path& folder, const destination_snapshot& seen) {
   const auto recorded = recorded_files(folder);
   for (const auto& [name, identity] : seen.entries)
     if ((identity.kind != S_IFREG && identity.kind != S_IFLNK) || !recorded.contains(name))
@@ -42,7 +42,7 @@ result<void> holds_recorded_files(const std::filesystem::path& folder, const see
 }
 
 result<void> check_replaceable(const folder_rule& rule, const std::filesystem::path& folder,
-                               const seen_destination& seen) {
+                               const destination_snapshot& seen) {
   return rule ? rule(folder, seen) : holds_recorded_files(folder, seen);
 }
 

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides which folders an overwrite may replace. Formats know their files; the caller of a writer knows the formats
-// and passes the rule. `seen_destination` detects changes to a folder since it was examined.
+// and passes the rule. `destination_snapshot` detects changes to a folder since it was examined.
 export module shardmesh.storage:folder_rule;
 
 import shardmesh.std;
 import shardmesh.core;
-import :seen_destination;
+import :destination_snapshot;
 
 export namespace shardmesh {
 
 /// The rule that decides whether `folder` may be replaced; `seen` is what it held when it was examined.
 /// \errors errc::destination_exists, naming an entry of `folder` that prevents the replacement
-using folder_rule = std::function<result<void>(const std::filesystem::path& folder, const seen_destination& seen)>;
+using folder_rule = std::function<result<void>(const std::filesystem::path& folder, const destination_snapshot& seen)>;
 
 /// Returns the files that the folder's checksum record names, and the record itself; nothing when the record cannot be
 /// read.
 std::set<std::string> recorded_files(const std::filesystem::path& folder);
 
 /// The default rule: the folder's own checksum record names every file in it.
-result<void> holds_recorded_files(const std::filesystem::path& folder, const seen_destination& seen);
+result<void> holds_recorded_files(const std::filesystem::path& folder, const destination_snapshot& seen);
 
 /// Applies `rule`, or `holds_recorded_files` when `rule` is empty.
 result<void> check_replaceable(const folder_rule& rule, const std::filesystem::path& folder,
-                               const seen_destination& seen);
+                               const destination_snapshot& seen);
 
 /// Returns the error with which a rule refuses to replace `folder` because of `entry`.
 error holds_more(const std::filesystem::path& folder, const std::string& entry);

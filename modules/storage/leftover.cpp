@@ -21,7 +21,7 @@ module;
 #include <vector>
 module shardmesh.storage;
 
-import :seen_destination;
+import :destination_snapshot;
 import :temporary_name;
 import :uninterrupted;
 
@@ -156,7 +156,7 @@ result<void> remove_leftover(const fs::path& path, const leftover_options& optio
   if (opened.owner() == leftover_owner::alive) return refuse("is being written");
   if (opened.owner() == leftover_owner::unknown)
     return refuse("is kept: whether its owner lives cannot be seen from here");
-  SHARDMESH_TRY(const seen_destination seen, look_at(opened.descriptor(), path));
+  SHARDMESH_TRY(const destination_snapshot seen, look_at(opened.descriptor(), path));
   if (seen.is_file()) {
     if (::unlink(path.c_str()) != 0) return fail_sys(errno, "cannot remove", path.string());
     return {};

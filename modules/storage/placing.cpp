@@ -20,7 +20,7 @@ module shardmesh.storage;
 
 import :placing;
 import :presence;
-import :seen_destination;
+import :destination_snapshot;
 import :temporary_name;
 import :uninterrupted;
 
@@ -67,7 +67,7 @@ result<placing> placing::look(fs::path destination, bool is_directory, const out
   made.destination_ = std::move(destination);
   made.is_directory_ = is_directory;
   SHARDMESH_TRY(made.before_, look_at(made.destination_));
-  const seen_destination& before = made.before_;
+  const destination_snapshot& before = made.before_;
   const auto exists = [&](std::string message) {
     return fail(errc::destination_exists, std::move(message)).with_file(made.destination_.string());
   };
@@ -87,7 +87,7 @@ result<placing> placing::look(fs::path destination, bool is_directory, const out
 }
 
 result<void> placing::put(const fs::path& staging) {
-  SHARDMESH_TRY(const seen_destination now, look_at(destination_));
+  SHARDMESH_TRY(const destination_snapshot now, look_at(destination_));
   const bool is_free = !now.self || (is_directory_ && now.is_empty_folder());
   if (is_free) return put_new(staging);
   if (auto what = change_between(before_, now, false)) return appeared(destination_, *std::move(what));

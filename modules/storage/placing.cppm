@@ -6,7 +6,7 @@ module shardmesh.storage:placing;
 import shardmesh.std;
 import shardmesh.core;
 import :presence;
-import :seen_destination;
+import :destination_snapshot;
 import :staged_output;
 
 namespace shardmesh {
@@ -44,7 +44,7 @@ class placing {
   bool is_directory_ = false, has_old_ = false, is_kept_ = false;
   bool has_overwritten_ = false;                // the old file is gone: the file system cannot exchange names
   std::optional<std::uint32_t> filled_folder_;  // mode of an empty folder that was there
-  seen_destination before_;
+  destination_snapshot before_;
   presence old_;  // locks what is being replaced, so that it is not taken for a leftover
 };
 

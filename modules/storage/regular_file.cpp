@@ -12,7 +12,7 @@ module;
 module shardmesh.storage;
 
 import :regular_file;
-import :seen_destination;
+import :destination_snapshot;
 import :uninterrupted;
 
 namespace shardmesh {

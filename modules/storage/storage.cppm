@@ -17,7 +17,7 @@ export import :json_depth;
 export import :leftover;
 export import :mapped_file;
 export import :read_limits;
-export import :seen_destination;
+export import :destination_snapshot;
 export import :source;
 export import :staged_output;
 export import :zip;

@@ -210,7 +210,7 @@ result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const s
 
 void engine::expect(std::int32_t peer, bool is_gather, expected receive) {
   if (poison_) return;
-  receive.owner->givers.push_back(peer);
+  receive.owner->senders.push_back(peer);
   const auto at = lines_.try_emplace({peer, receive.owner->tag, is_gather}).first;
   std::deque<record>& announced = at->second.announced;
   if (announced.empty()) {
@@ -287,7 +287,7 @@ result<void> engine::wait_for(guard& locked, exchange& e) {
 }
 
 error engine::waited_in_vain(const exchange& e) const {
-  return detail::waited_in_vain(rank(), part_of(e), e.tag, e.givers, e.takers);
+  return detail::waited_in_vain(rank(), part_of(e), e.tag, e.senders, e.takers);
 }
 
 result<void> engine::wait(exchange& e) {

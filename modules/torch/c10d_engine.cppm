@@ -76,10 +76,10 @@ struct exchange {
   const char* part = "an exchange";
   const char* call = "";  // the call that contains it
   std::uint32_t tag = 0;
-  std::vector<std::int32_t> givers, takers;  // peers of unfinished messages
+  std::vector<std::int32_t> senders, takers;  // peers of unfinished messages
   std::optional<std::chrono::steady_clock::time_point> deadline;
   std::stop_token cancel;
-  bool is_over() const { return givers.empty() && takers.empty(); }
+  bool is_over() const { return senders.empty() && takers.empty(); }
 };
 
 class engine : public std::enable_shared_from_this<engine> {

@@ -257,8 +257,8 @@ void engine::take(std::int32_t peer, const record& head, expected& receive, std:
     receive.grows->assign(bytes.begin(), bytes.end());
   else
     std::copy(bytes.begin(), bytes.end(), receive.room.begin());
-  auto& givers = receive.owner->givers;
-  givers.erase(std::find(givers.begin(), givers.end(), peer));
+  auto& senders = receive.owner->senders;
+  senders.erase(std::find(senders.begin(), senders.end(), peer));
   changed_.notify_all();
 }
 

@@ -56,7 +56,7 @@ result<std::vector<load_request>> requests_of(const checkpoint_reader& reader, s
     if (!laid) return named(std::move(laid).error());
     auto parts = parts_of(one.to, *laid, rank);
     if (!parts) return named(std::move(parts).error());
-    for (const held_part& part : *parts) requests.push_back({one.key, part.where, part.memory});
+    for (const local_part& part : *parts) requests.push_back({one.key, part.where, part.memory});
   }
   return requests;
 }

@@ -31,13 +31,13 @@ path path_inside(const path& inside, std::string_view name);
 // sizes of the memory differ from those that the layout gives this rank; errc::unaligned if elements smaller than a
 // byte are cut.
 template <tensor_view_type View>
-result<std::vector<basic_held_part<View>>> parts_of(const View& memory, const layout& laid, std::int32_t rank) {
+result<std::vector<basic_local_part<View>>> parts_of(const View& memory, const layout& laid, std::int32_t rank) {
   const extents wanted = laid.local_shape(rank);
   if (memory.sizes != wanted)
     return fail(errc::shape_mismatch, "the module's tensor is not this rank's part of " + to_string(laid))
         .with_rank(rank)
         .with_values(to_string(wanted), to_string(memory.sizes));
-  std::vector<basic_held_part<View>> parts;
+  std::vector<basic_local_part<View>> parts;
   for (const placed_box& part : laid.boxes(rank)) {
     const box inside{part.local_offsets, part.where.sizes};
     const bool is_all = inside == box::whole(memory.sizes);

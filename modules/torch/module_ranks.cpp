@@ -88,9 +88,9 @@ result<extents> whole_shape(const device_mesh& mesh, std::span<const placement> 
 
 // Returns one entry on this rank, if every rank's part agrees with the layout. Every rank finds the same problem, so no
 // rank continues to save alone.
-result<const_held_tensor> held_of(const placed_memory<const_tensor_view>& mine, std::vector<placement> placements,
-                                  const device_mesh& mesh, std::span<const sizes_of_rank> all, std::size_t entry,
-                                  std::int32_t rank) {
+result<const_local_state_tensor> held_of(const placed_memory<const_tensor_view>& mine,
+                                         std::vector<placement> placements, const device_mesh& mesh,
+                                         std::span<const sizes_of_rank> all, std::size_t entry, std::int32_t rank) {
   for (const sizes_of_rank& of_rank : all)
     if (of_rank[entry].size() != mine.memory.sizes.size())
       return fail(errc::bad_format, "ranks say other numbers of dimensions than they agreed on");
@@ -107,7 +107,7 @@ result<const_held_tensor> held_of(const placed_memory<const_tensor_view>& mine, 
           .with_rank(static_cast<std::int32_t>(other));
   }
   SHARDMESH_TRY(auto parts, parts_of(mine.memory, laid, rank));
-  return const_held_tensor{mine.where, shape, mine.memory.type, std::move(parts), {}};
+  return const_local_state_tensor{mine.where, shape, mine.memory.type, std::move(parts), {}};
 }
 
 template <tensor_view_type View>
@@ -131,8 +131,8 @@ result<agreement_notes> settle(communicator_ref comm, const std::optional<error>
 
 }  // namespace
 
-result<const_held_state> held_to_save(const result<std::vector<placed_memory<const_tensor_view>>>& entries,
-                                      const placing_rules& placing, communicator_ref comm, const call_options& call) {
+result<const_local_state> held_to_save(const result<std::vector<placed_memory<const_tensor_view>>>& entries,
+                                       const placing_rules& placing, communicator_ref comm, const call_options& call) {
   std::vector<agreement_record> records;
   wire_writer note;
   const auto look = [&]() -> result<std::vector<std::vector<placement>>> {
@@ -150,7 +150,7 @@ result<const_held_state> held_to_save(const result<std::vector<placed_memory<con
   for (std::size_t rank = 0; rank < notes.size(); ++rank) {
     SHARDMESH_TRY(all.emplace_back(), sizes_from(notes[rank], entries->size(), static_cast<std::int32_t>(rank)));
   }
-  const_held_state held;
+  const_local_state held;
   for (std::size_t i = 0; i < entries->size(); ++i) {
     const auto& mine = (*entries)[i];
     auto tensor = held_of(mine, std::move((*placements)[i]), placing.mesh, all, i, comm.rank());
@@ -160,10 +160,10 @@ result<const_held_state> held_to_save(const result<std::vector<placed_memory<con
   return held;
 }
 
-result<held_state> held_to_load(const checkpoint_reader* reader, const result<void>& opened,
-                                const result<std::vector<placed_memory<tensor_view>>>& entries,
-                                const placing_rules& placing, communicator_ref comm, const call_options& call) {
-  held_state held;
+result<local_state> held_to_load(const checkpoint_reader* reader, const result<void>& opened,
+                                 const result<std::vector<placed_memory<tensor_view>>>& entries,
+                                 const placing_rules& placing, communicator_ref comm, const call_options& call) {
+  local_state held;
   const auto look = [&]() -> result<void> {
     SHARDMESH_TRY(opened);
     if (!entries) return entries.error();

@@ -31,12 +31,12 @@ struct placing_rules {
 
 // Returns this rank's state to save, or the first problem, which every rank gets. Collective. The shapes of whole
 // tensors follow from the parts of all ranks, which are compared with the sizes that the rules give each rank.
-result<const_held_state> held_to_save(const result<std::vector<placed_memory<const_tensor_view>>>& entries,
-                                      const placing_rules& placing, communicator_ref comm, const call_options& call);
+result<const_local_state> held_to_save(const result<std::vector<placed_memory<const_tensor_view>>>& entries,
+                                       const placing_rules& placing, communicator_ref comm, const call_options& call);
 // Does the same for destinations, with the stored shapes. `load` reports entries that the checkpoint lacks.
-result<held_state> held_to_load(const checkpoint_reader* reader, const result<void>& opened,
-                                const result<std::vector<placed_memory<tensor_view>>>& entries,
-                                const placing_rules& placing, communicator_ref comm, const call_options& call);
+result<local_state> held_to_load(const checkpoint_reader* reader, const result<void>& opened,
+                                 const result<std::vector<placed_memory<tensor_view>>>& entries,
+                                 const placing_rules& placing, communicator_ref comm, const call_options& call);
 
 template <tensor_view_type View, torch_module M>
 result<std::vector<placed_memory<View>>> placed_memory_of(std::vector<module_entry<M>>& entries, const path& inside) {

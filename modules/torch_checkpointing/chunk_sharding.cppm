@@ -5,7 +5,7 @@ module shardmesh.torch_checkpointing:chunk_sharding;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :metadata;
 
 namespace shardmesh::torch_checkpointing {

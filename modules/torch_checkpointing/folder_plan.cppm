@@ -5,7 +5,7 @@ module shardmesh.torch_checkpointing:folder_plan;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.tree;
 import shardmesh.torch_file;
 import :chunk_sharding;

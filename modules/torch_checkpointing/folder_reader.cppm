@@ -9,7 +9,7 @@ import shardmesh.core;
 import shardmesh.layout;
 import shardmesh.tree;
 import shardmesh.storage;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :metadata;
 
 namespace shardmesh::torch_checkpointing {

@@ -4,7 +4,7 @@ module shardmesh.torch_checkpointing:same_value;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace shardmesh::torch_checkpointing {
 

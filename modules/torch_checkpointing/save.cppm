@@ -5,7 +5,7 @@ export module shardmesh.torch_checkpointing:save;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.transfer;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :metadata;
 
 export namespace shardmesh::torch_checkpointing {

@@ -3,7 +3,7 @@
 // as checkpoints. Folders of such files are in dcp.
 export module shardmesh.torch_file;
 
-export import shardmesh.catalog;
+export import shardmesh.checkpoint_core;
 export import shardmesh.pickle;
 
 export import :archive;

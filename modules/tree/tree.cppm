@@ -17,5 +17,5 @@ export import :visit;
 export import :visit_together;
 export import :transform;
 export import :flat_view;
-export import :held;
+export import :local_state;
 export import :walk;

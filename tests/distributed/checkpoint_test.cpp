@@ -93,7 +93,7 @@ TEST_CASE("what some ranks save, other numbers of ranks load on other layouts, w
               }
               if (comm.rank() != 0) {
                 mine.state.objects = objects();
-                for (held_object& object : mine.state.objects) object.leaves = {plain_value()}, object.form = {};
+                for (local_state_object& object : mine.state.objects) object.leaves = {plain_value()}, object.form = {};
               }
               const load_report report =
                   load(checkpoint, mine.state, comm, {.loading = {.call = within(60s)}, .sharing = sharing});
@@ -208,12 +208,12 @@ TEST_CASE("state dicts are saved and loaded through what they hold") {
           return dict;
         };
         state_dict<host_tensor> saved = make(true), loaded = make(false);
-        const auto held = held_by(saved);
+        const auto held = local_view(saved);
         if (!held) return to_string(held.error());
         const save_report report =
             save(checkpoint, *held, comm, {.saving = {.output = {.overwrite = true}, .call = within(60s)}});
         if (!report.ok()) return text_of(report.problems);
-        auto wanted = held_by(loaded).value();
+        auto wanted = local_view(loaded).value();
         const load_report got = load(checkpoint, wanted, comm, {.loading = {.call = within(60s)}});
         if (!got.ok()) return text_of(got.problems);
         set_objects(loaded, wanted.objects).value();
@@ -254,11 +254,11 @@ TEST_CASE("PyTorch's own checkpoints are loaded by any number of ranks, on layou
           auto& comm = *static_cast<any_communicator*>(handle);
           dice roll(fabric::seed());
           std::deque<host_tensor> memory;
-          held_state wanted;
+          local_state wanted;
           for (const tensor_entry* const entry : entries) {
             boxes_of_ranks boxes = random_boxes(roll, entry->shape, ranks);
             const path where = entry->where.empty() ? path{entry->key} : entry->where;
-            held_tensor held{where, entry->shape, entry->type, {}};
+            local_state_tensor held{where, entry->shape, entry->type, {}};
             if (bits(entry->type) % 8 != 0) continue;
             for (const box& part : boxes[static_cast<std::size_t>(comm.rank())]) {
               memory.push_back(host_tensor::make(entry->type, part.sizes).value());
@@ -274,8 +274,8 @@ TEST_CASE("PyTorch's own checkpoints are loaded by any number of ranks, on layou
           std::size_t next = 0;
           for (std::size_t t = 0; t < entries.size(); ++t) {
             if (bits(entries[t]->type) % 8 != 0) continue;
-            const held_tensor& held = wanted.tensors[next++];
-            for (const held_part& part : held.parts) {
+            const local_state_tensor& held = wanted.tensors[next++];
+            for (const local_part& part : held.parts) {
               host_tensor expected = host_tensor::make(held.type, part.where.sizes).value();
               copy(adapter<host_tensor>::view(expected), subview(adapter<host_tensor>::view(wholes[t]), part.where))
                   .value();

@@ -75,14 +75,14 @@ TEST_CASE("ranks save tensors of devices together and load them on another layou
     const std::filesystem::path checkpoint = folder.path / std::to_string(comm.size());
     state_dict<far_tensor> state;
     if (auto set = state.set({"model", "w"}, matrix(comm, "S(0)", true)); !set) return to_string(set.error());
-    const auto held = held_by(std::as_const(state));
+    const auto held = local_view(std::as_const(state));
     if (!held) return to_string(held.error());
     const save_report saved = save(checkpoint, *held, comm, {.saving = {.output = {.overwrite = true}}});
     if (!saved.ok()) return to_string(saved.problems.front());
 
     state_dict<far_tensor> again;
     if (auto set = again.set({"model", "w"}, matrix(comm, "S(1)", false)); !set) return to_string(set.error());
-    auto wanted = held_by(again);
+    auto wanted = local_view(again);
     if (!wanted) return to_string(wanted.error());
     const load_report loaded = load(checkpoint, *wanted, comm);
     if (!loaded.ok()) return to_string(loaded.problems.front());
@@ -101,7 +101,7 @@ TEST_CASE("tensors of devices are saved in the background through a pool of the 
     state_dict<far_tensor> state;
     if (auto set = state.set({"w"}, matrix(comm, "S(1)", true)); !set) return to_string(set.error());
     for (int run = 0; run < 2; ++run) {
-      auto held = held_by(state);
+      auto held = local_view(state);
       if (!held) return to_string(held.error());
       auto saving = start_save(checkpoint, *held, comm, {.saving = {.output = {.overwrite = true}}, .staging = pool});
       if (!saving) return to_string(saving.error());
@@ -152,8 +152,8 @@ TEST_CASE("a tensor that is no plain memory is an error on every rank, with the 
     if (comm.rank() != last) return {};
     state_dict<far_tensor> state;
     if (auto set = state.set({"w"}, std::move(rows.local())); !set) return to_string(set.error());
-    const auto held = held_by(std::as_const(state));
-    if (held || held.error().key != "w" || held.error().code != errc::unsupported) return "held_by took it";
+    const auto held = local_view(std::as_const(state));
+    if (held || held.error().key != "w" || held.error().code != errc::unsupported) return "local_view took it";
     return {};
   });
 }

@@ -15,7 +15,7 @@
 #include <thread>
 #include <utility>
 #include <vector>
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.collective_checkpoint;
 import shardmesh.test.saving;
 
@@ -30,7 +30,7 @@ namespace {
 template <class V>
 struct cast_rows {
   std::vector<V> memory = std::vector<V>(static_cast<std::size_t>(rows::per_rank * rows::width), V{1});
-  held_state state;
+  local_state state;
   cast_rows(std::int32_t rank, std::int32_t ranks, dtype type) {
     const tensor_view view{
         reinterpret_cast<std::byte*>(memory.data()), type, {}, {rows::per_rank, rows::width}, {rows::width, 1}};

@@ -31,21 +31,21 @@ TEST_CASE("a load names the keys that are missing, surplus or of another kind, a
         save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(30s)}});
     if (!saved.ok()) return text_of(saved.problems);
     const std::int32_t last = comm.size() - 1;
-    const auto says = [&](const std::function<void(held_state&)>& change, const std::vector<std::string>& texts,
+    const auto says = [&](const std::function<void(local_state&)>& change, const std::vector<std::string>& texts,
                           const rank_load_options& options = {}) {
       rows wanted(comm.rank(), comm.size(), 0);
       wanted.state.objects = mine.state.objects;
       if (comm.rank() == last) change(wanted.state);
       return must_say(load(checkpoint, wanted.state, comm, options).problems, texts);
     };
-    std::string wrong = says([](held_state& s) { s.objects.push_back({{"lr"}, {}, {0.5}}); },
+    std::string wrong = says([](local_state& s) { s.objects.push_back({{"lr"}, {}, {0.5}}); },
                              {"lr: the checkpoint has no such object (rank " + std::to_string(last) + ")"});
     if (!wrong.empty()) return wrong;
-    wrong = says([](held_state& s) { s.tensors.push_back({{"v"}, {2}, dtype::int8, {}}); },
+    wrong = says([](local_state& s) { s.tensors.push_back({{"v"}, {2}, dtype::int8, {}}); },
                  {"v: the checkpoint has no such tensor (rank " + std::to_string(last) + ")"});
     if (!wrong.empty()) return wrong;
     wrong = says(
-        [](held_state& s) {
+        [](local_state& s) {
           s.objects.clear();
           s.tensors.push_back({{"step"}, {2}, dtype::int8, {}});
         },
@@ -53,7 +53,7 @@ TEST_CASE("a load names the keys that are missing, surplus or of another kind, a
     if (!wrong.empty()) return wrong;
     if (comm.size() == 1) {
       wrong =
-          says([](held_state& s) { s.tensors.front().shape[0] += 1; },
+          says([](local_state& s) { s.tensors.front().shape[0] += 1; },
                {"w: the wanted tensor has another shape than the stored one (rank 0): expected [64, 32], found [65"});
       if (!wrong.empty()) return wrong;
     }
@@ -109,7 +109,7 @@ TEST_CASE(
     const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
     // "w" and "same" are equal, "other" differs.
     rows mine(comm.rank(), comm.size(), 5), differs(comm.rank(), comm.size(), 6);
-    const auto add = [](held_state& to, const held_tensor& from, const std::string& name) {
+    const auto add = [](local_state& to, const local_state_tensor& from, const std::string& name) {
       to.tensors.push_back(from);
       to.tensors.back().where = {name};
     };

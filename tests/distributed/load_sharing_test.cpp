@@ -28,7 +28,7 @@
 #include <variant>
 #include <vector>
 #include <watchdog.hpp>
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.collective_checkpoint;
 import shardmesh.storage;
 import shardmesh.test.holdings;
@@ -303,7 +303,7 @@ TEST_CASE("a compressed chunk is read front to back by one rank, in as many roun
   const fs::path checkpoint = fs::path(SHARDMESH_TEST_DATA) / "golden" / "options_zstd" / "checkpoint";
   saving::on_ranks({2, 4}, [&](any_communicator& comm) -> std::string {
     observed_reader reader(checkpoint);
-    held_state wanted;
+    local_state wanted;
     std::vector<host_tensor> memory, expected;
     const auto entries = reader.contents().tensors;
     memory.reserve(entries.size());

@@ -19,9 +19,9 @@ TEST_CASE("a save of tensors with gaps and a load of missing ones name a hundred
   const auto ran = run_ranks(ranks, [&](any_communicator& comm) -> result<void> {
     // 130 tensors of 4 rows, whose last row no rank holds; and one complete tensor.
     host_tensor rows = host_tensor::make(dtype::float32, {1, 2}).value();
-    held_state held;
+    local_state held;
     for (int i = 0; i < 130; ++i) {
-      held_tensor one;
+      local_state_tensor one;
       one.where = path{"t" + std::to_string(i)};
       one.shape = {4, 2};
       one.type = dtype::float32;
@@ -36,8 +36,8 @@ TEST_CASE("a save of tensors with gaps and a load of missing ones name a hundred
                                                      std::to_string(saved.more_problems) + " counted";
 
     // One tensor is saved correctly, and 131 are wanted.
-    held_state whole;
-    held_tensor only = held.tensors.front();
+    local_state whole;
+    local_state_tensor only = held.tensors.front();
     only.shape = {ranks, 2};
     whole.tensors.push_back(only);
     const save_report kept = save(folder, whole, comm);

@@ -49,7 +49,7 @@ distribution rows_of(std::int32_t ranks, const std::vector<std::int64_t>& held) 
 TEST_CASE("ranks in different calls are told who called what, and the communicator stays usable") {
   on_all_sizes([](any_communicator& comm) -> std::string {
     if (comm.size() == 1) return {};
-    held_state nothing;
+    local_state nothing;
     const call_options call = soon(std::chrono::seconds(20));
     const std::filesystem::path nowhere = std::filesystem::temp_directory_path() / "no_checkpoint_is_here";
     const result<void> done = comm.rank() == 0 ? save(nowhere, nothing, comm, {.saving = {.call = call}}).outcome()

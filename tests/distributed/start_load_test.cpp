@@ -72,7 +72,7 @@ TEST_CASE("a key arrives once on each rank, when its bytes are there, whether th
         if (!loading) return to_string(loading.error());
         if (!loading->wait().ok()) return text_of(loading->wait().problems);
         if (!wrong.empty()) return "arrived too early: " + wrong;
-        for (const held_tensor& tensor : mine.state.tensors)
+        for (const local_state_tensor& tensor : mine.state.tensors)
           if (!tensor.parts.empty()) expected.insert(dotted(tensor.where));
         return arrived == expected ? "" : "other keys arrived";
       });

@@ -31,10 +31,10 @@ using clock_type = std::chrono::steady_clock;
 
 constexpr std::int64_t rows = 4096, width = 64;
 
-held_state held_rows(std::vector<std::int32_t>& memory, std::int32_t rank, std::int32_t ranks) {
+local_state held_rows(std::vector<std::int32_t>& memory, std::int32_t rank, std::int32_t ranks) {
   const box mine{{rank * rows, 0}, {rows, width}};
   const tensor_view view{reinterpret_cast<std::byte*>(memory.data()), dtype::int32, {}, mine.sizes, {width, 1}};
-  held_state held;
+  local_state held;
   held.tensors.push_back({{"w"}, {ranks * rows, width}, dtype::int32, {{mine, view}}});
   held.objects.push_back({{"step"}, {}, {std::int64_t{memory.front()}}});
   return held;

@@ -75,10 +75,10 @@ FAULTS = [
     ("fsdp/shard_group.cpp", "positions[rank] < -1 ||", "false ||", ["unit_fsdp"]),
     ("fsdp/load.cpp", "!is_unknown && notes[*first].types[i] != notes[r].types[i]", "false", ["unit_fsdp"]),
     # catalog and formats
-    ("catalog/chunk_cache.cpp", "offset > whole->size_bytes() || length > whole->size_bytes() - offset",
-     "offset > whole->size_bytes()", ["unit_catalog"]),
-    ("catalog/nearest_key.cpp", "found <= limit", "found < limit", ["unit_catalog"]),
-    ("catalog/recorded_sums.cpp", "found->first != wanted", "false", ["unit_checkpoint", "unit_copies"]),
+    ("checkpoint_core/chunk_cache.cpp", "offset > whole->size_bytes() || length > whole->size_bytes() - offset",
+     "offset > whole->size_bytes()", ["unit_checkpoint_core"]),
+    ("checkpoint_core/nearest_key.cpp", "found <= limit", "found < limit", ["unit_checkpoint_core"]),
+    ("checkpoint_core/recorded_sums.cpp", "found->first != wanted", "false", ["unit_checkpoint", "unit_copies"]),
     ("dcp/merge.cpp", "a.tensor->type == b.tensor->type", "true", ["unit_dcp"]),
     ("safetensors/header.cpp", "end - begin != *bit_count / 8", "false", ["unit_safetensors"]),
 ]

@@ -55,12 +55,12 @@ std::int32_t value_of(std::int64_t row, std::int64_t column) {
   return static_cast<std::int32_t>(row * 100'003 + column);
 }
 
-held_state held_by(std::int32_t rank, std::vector<std::int32_t>& memory) {
+local_state local_view(std::int32_t rank, std::vector<std::int32_t>& memory) {
   memory.resize(static_cast<std::size_t>(rows * columns));
   for (std::int64_t i = 0; i < rows * columns; ++i)
     memory[static_cast<std::size_t>(i)] = value_of(rank * rows + i / columns, i % columns);
   const tensor_view view{reinterpret_cast<std::byte*>(memory.data()), dtype::int32, {}, {rows, columns}, {columns, 1}};
-  held_state held;
+  local_state held;
   held.tensors.push_back({{"w"}, {ranks * rows, columns}, dtype::int32, {{{{rank * rows, 0}, {rows, columns}}, view}}});
   return held;
 }
@@ -87,7 +87,7 @@ int look_for_open_files(std::string_view folder) {
 // Saves as one rank; returns a problem, or "". Forks in the save's own thread before each phase and, for background
 // saves, also from this thread.
 std::string save_as(rank_at_work& mine, const fs::path& folder, target_format format, bool in_background) {
-  const held_state held = held_by(mine.comm->rank(), mine.memory);
+  const local_state held = local_view(mine.comm->rank(), mine.memory);
   std::string wrong;
   const auto fork_all = [&](const std::string& where) {
     for (const ending how : endings)
@@ -132,7 +132,7 @@ std::string look_at(const fs::path& folder) {
   std::vector<std::int32_t> found(static_cast<std::size_t>(ranks * rows * columns));
   const tensor_view view{
       reinterpret_cast<std::byte*>(found.data()), dtype::int32, {}, {ranks * rows, columns}, {columns, 1}};
-  held_state held;
+  local_state held;
   held.tensors.push_back({{"w"}, {ranks * rows, columns}, dtype::int32, {{{{0, 0}, {ranks * rows, columns}}, view}}});
   const thread_group alone(1);
   thread_communicator comm = alone.communicator(0);

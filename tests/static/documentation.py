@@ -19,7 +19,7 @@ from pathlib import Path
 
 COMPILED = ("examples/", "tests/static/", "tests/unit/", "tests/distributed/", "tests/package/", "test_package/")
 RUN = ("docs/python.md", "docs/ten-minutes.md")
-FORMATS = """storage pickle catalog torch_file dcp safetensors deepspeed torch_checkpointing torchsnapshot checkpoint
+FORMATS = """storage pickle checkpoint_core torch_file dcp safetensors deepspeed torch_checkpointing torchsnapshot checkpoint
              collective_checkpoint""".split()
 BLOCK = re.compile(r"(^<!-- compiled -->\n)?^ *```(?:cpp|c)\n(.*?)^ *```$", re.M | re.S)
 FENCE = re.compile(r"^ *```.*?^ *```$", re.M | re.S)

@@ -57,9 +57,9 @@ static_assert(std::semiregular<parallel_parameters>);
 static_assert(std::regular<parameter_info>);
 static_assert(std::regular<load_entry>);
 // A held model knows whether it is read or written.
-static_assert(std::movable<held_model> && !std::copyable<held_model>);
-static_assert(std::same_as<decltype(std::declval<held_model&>().to_save()), result<const_held_state>>);
-static_assert(std::same_as<decltype(std::declval<const held_model&>().to_load()), held_state>);
+static_assert(std::movable<local_model_view> && !std::copyable<local_model_view>);
+static_assert(std::same_as<decltype(std::declval<local_model_view&>().to_save()), result<const_local_state>>);
+static_assert(std::same_as<decltype(std::declval<const local_model_view&>().to_load()), local_state>);
 static_assert(std::copyable<staging_pool> && std::regular<staging_use>);
 static_assert(std::copyable<flat_parameter> && std::equality_comparable<flat_parameter>);
 static_assert(std::copyable<shard_group> && std::equality_comparable<shard_group>);

@@ -91,12 +91,12 @@ template <class Writable, class Read>
 inline constexpr bool is_one_way = std::is_convertible_v<Writable, Read> && !std::is_convertible_v<Read, Writable>;
 static_assert(is_one_way<tensor_binding, const_tensor_binding>);
 static_assert(is_one_way<tensor_side, const_tensor_side>);
-static_assert(is_one_way<held_part, const_held_part> && is_one_way<held_tensor, const_held_tensor>);
-static_assert(is_one_way<held_state, const_held_state>);
+static_assert(is_one_way<local_part, const_local_part> && is_one_way<local_state_tensor, const_local_state_tensor>);
+static_assert(is_one_way<local_state, const_local_state>);
 static_assert(std::is_same_v<decltype(side_of(distribution(), std::declval<host_tensor&>())), tensor_side>);
 static_assert(std::is_same_v<decltype(side_of(distribution(), std::declval<const host_tensor&>())), const_tensor_side>);
 static_assert(
-    std::is_same_v<decltype(held_by(std::declval<const state_dict<host_tensor>&>())), result<const_held_state>>);
+    std::is_same_v<decltype(local_view(std::declval<const state_dict<host_tensor>&>())), result<const_local_state>>);
 
 static_assert(allocatable_tensor<user::matrix> && allocatable_tensor<host_tensor>);
 static_assert(!allocatable_tensor<user::borrowed>, "an adapter without allocate");

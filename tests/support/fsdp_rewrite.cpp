@@ -182,15 +182,15 @@ result<saved_state<host_tensor>> state_of(const std::string& form, const fsdp_mo
 // Saves the model's memory in place, and loads it into another model's memory.
 result<void> save_held(const std::string& destination, const rank_model& memory, rank_model& other,
                        any_communicator& comm) {
-  auto held = held_by(memory.model, comm.rank());
+  auto held = local_view(memory.model, comm.rank());
   if (!held) return std::move(held).error();
   const auto saved = held->to_save();
   if (!saved) return saved.error();
   const save_report report = save(destination, *saved, comm);
   if (!report.ok()) return report.problems.front();
-  auto wanted = held_by(other.model, comm.rank());
+  auto wanted = local_view(other.model, comm.rank());
   if (!wanted) return std::move(wanted).error();
-  held_state state = wanted->to_load();
+  local_state state = wanted->to_load();
   const load_report loaded = load(destination, state, comm);
   if (!loaded.ok()) return loaded.problems.front();
   for (std::size_t i = 0; i < memory.memory.size(); ++i)

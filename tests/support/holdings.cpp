@@ -86,7 +86,7 @@ std::vector<tensor_model> random_models(dice& roll) {
 namespace {
 
 template <class Step>
-void walk(std::size_t number, const held_tensor& held, const held_part& part, Step step) {
+void walk(std::size_t number, const local_state_tensor& held, const local_part& part, Step step) {
   const std::int64_t width = bits(held.type) / 8;
   indices::for_each(part.where.sizes, [&](const extents& local) {
     extents index = part.where.offsets;
@@ -103,7 +103,7 @@ void walk(std::size_t number, const held_tensor& held, const held_part& part, St
 }  // namespace
 
 void holding::add(std::size_t number, const tensor_model& model, std::span<const box> boxes, bool filled) {
-  held_tensor held{model.where, model.shape, model.type, {}};
+  local_state_tensor held{model.where, model.shape, model.type, {}};
   const std::int64_t width = bits(model.type) / 8;
   for (const box& where : boxes) {
     if (where.is_empty()) continue;
@@ -121,7 +121,7 @@ void holding::add(std::size_t number, const tensor_model& model, std::span<const
 
 std::string holding::differences(std::span<const std::size_t> numbers) const {
   for (std::size_t i = 0; i < state.tensors.size(); ++i)
-    for (const held_part& part : state.tensors[i].parts) {
+    for (const local_part& part : state.tensors[i].parts) {
       bool equal = true;
       walk(numbers[i], state.tensors[i], part, [&](std::byte& at, std::byte value) { equal &= at == value; });
       if (!equal) return to_string(state.tensors[i].where) + " differs in " + to_string(part.where);
@@ -131,7 +131,7 @@ std::string holding::differences(std::span<const std::size_t> numbers) const {
 
 namespace {
 
-held_object list_of_two() {
+local_state_object list_of_two() {
   tree_builder builder;
   builder.begin(node_kind::sequence);
   builder.leaf();
@@ -142,7 +142,7 @@ held_object list_of_two() {
 
 }  // namespace
 
-std::vector<held_object> objects() {
+std::vector<local_state_object> objects() {
   return {{{"step"}, {}, {std::int64_t{1234567890123}}},
           {{"optim", "name"}, {}, {std::string("adam \xc3\xa9")}},
           {{"nothing"}, {}, {plain_value()}},

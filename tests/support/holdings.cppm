@@ -35,7 +35,7 @@ boxes_of_ranks random_boxes(dice& roll, const shardmesh::extents& shape, std::in
 /// One rank's parts of the models, in its own memory; some parts are strided.
 struct holding {
   std::deque<std::vector<std::byte>> memory;
-  shardmesh::held_state state;
+  shardmesh::local_state state;
 
   void add(std::size_t number, const tensor_model& model, std::span<const shardmesh::box> boxes, bool filled);
   /// The differences from the models with these numbers; empty if none.
@@ -43,6 +43,6 @@ struct holding {
 };
 
 /// One object of each plain kind, and a list.
-std::vector<shardmesh::held_object> objects();
+std::vector<shardmesh::local_state_object> objects();
 
 }  // namespace holdings

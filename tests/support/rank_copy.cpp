@@ -38,9 +38,9 @@ bool is_left_out(checkpoint_reader& reader, std::size_t object, target_format to
 }
 
 // A rank's part of every tensor that is not left out: in turn replicated, by rows, by strided rows, and on a grid.
-held_state held_on(checkpoint_reader& reader, std::int32_t rank, std::int32_t ranks, target_format to,
-                   std::deque<host_tensor>& memory) {
-  held_state made;
+local_state held_on(checkpoint_reader& reader, std::int32_t rank, std::int32_t ranks, target_format to,
+                    std::deque<host_tensor>& memory) {
+  local_state made;
   const std::int64_t sizes[] = {ranks / 2, 2};
   const device_mesh mesh = device_mesh::make(sizes).value();
   std::int64_t number = 0;
@@ -53,7 +53,7 @@ held_state held_on(checkpoint_reader& reader, std::int32_t rank, std::int32_t ra
                                               : turn == 2
                                                   ? std::vector{placement::strided_shard(0, 2), placement::shard(0)}
                                                   : std::vector{placement::shard(0), placement::shard(last)};
-    held_tensor held{tensor.where.empty() ? path{tensor.key} : tensor.where, tensor.shape, tensor.type, {}};
+    local_state_tensor held{tensor.where.empty() ? path{tensor.key} : tensor.where, tensor.shape, tensor.type, {}};
     for (const placed_box& placed : layout::make(mesh, placements, tensor.shape).value().boxes(rank)) {
       memory.push_back(host_tensor::make(tensor.type, placed.where.sizes).value());
       held.parts.push_back({placed.where, adapter<host_tensor>::view(memory.back())});
@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
       for (const tensor_entry& tensor : (*reader)->contents().tensors)
         if (is_left_out(tensor, options.to)) std::printf("%s\n", tensor.key.c_str());
     std::deque<host_tensor> memory;
-    held_state held = held_on(**reader, comm.rank(), comm.size(), options.to, memory);
+    local_state held = held_on(**reader, comm.rank(), comm.size(), options.to, memory);
     const load_report loaded = load(**reader, held, comm, {.sharing = read_sharing::group});
     if (!loaded.ok()) return loaded.problems.front();
     const save_report saved = save(destination, held, comm, options);

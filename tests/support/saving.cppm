@@ -20,12 +20,12 @@ export namespace saving {
 struct rows {
   static constexpr std::int64_t per_rank = 64, width = 32;
   std::vector<std::int32_t> memory;
-  shardmesh::held_state state;
+  shardmesh::local_state state;
 
   rows(std::int32_t rank, std::int32_t ranks, std::int32_t value);
   shardmesh::tensor_view view();
-  shardmesh::held_tensor& tensor() { return state.tensors.front(); }
-  shardmesh::held_part& part() { return tensor().parts.front(); }
+  shardmesh::local_state_tensor& tensor() { return state.tensors.front(); }
+  shardmesh::local_part& part() { return tensor().parts.front(); }
 };
 
 std::string text_of(std::span<const shardmesh::error> problems);

@@ -43,7 +43,7 @@ int other(const fs::path& folder, int number, const std::string& text) {
 result<void> make(const fs::path& destination, int others, bool commits, const std::string& text, bool forced) {
   output_options options;
   options.overwrite = forced;
-  options.may_replace = [](const fs::path&, const seen_destination&) { return result<void>(); };
+  options.may_replace = [](const fs::path&, const destination_snapshot&) { return result<void>(); };
   auto output = staged_output::directory(destination, options);
   if (!output) return std::move(output).error();
   std::vector<pid_t> children;

@@ -17,7 +17,7 @@
 #include "signals.hpp"
 
 import shardmesh;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace tool {
 namespace {
@@ -53,7 +53,7 @@ int run(arguments& given, const common_options& common, bool format_given) {
   auto reader = open_source(given.source, common);
   if (!reader) return report(reader.error());
   if (!given.flat_spec.empty()) {
-    if (const auto apart = check_apart(given.destination, given.flat_spec); !apart) return report(apart.error());
+    if (const auto apart = check_disjoint(given.destination, given.flat_spec); !apart) return report(apart.error());
     const auto units = read_flat_units(given.flat_spec);
     if (!units) return report(units.error());
     reader = carve_flat_parameters(*std::move(reader), *units);

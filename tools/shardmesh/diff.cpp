@@ -198,7 +198,7 @@ int run(arguments& given, const common_options& common) {
   works_on(given.left);
   const auto selection = given.selection.compile();
   if (!selection) return report(selection.error());
-  const alike_readers both(**left, **right);
+  const comparable_views both(**left, **right);
   if (auto checked = check_rules(both.left(), both.right(), *selection); !checked) return report(checked.error());
   std::vector<std::string> notes;
   auto left_side = chosen_side(both.left(), *selection, notes);

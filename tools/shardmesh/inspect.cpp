@@ -31,7 +31,7 @@
 #include "selection_options.hpp"
 
 import shardmesh;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace tool {
 namespace {

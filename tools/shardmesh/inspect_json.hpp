@@ -9,7 +9,7 @@
 #include "json_writer.hpp"
 
 import shardmesh;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace tool {
 

@@ -15,7 +15,7 @@
 #include "stacked_svg.hpp"
 
 import shardmesh;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace tool {
 using namespace shardmesh;

@@ -11,7 +11,7 @@
 #include "output_file.hpp"
 
 import shardmesh;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace tool {
 

@@ -16,7 +16,7 @@
 #include "counted.hpp"
 
 import shardmesh;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.storage;
 
 namespace tool {

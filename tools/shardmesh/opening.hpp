@@ -8,7 +8,7 @@
 #include "command.hpp"
 
 import shardmesh;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace tool {
 

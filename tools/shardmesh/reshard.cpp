@@ -22,7 +22,7 @@
 #include "signals.hpp"
 
 import shardmesh;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace tool {
 namespace {

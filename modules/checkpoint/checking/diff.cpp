@@ -467,7 +467,7 @@ result<diff_report> diff(const diff_side& left, const diff_side& right, const di
 }
 
 result<diff_report> diff(checkpoint_reader& left, checkpoint_reader& right, const diff_options& options) {
-  const alike_readers both(left, right);
+  const comparable_views both(left, right);
   return diff(whole_side(both.left()), whole_side(both.right()), options);
 }
 

@@ -6,7 +6,7 @@ export module shardmesh.checkpoint:diff;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.transfer;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 export namespace shardmesh {
 
@@ -69,13 +69,13 @@ struct diff_side {
 diff_side whole_side(checkpoint_reader& reader);
 
 /// Compares two sides slab by slab, in bounded memory. Wrapping tensors (sparse, quantized, torchao's) that both sides
-/// have are compared by their components, each under a key of its own; `alike_readers` shows components as wrappers. An
-/// entry that cannot be read is a difference (`unreadable`) and a problem of the report, and the comparison continues.
-/// Entries whose values we cannot interpret (objects and tensors of foreign types) are compared by their bytes,
-/// whatever formats the two sides have.
+/// have are compared by their components, each under a key of its own; `comparable_views` shows components as wrappers.
+/// An entry that cannot be read is a difference (`unreadable`) and a problem of the report, and the comparison
+/// continues. Entries whose values we cannot interpret (objects and tensors of foreign types) are compared by their
+/// bytes, whatever formats the two sides have.
 /// \errors errc::invalid_argument for a tolerance that is negative or not a number.
 result<diff_report> diff(const diff_side& left, const diff_side& right, const diff_options& options = {});
-/// Compares all entries of both readers, as `alike_readers` shows them. `shardmesh diff` without rules does this.
+/// Compares all entries of both readers, as `comparable_views` shows them. `shardmesh diff` without rules does this.
 result<diff_report> diff(checkpoint_reader& left, checkpoint_reader& right, const diff_options& options = {});
 
 }  // namespace shardmesh

@@ -7,7 +7,7 @@ module shardmesh.checkpoint:entry_check;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :conversion;
 
 namespace shardmesh {

@@ -13,7 +13,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace shardmesh {
 namespace {

@@ -3,7 +3,7 @@
 export module shardmesh.checkpoint:object_text;
 
 import shardmesh.std;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 export namespace shardmesh {
 

@@ -5,8 +5,8 @@ export module shardmesh.checkpoint:verify;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.storage;
-import shardmesh.catalog;
-import :globals;
+import shardmesh.checkpoint_core;
+import :pickle_globals;
 
 export namespace shardmesh {
 

@@ -18,7 +18,7 @@ module;
 module shardmesh.checkpoint;
 
 import shardmesh.torch_file;
-import :block_sources;
+import :quantized_sources;
 
 namespace shardmesh {
 namespace {

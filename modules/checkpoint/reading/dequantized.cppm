@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // dequantized: shows quantized weights of a checkpoint as float32 numbers. The conversion of blocks is in
-// block_sources. Tensors of PyTorch's own quantized classes are not handled here.
+// quantized_sources. Tensors of PyTorch's own quantized classes are not handled here.
 export module shardmesh.checkpoint:dequantized;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 export namespace shardmesh {
 

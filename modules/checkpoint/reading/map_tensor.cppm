@@ -5,7 +5,7 @@ export module shardmesh.checkpoint:map_tensor;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.storage;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 export namespace shardmesh {
 

@@ -4,7 +4,7 @@ export module shardmesh.checkpoint:start_load;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :load;
 
 export namespace shardmesh {

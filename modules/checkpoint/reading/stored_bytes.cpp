@@ -4,7 +4,7 @@ module;
 #include <cstdint>
 module shardmesh.checkpoint;
 
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace shardmesh {
 

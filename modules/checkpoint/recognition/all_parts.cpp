@@ -17,7 +17,7 @@ module shardmesh.checkpoint;
 
 import :gathered_parts;
 import :megatron_folder;
-import :parts;
+import :folder_parts;
 
 namespace shardmesh {
 namespace fs = std::filesystem;

@@ -5,7 +5,7 @@ module shardmesh.checkpoint:folder_survey;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace shardmesh {
 

@@ -4,7 +4,7 @@ module shardmesh.checkpoint:folders;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace shardmesh {
 

@@ -5,8 +5,8 @@ module shardmesh.checkpoint:gathered_parts;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
-import :parts;
+import shardmesh.checkpoint_core;
+import :folder_parts;
 
 namespace shardmesh {
 

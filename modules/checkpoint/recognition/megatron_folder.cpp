@@ -16,7 +16,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :megatron_folder;
 
 namespace shardmesh {

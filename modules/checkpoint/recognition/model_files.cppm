@@ -6,7 +6,7 @@ module shardmesh.checkpoint:model_files;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace shardmesh {
 

@@ -19,7 +19,7 @@ import shardmesh.torchsnapshot;
 import :folders;
 import :megatron_folder;
 import :model_files;
-import :parts;
+import :folder_parts;
 import :rank_files;
 
 namespace shardmesh {

@@ -6,7 +6,7 @@ module shardmesh.checkpoint:rank_files;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :rank_file_name;
 
 namespace shardmesh {

@@ -14,7 +14,7 @@ module;
 #include <utility>
 module shardmesh.checkpoint;
 
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace shardmesh {
 namespace {

@@ -10,12 +10,12 @@ module;
 #include <utility>
 module shardmesh.checkpoint;
 
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace shardmesh {
 
 result<std::optional<object_value>> renamed_parameter_list(checkpoint_reader& reader, std::size_t object,
-                                                           const followed_lists& lists, std::size_t index) {
+                                                           const param_group_renames& lists, std::size_t index) {
   using json = nlohmann::json;
   if (!lists.concerns(index)) return std::optional<object_value>();
   auto read = reader.read_object(object);

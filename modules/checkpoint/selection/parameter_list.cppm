@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // parameter_list: rewrites an optimizer's list of parameter names (an object of a checkpoint) after a selection has
-// renamed the parameters. The new names are in followed_lists.
+// renamed the parameters. The new names are in param_group_renames.
 export module shardmesh.checkpoint:parameter_list;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
-import :followed_lists;
+import shardmesh.checkpoint_core;
+import :param_group_renames;
 
 export namespace shardmesh {
 
@@ -16,6 +16,6 @@ export namespace shardmesh {
 /// \errors those of reading the object, with its key; errc::invalid_argument for a new name that is not UTF-8
 /// Cost: O(bytes of the object).
 result<std::optional<object_value>> renamed_parameter_list(checkpoint_reader& reader, std::size_t object,
-                                                           const followed_lists& lists, std::size_t index);
+                                                           const param_group_renames& lists, std::size_t index);
 
 }  // namespace shardmesh

@@ -16,7 +16,7 @@ module;
 #include <shardmesh/try.hpp>
 module shardmesh.checkpoint;
 
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace shardmesh {
 namespace {

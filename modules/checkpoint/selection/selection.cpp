@@ -15,9 +15,9 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :cast_choice;
-import :following;
+import :optimizer_state_renames;
 
 namespace shardmesh {
 namespace {
@@ -76,7 +76,7 @@ selection_result select_keys(std::span<const selectable> keys, const selection_o
   usage only(r.only.size()), skip(r.skip.size()), rename(r.rename.size());
   cast_choice casts(r);
   bool prefix_used = r.strip_prefix.empty();
-  std::optional<following> follow;
+  std::optional<optimizer_state_renames> follow;
   if (r.optimizer_follows) follow.emplace(keys, r);
   std::int64_t followed = 0, left_out = 0;
   key_roles roles;

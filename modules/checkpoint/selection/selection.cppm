@@ -4,7 +4,7 @@ export module shardmesh.checkpoint:selection;
 
 import shardmesh.std;
 import shardmesh.core;
-import :followed_lists;
+import :param_group_renames;
 import :key_pattern;
 
 export namespace shardmesh {
@@ -99,7 +99,7 @@ struct selection_result {
   /// For the user, one line each: entries that followed their parameters, casts that lose values, and tensors that a
   /// rule of `casts` matches but does not cast.
   std::vector<std::string> notes;
-  followed_lists lists;  // with `optimizer_follows`: new names inside objects
+  param_group_renames lists;  // with `optimizer_follows`: new names inside objects
 };
 
 /// Selects keys, and gives them new names and dtypes. `only`, `skip`, and `no_optimizer` match the given keys; `rename`

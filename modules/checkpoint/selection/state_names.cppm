@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // state_names: finds the parameter of each entry of optimizer state, from the way writers spell their keys. The effect
-// on a selection is in following. The catalog's key_role decides which entries are optimizer state.
+// on a selection is in optimizer_state_renames. The key_role of checkpoint_core decides which entries are optimizer
+// state.
 export module shardmesh.checkpoint:state_names;
 
 import shardmesh.std;

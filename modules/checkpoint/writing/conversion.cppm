@@ -5,7 +5,7 @@ export module shardmesh.checkpoint:conversion;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :selection;
 
 export namespace shardmesh {

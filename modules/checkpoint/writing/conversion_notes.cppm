@@ -3,7 +3,7 @@
 module shardmesh.checkpoint:conversion_notes;
 
 import shardmesh.std;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :conversion;
 
 namespace shardmesh {

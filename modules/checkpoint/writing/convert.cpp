@@ -16,11 +16,11 @@ module shardmesh.checkpoint;
 
 import shardmesh.safetensors;
 import shardmesh.torch_checkpointing;
-import :carried;
+import :sidecar_metadata;
 import :conversion_notes;
 import :entry_check;
 import :merge_tensors;
-import :seen_reader;
+import :conversion_view;
 
 namespace shardmesh {
 namespace {
@@ -101,12 +101,12 @@ class converter {
   }
 
   problems check_arguments() {
-    if (auto apart = check_apart(destination_, given_); !apart) return problem_of(std::move(apart).error());
+    if (auto apart = check_disjoint(destination_, given_); !apart) return problem_of(std::move(apart).error());
     if (!target_.has_items && (!options_.item.empty() || options_.safetensors_files))
       return problem_of(fail(errc::invalid_argument, "an item and a payload are of torch-checkpointing alone")
                             .with_file(destination_.string()));
     if (!options_.shapes_like) return {};
-    auto apart = check_apart(destination_, *options_.shapes_like);
+    auto apart = check_disjoint(destination_, *options_.shapes_like);
     return apart ? problems() : problem_of(std::move(apart).error());
   }
 
@@ -215,7 +215,7 @@ class converter {
   const std::filesystem::path& destination_;
   const convert_options& options_;
   const target& target_;
-  seen_reader seen_;
+  conversion_view seen_;
   std::unique_ptr<checkpoint_reader> resized_;
   std::vector<std::string> resized_notes_;
   checkpoint_reader* reader_ = nullptr;  // the source, after `open_view` and `match_shapes`

@@ -7,7 +7,7 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import shardmesh.transfer;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :conversion;
 import :placement_rules;
 import :selection;

@@ -5,7 +5,7 @@ module shardmesh.checkpoint:merge_tensors;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :conversion;
 import :convert;
 

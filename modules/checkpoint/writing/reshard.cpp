@@ -19,9 +19,9 @@ module;
 module shardmesh.checkpoint;
 
 import shardmesh.dcp;
-import :carried;
+import :sidecar_metadata;
 import :entry_check;
-import :seen_reader;
+import :conversion_view;
 
 namespace shardmesh {
 namespace {
@@ -169,7 +169,7 @@ reshard_plan make_plan(checkpoint_reader& given, const reshard_options& options,
     refused.problems.push_back(std::move(why));
     return refused;
   };
-  seen_reader seen(given);
+  conversion_view seen(given);
   if (auto done = seen.give_archives(); !done) return refuse(std::move(done).error());
   auto shown = seen.release();
   std::vector<std::string> notes;
@@ -197,9 +197,9 @@ reshard_plan plan_reshard(checkpoint_reader& given, const reshard_options& optio
 
 save_report reshard(checkpoint_reader& given, const std::filesystem::path& destination,
                     const reshard_options& options) {
-  if (auto apart = check_apart(destination, given); !apart) return failed(std::move(apart).error());
+  if (auto apart = check_disjoint(destination, given); !apart) return failed(std::move(apart).error());
   if (options.like)
-    if (auto apart = check_apart(destination, *options.like); !apart) return failed(std::move(apart).error());
+    if (auto apart = check_disjoint(destination, *options.like); !apart) return failed(std::move(apart).error());
   std::vector<whole_entry> left_out;
   reshard_plan plan = make_plan(given, options, left_out);
   if (!plan.problems.empty()) return refused(std::move(plan.problems));

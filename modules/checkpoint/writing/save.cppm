@@ -5,7 +5,7 @@ export module shardmesh.checkpoint:save;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.tree;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :targets;
 
 export namespace shardmesh {

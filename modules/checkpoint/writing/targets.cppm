@@ -4,7 +4,7 @@
 export module shardmesh.checkpoint:targets;
 
 import shardmesh.std;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.transfer;
 import shardmesh.dcp;
 import shardmesh.safetensors;

@@ -5,7 +5,7 @@ export module shardmesh.torch_file:archived_objects;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.storage;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :item;
 
 export namespace shardmesh::torch_file {

@@ -6,7 +6,7 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.storage;
 import shardmesh.pickle;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :item;
 
 export namespace shardmesh::torch_file {

@@ -8,7 +8,7 @@ import shardmesh.core;
 import shardmesh.layout;
 import shardmesh.transfer;
 import shardmesh.storage;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :archive;
 
 export namespace shardmesh::torch_file {

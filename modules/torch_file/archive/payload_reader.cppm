@@ -8,7 +8,7 @@ import shardmesh.core;
 import shardmesh.layout;
 import shardmesh.tree;
 import shardmesh.storage;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :archived_objects;
 
 export namespace shardmesh::torch_file {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the bytes of a storage, and of a tensor in it. Strides, byte order, and lazy bits are resolved in catalog's
-// stored_tensor.
+// Reads the bytes of a storage, and of a tensor in it. Strides, byte order, and lazy bits are resolved in
+// checkpoint_core's stored_tensor.
 module;
 #include <fmt/format.h>
 #include <shardmesh/try.hpp>

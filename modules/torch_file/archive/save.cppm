@@ -5,7 +5,7 @@ export module shardmesh.torch_file:save;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.transfer;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 export namespace shardmesh::torch_file {
 

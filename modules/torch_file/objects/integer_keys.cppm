@@ -3,7 +3,7 @@
 export module shardmesh.torch_file:integer_keys;
 
 import shardmesh.std;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.tree;
 
 export namespace shardmesh::torch_file {

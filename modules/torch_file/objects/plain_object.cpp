@@ -55,7 +55,7 @@ void write_key(pickle::writer& out, const path_key& key) {
 }
 
 // Writes the tree from the root down. The object's leaves are in this order.
-void write_container(pickle::writer& out, const held_object& object) {
+void write_container(pickle::writer& out, const local_state_object& object) {
   struct open_node {
     std::size_t node = 0;
     std::vector<std::size_t> children;
@@ -130,7 +130,7 @@ std::optional<path_key> key_of(const pickle::value& key) {
 }
 
 // Reads the form and leaves of nested containers; false when a value has no place in a form.
-bool read_container(const torch_file::item& item, const pickle::value& root, held_object& object) {
+bool read_container(const torch_file::item& item, const pickle::value& root, local_state_object& object) {
   struct open_node {
     pickle::value value;
     node_kind kind;
@@ -182,7 +182,7 @@ bool read_container(const torch_file::item& item, const pickle::value& root, hel
 
 }  // namespace
 
-result<std::vector<std::byte>> archive_of_object(const held_object& object) {
+result<std::vector<std::byte>> archive_of_object(const local_state_object& object) {
   const bool is_container = !object.form.nodes().empty();
   if (object.leaves.size() != (is_container ? object.form.leaves() : 1))
     return fail(errc::invalid_argument, "an object's leaves do not fit its form")
@@ -206,11 +206,11 @@ result<std::vector<std::byte>> archive_of_object(const held_object& object) {
   return object_archive(std::move(out).finish());
 }
 
-result<held_object> object_of_archive(std::span<const std::byte> archive) {
+result<local_state_object> object_of_archive(std::span<const std::byte> archive) {
   const memory_source source(archive, "an object");
   SHARDMESH_TRY(const torch_file::item item, item::open(source));
   const pickle::value root = item.root();
-  held_object object;
+  local_state_object object;
   if (auto leaf = leaf_of(item, root)) {
     object.leaves.push_back(*std::move(leaf));
     return object;
@@ -221,7 +221,7 @@ result<held_object> object_of_archive(std::span<const std::byte> archive) {
   return object;
 }
 
-std::string summary_of(const held_object& object) {
+std::string summary_of(const local_state_object& object) {
   if (!object.form.nodes().empty() || object.leaves.size() != 1)
     return fmt::format("a container of {}", detail::counted(object.leaves.size(), "value"));
   return std::visit(

@@ -14,15 +14,15 @@ export namespace shardmesh::torch_file {
 /// \errors errc::invalid_argument when the leaves do not fit the form; errc::unsupported for an opaque object inside a
 ///   container, or one whose bytes are not an archive
 /// Cost: O(nodes). No recursion.
-result<std::vector<std::byte>> archive_of_object(const held_object& object);
+result<std::vector<std::byte>> archive_of_object(const local_state_object& object);
 
 /// Reads the object in an archive; its path is empty. Containers of plain values become a form and leaves. Any other
 /// object, such as an OrderedDict or a set, is opaque and keeps the archive.
 /// \errors those of reading the archive
 /// Cost: O(bytes). No recursion.
-result<held_object> object_of_archive(std::span<const std::byte> archive);
+result<local_state_object> object_of_archive(std::span<const std::byte> archive);
 
 /// Returns a short text for messages: "3", "'adam'", "a container of 2 values", "argparse.Namespace".
-std::string summary_of(const held_object& object);
+std::string summary_of(const local_state_object& object);
 
 }  // namespace shardmesh::torch_file

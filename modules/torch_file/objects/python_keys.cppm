@@ -6,7 +6,7 @@ export module shardmesh.torch_file:python_keys;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.pickle;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.tree;
 
 export namespace shardmesh::torch_file {

@@ -6,7 +6,7 @@ export module shardmesh.torch_file:split_reader;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.tree;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :flatten;
 import :item;
 

@@ -6,7 +6,7 @@ module shardmesh.torch_file:exported_program;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.storage;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 
 namespace shardmesh::torch_file {
 

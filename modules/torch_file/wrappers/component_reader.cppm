@@ -6,7 +6,7 @@ export module shardmesh.torch_file:component_reader;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.pickle;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :archived_objects;
 
 export namespace shardmesh::torch_file {

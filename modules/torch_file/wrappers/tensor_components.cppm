@@ -5,7 +5,7 @@ export module shardmesh.torch_file:tensor_components;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import :component_reader;
 
 export namespace shardmesh::torch_file {

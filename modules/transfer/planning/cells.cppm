@@ -69,7 +69,7 @@ constexpr groups overlapping(const Distribution& d, const box& where) {
 }
 
 template <class Distribution>
-constexpr groups held_by(const Distribution& d, owner_id owner) {
+constexpr groups local_view(const Distribution& d, owner_id owner) {
   groups found;
   d.fragments_of(owner, [&](const fragment& f) { return found.add(f), true; });
   found.finish();

@@ -103,7 +103,7 @@ constexpr given_bytes given_by(const Class& c, owner_id owner) {
 // every pair.
 template <class Class>
 constexpr std::int64_t held_volume(const Class& c, const groups& wants, owner_id owner) {
-  groups has = held_by(c.from, owner);
+  groups has = local_view(c.from, owner);
   const auto pair_volume = [&](std::span<const fragment> want, std::span<const fragment> have) {
     const auto cell = intersect(want.front().where, have.front().where);
     if (!cell) return std::int64_t{0};
@@ -133,7 +133,7 @@ constexpr std::int64_t held_volume(const Class& c, const groups& wants, owner_id
 // The fewest bytes that any plan moves to an owner of the destination.
 template <class Class>
 constexpr std::int64_t least_to(const Class& c, owner_id owner) {
-  const groups wants = held_by(c.to, owner);
+  const groups wants = local_view(c.to, owner);
   std::int64_t wanted = 0;
   for (std::size_t w = 0; w < wants.ranges.size(); ++w)
     for (const std::int32_t term : terms_of(wants.group(w)))
@@ -146,7 +146,7 @@ constexpr std::int64_t least_to(const Class& c, owner_id owner) {
 template <class Class>
 constexpr std::int64_t least_for_terms_of(const Class& c, owner_id owner) {
   std::int64_t bound = 0;
-  const groups own = held_by(c.from, owner);
+  const groups own = local_view(c.from, owner);
   for (std::size_t g = 0; g < own.ranges.size(); ++g) {
     const box& where = own.group(g).front().where;
     const groups sharing = overlapping(c.from, where);

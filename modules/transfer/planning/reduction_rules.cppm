@@ -62,10 +62,11 @@ constexpr void reduce_part(const Class& c, const reduction_rule& rule, std::span
   const bool as_source = space == c.from.space();
   for (std::size_t t = 0; t < rule.terms.size(); ++t) {
     const owner_list& holders = rule.holders[t];
-    const owner_id giver = contains(holders, reducer) ? reducer : holders[index % holders.size()];
-    if (!as_source || (owner != reducer && owner != giver)) continue;
-    step s = copy_step(step_phase::gather, part, end_in(*find(source, giver, rule.terms[t]), buffer_side::source, part),
-                       staging_of(reducer, part), rule.terms[t]);
+    const owner_id sender = contains(holders, reducer) ? reducer : holders[index % holders.size()];
+    if (!as_source || (owner != reducer && owner != sender)) continue;
+    step s =
+        copy_step(step_phase::gather, part, end_in(*find(source, sender, rule.terms[t]), buffer_side::source, part),
+                  staging_of(reducer, part), rule.terms[t]);
     s.kind = t == 0 ? step_kind::copy : step_kind::accumulate;
     s.reduction = c.from.reduction();
     emit(s);
@@ -117,7 +118,7 @@ constexpr void expand_reduction(const Class& c, owner_id owner, owner_space spac
   // If the owner holds a term of a cell *and* wants the result, the cell must be expanded once. The first loop expands
   // every cell that the owner holds a term of. The second expands only the wanted cells that the first did not.
   groups own_source;
-  if (space == c.from.space()) own_source = held_by(c.from, owner);
+  if (space == c.from.space()) own_source = local_view(c.from, owner);
   for (std::size_t g = 0; g < own_source.ranges.size(); ++g) {
     const box& where = own_source.group(g).front().where;
     const groups sharing = overlapping(c.from, where);
@@ -126,7 +127,7 @@ constexpr void expand_reduction(const Class& c, owner_id owner, owner_space spac
       reduce_cell(c, sharing.all, targets.group(t), owner, space, emit);
   }
   if (space != c.to.space()) return;
-  const groups own = held_by(c.to, owner);
+  const groups own = local_view(c.to, owner);
   for (std::size_t g = 0; g < own.ranges.size(); ++g) {
     const box& where = own.group(g).front().where;
     const groups sharing = overlapping(c.to, where);

@@ -43,7 +43,7 @@ constexpr owner_list receivers_of(const Class& c, std::span<const fragment> want
 // The holder from which `owner` takes a cell: the i-th receiver takes it from holder i mod k of the k holders.
 // Precondition: `owner` is in `wanting`. Cost: O(holders * log wanting), because the list of receivers is not made.
 template <class Class>
-constexpr owner_id giver_to(const Class& c, owner_id owner, const owner_list& wanting, const owner_list& holders) {
+constexpr owner_id sender_to(const Class& c, owner_id owner, const owner_list& wanting, const owner_list& holders) {
   auto position = std::lower_bound(wanting.begin(), wanting.end(), owner) - wanting.begin();
   if (c.one_space()) {
     if (contains(holders, owner)) return owner;
@@ -82,7 +82,7 @@ constexpr void finish_destination(const Class& c, owner_id owner, std::span<cons
 
 template <class Class, class Emit>
 constexpr void receive_values(const Class& c, owner_id owner, Emit&& emit) {
-  const groups own = held_by(c.to, owner);
+  const groups own = local_view(c.to, owner);
   for (std::size_t g = 0; g < own.ranges.size(); ++g) {
     const box& where = own.group(g).front().where;
     const groups sharing = overlapping(c.to, where);
@@ -98,8 +98,8 @@ constexpr void receive_values(const Class& c, owner_id owner, Emit&& emit) {
         const owner_list holders = owners_of(source, from_term);
         if (holders.empty()) continue;
         const box cell = *intersect(source.front().where, where);
-        const owner_id giver = giver_to(c, owner, wanting, holders);
-        emit(copy_step(step_phase::gather, cell, end_in(*find(source, giver, from_term), buffer_side::source, cell),
+        const owner_id sender = sender_to(c, owner, wanting, holders);
+        emit(copy_step(step_phase::gather, cell, end_in(*find(source, sender, from_term), buffer_side::source, cell),
                        end_in(target, buffer_side::destination, cell), from_term));
       }
     }
@@ -108,7 +108,7 @@ constexpr void receive_values(const Class& c, owner_id owner, Emit&& emit) {
 
 template <class Class, class Emit>
 constexpr void send_values(const Class& c, owner_id owner, Emit&& emit) {
-  const groups own = held_by(c.from, owner);
+  const groups own = local_view(c.from, owner);
   for (std::size_t g = 0; g < own.ranges.size(); ++g) {
     const box& where = own.group(g).front().where;
     const groups sharing = overlapping(c.from, where);

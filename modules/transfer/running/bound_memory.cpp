@@ -162,7 +162,7 @@ result<void> bound_memory::keep(side<View>& s, std::span<const basic_tensor_bind
   s.views = s.bound;
   for (const slot_need& need : s.needs) {
     View& view = s.views[s.first[need.transfer] + static_cast<std::size_t>(need.slot)];
-    if (slot_mirrors::lies_in(view, memory_)) continue;
+    if (staging_copies::lies_in(view, memory_)) continue;
     extents reached = need.region.sizes;
     for (std::size_t d = 0; d < reached.rank(); ++d) reached[d] = need.region.end(d);
     view.sizes = reached;  // the slot may be larger

@@ -152,7 +152,7 @@ result<void> executor::state::begin(std::span<const const_tensor_binding> from, 
   call_ = options.named("executor::run");
   auto sound = check_call();
   // Binding may replace copies of slots that the latest run still uses.
-  if (sound && !memory_.mirrors().empty()) sound = wait_for_latest_run();
+  if (sound && !memory_.staging().empty()) sound = wait_for_latest_run();
   if (sound) sound = memory_.bind(route_, from, to, [this](std::size_t t) { return names_[t]; });
   if (sound && batched_) sound = prepare_batches();
   if (sound && batched_) sound = open_launches();
@@ -165,7 +165,7 @@ result<void> executor::state::begin(std::span<const const_tensor_binding> from, 
     return sound;
   }
   call_.tag = options.tag % tag_stride + number_.value() * tag_stride;
-  if (auto pulled = memory_.mirrors().pull(stream_call()); !pulled) {
+  if (auto pulled = memory_.staging().pull(stream_call()); !pulled) {
     comm_.abort(pulled.error());
     return pulled;
   }
@@ -258,7 +258,7 @@ result<bool> executor::state::advance(bool may_block) {
 // A run on the user's stream ends when all of it is enqueued. Any other run ends when its slots are complete.
 result<bool> executor::state::end(bool may_block) {
   if (batched_ && is_on_users_stream()) {
-    SHARDMESH_TRY(memory_.mirrors().push(stream_call()));
+    SHARDMESH_TRY(memory_.staging().push(stream_call()));
     SHARDMESH_TRY(mark_end());
     return true;
   }
@@ -266,7 +266,7 @@ result<bool> executor::state::end(bool may_block) {
     SHARDMESH_TRY(const bool drained, drain(may_block));
     if (!drained) return false;
   }
-  SHARDMESH_TRY(memory_.mirrors().push(call_));
+  SHARDMESH_TRY(memory_.staging().push(call_));
   return true;
 }
 

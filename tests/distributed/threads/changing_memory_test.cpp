@@ -25,7 +25,7 @@ TEST_CASE("ranks whose memory changes during a save write a checkpoint that pass
         std::pair{target_format::hf, "step"}}) {
     const fabric::rank_folder folder(name);
     on_ranks({2}, [&](any_communicator& comm) -> std::string {
-      held_state mine;
+      local_state mine;
       const auto add = [&](const std::string& key, const box& where) {
         mine.tensors.push_back({{key}, {rows, columns}, dtype::float32, {{where, subview(whole, where)}}});
       };

@@ -39,7 +39,7 @@ struct held_up_save {
                call_options call = {})
       : group(1), comm(group.communicator(0)), checkpoint(folder), memory(size_bytes, static_cast<std::byte>(value)) {
     const auto size = static_cast<std::int64_t>(size_bytes);
-    held_state held;
+    local_state held;
     held.tensors.push_back(
         {{"w"}, {size}, dtype::uint8, {{{{0}, {size}}, {memory.data(), dtype::uint8, {}, {size}, {1}}}}});
     rank_save_options options{.saving = {.output = {.durable = false}, .threads = 1, .call = std::move(call)},

@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.checkpoint;
 
 using namespace shardmesh;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.checkpoint;
 
 using namespace shardmesh;

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.checkpoint;
 import shardmesh.pickle;
 import shardmesh.safetensors;

@@ -11,7 +11,7 @@
 #include "safetensors_files.hpp"
 #include "sanitized.hpp"
 
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.checkpoint;
 import shardmesh.safetensors;
 

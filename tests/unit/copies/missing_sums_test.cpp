@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.checkpoint;
 import shardmesh.storage;
 

@@ -19,7 +19,7 @@
 #include "checkpoint_data.hpp"
 #include "unusual_data.hpp"
 
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.checkpoint;
 import shardmesh.dcp;
 

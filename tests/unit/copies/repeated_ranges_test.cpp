@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.checkpoint;
 import shardmesh.storage;
 

@@ -10,7 +10,7 @@
 
 #include "unusual_data.hpp"
 
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.checkpoint;
 import shardmesh.torch_file;
 

@@ -259,10 +259,10 @@ TEST_CASE("a drawing of a plan has the bytes of every pair, as text and as SVG")
     const distribution to = random_layout(roll, shape, random_mesh(roll), true);
     const transfer_plan planned = plan({{from, to, dtype::float32, dtype::float32}}).value();
     std::map<std::pair<int, int>, std::int64_t> sent;
-    const auto givers = model_of(from), takers = model_of(to);
-    for (std::size_t cell = 0; cell < givers.size(); ++cell)
+    const auto senders = model_of(from), takers = model_of(to);
+    for (std::size_t cell = 0; cell < senders.size(); ++cell)
       for (const int taker : takers[cell])
-        if (const int giver = *givers[cell].begin(); giver != taker) sent[{giver, taker}] += 4;
+        if (const int sender = *senders[cell].begin(); sender != taker) sent[{sender, taker}] += 4;
     std::int64_t largest = 1;
     int rows = 0, columns = 0;
     for (const auto& [pair, bytes] : sent) {
@@ -285,11 +285,11 @@ TEST_CASE("a drawing of a plan has the bytes of every pair, as text and as SVG")
     }
     const auto lines = drawn_map::lines_of(text);
     const bool has_digits = text.find(" a ninth of it") != std::string::npos;
-    for (int giver = 0; giver < rows; ++giver) {
-      std::string expected = fmt::format("{:>7}{}", giver, has_digits ? " " : "");
-      std::string row = lines.at(static_cast<std::size_t>(giver) + (has_digits ? 2 : 1));
+    for (int sender = 0; sender < rows; ++sender) {
+      std::string expected = fmt::format("{:>7}{}", sender, has_digits ? " " : "");
+      std::string row = lines.at(static_cast<std::size_t>(sender) + (has_digits ? 2 : 1));
       for (int taker = 0; taker < columns; ++taker) {
-        const auto found = sent.find({giver, taker});
+        const auto found = sent.find({sender, taker});
         const std::string amount = found == sent.end() ? "." : human_bytes(found->second);
         if (has_digits)
           expected += found == sent.end() ? "." : fmt::format("{}", (found->second * 9 + largest - 1) / largest);

@@ -35,8 +35,8 @@ indices_held chunk(const indices_held& all, std::int64_t parts, std::int64_t ind
 }
 
 // The indices that one mesh coordinate holds in each dimension, in local order.
-std::vector<indices_held> held_by_model(const extents& shape, const extents& mesh,
-                                        const std::vector<placement>& placements, const extents& coordinate) {
+std::vector<indices_held> local_view_of_model(const extents& shape, const extents& mesh,
+                                              const std::vector<placement>& placements, const extents& coordinate) {
   std::vector<indices_held> held(shape.rank());
   for (std::size_t d = 0; d < shape.rank(); ++d)
     for (std::int64_t i = 0; i < shape[d]; ++i) held[d].push_back(i);
@@ -103,7 +103,7 @@ TEST_CASE("every element of a random layout is visited once, at the indices of a
     const layout l = layout::make(device_mesh::make(mesh).value(), placements, shape).value();
     INFO("run " << run << ": " << to_string(l));
     for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(l.mesh().size()); ++rank) {
-      const auto wanted = elements_of(held_by_model(shape, mesh, placements, *l.mesh().coordinate_of(rank)));
+      const auto wanted = elements_of(local_view_of_model(shape, mesh, placements, *l.mesh().coordinate_of(rank)));
       std::map<extents, extents> found;
       bool once = true;
       for_each_element(l, rank, [&](const extents& global, const extents& local) {

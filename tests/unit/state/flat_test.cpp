@@ -345,7 +345,7 @@ TEST_CASE("the digest is of paths, kinds, dtypes, shapes and layouts, and the sa
   array_tensor other = tensor();
   other.type = dtype::float64;
   CHECK(of({"a"}, tensor()) != of({"a"}, other));
-  const auto held_by = [&](std::int32_t rank, bool swapped) {
+  const auto local_view = [&](std::int32_t rank, bool swapped) {
     std::vector<shard_metadata> all{shard_metadata::make(extents{0}, extents{4}, "rank:0/cuda:0").value(),
                                     shard_metadata::make(extents{4}, extents{4}, "rank:1/cuda:1").value()};
     const auto mine = all[static_cast<std::size_t>(rank)];
@@ -354,7 +354,7 @@ TEST_CASE("the digest is of paths, kinds, dtypes, shapes and layouts, and the sa
                                               {all, {8}, {.type = dtype::int64}}, rank_group::world(2), rank)
         .value();
   };
-  CHECK(of({"a"}, held_by(0, false)) == of({"a"}, held_by(1, true)));
+  CHECK(of({"a"}, local_view(0, false)) == of({"a"}, local_view(1, true)));
   // A fixed value, the same on every machine.
   const digest128 pinned = of({"layers", 0, "w"}, tensor());
   CHECK(pinned == digest128{0xe41508b2f8f16930, 0x266de1814efae131});

@@ -38,7 +38,7 @@ TEST_CASE("a state dict holds whole tensors, the boxes of dtensors and plain val
   state.set({"betas", 0}, 0.9).value();
   state.set({"betas", 1}, 0.99).value();
   state.set({"step"}, 7).value();
-  const held_state held = held_by(state).value();
+  const local_state held = local_view(state).value();
   REQUIRE(held.tensors.size() == 2);
   CHECK(held.tensors[0].where == path{"whole"});
   REQUIRE(held.tensors[0].parts.size() == 1);
@@ -68,7 +68,7 @@ TEST_CASE("of a nested sharded tensor the innermost shards are held, at their pl
   outer.push_back(shard<host_tensor>::make(std::move(nested), whole.shards[1]).value());
   dict state;
   state.set({"w"}, sharded_tensor<host_tensor>::make(std::move(outer), whole, rank_group::world(2), 1).value()).value();
-  const held_state held = held_by(state).value();
+  const local_state held = local_view(state).value();
   REQUIRE(held.tensors.size() == 1);
   CHECK(held.tensors[0].shape == extents{6, 4});
   REQUIRE(held.tensors[0].parts.size() == 2);
@@ -96,9 +96,9 @@ TEST_CASE("a const state dict holds the same, to be read: of tensors, dtensors a
       state.find({"whole"})->tensor(), &state.find({"rows"})->dtensor()->local(),
       &state.find({"nested"})->sharded_tensor()->local_shards()[0].nested().local_shards()[0].tensor()};
   const box boxes[] = {{{0}, {3}}, {{2, 0}, {2, 2}}, {{2, 0}, {2, 4}}};
-  const const_held_state read = held_by(std::as_const(state)).value();
-  const const_held_state converted = held_by(state).value();
-  for (const const_held_state* held : {&read, &converted}) {
+  const const_local_state read = local_view(std::as_const(state)).value();
+  const const_local_state converted = local_view(state).value();
+  for (const const_local_state* held : {&read, &converted}) {
     REQUIRE(held->tensors.size() == 3);
     for (std::size_t i = 0; i < 3; ++i) {
       REQUIRE(held->tensors[i].parts.size() == 1);
@@ -119,7 +119,7 @@ TEST_CASE("a Partial dtensor is refused naming its key") {
   const layout partial =
       layout::make(device_mesh::make(two).value(), {placement::partial(reduce_op::sum)}, {3}).value();
   state.set({"model", "grad"}, dtensor<host_tensor>::make(partial, 1, tensor({3})).value()).value();
-  const auto held = held_by(state);
+  const auto held = local_view(state);
   REQUIRE_FALSE(held);
   CHECK(to_string(held.error()) ==
         "model.grad: a checkpoint holds values, not the terms of a Partial (rank 1); redistribute it to Replicate or "
@@ -131,7 +131,7 @@ TEST_CASE("objects go back into a state dict, into its containers or new ones") 
   state.set({"betas", 0}, 0.0).value();
   state.set({"betas", 1}, 0.0).value();
   state.set({"step"}, 0).value();
-  held_state held = held_by(state).value();
+  local_state held = local_view(state).value();
   held.objects[0].leaves = {0.9, 0.99};
   held.objects[1].leaves = {std::string("seven")};
   tree_builder builder;

@@ -46,7 +46,7 @@ struct saved {
     REQUIRE(state.set({"optim", "w"}, counted({2}, 30)));
     REQUIRE(state.set({"step"}, 7));
     const auto done = run_ranks(1, [&](any_communicator& comm) -> result<void> {
-      const auto local = held_by(state);
+      const auto local = local_view(state);
       if (!local) return local.error();
       return save(folder, *local, comm).outcome();
     });

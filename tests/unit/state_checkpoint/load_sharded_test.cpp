@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-import shardmesh.catalog;
+import shardmesh.checkpoint_core;
 import shardmesh.state_checkpoint;
 import shardmesh.storage;
 

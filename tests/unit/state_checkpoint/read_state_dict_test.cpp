@@ -59,15 +59,15 @@ dict nested_state() {
   REQUIRE(made.set({"lr"}, 0.25));
   REQUIRE(made.set({"name"}, "adam"));
   REQUIRE(made.set({"nothing"}, state_value<host_tensor>()));
-  const std::vector<held_object> betas{{{"betas"}, flat_spec(node_kind::tuple, 2), {0.9, 0.999}},
-                                       {{"raw"}, {}, {std::vector<std::byte>{std::byte{1}, std::byte{255}}}}};
-  REQUIRE(set_objects(made, std::span<const held_object>(betas)));
+  const std::vector<local_state_object> betas{{{"betas"}, flat_spec(node_kind::tuple, 2), {0.9, 0.999}},
+                                              {{"raw"}, {}, {std::vector<std::byte>{std::byte{1}, std::byte{255}}}}};
+  REQUIRE(set_objects(made, std::span<const local_state_object>(betas)));
   return made;
 }
 
 void save_state(dict& state, const fs::path& folder) {
   const auto saved = run_ranks(1, [&](any_communicator& comm) -> result<void> {
-    const auto held = held_by(state);
+    const auto held = local_view(state);
     if (!held) return held.error();
     return save(folder, *held, comm).outcome();
   });
@@ -233,10 +233,10 @@ TEST_CASE("optimizer state and the names in its lists follow a renamed parameter
   REQUIRE(state.set({"model", "w"}, floats({2}, {1, 2})));
   REQUIRE(state.set({"model", "b"}, floats({1}, {3})));
   REQUIRE(state.set({"optim", "state", "w", "exp_avg"}, floats({2}, {4, 5})));
-  const std::vector<held_object> names{{{"optim", "param_groups", "0", "params"},
-                                        flat_spec(node_kind::sequence, 2),
-                                        {std::string("w"), std::string("b")}}};
-  REQUIRE(set_objects(state, std::span<const held_object>(names)));
+  const std::vector<local_state_object> names{{{"optim", "param_groups", "0", "params"},
+                                               flat_spec(node_kind::sequence, 2),
+                                               {std::string("w"), std::string("b")}}};
+  REQUIRE(set_objects(state, std::span<const local_state_object>(names)));
   save_state(state, folder.path() / "step");
   const auto found = read_state_dict<host_tensor>(
       folder.path() / "step", {.selection = {.skip = {key_pattern::exactly("model.b")},

@@ -58,9 +58,10 @@ TEST_CASE("a rule that is given decides alone") {
   const scratch_folder scratch;
   write_text(scratch.path / "thesis.txt", "years");
   const auto seen = look_at(scratch.path).value();
-  CHECK(check_replaceable([](const fs::path&, const seen_destination&) { return result<void>(); }, scratch.path, seen));
+  CHECK(check_replaceable([](const fs::path&, const destination_snapshot&) { return result<void>(); }, scratch.path,
+                          seen));
   const auto refused = check_replaceable(
-      [](const fs::path& folder, const seen_destination&) -> result<void> { return holds_more(folder, "x"); },
+      [](const fs::path& folder, const destination_snapshot&) -> result<void> { return holds_more(folder, "x"); },
       scratch.path, seen);
   CHECK(refused.error() == holds_more(scratch.path, "x"));
 }

@@ -194,7 +194,7 @@ void make_before(const fs::path& destination, int files, before there) {
 }
 
 folder_rule any_folder() {
-  return [](const fs::path&, const seen_destination&) { return result<void>(); };
+  return [](const fs::path&, const destination_snapshot&) { return result<void>(); };
 }
 
 }  // namespace

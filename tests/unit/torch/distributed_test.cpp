@@ -185,7 +185,7 @@ TEST_CASE(
     state_dict<at::Tensor> saved;
     auto part = dtensor<at::Tensor>::make(rows, comm.rank(), part_of(whole, rows, comm.rank()));
     if (auto set = saved.set({"w"}, *std::move(part)); !set) return set;
-    if (const auto report = save(folder, held_by(saved).value(), comm, {.saving = {.output = {.overwrite = true}}});
+    if (const auto report = save(folder, local_view(saved).value(), comm, {.saving = {.output = {.overwrite = true}}});
         !report.ok())
       return report.problems.front();
 
@@ -197,7 +197,7 @@ TEST_CASE(
     for (at::Tensor* const destination : {&leaf, &view}) {
       state_dict<at::Tensor> wanted;
       if (auto set = wanted.set({"w"}, *destination); !set) return set;
-      auto held = held_by(wanted).value();
+      auto held = local_view(wanted).value();
       if (const auto report = load(folder, held, comm); !report.ok()) return report.problems.front();
       if (auto equal = same(destination->detach(), whole, "what was loaded"); !equal) return equal;
     }

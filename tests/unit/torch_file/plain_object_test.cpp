@@ -21,7 +21,7 @@ using namespace shardmesh;
 namespace {
 
 // {"lr": 0.5, "betas": (0.9, 0.99), 3: [], "none": None, "raw": b"\x00\xff"}
-held_object container() {
+local_state_object container() {
   tree_builder builder;
   builder.begin(node_kind::mapping);
   builder.leaf("lr");
@@ -49,12 +49,12 @@ std::string json_of(std::span<const std::byte> archive) {
 
 TEST_CASE("plain values and containers of them come back from their archive") {
   const auto max = std::numeric_limits<std::int64_t>::max();
-  std::vector<held_object> objects{container()};
+  std::vector<local_state_object> objects{container()};
   for (const plain_value& value :
        {plain_value(), plain_value(true), plain_value(max), plain_value(-max - 1), plain_value(-0.0),
         plain_value(std::string("\xc3\xa9\n")), plain_value(std::string()), plain_value(std::vector<std::byte>(300))})
     objects.push_back({{}, {}, {value}});
-  for (const held_object& object : objects) {
+  for (const local_state_object& object : objects) {
     INFO(torch_file::summary_of(object));
     const auto archive = torch_file::archive_of_object(object).value();
     CHECK(torch_file::object_of_archive(archive).value() == object);
@@ -72,7 +72,7 @@ TEST_CASE("PyTorch's objects mean the same after a way through plain values") {
     const auto file = checkpoint_data::read(item.file);
     const auto archive =
         std::span(file).subspan(static_cast<std::size_t>(item.offset), static_cast<std::size_t>(item.length));
-    const held_object object = torch_file::object_of_archive(archive).value();
+    const local_state_object object = torch_file::object_of_archive(archive).value();
     ++(object.form.nodes().empty() && std::holds_alternative<opaque_object>(object.leaves.front()) ? opaque : plain);
     const auto again = torch_file::archive_of_object(object).value();
     CHECK(json_of(again) == json_of(archive));
@@ -82,7 +82,7 @@ TEST_CASE("PyTorch's objects mean the same after a way through plain values") {
 }
 
 TEST_CASE("objects that no archive can hold are refused") {
-  held_object object = container();
+  local_state_object object = container();
   object.leaves.pop_back();
   CHECK(to_string(torch_file::archive_of_object(object).error()) ==
         "an object's leaves do not fit its form: expected 5 leaves, found 4");
@@ -102,7 +102,7 @@ TEST_CASE("an object that contains itself is kept as it is") {
       9);
   const auto bytes = std::as_bytes(std::span(text));
   const auto archive = torch_file::object_archive(std::vector<std::byte>(bytes.begin(), bytes.end()));
-  const held_object object = torch_file::object_of_archive(archive).value();
+  const local_state_object object = torch_file::object_of_archive(archive).value();
   REQUIRE(object.leaves.size() == 1);
   const auto* const opaque = std::get_if<opaque_object>(&object.leaves.front());
   REQUIRE(opaque != nullptr);

@@ -32,7 +32,7 @@ std::vector<std::int32_t> numbers_of(const box& where) {
   return numbers;
 }
 
-box held_by(const distribution& d, owner_id rank) {
+box local_view(const distribution& d, owner_id rank) {
   box held;
   d.fragments_of(rank, [&](const fragment& f) { return held = f.where, true; });
   return held;
@@ -49,7 +49,7 @@ TEST_CASE("boxes that are cut to fit the memory budget arrive whole") {
       std::vector<std::int64_t> rounds(2);
       const auto ran = run_ranks(2, [&](any_communicator& comm) -> result<void> {
         const auto me = static_cast<std::size_t>(comm.rank());
-        const box mine = held_by(from, comm.rank()), wanted = held_by(to, comm.rank());
+        const box mine = local_view(from, comm.rank()), wanted = local_view(to, comm.rank());
         std::vector<std::int32_t> source = numbers_of(mine);
         got[me].assign(numbers_of(wanted).size(), -1);
         auto made = executor::make(planned, comm, {}, {.in_place = false});
@@ -62,7 +62,7 @@ TEST_CASE("boxes that are cut to fit the memory budget arrive whole") {
       INFO(from_text << " to " << to_text << " in " << memory << " bytes: " << (ran ? "" : to_string(ran.error())));
       REQUIRE(ran);
       for (owner_id rank = 0; rank < 2; ++rank) {
-        CHECK(got[static_cast<std::size_t>(rank)] == numbers_of(held_by(to, rank)));
+        CHECK(got[static_cast<std::size_t>(rank)] == numbers_of(local_view(to, rank)));
         CHECK(rounds[static_cast<std::size_t>(rank)] > 1);
       }
     }

@@ -135,25 +135,25 @@ template <class Transfer, owner_id Rank>
 std::int64_t count_elements(const layout& from, const layout& to) {
   std::map<std::int64_t, int> got;
   std::int64_t received = 0;
-  const auto held_by = [&](owner_id rank) {
+  const auto local_view = [&](owner_id rank) {
     auto held = elements(from, rank);
     std::sort(held.begin(), held.end());
     return held;
   };
-  const auto take = [&](const box& where, owner_id giver) {
-    const auto held = held_by(giver);
+  const auto take = [&](const box& where, owner_id sender) {
+    const auto held = local_view(sender);
     indices::for_each_in(where, [&](const extents& at) {
       const std::int64_t number = indices::row_major(at, to.shape());
       CHECK(std::binary_search(held.begin(), held.end(), number));
       ++got[number];
-      if (giver != Rank) ++received;
+      if (sender != Rank) ++received;
     });
   };
   for (const box& where : Transfer::template kept<Rank>) take(where, Rank);
   for (const moved_box& m : Transfer::template receives<Rank>) take(m.where, m.peer);
   std::map<std::int64_t, int> wanted;
   std::int64_t lacking = 0;
-  const auto held = held_by(Rank);
+  const auto held = local_view(Rank);
   for (const std::int64_t number : elements(to, Rank)) {
     ++wanted[number];
     lacking += !std::binary_search(held.begin(), held.end(), number);

@@ -169,7 +169,7 @@ std::uint64_t seed_of_run() {
 }
 
 template <class Model>
-void check_apart() {
+void check_disjoint() {
   const watchdog dog{std::chrono::seconds(300)};
   const thread_group group(ranks);
   const std::uint64_t seed = seed_of_run();
@@ -190,11 +190,11 @@ void check_apart() {
 }  // namespace
 
 TEST_CASE("no two live subgroups or executors share a peer and a tag") {
-  check_apart<numbered>();
+  check_disjoint<numbered>();
 }
 
 TEST_CASE("nor do they on a communicator that keeps no numbers") {
-  check_apart<noted>();
+  check_disjoint<noted>();
 }
 
 TEST_CASE("the subgroup and the executor that find no free number are refused on every member") {

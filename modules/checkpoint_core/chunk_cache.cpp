@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <lru_cache.hpp>
+#include <shardmesh/try.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+module shardmesh.checkpoint_core;
+
+namespace shardmesh {
+namespace fs = std::filesystem;
+namespace {
+
+// Stands in for a file that cannot be opened, so that each of its chunks gets the same error without a system call. The
+// error expires, because the file may appear while the reader lives.
+class refused_file final : public byte_source {
+ public:
+  explicit refused_file(error why) : why_(std::move(why)) {}
+  std::int64_t size_bytes() const override { return 0; }
+  std::string name() const override { return why_.file; }
+  result<void> read(std::int64_t, std::span<std::byte>) const override { return why_; }
+  const error& why() const { return why_; }
+  bool is_old() const { return std::chrono::steady_clock::now() - since_ > std::chrono::seconds(1); }
+
+ private:
+  error why_;
+  std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+};
+
+// True when plain names lead from the folder to a file, without links or "..". Such a file lies in the folder, and
+// nothing needs to be resolved.
+bool is_plainly_inside(const fs::path& folder, const fs::path& name) {
+  if (name.empty() || name.has_root_path()) return false;
+  fs::path at = folder;
+  fs::file_type type = fs::file_type::none;
+  for (const fs::path& step : name) {
+    if (step.empty() || step == "." || step == "..") return false;
+    std::error_code code;
+    type = fs::symlink_status(at /= step, code).type();
+    if (code || (type != fs::file_type::directory && type != fs::file_type::regular)) return false;
+  }
+  return type == fs::file_type::regular;
+}
+
+// Opens the path through its links, and refuses links that lead out of the folder.
+result<std::unique_ptr<byte_source>> open_linked(const fs::path& path, const fs::path& real_folder, file_pool& pool) {
+  std::error_code code;
+  const fs::path real = fs::canonical(path, code);
+  if (code == std::errc::no_such_file_or_directory)
+    return fail(errc::bad_format, "the file is missing").with_file(path.string());
+  if (code) return fail_sys(code.value(), "cannot resolve", path.string());
+  if (std::mismatch(real_folder.begin(), real_folder.end(), real.begin(), real.end()).first != real_folder.end())
+    return fail(errc::unsafe_path, "a symbolic link leads out of the checkpoint's folder").with_file(path.string());
+  if (fs::is_directory(real, code)) return fail(errc::bad_format, "is a folder, not a file").with_file(path.string());
+  return pool.open(path);
+}
+
+}  // namespace
+
+folder_files::folder_files(fs::path folder, std::vector<std::string> names, file_pool pool)
+    : folder_(std::move(folder)), names_(std::move(names)), pool_(std::move(pool)), opened_(names_.size()) {
+  std::error_code ignored;
+  real_folder_ = fs::canonical(folder_, ignored);
+}
+
+result<std::shared_ptr<const byte_source>> folder_files::open(std::int32_t file) {
+  const auto at = static_cast<std::size_t>(file);
+  const std::scoped_lock guard(lock_);
+  std::shared_ptr<const byte_source>& known = opened_[at];
+  if (const auto* const refused = dynamic_cast<const refused_file*>(known.get())) {
+    if (!refused->is_old()) return refused->why();
+  } else if (known) {
+    return known;
+  }
+  auto found = is_plainly_inside(folder_, names_[at]) ? pool_.open(path_of(file))
+                                                      : open_linked(path_of(file), real_folder_, pool_);
+  if (!found) {
+    known = std::make_shared<refused_file>(found.error());
+    return std::move(found).error();
+  }
+  known = *std::move(found);
+  return known;
+}
+
+result<std::shared_ptr<const byte_source>> folder_files::section(std::int32_t file, std::int64_t offset,
+                                                                 std::int64_t length) {
+  SHARDMESH_TRY(const auto whole, open(file));
+  if (offset > whole->size_bytes() || length > whole->size_bytes() - offset)
+    return fail(errc::out_of_bounds, "an item lies outside of its file")
+        .with_file(whole->name())
+        .with_values(fmt::format("{} bytes from byte {} on", length, offset), fmt::format("{}", whole->size_bytes()));
+  return std::shared_ptr<const byte_source>(std::make_shared<shared_section>(whole, offset, length));
+}
+
+result<void> check_inside(const fs::path& folder, const std::string& file) {
+  if (is_plainly_inside(folder, file)) return {};
+  SHARDMESH_TRY(folder_files(folder, {file}, file_pool(1)).open(0));
+  return {};
+}
+
+struct chunk_cache::state {
+  static constexpr std::size_t most = 4096;
+  std::mutex lock;
+  detail::lru_cache<std::int32_t, entry> recent{most};
+};
+
+chunk_cache::chunk_cache() : state_(std::make_unique<state>()) {}
+chunk_cache::~chunk_cache() = default;
+
+chunk_cache::entry chunk_cache::find(std::int32_t chunk) {
+  const std::scoped_lock guard(state_->lock);
+  const entry* known = state_->recent.find(chunk);
+  return known ? *known : nullptr;
+}
+
+void chunk_cache::insert(std::int32_t chunk, entry opened) {
+  const std::scoped_lock guard(state_->lock);
+  state_->recent.insert(chunk, std::move(opened));
+}
+
+}  // namespace shardmesh

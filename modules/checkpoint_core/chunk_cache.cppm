@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Code that the file-based readers share: files opened on first use, sections of files, and recently used chunks.
+export module shardmesh.checkpoint_core:chunk_cache;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.storage;
+import :reader;
+
+export namespace shardmesh {
+
+/// The bytes [offset, offset + length) of a file. Keeps the file alive.
+class shared_section final : public byte_source {
+ public:
+  shared_section(std::shared_ptr<const byte_source> whole, std::int64_t offset, std::int64_t length)
+      : whole_(std::move(whole)), section_(*whole_, offset, length) {}
+  std::int64_t size_bytes() const override { return section_.size_bytes(); }
+  std::string name() const override { return whole_->name(); }
+  result<void> read(std::int64_t offset, std::span<std::byte> out) const override { return section_.read(offset, out); }
+  std::optional<file_range> plain_file() const override { return section_.plain_file(); }
+  std::int64_t stored_bytes(std::int64_t offset, std::int64_t length) const override {
+    return section_.stored_bytes(offset, length);
+  }
+
+ private:
+  std::shared_ptr<const byte_source> whole_;
+  section_source section_;
+};
+
+/// The files of a folder by number, each opened on first use. Thread-safe.
+class folder_files {
+ public:
+  folder_files(std::filesystem::path folder, std::vector<std::string> names, file_pool pool);
+  /// Opens a file.
+  /// \errors errc::bad_format when the file is missing or not a regular file; errc::unsafe_path when a symbolic link
+  ///         leads out of the folder; errc::io
+  result<std::shared_ptr<const byte_source>> open(std::int32_t file);
+  /// Returns a range of a file as a source of its own.
+  /// \errors those of `open`; errc::out_of_bounds when the file is shorter
+  result<std::shared_ptr<const byte_source>> section(std::int32_t file, std::int64_t offset, std::int64_t length);
+  std::filesystem::path path_of(std::int32_t file) const { return folder_ / names_[static_cast<std::size_t>(file)]; }
+
+ private:
+  std::filesystem::path folder_, real_folder_;
+  std::vector<std::string> names_;
+  file_pool pool_;
+  std::mutex lock_;
+  std::vector<std::shared_ptr<const byte_source>> opened_;
+};
+
+/// Checks that `folder_files` would open this file: it lies in the folder, and no link leads out of it. For files that
+/// are opened by other means.
+/// \errors errc::bad_format, errc::unsafe_path, errc::io; each names the file
+/// Cost: a few system calls; opens the file only when its path contains a link.
+result<void> check_inside(const std::filesystem::path& folder, const std::string& file);
+
+/// The most recently used chunks. Thread-safe.
+class chunk_cache {
+ public:
+  using entry = std::shared_ptr<const opened_chunk>;
+  chunk_cache();
+  ~chunk_cache();
+  entry find(std::int32_t chunk);
+  void insert(std::int32_t chunk, entry opened);
+
+ private:
+  struct state;
+  std::unique_ptr<state> state_;
+};
+
+}  // namespace shardmesh

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+module shardmesh.checkpoint_core;
+
+namespace shardmesh {
+namespace {
+
+constexpr std::size_t most_edits = 8;
+
+// Returns the number of edits from `a` to `b`, or `limit + 1` when there are more than `limit`. Computes only the band
+// of Levenshtein's table that can stay within the limit.
+std::size_t edits(std::string_view a, std::string_view b, std::size_t limit, std::vector<std::size_t>& row) {
+  const auto [a_first, b_first] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  a.remove_prefix(static_cast<std::size_t>(a_first - a.begin()));
+  b.remove_prefix(static_cast<std::size_t>(b_first - b.begin()));
+  const auto [a_last, b_last] = std::mismatch(a.rbegin(), a.rend(), b.rbegin(), b.rend());
+  a.remove_suffix(static_cast<std::size_t>(a_last - a.rbegin()));
+  b.remove_suffix(static_cast<std::size_t>(b_last - b.rbegin()));
+  const std::size_t none = limit + 1;
+  if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) > limit) return none;
+  row.assign(b.size() + 1, none);
+  for (std::size_t j = 0; j <= std::min(b.size(), limit); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    const std::size_t first = i > limit ? i - limit : 1, last = std::min(b.size(), i + limit);
+    std::size_t diagonal = row[first - 1], least = none;
+    row[first - 1] = first == 1 && i <= limit ? i : none;
+    for (std::size_t j = first; j <= last; ++j) {
+      const std::size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0U : 1U), none});
+      diagonal = above;
+      least = std::min(least, row[j]);
+    }
+    if (std::min(least, row[first - 1]) == none) return none;
+  }
+  return row[b.size()];
+}
+
+// True when `outer` is `inner` behind a prefix that ends with a dot.
+bool is_prefixed(std::string_view outer, std::string_view inner) {
+  return !inner.empty() && outer.size() > inner.size() && outer.ends_with(inner) &&
+         outer[outer.size() - inner.size() - 1] == '.';
+}
+
+}  // namespace
+
+std::string_view name(entry_kind kind) {
+  return kind == entry_kind::tensor ? "tensor" : "object";
+}
+
+std::optional<std::string_view> nearest_key(std::span<const std::string_view> keys, std::string_view wanted) {
+  std::optional<std::string_view> near, longer, shorter;
+  std::size_t limit = wanted.size() > 1 ? std::min(most_edits, (wanted.size() + 3) / 4) : 0;
+  std::vector<std::size_t> row;
+  for (const std::string_view key : keys) {
+    const std::size_t found = limit > 0 || key == wanted ? edits(wanted, key, limit, row) : limit + 1;
+    if (found == 0) return key;
+    if (found <= limit) {
+      near = key;
+      limit = found - 1;
+    }
+    if (is_prefixed(key, wanted) && (!longer || key.size() < longer->size())) longer = key;
+    if (is_prefixed(wanted, key) && (!shorter || key.size() > shorter->size())) shorter = key;
+  }
+  return near ? near : longer ? longer : shorter;
+}
+
+std::optional<std::string_view> nearest_key(const catalog& contents, std::string_view wanted) {
+  std::vector<std::string_view> keys;
+  keys.reserve(contents.tensors.size() + contents.objects.size());
+  for (const tensor_entry& tensor : contents.tensors) keys.push_back(tensor.key);
+  for (const object_entry& object : contents.objects) keys.push_back(object.key);
+  return nearest_key(keys, wanted);
+}
+
+std::string did_you_mean(const std::optional<std::string_view>& nearest) {
+  return nearest ? fmt::format("did you mean {}?", *nearest) : std::string();
+}
+
+error no_such_entry(const checkpoint_reader& reader, std::string_view key, entry_kind wanted, bool suggests) {
+  const catalog& contents = reader.contents();
+  const bool is_other_kind =
+      wanted == entry_kind::tensor ? contents.find_object(key) != nullptr : contents.find(key) != nullptr;
+  error made = is_other_kind
+                   ? fail(errc::dtype_mismatch, fmt::format("{} {} is wanted and the checkpoint has another kind",
+                                                            wanted == entry_kind::tensor ? "a" : "an", name(wanted)))
+                   : fail(errc::missing_key, fmt::format("the checkpoint has no such {}", name(wanted)));
+  if (!is_other_kind && suggests) made.hint = did_you_mean(nearest_key(contents, key));
+  return std::move(made).with_file(reader.path().string()).with_key(key);
+}
+
+}  // namespace shardmesh

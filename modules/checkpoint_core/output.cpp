@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <shardmesh/try.hpp>
+
+#include <utility>
+#include <vector>
+module shardmesh.checkpoint_core;
+
+namespace shardmesh {
+
+item_run_options run_options_of(const save_options& options) {
+  item_run_options run;
+  run.memory_bytes = options.memory_bytes;
+  run.threads = options.threads;
+  run.call = options.call;
+  run.progress = options.progress;
+  return run;
+}
+
+result<void> ask_before_commit(const save_options& options) {
+  if (options.last_check) SHARDMESH_TRY(options.last_check());
+  if (options.before_commit) options.before_commit();
+  if (options.call.cancel.stop_requested()) return fail(errc::cancelled, "the save was cancelled");
+  return {};
+}
+
+save_report failed(error problem) {
+  save_report report;
+  report.problems.push_back(std::move(problem));
+  return report;
+}
+
+save_report refused(std::vector<error> problems) {
+  save_report report;
+  report.problems = std::move(problems);
+  return report;
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The input of writers (tensors with the source of their bytes and their chunks, objects, options) and their report.
+// Each format's writer is in the format's own module.
+export module shardmesh.checkpoint_core:output;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.tree;
+import shardmesh.layout;
+import shardmesh.transfer;
+import shardmesh.storage;
+import :entries;
+import :problem_report;
+
+export namespace shardmesh {
+
+/// One chunk of a destination: a box, and the rank whose file holds it.
+struct output_chunk {
+  box where;
+  std::int32_t rank = 0;
+};
+
+/// A tensor to be written.
+struct output_tensor {
+  std::string key;
+  path where;  // nested path, for formats that keep it; empty: the key is the path's only element
+  dtype type;  // in the destination
+  stored_properties properties;
+  std::vector<output_chunk> chunks;  // tile the tensor; a tensor without elements has one empty chunk
+  tensor_transfer bytes;             // `from` is what the item_source holds; the writer fills `to`
+  /// Set for an opaque tensor: returns the archive of its one chunk, which is copied verbatim.
+  std::function<result<std::vector<std::byte>>()> archive;
+};
+
+/// An object to be written.
+struct output_object {
+  std::string key;
+  path where;
+  std::int32_t rank = 0;
+  std::function<result<std::vector<std::byte>>()> archive;  // a complete torch.save archive (DCP)
+  std::function<result<std::string>()> json;                // {"kind","type","value"} (objects.json)
+};
+
+/// Options of `save`, `convert`, `reshard`, and saves of many ranks. By default, an existing destination is an error
+/// (errc::destination_exists), and the written data is synced to disk.
+struct save_options {
+  output_options output{};
+  std::int64_t memory_bytes = default_memory_bytes;    // staging memory of all threads together
+  int threads = 0;                                     // 0: all cores
+  call_options call{};                                 // deadline and cancellation
+  std::function<void(std::int64_t bytes)> progress{};  // called on any thread with the number of bytes just moved
+  // Called when everything is written: the last moment at which cancellation takes effect.
+  std::function<void()> before_commit{};
+  // Called before `before_commit` by single-process writers. An error leaves nothing behind.
+  std::function<result<void>()> last_check{};
+};
+
+/// The outcome of a save. `problems` is empty exactly when the destination was written.
+struct save_report : problem_report {
+  std::vector<std::string> notes;  // for the user: flat_param keys, replicated scalars, ...
+  std::int64_t tensors = 0, bytes = 0, objects = 0, files = 0;
+  std::int64_t skipped_tensors = 0, skipped_objects = 0;  // skipped on request: the destination cannot hold them
+  std::int64_t excluded = 0;                              // entries that the selection left out
+};
+
+/// Returns the options that concern the executor.
+item_run_options run_options_of(const save_options& options);
+
+/// Runs the last checks before a writer commits.
+/// \errors errc::cancelled; those of `last_check`
+result<void> ask_before_commit(const save_options& options);
+
+/// Returns a failed save's report, with one problem or several.
+save_report failed(error problem);
+save_report refused(std::vector<error> problems);
+
+}  // namespace shardmesh

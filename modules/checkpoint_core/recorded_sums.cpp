@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <shardmesh/try.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <system_error>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+module shardmesh.checkpoint_core;
+
+import :recorded_sums;
+
+namespace shardmesh {
+namespace fs = std::filesystem;
+namespace {
+
+// Returns the first range that begins within another one, or null. The common bytes would be read once for each range.
+const checksum_range* find_repeated(std::span<const checksum_range> ranges) {
+  std::vector<const checksum_range*> sorted;
+  for (const checksum_range& range : ranges)
+    if (range.length > 0) sorted.push_back(&range);
+  std::sort(sorted.begin(), sorted.end(), [](const checksum_range* a, const checksum_range* b) {
+    return std::tie(a->file, a->offset) < std::tie(b->file, b->offset);
+  });
+  for (std::size_t i = 1; i < sorted.size(); ++i)
+    if (sorted[i]->file == sorted[i - 1]->file && sorted[i]->offset - sorted[i - 1]->offset < sorted[i - 1]->length)
+      return sorted[i];
+  return nullptr;
+}
+
+// Reads the record of one folder; returns nothing when it has none.
+result<std::optional<std::vector<checksum_range>>> read_record(const fs::path& record) {
+  std::error_code code;
+  if (!fs::exists(record, code)) return std::optional<std::vector<checksum_range>>();
+  SHARDMESH_TRY(const std::vector<std::byte> bytes, read_file(record, std::int64_t{1} << 32));
+  auto ranges = parse_checksums({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (!ranges) return std::move(ranges).error().with_file(record.string());
+  if (const checksum_range* range = find_repeated(*ranges))
+    return fail(errc::bad_format, fmt::format("the checksum record names bytes of {} twice", range->file))
+        .with_file(record.string())
+        .with_values("", fmt::format("bytes {} to {}", range->offset,
+                                     checked_add(range->offset, range->length).value_or(range->offset)));
+  return std::optional(*std::move(ranges));
+}
+
+// Returns the folders that hold files of a folder of parts: "", "unet/", "a/", "a/b/".
+std::set<std::string> folders_of(const catalog& contents) {
+  std::set<std::string> folders{""};
+  for (const std::string& file : contents.files)
+    for (std::size_t at = file.find('/'); at != std::string::npos; at = file.find('/', at + 1))
+      folders.insert(file.substr(0, at + 1));
+  return folders;
+}
+
+}  // namespace
+
+result<std::shared_ptr<const recorded_sums>> recorded_sums::open(const checkpoint_reader& reader) {
+  std::error_code code;
+  const catalog& contents = reader.contents();
+  if (!fs::is_directory(reader.path(), code)) return std::shared_ptr<const recorded_sums>();
+  const bool is_parts = contents.format == checkpoint_format::parts;
+  std::vector<checksum_range> all;
+  bool has_record = false;
+  for (const std::string& folder : is_parts ? folders_of(contents) : std::set<std::string>{""}) {
+    // One name: libstdc++ 12 crashes without memory when it appends to a path that ends with a slash.
+    SHARDMESH_TRY(auto ranges, read_record(reader.path() / (folder + std::string(checksum_file_name))));
+    if (!ranges) continue;
+    has_record = true;
+    for (checksum_range& range : *ranges) {
+      range.file = folder + range.file;
+      all.push_back(std::move(range));
+    }
+  }
+  if (!has_record) return std::shared_ptr<const recorded_sums>();
+  return std::shared_ptr<const recorded_sums>(std::make_shared<recorded_sums>(reader.path(), std::move(all), contents));
+}
+
+recorded_sums::recorded_sums(fs::path folder, std::vector<checksum_range> ranges, const catalog& contents)
+    : folder_(std::move(folder)), ranges_(std::move(ranges)) {
+  std::unordered_map<std::string, std::int32_t> numbers;  // by name, as the record spells it
+  for (std::size_t i = 0; i < contents.files.size(); ++i)
+    numbers.emplace(escaped(contents.files[i]), static_cast<std::int32_t>(i));
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    const auto found = numbers.find(ranges_[i].file);
+    files_.push_back(found == numbers.end() ? -1 : found->second);
+    if (files_.back() >= 0) by_item_.emplace_back(item{files_.back(), ranges_[i].offset, ranges_[i].length}, i);
+  }
+  std::sort(by_item_.begin(), by_item_.end());
+}
+
+std::optional<std::size_t> recorded_sums::of_item(const stored_range& place) const {
+  const item wanted{place.file, place.offset, place.length};
+  const auto found = std::lower_bound(by_item_.begin(), by_item_.end(), wanted,
+                                      [](const auto& entry, const item& key) { return entry.first < key; });
+  if (found == by_item_.end() || found->first != wanted) return std::nullopt;
+  return found->second;
+}
+
+result<void> recorded_sums::check(std::size_t range) const {
+  SHARDMESH_TRY(const auto file, pool_.open(folder_ / ranges_[range].file));
+  return check_checksum(*file, ranges_[range]);
+}
+
+std::vector<error> recorded_sums::check(std::span<const std::size_t> chosen, int threads) const {
+  return check_checksums(folder_, ranges_, chosen, pool_, threads);
+}
+
+}  // namespace shardmesh

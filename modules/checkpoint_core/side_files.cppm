@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the files beside a checkpoint in its folder, and copies them into a destination of the same family of formats.
+// Examples: config.json and the tokenizer of a Hugging Face folder, Megatron's common.pt and metadata.json, and
+// Lightning's meta.pt. `carried` decides which conversions copy them. A safetensors file's own texts are in
+// `file_texts`.
+export module shardmesh.checkpoint_core:side_files;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.storage;
+import :entries;
+
+export namespace shardmesh {
+
+/// The largest side file that is copied, in bytes.
+inline constexpr std::int64_t max_side_file_bytes = std::int64_t{1} << 30;
+
+/// A file to be copied verbatim, under a plain file name.
+struct side_file {
+  std::string name;
+  std::filesystem::path from;
+};
+
+struct side_files {
+  std::vector<side_file> files;   // by name: of a known kind, regular, not too large
+  std::vector<std::string> left;  // everything else, by name, with any special reason in brackets
+};
+
+/// Finds the files of `folder` beside the checkpoint that `contents` describes, whatever its format. Subfolders that
+/// hold files of the checkpoint are searched, but only to list their other files in `left`. Known kinds: .json, .yaml,
+/// .txt, .md, .model, .jinja, .py and a few more, names that begin with "tokenizer", "LICENSE", "README" or "NOTICE",
+/// common.pt, and meta.pt.
+///
+/// Symbolic links are followed when they end in the folder itself or, from a snapshot of the Hugging Face cache, in the
+/// "blobs" of the same repository. Other links could name any file of the machine and are not copied. Names that begin
+/// with a dot are neither copied nor mentioned: copying and versioning tools create such files.
+/// \errors errc::io when the folder cannot be listed.
+result<side_files> find_side_files(const std::filesystem::path& folder, const catalog& contents);
+
+/// Returns "not copied: a.bin, b (a link that leads elsewhere) and 3 more", with at most 10 names. Precondition:
+/// `names` is not empty.
+std::string not_copied_note(std::span<const std::string> names);
+
+/// Copies the files into a staged directory, and appends their checksums to `ranges`.
+/// \errors errc::io; errc::invalid_argument for a file that is not regular or has grown beyond the limit
+result<void> copy_side_files(staged_output& output, std::span<const side_file> files,
+                             std::vector<checksum_range>& ranges);
+
+}  // namespace shardmesh

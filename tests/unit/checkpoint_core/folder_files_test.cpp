@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests the files of a folder, which are opened on demand: files inside it, links that lead out of it, and missing
+// files.
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+import shardmesh.checkpoint_core;
+
+using namespace shardmesh;
+namespace fs = std::filesystem;
+
+namespace {
+
+class scratch_folder {
+ public:
+  scratch_folder() { fs::create_directories(path / "inside" / "deeper"); }
+  ~scratch_folder() { fs::remove_all(path); }
+  scratch_folder(const scratch_folder&) = delete;
+  void write(const std::string& name, const std::string& text) const { std::ofstream(path / name) << text; }
+
+  fs::path path = fs::temp_directory_path() / ("shardmesh-folder-files-" + std::to_string(std::random_device{}()));
+};
+
+}  // namespace
+
+TEST_CASE("files of a folder are those in it, through links as well, and not those that links lead out to") {
+  const scratch_folder scratch;
+  scratch.write("outside", "12345");
+  scratch.write("inside/plain", "1");
+  scratch.write("inside/deeper/below", "12");
+  fs::create_symlink("deeper/below", scratch.path / "inside" / "link");
+  fs::create_symlink("../outside", scratch.path / "inside" / "way_out");
+  fs::create_symlink("..", scratch.path / "inside" / "up");
+  const std::vector<std::string> names{"plain",  "deeper/below", "link",       "way_out",
+                                       "deeper", "up/outside",   "../outside", "nothing"};
+  const auto code_of = [&](std::size_t i) {
+    folder_files files(scratch.path / "inside", names, file_pool(4));
+    const auto opened = files.open(static_cast<std::int32_t>(i));
+    const auto checked = check_inside(scratch.path / "inside", names[i]);
+    CHECK(opened.has_value() == checked.has_value());
+    if (opened) {
+      CHECK((*opened)->size_bytes() == (i == 0 ? 1 : 2));
+      return errc{};
+    }
+    CHECK(opened.error() == checked.error());
+    CHECK(opened.error().file == (scratch.path / "inside" / names[i]).string());
+    return opened.error().code;
+  };
+  for (const std::size_t i : {std::size_t{0}, std::size_t{1}, std::size_t{2}}) CHECK(code_of(i) == errc{});
+  for (const std::size_t i : {std::size_t{3}, std::size_t{5}, std::size_t{6}}) CHECK(code_of(i) == errc::unsafe_path);
+  CHECK(code_of(4) == errc::bad_format);
+  CHECK(code_of(7) == errc::bad_format);
+}
+
+TEST_CASE("a section that ends behind its file is refused, whatever its numbers are") {
+  const scratch_folder scratch;
+  scratch.write("inside/plain", "0123456789");
+  folder_files files(scratch.path / "inside", {"plain"}, file_pool(4));
+  CHECK(files.section(0, 4, 6).value()->size_bytes() == 6);
+  CHECK(files.section(0, 10, 0).value()->size_bytes() == 0);
+  CHECK(files.section(0, 4, 7).error().code == errc::out_of_bounds);
+  CHECK(files.section(0, 11, 0).error().code == errc::out_of_bounds);
+  CHECK(files.section(0, 1, INT64_MAX).error().code == errc::out_of_bounds);
+}
+
+TEST_CASE("a missing file is the same error again at once, and is found when somebody has put it there") {
+  const scratch_folder scratch;
+  folder_files files(scratch.path / "inside", {"late"}, file_pool(4));
+  const auto first = files.open(0);
+  REQUIRE_FALSE(first);
+  CHECK(first.error().message == "the file is missing");
+  CHECK(files.section(0, 0, 1).error() == first.error());
+  scratch.write("inside/late", "12");
+  const auto found = [&] {
+    for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+         std::chrono::steady_clock::now() < end; std::this_thread::yield())
+      if (const auto opened = files.open(0)) return (*opened)->size_bytes();
+    return std::int64_t{-1};
+  };
+  CHECK(found() == 2);
+}
