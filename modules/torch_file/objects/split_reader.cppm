@@ -12,7 +12,7 @@ import :item;
 
 export namespace shardmesh::torch_file {
 
-/// The objects that `split_objects` takes apart: all that hold tensors, or those that are a single opaque tensor
+/// The objects that `split_objects` splits: all that hold tensors, or those that are a single opaque tensor
 /// (sparse, nested), which PyTorch's DCP cannot store as a tensor.
 enum class to_split : std::uint8_t { all, opaque_tensors };
 

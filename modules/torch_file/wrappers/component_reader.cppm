@@ -25,7 +25,7 @@ class opaque_values {
   virtual result<opened_value> open_opaque(std::size_t tensor) = 0;
 };
 
-/// The tensors that `unwrap_tensors` takes apart.
+/// The tensors that `unwrap_tensors` splits into components.
 enum class to_unwrap : std::uint8_t {
   all,
   without_archive  // those that cannot be copied unchanged: of a .pt file, or inside an object
