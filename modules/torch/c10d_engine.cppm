@@ -177,6 +177,7 @@ class engine : public std::enable_shared_from_this<engine> {
   bool is_closed() const { return is_left_ && gone_.size() + 1 == static_cast<std::size_t>(size()); }
 
   // The threads.
+  void say_goodbye();
   void give_up_threads();
   void forget_peers();
   void receive_records();

@@ -35,10 +35,25 @@ namespace {
 // The detached threads of all engines. Never destroyed: a thread can end after the program's last static object.
 class threads_at_work {
  public:
+  // Waits until no thread works, for at most a second: the program ends, and LibTorch's static objects go next.
   void wait_a_moment() {
     if (!maker_.is_this()) return;  // a forked child has no such threads
     std::unique_lock locked(lock_);
+    program_ends_ = true;
+    may_use_group_ = true;
+    changed_.notify_all();
     static_cast<void>(changed_.wait_for(locked, std::chrono::seconds(1), [&] { return count_ == 0; }));
+    may_use_group_ = false;
+  }
+  bool program_ends() {
+    const std::lock_guard locked(lock_);
+    return program_ends_;
+  }
+  // A thread that comes late to the end of the program sleeps until the process is gone: LibTorch must not be used any
+  // more, not even to destroy a tensor.
+  void stay_if_too_late() {
+    std::unique_lock locked(lock_);
+    changed_.wait(locked, [&] { return may_use_group_; });
   }
   void add(int by) {
     const std::lock_guard locked(lock_);
@@ -50,6 +65,7 @@ class threads_at_work {
   std::mutex lock_;
   std::condition_variable changed_;
   int count_ = 0;
+  bool program_ends_ = false, may_use_group_ = true;
   detail::maker_process maker_;
 };
 threads_at_work& at_work() {
@@ -60,6 +76,19 @@ threads_at_work& at_work() {
   } wait;
   static_cast<void>(wait);
   return *threads;
+}
+
+// Waits for a message on a thread of an engine, and returns its source.
+std::int32_t finish(transfer& moving) {
+  std::int32_t source = -1;
+  try {
+    source = moving.wait();
+  } catch (...) {
+    at_work().stay_if_too_late();
+    throw;
+  }
+  at_work().stay_if_too_late();
+  return source;
 }
 
 // Payloads that no receiver took. They are kept: a peer may have started to receive one, and half a message would break
@@ -91,8 +120,10 @@ void engine::begin() {
   for (void (engine::* const work)() : {&engine::receive_records, &engine::receive_payloads, &engine::finish_sends}) {
     at_work().add(1);
     try {
-      std::thread([self = shared_from_this(), work] {
+      std::thread([self = shared_from_this(), work]() mutable {
         (self.get()->*work)();
+        at_work().stay_if_too_late();
+        self.reset();  // the last one destroys the process group, which counts as work
         at_work().add(-1);
       }).detach();
     } catch (const std::exception&) {
@@ -105,7 +136,7 @@ void engine::begin() {
 
 // Notifies the other ranks that this one has left. The threads that did start end when the other ranks leave.
 void engine::give_up_threads() {
-  leave();
+  say_goodbye();
   const guard locked(lock_);
   forget_peers();
 }
@@ -119,6 +150,11 @@ void engine::forget_peers() {
 
 void engine::leave() {
   if (is_forked()) return;  // the parent still uses it
+  say_goodbye();
+  if (at_work().program_ends()) at_work().wait_a_moment();  // the handle was a static object
+}
+
+void engine::say_goodbye() {
   const guard locked(lock_);
   is_left_ = true;
   // Another rank's error may not have reached every rank yet. Sent from here, it reaches each of them before this
@@ -147,7 +183,7 @@ void engine::receive_records() {
     std::optional<error> problem;
     try {
       const auto coming = group_->receive_from_any(sizeof(record), base_tag_ + record_slot);
-      peer = coming->wait();
+      peer = finish(*coming);
       std::memcpy(&head, coming->bytes().data(), sizeof(record));
     } catch (const std::exception& e) {
       problem = channel_problem(e, "receives from", -1, {record_kind::goodbye, 0, {}});
@@ -273,7 +309,7 @@ void engine::receive_payloads() {
     locked.unlock();
     std::optional<error> problem;
     try {
-      next.moving->wait();
+      finish(*next.moving);
     } catch (const std::exception& e) {
       problem = channel_problem(e, "receives from", next.peer, named(next.head));
     }
@@ -314,7 +350,7 @@ void engine::finish_sends() {
     locked.unlock();
     std::optional<error> problem;
     try {
-      next.moving->wait();
+      finish(*next.moving);
     } catch (const std::exception& e) {
       problem = channel_problem(e, "sends to", next.peer, next.name);
     }
