@@ -209,10 +209,9 @@ std::vector<double> time_ranks(const arguments& given, std::int64_t& bytes) {
   for (int run = 0; run < given.repeat; ++run)
     times.push_back(seconds_of([&] {
       need(run_ranks(static_cast<std::int32_t>(given.ranks), [&](any_communicator& comm) -> result<void> {
-        const load_report report =
+        const auto loaded =
             load(given.path, states[static_cast<std::size_t>(comm.rank())], comm, {.loading = {.threads = 1}});
-        if (!report.ok()) return report.problems.front();
-        return {};
+        return loaded ? result<void>() : loaded.error();
       }));
     }));
   std::fprintf(stderr, "%.4f bytes were read for each that is wanted\n",
@@ -248,8 +247,7 @@ std::vector<double> time_convert(const arguments& given, std::int64_t& bytes) {
   for (int run = 0; run < given.repeat; ++run)
     times.push_back(seconds_of([&] {
       const auto reader = need(open_checkpoint(given.path));
-      const save_report report = convert(*reader, target, how);
-      if (!report.ok()) stop(to_string(report.problems.front()));
+      need(convert(*reader, target, how));
     }));
   bytes = static_cast<std::int64_t>(fs::file_size(target));
   fs::remove(target);

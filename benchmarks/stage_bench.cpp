@@ -73,8 +73,8 @@ struct bench_result {
   std::int64_t bytes = 0, extra = 0, faults = 0;
 };
 
-void check(const auto& report) {
-  if (!report.ok()) throw exception(report.problems.front());
+void check(const auto& done) {
+  if (!done) throw exception(done.error());
 }
 void check(bool good, const char* what) {
   if (!good) throw exception(fail_sys(errno, what, ""));

@@ -24,7 +24,9 @@ struct refusal {
   std::vector<shardmesh::error> problems;
 };
 
-[[noreturn]] void refuse(shardmesh::error problem);
+/// Throws a problem, with the others that it carries. Work that may be stopped calls this within the watched call,
+/// which knows why it was stopped.
+[[noreturn]] void refuse(const shardmesh::error& problem);
 /// Throws invalid_argument with the text "argument NAME WHY".
 [[noreturn]] void refuse_argument(std::string_view name, std::string_view why);
 [[noreturn]] void refuse_null(std::string_view name);
@@ -36,11 +38,11 @@ struct refusal {
 template <class T>
   requires std::is_object_v<T>
 T value_of(shardmesh::result<T> made) {
-  if (!made) refuse(std::move(made).error());
+  if (!made) refuse(made.error());
   return *std::move(made);
 }
-inline void check(shardmesh::result<void> done) {
-  if (!done) refuse(std::move(done).error());
+inline void check(const shardmesh::result<void>& done) {
+  if (!done) refuse(done.error());
 }
 
 /// Returns an argument that must not be null.

@@ -30,6 +30,7 @@ struct shardmesh_diff_report {
 namespace c_api {
 using namespace shardmesh;
 
+static_assert(SHARDMESH_DIFFERENCE_ONLY_LEFT == static_cast<int>(difference_kind::only_left));
 static_assert(SHARDMESH_DIFFERENCE_ONLY_RIGHT == static_cast<int>(difference_kind::only_right));
 static_assert(SHARDMESH_DIFFERENCE_VALUES == static_cast<int>(difference_kind::values));
 static_assert(SHARDMESH_DIFFERENCE_UNREADABLE == static_cast<int>(difference_kind::unreadable));
@@ -59,10 +60,10 @@ diff_options to_diff(const shardmesh_diff_options& wanted) {
 verify_report verify_watched(checkpoint_reader& reader, const shardmesh_verify_options& wanted) {
   const verify_options how = to_verify(wanted);
   return watched_result(wanted.call, [&](bindings::watch& watching) {
-    if (!is_watched(wanted.call)) return verify(reader, how);
-    verify_report made = verify(*bindings::watched(reader, watching), how);
+    if (!is_watched(wanted.call)) return value_of(verify(reader, how));
+    auto made = verify(*bindings::watched(reader, watching), how);
     check_stopped(watching);
-    return made;
+    return value_of(std::move(made));
   });
 }
 
@@ -77,7 +78,7 @@ diff_report diff_watched(checkpoint_reader& left, checkpoint_reader& right, cons
   });
 }
 
-shardmesh_difference described(const difference& d) {
+shardmesh_difference described(const key_difference& d) {
   shardmesh_difference made{};
   made.key = to_c(d.key);
   made.text = to_c(d.text);
@@ -86,7 +87,7 @@ shardmesh_difference described(const difference& d) {
   made.largest = d.largest;
   made.rank = static_cast<std::int64_t>(d.first_index.rank());
   copy_to(made.first_index, d.first_index);
-  made.kind = static_cast<shardmesh_difference_kind>(d.what);
+  made.kind = static_cast<shardmesh_difference_kind>(d.kind);
   return made;
 }
 

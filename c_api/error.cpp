@@ -54,10 +54,8 @@ std::unique_ptr<shardmesh_error> list_of(const std::vector<shardmesh::error>& er
   return first;
 }
 
-void refuse(shardmesh::error problem) {
-  refusal thrown;
-  thrown.problems.push_back(std::move(problem));
-  throw thrown;
+void refuse(const shardmesh::error& problem) {
+  throw refusal{problem.problems()};
 }
 
 void refuse_argument(std::string_view name, std::string_view why) {
@@ -99,7 +97,7 @@ shardmesh_status rethrown(shardmesh_error** error) {
   } catch (const refusal& e) {
     return give_list(error, e.problems);
   } catch (const shardmesh::exception& e) {
-    return give_list(error, {e.error()});
+    return give_list(error, e.error().problems());
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& e) {

@@ -33,7 +33,7 @@ std::vector<Rule> rules(const char* const* texts, std::size_t count, const std::
     if (!rule) {
       error cause = std::move(rule).error();
       cause.message = option + " " + cause.message;
-      refuse(std::move(cause));
+      refuse(cause);
     }
     made.push_back(*std::move(rule));
   }
@@ -109,7 +109,7 @@ shardmesh_status shardmesh_convert(shardmesh_checkpoint* checkpoint, const char*
     const taken_alone alone(from, wanted.shapes_like);
     give_report(report, watched_result(saving.call(), [&](bindings::watch& watching) {
                   how.saving = saving.with(watching);
-                  return done(shardmesh::convert(*from.reader, to, how));
+                  return value_of(shardmesh::convert(*from.reader, to, how));
                 }));
   });
 }
@@ -130,7 +130,7 @@ shardmesh_status shardmesh_reshard(shardmesh_checkpoint* checkpoint, const char*
     const taken_alone alone(from, wanted.like);
     give_report(report, watched_result(saving.call(), [&](bindings::watch& watching) {
                   how.saving = saving.with(watching);
-                  return done(shardmesh::reshard(*from.reader, to, how));
+                  return value_of(shardmesh::reshard(*from.reader, to, how));
                 }));
   });
 }

@@ -50,11 +50,6 @@ save_options checked_saving::with(bindings::watch& watching) const {
   return made;
 }
 
-save_report done(save_report made) {
-  if (!made.ok()) throw refusal{std::move(made.problems)};
-  return made;
-}
-
 void give_report(shardmesh_save_report** to, save_report made) {
   if (to == nullptr) return;
   auto handle = std::make_unique<shardmesh_save_report>();
@@ -117,7 +112,7 @@ shardmesh_status shardmesh_save(const char* path, const shardmesh_save_tensor* t
     const checked_saving how(options);
     const std::vector<shardmesh::save_tensor> wanted = to_tensors(tensors, tensor_count);
     give_report(report, watched_result(how.call(), [&](bindings::watch& watching) {
-                  return done(shardmesh::save(to, wanted, how.format(), how.with(watching)));
+                  return value_of(shardmesh::save(to, wanted, how.format(), how.with(watching)));
                 }));
   });
 }

@@ -32,8 +32,6 @@ class checked_saving {
   shardmesh_save_options given_;
 };
 
-/// Returns the report, or throws its problems. Called within the watched call, which knows why it was stopped.
-shardmesh::save_report done(shardmesh::save_report made);
 /// Hands the report to the caller, if the caller wants it.
 void give_report(shardmesh_save_report** to, shardmesh::save_report made);
 

@@ -49,13 +49,10 @@ load_options to_load(shardmesh_loading& loading) {
   return made;
 }
 
-load_report load_shared(shardmesh_checkpoint& from, const std::vector<load_request>& wanted, const load_options& how) {
+result<load_report> load_shared(shardmesh_checkpoint& from, const std::vector<load_request>& wanted,
+                                const load_options& how) {
   const std::shared_lock shared(from.use);
-  auto loaded = load(*from.reader, wanted, how);
-  if (loaded) return *std::move(loaded);
-  load_report failed;
-  failed.problems.push_back(std::move(loaded).error());
-  return failed;
+  return load(*from.reader, wanted, how);
 }
 
 }  // namespace
@@ -101,9 +98,9 @@ shardmesh_status shardmesh_loading_wait(shardmesh_loading* loading, int64_t* byt
   return guarded(error, [&] {
     shardmesh_loading& from = opened(loading, "loading");
     const std::lock_guard alone(from.waiting);
-    const shardmesh::load_report& report = from.load->wait();
-    if (!report.ok()) throw refusal{report.problems};
-    if (bytes_read != nullptr) *bytes_read = report.bytes_read;
+    const shardmesh::result<shardmesh::load_report>& loaded = from.load->wait();
+    if (!loaded) refuse(loaded.error());
+    if (bytes_read != nullptr) *bytes_read = loaded->bytes_read;
   });
 }
 

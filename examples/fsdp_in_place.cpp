@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saves an FSDP model on four ranks and loads it on two, directly from the flat shards and into them: without a state
 // dict or a copy of a parameter. Adam's exp_avg is in a separate flat shard.
+#include <shardmesh/try.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -41,32 +43,30 @@ struct layer {
   fsdp_model model;
 };
 
+// Prints the boxes of the first tensor that a rank holds, in its flat shard.
+result<void> print_boxes(const fsdp_model& model, std::int32_t rank) {
+  SHARDMESH_TRY(auto view, local_view(model, rank));
+  SHARDMESH_TRY(const const_local_state held, view.to_save());
+  for (const const_local_part& part : held.tensors.front().parts)
+    std::printf("rank %d holds %s of %s\n", int(rank), to_string(part.where).c_str(),
+                dotted(held.tensors.front().where).c_str());
+  return {};
+}
+
 int main() {
   const std::filesystem::path folder = "fsdp_in_place.checkpoint";
   auto ran = run_ranks(4, [&](any_communicator& comm) -> result<void> {
     const layer mine(comm.rank(), 4, true);
-    auto in_place = local_view(mine.model, comm.rank());
-    if (!in_place) return std::move(in_place).error();
-    auto held = in_place->to_save();
-    if (!held) return std::move(held).error();
-    if (comm.rank() == 1)
-      for (const const_local_part& part : held->tensors.front().parts)
-        std::printf("rank 1 holds %s of %s\n", to_string(part.where).c_str(),
-                    dotted(held->tensors.front().where).c_str());
-    held->objects.push_back({{"step"}, {}, {std::int64_t{1000}}});
-    const save_report report = save(folder, *held, comm, {.saving = {.output = {.overwrite = true}}});
-    if (!report.ok()) return report.problems.front();
+    if (comm.rank() == 1) SHARDMESH_TRY(print_boxes(mine.model, 1));
+    SHARDMESH_TRY(const save_report report,
+                  save(folder, mine.model, comm, {.saving = {.output = {.overwrite = true}}}));
     if (comm.rank() == 0) std::printf("saved %d tensors, %d bytes\n", int(report.tensors), int(report.bytes));
     return {};
   });
   if (ran)
     ran = run_ranks(2, [&](any_communicator& comm) -> result<void> {
       const layer mine(comm.rank(), 2, false), expected(comm.rank(), 2, true);
-      auto in_place = local_view(mine.model, comm.rank());
-      if (!in_place) return std::move(in_place).error();
-      local_state wanted = in_place->to_load();
-      const load_report report = load(folder, wanted, comm);
-      if (!report.ok()) return report.problems.front();
+      SHARDMESH_TRY(load(folder, mine.model, comm));  // straight into the flat shards
       if (comm.rank() == 0) std::printf("loaded onto 2 ranks\n");
       const bool is_equal = mine.parameters == expected.parameters && mine.exp_avg == expected.exp_avg;
       return is_equal ? result<void>() : fail(errc::checksum_mismatch, "other values");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small model under FSDP on four thread ranks: its full, sharded, and local state dicts, the bytes that each of them
 // moved, and the sharded one loaded onto two ranks.
+#include <shardmesh/try.hpp>
+
 #include <cstdint>
 #include <cstdio>
 #include <optional>
@@ -52,9 +54,8 @@ result<void> take_over(std::vector<std::optional<state>>& saved, const std::stri
       m.placement = remote_device{rank, {}, {}};
       own.push_back(shard<host_tensor>::make(held.tensor().clone().value(), m).value());
     }
-  auto made = sharded_tensor<host_tensor>::make(std::move(own), metadata, rank_group::world(2), rank);
-  if (!made) return std::move(made).error();
-  return to.set(path{key}, *std::move(made));
+  SHARDMESH_TRY(auto made, sharded_tensor<host_tensor>::make(std::move(own), metadata, rank_group::world(2), rank));
+  return to.set(path{key}, std::move(made));
 }
 
 int main() {
@@ -72,9 +73,8 @@ int main() {
     ran = run_ranks(2, [&](any_communicator& comm) -> result<void> {
       small_model m(comm.rank(), 2, false);
       state taken;
-      for (const char* key : {"layer.weight", "layer.bias"})
-        if (auto done = take_over(saved, key, comm.rank(), taken); !done) return done;
-      if (auto report = load_state_dict(m.model, taken, comm); !report) return std::move(report).error();
+      for (const char* key : {"layer.weight", "layer.bias"}) SHARDMESH_TRY(take_over(saved, key, comm.rank(), taken));
+      SHARDMESH_TRY(load_state_dict(m.model, taken, comm));
       if (comm.rank() == 0) std::printf("loaded onto 2 ranks\n");
       return m.memory == small_model(comm.rank(), 2, true).memory ? result<void>() : fail(errc::io, "other values");
     });

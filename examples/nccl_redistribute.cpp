@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moves a tensor from rows to columns over the GPUs of this machine. Ranks are threads with one GPU each; NCCL moves
 // the elements that change GPUs. Without a GPU it prints the reason.
+#include <shardmesh/try.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -32,30 +34,24 @@ void visit_part(const layout& l, std::int32_t rank, host_tensor& part, const Vis
 result<void> turn_over(any_communicator& control) {
   const std::int32_t rank = control.rank();
   const device gpu{device_type::cuda, static_cast<std::int16_t>(rank)};
-  auto comm = nccl_communicator::make(control, gpu);
-  if (!comm) return std::move(comm).error();
+  SHARDMESH_TRY(auto comm, nccl_communicator::make(control, gpu));
 
-  const auto mesh = device_mesh::make(extents{control.size()});
-  if (!mesh) return mesh.error();
-  const layout by_rows = layout::make(*mesh, {placement::shard(0)}, {rows, columns}).value();
-  const layout by_columns = layout::make(*mesh, {placement::shard(1)}, {rows, columns}).value();
+  SHARDMESH_TRY(const auto mesh, device_mesh::make(extents{control.size()}));
+  SHARDMESH_TRY(const layout by_rows, layout::make(mesh, {placement::shard(0)}, {rows, columns}));
+  SHARDMESH_TRY(const layout by_columns, layout::make(mesh, {placement::shard(1)}, {rows, columns}));
 
-  auto numbers = host_tensor::make(dtype::int32, by_rows.local_shape(rank)).value();
+  SHARDMESH_TRY(auto numbers, host_tensor::make(dtype::int32, by_rows.local_shape(rank)));
   visit_part(by_rows, rank, numbers, [](std::int32_t value, std::int32_t& at) { at = value; });
-  auto part = device_tensor::make(dtype::int32, by_rows.local_shape(rank), gpu);
-  auto wanted = device_tensor::make(dtype::int32, by_columns.local_shape(rank), gpu);
-  if (!part) return std::move(part).error();
-  if (!wanted) return std::move(wanted).error();
-  if (auto copied = copy_between(view_of(*part), view_of(std::as_const(numbers))); !copied) return copied;
+  SHARDMESH_TRY(auto part, device_tensor::make(dtype::int32, by_rows.local_shape(rank), gpu));
+  SHARDMESH_TRY(auto wanted, device_tensor::make(dtype::int32, by_columns.local_shape(rank), gpu));
+  SHARDMESH_TRY(copy_between(view_of(part), view_of(std::as_const(numbers))));
 
-  const auto from = side_of(by_rows, std::as_const(*part));
-  const auto to = side_of(by_columns, *wanted);
-  if (!from) return from.error();
-  if (!to) return to.error();
-  if (auto moved = redistribute(*from, *to, *comm); !moved) return std::move(moved).error();
+  SHARDMESH_TRY(const auto from, side_of(by_rows, std::as_const(part)));
+  SHARDMESH_TRY(const auto to, side_of(by_columns, wanted));
+  SHARDMESH_TRY(redistribute(from, to, comm));
 
-  auto back = host_tensor::make(dtype::int32, by_columns.local_shape(rank)).value();
-  if (auto copied = copy_between(view_of(back), view_of(std::as_const(*wanted))); !copied) return copied;
+  SHARDMESH_TRY(auto back, host_tensor::make(dtype::int32, by_columns.local_shape(rank)));
+  SHARDMESH_TRY(copy_between(view_of(back), view_of(std::as_const(wanted))));
   int wrong = 0;
   visit_part(by_columns, rank, back, [&](std::int32_t value, std::int32_t& at) { wrong += at != value; });
   std::printf("rank %d of %d on %s: %s of [12, 10], %d wrong\n", rank, control.size(), to_string(gpu).c_str(),

@@ -3,6 +3,7 @@
 // conformance suite, so every function that takes a communicator accepts it: here `redistribute`. The ranks are threads
 // with socket pairs, so that the example needs no network; the class would serve processes just as well.
 #include <sys/socket.h>
+#include <shardmesh/try.hpp>
 
 #include <array>
 #include <cerrno>
@@ -60,9 +61,8 @@ class groups {
     const std::scoped_lock locked(lock_);
     std::size_t& mine = asked_[static_cast<std::size_t>(rank)];
     if (made_.size() <= mine) {
-      auto group = connect(ranks);
-      if (!group) return std::move(group).error();
-      made_.push_back(*std::move(group));
+      SHARDMESH_TRY(auto group, connect(ranks));
+      made_.push_back(std::move(group));
     }
     return any_communicator(std::move(made_[mine++][static_cast<std::size_t>(rank)]));
   }
@@ -77,31 +77,27 @@ class groups {
 result<void> move_rows_to_columns(socket_communicator& comm) {
   const extents shape{4, 6};
   const std::int64_t sizes[] = {ranks};
-  auto mesh = device_mesh::make(sizes);
-  if (!mesh) return std::move(mesh).error();
-  auto rows = layout::make(*mesh, {placement::shard(0)}, shape),
-       columns = layout::make(*mesh, {placement::shard(1)}, shape);
-  if (!rows || !columns) return fail(errc::invalid_argument, "a layout that cannot be");
-  auto from = host_tensor::make(dtype::int64, rows->local_shape(comm.rank()));
-  auto to = host_tensor::make(dtype::int64, columns->local_shape(comm.rank()));
-  if (!from || !to) return fail(errc::no_memory, "no memory for 24 numbers");
+  SHARDMESH_TRY(const auto mesh, device_mesh::make(sizes));
+  SHARDMESH_TRY(const auto rows, layout::make(mesh, {placement::shard(0)}, shape));
+  SHARDMESH_TRY(const auto columns, layout::make(mesh, {placement::shard(1)}, shape));
+  SHARDMESH_TRY(auto from, host_tensor::make(dtype::int64, rows.local_shape(comm.rank())));
+  SHARDMESH_TRY(auto to, host_tensor::make(dtype::int64, columns.local_shape(comm.rank())));
   std::int64_t number = comm.rank() * 2 * 6;  // torch.chunk: rows 0-1, 2-3, none
-  for (std::int64_t& value : from->values<std::int64_t>()) value = number++;
+  for (std::int64_t& value : from.values<std::int64_t>()) value = number++;
 
-  auto source = side_of(*rows, *from), destination = side_of(*columns, *to);
-  if (!source || !destination) return fail(errc::invalid_argument, "a side that cannot be");
+  SHARDMESH_TRY(const auto source, side_of(rows, from));
+  SHARDMESH_TRY(const auto destination, side_of(columns, to));
   redistribute_options options;
   options.call.deadline = clock_type::now() + std::chrono::seconds(20);
-  auto moved = redistribute(*source, *destination, comm, options);  // the transport itself
-  if (!moved) return std::move(moved).error();
+  SHARDMESH_TRY(const auto moved, redistribute(source, destination, comm, options));  // the transport itself
 
   std::int64_t place = 0;
-  for (const std::int64_t value : to->values<std::int64_t>()) {
+  for (const std::int64_t value : to.values<std::int64_t>()) {
     const std::int64_t row = place / 2, column = comm.rank() * 2 + place % 2;
     if (value != row * 6 + column) return fail(errc::checksum_mismatch, "a number is not where it belongs");
     ++place;
   }
-  std::printf("rank %d has its columns; it sent %lld bytes\n", comm.rank(), static_cast<long long>(moved->sent_bytes));
+  std::printf("rank %d has its columns; it sent %lld bytes\n", comm.rank(), static_cast<long long>(moved.sent_bytes));
   return {};
 }
 

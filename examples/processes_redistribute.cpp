@@ -2,6 +2,7 @@
 // Four processes of this machine, without MPI or any launcher, redistribute a tensor: its rows become columns.
 #include <sys/wait.h>
 #include <unistd.h>
+#include <shardmesh/try.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -38,9 +39,8 @@ result<void> lay_out_anew(shared_memory_communicator& world) {
   std::int32_t at = 0;
   for (std::int32_t& number : numbers_of(mine.local())) number = 100 * (first_row + at / 8) + at % 8, ++at;
 
-  auto moved = redistribute(mine, columns, world);
-  if (!moved) return moved.error();
-  const auto found = numbers_of(moved->local());
+  SHARDMESH_TRY(auto moved, redistribute(mine, columns, world));
+  const auto found = numbers_of(moved.local());
   std::printf("rank %d: columns %d to %d of the last row\n", rank, found[found.size() - 2], found.back());
   return {};
 }

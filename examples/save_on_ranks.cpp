@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Four ranks save one checkpoint together, with one file each; two ranks load it in another layout.
+#include <shardmesh/try.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -41,31 +43,22 @@ result<state_dict<host_tensor>> make_state(std::int32_t rank, std::int32_t ranks
 int main() {
   const std::filesystem::path folder = "save_on_ranks.checkpoint";
   const auto saved = run_ranks(4, [&](any_communicator& comm) -> result<void> {
-    auto state = make_state(comm.rank(), comm.size(), 0, true);  // by rows
-    if (!state) return state.error();
-    const auto held = local_view(*state);
-    if (!held) return held.error();
-    const save_report report = save(folder, *held, comm, {.saving = {.output = {.overwrite = true}}});
-    if (!report.ok()) return report.problems.front();
+    SHARDMESH_TRY(const auto state, make_state(comm.rank(), comm.size(), 0, true));  // by rows
+    SHARDMESH_TRY(const save_report report, save(folder, state, comm, {.saving = {.output = {.overwrite = true}}}));
     if (comm.rank() == 0) std::printf("saved %d bytes in %d files\n", int(report.bytes), int(report.files));
     return {};
   });
   if (!saved) return std::fprintf(stderr, "%s\n", to_string(saved.error()).c_str()), 1;
 
   const auto loaded = run_ranks(2, [&](any_communicator& comm) -> result<void> {
-    auto state = make_state(comm.rank(), comm.size(), 1, false);  // by columns
-    if (!state) return state.error();
-    auto held = local_view(*state);
-    if (!held) return held.error();
-    const load_report report = load(folder, *held, comm);
-    if (!report.ok()) return report.problems.front();
-    if (auto set = set_objects(*state, held->objects); !set) return set;
+    SHARDMESH_TRY(auto state, make_state(comm.rank(), comm.size(), 1, false));  // by columns
+    SHARDMESH_TRY(load(folder, state, comm));                                   // in place, tensors and plain values
     if (comm.rank() == 1) {
-      const tensor_view mine = adapter<host_tensor>::view(state->find({"model", "weight"})->dtensor()->local());
+      const tensor_view mine = adapter<host_tensor>::view(state.find({"model", "weight"})->dtensor()->local());
       const auto* const values = reinterpret_cast<const float*>(mine.data);
       std::printf("rank 1 of 2 has columns 2 and 3 of row 7: %g %g; step %d\n", double(values[7 * 2]),
-                  double(values[7 * 2 + 1]), int(*state->find({"step"})->integer()));
-      if (values[7 * 2] != 72.0F || *state->find({"step"})->integer() != 1000)
+                  double(values[7 * 2 + 1]), int(*state.find({"step"})->integer()));
+      if (values[7 * 2] != 72.0F || *state.find({"step"})->integer() != 1000)
         return fail(errc::checksum_mismatch, "the values differ");
     }
     return {};

@@ -36,13 +36,8 @@ int main() {
   state.set({"model", "weight"}, matrix{2, 3, {1, 2, 3, 4, 5, 6}}).value();  // value() throws on failure
   state.set({"step"}, 1000).value();
 
-  // One rank. With several, each saves its part.
-  const auto saved = run_ranks(1, [&](any_communicator& comm) -> result<void> {
-    const auto held = local_view(state);  // names, boxes and views: no copy
-    if (!held) return held.error();
-    const save_report report = save("saved", *held, comm, {.saving = {.output = {.overwrite = true}}});
-    return report.ok() ? result<void>() : report.problems.front();
-  });
+  // One process. Several ranks pass their communicator, and each saves its part.
+  const auto saved = save("saved", state, {.saving = {.output = {.overwrite = true}}});
   if (!saved) return std::fprintf(stderr, "%s\n", to_string(saved.error()).c_str()), 1;
   std::printf("wrote saved\n");
 }

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -63,8 +64,17 @@ struct frame_head {
 using line_key = std::tuple<std::int32_t, std::uint32_t, std::uint32_t>;  // peer, in_gather, tag
 
 struct exchange {
+  std::string what;      // "an all_gather of save (tag 0)", for errors
   std::size_t open = 0;  // messages not yet complete
+  clock_type::time_point began = clock_type::now();
 };
+
+inline std::shared_ptr<exchange> begin_exchange(const char* kind, const call_options& options) {
+  const auto e = std::make_shared<exchange>();
+  e->what = std::string(kind) + (*options.name != '\0' ? " of " : "") + options.name + " (tag " +
+            std::to_string(options.tag) + ")";
+  return e;
+}
 
 struct waiting_receive {
   std::span<std::byte> room;
@@ -93,11 +103,15 @@ class socket_rank {
   std::int32_t rank() const { return rank_; }
   std::int32_t size() const { return static_cast<std::int32_t>(peers_.size()); }
 
-  result<void> check(const call_options& options) {
+  result<void> check(const call_options& options, const exchange& e) {
     progress(0);
     if (!poison_ && options.stream.handle != nullptr)
       return fail(errc::unsupported, "sockets know no device streams").with_rank(rank_);
-    if (!poison_) interrupt(options, {});
+    const std::string me = "rank " + std::to_string(rank_);
+    if (!poison_ && options.cancel.stop_requested())
+      give_up(fail(errc::cancelled, me + " was cancelled before " + e.what).with_rank(rank_));
+    if (!poison_ && options.deadline && e.began >= *options.deadline)
+      give_up(fail(errc::deadline_exceeded, "the deadline of " + me + " had passed before " + e.what).with_rank(rank_));
     return poison_ ? result<void>(*poison_) : result<void>();
   }
 
@@ -186,10 +200,13 @@ class socket_rank {
         std::find_if(missing.begin(), missing.end(), [&](std::int32_t peer) { return link(peer).closed; });
     if (gone != missing.end())
       return give_up(fail(errc::communication, me + " waits for a rank that has gone").with_rank(*gone));
-    if (options.cancel.stop_requested()) return give_up(fail(errc::cancelled, me + " was cancelled").with_rank(rank_));
-    if (!options.deadline || clock_type::now() < *options.deadline) return;
-    error late =
-        fail(errc::deadline_exceeded, me + " waited in vain" + (*options.name != '\0' ? " in " : "") + options.name);
+    if (options.cancel.stop_requested())
+      return give_up(fail(errc::cancelled, me + " was cancelled in " + e->what).with_rank(rank_));
+    const auto now = clock_type::now();
+    if (!options.deadline || now < *options.deadline) return;
+    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - e->began);
+    error late = fail(errc::deadline_exceeded,
+                      me + " waited " + std::to_string(waited.count()) + " ms in vain for other ranks in " + e->what);
     late.ranks = missing;
     give_up(std::move(late));
   }
@@ -312,26 +329,26 @@ class socket_communicator {
   std::int32_t size() const { return rank_->size(); }
 
   result<std::vector<bytes>> all_gather(std::span<const std::byte> mine, const call_options& options) {
-    if (auto sound = rank_->check(options); !sound) return std::move(sound).error();
+    const auto e = begin_exchange("an all_gather", options);
+    SHARDMESH_TRY(rank_->check(options, *e));
     std::vector<bytes> all(static_cast<std::size_t>(size()));
     all[static_cast<std::size_t>(rank())].assign(mine.begin(), mine.end());
-    const auto e = std::make_shared<exchange>();
     const frame_head head{.in_gather = 1, .tag = rank_->next_gather()};
     for (std::int32_t peer = 0; peer < size(); ++peer) {
       if (peer == rank()) continue;
       rank_->send(peer, head, mine, e);
       rank_->receive(peer, head, {.room = {}, .grows = &all[static_cast<std::size_t>(peer)], .owner = e});
     }
-    if (auto done = rank_->wait(e, options); !done) return std::move(done).error();
+    SHARDMESH_TRY(rank_->wait(e, options));
     return all;
   }
 
   result<pending> start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
                                  const call_options& options) {
-    if (auto sound = rank_->check(options); !sound) return std::move(sound).error();
-    if (auto sound = rank_->check_peers(sends); !sound) return std::move(sound).error();
-    if (auto sound = rank_->check_peers(receives); !sound) return std::move(sound).error();
-    const auto e = std::make_shared<exchange>();
+    const auto e = begin_exchange("an exchange", options);
+    SHARDMESH_TRY(rank_->check(options, *e));
+    SHARDMESH_TRY(rank_->check_peers(sends));
+    SHARDMESH_TRY(rank_->check_peers(receives));
     const frame_head head{.tag = options.tag};
     for (const outgoing& m : sends) rank_->send(m.peer, head, m.bytes, e);
     for (const incoming& m : receives) rank_->receive(m.peer, head, {.room = m.bytes, .grows = nullptr, .owner = e});

@@ -47,7 +47,7 @@ int main() {
   b.set({"model", "layers", 0, "bias"}, vector_of(3)).value();
   b.set({"optimizer", "history", 2}, "made on the way, with two empty places before it").value();
   b.erase({"optimizer", "betas"}).value();
-  for (const state_difference& d : diff(a, b, {.tensor_values = false}).differences)
+  for (const path_difference& d : diff(a, b, {.tensor_values = false}).differences)
     std::printf("%s\n", to_string(d).c_str());
 
   const tree_spec shape = a.spec();

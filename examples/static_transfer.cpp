@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layouts known at compile time: the compiler checks that they fit, and computes what moves between them and that it is
 // minimal. Then four ranks move it.
+#include <shardmesh/try.hpp>
+
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -28,22 +30,18 @@ int main() {
   std::printf("%d bytes move\n", int(handover::bytes_moved));
 
   const auto moved = run_ranks(handover::ranks, [](any_communicator& comm) -> result<void> {
-    auto exchange = executor::make(handover::plan(), comm);
-    if (!exchange) return exchange.error();
+    SHARDMESH_TRY(auto exchange, executor::make(handover::plan(), comm));
 
-    auto rows = host_tensor::zeros(dtype::float32, training::local_shape(comm.rank()));
-    if (!rows) return rows.error();
-    for (float& value : rows->values<float>()) value = static_cast<float>(comm.rank());
-    const const_tensor_binding from{{view_of(*rows)}};
+    SHARDMESH_TRY(auto rows, host_tensor::zeros(dtype::float32, training::local_shape(comm.rank())));
+    for (float& value : rows.values<float>()) value = static_cast<float>(comm.rank());
+    const const_tensor_binding from{{view_of(rows)}};
     tensor_binding to;
     host_tensor columns;
     if (comm.rank() < serving::size()) {
-      auto made = host_tensor::zeros(dtype::float32, serving::local_shape(comm.rank()));
-      if (!made) return made.error();
-      columns = *std::move(made);
+      SHARDMESH_TRY(columns, host_tensor::zeros(dtype::float32, serving::local_shape(comm.rank())));
       to.slots.push_back(view_of(columns));
     }
-    if (auto done = exchange->run({&from, 1}, {&to, 1}); !done) return done.error();
+    SHARDMESH_TRY(exchange.run({&from, 1}, {&to, 1}));
     if (comm.rank() == 1) std::printf("row 7 of rank 1 came from rank %g\n", columns.values<float>()[7 * 3]);
     return {};
   });

@@ -6,6 +6,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
 #include <shardmesh/torch_tensor.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstdio>
 #include <filesystem>
@@ -41,29 +42,36 @@ long differing(const torch::nn::Module& a, const torch::nn::Module& b) {
   return count;
 }
 
-int main(int argc, char** argv) {
-  const std::filesystem::path folder = "torch_module.checkpoint";
-  const model saved;
-  const module_save_options options{.inside = {"model"}, .saving = {.output = {.overwrite = true}}};
-  const save_report report = save_checkpoint(saved, folder, options);
-  if (!report.ok()) return std::fprintf(stderr, "%s\n", to_string(report.problems.front()).c_str()), 1;
+const std::filesystem::path folder = "torch_module.checkpoint";
+const module_save_options saving{.inside = {"model"}, .saving = {.output = {.overwrite = true}}};
 
-  model other;  // with other random elements
-  const auto loaded = load_checkpoint(other, folder, {.inside = {"model"}});
-  if (!loaded) return std::fprintf(stderr, "%s\n", to_string(loaded.error()).c_str()), 1;
+// Saves `saved`, loads it into `other`, and returns the number of elements that differ.
+result<long> save_and_load(const model& saved, model& other) {
+  SHARDMESH_TRY(save_checkpoint(saved, folder, saving));
+  SHARDMESH_TRY(const load_report loaded, load_checkpoint(other, folder, {.inside = {"model"}}));
   const long wrong = differing(saved, other);
-  std::printf("%zu entries saved and loaded: %ld differ\n", loaded->loaded.size(), wrong);
-  if (wrong != 0 || argc < 2) return wrong == 0 ? 0 : 1;
+  std::printf("%zu entries saved and loaded: %ld differ\n", loaded.loaded.size(), wrong);
+  return wrong;
+}
 
-  const auto theirs = load_checkpoint(other, argv[1], {.inside = {"model"}});
-  if (!theirs) return std::fprintf(stderr, "%s\n", to_string(theirs.error()).c_str()), 1;
-  // The same, read as a state dict: each entry is at its path below "model".
-  const auto read = read_state_dict<at::Tensor>(argv[1]);
-  if (!read) return std::fprintf(stderr, "%s\n", to_string(read.error()).c_str()), 1;
-  long others = 0;
+// Fills `other` from a checkpoint of PyTorch, compares it with the same checkpoint read as a state dict, in which each
+// entry is at its path below "model", and saves it again. Returns the number of elements that differ.
+result<long> take_over(const std::filesystem::path& theirs, model& other) {
+  SHARDMESH_TRY(const load_report loaded, load_checkpoint(other, theirs, {.inside = {"model"}}));
+  SHARDMESH_TRY(const auto read, read_state_dict<at::Tensor>(theirs));
+  long wrong = 0;
   for (const auto& one : entries_of(other))
-    others += at::ne(one.tensor, *read->find({"model", one.name})->tensor()).sum().item<long>();
-  std::printf("%zu entries loaded from %s: %ld differ\n", theirs->loaded.size(), argv[1], others);
-  const save_report again = save_checkpoint(other, folder, options);
-  return others == 0 && again.ok() ? 0 : 1;
+    wrong += at::ne(one.tensor, *read.find({"model", one.name})->tensor()).sum().item<long>();
+  std::printf("%zu entries loaded from %s: %ld differ\n", loaded.loaded.size(), theirs.c_str(), wrong);
+  SHARDMESH_TRY(save_checkpoint(other, folder, saving));
+  return wrong;
+}
+
+int main(int argc, char** argv) {
+  const model saved;
+  model other;  // with other random elements
+  auto wrong = save_and_load(saved, other);
+  if (wrong && *wrong == 0 && argc > 1) wrong = take_over(argv[1], other);
+  if (!wrong) std::fprintf(stderr, "%s\n", to_string(wrong.error()).c_str());
+  return wrong && *wrong == 0 ? 0 : 1;
 }

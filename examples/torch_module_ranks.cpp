@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/nn/module.h>
 #include <shardmesh/torch_tensor.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstdio>
 #include <filesystem>
@@ -29,9 +30,9 @@ result<void> save_rows(communicator_ref comm) {
   const device_mesh mesh = parse_mesh("tp=2").value();
   const auto rules = parse_placement_rules({".*weight=S(0)"}).value();
   const part module(comm.rank() == 0 ? whole().narrow(0, 0, 3) : whole().narrow(0, 3, 2));
-  const save_report saved =
-      save_checkpoint(module, folder, mesh, rules, comm, {.saving = {.saving = {.output = {.overwrite = true}}}});
-  return saved.ok() ? result<void>() : saved.problems.front();
+  const module_rank_save_options options{.saving = {.saving = {.output = {.overwrite = true}}}};
+  SHARDMESH_TRY(save_checkpoint(module, folder, mesh, rules, comm, options));
+  return {};
 }
 
 result<void> load_columns(communicator_ref comm) {
@@ -39,8 +40,7 @@ result<void> load_columns(communicator_ref comm) {
   const auto rules = parse_placement_rules({".*weight=S(1)"}).value();
   const at::Tensor columns = whole().narrow(1, 3 * comm.rank(), comm.rank() == 2 ? 1 : 3);
   part module(at::zeros_like(columns));
-  const load_report loaded = load_checkpoint(module, folder, mesh, rules, comm);
-  if (!loaded.ok()) return loaded.problems.front();
+  SHARDMESH_TRY(load_checkpoint(module, folder, mesh, rules, comm));
   if (!at::equal(module.weight(), columns)) return fail(errc::checksum_mismatch, "these are not this rank's columns");
   return {};
 }

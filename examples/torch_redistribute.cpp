@@ -5,6 +5,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <shardmesh/torch_tensor.hpp>
+#include <shardmesh/try.hpp>
 
 #include <cstdint>
 #include <cstdio>
@@ -22,13 +23,11 @@ result<void> rows_to_columns(communicator_ref comm) {
 
   // This rank's rows are a view into the whole: nothing is copied.
   const at::Tensor mine = whole.narrow(0, rows.first_index(comm.rank())[0], rows.local_shape(comm.rank())[0]);
-  auto tensor = dtensor<at::Tensor>::make(rows, comm.rank(), mine);
-  if (!tensor) return tensor.error();
-  auto moved = redistribute(*tensor, columns, comm);
-  if (!moved) return moved.error();
+  SHARDMESH_TRY(auto tensor, dtensor<at::Tensor>::make(rows, comm.rank(), mine));
+  SHARDMESH_TRY(auto moved, redistribute(tensor, columns, comm));
 
   const extents first = columns.first_index(comm.rank()), sizes = columns.local_shape(comm.rank());
-  if (!at::equal(moved->local(), whole.narrow(1, first[1], sizes[1])))
+  if (!at::equal(moved.local(), whole.narrow(1, first[1], sizes[1])))
     return fail(errc::checksum_mismatch, "these are not this rank's columns");
   if (comm.rank() == 0)
     std::printf("rank 0 has rows %s and then columns %s\n", to_string(rows.local_shape(0)).c_str(),

@@ -2,6 +2,8 @@
 // Weights move from four trainers to two inference ranks while both run: FSDP over tensor parallelism in float32
 // (strided shards) becomes tensor parallelism in bfloat16, in one plan. No rank ever holds a whole tensor, and each
 // byte that an inference rank needs travels once. The ranks are threads; over MPI only the communicator differs.
+#include <shardmesh/try.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -80,9 +82,8 @@ result<void> run_rank(any_communicator& comm, const transfer_plan& planned, cons
     targets.push_back(to[w].binding);
     names.push_back(weights[w].name);
   }
-  auto mover = executor::make(planned, comm, names);
-  if (!mover) return std::move(mover).error();
-  if (auto moved = mover->run(sources, targets); !moved) return moved;
+  SHARDMESH_TRY(auto mover, executor::make(planned, comm, names));
+  SHARDMESH_TRY(mover.run(sources, targets));
 
   result<void> outcome;
   for (std::size_t w = 0; w < weights.size(); ++w)

@@ -91,9 +91,7 @@ void train(parameter_store& model, const layout& cut, sockets::socket_communicat
 
 void save_together(parameter_store& model, const layout& cut, sockets::socket_communicator& comm,
                    const fs::path& folder) {
-  save(folder, tiny::local_view(model, cut, comm.rank()), comm, {.saving = {.output = {.overwrite = true}}})
-      .outcome()
-      .value();
+  save(folder, tiny::local_view(model, cut, comm.rank()), comm, {.saving = {.output = {.overwrite = true}}}).value();
 }
 
 // Four ranks start from scratch.
@@ -111,7 +109,7 @@ void second_run(const tiny::meeting_point& meeting, std::int32_t rank, const fs:
   const layout columns = cut_along(1, comm.size()), rows = cut_along(0, comm.size());
   parameter_store loaded = new_model(columns, rank), model = new_model(rows, rank);
   local_state wanted = tiny::local_view(loaded, columns, rank);
-  load(folder / "first", wanted, comm).outcome().value();
+  load(folder / "first", wanted, comm).value();
   tiny::take_counters(loaded, wanted);
   model["step"] = loaded["step"];
   for (const auto& [group, name] : {std::pair{"model", "weight"}, std::pair{"optimizer", "momentum"}}) {

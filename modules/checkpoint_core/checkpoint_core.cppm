@@ -20,7 +20,6 @@ export import :load_balancer;
 export import :name_list;
 export import :nearest_key;
 export import :output;
-export import :problem_report;
 export import :reader;
 export import :recorded_sums;
 export import :side_files;

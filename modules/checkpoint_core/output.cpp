@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <shardmesh/try.hpp>
-
-#include <utility>
-#include <vector>
 module shardmesh.checkpoint_core;
 
 namespace shardmesh {
@@ -20,20 +17,8 @@ item_run_options run_options_of(const save_options& options) {
 result<void> ask_before_commit(const save_options& options) {
   if (options.last_check) SHARDMESH_TRY(options.last_check());
   if (options.before_commit) options.before_commit();
-  if (options.call.cancel.stop_requested()) return fail(errc::cancelled, "the save was cancelled");
+  if (options.call.cancel.stop_requested()) return detail::limit_error(errc::cancelled, "save");
   return {};
-}
-
-save_report failed(error problem) {
-  save_report report;
-  report.problems.push_back(std::move(problem));
-  return report;
-}
-
-save_report refused(std::vector<error> problems) {
-  save_report report;
-  report.problems = std::move(problems);
-  return report;
 }
 
 }  // namespace shardmesh

@@ -10,7 +10,6 @@ import shardmesh.layout;
 import shardmesh.transfer;
 import shardmesh.storage;
 import :entries;
-import :problem_report;
 
 export namespace shardmesh {
 
@@ -55,8 +54,8 @@ struct save_options {
   std::function<result<void>()> last_check{};
 };
 
-/// The outcome of a save. `problems` is empty exactly when the destination was written.
-struct save_report : problem_report {
+/// The facts of a save that succeeded. A save that fails returns an `error` with all its problems instead.
+struct save_report {
   std::vector<std::string> notes;  // for the user: flat_param keys, replicated scalars, ...
   std::int64_t tensors = 0, bytes = 0, objects = 0, files = 0;
   std::int64_t skipped_tensors = 0, skipped_objects = 0;  // skipped on request: the destination cannot hold them
@@ -69,9 +68,5 @@ item_run_options run_options_of(const save_options& options);
 /// Runs the last checks before a writer commits.
 /// \errors errc::cancelled; those of `last_check`
 result<void> ask_before_commit(const save_options& options);
-
-/// Returns a failed save's report, with one problem or several.
-save_report failed(error problem);
-save_report refused(std::vector<error> problems);
 
 }  // namespace shardmesh

@@ -68,7 +68,7 @@ check_outcome checkpoint_reader::check_each(
     function_ref<result<std::pair<std::int64_t, std::int64_t>>(const whole_entry& entry)> check) const {
   first_problems problems(options.max_problems);
   std::atomic<std::int64_t> checked = 0, without = 0;
-  static_cast<void>(
+  const auto ended =
       parallel_for(options.threads, static_cast<std::int64_t>(entries.size()), [&](std::int64_t i) -> result<void> {
         const whole_entry& entry = entries[static_cast<std::size_t>(i)];
         auto done = check(entry);
@@ -83,7 +83,8 @@ check_outcome checkpoint_reader::check_each(
         if (cause.file.empty()) cause.file = path_.string();
         problems.add(i, std::move(cause));
         return {};
-      }));
+      });
+  if (!ended) problems.add(static_cast<std::int64_t>(entries.size()), ended.error());  // the rest is unchecked
   return {problems.take(), problems.more(), checked, without};
 }
 

@@ -24,6 +24,9 @@ namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
 
+// The size of the largest side file that is copied.
+constexpr std::int64_t max_side_file_bytes = std::int64_t{1} << 30;
+
 // True for files that belong to a format itself, whether or not this checkpoint refers to them.
 bool is_checkpoint_file(std::string_view name) {
   return name.ends_with(".distcp") || name.ends_with(".safetensors.objects.json") ||

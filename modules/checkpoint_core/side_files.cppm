@@ -12,9 +12,6 @@ import :entries;
 
 export namespace shardmesh {
 
-/// The largest side file that is copied, in bytes.
-inline constexpr std::int64_t max_side_file_bytes = std::int64_t{1} << 30;
-
 /// A file to be copied verbatim, under a plain file name.
 struct side_file {
   std::string name;

@@ -4,7 +4,6 @@ module;
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -95,17 +94,10 @@ bool take_plain_items(const tensor_transfer& transfer, std::size_t number, const
   return items.size() > before;
 }
 
-result<void> check_interruption(const call_options& call) {
-  if (call.cancel.stop_requested()) return fail(errc::cancelled, "cancelled");
-  if (call.deadline && std::chrono::steady_clock::now() >= *call.deadline)
-    return fail(errc::deadline_exceeded, "the deadline has passed");
-  return {};
-}
-
 result<void> write_plain(const plain_item& item, const any_item_sink& sink, const item_run_options& options) {
   for (const plain_run& run : item.runs)
     for (std::size_t at = 0; at < run.bytes.size(); at += piece_bytes) {
-      SHARDMESH_TRY(check_interruption(options.call));
+      SHARDMESH_TRY(detail::check_limits(options.call, "transfer"));
       const auto piece = run.bytes.subspan(at, std::min(piece_bytes, run.bytes.size() - at));
       SHARDMESH_TRY(sink.write(item.item, run.first_byte + static_cast<std::int64_t>(at), piece));
       if (options.progress) options.progress(static_cast<std::int64_t>(piece.size()));

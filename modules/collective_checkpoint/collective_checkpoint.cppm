@@ -5,6 +5,9 @@ export module shardmesh.collective_checkpoint;
 
 export import shardmesh.checkpoint;
 
+export import :has_local_view;
 export import :load;
+export import :load_state;
 export import :save;
+export import :save_state;
 export import :staging_pool;

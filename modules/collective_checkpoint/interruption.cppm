@@ -20,8 +20,8 @@ class interruption {
   }
   result<void> check() {
     poll();
-    if (late_) return fail(errc::deadline_exceeded, "the " + what_ + "'s deadline has passed");
-    if (source_.stop_requested()) return fail(errc::cancelled, "the " + what_ + " was cancelled");
+    if (late_) return detail::limit_error(errc::deadline_exceeded, what_);
+    if (source_.stop_requested()) return detail::limit_error(errc::cancelled, what_);
     return {};
   }
 

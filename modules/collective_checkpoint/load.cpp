@@ -47,17 +47,14 @@ class rank_load {
         options_(options),
         round_{comm, options.loading.call.named("load")} {}
 
-  load_report run(const result<void>& opened) && {
-    auto done = guarded(comm_, [&] { return load_all(opened); });
-    if (!done) report_.problems.push_back(std::move(done).error());
-    if (!report_.ok()) report_.loaded.clear(), report_.casts.clear();
+  result<load_report> run(const result<void>& opened) && {
+    SHARDMESH_TRY(guarded(comm_, [&] { return load_all(opened); }));
     return std::move(report_);
   }
 
  private:
   result<void> load_all(const result<void>& opened) {
     SHARDMESH_TRY(compare(opened));
-    if (!report_.ok()) return {};
     reads_ = assign_reads(all_, is_there_, reader_->contents(),
                           {.sharing = options_.sharing, .ranks = comm_.size(), .staging_bytes = staging_bytes()});
     for (const std::size_t t : reads_.in_pieces) is_in_pieces_.insert(t);
@@ -105,9 +102,7 @@ class rank_load {
     SHARDMESH_TRY(all_, merge_states(notes));
     problems_ = std::move(all_.problems);
     match_keys();
-    report_.problems = std::move(problems_.named);
-    report_.more_problems = problems_.more;
-    return {};
+    return std::move(problems_).outcome();
   }
 
   // Collects the memory of this rank's parts. Returns whether several keys share some of it.
@@ -420,13 +415,13 @@ class rank_load {
 
 }  // namespace
 
-load_report load(checkpoint_reader& reader, local_state& wanted, communicator_ref comm,
-                 const rank_load_options& options) {
+result<load_report> load(checkpoint_reader& reader, local_state& wanted, communicator_ref comm,
+                         const rank_load_options& options) {
   return rank_load(&reader, wanted, comm, options).run({});
 }
 
-load_report load(const std::filesystem::path& checkpoint, local_state& wanted, communicator_ref comm,
-                 const rank_load_options& options) {
+result<load_report> load(const std::filesystem::path& checkpoint, local_state& wanted, communicator_ref comm,
+                         const rank_load_options& options) {
   std::unique_ptr<checkpoint_reader> reader;
   const auto opened = guarded([&]() -> result<void> {
     SHARDMESH_TRY(reader, open_checkpoint(checkpoint));

@@ -41,15 +41,15 @@ struct rank_load_options {
 ///
 /// \param reader  the same checkpoint on every rank
 /// \param wanted  this rank's destinations; the load writes to their memory, and sets the objects to the stored values
-/// \returns the outcome for each key, the same on every rank, and the bytes that this rank read and received.
-///          `problems` (the first 100) is empty exactly when everything that is both wanted and stored was loaded.
-/// \errors in the report, the same on every rank, before a byte is read, naming keys and ranks: errc::missing_key,
-///         errc::shape_mismatch, errc::dtype_mismatch (ranks want different dtypes, or one side has a tensor and the
-///         other an object), errc::narrowing (a cast that loses values and was not allowed), errc::overlap (parts of
-///         one rank that fill the same byte, as in `load` of one rank), errc::disagreement (a rank has another
-///         checkpoint or other options). Later, naming the rank: those of `load` of one rank and of the communicator.
-///         At the end: errc::disagreement for tied weights whose values differ. After an error destinations hold
-///         unspecified values; objects are set on success only.
+/// \returns the loaded, missing, and unexpected keys, the same on every rank, and the bytes that this rank read and
+///          received
+/// \errors the same on every rank. Before a byte is read, one problem for each key, of which the first 100 are kept,
+///         naming keys and ranks: errc::missing_key, errc::shape_mismatch, errc::dtype_mismatch (ranks want different
+///         dtypes, or one side has a tensor and the other an object), errc::narrowing (a cast that loses values and was
+///         not allowed), errc::overlap (parts of one rank that fill the same byte, as in `load` of one rank),
+///         errc::disagreement (a rank has another checkpoint or other options). Later, naming the rank: those of `load`
+///         of one rank and of the communicator. At the end: errc::disagreement for tied weights whose values differ.
+///         After an error destinations hold unspecified values; objects are set on success only.
 /// Cost: every rank reads the metadata. There are two rounds of all_gather, two more if bytes are exchanged, and two
 ///       for each round in which ranks read for each other. With sharing, each stored byte is read once, by a rank that
 ///       wants part of its tensor. A rank reads its own boxes if they are long runs that no other rank wants. One of
@@ -57,18 +57,18 @@ struct rank_load_options {
 ///       at most 8 MiB at once: columns of stored rows, overlapping boxes, and a few large replicas. One rank reads a
 ///       chunk that is compressed, or that is compared with its checksum.
 /// Source: torch.distributed.checkpoint.load
-load_report load(checkpoint_reader& reader, local_state& wanted, communicator_ref comm,
-                 const rank_load_options& options = {});
+result<load_report> load(checkpoint_reader& reader, local_state& wanted, communicator_ref comm,
+                         const rank_load_options& options = {});
 
 /// Does the same for a path; every rank opens the checkpoint.
-load_report load(const std::filesystem::path& checkpoint, local_state& wanted, communicator_ref comm,
-                 const rank_load_options& options = {});
+result<load_report> load(const std::filesystem::path& checkpoint, local_state& wanted, communicator_ref comm,
+                         const rank_load_options& options = {});
 
 /// Starts `load` in a thread of each rank. Collective. `loading.arrived` reports a key when everything that this rank
 /// wants of it is in its memory, including what other ranks read for it; objects are set at the end. Until `wait` has
 /// returned on this rank, `wanted` and the communicator belong to the load and must stay alive. The communicator must
 /// allow calls from another thread.
-/// \errors errc::no_memory if the thread cannot start; all others are in the report of `wait`
+/// \errors errc::no_memory if the thread cannot start; `wait` returns all others
 result<load_in_progress> start_load(const std::filesystem::path& checkpoint, local_state& wanted, communicator_ref comm,
                                     const rank_load_options& options = {});
 

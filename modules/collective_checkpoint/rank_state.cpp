@@ -213,6 +213,11 @@ void problem_list::add(error e) {
     ++more;
 }
 
+result<void> problem_list::outcome() && {
+  if (empty()) return {};
+  return fail_all(std::move(named), more);
+}
+
 result<void> check_held(const const_local_state& state) {
   for (const const_local_state_tensor& tensor : state.tensors)
     if (auto checked = check_tensor_part(tensor); !checked)

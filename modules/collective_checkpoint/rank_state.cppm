@@ -11,8 +11,8 @@ import shardmesh.comm;
 
 namespace shardmesh {
 
-// The most problems that a report names.
-inline constexpr std::size_t most_problems = 100;
+// The most problems that an error names.
+inline constexpr std::size_t most_problems = 1 + error::max_others;
 
 // The first problems, and the number of further ones.
 struct problem_list {
@@ -20,6 +20,8 @@ struct problem_list {
   std::int64_t more = 0;
   bool empty() const { return named.empty(); }
   void add(error e);
+  // Returns success, or one error with all problems. Ends the collection.
+  result<void> outcome() &&;
 };
 
 // The description of an object that a rank sends to the others.

@@ -210,7 +210,7 @@ class safetensors_ranks final : public rank_writer {
     std::vector<std::byte> piece(static_cast<std::size_t>(std::min(total, read_bytes)));
     xxh3_stream sum;
     for (std::int64_t done = 0; done < total;) {
-      if (run.call.cancel.stop_requested()) return fail(errc::cancelled, "the save was cancelled");
+      if (run.call.cancel.stop_requested()) return detail::limit_error(errc::cancelled, "save");
       const std::span<std::byte> now =
           std::span(piece).first(static_cast<std::size_t>(std::min(total - done, read_bytes)));
       SHARDMESH_TRY(output.read(static_cast<std::int32_t>(at.file), at.begin + done, now));

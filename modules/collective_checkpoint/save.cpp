@@ -59,10 +59,9 @@ class rank_save {
     options_.saving = replacing_checkpoints(std::move(options_.saving));
   }
 
-  // Collects the state of all ranks, and decides who writes what. Collective. Returns false after a failure, with the
-  // reason in the report.
-  bool plan(const const_local_state& held) {
-    return keep([&]() -> result<void> {
+  // Collects the state of all ranks, and decides who writes what. Collective. Every rank gets the same errors.
+  result<void> plan(const const_local_state& held) {
+    return guarded(comm_, [&]() -> result<void> {
       std::vector<std::byte> note;
       const auto mine = guarded([&]() -> result<void> {
         SHARDMESH_TRY(enter(save_phase::describe));
@@ -74,18 +73,15 @@ class rank_save {
       SHARDMESH_TRY(const agreement_notes notes, round_.settle(mine, std::move(note), conditions()));
       SHARDMESH_TRY(merged_state all, merge_states(notes));
       // After a contradiction, further problems would only hide it.
-      if (all.problems.empty()) {
-        assign(all, held);
-      } else {
-        refuse(std::move(all.problems));
-      }
-      return report_.ok() ? plan_format() : result<void>{};
+      SHARDMESH_TRY(std::move(all.problems).outcome());
+      SHARDMESH_TRY(assign(all, held));
+      return plan_format();
     });
   }
 
   // Copies what this rank writes, so that the tensors may change. Collective.
-  bool copy_sources() {
-    return keep([&]() -> result<void> {
+  result<void> copy_sources() {
+    return guarded(comm_, [&]() -> result<void> {
       const auto mine = guarded([&]() -> result<void> {
         SHARDMESH_TRY(const std::vector<tensor_view> staged, staging());
         for (std::size_t i = 0; i < staged.size(); ++i) {
@@ -103,8 +99,8 @@ class rank_save {
   }
 
   // Writes the files, and commits. Collective.
-  save_report write() {
-    keep([&]() -> result<void> {
+  result<save_report> write() {
+    auto written = guarded(comm_, [&]() -> result<void> {
       std::optional<staged_output> output;
       SHARDMESH_TRY(stage(output));
       auto done = write_and_commit(*output);
@@ -112,10 +108,9 @@ class rank_save {
       return done;
     });
     pooled_.give_back();
-    return report_;
+    if (!written) return std::move(written).error();
+    return std::move(report_);
   }
-
-  const save_report& report() const { return report_; }
 
  private:
   // Memory that matches every view of the source, from the pool if there is one.
@@ -143,13 +138,6 @@ class rank_save {
     return made;
   }
 
-  // Runs `step`, and adds its error, which every rank has, to the report. True if the report has no problem.
-  bool keep(function_ref<result<void>()> step) {
-    auto done = guarded(comm_, step);
-    if (!done) report_.problems.push_back(std::move(done).error());
-    return report_.ok();
-  }
-
   result<void> enter(save_phase phase) {
     SHARDMESH_TRY(interruption_.check());
     return options_.before ? options_.before(phase) : result<void>{};
@@ -168,13 +156,8 @@ class rank_save {
             {"(selection)", text_of(options_.selection)}};
   }
 
-  void refuse(problem_list problems) {
-    report_.problems = std::move(problems.named);
-    report_.more_problems = problems.more;
-  }
-
   // Decides what is saved, and by whom. Every rank finds the same problems.
-  void assign(const merged_state& all, const const_local_state& held) {
+  result<void> assign(const merged_state& all, const const_local_state& held) {
     problem_list problems;
     selection_result chosen = select_saved(all, options_.selection);
     for (error& problem : chosen.errors) problems.add(std::move(problem));
@@ -183,9 +166,9 @@ class rank_save {
     if (options_.skip_objects)
       report_.skipped_objects = static_cast<std::int64_t>(
           std::erase_if(chosen.kept, [&](const selected& one) { return one.index >= all.tensors.size(); }));
-    if (!problems.empty()) return refuse(std::move(problems));
+    SHARDMESH_TRY(std::move(problems).outcome());
     work_ = assign_writers(all, chosen.kept, held, comm_.rank(), options_.lowest_rank_objects);
-    refuse(std::move(work_.problems));
+    return std::move(work_.problems).outcome();
   }
 
   // Plans the place of everything. Collective. Every rank finds the same problems.
@@ -209,8 +192,7 @@ class rank_save {
     SHARDMESH_TRY(std::vector<error> found, writer_->plan(told));
     problem_list problems;
     for (error& problem : found) problems.add(std::move(problem));
-    refuse(std::move(problems));
-    return {};
+    return std::move(problems).outcome();
   }
 
   result<void> make_archives(const const_local_state& held) {
@@ -357,18 +339,19 @@ class rank_save {
 
 }  // namespace
 
-save_report save(const fs::path& destination, const const_local_state& held, communicator_ref comm,
-                 const rank_save_options& options) {
+result<save_report> save(const fs::path& destination, const const_local_state& held, communicator_ref comm,
+                         const rank_save_options& options) {
   rank_save work(destination, comm, options);
-  return work.plan(held) ? work.write() : work.report();
+  SHARDMESH_TRY(work.plan(held));
+  return work.write();
 }
 
 struct save_in_progress::state {
   state(fs::path destination, communicator_ref comm, const rank_save_options& options)
       : work(std::move(destination), comm, options) {}
   rank_save work;
-  save_report report;
-  save_report in_child;  // of `wait` in a forked process
+  result<save_report> outcome = save_report();
+  result<save_report> in_child = save_report();  // of `wait` in a forked process
   std::atomic<bool> done = false;
   std::thread thread;
   detail::maker_process maker;
@@ -391,24 +374,25 @@ bool save_in_progress::done() const {
   return state_->done;
 }
 
-const save_report& save_in_progress::wait() {
+const result<save_report>& save_in_progress::wait() {
   if (!state_->maker.is_this()) {
-    state_->in_child.problems = {fail(errc::invalid_argument, "the save runs in the process that forked this one")
-                                     .with_hint("wait for it there")};
+    state_->in_child = fail(errc::invalid_argument, "the save runs in the process that forked this one")
+                           .with_hint("wait for it there");
     return state_->in_child;
   }
   if (state_->thread.joinable()) state_->thread.join();
-  return state_->report;
+  return state_->outcome;
 }
 
 result<save_in_progress> start_save(const fs::path& destination, const const_local_state& held, communicator_ref comm,
                                     const rank_save_options& options) {
   auto made = std::make_unique<save_in_progress::state>(destination, comm, options);
-  if (!made->work.plan(held) || !made->work.copy_sources()) return made->work.report().problems.front();
+  SHARDMESH_TRY(made->work.plan(held));
+  SHARDMESH_TRY(made->work.copy_sources());
   auto* const running = made.get();
   const auto started = guarded([&]() -> result<void> {
     running->thread = std::thread([running] {
-      running->report = running->work.write();
+      running->outcome = running->work.write();
       running->done = true;
     });
     return {};

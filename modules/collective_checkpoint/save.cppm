@@ -57,24 +57,24 @@ struct rank_save_options {
 /// \param held         this rank's part. Its memory should not change until the call returns: the checkpoint holds the
 ///                     bytes that are there when a piece is written, with the checksum of exactly these bytes.
 /// \returns the same outcome on every rank; counts are of the whole save
-/// \errors in the report, the same on every rank, before a file exists: errc::shape_mismatch, errc::dtype_mismatch,
-///         errc::out_of_bounds, errc::unsupported (memory that no backend reaches, a dtype that PyTorch lacks, an
-///         opaque object that is not an archive, entries that safetensors cannot hold, for safetensors an object with
-///         tensors inside, or a format that ranks cannot write together), errc::duplicate_key, errc::disagreement
-///         (ranks contradict each other about a key, the destination, or the options), errc::invalid_argument (a rule
-///         of the selection that matches no key), errc::overlap and errc::gap naming key, ranks and boxes;
-///         errc::destination_exists. Later, naming the rank: errc::io, errc::no_space; errc::cancelled,
-///         errc::deadline_exceeded and those of the communicator, also when a rank is lost. After an error the
-///         destination is unchanged, and the surviving ranks remove the staged files. If a rank is lost while rank 0
-///         puts the folder in place, the new folder may be there, whole; the error says so.
+/// \errors the same on every rank. Before a file exists, one problem for each key, of which the first 100 are kept:
+///         errc::shape_mismatch, errc::dtype_mismatch, errc::out_of_bounds, errc::unsupported (memory that no backend
+///         reaches, a dtype that PyTorch lacks, an opaque object that is not an archive, entries that safetensors
+///         cannot hold, for safetensors an object with tensors inside, or a format that ranks cannot write together),
+///         errc::duplicate_key, errc::disagreement (ranks contradict each other about a key, the destination, or the
+///         options), errc::invalid_argument (a rule of the selection that matches no key), errc::overlap and errc::gap
+///         naming key, ranks and boxes; errc::destination_exists. Later, naming the rank: errc::io, errc::no_space;
+///         errc::cancelled, errc::deadline_exceeded and those of the communicator, also when a rank is lost. After an
+///         error the destination is unchanged, and the surviving ranks remove the staged files. If a rank is lost while
+///         rank 0 puts the folder in place, the new folder may be there, whole; the error says so.
 /// Cost: DCP: five rounds of all_gather: one of the descriptions (a path, a shape and 2·rank numbers per box), one of
 ///       32 bytes per chunk written, three that carry almost nothing; each byte is written once and each file synced
 ///       once. Safetensors: one more round if there are objects, and one more if a tensor has several writers: one rank
 ///       reads such a tensor back for its checksum. A box is one write per run that is contiguous in its tensor. Both:
 ///       O(boxes of all ranks · log) on every rank to plan. Memory: `saving.memory_bytes` per rank.
 /// Source: torch.distributed.checkpoint.save
-save_report save(const std::filesystem::path& destination, const const_local_state& held, communicator_ref comm,
-                 const rank_save_options& options = {});
+result<save_report> save(const std::filesystem::path& destination, const const_local_state& held, communicator_ref comm,
+                         const rank_save_options& options = {});
 
 /// A save that runs in the background. Move-only.
 class save_in_progress {
@@ -87,7 +87,7 @@ class save_in_progress {
   /// True if `wait` would not block.
   bool done() const;
   /// Blocks until the save has ended on this rank. Returns the outcome, the same on every rank. May be called again.
-  const save_report& wait();
+  const result<save_report>& wait();
 
   struct state;
 
@@ -108,10 +108,9 @@ class save_in_progress {
 /// With a `staging_pool` in the options, the copies lie in memory that earlier saves have used. A save that the pool
 /// has no room for waits or is refused (`staging_pool_options::when_full`). The pool's memory and place become free
 /// when the save has ended on this rank, even if no caller waits for it.
-/// \errors the first of those that `save` reports before a file exists; errc::no_memory for the copies, naming sizes if
-///         the pool's bound is the cause; errc::deadline_exceeded and errc::cancelled, also while the save waits for
-///         the pool; errc::invalid_argument (ranks that share a pool); the same on every rank. Later errors are in the
-///         report of `wait`.
+/// \errors those of `save` before a file exists; errc::no_memory for the copies, naming sizes if the pool's bound is
+///         the cause; errc::deadline_exceeded and errc::cancelled, also while the save waits for the pool;
+///         errc::invalid_argument (ranks that share a pool); the same on every rank. `wait` returns later errors.
 /// Cost: as `save`, and one more round; memory for what this rank writes (not for replicas that others write).
 /// Source: torch.distributed.checkpoint.async_save
 result<save_in_progress> start_save(const std::filesystem::path& destination, const const_local_state& held,

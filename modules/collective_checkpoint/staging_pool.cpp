@@ -115,11 +115,9 @@ result<staging_lease> staging_lease::take(const staging_pool& pool, std::int64_t
     return fail(errc::no_memory, "the copies of a save do not fit into its pool of staging")
         .with_rank(rank)
         .with_values(fmt::format("at most {} bytes", options.max_bytes), fmt::format("{} bytes", size_bytes));
-  const auto full = [&](errc code, std::string message) {
-    return fail(code, std::move(message))
-        .with_rank(rank)
-        .with_values(bound_of(options),
-                     fmt::format("{}; another one of {}", text_of(state.use), human_bytes(size_bytes)));
+  const auto full = [&](error problem) {
+    return std::move(problem).with_rank(rank).with_values(
+        bound_of(options), fmt::format("{}; another one of {}", text_of(state.use), human_bytes(size_bytes)));
   };
   const auto has_room = [&] { return state.has_room(size_bytes); };
   const auto may_go_on = [&] { return has_room() || is_foreign() || options.when_full == full_staging::refuse; };
@@ -132,11 +130,10 @@ result<staging_lease> staging_lease::take(const staging_pool& pool, std::int64_t
         .with_rank(state.rank)
         .with_rank(rank)
         .with_hint("make a pool for each rank");
-  if (goes_on && !has_room()) return full(errc::no_memory, "the pool of staging is full");
+  if (goes_on && !has_room()) return full(fail(errc::no_memory, "the pool of staging is full"));
   if (!goes_on)
-    return call.cancel.stop_requested()
-               ? full(errc::cancelled, "the save was cancelled while it waited for staging")
-               : full(errc::deadline_exceeded, "the save's deadline has passed while it waited for staging");
+    return full(detail::limit_error(call.cancel.stop_requested() ? errc::cancelled : errc::deadline_exceeded, "save",
+                                    " while it waited for staging"));
   state.kept.reserve(state.kept.size() + static_cast<std::size_t>(state.use.saves) + 1);  // so that nothing fails later
   SHARDMESH_TRY(host_tensor memory, state.memory_of(size_bytes));
   ++state.use.saves;

@@ -9,6 +9,7 @@ export import :communicator;
 export import :collectives;
 export import :agreement;
 export import :any_communicator;
+export import :call_guard;
 export import :communicator_ref;
 export import :error_bytes;
 export import :exchange_checks;

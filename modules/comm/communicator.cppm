@@ -29,7 +29,8 @@ struct incoming {
 /// Messages of more than 2 GiB work. The call returns at once; buffers must live until `wait` returns. With a stream,
 /// the work is ordered on it, and `wait` does not synchronise the device.
 /// abort, or a missed deadline, poisons the communicator: every later call returns an error, here and on the peers.
-/// `wait` returns only when no transport can touch the buffers any more.
+/// The message of a deadline's error names the operation, `options.name`, `options.tag`, and the time waited; its
+/// `ranks` are the peers that were waited for. `wait` returns only when no transport can touch the buffers any more.
 template <class C>
 concept communicator =
     requires(C& c, const C& constant, std::span<const std::byte> bytes, const call_options& options,

@@ -8,7 +8,8 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-/// Serialises all fields of an error, for `error_from_bytes` in another process of the same program.
+/// Serialises all fields of an error, for `error_from_bytes` in another process of the same program. At most
+/// `error::max_others` others are kept, and the rest is counted. Others have no others of their own.
 std::vector<std::byte> to_bytes(const error& e);
 /// Parses an error, or returns nothing when the bytes are not one. Reads and allocates no more than the bytes hold.
 std::optional<error> error_from_bytes(std::span<const std::byte> bytes);
@@ -18,7 +19,7 @@ std::optional<error> error_from_bytes(std::span<const std::byte> bytes);
 export namespace shardmesh::detail {
 
 // Adds the rank that reports an error, unless the error already names ranks or is errc::gap: the rank that finds a gap
-// is not to blame for it.
+// is not to blame for it. The error's others are treated in the same way.
 error reported_by(error e, std::int32_t rank);
 
 }  // namespace shardmesh::detail

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 module shardmesh.comm;
 
@@ -44,23 +41,6 @@ result<void> check_peers(std::int32_t rank, std::int32_t size, std::span<const o
                          std::span<const incoming> receives) {
   SHARDMESH_TRY(check_list(rank, size, sends, "sends to"));
   return check_list(rank, size, receives, "receives from");
-}
-
-error waited_in_vain(std::int32_t rank, std::string_view part, std::uint32_t tag, std::vector<std::int32_t> senders,
-                     std::vector<std::int32_t> takers) {
-  std::sort(senders.begin(), senders.end());
-  std::sort(takers.begin(), takers.end());
-  std::vector<std::int32_t> all;
-  std::set_union(senders.begin(), senders.end(), takers.begin(), takers.end(), std::back_inserter(all));
-  std::string text = fmt::format("rank {} waited in vain", rank);
-  if (!senders.empty()) text += " for messages from " + rank_list(senders);
-  if (!takers.empty())
-    text +=
-        fmt::format("{} {}", senders.empty() ? " for its messages to be taken by" : ", and for its own to be taken by",
-                    rank_list(takers));
-  error problem = fail(errc::deadline_exceeded, fmt::format("{} in {} (tag {})", text, part, tag));
-  problem.ranks = std::move(all);
-  return problem;
 }
 
 error of_another_process(std::int32_t rank, std::string_view hint) {

@@ -2,7 +2,6 @@
 // Messages between the threads of a group: matching the two ends, copying, and waiting.
 module;
 #include <fmt/format.h>
-#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -30,7 +29,6 @@ namespace shardmesh {
 namespace {
 
 using guard = std::unique_lock<std::mutex>;
-using clock = std::chrono::steady_clock;
 
 constexpr std::size_t small_bytes = std::size_t{64} << 10;  // up to this size, the second rank to start copies at once
 
@@ -186,24 +184,14 @@ void detach(thread_exchange& e, guard& locked) {
   e.open = 0;
 }
 
-error waited_in_vain(thread_exchange& e) {
-  std::vector<std::int32_t> senders, takers, all;
+// Makes the error of an exchange that a limit ended while it waited.
+error ended_wait(thread_exchange& e, errc ended) {
+  std::vector<std::int32_t> senders, takers;
   for (const message_end& end : e.ends)
     if (end.state == end_state::waiting) (end.sends ? takers : senders).push_back(end.peer);
-  for (const auto* list : {&senders, &takers})
-    for (const std::int32_t peer : *list)
-      if (std::find(all.begin(), all.end(), peer) == all.end()) all.push_back(peer);
-  std::sort(all.begin(), all.end());
-  std::string what = fmt::format("rank {} waited in vain", e.rank);
-  const auto list = [&](const char* text, const std::vector<std::int32_t>& ranks) {
-    if (!ranks.empty()) what += fmt::format("{} {}", text, detail::rank_list(ranks));
-  };
-  list(" for messages from", senders);
-  list(senders.empty() ? " for its messages to be taken by" : ", and for its own to be taken by", takers);
-  if (*e.call != '\0') what += fmt::format(" in {}", e.call);
-  error problem = fail(errc::deadline_exceeded, fmt::format("{} (tag {})", what, e.tag));
-  problem.found = e.group->doing(all);
-  problem.ranks = std::move(all);
+  error problem =
+      detail::ended_wait({e.rank, e.part, e.call, e.tag}, e.limits, ended, std::move(senders), std::move(takers));
+  if (ended == errc::deadline_exceeded) problem.found = e.group->doing(problem.ranks);
   return problem;
 }
 
@@ -215,15 +203,10 @@ result<void> wait_until(thread_exchange& e, guard& locked, const Over& over) {
   while (!over()) {
     if (group.poison) return *group.poison;
     if (copy_one(e, locked)) continue;
-    if (e.cancel.stop_requested())
-      group.set_poison(fail(errc::cancelled, fmt::format("rank {} was cancelled in {} (tag {})", e.rank,
-                                                         detail::part_of_call("an exchange", e.call), e.tag))
-                           .with_rank(e.rank),
-                       e.rank);
-    else if (e.deadline && clock::now() >= *e.deadline)
-      group.set_poison(waited_in_vain(e), e.rank);
+    if (const errc ended = e.limits.reached(); ended != errc::ok)
+      group.set_poison(ended_wait(e, ended), e.rank);
     else
-      desk.wait(locked, e.deadline, group.most_looks);
+      desk.wait(locked, e.limits.deadline, group.most_looks);
   }
   return {};
 }
@@ -261,7 +244,7 @@ void finish_reading(thread_exchange& e) {
 }
 
 bool would_not_block(thread_exchange& e, bool over) {
-  return over || e.group->poison || e.cancel.stop_requested() || (e.deadline && clock::now() >= *e.deadline);
+  return over || e.group->poison || e.limits.reached() != errc::ok;
 }
 
 bool is_done(thread_exchange& e) {
@@ -276,7 +259,8 @@ result<thread_exchange*> start_any(const std::shared_ptr<thread_state>& group, s
                                    const call_options& options, bool lends) {
   if (group->is_forked()) return group->of_another_process(rank);
   guard locked = enter(*group);
-  SHARDMESH_TRY(group->check_call(rank, options, lends ? "a lending" : "an exchange"));
+  const char* const part_name = lends ? "a lending" : "an exchange";
+  SHARDMESH_TRY(detail::call_limits limits, group->begin_call(rank, options, part_name));
   SHARDMESH_TRY(check_peers(*group, rank, sends, lends ? "lends to" : "sends to"));
   SHARDMESH_TRY(check_peers(*group, rank, receives, lends ? "borrows from" : "receives from"));
   if (sends.empty() && receives.empty()) return nullptr;
@@ -287,9 +271,9 @@ result<thread_exchange*> start_any(const std::shared_ptr<thread_state>& group, s
   e.group = group;
   e.rank = rank;
   e.tag = options.tag;
+  e.part = part_name;
   e.call = options.name;
-  e.deadline = options.deadline;
-  e.cancel = options.cancel;
+  e.limits = std::move(limits);
   e.sends = sends.size();
   e.open = sends.size() + receives.size();
   e.unmatched = receives.size();
@@ -349,7 +333,7 @@ result<thread_exchange*> start(const std::shared_ptr<thread_state>& group, std::
 
 void thread_exchange::recycle() {
   const auto keep = std::move(group);  // keeps the group, which owns this object, alive until the function returns
-  cancel = {};
+  limits.cancel = {};
   keep->desk(rank).give_back(*this);
 }
 
@@ -360,7 +344,7 @@ bool thread_exchange::pending_face::done() {
 
 result<void> thread_exchange::pending_face::wait() {
   if (self.group->is_forked()) return self.group->of_another_process(self.rank);
-  const cancel_wake wake(self.cancel, *self.group, self.rank);
+  const cancel_wake wake(self.limits.cancel, *self.group, self.rank);
   guard locked = enter(*self.group);
   return wait_for_all(self, locked);
 }
@@ -373,7 +357,7 @@ bool thread_exchange::lending_face::ready() {
 
 result<void> thread_exchange::lending_face::wait_ready() {
   if (self.group->is_forked()) return self.group->of_another_process(self.rank);
-  const cancel_wake wake(self.cancel, *self.group, self.rank);
+  const cancel_wake wake(self.limits.cancel, *self.group, self.rank);
   guard locked = enter(*self.group);
   SHARDMESH_TRY(wait_until(self, locked, [&] { return self.unmatched == 0; }));
   if (self.group->poison) return *self.group->poison;  // a lender may be gone
@@ -386,7 +370,7 @@ result<void> thread_exchange::lending_face::wait_ready() {
 bool thread_exchange::lending_face::interrupted() {
   if (self.group->is_forked()) return true;
   const guard locked = enter(*self.group);
-  return self.group->poison.has_value() || self.cancel.stop_requested();
+  return self.group->poison.has_value() || self.limits.cancel.stop_requested();
 }
 
 void thread_exchange::lending_face::give_back() {
@@ -403,7 +387,7 @@ bool thread_exchange::lending_face::done() {
 
 result<void> thread_exchange::lending_face::wait() {
   if (self.group->is_forked()) return self.group->of_another_process(self.rank);
-  const cancel_wake wake(self.cancel, *self.group, self.rank);
+  const cancel_wake wake(self.limits.cancel, *self.group, self.rank);
   guard locked = enter(*self.group);
   finish_reading(self);
   // This rank gives up before reading anything: the lenders must not wait for it.

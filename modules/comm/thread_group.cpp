@@ -58,13 +58,13 @@ std::vector<std::int32_t> missing_ranks(const gathering& g) {
   return ranks;
 }
 
-error gathered_in_vain(thread_state& group, const gathering& g, std::int32_t rank, const char* call) {
-  std::vector<std::int32_t> missing = missing_ranks(g);
-  error problem =
-      fail(errc::deadline_exceeded, fmt::format("rank {} waited in vain for {} in {}", rank,
-                                                detail::ranks_text(missing), detail::part_of_call("all_gather", call)));
-  problem.found = group.doing(missing);
-  problem.ranks = std::move(missing);
+constexpr const char* gather_part = "an all_gather";
+
+// Makes the error of an all_gather that a limit ended while it waited.
+error ended_wait(thread_state& group, const gathering& g, const detail::call_identity& call,
+                 const detail::call_limits& limits, errc ended) {
+  error problem = detail::ended_wait(call, limits, ended, missing_ranks(g));
+  if (ended == errc::deadline_exceeded) problem.found = group.doing(problem.ranks);
   return problem;
 }
 
@@ -165,22 +165,9 @@ void thread_state::set_poison(error reason, std::int32_t rank) {
   for (rank_desk& d : desks) d.signal();
 }
 
-result<void> thread_state::check_call(std::int32_t rank, const call_options& options, const char* part) {
-  const auto what = [&] { return detail::part_of_call(part, options.name); };  // lazy: a valid call allocates nothing
-  if (!poison && options.cancel.stop_requested())
-    set_poison(fail(errc::cancelled, fmt::format("rank {} was cancelled before {}", rank, what())).with_rank(rank),
-               rank);
-  if (!poison && options.deadline && clock::now() >= *options.deadline)
-    set_poison(fail(errc::deadline_exceeded, fmt::format("the deadline of rank {} had passed before {}", rank, what()))
-                   .with_rank(rank),
-               rank);
-  if (poison) return *poison;
-  if (options.stream.handle != nullptr)
-    return fail(
-               errc::unsupported,
-               fmt::format("rank {} gives {} a device stream, which the memory of threads does not have", rank, what()))
-        .with_rank(rank);
-  return {};
+result<detail::call_limits> thread_state::begin_call(std::int32_t rank, const call_options& options, const char* part) {
+  return detail::begin_call({rank, part, options.name, options.tag}, options, detail::stream_policy::refused, poison,
+                            [&](error reason) { set_poison(std::move(reason), rank); });
 }
 
 std::string thread_state::doing(std::span<const std::int32_t> ranks) {
@@ -203,7 +190,7 @@ result<gathered> thread_state::all_gather(std::int32_t rank, std::span<const std
   };
   const std::stop_callback wake(options.cancel, wake_up);
   guard locked(lock);
-  SHARDMESH_TRY(check_call(rank, options, "all_gather"));
+  SHARDMESH_TRY(const detail::call_limits limits, begin_call(rank, options, gather_part));
   if (!gather) {
     gather = std::make_shared<gathering>();
     gather->parts.resize(desks.size());
@@ -223,16 +210,11 @@ result<gathered> thread_state::all_gather(std::int32_t rank, std::span<const std
   }
   while (mine->missing != 0) {
     if (poison) return *poison;
-    if (options.cancel.stop_requested())
-      set_poison(fail(errc::cancelled, fmt::format("rank {} was cancelled in {}", rank,
-                                                   detail::part_of_call("all_gather", options.name)))
-                     .with_rank(rank),
-                 rank);
-    else if (options.deadline && clock::now() >= *options.deadline)
-      set_poison(gathered_in_vain(*this, *mine, rank, options.name), rank);
+    if (const errc ended = limits.reached(); ended != errc::ok)
+      set_poison(ended_wait(*this, *mine, {rank, gather_part, options.name, options.tag}, limits, ended), rank);
     else if (const auto gone = deserter(*this, *mine))
       set_poison(fail(errc::communication, fmt::format("rank {} waits in {} for rank {}, which has left", rank,
-                                                       detail::part_of_call("all_gather", options.name), *gone))
+                                                       detail::part_of_call(gather_part, options.name), *gone))
                      .with_rank(*gone),
                  rank);
     else

@@ -74,9 +74,9 @@ struct thread_exchange {
   thread_exchange* next_returned = nullptr;  // next in the list `rank_desk::returned`
   std::int32_t rank = 0;
   std::uint32_t tag = 0;
+  const char* part = "an exchange";
   const char* call = "";  // the name of the call that the exchange is part of; may be empty
-  std::optional<std::chrono::steady_clock::time_point> deadline;
-  std::stop_token cancel;
+  detail::call_limits limits;
   std::vector<message_end> ends;  // sends, then receives; never reallocated while in use
   std::size_t sends = 0;
   std::size_t open = 0;       // ends that are not done
@@ -149,7 +149,7 @@ struct thread_state : std::enable_shared_from_this<thread_state> {
 
   // These three need the lock.
   void set_poison(error reason, std::int32_t rank);
-  result<void> check_call(std::int32_t rank, const call_options& options, const char* part);
+  result<detail::call_limits> begin_call(std::int32_t rank, const call_options& options, const char* part);
   std::string doing(std::span<const std::int32_t> ranks);
 
   result<std::vector<std::vector<std::byte>>> all_gather(std::int32_t rank, std::span<const std::byte> bytes,

@@ -16,11 +16,6 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-std::string span_text(clock::duration length) {
-  const double seconds = std::chrono::duration<double>(length).count();
-  return seconds < 1 ? fmt::format("{:.3g} ms", seconds * 1000) : fmt::format("{:.3g} s", seconds);
-}
-
 std::string text_of(const trace_event& e) {
   const std::string call = detail::part_of_call(e.call, e.of);
   if (e.peers == 0) return call;
@@ -52,9 +47,9 @@ std::string trace_ring::now() const {
   const clock::time_point now = clock::now();
   for (std::uint64_t i = next_; i-- > first;)
     if (const trace_event& e = (*this)[i]; !e.is_over)
-      return fmt::format("in {} for {}", text_of(e), span_text(now - e.began));
+      return fmt::format("in {} for {}", text_of(e), detail::duration_text(now - e.began));
   const trace_event& last = (*this)[next_ - 1];
-  return fmt::format("idle for {} after {}", span_text(now - last.ended), text_of(last));
+  return fmt::format("idle for {} after {}", detail::duration_text(now - last.ended), text_of(last));
 }
 
 std::string trace_ring::history() const {
@@ -63,7 +58,7 @@ std::string trace_ring::history() const {
   for (std::uint64_t i = first; i < next_; ++i) {
     const trace_event& e = (*this)[i];
     if (!text.empty()) text += ", ";
-    text += text_of(e) + (e.is_over ? " " + span_text(e.ended - e.began) : std::string(" (not over)"));
+    text += text_of(e) + (e.is_over ? " " + detail::duration_text(e.ended - e.began) : std::string(" (not over)"));
   }
   return text;
 }

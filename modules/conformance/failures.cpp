@@ -9,9 +9,11 @@ module;
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <span>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -49,6 +51,38 @@ void check_names(trial& t, const result<void>& done, std::int32_t rank) {
            to_string(done.error()));
 }
 
+// Returns whether the text has a length of time ("251 ms", "1.25 s") between two lengths.
+bool has_time_between(const std::string& text, std::chrono::milliseconds least, std::chrono::milliseconds most) {
+  const char* const digits = "0123456789";
+  for (std::size_t at = text.find_first_of(digits); at < text.size(); at = text.find_first_of(digits, at)) {
+    char* end = nullptr;
+    const double number = std::strtod(text.c_str() + at, &end);
+    at = static_cast<std::size_t>(end - text.c_str());
+    const std::string unit = text.substr(at, text.find_first_of(" ,;)", at + 1) - at);
+    const double milliseconds = unit == " ms" ? number : unit == " s" ? number * 1000 : -1;
+    if (milliseconds >= static_cast<double>(least.count()) && milliseconds <= static_cast<double>(most.count()))
+      return true;
+  }
+  return false;
+}
+
+// Expects that the error of a hasty call names the operation, the call, and the tag.
+void check_says_call(trial& t, const result<void>& done, std::string_view operation, std::uint32_t tag) {
+  if (done) return;
+  const std::string& text = done.error().message;
+  for (const std::string& part : {std::string(operation), std::string(trial::hasty_name), fmt::format("tag {}", tag)})
+    t.expect(text.find(part) != std::string::npos, fmt::format("a message that says '{}'", part), text);
+}
+
+// Expects that the error of a hasty call also says how long the call has waited.
+void check_says_wait(trial& t, const result<void>& done, std::string_view operation, std::uint32_t tag) {
+  check_says_call(t, done, operation, tag);
+  if (done) return;
+  const std::string& text = done.error().message;
+  t.expect(has_time_between(text, t.options.deadline / 2, t.options.deadline + t.options.grace),
+           fmt::format("a message with the time waited, about {} ms", t.options.deadline.count()), text);
+}
+
 // Expects that a call that began at `began` failed at the deadline.
 void check_time(trial& t, clock::time_point began) {
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - began);
@@ -72,9 +106,12 @@ void check_gather_deadline(trial& t) {
     std::this_thread::sleep_for(t.options.deadline + t.options.grace / 4);
   } else {
     const auto began = clock::now();
-    const auto done = outcome_of(t.comm.all_gather({}, t.hasty()));
+    const auto done = outcome_of(t.comm.all_gather({}, t.hasty(5)));
     check_time(t, began);
-    if (t.fails(done, errc::deadline_exceeded, "all_gather without the last rank")) check_names(t, done, absent);
+    if (t.fails(done, errc::deadline_exceeded, "all_gather without the last rank")) {
+      check_names(t, done, absent);
+      check_says_wait(t, done, "all_gather", 5);
+    }
   }
   t.becomes_poisoned(errc::deadline_exceeded);
 }
@@ -86,7 +123,10 @@ void check_exchange_deadline(trial& t) {
     const auto began = clock::now();
     const auto done = receive(t, 1, room.inside(), t.hasty(3));
     check_time(t, began);
-    if (t.fails(done, errc::deadline_exceeded, "a wait for a message that is not sent")) check_names(t, done, 1);
+    if (t.fails(done, errc::deadline_exceeded, "a wait for a message that is not sent")) {
+      check_names(t, done, 1);
+      check_says_wait(t, done, "exchange", 3);
+    }
   }
   t.becomes_poisoned(errc::deadline_exceeded);
   if (t.rank == 1) {
@@ -102,9 +142,11 @@ void check_exchange_deadline(trial& t) {
 }
 
 void check_past_deadline(trial& t) {
-  call_options late = t.patient();
+  call_options late = t.hasty(7);
   late.deadline = clock::now() - std::chrono::seconds(1);
-  t.fails(outcome_of(t.comm.all_gather({}, late)), errc::deadline_exceeded, "all_gather after its deadline");
+  const auto done = outcome_of(t.comm.all_gather({}, late));
+  if (t.fails(done, errc::deadline_exceeded, "all_gather after its deadline"))
+    check_says_call(t, done, "all_gather", 7);
 }
 
 void check_abort_of_gather(trial& t) {

@@ -52,7 +52,7 @@ call_options trial::patient(std::uint32_t tag) const {
 }
 
 call_options trial::hasty(std::uint32_t tag) const {
-  return until(clock::now() + options.deadline, tag);
+  return until(clock::now() + options.deadline, tag).named(hasty_name);
 }
 
 bool trial::meet(std::string_view when) {

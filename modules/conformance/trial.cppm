@@ -24,6 +24,8 @@ class trial {
   // Expects that `done` failed with this code.
   bool fails(const result<void>& done, errc code, std::string_view what);
 
+  // The name of the calls that should fail at their deadlines.
+  static constexpr const char* hasty_name = "hasty_call";
   // Options of a call that should succeed, and of one that should fail at its deadline.
   call_options patient(std::uint32_t tag = 0) const;
   call_options hasty(std::uint32_t tag = 0) const;

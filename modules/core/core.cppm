@@ -3,6 +3,7 @@
 // Nothing here depends on ranks, files, or Python.
 export module shardmesh.core;
 
+export import :call_limits;
 export import :checked;
 export import :headers;
 export import :extents;

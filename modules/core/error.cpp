@@ -2,12 +2,18 @@
 module;
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <plural.hpp>
+#include <shardmesh/assert.hpp>
 
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 module shardmesh.core;
 
 namespace shardmesh {
@@ -111,11 +117,47 @@ error error::with_hint(std::string_view text) && {
   return hint = text, std::move(*this);
 }
 
+std::vector<error> error::problems() const {
+  std::vector<error> all;
+  all.reserve(1 + others.size());
+  all.push_back(*this);
+  all.front().others.clear();
+  all.front().more = 0;
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
+
+std::int64_t error::problem_count() const {
+  return 1 + static_cast<std::int64_t>(others.size()) + more;
+}
+
 error fail(errc code, std::string message) {
   error e;
   e.code = code;
   e.message = std::move(message);
   return e;
+}
+
+error fail_all(std::vector<error> problems, std::int64_t more) {
+  SHARDMESH_ASSERT(!problems.empty());
+  error first = std::move(problems.front());
+  std::vector<error> found = std::exchange(first.others, {});
+  const auto keep = [&](error problem) {
+    if (first.others.size() < error::max_others)
+      first.others.push_back(std::move(problem));
+    else
+      ++more;
+  };
+  more += std::exchange(first.more, 0);
+  for (error& other : found) keep(std::move(other));
+  for (auto problem = problems.begin() + 1; problem != problems.end(); ++problem) {
+    found = std::exchange(problem->others, {});
+    more += std::exchange(problem->more, 0);
+    keep(std::move(*problem));
+    for (error& other : found) keep(std::move(other));
+  }
+  first.more = more;
+  return first;
 }
 
 error fail_sys(int sys, std::string_view action, std::string_view file) {
@@ -138,6 +180,7 @@ std::string to_string(const error& e) {
   if (!e.expected.empty()) fmt::format_to(out, ": expected {}", escaped(e.expected));
   if (!e.found.empty()) fmt::format_to(out, "{} found {}", e.expected.empty() ? ":" : ",", escaped(e.found));
   if (!e.hint.empty()) fmt::format_to(out, "; {}", escaped(e.hint));
+  if (e.problem_count() > 1) fmt::format_to(out, " (and {})", detail::counted(e.problem_count() - 1, "other problem"));
   return text;
 }
 

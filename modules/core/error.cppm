@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // error: one line about a failure: its cause, its place (key, file, ranks, boxes), and the expected and found values.
+// A call that finds several problems returns the first one, which carries the others.
 export module shardmesh.core:error;
 
 import shardmesh.std;
@@ -45,7 +46,8 @@ const std::error_category& category() noexcept;
 std::error_code make_error_code(errc code) noexcept;
 
 /// A failure. All fields except `code` are optional; `to_string` prints the fields that are set. Build one as
-/// `fail(errc::gap, "rows are held by no rank").with_key("w").with_box(b)`.
+/// `fail(errc::gap, "rows are held by no rank").with_key("w").with_box(b)`, and one for several problems with
+/// `fail_all`.
 struct error {
   errc code = errc::ok;
   std::string message;
@@ -55,6 +57,17 @@ struct error {
   std::vector<box> boxes;
   std::string expected, found, hint;
   int sys = 0;  // errno for errc::io and errc::no_space
+  /// The problems that the same call found besides this one: the first ones, each without others of its own.
+  std::vector<error> others;
+  std::int64_t more = 0;  // number of further problems, which are not kept
+
+  /// The most `others` that `fail_all` keeps.
+  static constexpr std::size_t max_others = 99;
+
+  /// Returns all kept problems: this one first, without its others.
+  std::vector<error> problems() const;
+  /// Returns the number of problems, including those that are not kept.
+  std::int64_t problem_count() const;
 
   error with_key(std::string_view name) &&;
   error with_file(std::string_view path) &&;
@@ -69,12 +82,18 @@ struct error {
 /// Makes an error. `message` describes the failure without key, file, or values, which have their own fields.
 error fail(errc code, std::string message);
 
+/// Makes the error of a call that found several problems: the first, with the next 99 as its others and the rest
+/// counted. A problem that has others of its own is followed by them.
+/// \param problems  not empty
+/// \param more      number of problems that the caller dropped before
+error fail_all(std::vector<error> problems, std::int64_t more = 0);
+
 /// Makes an error from an `errno` value. `action` is a phrase such as "cannot open". The code is errc::no_space for
 /// ENOSPC and EDQUOT, else errc::io.
 error fail_sys(int sys, std::string_view action, std::string_view file);
 
-/// Formats an error as one line: "file: key: message in boxes (ranks ..): expected .., found ..; hint". Control bytes
-/// are escaped.
+/// Formats an error as one line: "file: key: message in boxes (ranks ..): expected .., found ..; hint". The other
+/// problems are only counted: " (and 2 other problems)" ends the line. Control bytes are escaped.
 std::string to_string(const error& e);
 
 /// Thrown by `result<T>::value()`. `what()` is `to_string(error())`.

@@ -23,28 +23,28 @@ class dcp_save {
            const save_options& options)
       : tensors_(std::move(tensors)), objects_(objects), extras_(extras), options_(options) {}
 
-  save_report run(const std::filesystem::path& destination, element_source source) {
-    find_problems();
-    if (!report_.ok()) return std::move(report_);
-    auto done = write(destination, source);
-    if (!done) report_.problems.push_back(std::move(done).error());
+  result<save_report> run(const std::filesystem::path& destination, element_source source) {
+    if (std::vector<error> problems = find_problems(); !problems.empty()) return fail_all(std::move(problems));
+    SHARDMESH_TRY(write(destination, source));
     return std::move(report_);
   }
 
  private:
-  void find_problems() {
+  std::vector<error> find_problems() const {
+    std::vector<error> problems;
     std::set<std::string_view> keys;
     const auto check_key = [&](const std::string& key) {
       if (!keys.insert(key).second)
-        report_.problems.push_back(fail(errc::duplicate_key, "two entries have this key").with_key(key));
+        problems.push_back(fail(errc::duplicate_key, "two entries have this key").with_key(key));
     };
     for (const output_tensor& tensor : tensors_) {
       check_key(tensor.key);
       if (tensor.archive) continue;
       if (auto can = torch_file::tensor_pickle(tensor.type, tensor.bytes.from.global_shape()); !can)
-        report_.problems.push_back(std::move(can).error().with_key(tensor.key));
+        problems.push_back(std::move(can).error().with_key(tensor.key));
     }
     for (const output_object& object : objects_) check_key(object.key);
+    return problems;
   }
 
   result<void> write(const std::filesystem::path& destination, element_source source) {
@@ -120,9 +120,9 @@ class dcp_save {
 
 }  // namespace
 
-save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
-                 std::span<const output_object> objects, element_source source, const dcp::extras& extras,
-                 const save_options& options) {
+result<save_report> save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
+                         std::span<const output_object> objects, element_source source, const dcp::extras& extras,
+                         const save_options& options) {
   return dcp_save(std::move(tensors), objects, extras, options).run(destination, source);
 }
 

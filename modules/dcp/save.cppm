@@ -13,11 +13,11 @@ export namespace shardmesh::dcp {
 /// Writes `.metadata` and one `__RANK_0.distcp` per rank that owns a chunk or object. Each chunk is a torch.save
 /// archive like PyTorch's own; objects are copied verbatim. Planner data comes from the entries' paths, and `extras`
 /// are carried through. Streams from `source`. The folder also gets the record of `checksum`, which PyTorch ignores.
-/// \errors in the report: two entries of one key; chunks that do not tile their tensor; a dtype that PyTorch lacks;
-///         those of source, staged output, and executor
+/// \errors errc::duplicate_key (two entries of one key) and errc::unsupported (a dtype that PyTorch lacks), one problem
+///         for each entry; chunks that do not tile their tensor; those of source, staged output, and executor
 /// Source: torch/distributed/checkpoint/{filesystem,default_planner}.py
-save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
-                 std::span<const output_object> objects, element_source source, const dcp::extras& extras,
-                 const save_options& options = {});
+result<save_report> save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
+                         std::span<const output_object> objects, element_source source, const dcp::extras& extras,
+                         const save_options& options = {});
 
 }  // namespace shardmesh::dcp

@@ -32,6 +32,9 @@ struct flat_parameter::description {
 
 namespace {
 
+// The value that PyTorch writes into alignment padding. The padding at the end of the last shards is 0.
+constexpr int alignment_padding_value = 42;
+
 result<std::int64_t> numel_of(const parameter_info& p) {
   if (p.strides.rank() != p.shape.rank())
     return fail(errc::shape_mismatch, "a parameter needs as many strides as sizes")

@@ -35,9 +35,6 @@ struct flat_parameter_options {
   bool sharded = true;         // false: every rank holds everything (PyTorch's NO_SHARD)
 };
 
-/// The value that PyTorch writes into alignment padding. The padding at the end of the last shards is 0.
-inline constexpr int alignment_padding_value = 42;
-
 /// Returns the number of elements in 16 bytes, which is PyTorch's alignment with `use_orig_params`.
 std::int64_t alignment_of(dtype type);
 

@@ -38,9 +38,4 @@ std::string joined_key(std::string_view prefix, std::string_view key) {
   return joined;
 }
 
-std::string replaced_prefix(std::string_view key, std::string_view from, std::string_view to) {
-  if (!key.starts_with(from)) return std::string(key);
-  return std::string(to) + std::string(key.substr(from.size()));
-}
-
 }  // namespace shardmesh

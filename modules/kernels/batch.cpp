@@ -183,14 +183,4 @@ result<void> batch_builder::divide(const placed_view& to, double divisor, std::u
   return add({.op = batch_op::divide, .phase = phase, .factor = divisor}, to, to);
 }
 
-std::int64_t volume(const batch_item& item) {
-  std::int64_t product = 1;
-  for (int d = 0; d < item.rank; ++d) product *= item.loops[d].size;
-  return product;
-}
-
-std::int64_t written_bytes(const batch_item& item) {
-  return volume(item) * item_bytes(item.to_type);
-}
-
 }  // namespace shardmesh

@@ -54,8 +54,4 @@ class batch_builder {
   std::vector<batch_item> items_;
 };
 
-/// The number of elements of an item, and the number of bytes that it writes.
-std::int64_t volume(const batch_item& item);
-std::int64_t written_bytes(const batch_item& item);
-
 }  // namespace shardmesh

@@ -38,7 +38,11 @@ constexpr std::vector<index_run> whole_dimension(std::int64_t size) {
   return runs;
 }
 
-/// Appends the part of `runs` at the local indices `range`, merging runs that touch. Cost: O(log runs + result).
+}  // namespace shardmesh
+
+namespace shardmesh {
+
+// Appends the part of `runs` at the local indices `range`, merging runs that touch. Cost: O(log runs + result).
 constexpr void append_slice(const std::vector<index_run>& runs, index_range range, std::vector<index_run>& out) {
   if (range.size == 0) return;
   const std::int64_t end = range.begin + range.size;
@@ -54,6 +58,10 @@ constexpr void append_slice(const std::vector<index_run>& runs, index_range rang
       out.push_back({global, size, length_of(out)});
   }
 }
+
+}  // namespace shardmesh
+
+export namespace shardmesh {
 
 /// Returns whether a strided cut has pieces of one index each; coordinate 0 then holds all of them.
 constexpr bool pieces_are_single(const dimension_cut& cut, std::int64_t length) {

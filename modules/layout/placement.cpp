@@ -37,28 +37,6 @@ result<std::int32_t> parse_dim(std::string_view whole, std::string_view text) {
   return static_cast<std::int32_t>(*dim);
 }
 
-}  // namespace
-
-std::string to_string(const placement& p) {
-  switch (p.kind) {
-    case placement_kind::replicate:
-      return "R";
-    case placement_kind::shard:
-      return fmt::format("S({})", p.dim);
-    case placement_kind::strided_shard:
-      return fmt::format("SS({},{})", p.dim, p.split_factor);
-    case placement_kind::partial:
-      return fmt::format("P({})", to_string(p.reduction));
-  }
-  return "?";
-}
-
-std::string to_string(const std::vector<placement>& placements) {
-  std::string text;
-  for (const placement& p : placements) text += (text.empty() ? "" : ", ") + to_string(p);
-  return text;
-}
-
 result<placement> parse_placement(std::string_view text) {
   text = parse::trim(text);
   if (text == "R" || text == "r") return placement::replicate();
@@ -83,6 +61,28 @@ result<placement> parse_placement(std::string_view text) {
     return placement::shard(*dim);
   }
   return bad_placement(text, text.empty() ? "it is empty" : "unknown name or missing parentheses");
+}
+
+}  // namespace
+
+std::string to_string(const placement& p) {
+  switch (p.kind) {
+    case placement_kind::replicate:
+      return "R";
+    case placement_kind::shard:
+      return fmt::format("S({})", p.dim);
+    case placement_kind::strided_shard:
+      return fmt::format("SS({},{})", p.dim, p.split_factor);
+    case placement_kind::partial:
+      return fmt::format("P({})", to_string(p.reduction));
+  }
+  return "?";
+}
+
+std::string to_string(const std::vector<placement>& placements) {
+  std::string text;
+  for (const placement& p : placements) text += (text.empty() ? "" : ", ") + to_string(p);
+  return text;
 }
 
 result<std::vector<placement>> parse_placements(std::string_view text) {

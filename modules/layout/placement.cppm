@@ -47,10 +47,8 @@ std::string to_string(const placement& p);
 /// Spells the placements of all mesh dimensions: "S(0), R".
 std::string to_string(const std::vector<placement>& placements);
 
-/// Parses "S(d)", "SS(d,k)", "R", "P", or "P(op)". `P` is `P(sum)`, d may be negative, and blanks are ignored.
-/// \errors errc::invalid_argument with the text.
-result<placement> parse_placement(std::string_view text);
-/// Parses a comma-separated list of placements. \errors errc::invalid_argument with the text and the place.
+/// Parses a comma-separated list of "S(d)", "SS(d,k)", "R", "P", and "P(op)". `P` is `P(sum)`, d may be negative, and
+/// blanks are ignored. \errors errc::invalid_argument with the text and the place.
 result<std::vector<placement>> parse_placements(std::string_view text);
 
 }  // namespace shardmesh

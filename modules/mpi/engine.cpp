@@ -29,6 +29,14 @@ struct hello {
   std::int64_t chunk_bytes = 0;
 };
 
+const char* part_of(const exchange& e) {
+  return e.is_gather ? "an all_gather" : "an exchange";
+}
+
+detail::call_identity identity_of(std::int32_t rank, const exchange& e) {
+  return {rank, part_of(e), e.call, e.tag};
+}
+
 std::uint64_t random_word() {
   std::random_device source;
   return static_cast<std::uint64_t>(source()) << 32 | source() | 1;
@@ -37,7 +45,7 @@ std::uint64_t random_word() {
 }  // namespace
 
 std::string name_of(const exchange& e) {
-  return detail::part_of_call(e.is_gather ? "an all_gather" : "an exchange", e.call);
+  return detail::part_of_call(part_of(e), e.call);
 }
 
 result<std::shared_ptr<engine>> engine::make(std::shared_ptr<session> session, MPI_Comm parent,
@@ -159,24 +167,14 @@ std::int32_t engine::readable_peers() const {
       std::count_if(peers_.begin(), peers_.end(), [](const peer_memory& peer) { return peer.is_readable(); }));
 }
 
-result<void> engine::check_call(const call_options& options, std::string_view part) {
-  const auto what = [&] { return detail::part_of_call(part, options.name); };
+// Sets the limits of `e`. A missed deadline casts doubt on the peers, a cancellation does not.
+result<void> engine::begin_call(exchange& e, const call_options& options) {
   progress();
-  if (poison_) return *poison_;
-  if (options.stream.handle != nullptr)
-    return fail(errc::unsupported,
-                fmt::format("rank {} gives {} a device stream, which MPI's host memory does not have", rank_, what()))
-        .with_rank(rank_);
-  if (options.cancel.stop_requested())
-    poison(fail(errc::cancelled, fmt::format("rank {} was cancelled before {} (tag {})", rank_, what(), options.tag))
-               .with_rank(rank_),
-           false, true);
-  else if (options.deadline && clock::now() >= *options.deadline)
-    poison(fail(errc::deadline_exceeded,
-                fmt::format("the deadline had passed before rank {} started {} (tag {})", rank_, what(), options.tag))
-               .with_rank(rank_),
-           true, true);
-  if (poison_) return *poison_;
+  SHARDMESH_TRY(e.limits, detail::begin_call(identity_of(rank_, e), options, detail::stream_policy::refused, poison_,
+                                             [&](error reason) {
+                                               const bool is_late = reason.code == errc::deadline_exceeded;
+                                               poison(std::move(reason), is_late, true);
+                                             }));
   return {};
 }
 
@@ -187,8 +185,6 @@ result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends,
   const auto e = std::make_shared<exchange>();
   e->tag = options.tag;
   e->call = options.name;
-  e->deadline = options.deadline;
-  e->cancel = options.cancel;
   std::int64_t size_bytes = 0;
   const auto count = [&](std::size_t size) {
     size_bytes = checked_add(size_bytes, static_cast<std::int64_t>(size)).value_or(INT64_MAX);
@@ -196,7 +192,7 @@ result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends,
   for (const outgoing& m : sends) count(m.bytes.size());
   for (const incoming& m : receives) count(m.bytes.size());
   return guarded(locked, *e, [&]() -> result<std::shared_ptr<exchange>> {
-    SHARDMESH_TRY(check_call(options, "an exchange"));
+    SHARDMESH_TRY(begin_call(*e, options));
     SHARDMESH_TRY(detail::check_peers(rank_, size_, sends, receives));
     e->event = trace_.begin("exchange", e->tag, static_cast<std::int32_t>(sends.size() + receives.size()), size_bytes,
                             e->call);
@@ -213,7 +209,7 @@ bool engine::would_not_block(const exchange& e) {
   if (is_forked()) return true;  // `wait` returns an error
   guard locked(lock_);
   static_cast<void>(guarded(locked, e, [&]() -> result<void> { return progress(), result<void>(); }));
-  return e.open == 0 || poison_ || e.cancel.stop_requested() || (e.deadline && clock::now() >= *e.deadline);
+  return e.open == 0 || poison_ || e.limits.reached() != errc::ok;
 }
 
 result<void> engine::wait(exchange& e) {
@@ -238,12 +234,8 @@ result<void> engine::wait_for(guard& locked, exchange& e) {
     if (e.open == 0) return {};
     if (poison_) return *poison_;
     const auto now = clock::now();
-    if (e.cancel.stop_requested()) {
-      poison(fail(errc::cancelled, fmt::format("rank {} was cancelled in {} (tag {})", rank_, name_of(e), e.tag))
-                 .with_rank(rank_),
-             false, true);
-    } else if (e.deadline && now >= *e.deadline) {
-      poison(waited_in_vain(e), true, true);
+    if (const errc ended = e.limits.reached(now); ended != errc::ok) {
+      poison(ended_wait(e, ended), ended == errc::deadline_exceeded, true);
     } else if (now >= next_watch) {
       watch_peers(e);
       next_watch = now + watch_interval;
@@ -271,10 +263,11 @@ std::vector<std::int32_t> engine::waited_for(const exchange& e, bool sends) cons
   return ranks;
 }
 
-error engine::waited_in_vain(const exchange& e) const {
+error engine::ended_wait(const exchange& e, errc ended) const {
   constexpr std::size_t most = 16;
-  error problem = detail::waited_in_vain(rank_, name_of(e), e.tag, waited_for(e, false), waited_for(e, true));
-  problem.found = last_heard(std::span(problem.ranks).first(std::min(problem.ranks.size(), most)));
+  error problem = detail::ended_wait(identity_of(rank_, e), e.limits, ended, waited_for(e, false), waited_for(e, true));
+  if (ended == errc::deadline_exceeded)
+    problem.found = last_heard(std::span(problem.ranks).first(std::min(problem.ranks.size(), most)));
   return problem;
 }
 

@@ -26,8 +26,7 @@ struct exchange {
   std::uint32_t tag = 0;
   const char* call = "";  // the name of the call that it is part of; may be empty
   bool is_gather = false;
-  std::optional<std::chrono::steady_clock::time_point> deadline;
-  std::stop_token cancel;
+  detail::call_limits limits;
 };
 
 /// Names an exchange in errors: "an exchange of save".
@@ -105,13 +104,13 @@ class engine {
   error failed_sending(error why, std::uint64_t id) const;
 
   // engine.cpp: calls. All of these need the lock.
-  result<void> check_call(const call_options& options, std::string_view what);
+  result<void> begin_call(exchange& e, const call_options& options);
   result<void> wait_for(guard& locked, exchange& e);
   void poison(error reason, bool doubt, bool tell_peers) noexcept;
   void flush(std::chrono::milliseconds most);
   void end_transfers();
   std::vector<std::int32_t> waited_for(const exchange& e, bool sends) const;
-  error waited_in_vain(const exchange& e) const;
+  error ended_wait(const exchange& e, errc ended) const;
   std::string last_heard(std::span<const std::int32_t> ranks) const;
   void watch_peers(const exchange& e);
 

@@ -23,10 +23,8 @@ result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const s
   e->tag = options.tag;
   e->call = options.name;
   e->is_gather = true;
-  e->deadline = options.deadline;
-  e->cancel = options.cancel;
   SHARDMESH_TRY(guarded(locked, *e, [&]() -> result<void> {
-    SHARDMESH_TRY(check_call(options, "an all_gather"));
+    SHARDMESH_TRY(begin_call(*e, options));
     all[static_cast<std::size_t>(rank_)].assign(bytes.begin(), bytes.end());
     e->event =
         trace_.begin("all_gather", e->tag, 2 * (size_ - 1), static_cast<std::int64_t>(bytes.size()), options.name);

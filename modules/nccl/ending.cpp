@@ -45,14 +45,10 @@ bool engine::is_over(operation& op) {
 
 void engine::check_limits(const operation& op) {
   if (poison_) return;
-  const bool is_cancelled = op.cancel.stop_requested();
-  if (!is_cancelled && !(op.deadline && clock::now() >= *op.deadline)) return;
-  error reason =
-      fail(is_cancelled ? errc::cancelled : errc::deadline_exceeded,
-           "rank " + std::to_string(rank_) + (is_cancelled ? " was cancelled in " : " waited in vain in ") + op.what +
-               " over NCCL on " + to_string(parts_.where) + " (tag " + std::to_string(op.tag) + ")");
-  if (!is_cancelled) reason.ranks = op.peers;
-  poison(std::move(reason), true);
+  const errc ended = op.limits.reached();
+  if (ended == errc::ok) return;
+  const std::string part = op.what + " over NCCL on " + to_string(parts_.where);
+  poison(detail::ended_wait({rank_, part, {}, op.tag}, op.limits, ended, op.senders, op.takers), true);
 }
 
 // Waits until NCCL's kernels have seen an abort and ended. Until then they may use the call's memory, which the caller
@@ -124,7 +120,8 @@ void engine::close() {
   if (is_well) {
     call_options limit;
     limit.deadline = clock::now() + parting;
-    is_well = finish_call(parts_, comm_, "ncclCommFinalize", limit, [&] { return heard_from(told_by_); }).has_value();
+    is_well =
+        finish_call(parts_, comm_, "ncclCommFinalize", rank_, limit, [&] { return heard_from(told_by_); }).has_value();
   }
   static_cast<void>(is_well ? f.comm_destroy(comm_) : f.comm_abort(comm_));
   comm_ = nullptr;

@@ -50,14 +50,8 @@ result<void> engine::check_call(const call_options& options, const char* part) {
   if (is_forked()) return of_another_process();
   const guard locked(lock_);
   look({});
-  const auto what = [&] { return detail::part_of_call(part, options.name); };
-  if (!poison_ && options.cancel.stop_requested())
-    poison(fail(errc::cancelled, "rank " + std::to_string(rank_) + " was cancelled before " + what()), true);
-  if (!poison_ && options.deadline && clock::now() >= *options.deadline)
-    poison(
-        fail(errc::deadline_exceeded, "the deadline of rank " + std::to_string(rank_) + " had passed before " + what()),
-        true);
-  if (poison_) return *poison_;
+  SHARDMESH_TRY(detail::begin_call({rank_, part, options.name, options.tag}, options, detail::stream_policy::taken,
+                                   poison_, [&](error reason) { poison(std::move(reason), true); }));
   return {};
 }
 
@@ -80,8 +74,7 @@ result<void> engine::check_memory(const std::byte* address, const char* part) co
 result<pending> engine::start(std::shared_ptr<operation> op, const call_options& options) {
   op->what = detail::part_of_call(op->what, options.name);
   op->tag = options.tag;
-  op->deadline = deadline_of(options, parts_.options);
-  op->cancel = options.cancel;
+  op->limits = limits_of(options, parts_.options);
   op->is_streamed = options.stream.handle != nullptr;
   op->stream = op->is_streamed ? options.stream : parts_.stream.ref();
   {
@@ -160,7 +153,7 @@ bool engine::would_not_block(operation& op) {
   if (!poison_) advance();
   look(ask_every);
   if (poison_ || is_over(op)) return true;
-  return op.cancel.stop_requested() || (op.deadline && clock::now() >= *op.deadline) || poison_;
+  return poison_ || op.limits.reached() != errc::ok;  // `is_over` may have poisoned it
 }
 
 result<void> engine::wait(operation& op) {
@@ -180,7 +173,7 @@ result<void> engine::wait(operation& op) {
 
 result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const std::byte> bytes,
                                                                const call_options& options) {
-  SHARDMESH_TRY(check_call(options, "all_gather"));
+  SHARDMESH_TRY(check_call(options, "an all_gather"));
   call_options control = options;
   control.stream = {};  // the bytes are in host memory
   auto all = control_.all_gather(bytes, control);

@@ -28,9 +28,8 @@ enum class stage {
 struct operation {
   std::string what;  // "exchange of save", for errors
   std::uint32_t tag = 0;
-  std::vector<std::int32_t> peers;  // the ranks it waits for, as far as known
-  std::optional<clock::time_point> deadline;
-  std::stop_token cancel;
+  std::vector<std::int32_t> senders, takers;  // the peers of its messages; none for a collective
+  detail::call_limits limits;
   stream_ref stream;                                    // the stream on which it is enqueued
   bool is_streamed = false;                             // the stream is the caller's; `wait` does not wait for the work
   std::function<int(void* comm, void* stream)> launch;  // calls NCCL within a group; returns the first error code
@@ -142,13 +141,13 @@ class patience {
   int rounds_ = 0;
 };
 
-// Returns the deadline of a call: its own, or else the one from the options' patience.
-std::optional<clock::time_point> deadline_of(const call_options& call, const nccl_options& options);
+// Returns the limits of a call that begins now. Its deadline is its own, or else the one from the options' patience.
+detail::call_limits limits_of(const call_options& call, const nccl_options& options);
 
 // Polls until the call in progress on `comm` is over. `heard` returns the errors of other ranks. If the call has no
 // deadline, the options' patience applies.
-result<void> finish_call(const parts& made, void* comm, std::string_view what, const call_options& call,
-                         function_ref<result<void>()> heard);
+result<void> finish_call(const parts& made, void* comm, std::string_view what, std::int32_t rank,
+                         const call_options& call, function_ref<result<void>()> heard);
 
 // Returns the error that poisoned a communicator, possibly another rank's. Thread-safe if the communicator is.
 result<void> heard_from(communicator_ref told_by);

@@ -55,14 +55,17 @@ result<void> heard_from(communicator_ref told_by) {
   return nothing.wait();
 }
 
-std::optional<clock::time_point> deadline_of(const call_options& call, const nccl_options& options) {
-  if (call.deadline || options.patience <= std::chrono::milliseconds(0)) return call.deadline;
-  return clock::now() + options.patience;
+detail::call_limits limits_of(const call_options& call, const nccl_options& options) {
+  detail::call_limits made(call);
+  if (made.deadline || options.patience <= std::chrono::milliseconds(0)) return made;
+  made.began = clock::now();
+  made.deadline = made.began + options.patience;
+  return made;
 }
 
-result<void> finish_call(const parts& made, void* comm, std::string_view what, const call_options& call,
-                         function_ref<result<void>()> heard) {
-  const auto deadline = deadline_of(call, made.options);
+result<void> finish_call(const parts& made, void* comm, std::string_view what, std::int32_t rank,
+                         const call_options& call, function_ref<result<void>()> heard) {
+  const detail::call_limits limits = limits_of(call, made.options);
   for (patience each;; each.rest()) {
     int state = success;
     SHARDMESH_TRY(made.nccl.check(made.nccl.call().comm_get_async_error(comm, &state), "ncclCommGetAsyncError",
@@ -70,11 +73,10 @@ result<void> finish_call(const parts& made, void* comm, std::string_view what, c
     SHARDMESH_TRY(made.nccl.check(state, what, made.where, comm));
     if (state != in_progress) return {};
     SHARDMESH_TRY(heard());
-    if (call.cancel.stop_requested())
-      return fail(errc::cancelled, std::string(what) + " on " + to_string(made.where) + " was cancelled");
-    if (deadline && clock::now() >= *deadline)
-      return fail(errc::deadline_exceeded,
-                  std::string(what) + " on " + to_string(made.where) + " waited in vain for the other ranks");
+    if (const errc ended = limits.reached(); ended != errc::ok) {
+      const std::string part = detail::part_of_call(what, call.name) + " on " + to_string(made.where);
+      return detail::ended_wait({rank, part, {}, call.tag}, limits, ended);
+    }
   }
 }
 
@@ -148,7 +150,8 @@ result<std::shared_ptr<engine>> engine::make(communicator_ref control, device wh
           made.nccl.call().comm_init_rank_config(&comm, control.size(), id, control.rank(), &configuration),
           "ncclCommInitRankConfig", made.where);
     if (begun)
-      begun = finish_call(made, comm, "ncclCommInitRankConfig", call, [&] { return heard_from(told_by(control)); });
+      begun = finish_call(made, comm, "ncclCommInitRankConfig", control.rank(), call,
+                          [&] { return heard_from(told_by(control)); });
   }
   if (!begun) {
     // The other ranks wait for this one inside NCCL.
@@ -203,13 +206,13 @@ result<std::shared_ptr<engine>> engine::split(std::int32_t color, std::int32_t k
   void* comm = nullptr;
   result<void> done;
   // NCCL accepts no call before the previous one is on its stream.
-  const auto deadline = deadline_of(call, parts_.options);
+  const detail::call_limits limits = limits_of(call, parts_.options);
   for (patience each;; each.rest()) {
     const guard locked(lock_);
     advance();
     look(std::chrono::milliseconds(1));
-    if (!poison_ && !queue_.empty() && deadline && clock::now() >= *deadline)
-      poison(fail(errc::deadline_exceeded, "rank " + std::to_string(rank_) + " waited in vain to split"), true);
+    if (const errc ended = limits.reached(); !poison_ && !queue_.empty() && ended != errc::ok)
+      poison(detail::ended_wait({rank_, "ncclCommSplit", call.name, call.tag}, limits, ended), true);
     if (poison_) return *poison_;
     if (!queue_.empty()) continue;
     const cuda::current_device at(parts_.cuda, parts_.where);
@@ -217,8 +220,8 @@ result<std::shared_ptr<engine>> engine::split(std::int32_t color, std::int32_t k
     if (done)
       done = parts_.nccl.check(parts_.nccl.call().comm_split(comm_, mine[0], key, &comm, &configuration),
                                "ncclCommSplit", parts_.where, comm_);
-    if (done) done = finish_call(parts_, comm_, "ncclCommSplit", call, heard);
-    if (done && comm != nullptr) done = finish_call(of_child, comm, "ncclCommSplit", call, heard);
+    if (done) done = finish_call(parts_, comm_, "ncclCommSplit", rank_, call, heard);
+    if (done && comm != nullptr) done = finish_call(of_child, comm, "ncclCommSplit", rank_, call, heard);
     if (done) break;
     if (comm != nullptr) static_cast<void>(parts_.nccl.call().comm_abort(comm));
     poison(std::move(done).error(), true);

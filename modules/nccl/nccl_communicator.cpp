@@ -76,10 +76,8 @@ result<pending> nccl_communicator::start_exchange(std::span<const outgoing> send
   if (sends.empty() && receives.empty()) return pending();
   auto op = std::make_shared<operation>();
   op->what = "an exchange";
-  for (const outgoing& m : sends) op->peers.push_back(m.peer);
-  for (const incoming& m : receives) op->peers.push_back(m.peer);
-  std::ranges::sort(op->peers);
-  op->peers.erase(std::unique(op->peers.begin(), op->peers.end()), op->peers.end());
+  for (const outgoing& m : sends) op->takers.push_back(m.peer);
+  for (const incoming& m : receives) op->senders.push_back(m.peer);
   op->launch = [&f = engine_->made_of().nccl.call(), out = std::vector(sends.begin(), sends.end()),
                 in = std::vector(receives.begin(), receives.end())](void* comm, void* stream) {
     int first = nccl::success;

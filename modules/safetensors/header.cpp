@@ -57,6 +57,13 @@ constexpr auto spellings = std::to_array<spelling>({
     {"U64", dtype::uint64},
 });
 
+// Returns the dtype of that name; F4 is float4_e2m1fn here.
+std::optional<dtype> parse_dtype_name(std::string_view text) {
+  for (const spelling& s : spellings)
+    if (s.name == text) return s.type;
+  return std::nullopt;
+}
+
 // Returns true when the product of sizes overflows, even before a size of 0, as in the Rust package.
 bool overflows(std::span<const std::int64_t> shape) {
   std::uint64_t count = 1;
@@ -411,12 +418,6 @@ std::string_view dtype_name(dtype type) {
   for (const spelling& s : spellings)
     if (s.type == type) return s.name;
   return {};
-}
-
-std::optional<dtype> parse_dtype_name(std::string_view text) {
-  for (const spelling& s : spellings)
-    if (s.name == text) return s.type;
-  return std::nullopt;
 }
 
 bool can_hold(dtype type) {

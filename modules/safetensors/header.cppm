@@ -43,8 +43,6 @@ std::optional<std::string_view> find_metadata(const safetensors::header& header,
 
 /// Returns safetensors' name of a dtype, such as "BF16"; empty for dtypes that it cannot hold.
 std::string_view dtype_name(dtype type);
-/// Returns the dtype with that name (F4 is float4_e2m1fn here).
-std::optional<dtype> parse_dtype_name(std::string_view text);
 /// Returns false for complex32, complex128, bits, and the types that only PyTorch or only other formats have.
 bool can_hold(dtype type);
 

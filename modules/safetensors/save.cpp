@@ -27,19 +27,18 @@ class safetensors_save {
                    const file_options& format, const save_options& options)
       : tensors_(std::move(tensors)), objects_(objects), format_(format), options_(options) {}
 
-  save_report run(const std::filesystem::path& destination, element_source source) {
+  result<save_report> run(const std::filesystem::path& destination, element_source source) {
     std::vector<std::size_t> plain = all_indices();
     std::erase_if(plain, [&](std::size_t i) { return static_cast<bool>(tensors_[i].archive); });
-    report_.problems = problems_of(described(plain));
-    for (error& problem : problems_of_names(objects_)) report_.problems.push_back(std::move(problem));
+    std::vector<error> problems = problems_of(described(plain));
+    for (error& problem : problems_of_names(objects_)) problems.push_back(std::move(problem));
     for (const output_tensor& tensor : tensors_)
       if (tensor.archive)
-        report_.problems.push_back(
+        problems.push_back(
             fail(errc::unsupported, "a tensor of an unknown representation cannot be written as safetensors")
                 .with_key(tensor.key));
-    if (!report_.ok()) return std::move(report_);
-    auto done = write(destination, source);
-    if (!done) report_.problems.push_back(std::move(done).error());
+    if (!problems.empty()) return fail_all(std::move(problems));
+    SHARDMESH_TRY(write(destination, source));
     return std::move(report_);
   }
 
@@ -160,9 +159,9 @@ class safetensors_save {
 
 }  // namespace
 
-save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
-                 std::span<const output_object> objects, element_source source, const file_options& format,
-                 const save_options& options) {
+result<save_report> save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
+                         std::span<const output_object> objects, element_source source, const file_options& format,
+                         const save_options& options) {
   return safetensors_save(std::move(tensors), objects, format, options).run(destination, source);
 }
 

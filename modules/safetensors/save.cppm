@@ -22,10 +22,12 @@ struct file_options {
 
 /// Writes whole tensors (their chunks are ignored) and, if any, the objects: into the header of NAME.safetensors and to
 /// NAME.objects.json beside it, or to objects.json in the folder. Streams from `source`. Every file carries its own
-/// checksums in __metadata__ ("shardmesh.xxh3"); a folder also has the record of `checksum`. When the format cannot
-/// hold some tensors, the report lists every one, and nothing is written.
-save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
-                 std::span<const output_object> objects, element_source source, const file_options& format,
-                 const save_options& options = {});
+/// checksums in __metadata__ ("shardmesh.xxh3"); a folder also has the record of `checksum`.
+/// \errors before a file exists, one problem for each entry that the format cannot hold: those of `problems_of` and
+///         `problems_of_names`; errc::unsupported for a tensor of an unknown representation. Later: those of source,
+///         staged output, and executor
+result<save_report> save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
+                         std::span<const output_object> objects, element_source source, const file_options& format,
+                         const save_options& options = {});
 
 }  // namespace shardmesh::safetensors

@@ -20,7 +20,7 @@ module shardmesh.safetensors;
 namespace shardmesh::safetensors {
 namespace {
 
-// The Rust writer's order of dtypes, last first: see the order of `safetensors::parse_dtype_name`'s names.
+// The Rust writer's order of dtypes, last first; header.cpp has the names.
 int writer_rank(dtype type) {
   constexpr std::string_view order[] = {
       "BOOL", "F4",  "F6_E2M3", "F6_E3M2", "U8",  "I8",  "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ",

@@ -111,11 +111,13 @@ result<void> engine::meet(const call_options& options) {
   exchange joining;
   joining.part = "joining a group of processes";
   joining.call = options.name;
-  return guarded(unlocked, joining, [&] { return meet_all(options); });
+  joining.tag = options.tag;
+  joining.limits = detail::call_limits(options);
+  return guarded(unlocked, joining, [&] { return meet_all(joining); });
 }
 
-result<void> engine::meet_all(const call_options& options) {
-  const std::stop_callback wake(options.cancel, [this] { memory_->ring_bell(rank_); });
+result<void> engine::meet_all(const exchange& joining) {
+  const std::stop_callback wake(joining.limits.cancel, [this] { memory_->ring_bell(rank_); });
   memory_->ring_all_bells();
   auto next_watch = clock::now() + watch_interval;
   bool is_stopped = false;
@@ -140,18 +142,14 @@ result<void> engine::meet_all(const call_options& options) {
       is_stopped = goes_on_ && !goes_on_();
       next_watch = now + watch_interval;
     }
-    error problem;
-    if (options.cancel.stop_requested() || is_stopped)
-      problem =
-          fail(errc::cancelled, fmt::format("rank {} was cancelled while it joined its group", rank_)).with_rank(rank_);
-    else if (options.deadline && now >= *options.deadline)
-      problem = waited_in_vain("joining a group of processes", 0, std::move(missing), {});
-    if (problem.code != errc::ok) {
+    if (const errc ended = is_stopped ? errc::cancelled : joining.limits.reached(now); ended != errc::ok) {
+      error problem = ended_wait(joining, ended, std::move(missing), {});
       memory_->set_poison(rank_, problem);
       auto first = memory_->poison();  // another rank may have poisoned a moment earlier
       return first ? *std::move(first) : std::move(problem);
     }
-    memory_->wait_for_bell(rank_, seen, options.deadline ? std::min(next_watch, *options.deadline) : next_watch);
+    const auto& deadline = joining.limits.deadline;
+    memory_->wait_for_bell(rank_, seen, deadline ? std::min(next_watch, *deadline) : next_watch);
   }
 }
 
@@ -173,30 +171,21 @@ void engine::leave() {
   memory_->ring_all_bells();
 }
 
-error engine::waited_in_vain(std::string_view part, std::uint32_t tag, std::vector<std::int32_t> senders,
-                             std::vector<std::int32_t> takers) const {
+error engine::ended_wait(const exchange& e, errc ended, std::vector<std::int32_t> senders,
+                         std::vector<std::int32_t> takers) const {
   constexpr std::size_t most = 16;  // ranks whose last call is reported
-  error problem = detail::waited_in_vain(rank_, part, tag, std::move(senders), std::move(takers));
+  error problem = detail::ended_wait(identity_of(e), e.limits, ended, std::move(senders), std::move(takers));
+  if (ended != errc::deadline_exceeded) return problem;
   for (const std::int32_t rank : std::span(problem.ranks).first(std::min(problem.ranks.size(), most)))
     problem.found += (problem.found.empty() ? "" : ", ") + memory_->last_call(rank);
   return problem;
 }
 
-result<void> engine::check_call(const exchange& e, const call_options& options) {
+// Sets the limits of `e`, and notes its name for the other ranks.
+result<void> engine::begin_call(exchange& e, const call_options& options) {
   progress();
-  if (poison_) return *poison_;
-  if (options.stream.handle != nullptr)
-    return fail(errc::unsupported,
-                fmt::format("rank {} gives {} a device stream, which host memory does not have", rank_, part_of(e)))
-        .with_rank(rank_);
-  if (options.cancel.stop_requested())
-    poison(fail(errc::cancelled, fmt::format("rank {} was cancelled before {} (tag {})", rank_, part_of(e), e.tag))
-               .with_rank(rank_));
-  else if (options.deadline && clock::now() >= *options.deadline)
-    poison(fail(errc::deadline_exceeded,
-                fmt::format("the deadline had passed before rank {} started {} (tag {})", rank_, part_of(e), e.tag))
-               .with_rank(rank_));
-  if (poison_) return *poison_;
+  SHARDMESH_TRY(e.limits, detail::begin_call(identity_of(e), options, detail::stream_policy::refused, poison_,
+                                             [&](error reason) { poison(std::move(reason)); }));
   if (*options.name != '\0') memory_->note_call(rank_, part_of(e));
   return {};
 }
@@ -208,10 +197,8 @@ result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends,
   const auto e = std::make_shared<exchange>();
   e->call = options.name;
   e->tag = options.tag;
-  e->deadline = options.deadline;
-  e->cancel = options.cancel;
   return guarded(locked, *e, [&]() -> result<std::shared_ptr<exchange>> {
-    SHARDMESH_TRY(check_call(*e, options));
+    SHARDMESH_TRY(begin_call(*e, options));
     SHARDMESH_TRY(detail::check_peers(rank_, size_, sends, receives));
     for (const incoming& m : receives) want(m.peer, {e, {frame_kind::message, e->tag}, m.bytes, nullptr});
     for (const outgoing& m : sends) {
@@ -241,10 +228,9 @@ result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const s
   const auto e = std::make_shared<exchange>();
   e->part = "an all_gather";
   e->call = options.name;
-  e->deadline = options.deadline;
-  e->cancel = options.cancel;
+  e->tag = options.tag;
   SHARDMESH_TRY(guarded(locked, *e, [&]() -> result<void> {
-    SHARDMESH_TRY(check_call(*e, options));
+    SHARDMESH_TRY(begin_call(*e, options));
     all[static_cast<std::size_t>(rank_)].assign(bytes.begin(), bytes.end());
     const frame head{frame_kind::gather, 0, bytes.size()};
     for (std::int32_t peer = 0; peer < size_; ++peer)
@@ -264,7 +250,7 @@ bool engine::would_not_block(const exchange& e) {
   if (is_forked()) return true;  // `wait` returns an error
   locker locked(lock_);
   static_cast<void>(guarded(locked, e, [&]() -> result<void> { return progress(), result<void>(); }));
-  return e.is_over() || poison_ || e.cancel.stop_requested() || (e.deadline && clock::now() >= *e.deadline);
+  return e.is_over() || poison_ || e.limits.reached() != errc::ok;
 }
 
 result<void> engine::wait(exchange& e) {
@@ -284,7 +270,7 @@ std::optional<std::int32_t> engine::missing_of(const exchange& e, bool looks_at_
 
 result<void> engine::wait_for(locker& locked, exchange& e) {
   if (e.is_over()) return {};
-  const std::stop_callback wake(e.cancel, [this] { memory_->ring_bell(rank_); });
+  const std::stop_callback wake(e.limits.cancel, [this] { memory_->ring_bell(rank_); });
   auto next_watch = clock::now() + watch_interval;
   bool is_stopped = false;
   const counted_thread waits(waiting_);
@@ -307,11 +293,8 @@ result<void> engine::wait_for(locker& locked, exchange& e) {
       locked.lock();
       if (e.is_over()) break;
     }
-    if (e.cancel.stop_requested() || is_stopped) {
-      poison(fail(errc::cancelled, fmt::format("rank {} was cancelled in {} (tag {})", rank_, part_of(e), e.tag))
-                 .with_rank(rank_));
-    } else if (e.deadline && now >= *e.deadline) {
-      poison(waited_in_vain(part_of(e), e.tag, e.senders, e.takers));
+    if (const errc ended = is_stopped ? errc::cancelled : e.limits.reached(now); ended != errc::ok) {
+      poison(ended_wait(e, ended, e.senders, e.takers));
     } else if (missing) {
       const bool left = memory_->desk_of(*missing).state.load() == presence::left;
       poison(fail(errc::communication,
@@ -320,7 +303,7 @@ result<void> engine::wait_for(locker& locked, exchange& e) {
                               e.tag))
                  .with_rank(*missing));
     } else {
-      const auto until = e.deadline ? std::min(next_watch, *e.deadline) : next_watch;
+      const auto until = e.limits.deadline ? std::min(next_watch, *e.limits.deadline) : next_watch;
       locked.unlock();
       memory_->wait_for_bell(rank_, seen, until);
       locked.lock();

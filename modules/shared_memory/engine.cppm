@@ -53,8 +53,7 @@ struct exchange {
   const char* call = "";  // the name of the call that contains this exchange; may be empty
   std::uint32_t tag = 0;
   std::vector<std::int32_t> senders, takers;  // the senders and receivers of the messages that are not done
-  std::optional<std::chrono::steady_clock::time_point> deadline;
-  std::stop_token cancel;
+  detail::call_limits limits;
   bool is_over() const { return senders.empty() && takers.empty(); }
 };
 
@@ -139,10 +138,10 @@ class engine : public std::enable_shared_from_this<engine> {
   // Runs `work`. An exception from it first poisons the group, so that nothing here refers to the caller's memory.
   template <class Work>
   auto guarded(locker& locked, const exchange& e, const Work& work) -> decltype(work());
-  result<void> meet_all(const call_options& options);
+  result<void> meet_all(const exchange& joining);
 
   // All of the following need the lock.
-  result<void> check_call(const exchange& e, const call_options& options);
+  result<void> begin_call(exchange& e, const call_options& options);
   void see_memory();
   void want(std::int32_t peer, wanted receive);
   bool fits(std::int32_t peer, const frame& head, const wanted& receive);
@@ -158,8 +157,9 @@ class engine : public std::enable_shared_from_this<engine> {
   void answer(std::int32_t peer, const lent_answer& given);
   void end_frame(std::int32_t peer);
   result<void> wait_for(locker& locked, exchange& e);
-  error waited_in_vain(std::string_view part, std::uint32_t tag, std::vector<std::int32_t> senders,
-                       std::vector<std::int32_t> takers) const;
+  detail::call_identity identity_of(const exchange& e) const { return {rank_, e.part, e.call, e.tag}; }
+  error ended_wait(const exchange& e, errc ended, std::vector<std::int32_t> senders,
+                   std::vector<std::int32_t> takers) const;
   std::optional<std::int32_t> missing_of(const exchange& e, bool looks_at_life) const;
   line& of(std::int32_t peer) { return lines_[static_cast<std::size_t>(peer)]; }
 

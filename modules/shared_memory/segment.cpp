@@ -87,13 +87,15 @@ int make_memory_file() {
   return file >= 0 || errno != EINVAL ? file : ::memfd_create("shardmesh", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 }
 
-// Serialises an error into at most `most` bytes: shortens a long message, keeps at most 64 ranks, and drops the rest.
+// Serialises an error into at most `most` bytes: shortens a long message, keeps at most 64 ranks, counts the other
+// problems, and drops the rest.
 std::vector<std::byte> bytes_within(const error& reason, std::size_t most) {
   std::vector<std::byte> bytes = to_bytes(reason);
   if (bytes.size() <= most) return bytes;
   error shorter = fail(reason.code, reason.message.substr(0, most / 4));
   shorter.ranks.assign(reason.ranks.begin(), reason.ranks.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(
                                                                         reason.ranks.size(), 64)));
+  shorter.more = reason.problem_count() - 1;
   return to_bytes(shorter);
 }
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// difference: finds the differences between two leaves, and between two state dicts. Differences of checkpoints are in
-// checkpoint.
+// difference: finds the differences between two leaves, and between two state dicts. Their kinds are in tree;
+// differences of checkpoints are in checkpoint.
 export module shardmesh.state:difference;
 
 import shardmesh.std;
@@ -12,45 +12,20 @@ import :value;
 
 export namespace shardmesh {
 
-/// The kind of the first difference at a path. Comparisons are made in this order.
-enum class state_difference_kind : std::uint8_t {
-  missing_left,   // only the right dict has the path
-  missing_right,  // only the left dict has the path
-  kind,           // a leaf and a container, different containers, or leaves of different kinds
-  dtype,
-  shape,
-  layout,      // boxes, or the placements and mesh of a dtensor
-  placement,   // devices, ranks, and groups
-  properties,  // requires_grad, memory format ...
-  value        // of plain values, or elements of tensors
-};
-
-/// "missing left", "missing right", "kind", "dtype" ...
-std::string_view name(state_difference_kind kind);
-
-/// The difference between two leaves. The text names the left side, then the right: "float32 against bfloat16".
-struct value_difference {
-  state_difference_kind kind = state_difference_kind::value;
-  std::string text;
-  friend bool operator==(const value_difference&, const value_difference&) = default;
-};
-
 /// A path at which two state dicts differ.
-struct state_difference {
+struct path_difference : difference {
   path where;
-  state_difference_kind kind = state_difference_kind::value;
-  std::string text;
-  friend bool operator==(const state_difference&, const state_difference&) = default;
+  friend bool operator==(const path_difference&, const path_difference&) = default;
 };
 
-/// "layers[0].w: dtype: float32 against bfloat16".
-std::string to_string(const state_difference& difference);
+/// "layers[0].w: dtype float32 against bfloat16".
+std::string to_string(const path_difference& found);
 
 /// The result of `diff`.
-struct state_diff {
-  std::vector<state_difference> differences;  // the first ones, in the order of the left dict
-  std::size_t total = 0;                      // the number of all differences
-  bool same() const { return total == 0; }
+struct state_diff_report {
+  std::vector<path_difference> differences;  // the first ones, in the order of the left dict
+  std::size_t total = 0;                     // the number of all differences
+  bool equal() const { return total == 0; }
 };
 
 }  // namespace shardmesh
@@ -68,23 +43,24 @@ compared_tensor compared(const T& tensor) {
   return {view_of(tensor), properties_of(tensor)};
 }
 
-std::optional<value_difference> difference_of(const compared_tensor& a, const compared_tensor& b, bool values);
-std::optional<value_difference> difference_of(const sharded_tensor_metadata& a, const rank_group& a_group,
-                                              const sharded_tensor_metadata& b, const rank_group& b_group);
-std::optional<value_difference> difference_of(const layout& a, const layout& b);
-std::optional<value_difference> difference_of(const opaque_object& a, const opaque_object& b);
-std::optional<value_difference> difference_of_text(const std::string& a, const std::string& b);
-std::optional<value_difference> difference_of_bytes(std::span<const std::byte> a, std::span<const std::byte> b);
-std::optional<value_difference> difference_of_doubles(double a, double b);
-value_difference values_differ(std::string_view a, std::string_view b);
-value_difference kinds_differ(std::string_view a, std::string_view b);
-value_difference ranks_differ(std::string_view what, std::int64_t a, std::int64_t b);
-value_difference in_shard(value_difference difference, const shard_metadata& shard);
+std::optional<difference> difference_of(const compared_tensor& a, const compared_tensor& b, bool values);
+std::optional<difference> difference_of(const sharded_tensor_metadata& a, const rank_group& a_group,
+                                        const sharded_tensor_metadata& b, const rank_group& b_group);
+std::optional<difference> difference_of(const layout& a, const layout& b);
+std::optional<difference> difference_of(const opaque_object& a, const opaque_object& b);
+std::optional<difference> difference_of_text(const std::string& a, const std::string& b);
+std::optional<difference> difference_of_bytes(std::span<const std::byte> a, std::span<const std::byte> b);
+std::optional<difference> difference_of_doubles(double a, double b);
+difference objects_differ(std::string_view a, std::string_view b);
+difference kinds_differ(std::string_view a, std::string_view b);
+difference only_on(difference_kind side, std::string_view what);
+difference ranks_differ(std::string_view what, std::int64_t a, std::int64_t b);
+difference in_shard(difference found, const shard_metadata& shard);
 
 /// Compares local shards and the tensors nested in them, at most `max_shard_nesting` deep. A list of open pairs
 /// replaces recursion.
 template <local_tensor T>
-std::optional<value_difference> difference_of(const sharded_tensor<T>& a, const sharded_tensor<T>& b, bool values) {
+std::optional<difference> difference_of(const sharded_tensor<T>& a, const sharded_tensor<T>& b, bool values) {
   std::vector<std::pair<const sharded_tensor<T>*, const sharded_tensor<T>*>> open{{&a, &b}};
   while (!open.empty()) {
     const auto [left, right] = open.back();
@@ -108,67 +84,69 @@ std::optional<value_difference> difference_of(const sharded_tensor<T>& a, const 
 }
 
 template <local_tensor T>
-std::optional<value_difference> difference_of(const dtensor<T>& a, const dtensor<T>& b, bool values) {
+std::optional<difference> difference_of(const dtensor<T>& a, const dtensor<T>& b, bool values) {
   if (auto found = difference_of(a.layout(), b.layout())) return found;
   if (a.rank() != b.rank()) return ranks_differ("rank", a.rank(), b.rank());
   if (!a.has_local()) return std::nullopt;  // the same rank of equal meshes, so b has no local tensor either
   return difference_of(compared(a.local()), compared(b.local()), values);
 }
 
-}  // namespace shardmesh::detail
-
-export namespace shardmesh {
-
-/// Returns the difference between two leaves; nothing if they are equal, as in `equal`.
+/// Returns the first difference between two leaves, or nothing if they are equal, as in `equal`. It looks for kind,
+/// dtype, shape, layout, placement, properties, and values or object, in this order. The text names the left side, then
+/// the right: "dtype float32 against bfloat16". Elements that cannot be copied to the host are `unreadable`.
 /// Cost: O(shards + elements).
 template <local_tensor T>
-std::optional<value_difference> difference_of(const state_value<T>& a, const state_value<T>& b,
-                                              const state_compare_options& options = {}) {
-  if (a.kind() != b.kind()) return detail::kinds_differ(name(a.kind()), name(b.kind()));
+std::optional<difference> difference_of(const state_value<T>& a, const state_value<T>& b,
+                                        const state_compare_options& options = {}) {
+  if (a.kind() != b.kind()) return kinds_differ(name(a.kind()), name(b.kind()));
   switch (a.kind()) {
     case value_kind::none:
       break;
     case value_kind::boolean:
       if (*a.boolean() == *b.boolean()) break;
-      return detail::values_differ(*a.boolean() ? "true" : "false", *b.boolean() ? "true" : "false");
+      return objects_differ(*a.boolean() ? "true" : "false", *b.boolean() ? "true" : "false");
     case value_kind::integer:
       if (*a.integer() == *b.integer()) break;
-      return detail::values_differ(std::to_string(*a.integer()), std::to_string(*b.integer()));
+      return objects_differ(std::to_string(*a.integer()), std::to_string(*b.integer()));
     case value_kind::floating:
-      return detail::difference_of_doubles(*a.floating(), *b.floating());
+      return difference_of_doubles(*a.floating(), *b.floating());
     case value_kind::text:
-      return detail::difference_of_text(*a.text(), *b.text());
+      return difference_of_text(*a.text(), *b.text());
     case value_kind::bytes:
-      return detail::difference_of_bytes(*a.bytes(), *b.bytes());
+      return difference_of_bytes(*a.bytes(), *b.bytes());
     case value_kind::object:
-      return detail::difference_of(*a.object(), *b.object());
+      return difference_of(*a.object(), *b.object());
     case value_kind::tensor:
-      return detail::difference_of(detail::compared(*a.tensor()), detail::compared(*b.tensor()), options.tensor_values);
+      return difference_of(compared(*a.tensor()), compared(*b.tensor()), options.tensor_values);
     case value_kind::sharded_tensor:
-      return detail::difference_of(*a.sharded_tensor(), *b.sharded_tensor(), options.tensor_values);
+      return difference_of(*a.sharded_tensor(), *b.sharded_tensor(), options.tensor_values);
     case value_kind::dtensor:
-      return detail::difference_of(*a.dtensor(), *b.dtensor(), options.tensor_values);
+      return difference_of(*a.dtensor(), *b.dtensor(), options.tensor_values);
   }
   return std::nullopt;
 }
 
-/// Returns whether two values have the same kind, and `difference_of` finds no difference.
+}  // namespace shardmesh::detail
+
+export namespace shardmesh {
+
+/// Returns whether two values have the same kind, and `diff` finds no difference.
 template <local_tensor T>
 bool operator==(const state_value<T>& a, const state_value<T>& b) {
-  return !difference_of(a, b);
+  return !detail::difference_of(a, b);
 }
 
 template <local_tensor T>
 bool equal(const state_dict<T>& a, const state_dict<T>& b, const state_compare_options& options) {
   if (a.spec() == b.spec()) {
     for (std::size_t i = 0; i < a.size(); ++i)
-      if (difference_of(a.leaves()[i], b.leaves()[i], options)) return false;
+      if (detail::difference_of(a.leaves()[i], b.leaves()[i], options)) return false;
     return true;
   }
   if (a.size() != b.size() || a.spec().nodes().size() != b.spec().nodes().size()) return false;
   return visit_together(a, b, [&](const path&, dict_node<const T>* left, dict_node<const T>* right) {
     if (!left || !right || left->kind() != right->kind()) return visit_step::stop;
-    const bool differs = left->is_leaf() && difference_of(left->value(), right->value(), options);
+    const bool differs = left->is_leaf() && detail::difference_of(left->value(), right->value(), options);
     return differs ? visit_step::stop : visit_step::into;
   });
 }
@@ -183,10 +161,10 @@ struct state_diff_options {
 /// does not count. The result is empty exactly when `equal` returns true.
 /// Cost: O(nodes + elements); O(n log n) for n children in different orders.
 template <local_tensor T>
-state_diff diff(const state_dict<T>& a, const state_dict<T>& b, const state_diff_options& options = {}) {
-  state_diff found;
-  const auto add = [&](const path& where, value_difference what) {
-    if (found.total++ < options.max_differences) found.differences.push_back({where, what.kind, std::move(what.text)});
+state_diff_report diff(const state_dict<T>& a, const state_dict<T>& b, const state_diff_options& options = {}) {
+  state_diff_report found;
+  const auto add = [&](const path& where, difference what) {
+    if (found.total++ < options.max_differences) found.differences.push_back({std::move(what), where});
   };
   const auto described = [](const dict_node<const T>& node) -> std::string_view {
     if (node.is_leaf()) return name(node.value().kind());
@@ -195,13 +173,13 @@ state_diff diff(const state_dict<T>& a, const state_dict<T>& b, const state_diff
   };
   visit_together(a, b, [&](const path& where, dict_node<const T>* left, dict_node<const T>* right) {
     if (!left)
-      add(where, {state_difference_kind::missing_left, std::string(described(*right))});
+      add(where, detail::only_on(difference_kind::only_right, described(*right)));
     else if (!right)
-      add(where, {state_difference_kind::missing_right, std::string(described(*left))});
+      add(where, detail::only_on(difference_kind::only_left, described(*left)));
     else if (left->kind() != right->kind())
       add(where, detail::kinds_differ(described(*left), described(*right)));
     else if (left->is_leaf()) {
-      if (auto differs = difference_of(left->value(), right->value(), {options.tensor_values}))
+      if (auto differs = detail::difference_of(left->value(), right->value(), {options.tensor_values}))
         add(where, *std::move(differs));
     } else {
       return visit_step::into;

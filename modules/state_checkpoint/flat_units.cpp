@@ -122,8 +122,6 @@ result<flat_unit> unit_of(const json& value, const std::string& where) {
   return unit;
 }
 
-}  // namespace
-
 result<std::vector<flat_unit>> parse_flat_units(const std::string& text) {
   SHARDMESH_TRY(check_json_depth(text));
   json spec;
@@ -144,6 +142,8 @@ result<std::vector<flat_unit>> parse_flat_units(const std::string& text) {
   }
   return units;
 }
+
+}  // namespace
 
 result<std::vector<flat_unit>> read_flat_units(const std::filesystem::path& file) {
   constexpr std::int64_t limit_bytes = std::int64_t{1} << 30;

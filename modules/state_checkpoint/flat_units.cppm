@@ -18,13 +18,11 @@ struct flat_unit {
   flat_parameter_options layout;
 };
 
-/// Parses a flat spec; only key, and parameters with name and shape, are required:
+/// Parses a file with a flat spec; only key, and parameters with name and shape, are required:
 ///   {"units":[{"key":..,"prefix":..,"alignment":0,"ranks":1,"parameters":[{"name":..,"shape":[..],"strides":[..]}],
 ///   "shared":[{"name":..,"of":..}]}]}
 /// \errors errc::bad_format naming line and column if the text is not JSON, else the member; errc::duplicate_key for
-///         two units of one flat parameter
-result<std::vector<flat_unit>> parse_flat_units(const std::string& json);
-/// Parses a file. \errors errc::io, and those above with the file
+///         two units of one flat parameter; errc::io; each names the file
 result<std::vector<flat_unit>> read_flat_units(const std::filesystem::path& file);
 
 }  // namespace shardmesh

@@ -33,6 +33,8 @@ error holds_more(const std::filesystem::path& folder, const std::string& entry) 
       .with_hint("choose another destination or remove it yourself");
 }
 
+namespace {
+
 result<void> holds_recorded_files(const std::filesystem::path& folder, const destination_snapshot& seen) {
   const auto recorded = recorded_files(folder);
   for (const auto& [name, identity] : seen.entries)
@@ -40,6 +42,8 @@ result<void> holds_recorded_files(const std::filesystem::path& folder, const des
       return holds_more(folder, name);
   return {};
 }
+
+}  // namespace
 
 result<void> check_replaceable(const folder_rule& rule, const std::filesystem::path& folder,
                                const destination_snapshot& seen) {

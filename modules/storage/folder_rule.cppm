@@ -17,10 +17,7 @@ using folder_rule = std::function<result<void>(const std::filesystem::path& fold
 /// read.
 std::set<std::string> recorded_files(const std::filesystem::path& folder);
 
-/// The default rule: the folder's own checksum record names every file in it.
-result<void> holds_recorded_files(const std::filesystem::path& folder, const destination_snapshot& seen);
-
-/// Applies `rule`, or `holds_recorded_files` when `rule` is empty.
+/// Applies `rule`. An empty one is the default rule: the folder's own checksum record names every file in it.
 result<void> check_replaceable(const folder_rule& rule, const std::filesystem::path& folder,
                                const destination_snapshot& seen);
 

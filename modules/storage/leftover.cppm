@@ -31,7 +31,7 @@ struct leftover_options {
   /// value, the type of the file system decides (network and user-space file systems are shared).
   std::optional<bool> shared{};
   /// Decides which folders that hold a whole checkpoint may be removed. Such a folder is the old checkpoint of a run
-  /// that was killed while replacing it. Default: `holds_recorded_files`.
+  /// that was killed while replacing it. An empty rule is the default one of `check_replaceable`.
   folder_rule may_replace{};
 };
 

@@ -12,7 +12,7 @@ export namespace shardmesh {
 struct output_options {
   bool overwrite = false;     // replace an existing destination
   bool durable = true;        // fsync before and after the rename; without it, a power cut can lose the new data
-  folder_rule may_replace{};  // with `overwrite`: decides which folders; empty: `holds_recorded_files`
+  folder_rule may_replace{};  // with `overwrite`: decides which folders; empty: the default rule
 };
 
 /// Files under a temporary name (".NAME.shardmesh-tmp-...") beside the destination. `commit` makes them durable and

@@ -38,10 +38,6 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-std::string part_of(const exchange& e) {
-  return detail::part_of_call(e.part, e.call);
-}
-
 // The tag ranges of a group's communicators on one rank. Ranks make the communicators of a group in the same order, so
 // the n-th is the same one on every rank. After the last range, the first is used again. A process is one rank of a
 // group, or several if ranks are threads.
@@ -62,7 +58,7 @@ tag_ranges& ranges() {
 
 // Names the call, and its part, in errors.
 std::string name_of(const exchange& e) {
-  return part_of(e) + " (tag " + std::to_string(e.tag) + ")";
+  return detail::part_of_call(e.part, e.call) + " (tag " + std::to_string(e.tag) + ")";
 }
 std::string name_of(bool is_gather, const char* call, std::uint32_t tag) {
   return detail::part_of_call(is_gather ? "an all_gather" : "an exchange", call) + " (tag " + std::to_string(tag) + ")";
@@ -148,22 +144,10 @@ error engine::let_go(std::int32_t peer) const {
       .with_rank(peer);
 }
 
-result<void> engine::check_call(const exchange& e, const call_options& options) {
-  if (poison_) return *poison_;
-  if (options.stream.handle != nullptr)
-    return fail(errc::unsupported, "rank " + std::to_string(rank()) + " gives " + name_of(e) +
-                                       " a device stream, which host memory does not have")
-        .with_rank(rank());
-  if (options.cancel.stop_requested())
-    poison(fail(errc::cancelled, "rank " + std::to_string(rank()) + " was cancelled before " + name_of(e))
-               .with_rank(rank()),
-           true);
-  else if (options.deadline && clock::now() >= *options.deadline)
-    poison(fail(errc::deadline_exceeded,
-                "the deadline had passed before rank " + std::to_string(rank()) + " started " + name_of(e))
-               .with_rank(rank()),
-           true);
-  if (poison_) return *poison_;
+// Sets the limits of `e`.
+result<void> engine::begin_call(exchange& e, const call_options& options) {
+  SHARDMESH_TRY(e.limits, detail::begin_call(identity_of(e), options, detail::stream_policy::refused, poison_,
+                                             [&](error reason) { poison(std::move(reason), true); }));
   return {};
 }
 
@@ -174,9 +158,7 @@ result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends,
   const auto e = std::make_shared<exchange>();
   e->call = options.name;
   e->tag = options.tag;
-  e->deadline = options.deadline;
-  e->cancel = options.cancel;
-  SHARDMESH_TRY(check_call(*e, options));
+  SHARDMESH_TRY(begin_call(*e, options));
   SHARDMESH_TRY(detail::check_peers(rank(), size(), sends, receives));
   return guarded(*e, [&]() -> result<std::shared_ptr<exchange>> {
     for (const incoming& m : receives) expect(m.peer, false, {e, m.bytes, nullptr});
@@ -194,9 +176,8 @@ result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const s
   const auto e = std::make_shared<exchange>();
   e->part = "an all_gather";
   e->call = options.name;
-  e->deadline = options.deadline;
-  e->cancel = options.cancel;
-  SHARDMESH_TRY(check_call(*e, options));
+  e->tag = options.tag;
+  SHARDMESH_TRY(begin_call(*e, options));
   all[static_cast<std::size_t>(rank())].assign(bytes.begin(), bytes.end());
   SHARDMESH_TRY(guarded(*e, [&]() -> result<void> {
     for (std::int32_t peer = 0; peer < size(); ++peer)
@@ -211,7 +192,7 @@ result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const s
 void engine::expect(std::int32_t peer, bool is_gather, expected receive) {
   if (poison_) return;
   receive.owner->senders.push_back(peer);
-  const auto at = lines_.try_emplace({peer, receive.owner->tag, is_gather}).first;
+  const auto at = lines_.try_emplace({peer, is_gather ? 0 : receive.owner->tag, is_gather}).first;
   std::deque<record>& announced = at->second.announced;
   if (announced.empty()) {
     const bool is_gone = std::find(gone_.begin(), gone_.end(), peer) != gone_.end();
@@ -243,7 +224,7 @@ void engine::announce(std::int32_t peer, record_kind kind, std::span<const std::
   if (poison_ && kind != record_kind::poison) return;
   record head;
   head.kind = kind;
-  head.tag = owner ? owner->tag : 0;
+  head.tag = kind == record_kind::message ? owner->tag : 0;  // all_gathers match in call order alone
   const std::string_view call = owner ? owner->call : "";
   std::copy_n(call.begin(), std::min(call.size(), head.call.size() - 1), head.call.begin());
   head.size_bytes = bytes.size();
@@ -269,25 +250,21 @@ void engine::announce(std::int32_t peer, record_kind kind, std::span<const std::
 
 result<void> engine::wait_for(guard& locked, exchange& e) {
   const auto is_over = [&] { return e.is_over() || poison_.has_value(); };
-  if (e.deadline)
-    changed_.wait_until(locked, e.cancel, *e.deadline, is_over);
+  const detail::call_limits& limits = e.limits;
+  if (limits.deadline)
+    changed_.wait_until(locked, limits.cancel, *limits.deadline, is_over);
   else
-    changed_.wait(locked, e.cancel, is_over);
+    changed_.wait(locked, limits.cancel, is_over);
   if (e.is_over()) return {};
-  if (!poison_ && e.cancel.stop_requested())
-    poison(
-        fail(errc::cancelled, "rank " + std::to_string(rank()) + " was cancelled in " + name_of(e)).with_rank(rank()),
-        true);
-  else if (!poison_) {
-    error problem = waited_in_vain(e);
-    problem.found = last_heard(problem.ranks);
-    poison(std::move(problem), true);
-  }
+  // Without poison, only a limit ends the wait.
+  if (!poison_) poison(ended_wait(e, limits.cancel.stop_requested() ? errc::cancelled : errc::deadline_exceeded), true);
   return *poison_;
 }
 
-error engine::waited_in_vain(const exchange& e) const {
-  return detail::waited_in_vain(rank(), part_of(e), e.tag, e.senders, e.takers);
+error engine::ended_wait(const exchange& e, errc ended) const {
+  error problem = detail::ended_wait(identity_of(e), e.limits, ended, e.senders, e.takers);
+  if (ended == errc::deadline_exceeded) problem.found = last_heard(problem.ranks);
+  return problem;
 }
 
 result<void> engine::wait(exchange& e) {
@@ -318,7 +295,7 @@ std::string engine::last_heard(std::span<const std::int32_t> ranks) const {
 bool engine::would_not_block(const exchange& e) {
   if (is_forked()) return true;  // `wait` returns an error
   const guard locked(lock_);
-  return e.is_over() || poison_ || e.cancel.stop_requested() || (e.deadline && clock::now() >= *e.deadline);
+  return e.is_over() || poison_ || e.limits.reached() != errc::ok;
 }
 
 void engine::abort(error reason) {

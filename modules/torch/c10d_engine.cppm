@@ -77,8 +77,7 @@ struct exchange {
   const char* call = "";  // the call that contains it
   std::uint32_t tag = 0;
   std::vector<std::int32_t> senders, takers;  // peers of unfinished messages
-  std::optional<std::chrono::steady_clock::time_point> deadline;
-  std::stop_token cancel;
+  detail::call_limits limits;
   bool is_over() const { return senders.empty() && takers.empty(); }
 };
 
@@ -142,7 +141,7 @@ class engine : public std::enable_shared_from_this<engine> {
   };
 
   // Calls. The lock is held in all of these.
-  result<void> check_call(const exchange& e, const call_options& options);
+  result<void> begin_call(exchange& e, const call_options& options);
   void expect(std::int32_t peer, bool is_gather, expected receive);
   void announce(std::int32_t peer, record_kind kind, std::span<const std::byte> bytes,
                 const std::shared_ptr<exchange>& owner);
@@ -153,7 +152,8 @@ class engine : public std::enable_shared_from_this<engine> {
   void poison(error reason, bool tells_peers) noexcept;
   void tell_peers();
   result<void> wait_for(guard& locked, exchange& e);
-  error waited_in_vain(const exchange& e) const;
+  detail::call_identity identity_of(const exchange& e) const { return {rank(), e.part, e.call, e.tag}; }
+  error ended_wait(const exchange& e, errc ended) const;
   std::string last_heard(std::span<const std::int32_t> ranks) const;
 
   std::int32_t payload_tag(std::uint32_t number) const {

@@ -126,17 +126,17 @@ struct module_save_options {
 };
 
 /// Saves the module's entries from its memory as a new checkpoint, whole or not at all.
-/// \errors in the report: those of `check_tensor` and of `save`
+/// \errors those of `check_tensor`, one problem for each entry; those of `save`
 /// Source: torch.distributed.checkpoint.save({...: module.state_dict()})
 template <torch_module M>
-save_report save_checkpoint(const M& module, const std::filesystem::path& destination,
-                            const module_save_options& options = {}) {
+result<save_report> save_checkpoint(const M& module, const std::filesystem::path& destination,
+                                    const module_save_options& options = {}) {
   const std::vector<module_entry<M>> entries = entries_of(module);
   std::vector<save_tensor> tensors;
-  save_report refused;
+  std::vector<error> problems;
   for (const module_entry<M>& one : entries) {
     if (auto plain = check_tensor(one.tensor); !plain) {
-      refused.problems.push_back(std::move(plain).error().with_key(one.name));
+      problems.push_back(std::move(plain).error().with_key(one.name));
       continue;
     }
     path where = detail::path_inside(options.inside, one.name);
@@ -144,7 +144,7 @@ save_report save_checkpoint(const M& module, const std::filesystem::path& destin
     std::string key = dotted(where);
     tensors.push_back({std::move(key), std::move(where), from.sizes, {{box::whole(from.sizes), from}}});
   }
-  if (!refused.ok()) return refused;
+  if (!problems.empty()) return fail_all(std::move(problems));
   return save(destination, tensors, options.to, options.saving);
 }
 

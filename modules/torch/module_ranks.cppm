@@ -68,24 +68,22 @@ struct module_rank_save_options {
 /// \param mesh    contains all ranks of `comm`, in its numbering
 /// \param rules   the same on every rank; entries without a rule are whole on every rank. The shape of a whole tensor
 ///                follows from the parts: their sizes along the mesh dimensions that cut a dimension are added.
-/// \errors in the report, the same on every rank, before a file exists: errc::shape_mismatch naming the entry, a rank
-///         whose part differs from the layout, and both sizes; errc::disagreement (a rank with another mesh, or with
-///         other rules, entries or dtypes); errc::invalid_argument (the mesh and the communicator do not have the same
-///         ranks); those of `check_tensor` and `resolve_placements`. Then those of `save` on many ranks.
+/// \errors the same on every rank. Before a file exists: errc::shape_mismatch naming the entry, a rank whose part
+///         differs from the layout, and both sizes; errc::disagreement (a rank with another mesh, or with other rules,
+///         entries or dtypes); errc::invalid_argument (the mesh and the communicator do not have the same ranks);
+///         those of `check_tensor` and `resolve_placements`. Then those of `save` on many ranks.
 /// Cost: as `save` on many ranks, and one round of all_gather (the sizes of all entries).
 /// Source: torch.distributed.checkpoint.save of a module's DTensors
 template <torch_module M>
-save_report save_checkpoint(const M& module, const std::filesystem::path& destination, const device_mesh& mesh,
-                            std::span<const placement_rule> rules, communicator_ref comm,
-                            const module_rank_save_options& options = {}) {
+result<save_report> save_checkpoint(const M& module, const std::filesystem::path& destination, const device_mesh& mesh,
+                                    std::span<const placement_rule> rules, communicator_ref comm,
+                                    const module_rank_save_options& options = {}) {
   std::vector<module_entry<M>> entries = entries_of(module);
   const auto held =
       detail::held_to_save(detail::placed_memory_of<const_tensor_view>(entries, options.inside),
                            {mesh, rules, options.placing}, comm, options.saving.saving.call.named("save_checkpoint"));
-  if (held) return save(destination, *held, comm, options.saving);
-  save_report refused;
-  refused.problems.push_back(held.error());
-  return refused;
+  if (!held) return held.error();
+  return save(destination, *held, comm, options.saving);
 }
 
 struct module_rank_load_options {
@@ -98,27 +96,23 @@ struct module_rank_load_options {
 /// Loads each rank's parts of a module from a checkpoint of any format, saved by any number of ranks. Collective;
 /// blocks. Data that several ranks hold is read once.
 /// \param module, mesh, rules  as for `save_checkpoint`; ranks may have different ones (stages of a pipeline)
-/// \errors in the report, the same on every rank, before a byte is read: those of `open_checkpoint`;
-///         errc::shape_mismatch naming the entry, the rank, the sizes that the layout of the stored tensor gives it,
-///         and its actual sizes; errc::invalid_argument for a rank that is not in its mesh; those of `check_tensor` and
-///         `resolve_placements`. Then those of `load` on many ranks.
+/// \errors the same on every rank. Before a byte is read: those of `open_checkpoint`; errc::shape_mismatch naming the
+///         entry, the rank, the sizes that the layout of the stored tensor gives it, and its actual sizes;
+///         errc::invalid_argument for a rank that is not in its mesh; those of `check_tensor` and `resolve_placements`.
+///         Then those of `load` on many ranks.
 /// Cost: as `load` on many ranks, and one round of all_gather with empty notes.
 /// Source: torch.distributed.checkpoint.load into a module's DTensors
 template <torch_module M>
-load_report load_checkpoint(M& module, const std::filesystem::path& checkpoint, const device_mesh& mesh,
-                            std::span<const placement_rule> rules, communicator_ref comm,
-                            const module_rank_load_options& options = {}) {
+result<load_report> load_checkpoint(M& module, const std::filesystem::path& checkpoint, const device_mesh& mesh,
+                                    std::span<const placement_rule> rules, communicator_ref comm,
+                                    const module_rank_load_options& options = {}) {
   auto reader = open_checkpoint(checkpoint, options.opening);
   const result<void> opened = reader ? result<void>() : result<void>(reader.error());
   std::vector<module_entry<M>> entries = entries_of(module);
   auto held = detail::held_to_load(
       reader ? reader->get() : nullptr, opened, detail::placed_memory_of<tensor_view>(entries, options.inside),
       {mesh, rules, options.placing}, comm, options.loading.loading.call.named("load_checkpoint"));
-  if (!held) {
-    load_report refused;
-    refused.problems.push_back(held.error());
-    return refused;
-  }
+  if (!held) return held.error();
   for (std::size_t i = 0; i < entries.size(); ++i)
     held->tensors[i].written = [&entries, i] { note_written(entries[i].tensor); };
   return load(**reader, *held, comm, options.loading);

@@ -27,13 +27,13 @@ class folder_save {
               const save_options& options)
       : tensors_(std::move(tensors)), objects_(objects), format_(format), options_(options) {}
 
-  save_report run(const std::filesystem::path& destination, element_source source) {
+  result<save_report> run(const std::filesystem::path& destination, element_source source) {
+    std::vector<error> problems;
     for (const output_tensor& tensor : tensors_)
       if (auto can = torch_file::tensor_pickle(tensor.type, tensor.bytes.from.global_shape()); !tensor.archive && !can)
-        report_.problems.push_back(std::move(can).error().with_key(tensor.key));
-    if (!report_.ok()) return std::move(report_);
-    auto done = write(destination, source);
-    if (!done) report_.problems.push_back(std::move(done).error());
+        problems.push_back(std::move(can).error().with_key(tensor.key));
+    if (!problems.empty()) return fail_all(std::move(problems));
+    SHARDMESH_TRY(write(destination, source));
     return std::move(report_);
   }
 
@@ -176,9 +176,9 @@ class folder_save {
 
 }  // namespace
 
-save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
-                 std::span<const output_object> objects, element_source source, const folder_options& format,
-                 const save_options& options) {
+result<save_report> save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
+                         std::span<const output_object> objects, element_source source, const folder_options& format,
+                         const save_options& options) {
   return folder_save(std::move(tensors), objects, format, options).run(destination, source);
 }
 

@@ -25,11 +25,12 @@ inline constexpr std::int32_t max_ranks = 65'536;
 /// is a plain tensor in its rank's file; chunks of one rank that form one box are merged into it. Objects, and tensors
 /// of other representations, keep the form of their archives in the pickles. Objects of at most one MiB are in every
 /// rank's pickle, larger ones in rank 0's. Streams from `source`; archives stay in memory until everything is written.
-/// \errors in the report: those of `torch_file::state_file::make`; errc::unsupported (`files` other than safetensors or
-///         torch; more than `max_ranks`); two entries of one path; those of source, staged output, and executor.
+/// \errors errc::unsupported for each tensor whose dtype PyTorch lacks; those of `torch_file::state_file::make`;
+///         errc::unsupported (`files` other than safetensors or torch; more than `max_ranks`); two entries of one path;
+///         those of source, staged output, and executor
 /// Source: torch_checkpointing/checkpoint_writer.py
-save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
-                 std::span<const output_object> objects, element_source source, const folder_options& format,
-                 const save_options& options = {});
+result<save_report> save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
+                         std::span<const output_object> objects, element_source source, const folder_options& format,
+                         const save_options& options = {});
 
 }  // namespace shardmesh::torch_checkpointing

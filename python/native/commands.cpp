@@ -124,22 +124,23 @@ py::dict told_report(const verify_report& report, const verify_options& options)
 py::dict verify_checkpoint(const reader_pointer& reader, bool quick, int threads, const py::object& progress,
                            const py::list& allow_globals) {
   const verify_options options = options_of_verify(quick, threads, allow_globals);
-  return told_report(waited(progress, [&](watch& watching) { return verify(*watched(*reader, watching), options); }),
-                     options);
+  const verify_report report =
+      value_of(waited(progress, [&](watch& watching) { return verify(*watched(*reader, watching), options); }));
+  return told_report(report, options);
 }
 
 // For a checkpoint that cannot be opened. The report leaves out the reason, which Python has already.
 py::dict verify_names(const py::object& path, int threads, const py::list& allow_globals) {
   const verify_options options = options_of_verify(false, threads, allow_globals);
-  verify_report report = verify_unreadable(bytes_of(path), fail(errc::bad_format, ""), options);
+  verify_report report = value_of(verify_unreadable(bytes_of(path), fail(errc::bad_format, ""), options));
   report.problems.erase(report.problems.begin());
   return told_report(report, options);
 }
 
-py::dict described(const difference& d) {
+py::dict described(const key_difference& d) {
   py::dict made;
   made["key"] = text(d.key);
-  made["what"] = text(name(d.what));
+  made["kind"] = text(name(d.kind));
   made["text"] = text(d.text);
   made["different"] = d.different;
   made["elements"] = d.elements;
@@ -156,7 +157,7 @@ py::dict diff_checkpoints(const reader_pointer& left, const reader_pointer& righ
                 {.tolerance = tolerance, .layout = layout, .ignore_dtype = ignore_dtype, .threads = threads});
   }));
   py::list differences;
-  for (const difference& one : report.differences) differences.append(described(one));
+  for (const key_difference& one : report.differences) differences.append(described(one));
   py::dict made;
   made["differences"] = differences;
   made["problems"] = to_python(report.problems);

@@ -42,7 +42,10 @@ std::string bytes_of(const py::handle& text) {
             .with_values("valid Unicode", std::string(spelled)));
 }
 
-py::object to_python(const error& e) {
+namespace {
+
+// A problem without others.
+py::object one_to_python(const error& e) {
   py::tuple ranks(e.ranks.size());
   for (std::size_t i = 0; i < e.ranks.size(); ++i) ranks[i] = e.ranks[i];
   py::tuple boxes(e.boxes.size());
@@ -54,6 +57,17 @@ py::object to_python(const error& e) {
                      py::arg("found") = text(e.found), py::arg("hint") = text(e.hint), py::arg("errno") = e.sys);
 }
 
+}  // namespace
+
+py::object to_python(const error& e) {
+  const std::vector<error> problems = e.problems();
+  py::object made = one_to_python(problems.front());
+  py::tuple others(problems.size() - 1);
+  for (std::size_t i = 0; i < others.size(); ++i) others[i] = one_to_python(problems[i + 1]);
+  made.attr("others") = others;
+  return made;
+}
+
 py::list to_python(const std::vector<error>& errors) {
   py::list made;
   for (const error& e : errors) made.append(to_python(e));
@@ -62,13 +76,6 @@ py::list to_python(const std::vector<error>& errors) {
 
 void raise(const error& e) {
   set_and_leave(to_python(e));
-}
-
-void raise(const std::vector<error>& problems) {
-  const py::list made = to_python(problems);
-  const py::object first = made[0];
-  first.attr("others") = py::tuple(made[py::slice(1, static_cast<py::ssize_t>(problems.size()), 1)]);
-  set_and_leave(first);
 }
 
 }  // namespace bindings

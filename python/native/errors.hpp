@@ -17,14 +17,12 @@ pybind11::str text(std::string_view bytes);
 /// The reverse of `text`. Raises invalid_argument for other surrogates.
 std::string bytes_of(const pybind11::handle& text);
 
-/// An instance of shardmesh.Error with the error's fields and its text.
+/// An instance of shardmesh.Error with the error's fields and its text. The error's others are in its field `others`.
 pybind11::object to_python(const shardmesh::error& e);
 pybind11::list to_python(const std::vector<shardmesh::error>& errors);
 
 /// Throws the error as a Python exception.
 [[noreturn]] void raise(const shardmesh::error& e);
-/// Throws the first of the problems, with the others in its field `others`.
-[[noreturn]] void raise(const std::vector<shardmesh::error>& problems);
 
 /// Returns the value, or throws its error as a Python exception.
 template <class T>

@@ -42,8 +42,9 @@ save_options plain_saving::with(watch& watching) const {
   return made;
 }
 
-py::dict told(const save_report& report) {
-  if (!report.ok()) raise(report.problems);
+py::dict told(const result<save_report>& saved) {
+  if (!saved) raise(saved.error());
+  const save_report& report = *saved;
   py::list notes;
   for (const std::string& note : report.notes) notes.append(text(note));
   py::dict made;

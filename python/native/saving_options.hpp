@@ -25,7 +25,7 @@ struct plain_saving {
 /// Whether "payload" requests safetensors files ("torch" does not). Raises invalid_argument.
 bool wants_safetensors_files(const pybind11::dict& given);
 
-/// Returns the report as a dict; raises its problems.
-pybind11::dict told(const shardmesh::save_report& report);
+/// Returns the report as a dict, or raises the error.
+pybind11::dict told(const shardmesh::result<shardmesh::save_report>& saved);
 
 }  // namespace bindings

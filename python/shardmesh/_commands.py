@@ -85,7 +85,7 @@ class Difference:
     "object", "layout", or "unreadable"."""
 
     key: str
-    what: str
+    kind: str
     #: the whole difference in one line, without the key
     text: str
     #: for values: the elements that differ, all elements, the first that differs, and the largest |a - b|

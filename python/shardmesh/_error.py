@@ -19,7 +19,7 @@ class Box(NamedTuple):
 class Error(Exception):
     """A failure. `str(error)` is one line, the same as in the C++ library and on the command line.
 
-    Fields that do not apply are empty. `others`: further problems of the same call, each an Error.
+    Fields that do not apply are empty. `others`: further problems of the same call, the first 99, each an Error.
     """
 
     def __init__(self, code: str, text: str, *, message: str = "", key: str = "", path: str = "",

@@ -23,6 +23,9 @@
 #include <variant>
 #include <vector>
 #include <watchdog.hpp>
+
+#include "problems_of.hpp"
+
 import shardmesh.collective_checkpoint;
 import shardmesh.test.saving;
 
@@ -52,7 +55,8 @@ void survives(const std::string& name, const std::vector<std::int32_t>& sizes,
       };
       REQUIRE(run([&](any_communicator& comm) {
                 rows old(comm.rank(), comm.size(), 7);
-                return text_of(save(checkpoint, old.state, comm, {.saving = {.output = {.overwrite = true}}}).problems);
+                return text_of(
+                    problems_of(save(checkpoint, old.state, comm, {.saving = {.output = {.overwrite = true}}})));
               }) == "");
       REQUIRE(run([&](any_communicator& comm) {
                 rows now(comm.rank(), comm.size(), 8);
@@ -60,8 +64,8 @@ void survives(const std::string& name, const std::vector<std::int32_t>& sizes,
               }) == "");
       REQUIRE(run([&](any_communicator& comm) -> std::string {
                 rows loaded(comm.rank(), comm.size(), 0);
-                const load_report report = load(checkpoint, loaded.state, comm);
-                if (!report.ok()) return text_of(report.problems);
+                const auto report = load(checkpoint, loaded.state, comm);
+                if (!report) return text_of(report.error().problems());
                 for (const std::int32_t value : loaded.memory)
                   if (value != 7) return "the previous checkpoint has changed";
                 return entries(folder.path) == 1 ? "" : "something was left beside the checkpoint";
@@ -86,8 +90,8 @@ TEST_CASE("a rank that fails at any phase fails the save on every rank, and the 
             if (throws) throw std::runtime_error("the fault");
             return fail(errc::io, "the fault");
           };
-          const save_report report = save(to, mine.state, comm, options);
-          if (std::string wrong = must_say(report.problems, {"the fault", "(rank " + std::to_string(victim) + ")"});
+          const auto report = save(to, mine.state, comm, options);
+          if (std::string wrong = must_say(problems_of(report), {"the fault", "(rank " + std::to_string(victim) + ")"});
               !wrong.empty())
             return wrong;
           return comm.all_gather({}, within(30s)) ? "" : "the communicator is not usable any more";
@@ -115,9 +119,9 @@ TEST_CASE("a rank that stops taking part at any phase is noticed at the deadline
           return {};
         };
         const auto began = std::chrono::steady_clock::now();
-        const save_report report = save(to, mine.state, comm, options);
+        const auto report = save(to, mine.state, comm, options);
         const auto took = std::chrono::steady_clock::now() - began;
-        if (report.ok()) return "there was no error";
+        if (report) return "there was no error";
         if (!is_victim && took > 800ms + 1s) return "it took too long";
         return {};
       });
@@ -130,8 +134,8 @@ TEST_CASE("a save that is cancelled, or whose deadline is over, changes nothing"
     stop.request_stop();
     rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(30s)}};
     if (comm.rank() == comm.size() - 1) options.saving.call.cancel = stop.get_token();
-    const save_report report = save(to, mine.state, comm, options);
-    return must_say(report.problems, {"the save was cancelled (rank " + std::to_string(comm.size() - 1) + ")"});
+    const auto report = save(to, mine.state, comm, options);
+    return must_say(problems_of(report), {"the save was cancelled (rank " + std::to_string(comm.size() - 1) + ")"});
   });
   survives("cancelled-call", {1, 2, 4}, [](any_communicator& comm, const fs::path& to, rows& mine) -> std::string {
     std::stop_source stop;
@@ -141,7 +145,7 @@ TEST_CASE("a save that is cancelled, or whose deadline is over, changes nothing"
       if (now == save_phase::write && comm.rank() == 0) stop.request_stop();
       return {};
     };
-    return must_say(save(to, mine.state, comm, options).problems, {"cancelled"});
+    return must_say(problems_of(save(to, mine.state, comm, options)), {"cancelled"});
   });
   survives("cancelled-last", {1, 2, 4}, [](any_communicator& comm, const fs::path& to, rows& mine) -> std::string {
     std::stop_source stop;
@@ -150,13 +154,12 @@ TEST_CASE("a save that is cancelled, or whose deadline is over, changes nothing"
     options.saving.before_commit = [&] {
       if (comm.rank() == comm.size() - 1) stop.request_stop();
     };
-    const save_report report = save(to, mine.state, comm, options);
-    return must_say(report.problems, {"the save was cancelled (rank " + std::to_string(comm.size() - 1) + ")"});
+    const auto report = save(to, mine.state, comm, options);
+    return must_say(problems_of(report), {"the save was cancelled (rank " + std::to_string(comm.size() - 1) + ")"});
   });
   survives("late", {1, 2, 4}, [](any_communicator& comm, const fs::path& to, rows& mine) -> std::string {
-    const save_report report =
-        save(to, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(0ms)}});
-    return report.ok() ? "there was no error" : "";
+    const auto report = save(to, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(0ms)}});
+    return report ? "there was no error" : "";
   });
 }
 
@@ -173,10 +176,10 @@ TEST_CASE("a file that cannot grow fails the save on every rank") {
       setrlimit(RLIMIT_FSIZE, &small);
     }
     static_cast<void>(comm.all_gather({}, within(30s)));
-    const save_report report = save(to, mine.state, comm, options);
+    const auto report = save(to, mine.state, comm, options);
     if (is_last) setrlimit(RLIMIT_FSIZE, &before);
     static_cast<void>(comm.all_gather({}, within(30s)));
-    return must_say(report.problems, {"cannot write", "(rank "});
+    return must_say(problems_of(report), {"cannot write", "(rank "});
   });
 }
 
@@ -186,9 +189,9 @@ TEST_CASE("an overwrite replaces the checkpoint of other ranks whole, and nothin
   for (const std::int32_t ranks : {4, 2, 3, 1})
     on_ranks({ranks}, [&](any_communicator& comm) -> std::string {
       rows mine(comm.rank(), comm.size(), ranks);
-      const save_report report =
+      const auto report =
           save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(30s)}});
-      if (!report.ok()) return text_of(report.problems);
+      if (!report) return text_of(report.error().problems());
       static_cast<void>(comm.all_gather({}, within(30s)));
       const auto expected = static_cast<std::size_t>(comm.size()) + 2;  // .metadata and the checksums
       if (entries(checkpoint) != expected) return "the folder has " + std::to_string(entries(checkpoint)) + " files";
@@ -206,14 +209,14 @@ TEST_CASE("a save in the background writes what was there when it was started") 
           start_save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(30s)}});
       if (!saving) return to_string(saving.error());
       std::fill(mine.memory.begin(), mine.memory.end(), 6);
-      if (!saving->wait().ok()) return text_of(saving->wait().problems);
+      if (!saving->wait()) return text_of(saving->wait().error().problems());
       if (!saving->done()) return "it is not done after wait";
     }
-    const load_report report = load(checkpoint, mine.state, comm, {.loading = {.call = within(30s)}});
-    if (!report.ok()) return text_of(report.problems);
+    const auto report = load(checkpoint, mine.state, comm, {.loading = {.call = within(30s)}});
+    if (!report) return text_of(report.error().problems());
     for (const std::int32_t value : mine.memory)
       if (value != 5) return "another value";
-    // An invalid input is reported at once, a later fault in the report.
+    // An invalid input is reported at once, a later fault by `wait`.
     rows bad(comm.rank(), comm.size(), 5);
     bad.tensor().parts.clear();
     const auto refused = start_save(checkpoint, bad.state, comm);
@@ -225,6 +228,6 @@ TEST_CASE("a save in the background writes what was there when it was started") 
     };
     auto failing = start_save(checkpoint, mine.state, comm, options);
     if (!failing) return to_string(failing.error());
-    return must_say(failing->wait().problems, {"the fault (rank " + std::to_string(comm.size() - 1) + ")"});
+    return must_say(problems_of(failing->wait()), {"the fault (rank " + std::to_string(comm.size() - 1) + ")"});
   });
 }

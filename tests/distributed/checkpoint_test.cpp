@@ -64,15 +64,15 @@ TEST_CASE("what some ranks save, other numbers of ranks load on other layouts, w
                      true);
           if (comm.rank() % 2 == 0) mine.state.objects = objects();  // some ranks have none
           std::reverse(mine.state.objects.begin(), mine.state.objects.end());
-          const save_report report = save(checkpoint, mine.state, comm, {.saving = {.call = within(60s)}});
-          if (!report.ok()) return text_of(report.problems);
-          if (report.tensors != static_cast<std::int64_t>(models.size())) return "another number of tensors";
-          if (report.objects != 6) return "another number of objects";
+          const auto report = save(checkpoint, mine.state, comm, {.saving = {.call = within(60s)}});
+          if (!report) return text_of(report.error().problems());
+          if (report->tensors != static_cast<std::int64_t>(models.size())) return "another number of tensors";
+          if (report->objects != 6) return "another number of objects";
           return {};
         });
         REQUIRE(saved == "");
         auto reader = open_checkpoint(checkpoint).value();
-        REQUIRE(text_of(verify(*reader).problems) == "");
+        REQUIRE(text_of(verify(*reader).value().problems) == "");
         for (const std::int32_t loaders : kind.sizes) {
           if (loaders > 4 && loaders != 7) continue;
           INFO(loaders << " loaders");
@@ -95,12 +95,12 @@ TEST_CASE("what some ranks save, other numbers of ranks load on other layouts, w
                 mine.state.objects = objects();
                 for (local_state_object& object : mine.state.objects) object.leaves = {plain_value()}, object.form = {};
               }
-              const load_report report =
+              const auto report =
                   load(checkpoint, mine.state, comm, {.loading = {.call = within(60s)}, .sharing = sharing});
-              if (!report.ok()) return text_of(report.problems);
+              if (!report) return text_of(report.error().problems());
               if (std::string wrong = mine.differences(numbers); !wrong.empty()) return wrong;
               if (comm.rank() != 0 && mine.state.objects != objects()) return "the objects differ";
-              if (sharing == read_sharing::each_rank && report.bytes_received != 0) return "bytes were exchanged";
+              if (sharing == read_sharing::each_rank && report->bytes_received != 0) return "bytes were exchanged";
             }
             return {};
           });
@@ -124,11 +124,11 @@ TEST_CASE("replicas are written once and spread evenly") {
           const box whole = box::whole(model.shape);
           mine.add(static_cast<std::size_t>(t), model, {&whole, 1}, true);
         }
-        const save_report report =
+        const auto report =
             save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(60s)}});
-        if (!report.ok()) return text_of(report.problems);
-        if (report.bytes != 8 * ranks * 16 * 8 * 4) return std::to_string(report.bytes) + " bytes";
-        return report.files == ranks ? "" : std::to_string(report.files) + " files";
+        if (!report) return text_of(report.error().problems());
+        if (report->bytes != 8 * ranks * 16 * 8 * 4) return std::to_string(report->bytes) + " bytes";
+        return report->files == ranks ? "" : std::to_string(report->files) + " files";
       });
       REQUIRE(wrong == "");
       auto reader = open_checkpoint(checkpoint).value();
@@ -156,14 +156,14 @@ TEST_CASE("what a group reads is read once, and large boxes are shared without b
         const box large_box = box::whole(large.shape), small_box = box::whole(small.shape);
         mine.add(0, large, {&large_box, 1}, true);
         mine.add(1, small, {&small_box, 1}, true);
-        const save_report saved =
+        const auto saved =
             save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(60s)}});
-        if (!saved.ok()) return text_of(saved.problems);
-        const load_report report = load(checkpoint, mine.state, comm, {.loading = {.call = within(60s)}});
-        if (!report.ok()) return text_of(report.problems);
-        const std::int64_t total = report.bytes_read + report.bytes_received;
+        if (!saved) return text_of(saved.error().problems());
+        const auto report = load(checkpoint, mine.state, comm, {.loading = {.call = within(60s)}});
+        if (!report) return text_of(report.error().problems());
+        const std::int64_t total = report->bytes_read + report->bytes_received;
         if (total != 256 * 128 * 4 + 16) return std::to_string(total) + " bytes";
-        const bool reads = report.bytes_read > 16;
+        const bool reads = report->bytes_read > 16;
         const auto all = comm.all_gather(std::vector<std::byte>(reads ? 1 : 0), within(60s));
         std::size_t readers = 0;
         for (const auto& one : all.value()) readers += one.size();
@@ -210,12 +210,12 @@ TEST_CASE("state dicts are saved and loaded through what they hold") {
         state_dict<host_tensor> saved = make(true), loaded = make(false);
         const auto held = local_view(saved);
         if (!held) return to_string(held.error());
-        const save_report report =
+        const auto report =
             save(checkpoint, *held, comm, {.saving = {.output = {.overwrite = true}, .call = within(60s)}});
-        if (!report.ok()) return text_of(report.problems);
+        if (!report) return text_of(report.error().problems());
         auto wanted = local_view(loaded).value();
-        const load_report got = load(checkpoint, wanted, comm, {.loading = {.call = within(60s)}});
-        if (!got.ok()) return text_of(got.problems);
+        const auto got = load(checkpoint, wanted, comm, {.loading = {.call = within(60s)}});
+        if (!got) return text_of(got.error().problems());
         set_objects(loaded, wanted.objects).value();
         return equal(saved, loaded, {}) ? "" : "the state dicts differ";
       });
@@ -268,9 +268,9 @@ TEST_CASE("PyTorch's own checkpoints are loaded by any number of ranks, on layou
           }
           for (const object_entry& object : reader->contents().objects)
             wanted.objects.push_back({object.where.empty() ? path{object.key} : object.where, {}, {plain_value()}});
-          const load_report report =
+          const auto report =
               load(checkpoint, wanted, comm, {.loading = {.call = within(60s)}, .sharing = read_sharing::group});
-          if (!report.ok()) return text_of(report.problems);
+          if (!report) return text_of(report.error().problems());
           std::size_t next = 0;
           for (std::size_t t = 0; t < entries.size(); ++t) {
             if (bits(entries[t]->type) % 8 != 0) continue;

@@ -77,15 +77,15 @@ TEST_CASE("ranks save tensors of devices together and load them on another layou
     if (auto set = state.set({"model", "w"}, matrix(comm, "S(0)", true)); !set) return to_string(set.error());
     const auto held = local_view(std::as_const(state));
     if (!held) return to_string(held.error());
-    const save_report saved = save(checkpoint, *held, comm, {.saving = {.output = {.overwrite = true}}});
-    if (!saved.ok()) return to_string(saved.problems.front());
+    const auto saved = save(checkpoint, *held, comm, {.saving = {.output = {.overwrite = true}}});
+    if (!saved) return to_string(saved.error());
 
     state_dict<far_tensor> again;
     if (auto set = again.set({"model", "w"}, matrix(comm, "S(1)", false)); !set) return to_string(set.error());
     auto wanted = local_view(again);
     if (!wanted) return to_string(wanted.error());
-    const load_report loaded = load(checkpoint, *wanted, comm);
-    if (!loaded.ok()) return to_string(loaded.problems.front());
+    const auto loaded = load(checkpoint, *wanted, comm);
+    if (!loaded) return to_string(loaded.error());
     const dtensor<far_tensor>& found = *again.find({"model", "w"})->dtensor();
     if (found.local().writes != 1) return "written " + std::to_string(found.local().writes) + " times";
     return what_differs(found, matrix(comm, "S(1)", true));
@@ -107,9 +107,9 @@ TEST_CASE("tensors of devices are saved in the background through a pool of the 
       if (!saving) return to_string(saving.error());
       far_tensor& local = state.find({"w"})->dtensor()->local();
       std::ranges::fill(local.memory, std::byte{0});
-      if (!saving->wait().ok()) return to_string(saving->wait().problems.front());
-      const load_report loaded = load(checkpoint, *held, comm);
-      if (!loaded.ok()) return to_string(loaded.problems.front());
+      if (!saving->wait()) return to_string(saving->wait().error());
+      const auto loaded = load(checkpoint, *held, comm);
+      if (!loaded) return to_string(loaded.error());
       if (auto wrong = what_differs(*state.find({"w"})->dtensor(), matrix(comm, "S(1)", true)); !wrong.empty())
         return wrong;
     }

@@ -15,6 +15,9 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "problems_of.hpp"
+
 import shardmesh.checkpoint_core;
 import shardmesh.collective_checkpoint;
 import shardmesh.test.saving;
@@ -68,26 +71,27 @@ TEST_CASE("ranks that want a narrower dtype are refused, or told what was cast w
   on_ranks({1, 2, 4}, [&](any_communicator& comm) -> std::string {
     const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
     rows mine(comm.rank(), comm.size(), 70'000);
-    const save_report saved =
+    const auto saved =
         save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(30s)}});
-    if (!saved.ok()) return text_of(saved.problems);
+    if (!saved) return text_of(saved.error().problems());
     cast_rows<std::int16_t> narrow(comm.rank(), comm.size(), dtype::int16);
-    load_report got = load(checkpoint, narrow.state, comm, {.loading = {.call = within(30s)}});
-    if (got.problems.size() != 1 || got.problems[0].code != errc::narrowing || got.problems[0].key != "w" ||
-        got.problems[0].message != "casting int32 to int16 loses values" || !got.casts.empty() || !got.loaded.empty())
-      return "not refused: " + text_of(got.problems);
+    auto got = load(checkpoint, narrow.state, comm, {.loading = {.call = within(30s)}});
+    if (got) return "a cast that loses values was not refused";
+    if (got.error().problem_count() != 1 || got.error().code != errc::narrowing || got.error().key != "w" ||
+        got.error().message != "casting int32 to int16 loses values")
+      return "not refused: " + text_of(got.error().problems());
     if (narrow.memory != std::vector<std::int16_t>(narrow.memory.size(), 1)) return "something was written";
     got = load(checkpoint, narrow.state, comm, {.loading = {.allow_narrowing = true, .call = within(30s)}});
-    if (!got.ok() || got.casts != std::vector<loaded_cast>{{"w", dtype::int32, dtype::int16}})
-      return "allowed: " + text_of(got.problems);
+    if (!got || got->casts != std::vector<loaded_cast>{{"w", dtype::int32, dtype::int16}})
+      return "allowed: " + text_of(problems_of(got));
     cast_rows<std::int64_t> wide(comm.rank(), comm.size(), dtype::int64);
     got = load(checkpoint, wide.state, comm, {.loading = {.call = within(30s)}});
-    if (!got.ok() || got.casts != std::vector<loaded_cast>{{"w", dtype::int32, dtype::int64}})
-      return "wider: " + text_of(got.problems);
+    if (!got || got->casts != std::vector<loaded_cast>{{"w", dtype::int32, dtype::int64}})
+      return "wider: " + text_of(problems_of(got));
     if (wide.memory != std::vector<std::int64_t>(wide.memory.size(), 70'000)) return "other values";
     rows same(comm.rank(), comm.size(), 0);
     got = load(checkpoint, same.state, comm, {.loading = {.call = within(30s)}});
-    return got.ok() && got.casts.empty() ? "" : "a cast of nothing";
+    return got && got->casts.empty() ? "" : "a cast of nothing";
   });
 }
 
@@ -96,14 +100,15 @@ TEST_CASE("the cancellation and the deadline of a whole load end its reads") {
   on_ranks({1, 2}, [&](any_communicator& comm) -> std::string {
     const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
     rows mine(comm.rank(), comm.size(), 5);
-    const save_report saved =
+    const auto saved =
         save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(30s)}});
-    if (!saved.ok()) return text_of(saved.problems);
+    if (!saved) return text_of(saved.error().problems());
     rows wanted(comm.rank(), comm.size(), 0);
     std::stop_source whole;
     watched_reader reader(open_checkpoint(checkpoint).value(), [&] { whole.request_stop(); });
-    const load_report got = load(reader, wanted.state, comm, {.loading = {.call = {.cancel = whole.get_token()}}});
-    if (got.problems.size() != 1 || got.problems[0].code != errc::cancelled) return text_of(got.problems);
+    const auto got = load(reader, wanted.state, comm, {.loading = {.call = {.cancel = whole.get_token()}}});
+    if (got) return "it was loaded";
+    if (got.error().problem_count() != 1 || got.error().code != errc::cancelled) return text_of(got.error().problems());
     return wanted.memory == rows(comm.rank(), comm.size(), 0).memory ? "" : "it read on";
   });
   on_ranks({1, 2}, [&](any_communicator& comm) -> std::string {
@@ -112,8 +117,10 @@ TEST_CASE("the cancellation and the deadline of a whole load end its reads") {
     const auto soon = within(300ms);
     watched_reader reader(open_checkpoint(checkpoint).value(),
                           [&] { std::this_thread::sleep_until(*soon.deadline + 1ms); });
-    const load_report got = load(reader, wanted.state, comm, {.loading = {.call = soon}});
-    if (got.problems.size() != 1 || got.problems[0].code != errc::deadline_exceeded) return text_of(got.problems);
+    const auto got = load(reader, wanted.state, comm, {.loading = {.call = soon}});
+    if (got) return "it was loaded";
+    if (got.error().problem_count() != 1 || got.error().code != errc::deadline_exceeded)
+      return text_of(got.error().problems());
     return wanted.memory == rows(comm.rank(), comm.size(), 0).memory ? "" : "it read on";
   });
 }

@@ -13,6 +13,9 @@
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "problems_of.hpp"
+
 import shardmesh.collective_checkpoint;
 import shardmesh.test.saving;
 
@@ -27,16 +30,16 @@ TEST_CASE("a load names the keys that are missing, surplus or of another kind, a
     const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
     rows mine(comm.rank(), comm.size(), 5);
     mine.state.objects.push_back({{"step"}, {}, {std::int64_t{3}}});
-    const save_report saved =
+    const auto saved =
         save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(30s)}});
-    if (!saved.ok()) return text_of(saved.problems);
+    if (!saved) return text_of(saved.error().problems());
     const std::int32_t last = comm.size() - 1;
     const auto says = [&](const std::function<void(local_state&)>& change, const std::vector<std::string>& texts,
                           const rank_load_options& options = {}) {
       rows wanted(comm.rank(), comm.size(), 0);
       wanted.state.objects = mine.state.objects;
       if (comm.rank() == last) change(wanted.state);
-      return must_say(load(checkpoint, wanted.state, comm, options).problems, texts);
+      return must_say(problems_of(load(checkpoint, wanted.state, comm, options)), texts);
     };
     std::string wrong = says([](local_state& s) { s.objects.push_back({{"lr"}, {}, {0.5}}); },
                              {"lr: the checkpoint has no such object (rank " + std::to_string(last) + ")"});
@@ -60,15 +63,15 @@ TEST_CASE("a load names the keys that are missing, surplus or of another kind, a
     // Missing keys may be ignored and surplus ones refused.
     rows wanted(comm.rank(), comm.size(), 0);
     wanted.state.objects.push_back({{"lr"}, {}, {0.5}});
-    const load_report report = load(checkpoint, wanted.state, comm, {.missing = key_check::ignore});
-    if (!report.ok()) return text_of(report.problems);
-    if (report.missing != std::vector<std::string>{"lr"} || report.unexpected != std::vector<std::string>{"step"} ||
-        report.loaded != std::vector<std::string>{"w"})
+    const auto report = load(checkpoint, wanted.state, comm, {.missing = key_check::ignore});
+    if (!report) return text_of(report.error().problems());
+    if (report->missing != std::vector<std::string>{"lr"} || report->unexpected != std::vector<std::string>{"step"} ||
+        report->loaded != std::vector<std::string>{"w"})
       return "the report names other keys";
     if (wanted.memory != mine.memory) return "the values differ";
-    return must_say(
-        load(checkpoint, wanted.state, comm, {.missing = key_check::ignore, .unexpected = key_check::strict}).problems,
-        {"step: the checkpoint has it and no rank wants it"});
+    return must_say(problems_of(load(checkpoint, wanted.state, comm,
+                                     {.missing = key_check::ignore, .unexpected = key_check::strict})),
+                    {"step: the checkpoint has it and no rank wants it"});
   });
 }
 
@@ -78,11 +81,11 @@ TEST_CASE("a rank that cannot open the checkpoint, or opens another one, fails t
     rows mine(comm.rank(), comm.size(), 5);
     for (const char* name : {"a", "b"}) {
       if (name[0] == 'b') mine.state.objects.push_back({{"step"}, {}, {true}});
-      const save_report saved = save(folder.path / name, mine.state, comm, {.saving = {.output = {.overwrite = true}}});
-      if (!saved.ok()) return text_of(saved.problems);
+      const auto saved = save(folder.path / name, mine.state, comm, {.saving = {.output = {.overwrite = true}}});
+      if (!saved) return text_of(saved.error().problems());
     }
     const auto from = [&](const char* name) {
-      return load(folder.path / (comm.rank() == 1 ? name : "a"), mine.state, comm).problems;
+      return problems_of(load(folder.path / (comm.rank() == 1 ? name : "a"), mine.state, comm));
     };
     if (std::string wrong = must_say(from("nowhere"), {"nowhere", "(rank 1)"}); !wrong.empty()) return wrong;
     return must_say(from("b"), {"ranks disagree", "(checkpoint)", "1 tensor and 1 object"});
@@ -94,11 +97,11 @@ TEST_CASE("a chunk that is damaged fails the load on every rank, naming the file
   on_ranks({2, 4}, [&](any_communicator& comm) -> std::string {
     const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
     rows mine(comm.rank(), comm.size(), 5);
-    const save_report saved = save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}});
-    if (!saved.ok()) return text_of(saved.problems);
+    const auto saved = save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}});
+    if (!saved) return text_of(saved.error().problems());
     if (comm.rank() == 0) fs::resize_file(checkpoint / "__1_0.distcp", 100);
     static_cast<void>(comm.all_gather({}, within(30s)));
-    return must_say(load(checkpoint, mine.state, comm).problems, {"__1_0.distcp"});
+    return must_say(problems_of(load(checkpoint, mine.state, comm)), {"__1_0.distcp"});
   });
 }
 
@@ -115,8 +118,8 @@ TEST_CASE(
     };
     add(mine.state, mine.tensor(), "same");
     add(mine.state, differs.tensor(), "other");
-    const save_report saved = save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}});
-    if (!saved.ok()) return text_of(saved.problems);
+    const auto saved = save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}});
+    if (!saved) return text_of(saved.error().problems());
     const std::int32_t last = comm.size() - 1;
     for (const read_sharing sharing : {read_sharing::each_rank, read_sharing::group}) {
       const rank_load_options options{.sharing = sharing, .missing = key_check::ignore};
@@ -128,14 +131,14 @@ TEST_CASE(
         for (const char* const name : {"same", "missing"}) {
           rows wanted(comm.rank(), comm.size(), 0);
           tie(wanted, name);
-          const load_report report = load(checkpoint, wanted.state, comm, options);
-          if (!report.ok()) return text_of(report.problems);
+          const auto report = load(checkpoint, wanted.state, comm, options);
+          if (!report) return text_of(report.error().problems());
           if (wanted.memory != mine.memory) return std::string("the values differ beside ") + name;
         }
         rows wanted(comm.rank(), comm.size(), 0);
         tie(wanted, "other");
         const std::string rank = all ? "0" : std::to_string(last);
-        if (std::string wrong = must_say(load(checkpoint, wanted.state, comm, options).problems,
+        if (std::string wrong = must_say(problems_of(load(checkpoint, wanted.state, comm, options)),
                                          {"other: fills the memory that w fills, with other values",
                                           "(rank " + rank + ")", "load tied tensors from a checkpoint"});
             !wrong.empty())
@@ -148,7 +151,7 @@ TEST_CASE(
           meeting.state.tensors.back().parts.front().memory.data =
               reinterpret_cast<std::byte*>(meeting.memory.data() + 1);
         }
-        if (std::string wrong = must_say(load(checkpoint, meeting.state, comm, options).problems,
+        if (std::string wrong = must_say(problems_of(load(checkpoint, meeting.state, comm, options)),
                                          {"same: fills a part of the memory that w fills", "(rank " + rank + ")"});
             !wrong.empty())
           return wrong;

@@ -28,6 +28,9 @@
 #include <variant>
 #include <vector>
 #include <watchdog.hpp>
+
+#include "problems_of.hpp"
+
 import shardmesh.checkpoint_core;
 import shardmesh.collective_checkpoint;
 import shardmesh.storage;
@@ -173,8 +176,8 @@ std::string save_all(const fs::path& checkpoint, const stored_models& stored, an
   holding mine;
   for (std::size_t t = 0; t < stored.models.size(); ++t)
     mine.add(t, stored.models[t], stored.boxes[t][static_cast<std::size_t>(comm.rank())], true);
-  return text_of(
-      save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(60s)}}).problems);
+  return text_of(problems_of(
+      save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(60s)}})));
 }
 
 struct loaded_together {
@@ -192,10 +195,10 @@ loaded_together load_all(const fs::path& checkpoint, const stored_models& stored
     numbers.push_back(t);
   }
   observed_reader reader(checkpoint);
-  const load_report report = load(reader, mine.state, comm, options);
+  const auto report = load(reader, mine.state, comm, options);
   loaded_together made;
   made.read = gathered(comm, reader.ranges());
-  made.wrong = report.ok() ? mine.differences(numbers) : text_of(report.problems);
+  made.wrong = report ? mine.differences(numbers) : text_of(report.error().problems());
   return made;
 }
 
@@ -321,9 +324,9 @@ TEST_CASE("a compressed chunk is read front to back by one rank, in as many roun
                                 tensor.type,
                                 {{part, adapter<host_tensor>::view(memory.back())}}});
     }
-    const load_report report = load(
-        reader, wanted, comm, {.loading = {.call = within(60s)}, .sharing = read_sharing::group, .memory_bytes = 1});
-    if (!report.ok()) return text_of(report.problems);
+    const auto report = load(reader, wanted, comm,
+                             {.loading = {.call = within(60s)}, .sharing = read_sharing::group, .memory_bytes = 1});
+    if (!report) return text_of(report.error().problems());
     for (std::size_t t = 0; t < memory.size(); ++t)
       if (!std::equal(memory[t].bytes().begin(), memory[t].bytes().end(), expected[t].bytes().begin()))
         return entries[t].key + " differs";
@@ -356,11 +359,9 @@ TEST_CASE("a rank that cannot read what it reads for others fails the load on ev
       if (comm.rank() != 1 || ++reads < 2) return {};
       return fail(errc::io, "cannot read").with_file("a broken disk");
     });
-    const load_report report =
-        load(reader, mine.state, comm,
-             {.loading = {.call = within(60s)}, .sharing = read_sharing::group, .memory_bytes = 1});
-    if (report.bytes_received < 0 || report.ok()) return "it was loaded";
-    return must_say(report.problems, {"w", "a broken disk", "cannot read", "(rank 1)"});
+    const auto report = load(reader, mine.state, comm,
+                             {.loading = {.call = within(60s)}, .sharing = read_sharing::group, .memory_bytes = 1});
+    return must_say(problems_of(report), {"w", "a broken disk", "cannot read", "(rank 1)"});
   });
 }
 
@@ -383,20 +384,21 @@ TEST_CASE("a rank that is cancelled, or late, while ranks read for each other en
     std::stop_source stop;
     call_options call = within(30s);
     if (comm.rank() == 1) call.cancel = stop.get_token();
-    const load_report report = run(comm, call, [&]() -> result<void> {
+    const auto report = run(comm, call, [&]() -> result<void> {
       if (comm.rank() == 1) stop.request_stop();
       return {};
     });
-    return must_say(report.problems, {"cancelled"});
+    return must_say(problems_of(report), {"cancelled"});
   });
   saving::on_ranks({2, 4}, [&](any_communicator& comm) -> std::string {
     const call_options soon = within(300ms);
-    const load_report report = run(comm, soon, [&]() -> result<void> {
+    const auto report = run(comm, soon, [&]() -> result<void> {
       if (comm.rank() == 1) std::this_thread::sleep_until(*soon.deadline + 50ms);
       return {};
     });
-    if (report.problems.size() != 1 || report.problems[0].code != errc::deadline_exceeded)
-      return "not late: " + text_of(report.problems);
+    if (report) return "it was loaded";
+    if (report.error().problem_count() != 1 || report.error().code != errc::deadline_exceeded)
+      return "not late: " + text_of(report.error().problems());
     return {};
   });
 }

@@ -15,6 +15,9 @@
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "problems_of.hpp"
+
 import shardmesh.collective_checkpoint;
 import shardmesh.test.saving;
 
@@ -34,8 +37,8 @@ void refuses(const std::string& name, const std::function<void(rows&, any_commun
     spoil(mine, comm);
     rank_save_options now = options;
     now.saving.call = within(30s);
-    const save_report report = save(folder.path / "step", mine.state, comm, now);
-    if (std::string wrong = must_say(report.problems, texts); !wrong.empty()) return wrong;
+    const auto report = save(folder.path / "step", mine.state, comm, now);
+    if (std::string wrong = must_say(problems_of(report), texts); !wrong.empty()) return wrong;
     if (!comm.all_gather({}, within(30s))) return "the communicator is not usable any more";
     return fs::is_empty(folder.path) ? "" : "something was written";
   });
@@ -128,12 +131,12 @@ TEST_CASE("objects that differ are refused naming both values, unless the lowest
   on_ranks({2}, [&](any_communicator& comm) -> std::string {
     rows mine(comm.rank(), comm.size(), 1);
     differ(mine, comm);
-    const save_report report = save(folder.path / "step", mine.state, comm,
-                                    {.saving = {.output = {.overwrite = true}}, .lowest_rank_objects = true});
-    if (!report.ok()) return text_of(report.problems);
+    const auto report = save(folder.path / "step", mine.state, comm,
+                             {.saving = {.output = {.overwrite = true}}, .lowest_rank_objects = true});
+    if (!report) return text_of(report.error().problems());
     mine.state.objects.front().leaves = {false};
-    const load_report loaded = load(folder.path / "step", mine.state, comm);
-    if (!loaded.ok()) return text_of(loaded.problems);
+    const auto loaded = load(folder.path / "step", mine.state, comm);
+    if (!loaded) return text_of(loaded.error().problems());
     return mine.state.objects.front().leaves == std::vector<plain_value>{std::int64_t{3}} ? "" : "another value";
   });
 }
@@ -143,13 +146,14 @@ TEST_CASE("ranks that save to different places, or with different options, are t
   on_ranks({2, 3}, [&](any_communicator& comm) -> std::string {
     rows mine(comm.rank(), comm.size(), 1);
     const auto here = folder.path / (comm.rank() == 1 ? "b" : "a");
-    if (std::string wrong = must_say(save(here, mine.state, comm).problems,
+    if (std::string wrong = must_say(problems_of(save(here, mine.state, comm)),
                                      {"ranks disagree on 1 of 4 checkpoint options", "(destination)", "/b on rank"});
         !wrong.empty())
       return wrong;
-    const save_report report =
+    const auto report =
         save(folder.path / "a", mine.state, comm, {.saving = {.output = {.overwrite = comm.rank() == 1}}});
-    if (std::string wrong = must_say(report.problems, {"(options)", "overwrite true"}); !wrong.empty()) return wrong;
+    if (std::string wrong = must_say(problems_of(report), {"(options)", "overwrite true"}); !wrong.empty())
+      return wrong;
     return fs::is_empty(folder.path) ? "" : "something was written";
   });
 }
@@ -162,7 +166,7 @@ TEST_CASE("a destination that cannot be written is an error on every rank") {
   on_ranks({1, 2, 3}, [&](any_communicator& comm) -> std::string {
     rows mine(comm.rank(), comm.size(), 1);
     const auto said = [&](const fs::path& to, const std::vector<std::string>& texts) {
-      return must_say(save(to, mine.state, comm, {.saving = {.output = {.overwrite = true}}}).problems, texts);
+      return must_say(problems_of(save(to, mine.state, comm, {.saving = {.output = {.overwrite = true}}})), texts);
     };
     if (std::string wrong = said(folder.path / "no" / "step", {"its parent folder does not exist", "(rank 0)"});
         !wrong.empty())

@@ -27,6 +27,9 @@
 #include <variant>
 #include <vector>
 #include <watchdog.hpp>
+
+#include "problems_of.hpp"
+
 import shardmesh.collective_checkpoint;
 import shardmesh.test.holdings;
 import shardmesh.test.saving;
@@ -109,34 +112,34 @@ TEST_CASE("safetensors that ranks write together are byte for byte what convert 
           if (roll.below(4) == 0) options.selection.skip.push_back(key_pattern::compile("layers\\.0\\..*").value());
           options.skip_objects = roll.below(4) == 0;
           options.max_shard_bytes = roll.below(3) == 0 ? 0 : 1 + roll.below(2000);
-          if (const auto saved = save(folder.path / "dcp", mine.state, comm, {.saving = options.saving}); !saved.ok())
-            return text_of(saved.problems);
+          if (const auto saved = save(folder.path / "dcp", mine.state, comm, {.saving = options.saving}); !saved)
+            return text_of(saved.error().problems());
           for (const target_format to : formats) {
             options.to = to;
             const std::string name = to == target_format::hf ? "hf" : "one.safetensors";
-            const save_report together = save(folder.path / name, mine.state, comm, options);
-            if (!together.ok()) return name + ": " + text_of(together.problems);
+            const auto together = save(folder.path / name, mine.state, comm, options);
+            if (!together) return name + ": " + text_of(together.error().problems());
             std::string told;
             if (comm.rank() == 0) {
               auto reader = open_checkpoint(folder.path / "dcp").value();
-              const save_report expected = convert(*reader, folder.path / ("expected-" + name),
-                                                   {.to = to,
-                                                    .selection = options.selection,
-                                                    .max_shard_bytes = options.max_shard_bytes,
-                                                    .skip_objects = options.skip_objects});
-              if (!expected.ok()) {
-                told = "convert: " + text_of(expected.problems);
-              } else if (std::tuple(expected.tensors, expected.objects, expected.bytes, expected.files,
-                                    expected.excluded, expected.skipped_objects, expected.notes) !=
-                         std::tuple(together.tensors, together.objects, together.bytes, together.files,
-                                    together.excluded, together.skipped_objects, together.notes)) {
+              const auto expected = convert(*reader, folder.path / ("expected-" + name),
+                                            {.to = to,
+                                             .selection = options.selection,
+                                             .max_shard_bytes = options.max_shard_bytes,
+                                             .skip_objects = options.skip_objects});
+              if (!expected) {
+                told = "convert: " + text_of(expected.error().problems());
+              } else if (std::tuple(expected->tensors, expected->objects, expected->bytes, expected->files,
+                                    expected->excluded, expected->skipped_objects, expected->notes) !=
+                         std::tuple(together->tensors, together->objects, together->bytes, together->files,
+                                    together->excluded, together->skipped_objects, together->notes)) {
                 told = name + ": the reports differ";
               } else {
                 told = compared(folder.path / ("expected-" + name), folder.path / name);
                 if (!told.empty()) told = name + ": " + told;
               }
               auto ours = open_checkpoint(folder.path / name).value();
-              told += text_of(verify(*ours).problems);
+              told += text_of(verify(*ours).value().problems);
             }
             meet(comm);
             if (!told.empty()) return told;
@@ -164,27 +167,27 @@ TEST_CASE("a DCP folder that ranks save with a selection is what convert makes o
     rank_save_options options{.saving = {.call = within(60s)}};
     if (comm.rank() == 0) fs::remove_all(here), fs::create_directory(here);  // remove another fabric's files
     meet(comm);
-    if (const auto all = save(here / "all", mine.state, comm, options); !all.ok()) return text_of(all.problems);
+    if (const auto all = save(here / "all", mine.state, comm, options); !all) return text_of(all.error().problems());
     options.selection.casts.push_back(parse_cast_rule("float16").value());
     options.selection.rename.push_back(parse_rename_rule("layers\\.0\\.(.*)=first/\\1").value());
     options.selection.skip.push_back(key_pattern::compile("flag|raw").value());
-    const save_report some = save(here / "some", mine.state, comm, options);
-    if (!some.ok()) return text_of(some.problems);
+    const auto some = save(here / "some", mine.state, comm, options);
+    if (!some) return text_of(some.error().problems());
     std::string told;
     if (comm.rank() == 0) {
       auto reader = open_checkpoint(here / "all").value();
-      const save_report expected =
+      const auto expected =
           convert(*reader, here / "expected", {.to = target_format::dcp, .selection = options.selection});
-      told = expected.ok() ? text_of(verify(*open_checkpoint(here / "some").value()).problems)
-                           : text_of(expected.problems);
+      told = expected ? text_of(verify(*open_checkpoint(here / "some").value()).value().problems)
+                      : text_of(expected.error().problems());
       // Casts change each rank's share of writing, and so decide which rank writes replicas. Thus files may differ;
       // entries and boxes may not.
       const auto left = open_checkpoint(here / "expected").value(), right = open_checkpoint(here / "some").value();
       const auto told_apart = diff(whole_side(*left), whole_side(*right), {.layout = true}).value();
       told += text_of(told_apart.problems);
-      for (const difference& one : told_apart.differences) told += one.key + " differs; ";
+      for (const key_difference& one : told_apart.differences) told += one.key + " differs; ";
       if (told_apart.tensors != 2 || told_apart.objects == 0) told += "another number of entries";
-      if (some.excluded != 2) told += "another number of excluded entries";
+      if (some->excluded != 2) told += "another number of excluded entries";
     }
     meet(comm);
     return told;
@@ -206,16 +209,16 @@ TEST_CASE("a save of shared files that fails at any phase leaves the previous on
           rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(30s)}, .to = to};
           rows old(comm.rank(), comm.size(), 7), now(comm.rank(), comm.size(), 8);
           if (comm.rank() == 0) old.state.objects = now.state.objects = holdings::objects();
-          if (const auto saved = save(destination, old.state, comm, options); !saved.ok())
-            return text_of(saved.problems);
+          if (const auto saved = save(destination, old.state, comm, options); !saved)
+            return text_of(saved.error().problems());
           const auto before = files_of(destination);
           meet(comm);
           options.before = [&](save_phase at) -> result<void> {
             if (at == phase && comm.rank() == victim) throw std::runtime_error("the fault");
             return {};
           };
-          const save_report report = save(destination, now.state, comm, options);
-          if (std::string wrong = must_say(report.problems, {"the fault", "(rank " + std::to_string(victim) + ")"});
+          const auto report = save(destination, now.state, comm, options);
+          if (std::string wrong = must_say(problems_of(report), {"the fault", "(rank " + std::to_string(victim) + ")"});
               !wrong.empty())
             return wrong;
           meet(comm);
@@ -242,9 +245,9 @@ TEST_CASE("a save of shared files that loses a rank ends at the deadline and lea
         std::map<std::string, std::string> before;  // rank 0's
         REQUIRE(run([&](any_communicator& comm) {
                   rows old(comm.rank(), comm.size(), 7);
-                  const save_report saved = save(destination, old.state, comm, options);
+                  const auto saved = save(destination, old.state, comm, options);
                   if (comm.rank() == 0) before = files_of(destination);
-                  return text_of(saved.problems);
+                  return text_of(problems_of(saved));
                 }) == "");
         REQUIRE(run([&](any_communicator& comm) -> std::string {
                   rows now(comm.rank(), comm.size(), 8);
@@ -257,7 +260,7 @@ TEST_CASE("a save of shared files that loses a rank ends at the deadline and lea
                       std::this_thread::sleep_for(10ms);
                     return {};
                   };
-                  return save(destination, now.state, comm, failing).ok() ? "there was no error" : "";
+                  return save(destination, now.state, comm, failing) ? "there was no error" : "";
                 }) == "");
         REQUIRE(run([&](any_communicator& comm) -> std::string {
                   meet(comm);  // all ranks have finished removing files
@@ -277,13 +280,14 @@ TEST_CASE("a file without objects takes away the copy of the objects of the file
     if (comm.rank() == 1) mine.state.objects = holdings::objects();
     rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(30s)},
                               .to = target_format::safetensors};
-    if (const auto saved = save(destination, mine.state, comm, options); !saved.ok()) return text_of(saved.problems);
+    if (const auto saved = save(destination, mine.state, comm, options); !saved)
+      return text_of(saved.error().problems());
     if (saved_objects(destination) != 6) return "the objects are not there";
     meet(comm);
     options.skip_objects = true;
-    const save_report without = save(destination, mine.state, comm, options);
-    if (!without.ok()) return text_of(without.problems);
-    if (without.objects != 0 || without.skipped_objects != 6) return "another number of objects";
+    const auto without = save(destination, mine.state, comm, options);
+    if (!without) return text_of(without.error().problems());
+    if (without->objects != 0 || without->skipped_objects != 6) return "another number of objects";
     if (saved_objects(destination) != 0) return "there are objects";
     return entries(folder.path) == 1 ? "" : "the copy of the objects is still there";
   });
@@ -299,10 +303,10 @@ TEST_CASE("what was copied by start_save goes into shared files, whatever become
     auto saving = start_save(destination, mine.state, comm, {.saving = {.call = within(30s)}, .to = target_format::hf});
     if (!saving) return to_string(saving.error());
     std::fill(mine.memory.begin(), mine.memory.end(), 6);
-    if (!saving->wait().ok()) return text_of(saving->wait().problems);
+    if (!saving->wait()) return text_of(saving->wait().error().problems());
     rows loaded(comm.rank(), comm.size(), 0);
-    const load_report report = load(destination, loaded.state, comm, {.loading = {.call = within(30s)}});
-    if (!report.ok()) return text_of(report.problems);
+    const auto report = load(destination, loaded.state, comm, {.loading = {.call = within(30s)}});
+    if (!report) return text_of(report.error().problems());
     return std::count(loaded.memory.begin(), loaded.memory.end(), 5) == std::ssize(loaded.memory) ? "" : "it differs";
   });
 }
@@ -316,8 +320,8 @@ TEST_CASE("what cannot be shared safetensors is refused on every rank, before a 
       rank_save_options now = options;
       spoil(mine, now, comm);
       now.saving.call = within(30s);
-      const save_report report = save(folder.path / "step", mine.state, comm, now);
-      if (std::string wrong = must_say(report.problems, texts); !wrong.empty()) return wrong;
+      const auto report = save(folder.path / "step", mine.state, comm, now);
+      if (std::string wrong = must_say(problems_of(report), texts); !wrong.empty()) return wrong;
       meet(comm);
       return fs::is_empty(folder.path) ? "" : "something was written";
     });
@@ -363,8 +367,8 @@ TEST_CASE("ranks that want other formats, files or entries are told apart before
       rows mine(comm.rank(), comm.size(), 1);
       rank_save_options options{.saving = {.call = within(30s)}, .to = target_format::hf};
       if (comm.rank() == 1) spoiled(options);
-      const save_report report = save(folder.path / "step", mine.state, comm, options);
-      if (std::string wrong = must_say(report.problems, {"disagree", what}); !wrong.empty()) return wrong;
+      const auto report = save(folder.path / "step", mine.state, comm, options);
+      if (std::string wrong = must_say(problems_of(report), {"disagree", what}); !wrong.empty()) return wrong;
       meet(comm);
       return fs::is_empty(folder.path) ? "" : "something was written";
     });

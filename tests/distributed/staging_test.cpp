@@ -17,6 +17,9 @@
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "problems_of.hpp"
+
 import shardmesh.collective_checkpoint;
 import shardmesh.test.saving;
 
@@ -37,11 +40,11 @@ TEST_CASE("saves through a pool write what the tensors held when they began, in 
       auto saving = start_save(checkpoint, mine.state, comm, options);
       if (!saving) return to_string(saving.error());
       std::fill(mine.memory.begin(), mine.memory.end(), 0);
-      if (!saving->wait().ok()) return text_of(saving->wait().problems);
+      if (!saving->wait()) return text_of(saving->wait().error().problems());
       const std::int64_t bytes = rows::per_rank * rows::width * 4;
       if (pool.use() != staging_use{.kept_bytes = bytes, .taken = 1}) return "the pool took more, or kept another size";
-      const load_report report = load(checkpoint, mine.state, comm, {.loading = {.call = within(30s)}});
-      if (!report.ok()) return text_of(report.problems);
+      const auto report = load(checkpoint, mine.state, comm, {.loading = {.call = within(30s)}});
+      if (!report) return text_of(report.error().problems());
       if (std::count(mine.memory.begin(), mine.memory.end(), value) != std::ssize(mine.memory)) return "it differs";
     }
     return "";
@@ -70,7 +73,8 @@ TEST_CASE("a save that fails gives its staging back, and a rank without room fai
     };
     auto failing = start_save(checkpoint, mine.state, comm, options);
     if (!failing) return to_string(failing.error());
-    if (std::string wrong = must_say(failing->wait().problems, {"the fault (rank 0)"}); !wrong.empty()) return wrong;
+    if (std::string wrong = must_say(problems_of(failing->wait()), {"the fault (rank 0)"}); !wrong.empty())
+      return wrong;
     if (pool.use().saves != 0 || pool.use().used_bytes != 0) return "the failed save keeps its staging";
     return fs::exists(checkpoint) ? "there is a checkpoint" : "";
   });

@@ -22,6 +22,9 @@
 #include <variant>
 #include <vector>
 #include <watchdog.hpp>
+
+#include "problems_of.hpp"
+
 import shardmesh.collective_checkpoint;
 import shardmesh.test.holdings;
 import shardmesh.test.saving;
@@ -54,7 +57,8 @@ TEST_CASE("a key arrives once on each rank, when its bytes are there, whether th
         };
         const holding all = hold(true);
         const rank_save_options saving{.saving = {.output = {.overwrite = true}, .call = within(30s)}};
-        if (const auto saved = save(checkpoint, all.state, comm, saving); !saved.ok()) return text_of(saved.problems);
+        if (const auto saved = save(checkpoint, all.state, comm, saving); !saved)
+          return text_of(saved.error().problems());
         holding mine = hold(false);
         std::multiset<std::string> arrived, expected;
         std::string wrong;
@@ -70,7 +74,7 @@ TEST_CASE("a key arrives once on each rank, when its bytes are there, whether th
         };
         auto loading = start_load(checkpoint, mine.state, comm, options);
         if (!loading) return to_string(loading.error());
-        if (!loading->wait().ok()) return text_of(loading->wait().problems);
+        if (!loading->wait()) return text_of(loading->wait().error().problems());
         if (!wrong.empty()) return "arrived too early: " + wrong;
         for (const local_state_tensor& tensor : mine.state.tensors)
           if (!tensor.parts.empty()) expected.insert(dotted(tensor.where));
@@ -84,7 +88,7 @@ TEST_CASE("a rank that cancels its load in the background ends it on every rank"
   on_ranks({2, 4}, [&](any_communicator& comm) {
     rows mine(comm.rank(), comm.size(), 3);
     const rank_save_options saving{.saving = {.output = {.overwrite = true}, .call = within(30s)}};
-    return text_of(save(folder.path / std::to_string(comm.size()), mine.state, comm, saving).problems);
+    return text_of(problems_of(save(folder.path / std::to_string(comm.size()), mine.state, comm, saving)));
   });
   // Uses another communicator: the cancellation also ends a rank's remaining work of its own, such as the end of a
   // save.
@@ -96,6 +100,6 @@ TEST_CASE("a rank that cancels its load in the background ends it on every rank"
     if (comm.rank() == 1) options.loading.call.cancel = stop.get_token();
     auto loading = start_load(folder.path / std::to_string(comm.size()), mine.state, comm, options);
     if (!loading) return to_string(loading.error());
-    return must_say(loading->wait().problems, {"rank 1 was cancelled"});
+    return must_say(problems_of(loading->wait()), {"rank 1 was cancelled"});
   });
 }

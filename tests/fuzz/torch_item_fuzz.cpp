@@ -15,8 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto item = torch_file::item::open(source);
   if (!item) return 0;
   static_cast<void>(object_json(source, *item, item->root(), {.limit_bytes = 1 << 16, .tensor_limit_bytes = 1 << 20}));
-  for (const torch_file::flatten_rule rule : {torch_file::flatten_rule::torch_2_4, torch_file::flatten_rule::torch_2_3})
-    static_cast<void>(flatten_state_dict(*item, item->root(), {.rule = rule, .max_entries = 10000}));
+  for (const key_policy policy : {key_policy::torch_dcp, key_policy::torch_dcp_2_3})
+    static_cast<void>(flatten_state_dict(*item, item->root(), {.policy = policy, .max_entries = 10000}));
   for (std::size_t i = 0; i < item->tensors().size(); ++i)
     static_cast<void>(read_tensor(source, *item, i, 1 << 20, false));
   return 0;

@@ -30,6 +30,8 @@ import shardmesh.mpi;
 
 using namespace shardmesh;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::EndsWith;
+using Catch::Matchers::StartsWith;
 
 namespace {
 
@@ -234,8 +236,10 @@ TEST_CASE("a deadline that passes gives every rank an error that names who was w
     CHECK(seconds_since(start) < 1.3);
     REQUIRE_FALSE(done);
     CHECK(done.error().code == errc::deadline_exceeded);
-    CHECK(to_string(done.error()) ==
-          "rank 0 waited in vain for messages from 1 in an exchange (tag 8) (rank 1): found rank 1 was never heard of");
+    CHECK_THAT(to_string(done.error()),
+               StartsWith("rank 0 waited ") &&
+                   EndsWith(" in vain for messages from 1 in an exchange (tag 8) (rank 1): found rank 1 was never "
+                            "heard of"));
   }
 }
 

@@ -44,7 +44,9 @@ local_state held_rows(std::vector<std::int32_t>& memory, std::int32_t rank, std:
 std::string seen(const std::filesystem::path& checkpoint) {
   auto reader = open_checkpoint(checkpoint);
   if (!reader) return to_string(reader.error());
-  if (const verify_report report = verify(**reader); !report.ok()) return to_string(report.problems.front());
+  const auto checked = verify(**reader);
+  if (!checked) return to_string(checked.error());
+  if (!checked->ok()) return to_string(checked->problems.front());
   const auto whole = load_tensor(**reader, "w");
   if (!whole) return to_string(whole.error());
   const auto* const values = reinterpret_cast<const std::int32_t*>(whole->bytes().data());
@@ -70,8 +72,8 @@ int main(int argc, char** argv) {
     mpi_communicator& comm = *world;
     std::vector<std::int32_t> memory(static_cast<std::size_t>(rows * width), 7);
     rank_save_options options{.saving = {.output = {.overwrite = true}}};
-    const save_report first = save(checkpoint, held_rows(memory, rank, comm.size()), comm, options);
-    if (!first.ok()) return std::fprintf(stderr, "%s\n", to_string(first.problems.front()).c_str()), 2;
+    const auto first = save(checkpoint, held_rows(memory, rank, comm.size()), comm, options);
+    if (!first) return std::fprintf(stderr, "%s\n", to_string(first.error()).c_str()), 2;
     memory.assign(memory.size(), 8);
     options.before = [&](save_phase now) -> result<void> {
       if (is_victim && static_cast<int>(now) == std::atoi(argv[1])) std::raise(std::atoi(argv[3]));
@@ -79,9 +81,9 @@ int main(int argc, char** argv) {
     };
     const auto began = clock_type::now();
     options.saving.call.deadline = began + std::chrono::milliseconds(static_cast<int>(std::atof(argv[4]) * 1000));
-    const save_report report = save(checkpoint, held_rows(memory, rank, comm.size()), comm, options);
+    const auto report = save(checkpoint, held_rows(memory, rank, comm.size()), comm, options);
     took = std::chrono::duration<double>(clock_type::now() - began).count();
-    if (!report.ok()) text = to_string(report.problems.front());
+    if (!report) text = to_string(report.error());
   }
   std::printf("survivor %d %.3f %s\n", rank, took, text.c_str());
   std::fflush(stdout);

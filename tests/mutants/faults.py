@@ -52,7 +52,7 @@ FAULTS = [
     ("comm/exchange_checks.cpp", "twice == peers.end()", "true", ["unit_comm"]),
     ("comm/wire.cpp", "ok_ && value >= least && value <= most", "ok_ && value >= least", ["unit_comm"]),
     ("comm/wire.cpp", "shift == 63 && next > 1", "false", ["unit_comm"]),
-    ("comm/thread_group.cpp", "!poison && options.cancel.stop_requested()", "false", ["unit_comm"]),
+    ("comm/call_guard.cpp", "ended == errc::ok", "true", ["unit_comm"]),
     ("comm/object_numbers.cpp", "live[1 + (next + tried) % count]", "false", ["unit_comm", "unit_transfer"]),
     ("comm/thread_group.cpp", "state_->desk(rank).left = true;", NOTHING, ["unit_comm"]),
     ("comm/agreement.cpp", "in.number() != ballot_mark", "in.number() == 0", ["unit_comm"]),

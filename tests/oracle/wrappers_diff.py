@@ -87,7 +87,7 @@ def check_changed(oracle, seed):
         for other in ("other.pt", "other.safetensors"):
             status, out, err = oracle.run("diff", work / "source.pt", work / other, "--json")
             document = json.loads(out) if status == 1 else {}
-            told = [(one["key"], one["what"], one["different"]) for one in document.get("differences", [])]
+            told = [(one["key"], one["kind"], one["different"]) for one in document.get("differences", [])]
             oracle.check(told == [(f"{key}.{component}", "values", 1)] and document["equal"] is False, case,
                          f"{other}: exits {status}: {told} {err[:300]}")
             status, out, _ = oracle.run("diff", work / "source.pt", work / other, "--tolerance", "10")
@@ -117,7 +117,7 @@ def check_kinds(oracle):
             if made != "right.pt":
                 oracle.succeeds(case, "convert", work / "right.pt", work / made, "--force")
             status, out, err = oracle.run("diff", work / "left.pt", work / made, "--json")
-            told = sorted((one["key"], one["what"]) for one in json.loads(out)["differences"])
+            told = sorted((one["key"], one["kind"]) for one in json.loads(out)["differences"])
             oracle.check(status == 1 and told and (wanted is None or told == wanted) and all(key.split(".")[0] == "w" for key, _ in told),
                          f"{case} {made}", f"exits {status}: {told} {err}")
             oracle.succeeds(case, "diff", work / "left.pt", work / made, "--skip", "w", "--allow-unused")

@@ -137,10 +137,10 @@ class CommandTest(common.WorkTest):
         shardmesh.convert(FOLDER, self.work / "cast", "dcp", selection=Selection(cast="model\\..*weight=float64"))
         shardmesh.convert(FOLDER, self.work / "less", "dcp", selection=Selection(skip="epoch"))
         report = shardmesh.diff(FOLDER, self.work / "cast")
-        self.assertEqual({one.what for one in report.differences}, {"dtype"})
+        self.assertEqual({one.kind for one in report.differences}, {"dtype"})
         self.assertTrue(shardmesh.diff(FOLDER, self.work / "cast", ignore_dtype=True).equal)
         (one,) = shardmesh.diff(FOLDER, self.work / "less").differences
-        self.assertEqual((one.key, one.what), ("epoch", "only-left"))
+        self.assertEqual((one.key, one.kind), ("epoch", "only-left"))
 
     def test_a_cast_of_integers_is_named_and_narrowing_is_allowed_or_refused(self):
         source, to = self.work / "counter.safetensors", self.work / "cast.safetensors"

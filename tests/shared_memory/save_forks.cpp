@@ -104,7 +104,10 @@ std::string save_as(rank_at_work& mine, const fs::path& folder, target_format fo
     return {};
   };
   const fs::path destination = folder / (format == target_format::safetensors ? "step.safetensors" : "step");
-  save_report report;
+  const auto add_problems = [&](const result<save_report>& done) {
+    if (done) return;
+    for (const error& problem : done.error().problems()) wrong += to_string(problem) + "; ";
+  };
   if (in_background) {
     auto started = start_save(destination, held, *mine.comm, options);
     if (!started) return to_string(started.error());
@@ -114,13 +117,12 @@ std::string save_as(rank_at_work& mine, const fs::path& folder, target_format fo
       for (const ending how : endings)
         if (const int status = fork_and_end(how, folder); status != 0)
           beside += "a child beside the save ended with " + std::to_string(status) + "; ";
-    report = mine.saving->wait();
+    add_problems(mine.saving->wait());
     mine.saving.reset();
     wrong += beside;
   } else {
-    report = save(destination, held, *mine.comm, options);
+    add_problems(save(destination, held, *mine.comm, options));
   }
-  for (const error& problem : report.problems) wrong += to_string(problem) + "; ";
   return wrong;
 }
 
@@ -128,7 +130,9 @@ std::string look_at(const fs::path& folder) {
   if (std::distance(fs::directory_iterator(folder), fs::directory_iterator()) != 1) return "something lies beside it";
   auto reader = open_checkpoint(fs::directory_iterator(folder)->path());
   if (!reader) return to_string(reader.error());
-  if (const auto outcome = verify(**reader).outcome(); !outcome) return to_string(outcome.error());
+  const auto checked = verify(**reader);
+  if (!checked) return to_string(checked.error());
+  if (!checked->ok()) return to_string(checked->problems.front());
   std::vector<std::int32_t> found(static_cast<std::size_t>(ranks * rows * columns));
   const tensor_view view{
       reinterpret_cast<std::byte*>(found.data()), dtype::int32, {}, {ranks * rows, columns}, {columns, 1}};
@@ -136,8 +140,8 @@ std::string look_at(const fs::path& folder) {
   held.tensors.push_back({{"w"}, {ranks * rows, columns}, dtype::int32, {{{{0, 0}, {ranks * rows, columns}}, view}}});
   const thread_group alone(1);
   thread_communicator comm = alone.communicator(0);
-  if (const load_report loaded = load(fs::directory_iterator(folder)->path(), held, comm); !loaded.ok())
-    return to_string(loaded.problems.front());
+  if (const auto loaded = load(fs::directory_iterator(folder)->path(), held, comm); !loaded)
+    return to_string(loaded.error());
   for (std::int64_t i = 0; i < ranks * rows * columns; ++i)
     if (found[static_cast<std::size_t>(i)] != value_of(i / columns, i % columns))
       return "element " + std::to_string(i) + " differs";

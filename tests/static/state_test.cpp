@@ -15,6 +15,28 @@ using namespace shardmesh;
 using test::array_tensor;
 using test::unique_tensor;
 
+// A user's types, with functions that argument-dependent look-up finds.
+namespace user {
+
+struct alone {};
+inline result<local_state> local_view(alone&) {
+  return local_state();
+}
+struct by_rank {};
+inline result<const_local_state> local_view(const by_rank&, std::int32_t) {
+  return const_local_state();
+}
+struct without_result {};
+inline local_state local_view(without_result&) {
+  return {};
+}
+struct of_something_else {};
+inline result<int> local_view(of_something_else&) {
+  return 1;
+}
+
+}  // namespace user
+
 namespace {
 
 struct no_tensor {};
@@ -63,6 +85,34 @@ static_assert(!leaf_reader<decltype(reads_text), int> && !leaf_reader<decltype(r
 constexpr auto writes = [](value&) { return 1; };
 static_assert(leaf_writer<decltype(writes), int, array_tensor> && !leaf_writer<decltype(writes), long, array_tensor>);
 static_assert(!leaf_writer<decltype(writes), int, unique_tensor>);
+
+// States that `save` takes as they are, and that `load` writes through. A type's own `local_view` counts.
+using dict = state_dict<array_tensor>;
+static_assert(has_writable_local_view<dict> && has_writable_local_view<state_dict<unique_tensor>>);
+static_assert(has_local_view<const dict> && !has_writable_local_view<const dict>);
+static_assert(has_writable_local_view<fsdp_model> && has_writable_local_view<const fsdp_model>);
+static_assert(has_writable_local_view<user::alone> && !has_local_view<const user::alone>);
+static_assert(has_local_view<user::by_rank> && !has_writable_local_view<user::by_rank>);
+static_assert(!has_local_view<user::without_result> && !has_local_view<user::of_something_else>);
+static_assert(!has_local_view<no_tensor> && !has_local_view<int> && !has_local_view<array_tensor>);
+static_assert(!has_local_view<local_state> && !has_local_view<std::vector<array_tensor>>);
+
+// A temporary can be saved. It cannot be loaded, because the values would be lost.
+template <class S>
+concept saved = requires(S&& state, any_communicator& comm) {
+  save("out", std::forward<S>(state), comm);
+  save("out", std::forward<S>(state));
+  start_save("out", std::forward<S>(state), comm);
+};
+template <class S>
+concept loaded = requires(S&& state, any_communicator& comm) {
+  load("out", std::forward<S>(state), comm);
+  load("out", std::forward<S>(state));
+};
+static_assert(saved<dict&> && saved<const dict&> && saved<dict> && saved<user::alone> && saved<const user::by_rank&>);
+static_assert(!saved<no_tensor&> && !saved<user::of_something_else&>);
+static_assert(loaded<dict&> && loaded<const fsdp_model&> && loaded<user::alone&>);
+static_assert(!loaded<dict> && !loaded<const dict&> && !loaded<user::by_rank&> && !loaded<no_tensor&>);
 
 // A state dict can be split and flattened without copies; a copy of a part needs copyable tensors.
 template <class D>

@@ -186,13 +186,13 @@ result<void> save_held(const std::string& destination, const rank_model& memory,
   if (!held) return std::move(held).error();
   const auto saved = held->to_save();
   if (!saved) return saved.error();
-  const save_report report = save(destination, *saved, comm);
-  if (!report.ok()) return report.problems.front();
+  const auto report = save(destination, *saved, comm);
+  if (!report) return report.error();
   auto wanted = local_view(other.model, comm.rank());
   if (!wanted) return std::move(wanted).error();
   local_state state = wanted->to_load();
-  const load_report loaded = load(destination, state, comm);
-  if (!loaded.ok()) return loaded.problems.front();
+  const auto loaded = load(destination, state, comm);
+  if (!loaded) return loaded.error();
   for (std::size_t i = 0; i < memory.memory.size(); ++i)
     if (!std::ranges::equal(memory.memory[i]->bytes(), other.memory[i]->bytes()))
       return fail(errc::checksum_mismatch, "other values were loaded in place").with_rank(comm.rank());
@@ -271,8 +271,8 @@ int rewrite(const std::vector<std::string>& args) {
   if (args[3] != "held") {
     std::vector<state> states;
     for (auto& one : made) states.push_back(*std::move(one));
-    const save_report report = save(args[2], gathered(states, names));
-    if (!report.ok()) return failed(to_string(report.problems[0]));
+    const auto report = save(args[2], gathered(states, names));
+    if (!report) return failed(to_string(report.error()));
   }
 
   auto back = open_checkpoint(args[2]);

@@ -92,10 +92,10 @@ int main(int argc, char** argv) {
         if (is_left_out(tensor, options.to)) std::printf("%s\n", tensor.key.c_str());
     std::deque<host_tensor> memory;
     local_state held = held_on(**reader, comm.rank(), comm.size(), options.to, memory);
-    const load_report loaded = load(**reader, held, comm, {.sharing = read_sharing::group});
-    if (!loaded.ok()) return loaded.problems.front();
-    const save_report saved = save(destination, held, comm, options);
-    if (!saved.ok()) return saved.problems.front();
+    const auto loaded = load(**reader, held, comm, {.sharing = read_sharing::group});
+    if (!loaded) return loaded.error();
+    const auto saved = save(destination, held, comm, options);
+    if (!saved) return saved.error();
     return {};
   });
   if (done) return 0;

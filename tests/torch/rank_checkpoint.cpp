@@ -101,12 +101,12 @@ result<void> act(const task& t, communicator_ref comm) {
   if (!mine) return mine.error();
   if (t.saves) {
     const auto report = save_checkpoint(**mine, t.folder, t.mesh, t.rules, comm, {.inside = {"model"}});
-    return report.ok() ? result<void>() : report.problems.front();
+    return report ? result<void>() : report.error();
   }
   const auto expected = module_of(entries, t, comm.rank());
   for (auto& one : entries_of(**mine)) one.tensor.zero_();
   const auto report = load_checkpoint(**mine, t.folder, t.mesh, t.rules, comm, {.inside = {"model"}});
-  if (!report.ok()) return report.problems.front();
+  if (!report) return report.error();
   const auto found = entries_of(**mine), wanted = entries_of(**expected);
   for (std::size_t i = 0; i < wanted.size(); ++i)
     if (!torch_parts::same_bits(found[i].tensor, wanted[i].tensor))

@@ -71,7 +71,7 @@ int run(arguments& given, const common_options& common, bool format_given) {
     if (!reader) return report(reader.error());
   }
   auto selection = given.selection.compile();
-  if (!selection) return print_report(failed(selection.error()), given.destination, given.options.to);
+  if (!selection) return print_report(selection.error(), given.destination, given.options.to);
   given.options.selection = *std::move(selection);
   progress_bar bar((*reader)->contents().tensor_bytes());
   given.options.saving.progress = [&bar](std::int64_t bytes) { bar.advance(bytes); };

@@ -87,9 +87,9 @@ result<diff_side> chosen_side(checkpoint_reader& reader, selection_options optio
   return side;
 }
 
-void write(json_writer& out, const difference& d) {
-  out.begin_object().member("key", d.key).member("what", name(d.what)).member("text", d.text);
-  if (d.what == difference_kind::values)
+void write(json_writer& out, const key_difference& d) {
+  out.begin_object().member("key", d.key).member("kind", name(d.kind)).member("text", d.text);
+  if (d.kind == difference_kind::values)
     out.member("different", d.different)
         .member("elements", d.elements)
         .key("first_index")
@@ -101,8 +101,8 @@ void write(json_writer& out, const difference& d) {
 // Writes null if unreadable entries are the only differences.
 void write_equality(json_writer& out, const diff_report& report) {
   out.key("equal");
-  for (const difference& d : report.differences)
-    if (d.what != difference_kind::unreadable) return static_cast<void>(out.value(false));
+  for (const key_difference& d : report.differences)
+    if (d.kind != difference_kind::unreadable) return static_cast<void>(out.value(false));
   if (report.problems.empty())
     out.value(true);
   else
@@ -110,10 +110,10 @@ void write_equality(json_writer& out, const diff_report& report) {
 }
 
 // "3 keys differ: 2 values, 1 shape".
-std::string summary(const std::vector<difference>& differences) {
+std::string summary(const std::vector<key_difference>& differences) {
   std::map<std::string_view, std::int64_t> by_kind;
   std::set<std::string_view> keys;
-  for (const difference& d : differences) ++by_kind[name(d.what)], keys.insert(d.key);
+  for (const key_difference& d : differences) ++by_kind[name(d.kind)], keys.insert(d.key);
   std::string text = fmt::format("{} {}: ", counted(keys.size(), "key"), keys.size() == 1 ? "differs" : "differ");
   std::string_view separator;
   for (const auto& [kind, count] : by_kind) {
@@ -141,7 +141,7 @@ std::string unread_text(const unread_counts& unread, const arguments& given) {
   return text.empty() ? text : "; not read, so not compared: " + text;
 }
 
-std::string line_of(const difference& d) {
+std::string line_of(const key_difference& d) {
   return fmt::format("{}: {}", escaped(d.key), escaped(d.text));
 }
 
@@ -151,7 +151,7 @@ void write_problems(json_writer& out, const diff_report& outcome) {
   out.begin_list();
   for (const error& problem : outcome.problems) {
     unreadable = std::find_if(unreadable, outcome.differences.end(),
-                              [](const difference& d) { return d.what == difference_kind::unreadable; });
+                              [](const key_difference& d) { return d.kind == difference_kind::unreadable; });
     if (unreadable == outcome.differences.end())
       write(out, problem);
     else
@@ -183,7 +183,7 @@ void print_json(const diff_report& outcome, std::int64_t limit, const unread_cou
 
 void print_text(const diff_report& outcome, std::int64_t limit) {
   const auto shown = std::min(outcome.differences.size(), static_cast<std::size_t>(limit));
-  for (const difference& d : outcome.differences | ranges::views::take(shown)) print_line(line_of(d));
+  for (const key_difference& d : outcome.differences | ranges::views::take(shown)) print_line(line_of(d));
   if (shown < outcome.differences.size())
     print_line(fmt::format("... and {}", counted(outcome.differences.size() - shown, "more difference")));
 }

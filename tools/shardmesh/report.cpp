@@ -135,12 +135,12 @@ int status_of(const error& problem) {
 }
 
 int report(const error& problem) {
-  print_problem(problem);
+  print_problems(problem.problems(), problem.more);
   return status_of(problem);
 }
 
 int refuse(const error& problem) {
-  print_problem(problem);
+  print_problems(problem.problems(), problem.more);
   return wrong_usage;
 }
 

@@ -25,7 +25,7 @@ void print_problems(const std::vector<shardmesh::error>& problems, std::int64_t 
 void print_notes(const std::vector<std::string>& notes);
 /// Returns the exit status of an error: 3 for the operating system's, 2 for the user's, 1 for the data's.
 int status_of(const shardmesh::error& problem);
-/// Prints the error; returns its exit status.
+/// Prints the error and its others; returns its exit status.
 int report(const shardmesh::error& problem);
 /// The same for an invalid value on the command line, whatever its code: returns `wrong_usage`.
 int refuse(const shardmesh::error& problem);

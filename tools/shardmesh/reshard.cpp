@@ -134,7 +134,7 @@ int run(arguments& given, const common_options& common) {
   }
   auto selection = given.selection.compile();
   if (!selection) {
-    if (!given.dry_run) return print_report(failed(selection.error()), given.destination, target_format::dcp);
+    if (!given.dry_run) return print_report(selection.error(), given.destination, target_format::dcp);
     reshard_plan refused;
     refused.problems.push_back(selection.error());
     return print_plan(refused);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -23,18 +24,21 @@ using namespace shardmesh;
 namespace {
 
 // A save that a signal ended is reported once, in the user's terms.
-std::vector<error> problems_of(const save_report& report, const std::string& destination) {
-  for (const error& e : report.problems)
+std::vector<error> problems_of(const result<save_report>& saved, const std::string& destination) {
+  if (saved) return {};
+  std::vector<error> problems = saved.error().problems();
+  for (const error& e : problems)
     if (e.code == errc::cancelled)
       return {fail(errc::cancelled, "interrupted: the destination is as it was").with_file(destination)};
-  return report.problems;
+  return problems;
 }
 
-void print_json(const save_report& report, const std::vector<error>& problems, const std::string& objects) {
+void print_json(const save_report& report, const std::vector<error>& problems, std::int64_t more_problems,
+                const std::string& objects) {
   json_writer out;
-  out.begin_object().member("ok", report.ok()).key("problems");
+  out.begin_object().member("ok", problems.empty()).key("problems");
   write(out, problems);
-  out.member("more_problems", report.more_problems).key("notes").list(report.notes);
+  out.member("more_problems", more_problems).key("notes").list(report.notes);
   out.member("tensors", report.tensors)
       .member("bytes", report.bytes)
       .member("objects", report.objects)
@@ -67,18 +71,19 @@ std::string written_line(const save_report& report, const std::string& destinati
 
 }  // namespace
 
-int print_report(const save_report& report, const std::string& destination, target_format to) {
-  const std::vector<error> problems = problems_of(report, destination);
+int print_report(const result<save_report>& saved, const std::string& destination, target_format to) {
+  const save_report report = saved ? *saved : save_report();  // a failure has no report
+  const std::vector<error> problems = problems_of(saved, destination);
+  const std::int64_t more_problems = saved ? 0 : saved.error().more;
   print_notes(report.notes);
-  print_problems(problems, report.more_problems);
+  print_problems(problems, more_problems);
   int status = done;
   for (const error& e : problems) status = std::max(status, status_of(e));
   // The objects file beside formats that hold only tensors.
-  const std::string objects =
-      report.ok() && report.objects > 0 ? objects_file(target_of(to), destination).string() : std::string();
+  const std::string objects = report.objects > 0 ? objects_file(target_of(to), destination).string() : std::string();
   if (is_json())
-    print_json(report, problems, objects);
-  else if (report.ok())
+    print_json(report, problems, more_problems, objects);
+  else if (saved)
     print(written_line(report, destination, objects));
   return status;
 }

@@ -105,8 +105,10 @@ int run(const arguments& given, const common_options& common) {
                                .threads = common.threads,
                                .limits = read_limits{}.times(common.limit_factor),
                                .allowed_globals = given.allow_globals};
-  const verify_report report =
+  const result<verify_report> checked =
       reader ? verify(**reader, options) : verify_unreadable(given.path, reader.error(), options);
+  if (!checked) return tool::report(checked.error());
+  const verify_report& report = *checked;
   const global_counts names = count_globals(report.globals, given.allow_globals);
   print_dangerous(given.path, names);
   const std::vector<std::string> notes = reader ? (*reader)->notes() : std::vector<std::string>();

@@ -34,10 +34,10 @@ std::map<std::string_view, pair_of_entries> pairs_of(const diff_side& left, cons
   return by_key;
 }
 
-difference found(const std::string& key, difference_kind what, std::string text) {
-  difference made;
+key_difference found(const std::string& key, difference_kind kind, std::string text) {
+  key_difference made;
   made.key = key;
-  made.what = what;
+  made.kind = kind;
   made.text = std::move(text);
   return made;
 }
@@ -126,11 +126,11 @@ class comparer {
       left_lists_ = lists_of(left_.reader.contents());
   }
 
-  result<std::vector<difference>> compare_pair(const pair_of_entries& both) {
+  result<std::vector<key_difference>> compare_pair(const pair_of_entries& both) {
     const auto& [a, b] = both;
     if (!a || !b) {
       SHARDMESH_TRY(const bool is_equal, a ? is_gap(left_, *a, right_lists_) : is_gap(right_, *b, left_lists_));
-      if (is_equal) return std::vector<difference>{};
+      if (is_equal) return std::vector<key_difference>{};
       return std::vector{a ? found(a->key, difference_kind::only_left, "only on the left")
                            : found(b->key, difference_kind::only_right, "only on the right")};
     }
@@ -169,7 +169,7 @@ class comparer {
     return value.kind == "none";
   }
 
-  result<std::vector<difference>> compare_objects(const diff_entry& a, const diff_entry& b) const {
+  result<std::vector<key_difference>> compare_objects(const diff_entry& a, const diff_entry& b) const {
     SHARDMESH_TRY(const object_value left, of_side(left_, left_.reader.read_object(a.index)));
     SHARDMESH_TRY(const object_value right, of_side(right_, right_.reader.read_object(b.index)));
     if (left.kind != right.kind || left.type != right.type || left.json != right.json) {
@@ -178,9 +178,9 @@ class comparer {
           found(a.key, difference_kind::object, fmt::format("{} against {}", shown(left), shown(right)))};
     }
     // The text contains only plain data; for other values, it has only the name of the type.
-    if (!torch_file::has_unknown_values(left.json)) return std::vector<difference>{};
+    if (!torch_file::has_unknown_values(left.json)) return std::vector<key_difference>{};
     SHARDMESH_TRY(const bool equal, have_equal_content({false, a.index}, {false, b.index}));
-    if (equal) return std::vector<difference>{};
+    if (equal) return std::vector<key_difference>{};
     return std::vector{found(a.key, difference_kind::object, fmt::format("the bytes of two {} differ", left.type))};
   }
 
@@ -192,10 +192,10 @@ class comparer {
     return !left || !right || *left == *right;
   }
 
-  result<std::vector<difference>> compare_tensors(const diff_entry& a, const diff_entry& b) {
+  result<std::vector<key_difference>> compare_tensors(const diff_entry& a, const diff_entry& b) {
     const tensor_entry& left = tensor(left_, a);
     const tensor_entry& right = tensor(right_, b);
-    std::vector<difference> all;
+    std::vector<key_difference> all;
     const bool left_opaque = !left.opaque_type.empty(), right_opaque = !right.opaque_type.empty();
     if (left_opaque && right_opaque) {
       SHARDMESH_TRY(auto outcome, compare_components(a, b));
@@ -235,20 +235,21 @@ class comparer {
   }
 
   // Compares the wrappers of both sides by their components. Returns nothing if either side's components are unknown.
-  result<std::optional<std::vector<difference>>> compare_components(const diff_entry& a, const diff_entry& b) const {
-    using all_found = std::optional<std::vector<difference>>;
+  result<std::optional<std::vector<key_difference>>> compare_components(const diff_entry& a,
+                                                                        const diff_entry& b) const {
+    using all_found = std::optional<std::vector<key_difference>>;
     const auto left = left_wrappers_ ? left_wrappers_->components_of(a.index) : std::nullopt;
     const auto right = right_wrappers_ ? right_wrappers_->components_of(b.index) : std::nullopt;
     if (!left || !right) return all_found();
     const diff_side left_side = side_of(*left, tensor(left_, a).key, a.key);
     const diff_side right_side = side_of(*right, tensor(right_, b).key, b.key);
     comparer compare_parts(left_side, right_side, options_);
-    std::vector<difference> all;
+    std::vector<key_difference> all;
     for (const auto& [key, both] : pairs_of(left_side, right_side)) {
       const bool are_descriptions = both.first && both.second && !both.first->is_tensor && !both.second->is_tensor;
-      SHARDMESH_TRY(std::vector<difference> found, are_descriptions
-                                                       ? compare_parts.compare_descriptions(*both.first, *both.second)
-                                                       : compare_parts.compare_pair(both));
+      SHARDMESH_TRY(std::vector<key_difference> found,
+                    are_descriptions ? compare_parts.compare_descriptions(*both.first, *both.second)
+                                     : compare_parts.compare_pair(both));
       std::move(found.begin(), found.end(), std::back_inserter(all));
     }
     return all_found(std::move(all));
@@ -256,7 +257,7 @@ class comparer {
 
   // Compares descriptions without the components' dtypes, shapes, and strides. Those are compared with the components,
   // as tensors.
-  result<std::vector<difference>> compare_descriptions(const diff_entry& a, const diff_entry& b) const {
+  result<std::vector<key_difference>> compare_descriptions(const diff_entry& a, const diff_entry& b) const {
     const auto without_components = [](const object_value& value) {
       auto description = nlohmann::json::parse(value.json, nullptr, false);
       if (!description.is_object() || !description.contains("$dict")) return description;
@@ -268,7 +269,7 @@ class comparer {
     SHARDMESH_TRY(const object_value of_left, of_side(left_, left_.reader.read_object(a.index)));
     SHARDMESH_TRY(const object_value of_right, of_side(right_, right_.reader.read_object(b.index)));
     auto left = without_components(of_left), right = without_components(of_right);
-    if (left == right) return std::vector<difference>{};
+    if (left == right) return std::vector<key_difference>{};
     // Entries that are equal on both sides would hide the others in the text.
     if (left.is_object() && right.is_object()) {
       const auto without = [](nlohmann::json from, const nlohmann::json& others) {
@@ -299,8 +300,8 @@ class comparer {
   }
 
   // Compares the bytes if both sides have them as one item; otherwise the archives of the chunks, one by one.
-  result<std::vector<difference>> compare_opaque_tensors(const diff_entry& a, const diff_entry& b,
-                                                         std::vector<difference> all) const {
+  result<std::vector<key_difference>> compare_opaque_tensors(const diff_entry& a, const diff_entry& b,
+                                                             std::vector<key_difference> all) const {
     const tensor_entry& left = tensor(left_, a);
     const tensor_entry& right = tensor(right_, b);
     SHARDMESH_TRY(bool equal, have_equal_content({true, a.index}, {true, b.index}));
@@ -316,7 +317,7 @@ class comparer {
     return all;
   }
 
-  result<std::optional<difference>> compare_values(const diff_entry& a, const diff_entry& b) {
+  result<std::optional<key_difference>> compare_values(const diff_entry& a, const diff_entry& b) {
     const tensor_entry& left = tensor(left_, a);
     const tensor_entry& right = tensor(right_, b);
     SHARDMESH_TRY(const distribution left_held, of_side(left_, left_.reader.contents().distribution_of(left)));
@@ -327,7 +328,7 @@ class comparer {
     const bool sub_byte = bits(a.type) % 8 != 0 || bits(b.type) % 8 != 0;
     const std::int64_t item = sub_byte ? 1 : std::max(item_bytes(a.type), item_bytes(b.type));
     slab_walk walk(whole, sub_byte ? whole.volume() : slab_bytes / item);
-    std::optional<difference> total;
+    std::optional<key_difference> total;
     while (const auto slab = walk.next()) {
       SHARDMESH_TRY(const host_tensor l, of_side(left_, slab_of(left_source_, left, left_held, a.type, *slab)));
       SHARDMESH_TRY(const host_tensor r, of_side(right_, slab_of(right_source_, right, right_held, b.type, *slab)));
@@ -378,30 +379,6 @@ class comparer {
 
 }  // namespace
 
-std::string_view name(difference_kind kind) {
-  switch (kind) {
-    case difference_kind::only_left:
-      return "only-left";
-    case difference_kind::only_right:
-      return "only-right";
-    case difference_kind::kind:
-      return "kind";
-    case difference_kind::dtype:
-      return "dtype";
-    case difference_kind::shape:
-      return "shape";
-    case difference_kind::values:
-      return "values";
-    case difference_kind::object:
-      return "object";
-    case difference_kind::layout:
-      return "layout";
-    case difference_kind::unreadable:
-      return "unreadable";
-  }
-  return "unknown";
-}
-
 diff_side whole_side(checkpoint_reader& reader) {
   diff_side side{reader, {}};
   const catalog& contents = reader.contents();
@@ -421,7 +398,7 @@ result<diff_report> diff(const diff_side& left, const diff_side& right, const di
   comparer compare_all(left, right, options);
   compare_all.find_components(by_key);
   compare_all.find_gaps(by_key);
-  std::vector<std::vector<difference>> found_in(pairs.size());
+  std::vector<std::vector<key_difference>> found_in(pairs.size());
   std::vector<std::optional<error>> unreadable(pairs.size());
   static_cast<void>(
       parallel_for(options.threads, static_cast<std::int64_t>(pairs.size()), [&](std::int64_t i) -> result<void> {

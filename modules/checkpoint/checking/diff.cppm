@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // diff: finds the differences between two checkpoints of any formats: names, dtypes, shapes, values, objects, and, on
-// request, chunks.
+// request, chunks. Their kinds are in room tree; differences of state dicts are in room state.
 export module shardmesh.checkpoint:diff;
 
 import shardmesh.std;
 import shardmesh.core;
+import shardmesh.tree;
 import shardmesh.transfer;
 import shardmesh.checkpoint_core;
 
@@ -20,34 +21,15 @@ struct diff_options {
   std::int64_t memory_bytes = default_memory_bytes;  // for slabs, over all threads
 };
 
-/// How a key differs. One key may differ in several ways: in its dtype and its layout, for example.
-enum class difference_kind : std::uint8_t {
-  only_left,   // the right side has no such key
-  only_right,  // the left side has no such key
-  kind,        // a tensor against an object, or a plain tensor against an opaque one
-  dtype,
-  shape,
-  values,      // elements; for opaque tensors, stored bytes
-  object,      // the values of two objects
-  layout,      // chunk boxes; only with `diff_options::layout`
-  unreadable,  // one side could not be read, so it is unknown whether the values differ
-};
-std::string_view name(difference_kind kind);
-
-/// One difference of a key. `text` is the whole finding on one line, without the key.
-struct difference {
+/// A key at which two checkpoints differ. One key may differ in several ways: in its dtype and its layout, for example.
+struct key_difference : difference {
   std::string key;
-  difference_kind what;
-  std::string text;
-  std::int64_t different = 0;  // number of elements, for `values`
-  std::int64_t elements = 0;
-  extents first_index;  // of the first element that differs
-  double largest = 0;   // |a-b|; infinite or NaN where the values are
+  friend bool operator==(const key_difference&, const key_difference&) = default;
 };
 
 /// The result of `diff`. `differences` is empty exactly when everything that was compared is equal.
 struct diff_report {
-  std::vector<difference> differences;               // in key order
+  std::vector<key_difference> differences;           // in key order
   std::vector<error> problems;                       // why entries could not be read, in key order
   std::int64_t tensors = 0, objects = 0, bytes = 0;  // compared
 };

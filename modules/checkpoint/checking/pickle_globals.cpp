@@ -485,10 +485,7 @@ std::vector<error> damaged_archives(const checkpoint_reader& reader, const read_
   // Names in angle brackets stand for what could not be read.
   std::erase_if(report.names, [](const named_global& name) { return !name.dangerous || !name.name.starts_with('<'); });
   for (error& problem : dangers_of(report, path)) report.problems.push_back(std::move(problem));
-  if (report.more_problems > 0)
-    report.problems.push_back(
-        fail(errc::bad_format, detail::counted(report.more_problems, "more problem") + " of archives in the folder")
-            .with_file(folder.string()));
+  if (report.more_problems > 0 && !report.problems.empty()) report.problems.back().more += report.more_problems;
   return std::move(report.problems);
 }
 

@@ -13,6 +13,7 @@ module;
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -30,7 +31,7 @@ class verification {
  public:
   verification(checkpoint_reader& reader, const verify_options& options) : reader_(reader), options_(options) {}
 
-  verify_report run() {
+  result<verify_report> run() {
     report_.warnings = reader_.warnings();
     report_.unread_tensors = reader_.unread_tensors();
     if (reader_.contents().tensors.empty() && report_.unread_tensors > 0)
@@ -46,7 +47,7 @@ class verification {
     if (!shared.empty()) repeated_ = repeated_items(reader_);
     for (error& problem : shared) add(std::move(problem));
     if (!options_.quick) open_record();
-    check_chunks();
+    SHARDMESH_TRY(check_chunks());
     check_whole_entries();
     for (const tensor_entry& tensor : contents.tensors)
       report_.bytes = checked_add(report_.bytes, bytes_of(contents, tensor)).value_or(INT64_MAX);
@@ -57,11 +58,17 @@ class verification {
     for (error& warning : warnings_of(report_.globals, reader_.path(), options_.allowed_globals))
       report_.warnings.push_back(std::move(warning));
     put_first(dangers_of(report_.globals, reader_.path(), options_.allowed_globals));
+    if (stopped_) return *std::move(stopped_);
     return std::move(report_);
   }
 
  private:
   void add(error problem) {
+    // The reader was stopped, or memory ran out: the checkpoint is not at fault, and the rest of it is unchecked.
+    if (problem.code == errc::cancelled || (problem.code == errc::no_memory && problem.sys == ENOMEM)) {
+      if (!stopped_) stopped_ = std::move(problem);
+      return;
+    }
     if (problem.file.empty()) problem.file = reader_.path().string();
     // The checkpoint names a file that is missing: the data is at fault, not the system.
     if (problem.code == errc::io && problem.sys == ENOENT) problem.code = errc::bad_format;
@@ -90,8 +97,8 @@ class verification {
     report_.more_problems += found.more_problems;
   }
 
-  // Checks chunks in parallel, and reports their problems in the catalog's order.
-  void check_chunks() {
+  // Checks chunks in parallel, and reports their problems in the catalog's order. Fails if there is no memory for that.
+  result<void> check_chunks() {
     const catalog& contents = reader_.contents();
     std::vector<std::pair<const tensor_entry*, std::int32_t>> chunks;
     for (const tensor_entry& tensor : contents.tensors) {
@@ -108,7 +115,7 @@ class verification {
     storage_sums sums(contents);
     first_problems found(options_.max_problems);
     std::atomic<std::int64_t> checked = 0, unchecked = 0;
-    static_cast<void>(
+    SHARDMESH_TRY(
         parallel_for(options_.threads, static_cast<std::int64_t>(chunks.size()), [&](std::int64_t i) -> result<void> {
           const auto& [tensor, chunk] = chunks[static_cast<std::size_t>(i)];
           auto covered = check_chunk(*tensor, chunk, sums, unchecked);
@@ -122,6 +129,7 @@ class verification {
     report_.more_problems += found.more();
     report_.checked_bytes += checked;
     report_.unchecked_chunks += unchecked;
+    return {};
   }
 
   result<std::int64_t> check_chunk(const tensor_entry& tensor, std::int32_t chunk, storage_sums& sums,
@@ -203,15 +211,16 @@ class verification {
   std::set<std::string> lines_;  // of the report's problems
   std::vector<bool> repeated_;   // see `repeated_items`
   std::shared_ptr<const recorded_sums> record_;
+  std::optional<error> stopped_;  // the error that ended the check early
 };
 
 }  // namespace
 
-verify_report verify(checkpoint_reader& reader, const verify_options& options) {
+result<verify_report> verify(checkpoint_reader& reader, const verify_options& options) {
   return verification(reader, options).run();
 }
 
-verify_report verify_unreadable(const std::filesystem::path& path, error why, const verify_options& options) {
+result<verify_report> verify_unreadable(const std::filesystem::path& path, error why, const verify_options& options) {
   verify_report report;
   report.problems.push_back(std::move(why));
   report.globals = find_globals(path, nullptr, {.threads = options.threads, .limits = options.limits});

@@ -20,8 +20,10 @@ struct verify_options {
   std::vector<std::string> allowed_globals = {};
 };
 
-/// The result of `verify`. `problems`: dangerous names, then at most `max_problems` others, in the catalog's order.
-struct verify_report : problem_report {
+/// The findings of `verify`. The problems are facts about the checkpoint: a check that finds some has succeeded.
+struct verify_report {
+  std::vector<error> problems;     // dangerous names, then at most `max_problems` others, in the catalog's order
+  std::int64_t more_problems = 0;  // number of problems beyond those listed
   std::vector<error> warnings;
   global_report globals;  // of the checkpoint's pickles; dangerous names are also problems, and unknown ones warnings
   std::int64_t chunks = 0, objects = 0, bytes = 0;
@@ -29,6 +31,9 @@ struct verify_report : problem_report {
   std::int64_t unchecked_chunks = 0;   // chunks with bytes but without a checksum; unknown if `quick`
   std::int64_t unchecked_objects = 0;  // likewise
   std::int64_t unread_tensors = 0;     // tensors in the checkpoint that no entry names: neither checked nor converted
+
+  /// Returns whether the check found no problem.
+  bool ok() const { return problems.empty(); }
 };
 
 /// Opens every chunk and object. Checks that declared dtypes, sizes, and storages match the stored ones, that chunks
@@ -37,11 +42,15 @@ struct verify_report : problem_report {
 /// record. Names in pickles that published scanners call dangerous are problems, before all others. `convert` and
 /// `reshard` refuse everything else that `verify` refuses, because they run the same checks on the entries that they
 /// copy. A checkpoint that has tensors, but no entry for any of them, gets a warning (errc::unsupported).
+/// \errors if the check cannot be completed: errc::no_memory (no memory for the check itself), errc::cancelled (the
+///         reader was stopped). Problems of the checkpoint are in the report.
 /// Cost: reads every byte once (twice in a folder with a record of checksums), unless `quick`.
-verify_report verify(checkpoint_reader& reader, const verify_options& options = {});
+result<verify_report> verify(checkpoint_reader& reader, const verify_options& options = {});
 
 /// Reports on a checkpoint that cannot be opened. The first problem is `why`. Names in its pickles are reported as
 /// well, because Python runs a damaged pickle up to its defect.
-verify_report verify_unreadable(const std::filesystem::path& path, error why, const verify_options& options = {});
+/// \errors those of `verify`
+result<verify_report> verify_unreadable(const std::filesystem::path& path, error why,
+                                        const verify_options& options = {});
 
 }  // namespace shardmesh

@@ -161,9 +161,9 @@ class grouped_load {
     for (const std::size_t tensor : group) is_loaded_[tensor] = true;
     SHARDMESH_TRY(check_(is_loaded_));
     for (const std::string& key : keys) {
-      if (options_.call.cancel.stop_requested()) return fail(errc::cancelled, "the load was cancelled");
-      if (options_.call.deadline && std::chrono::steady_clock::now() >= *options_.call.deadline)
-        return fail(errc::deadline_exceeded, "the deadline has passed").with_key(key);
+      const errc ended = detail::limit_reached(options_.call.cancel, options_.call.deadline);
+      if (ended == errc::cancelled) return detail::limit_error(ended, "load");
+      if (ended != errc::ok) return detail::limit_error(ended, "load").with_key(key);
       if (options_.arrived) options_.arrived(key);
     }
     return {};
@@ -183,7 +183,7 @@ class grouped_load {
     }
     return parallel_for(
         thread_count(run_.threads), static_cast<std::int64_t>(chunks.size()), [&](std::int64_t i) -> result<void> {
-          if (options_.call.cancel.stop_requested()) return fail(errc::cancelled, "the load was cancelled");
+          if (options_.call.cancel.stop_requested()) return detail::limit_error(errc::cancelled, "load");
           const auto& [entry, chunk] = chunks[static_cast<std::size_t>(i)];
           SHARDMESH_TRY(const auto opened, reader_.open_chunk(*entry, chunk));
           auto checked = sums_.check(*opened, reader_.contents().chunk_places[static_cast<std::size_t>(chunk)]);

@@ -51,9 +51,9 @@ struct loaded_cast {
   friend bool operator==(const loaded_cast&, const loaded_cast&) = default;
 };
 
-/// The report of a load, by one process or by ranks together. The calls of one process return their first problem as an
-/// error: their reports have no problems, no missing keys, and no unexpected keys.
-struct load_report : problem_report {
+/// The facts of a load that succeeded, by one process or by ranks together. A load that fails returns an `error` with
+/// all its problems instead. Only loads by ranks have missing and unexpected keys, when their options allow these.
+struct load_report {
   std::vector<std::string> loaded;               // keys, each once, in the order of the requests
   std::vector<std::string> missing, unexpected;  // wanted but not stored; stored but not wanted
   std::vector<resized_tensor> resized;           // loaded in another shape than stored; by `load`: in a larger one

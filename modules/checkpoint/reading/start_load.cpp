@@ -18,43 +18,37 @@ module shardmesh.checkpoint;
 namespace shardmesh {
 namespace {
 
-load_report report_of(error problem) {
-  load_report report;
-  report.problems.push_back(std::move(problem));
-  return report;
-}
-
-load_report run_guarded(const std::function<load_report()>& work) {
+result<load_report> run_guarded(const std::function<result<load_report>()>& work) {
   try {
     return work();
   } catch (const exception& e) {
-    return report_of(e.error());
+    return e.error();
   } catch (const std::bad_alloc&) {
-    return report_of(fail(errc::no_memory, "there is not enough memory"));
+    return fail(errc::no_memory, "there is not enough memory");
   } catch (const std::exception& e) {
-    return report_of(fail(errc::invalid_argument, fmt::format("an exception was thrown: {}", e.what())));
+    return fail(errc::invalid_argument, fmt::format("an exception was thrown: {}", e.what()));
   } catch (...) {
-    return report_of(fail(errc::invalid_argument, "something was thrown"));
+    return fail(errc::invalid_argument, "something was thrown");
   }
 }
 
 }  // namespace
 
 struct load_in_progress::state {
-  std::function<load_report()> work;
-  load_report report;
-  load_report in_child;  // returned by `wait` in a forked child process
+  std::function<result<load_report>()> work;
+  result<load_report> outcome = load_report();
+  result<load_report> in_child = load_report();  // returned by `wait` in a forked child process
   std::atomic<bool> done = false;
   std::thread thread;
   detail::maker_process maker;
 };
 
-result<load_in_progress> load_in_progress::start(std::function<load_report()> work) {
+result<load_in_progress> load_in_progress::start(std::function<result<load_report>()> work) {
   auto made = std::make_unique<state>();
   made->work = std::move(work);
   try {
     made->thread = std::thread([running = made.get()] {
-      running->report = run_guarded(running->work);
+      running->outcome = run_guarded(running->work);
       running->done = true;
     });
   } catch (const std::system_error& e) {
@@ -80,21 +74,20 @@ bool load_in_progress::done() const {
   return state_->done;
 }
 
-const load_report& load_in_progress::wait() {
+const result<load_report>& load_in_progress::wait() {
   if (!state_->maker.is_this()) {
-    state_->in_child.problems = {fail(errc::invalid_argument, "the load runs in the process that forked this one")
-                                     .with_hint("wait for it there")};
+    state_->in_child = fail(errc::invalid_argument, "the load runs in the process that forked this one")
+                           .with_hint("wait for it there");
     return state_->in_child;
   }
   if (state_->thread.joinable()) state_->thread.join();
-  return state_->report;
+  return state_->outcome;
 }
 
 result<load_in_progress> start_load(checkpoint_reader& reader, std::vector<load_request> requests,
                                     load_options options) {
   return load_in_progress::start([&reader, requests = std::move(requests), options = std::move(options)] {
-    auto loaded = load(reader, requests, options);
-    return loaded ? *std::move(loaded) : report_of(std::move(loaded).error());
+    return load(reader, requests, options);
   });
 }
 

@@ -12,9 +12,9 @@ export namespace shardmesh {
 /// A load in the background, started by `start_load` in one process or on many ranks. Move-only.
 class load_in_progress {
  public:
-  /// Runs `work` in a new thread. An exception becomes the report's problem.
+  /// Runs `work` in a new thread. An exception becomes an error of `wait`.
   /// \errors errc::no_memory when no thread can be started
-  static result<load_in_progress> start(std::function<load_report()> work);
+  static result<load_in_progress> start(std::function<result<load_report>()> work);
   load_in_progress(load_in_progress&&) noexcept;
   load_in_progress& operator=(load_in_progress&&) noexcept;
   /// Waits for the load.
@@ -22,9 +22,9 @@ class load_in_progress {
 
   /// True when `wait` would not block.
   bool done() const;
-  /// Blocks until the load has ended, and returns its report: `problems` is empty exactly when everything was loaded.
-  /// May be called again.
-  const load_report& wait();
+  /// Blocks until the load has ended. Returns its report when everything was loaded, otherwise its error. May be called
+  /// again.
+  const result<load_report>& wait();
 
  private:
   struct state;
@@ -35,7 +35,7 @@ class load_in_progress {
 /// Runs `load` in the background. `options.arrived` reports tensors, and `options.progress` bytes; both are called from
 /// the new thread or its helpers. `options.call` cancels the load. The reader and the requests' memory must outlive it,
 /// and no other code may touch that memory until its key has arrived.
-/// \errors errc::no_memory; an error of `load` becomes the one problem of the report
+/// \errors errc::no_memory when no thread can be started; `wait` returns those of `load`
 result<load_in_progress> start_load(checkpoint_reader& reader, std::vector<load_request> requests,
                                     load_options options = {});
 

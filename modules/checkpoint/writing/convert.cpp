@@ -70,12 +70,10 @@ void split_at_dots(path& where, std::string_view key) {
 }
 
 // Paths that form no tree are a fault of the source, not of an argument. Errors that name a file stay as they are.
-void find_source_of(const checkpoint_reader& reader, std::vector<error>& problems) {
-  for (error& problem : problems) {
-    if (!problem.file.empty()) continue;
-    if (problem.code == errc::invalid_argument) problem.code = errc::unsupported;
-    if (problem.code == errc::unsupported || problem.code == errc::duplicate_key) problem.file = reader.path().string();
-  }
+void find_source_of(const checkpoint_reader& reader, error& problem) {
+  if (!problem.file.empty()) return;
+  if (problem.code == errc::invalid_argument) problem.code = errc::unsupported;
+  if (problem.code == errc::unsupported || problem.code == errc::duplicate_key) problem.file = reader.path().string();
 }
 
 // One call of `convert`, phase by phase. A phase that fails returns problems, and nothing is written.
@@ -84,11 +82,11 @@ class converter {
   converter(checkpoint_reader& given, const std::filesystem::path& destination, const convert_options& options)
       : given_(given), destination_(destination), options_(options), target_(target_of(options.to)), seen_(given) {}
 
-  save_report run() {
+  result<save_report> run() {
     using phase = std::vector<error> (converter::*)();
     for (const phase next : {&converter::check_arguments, &converter::open_view, &converter::match_shapes,
                              &converter::select, &converter::merge, &converter::leave_out, &converter::check_entries})
-      if (auto problems = (this->*next)(); !problems.empty()) return refused(std::move(problems));
+      if (auto problems = (this->*next)(); !problems.empty()) return fail_all(std::move(problems));
     return write();
   }
 
@@ -193,19 +191,24 @@ class converter {
     return {};
   }
 
-  save_report write() {
+  result<save_report> write() {
     settings_.files.max_shard_bytes = options_.max_shard_bytes;
     settings_.items = {.files = options_.safetensors_files ? torch_checkpointing::payload::safetensors
                                                            : torch_checkpointing::payload::torch,
                        .item = options_.item};
     const save_options saving = replacing_checkpoints(with_last_check(options_.saving, *reader_, *source_));
-    save_report report =
-        target_.write(destination_, std::move(work_.tensors), work_.objects, *source_, settings_, saving);
-    if (target_.is_nested) find_source_of(*reader_, report.problems);
-    report.skipped_tensors = skipped_.skipped_tensors;
-    report.skipped_objects = skipped_.skipped_objects;
-    report.excluded = work_.excluded;
-    report.notes.insert(report.notes.begin(), work_.notes.begin(), work_.notes.end());
+    auto report = target_.write(destination_, std::move(work_.tensors), work_.objects, *source_, settings_, saving);
+    if (!report) {
+      error why = std::move(report).error();
+      if (!target_.is_nested) return why;
+      find_source_of(*reader_, why);
+      for (error& other : why.others) find_source_of(*reader_, other);
+      return why;
+    }
+    report->skipped_tensors = skipped_.skipped_tensors;
+    report->skipped_objects = skipped_.skipped_objects;
+    report->excluded = work_.excluded;
+    report->notes.insert(report->notes.begin(), work_.notes.begin(), work_.notes.end());
     return report;
   }
 
@@ -229,8 +232,8 @@ class converter {
 
 }  // namespace
 
-save_report convert(checkpoint_reader& given, const std::filesystem::path& destination,
-                    const convert_options& options) {
+result<save_report> convert(checkpoint_reader& given, const std::filesystem::path& destination,
+                            const convert_options& options) {
   return converter(given, destination, options).run();
 }
 

@@ -48,13 +48,16 @@ struct convert_options {
 
 /// Writes the tensors and objects of `reader` to `destination` in another format. Streams: `saving.memory_bytes` bounds
 /// the memory, whatever the checkpoint's size. Conversions between DCP and torch_checkpointing keep chunks and ranks.
-/// The report names all tensors that the destination cannot hold; nothing is then written, unless `skip_unsupported` is
-/// set. Nothing is written either when `verify` would refuse one of the entries to copy: every checksum that the source
-/// has for these entries is compared before the destination appears. An object that holds tensors is copied whole from
-/// DCP to DCP and to .pt, and is split into entries everywhere else. The same holds for wrapping tensors of known
-/// classes; for DCP and .pt, components that the source has are recombined (torch_file::wrap_components).
-save_report convert(checkpoint_reader& reader, const std::filesystem::path& destination,
-                    const convert_options& options);
+/// An object that holds tensors is copied whole from DCP to DCP and to .pt, and is split into entries everywhere else.
+/// The same holds for wrapping tensors of known classes; for DCP and .pt, components that the source has are recombined
+/// (torch_file::wrap_components).
+/// \errors before the destination appears: errc::invalid_argument (options that contradict each other, a rule that
+///         matches no key); one problem for each entry that the destination cannot hold (errc::unsupported, unless
+///         `skip_unsupported` is set), that has another shape than in `shapes_like` (errc::shape_mismatch), or that
+///         `verify` would refuse: every checksum that the source has for the entries to copy is compared. Then those of
+///         the format's writer
+result<save_report> convert(checkpoint_reader& reader, const std::filesystem::path& destination,
+                            const convert_options& options);
 
 /// How `reshard` and `plan_reshard` cut a checkpoint: over a mesh by placement rules, or like another checkpoint.
 /// `mesh` or `like` is required (errc::invalid_argument). With both, `like` decides, and the rules are ignored.
@@ -90,7 +93,8 @@ reshard_plan plan_reshard(checkpoint_reader& reader, const reshard_options& opti
 /// Rewrites a checkpoint as DCP for another mesh, with each rank's bytes in its own file. A chunk that several ranks
 /// hold is written once, by the least-loaded of them (ties: the lowest rank). A rank that owns nothing gets no file.
 /// Runs the same checks as `convert` on the entries that it copies.
-save_report reshard(checkpoint_reader& reader, const std::filesystem::path& destination,
-                    const reshard_options& options);
+/// \errors the problems of `plan_reshard`; those of the checks of `convert`; those of the writer of DCP
+result<save_report> reshard(checkpoint_reader& reader, const std::filesystem::path& destination,
+                            const reshard_options& options);
 
 }  // namespace shardmesh

@@ -195,32 +195,29 @@ reshard_plan plan_reshard(checkpoint_reader& given, const reshard_options& optio
   return make_plan(given, options, left_out);
 }
 
-save_report reshard(checkpoint_reader& given, const std::filesystem::path& destination,
-                    const reshard_options& options) {
-  if (auto apart = check_disjoint(destination, given); !apart) return failed(std::move(apart).error());
-  if (options.like)
-    if (auto apart = check_disjoint(destination, *options.like); !apart) return failed(std::move(apart).error());
+result<save_report> reshard(checkpoint_reader& given, const std::filesystem::path& destination,
+                            const reshard_options& options) {
+  SHARDMESH_TRY(check_disjoint(destination, given));
+  if (options.like) SHARDMESH_TRY(check_disjoint(destination, *options.like));
   std::vector<whole_entry> left_out;
   reshard_plan plan = make_plan(given, options, left_out);
-  if (!plan.problems.empty()) return refused(std::move(plan.problems));
+  if (!plan.problems.empty()) return fail_all(std::move(plan.problems));
   checkpoint_reader& reader = plan.shown.empty() ? given : *plan.shown.back();
-  auto record = recorded_sums::open(reader);
-  if (!record) return failed(std::move(record).error());
+  SHARDMESH_TRY(const std::shared_ptr<const recorded_sums> record, recorded_sums::open(reader));
   conversion work;
   work.tensors = std::move(plan.tensors);
   work.objects = std::move(plan.objects);
   work.sources = std::move(plan.sources);
   work.object_sources = std::move(plan.object_sources);
   std::vector<error> problems = find_path_conflicts(work.tensors, work.objects);
-  if (problems.empty()) problems = check_before_copying(reader, work, left_out, record->get(), options.saving.threads);
+  if (problems.empty()) problems = check_before_copying(reader, work, left_out, record.get(), options.saving.threads);
   if (problems.empty()) problems = check_side_entries(reader, options.saving.threads);
-  if (!problems.empty()) return refused(std::move(problems));
+  if (!problems.empty()) return fail_all(std::move(problems));
   std::vector<std::string> said;  // already in the plan's notes
-  const auto extras = carried_to_dcp(reader, work.tensors, work.objects, said);
-  if (!extras) return failed(extras.error());
-  chunk_source source = chunk_source::checking(reader, *record);
-  save_report report = dcp::save(destination, std::move(work.tensors), work.objects, source, *extras,
-                                 replacing_checkpoints(with_last_check(options.saving, reader, source)));
+  SHARDMESH_TRY(const auto extras, carried_to_dcp(reader, work.tensors, work.objects, said));
+  chunk_source source = chunk_source::checking(reader, record);
+  SHARDMESH_TRY(save_report report, dcp::save(destination, std::move(work.tensors), work.objects, source, extras,
+                                              replacing_checkpoints(with_last_check(options.saving, reader, source))));
   report.notes.insert(report.notes.begin(), plan.notes.begin(), plan.notes.end());
   report.excluded = plan.excluded;
   report.skipped_tensors = plan.skipped_tensors;

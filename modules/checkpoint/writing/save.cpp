@@ -47,19 +47,19 @@ result<output_tensor> describe(const save_tensor& tensor, view_source& source) {
 
 }  // namespace
 
-save_report save(const std::filesystem::path& destination, std::span<const save_tensor> tensors, target_format to,
-                 const save_options& options) {
+result<save_report> save(const std::filesystem::path& destination, std::span<const save_tensor> tensors,
+                         target_format to, const save_options& options) {
   view_source source;
   std::vector<output_tensor> described;
-  save_report refused;
+  std::vector<error> problems;
   for (const save_tensor& tensor : tensors) {
     auto made = describe(tensor, source);
     if (made)
       described.push_back(std::move(*made));
     else
-      refused.problems.push_back(std::move(made).error().with_key(tensor.key));
+      problems.push_back(std::move(made).error().with_key(tensor.key));
   }
-  if (!refused.ok()) return refused;
+  if (!problems.empty()) return fail_all(std::move(problems));
   return target_of(to).write(destination, std::move(described), {}, source, {}, replacing_checkpoints(options));
 }
 

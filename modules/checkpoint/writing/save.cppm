@@ -28,12 +28,12 @@ struct save_tensor {
 
 /// Writes a new checkpoint, completely or not at all: DCP, safetensors, a Hugging Face folder, a .pt file, or a folder
 /// of torch_checkpointing.
-/// \errors in the report, each naming key and box: errc::shape_mismatch (a view does not fit its box),
+/// \errors one problem for each tensor, naming key and box: errc::shape_mismatch (a view does not fit its box),
 ///         errc::unsupported (memory that no backend reaches), errc::dtype_mismatch (parts differ), errc::gap and
 ///         errc::overlap (parts do not tile), those of the format.
 /// Cost: one pass over the bytes; `options.memory_bytes` bounds the memory.
 /// Source: torch.distributed.checkpoint.save
-save_report save(const std::filesystem::path& destination, std::span<const save_tensor> tensors,
-                 target_format to = target_format::dcp, const save_options& options = {});
+result<save_report> save(const std::filesystem::path& destination, std::span<const save_tensor> tensors,
+                         target_format to = target_format::dcp, const save_options& options = {});
 
 }  // namespace shardmesh

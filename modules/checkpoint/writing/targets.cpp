@@ -27,25 +27,26 @@ namespace fs = std::filesystem;
 using tensor_list = std::vector<output_tensor>;
 using object_list = std::span<const output_object>;
 
-save_report write_dcp(const fs::path& destination, tensor_list tensors, object_list objects, element_source source,
-                      const target_settings& settings, const save_options& options) {
+result<save_report> write_dcp(const fs::path& destination, tensor_list tensors, object_list objects,
+                              element_source source, const target_settings& settings, const save_options& options) {
   return dcp::save(destination, std::move(tensors), objects, source, settings.metadata, options);
 }
 
-save_report write_pt(const fs::path& destination, tensor_list tensors, object_list objects, element_source source,
-                     const target_settings&, const save_options& options) {
+result<save_report> write_pt(const fs::path& destination, tensor_list tensors, object_list objects,
+                             element_source source, const target_settings&, const save_options& options) {
   return torch_file::save(destination, std::move(tensors), objects, source, options);
 }
 
-save_report write_torch_checkpointing(const fs::path& destination, tensor_list tensors, object_list objects,
-                                      element_source source, const target_settings& settings,
-                                      const save_options& options) {
+result<save_report> write_torch_checkpointing(const fs::path& destination, tensor_list tensors, object_list objects,
+                                              element_source source, const target_settings& settings,
+                                              const save_options& options) {
   return torch_checkpointing::save(destination, std::move(tensors), objects, source, settings.items, options);
 }
 
 template <bool IsFolder>
-save_report write_safetensors(const fs::path& destination, tensor_list tensors, object_list objects,
-                              element_source source, const target_settings& settings, const save_options& options) {
+result<save_report> write_safetensors(const fs::path& destination, tensor_list tensors, object_list objects,
+                                      element_source source, const target_settings& settings,
+                                      const save_options& options) {
   safetensors::file_options files = settings.files;
   files.folder = IsFolder;
   return safetensors::save(destination, std::move(tensors), objects, source, files, options);

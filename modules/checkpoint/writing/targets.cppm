@@ -4,6 +4,7 @@
 export module shardmesh.checkpoint:targets;
 
 import shardmesh.std;
+import shardmesh.core;
 import shardmesh.checkpoint_core;
 import shardmesh.transfer;
 import shardmesh.dcp;
@@ -44,9 +45,9 @@ struct target {
   /// The source formats whose side files (config.json, ...) are useful beside this one.
   std::span<const checkpoint_format> side_files_of;
   /// Writes all entries, completely or not at all.
-  save_report (*write)(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
-                       std::span<const output_object> objects, element_source source, const target_settings& settings,
-                       const save_options& options);
+  result<save_report> (*write)(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
+                               std::span<const output_object> objects, element_source source,
+                               const target_settings& settings, const save_options& options);
 };
 
 /// Returns all formats, in the order of `target_format`.

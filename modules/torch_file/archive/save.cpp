@@ -28,13 +28,13 @@ class pt_save {
           std::span<const output_object> objects, const save_options& options)
       : destination_(destination), tensors_(std::move(tensors)), objects_(objects), options_(options) {}
 
-  save_report run(element_source source) {
+  result<save_report> run(element_source source) {
+    std::vector<error> problems;
     for (const output_tensor& tensor : tensors_)
       if (auto can = tensor_pickle(tensor.type, tensor.bytes.from.global_shape()); !tensor.archive && !can)
-        report_.problems.push_back(std::move(can).error().with_key(tensor.key));
-    if (!report_.ok()) return std::move(report_);
-    auto done = write(source);
-    if (!done) report_.problems.push_back(std::move(done).error());
+        problems.push_back(std::move(can).error().with_key(tensor.key));
+    if (!problems.empty()) return fail_all(std::move(problems));
+    SHARDMESH_TRY(write(source));
     return std::move(report_);
   }
 
@@ -102,8 +102,8 @@ class pt_save {
 
 }  // namespace
 
-save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
-                 std::span<const output_object> objects, element_source source, const save_options& options) {
+result<save_report> save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
+                         std::span<const output_object> objects, element_source source, const save_options& options) {
   return pt_save(destination, std::move(tensors), objects, options).run(source);
 }
 

@@ -14,11 +14,12 @@ export namespace shardmesh::torch_file {
 /// storage. Objects and opaque tensors are written as in their archives, including the tensors inside them.
 /// `torch.load(weights_only=True)` reads the file if the archives hold only plain data. Elements stream from `source`;
 /// archives stay in memory until the file is written.
-/// \errors in the report: errc::unsupported (a dtype that PyTorch lacks; bytes that are not an archive, or an archive
-///   of another byte order), errc::duplicate_key, errc::invalid_argument (a path that leads through another entry);
-///   those of the source, the staged output, and the executor
+/// \errors errc::unsupported for each tensor whose dtype PyTorch lacks; errc::unsupported (bytes that are not an
+///   archive, or an archive of another byte order), errc::duplicate_key, errc::invalid_argument (a path that leads
+///   through another entry); those of the source, the staged output, and the executor
 /// Source: torch/distributed/checkpoint/format_utils.py (dcp_to_torch_save), torch/serialization.py
-save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
-                 std::span<const output_object> objects, element_source source, const save_options& options = {});
+result<save_report> save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
+                         std::span<const output_object> objects, element_source source,
+                         const save_options& options = {});
 
 }  // namespace shardmesh::torch_file

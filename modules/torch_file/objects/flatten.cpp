@@ -72,7 +72,7 @@ result<bool> walker::is_leaf(const pickle::value& value, std::size_t depth) {
   if (!mapping && value.kind() != pickle::kind::list) return true;
   if (const auto known = leaves_.find(value.identity()); known != leaves_.end()) return known->second;
   if (mapping && !has_text_keys(value)) return leaves_.emplace(value.identity(), true), true;
-  if (mapping && options_.rule == flatten_rule::torch_2_4) return leaves_.emplace(value.identity(), false), false;
+  if (mapping && options_.policy == key_policy::torch_dcp) return leaves_.emplace(value.identity(), false), false;
   // A value nested this deeply, or inside itself, stays one object. `take_apart` finds its tensors.
   if (depth > options_.max_depth || !in_question_.insert(value.identity()).second) return true;
   SHARDMESH_TRY(check_step(depth));
@@ -158,6 +158,9 @@ result<void> walker::visit(const pickle::value& value) {
 
 result<std::vector<flat_entry>> flatten_state_dict(const torch_file::item& item, const pickle::value& root,
                                                    const flatten_options& options) {
+  if (options.policy == key_policy::typed)
+    return fail(errc::invalid_argument, "a pickled state dict is flattened by one of PyTorch's rules")
+        .with_values("key_policy::torch_dcp or key_policy::torch_dcp_2_3", "key_policy::typed");
   if (options.may_be_list && root.kind() == pickle::kind::list) {
     walker made(item, options);
     SHARDMESH_TRY(made.visit(root));

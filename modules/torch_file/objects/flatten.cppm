@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flattens a nested state dict into the entries that PyTorch's distributed checkpoint makes of it. Trees of our own are
-// in room tree.
+// in room tree, and so are the rules.
 export module shardmesh.torch_file:flatten;
 
 import shardmesh.std;
@@ -10,12 +10,6 @@ import shardmesh.tree;
 import :item;
 
 export namespace shardmesh::torch_file {
-
-/// The flattening rule by PyTorch release. Since 2.4, dicts are always entered; up to 2.3, a dict without a tensor
-/// below it is a leaf. Lists are entered if they hold a tensor or (since 2.4) a dict. Tuples are never entered. A dict
-/// below the root is also a leaf if only Python can give the text of one of its keys (an enum, an instance).
-/// Source: torch.distributed.checkpoint._traverse, traverse_state_dict and traverse_state_dict_v_2_3
-enum class flatten_rule : std::uint8_t { torch_2_4, torch_2_3 };
 
 struct flat_entry {
   /// Dict keys, as text (PyTorch takes str() of every key) or integers, and list indices. If only Python can give the
@@ -29,7 +23,7 @@ struct flat_entry {
 };
 
 struct flatten_options {
-  flatten_rule rule = flatten_rule::torch_2_4;
+  key_policy policy = key_policy::torch_dcp;  // or torch_dcp_2_3; `typed` is for trees of our own
   /// Makes empty dicts entries, such as an optimizer's state before its first step. PyTorch drops them.
   bool keep_empty = false;
   /// Makes a dict `KEY.wrapper` one entry if it describes a wrapping tensor, whose components are entries beside it.
@@ -45,9 +39,11 @@ struct flatten_options {
   std::size_t max_path_bytes = std::size_t{1} << 30;
 };
 
-/// Returns the entries in Python's order of iteration.
+/// Returns the entries in Python's order of iteration. Containers are entered as `key_policy` says. In addition, a dict
+/// below the root stays whole if only Python can give the text of one of its keys (an enum, an instance).
 /// \errors errc::bad_format when the root is not a mapping (or an allowed list); errc::unsupported for a mapping inside
-///   itself, or beyond the limits; errc::duplicate_key when two paths have the same fqn
+///   itself, or beyond the limits; errc::duplicate_key when two paths have the same fqn; errc::invalid_argument for
+///   `key_policy::typed`
 /// Cost: O(entries * depth).
 result<std::vector<flat_entry>> flatten_state_dict(const torch_file::item& item, const pickle::value& root,
                                                    const flatten_options& options = {});

@@ -9,7 +9,6 @@ module;
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -346,10 +345,7 @@ class memory_run {
 }  // namespace
 
 result<void> check_interruption(const item_run_options& options) {
-  if (options.call.cancel.stop_requested()) return fail(errc::cancelled, "cancelled");
-  if (options.call.deadline && std::chrono::steady_clock::now() >= *options.call.deadline)
-    return fail(errc::deadline_exceeded, "the deadline has passed");
-  return {};
+  return detail::check_limits(options.call, "transfer");
 }
 
 result<void> run_to_memory(std::span<const distribution> from, std::span<const std::string> keys,

@@ -6,7 +6,6 @@ module;
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -16,7 +15,6 @@ module;
 #include <new>
 #include <optional>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -122,14 +120,9 @@ error executor::state::at(error e, const task& work, const step& s) const {
 }
 
 result<void> executor::state::check_call() const {
-  if (call_.cancel.stop_requested())
-    return fail(errc::cancelled, fmt::format("rank {} was cancelled in {}", comm_.rank(), call_.name))
-        .with_rank(comm_.rank());
-  if (call_.deadline && std::chrono::steady_clock::now() >= *call_.deadline)
-    return fail(errc::deadline_exceeded,
-                fmt::format("the deadline of rank {} has passed in {}", comm_.rank(), call_.name))
-        .with_rank(comm_.rank());
-  return {};
+  const errc ended = detail::limit_reached(call_.cancel, call_.deadline);
+  if (ended == errc::ok) return {};
+  return detail::ended_within({comm_.rank(), call_.name, {}, call_.tag}, ended);
 }
 
 // Checks for interruptions between pieces of work, a few MiB apart.

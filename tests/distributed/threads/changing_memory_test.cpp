@@ -33,14 +33,13 @@ TEST_CASE("ranks whose memory changes during a save write a checkpoint that pass
       add("of rank " + std::to_string(comm.rank()), box::whole({rows, columns}));
       add("rows", comm.rank() == 0 ? box{{0, 0}, {700, columns}} : box{{700, 0}, {rows - 700, columns}});
       add("columns", comm.rank() == 0 ? box{{0, 0}, {rows, 500}} : box{{0, 500}, {rows, columns - 500}});
-      const save_report report = save(folder.path / name, mine, comm,
-                                      {.saving = {.output = {.durable = false}, .call = within(30s)}, .to = format});
-      if (!report.ok()) return text_of(report.problems);
+      const auto report = save(folder.path / name, mine, comm,
+                               {.saving = {.output = {.durable = false}, .call = within(30s)}, .to = format});
+      if (!report) return text_of(report.error().problems());
       if (comm.rank() != 0) return "";
       auto reader = open_checkpoint(folder.path / name);
       if (!reader) return to_string(reader.error());
-      const auto outcome = verify(**reader).outcome();
-      return outcome ? "" : to_string(outcome.error());
+      return text_of(verify(**reader).value().problems);
     });
   }
 }

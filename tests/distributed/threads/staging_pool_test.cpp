@@ -61,7 +61,7 @@ struct held_up_save {
   std::string finish(std::uint8_t value) {
     go_on();
     if (!saving) return to_string(saving.error());
-    if (!saving->wait().ok()) return text_of(saving->wait().problems);
+    if (!saving->wait()) return text_of(saving->wait().error().problems());
     const auto reader = open_checkpoint(checkpoint).value();
     const host_tensor stored = load_tensor(*reader, "w").value();
     const auto is_value = [&](std::byte b) { return b == static_cast<std::byte>(value); };

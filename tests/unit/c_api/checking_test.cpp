@@ -65,11 +65,11 @@ TEST_CASE("verify of every damaged checkpoint that opens reports what the librar
     const auto reader = shardmesh::open_checkpoint(path);
     if (!reader) continue;
     const c::checkpoint from = c::checkpoint::open(path.string());
-    check_equal(shardmesh::verify(**reader), c::verify(from));
+    check_equal(shardmesh::verify(**reader).value(), c::verify(from));
     c::verify_options quick;
     quick.quick = true;
     quick.max_problems = 1;
-    check_equal(shardmesh::verify(**reader, {.quick = true, .max_problems = 1}), c::verify(from, quick));
+    check_equal(shardmesh::verify(**reader, {.quick = true, .max_problems = 1}).value(), c::verify(from, quick));
     bad += c::verify(from).ok() ? 0 : 1;
   }
   CHECK(bad > 10);
@@ -152,11 +152,11 @@ TEST_CASE("diff reports every field of what differs") {
     CHECK(theirs.counts.bytes == ours.bytes);
     CHECK(theirs.counts.problem_count == 0);
     for (std::size_t i = 0; i < ours.differences.size(); ++i) {
-      const shardmesh::difference& one = ours.differences[i];
+      const shardmesh::key_difference& one = ours.differences[i];
       const c::difference& other = theirs.differences[i];
       CHECK(other.key == one.key);
       CHECK(other.text == one.text);
-      CHECK(other.kind == static_cast<int>(one.what));
+      CHECK(other.kind == static_cast<int>(one.kind));
       CHECK(other.different == one.different);
       CHECK(other.elements == one.elements);
       CHECK(other.largest == one.largest);

@@ -64,7 +64,8 @@ std::vector<std::string> findings(const fs::path& folder) {
   std::vector<std::string> lines;
   auto reader = open_checkpoint(folder);
   if (!reader) return {to_string(reader.error())};
-  for (const error& problem : verify(**reader, {.threads = 1}).problems) {
+  const verify_report report = verify(**reader, {.threads = 1}).value();
+  for (const error& problem : report.problems) {
     CHECK((!problem.file.empty() || !problem.key.empty()));
     lines.push_back(to_string(problem));
   }
@@ -161,9 +162,9 @@ TEST_CASE("any flipped byte of what shardmesh wrote is found") {
   fs::create_directory(folder);
   {
     auto reader = open_checkpoint(sample).value();
-    REQUIRE(convert(*reader, folder / "dcp", {.to = target_format::dcp}).ok());
-    REQUIRE(convert(*reader, folder / "hf", {.to = target_format::hf}).ok());
-    REQUIRE(convert(*reader, folder / "one.safetensors", {.to = target_format::safetensors}).ok());
+    REQUIRE(convert(*reader, folder / "dcp", {.to = target_format::dcp}));
+    REQUIRE(convert(*reader, folder / "hf", {.to = target_format::hf}));
+    REQUIRE(convert(*reader, folder / "one.safetensors", {.to = target_format::safetensors}));
   }
   for (const fs::path& checkpoint : {folder / "dcp", folder / "hf", folder / "one.safetensors"}) {
     CHECK(findings(checkpoint).empty());

@@ -70,7 +70,7 @@ void save_random(const fs::path& path, target_format format, std::mt19937& rando
     saved.push_back(
         {"t" + std::to_string(i), {"t" + std::to_string(i)}, shape, {{box::whole(shape), view_of(tensors.back()), 0}}});
   }
-  REQUIRE(save(path, saved, format).ok());
+  REQUIRE(save(path, saved, format));
 }
 
 }  // namespace
@@ -119,7 +119,7 @@ TEST_CASE("a mapped tensor outlives the reader and its map, and a removed file; 
   const tensor_view view{reinterpret_cast<std::byte*>(source.data()), dtype::float32, {}, {2, 3}, {3, 1}};
   const fs::path path = scratch.path / "a.safetensors";
   const save_tensor saved{"w", {"w"}, {2, 3}, {{box::whole({2, 3}), view, 0}}};
-  REQUIRE(save(path, {&saved, 1}, target_format::safetensors).ok());
+  REQUIRE(save(path, {&saved, 1}, target_format::safetensors));
   std::optional<mapped_tensor> kept = map_tensor(*open_checkpoint(path).value(), "w").value();
   const auto* const mapped = reinterpret_cast<const float*>(kept->view().data);
   CHECK(std::vector<float>(mapped, mapped + 6) == values);
@@ -127,7 +127,7 @@ TEST_CASE("a mapped tensor outlives the reader and its map, and a removed file; 
   // The file is replaced by a rename: the earlier mapping keeps the old bytes.
   fs::rename(path, scratch.path / "old");
   std::fill(source.begin(), source.end(), 9.0F);
-  REQUIRE(save(path, {&saved, 1}, target_format::safetensors).ok());
+  REQUIRE(save(path, {&saved, 1}, target_format::safetensors));
   CHECK(kept->check());
   CHECK(std::vector<float>(mapped, mapped + 6) == values);
 
@@ -154,7 +154,7 @@ TEST_CASE("what does not lie plain in one run of a file is refused with the reas
   const tensor_view whole{reinterpret_cast<std::byte*>(source.data()), dtype::float32, {}, {4, 3}, {3, 1}};
   const box top{{0, 0}, {2, 3}}, bottom{{2, 0}, {2, 3}};
   const save_tensor saved{"w", {"w"}, {4, 3}, {{top, subview(whole, top), 0}, {bottom, subview(whole, bottom), 1}}};
-  REQUIRE(save(scratch.path / "dcp", {&saved, 1}, target_format::dcp).ok());
+  REQUIRE(save(scratch.path / "dcp", {&saved, 1}, target_format::dcp));
   const auto reader = open_checkpoint(scratch.path / "dcp").value();
   const std::string file = (scratch.path / "dcp").string();
   CHECK(map_tensor(*reader, "w").error() ==
@@ -210,8 +210,8 @@ TEST_CASE("rank after rank loads its columns through one reader that maps rows, 
     saved.parts.push_back({rows, {begin, dtype::float32, {}, rows.sizes, {40, 1}}, static_cast<std::int32_t>(rank)});
   }
   const fs::path dcp = scratch.path / "dcp", file = scratch.path / "w.safetensors";
-  REQUIRE(save(dcp, {&saved, 1}, target_format::dcp).ok());
-  REQUIRE(save(file, {&saved, 1}, target_format::safetensors).ok());
+  REQUIRE(save(dcp, {&saved, 1}, target_format::dcp));
+  REQUIRE(save(file, {&saved, 1}, target_format::safetensors));
   for (const fs::path& path : {dcp, file}) {
     const auto reader = open_checkpoint(path).value();
     const auto load_columns = [&](std::int64_t rank, std::vector<float>& got) -> result<load_report> {

@@ -14,19 +14,20 @@ using namespace shardmesh;
 
 TEST_CASE("a forked child neither waits for a load of its parent nor hangs where its copy ends") {
   std::atomic<bool> may_end = false;
-  std::optional<load_in_progress> running = load_in_progress::start([&] {
+  std::optional<load_in_progress> running = load_in_progress::start([&]() -> result<load_report> {
                                               while (!may_end) std::this_thread::yield();
                                               load_report report;
                                               report.bytes_read = 7;
                                               return report;
                                             }).value();
   CHECK(status_of_child([&] {
-          const load_report& refused = running->wait();
-          const bool says_why = refused.problems.size() == 1 && refused.problems[0].code == errc::invalid_argument &&
-                                refused.problems[0].message == "the load runs in the process that forked this one";
+          const result<load_report>& refused = running->wait();
+          const bool says_why = !refused && refused.error().problem_count() == 1 &&
+                                refused.error().code == errc::invalid_argument &&
+                                refused.error().message == "the load runs in the process that forked this one";
           running.reset();
           return says_why ? 0 : 1;
         }) == 0);
   may_end = true;
-  CHECK(running->wait().bytes_read == 7);
+  CHECK(running->wait().value().bytes_read == 7);
 }

@@ -58,7 +58,7 @@ struct saved {
                      {rows, columns},
                      {{upper, subview(whole, upper), 0}, {lower, subview(whole, lower), 1}}});
     }
-    REQUIRE(save(path, all, to).problems.empty());
+    REQUIRE(save(path, all, to));
   }
   ~saved() { fs::remove_all(folder); }
 
@@ -122,18 +122,18 @@ TEST_CASE("each key arrives once, when all that was requested of it is there, in
         was_there &= mine.memory[t] == given.values[t];
       };
       auto loading = start_load(*reader, mine.requests, options).value();
-      const load_report& report = loading.wait();
+      const result<load_report>& report = loading.wait();
       CHECK(loading.done());
-      REQUIRE(report.problems.empty());
+      REQUIRE(report);
       CHECK(was_there);
       CHECK(mine.memory == given.values);
       CHECK(bytes == tensors * rows * columns * 4);
-      CHECK(report.bytes_read == bytes);
+      CHECK(report->bytes_read == bytes);
       std::vector<std::string> expected;
       for (std::int64_t t = 0; t < tensors; ++t) expected.push_back(key_of(t));
       CHECK(arrived == expected);
       std::reverse(expected.begin(), expected.end());
-      CHECK(report.loaded == expected);  // in the order of the requests
+      CHECK(report->loaded == expected);  // in the order of the requests
     }
 }
 
@@ -158,15 +158,16 @@ TEST_CASE("a flipped bit is found when checksums are to be compared, and only th
       std::size_t arrivals = 0;
       load_options options{.check = check};
       options.arrived = [&](const std::string&) { ++arrivals; };
-      const load_report report = start_load(*reader, {request}, options).value().wait();
+      const result<load_report> report = start_load(*reader, {request}, options).value().wait();
       CHECK(arrivals == (check ? 0 : 1));
       if (!check) {
-        CHECK(report.problems.empty());
+        CHECK(report);
         continue;
       }
-      REQUIRE(report.problems.size() == 1);
-      CHECK(report.problems[0].code == errc::checksum_mismatch);
-      CHECK(report.problems[0].key == "t3");
+      REQUIRE_FALSE(report);
+      REQUIRE(report.error().problem_count() == 1);
+      CHECK(report.error().code == errc::checksum_mismatch);
+      CHECK(report.error().key == "t3");
     }
   }
 }
@@ -184,24 +185,27 @@ TEST_CASE("a load that is told to stop says so, and nothing arrives afterwards")
     if (arrived.size() == 3) stop.request_stop();
   };
   auto loading = start_load(*reader, mine.requests, options).value();
-  REQUIRE(loading.wait().problems.size() == 1);
-  CHECK(loading.wait().problems[0].code == errc::cancelled);
+  REQUIRE_FALSE(loading.wait());
+  REQUIRE(loading.wait().error().problem_count() == 1);
+  CHECK(loading.wait().error().code == errc::cancelled);
   CHECK(arrived == std::vector<std::string>{"t0", "t1", "t2"});
 }
 
-TEST_CASE("what fails or is thrown on the way is the one problem of the report") {
+TEST_CASE("what fails or is thrown on the way is the one error of the load") {
   saved given(target_format::dcp);
   auto reader = open_checkpoint(given.path).value();
   wanted mine;
   load_options options;
   options.arrived = [](const std::string& key) { throw std::runtime_error("enough after " + key); };
   auto loading = start_load(*reader, mine.requests, options).value();
-  REQUIRE(loading.wait().problems.size() == 1);
-  CHECK(to_string(loading.wait().problems[0]).find("enough after t0") != std::string::npos);
+  REQUIRE_FALSE(loading.wait());
+  REQUIRE(loading.wait().error().problem_count() == 1);
+  CHECK(to_string(loading.wait().error()).find("enough after t0") != std::string::npos);
 
   mine.requests[0].key = "t66";
   loading = start_load(*reader, mine.requests).value();
-  REQUIRE(loading.wait().problems.size() == 1);
-  CHECK(loading.wait().problems[0].code == errc::missing_key);
-  CHECK(loading.wait().problems[0].key == "t66");
+  REQUIRE_FALSE(loading.wait());
+  REQUIRE(loading.wait().error().problem_count() == 1);
+  CHECK(loading.wait().error().code == errc::missing_key);
+  CHECK(loading.wait().error().key == "t66");
 }

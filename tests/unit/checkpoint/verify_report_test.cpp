@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests `verify` on truncated archives, on more problems than it lists, and on tensors that it does not read.
+// Tests `verify` on truncated archives, on more problems than it lists, and on a reader that is stopped.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <golden.hpp>
@@ -42,6 +43,17 @@ std::vector<std::string> lines_of(const std::vector<error>& errors) {
   return lines;
 }
 
+// Shows a whole checkpoint, and opens no chunk: its user has stopped the check.
+class stopped_reader final : public forwarding_reader {
+ public:
+  explicit stopped_reader(std::unique_ptr<checkpoint_reader> opened) : forwarding_reader(std::move(opened)) {
+    for (std::size_t i = 0; i < inner().contents().tensors.size(); ++i) add_whole_tensor(i);
+  }
+  result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry&, std::int32_t) override {
+    return fail(errc::cancelled, "the check was stopped");
+  }
+};
+
 }  // namespace
 
 TEST_CASE("a .pt file that is cut off is one problem, and its names are not known") {
@@ -53,7 +65,7 @@ TEST_CASE("a .pt file that is cut off is one problem, and its names are not know
     write(file, whole.substr(0, length));
     const auto opened = open_checkpoint(file);
     REQUIRE_FALSE(opened);
-    const verify_report report = verify_unreadable(file, opened.error());
+    const verify_report report = verify_unreadable(file, opened.error()).value();
     CHECK(lines_of(report.problems) == std::vector<std::string>{file.string() + ": malformed ZIP archive: it has no "
                                                                                 "end record (cut off?)"});
     CHECK(report.more_problems == 0);
@@ -68,7 +80,7 @@ TEST_CASE("a .pt file that is cut off is one problem, and its names are not know
     write(file, bytes);
     const auto opened = open_checkpoint(file);
     REQUIRE_FALSE(opened);
-    const verify_report report = verify_unreadable(file, opened.error());
+    const verify_report report = verify_unreadable(file, opened.error()).value();
     CHECK(lines_of(report.problems) == std::vector<std::string>{file.string() + ": " + said});
     CHECK(lines_of(report.warnings) == std::vector<std::string>{});
   }
@@ -86,7 +98,7 @@ TEST_CASE("a hundred damaged archives beside a checkpoint are named, in order, a
     if (i < 100) named.push_back("malformed ZIP archive: it has no end record (cut off?)");
   }
   const auto reader = open_checkpoint(folder).value();
-  const verify_report report = verify(*reader);
+  const verify_report report = verify(*reader).value();
   REQUIRE(report.problems.size() == 100);
   std::vector<std::string> files, messages;
   for (const error& e : report.problems) messages.push_back(e.message), files.push_back(e.file);
@@ -95,20 +107,33 @@ TEST_CASE("a hundred damaged archives beside a checkpoint are named, in order, a
   CHECK(files.back().ends_with("099.pt"));
   CHECK(report.more_problems == 3);
   // Writers refuse them as well.
-  const save_report converted = convert(*reader, scratch / "out", {.to = target_format::dcp});
-  REQUIRE(converted.problems.size() == 101);
-  CHECK(to_string(converted.problems.back()) == folder.string() + ": 3 more problems of archives in the folder");
+  const auto converted = convert(*reader, scratch / "out", {.to = target_format::dcp});
+  REQUIRE_FALSE(converted);
+  CHECK(lines_of(converted.error().problems()) == lines_of(report.problems));
+  CHECK(converted.error().problem_count() == 103);
+  CHECK(to_string(converted.error()).ends_with(" (and 102 other problems)"));
   CHECK_FALSE(fs::exists(scratch / "out"));
 }
 
-TEST_CASE("two problems more than are named have their plural, one has none") {
+TEST_CASE("a refused copy counts the one problem that it does not name") {
   const scratch_folder scratch;
   const fs::path folder = scratch / "one_more";
   fs::copy(golden::folder() / "single_rank/checkpoint", folder);
   const std::string cut = bytes_of(writers() / "wrappers/wrappers.pt").substr(0, 1000);
   for (int i = 0; i < 101; ++i) write(folder / fmt::format("{:03}.pt", i), cut);
   const auto reader = open_checkpoint(folder).value();
-  const save_report converted = convert(*reader, scratch / "out", {.to = target_format::dcp});
-  REQUIRE(converted.problems.size() == 101);
-  CHECK(to_string(converted.problems.back()) == folder.string() + ": 1 more problem of archives in the folder");
+  const auto converted = convert(*reader, scratch / "out", {.to = target_format::dcp});
+  REQUIRE_FALSE(converted);
+  CHECK(converted.error().problems().size() == 100);
+  CHECK(converted.error().more == 1);
+}
+
+TEST_CASE("verify of a reader that is stopped is an error, and no problem of the checkpoint") {
+  stopped_reader reader(open_checkpoint(golden::folder() / "single_rank/checkpoint").value());
+  REQUIRE_FALSE(reader.contents().tensors.empty());
+  const auto checked = verify(reader, {.threads = 1});
+  REQUIRE_FALSE(checked);
+  CHECK(checked.error().code == errc::cancelled);
+  CHECK(checked.error().message == "the check was stopped");
+  CHECK(checked.error().problem_count() == 1);
 }

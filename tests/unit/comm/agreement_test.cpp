@@ -168,6 +168,9 @@ TEST_CASE("an error survives the way through bytes, and other bytes are no error
   error e = fail(errc::gap, "a message").with_key("k\n").with_file("f").with_rank(3).with_rank(-1).with_hint("h");
   e = std::move(e).with_box({{0, 1}, {2, 3}}).with_box({{}, {}}).with_values("x", "y");
   e.sys = 28;
+  e.others = {fail(errc::overlap, "another").with_key("l").with_rank(2).with_box({{0}, {1}}),
+              fail(errc::io, "a third")};
+  e.more = 5;
   const std::vector<std::byte> bytes = to_bytes(e);
   CHECK(error_from_bytes(bytes) == e);
   for (std::size_t n = 0; n < bytes.size(); ++n) CHECK_FALSE(error_from_bytes(std::span(bytes).first(n)).has_value());

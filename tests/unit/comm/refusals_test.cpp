@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests device streams and reductions without memory in thread groups, and how often an agreement copies notes.
+// Tests device streams and reductions without memory in thread groups, how often an agreement copies notes, and that
+// the guard of a valid call allocates nothing.
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <counted_new.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -82,4 +85,21 @@ TEST_CASE("an agreement copies each rank's note a few times, not once per rank")
   CHECK(ran);
   // Copies for the send, the receive, and the caller, but not sixteen.
   for (const std::size_t bytes : taken) CHECK(bytes < 6 * note_bytes);
+}
+
+TEST_CASE("the guard of a valid call allocates nothing") {
+  SKIP_WHERE_NOTHING_IS_COUNTED();
+  const std::stop_source stop;
+  call_options options;
+  options.deadline = std::chrono::steady_clock::now() + 1h;
+  options.cancel = stop.get_token();
+  std::optional<error> poison;
+  const std::int64_t before = counted_new::calls;
+  const auto begun =
+      detail::begin_call({1, "an exchange", "a call with a name of many characters", 3}, options,
+                         detail::stream_policy::refused, poison, [&](error reason) { poison = std::move(reason); });
+  const bool goes_on = begun && begun->reached() == errc::ok && detail::check_limits(options, "load");
+  const std::int64_t taken = counted_new::calls - before;
+  CHECK(goes_on);
+  CHECK(taken == 0);
 }

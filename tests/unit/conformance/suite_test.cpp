@@ -70,6 +70,37 @@ struct forgets_deadlines : sound {
   }
 };
 
+// Replaces the text of every deadline's error.
+template <const char* const& text>
+struct says_only : sound {
+  template <class T>
+  static result<T> reworded(result<T> done) {
+    if (done || done.error().code != errc::deadline_exceeded) return done;
+    error e = std::move(done).error();
+    e.message = text;
+    return e;
+  }
+  struct rewording final : pending::operation {
+    explicit rewording(pending started) : inner(std::move(started)) {}
+    bool done() override { return inner.done(); }
+    result<void> wait() override { return reworded(inner.wait()); }
+    pending inner;
+  };
+  result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& o) {
+    return reworded(inner.all_gather(bytes, o));
+  }
+  result<pending> start_exchange(std::span<const outgoing> s, std::span<const incoming> r, const call_options& o) {
+    auto started = reworded(inner.start_exchange(s, r, o));
+    if (!started) return started;
+    return pending(std::make_unique<rewording>(*std::move(started)));
+  }
+};
+
+const char* const no_tag = "rank 0 waited 70 ms in vain in an all_gather, an exchange of hasty_call";
+const char* const no_time = "rank 0 waited in vain in an all_gather, an exchange of hasty_call (tag 3) (tag 5) (tag 7)";
+const char* const no_call = "rank 0 waited 70 ms in vain in an all_gather, an exchange (tag 3) (tag 5) (tag 7)";
+const char* const no_operation = "rank 0 waited 70 ms in vain in hasty_call (tag 3) (tag 5) (tag 7)";
+
 struct keeps_aborts_to_itself : sound {
   void abort(const error&) {}
 };
@@ -152,6 +183,18 @@ TEST_CASE("deadlines that are not kept, and aborts that reach nobody, are found"
   const conformance_report aborts = report_of<keeps_aborts_to_itself>();
   CHECK(finds(aborts, "an abort ends an all_gather"));
   CHECK(finds(aborts, "an abort ends an exchange"));
+}
+
+TEST_CASE("a deadline's error without the operation, the call, the tag, or the time waited is found") {
+  for (const conformance_report& report :
+       {report_of<says_only<no_tag>>(), report_of<says_only<no_call>>(), report_of<says_only<no_operation>>()}) {
+    CHECK(finds(report, "named at the deadline"));
+    CHECK(finds(report, "a deadline of an exchange fails every rank"));
+    CHECK(finds(report, "a deadline that has passed fails at once"));
+  }
+  const conformance_report without_time = report_of<says_only<no_time>>();
+  CHECK(finds(without_time, "named at the deadline"));
+  CHECK(finds(without_time, "a deadline of an exchange fails every rank"));
 }
 
 TEST_CASE("a message that is altered is found") {

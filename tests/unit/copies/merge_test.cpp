@@ -28,10 +28,10 @@ result_of_merging merged(const fs::path& source, dedup how, selection_options se
   options.merge = how;
   options.selection = std::move(selection);
   options.saving.output.durable = false;
-  const save_report report = convert(*reader, work.path() / "out.safetensors", options);
-  REQUIRE(report.ok());
+  const auto report = convert(*reader, work.path() / "out.safetensors", options);
+  REQUIRE(report);
   result_of_merging made;
-  made.notes = report.notes;
+  made.notes = report->notes;
   auto written = open_checkpoint(work.path() / "out.safetensors").value();
   for (const tensor_entry& tensor : written->contents().tensors) made.keys.push_back(tensor.key);
   std::sort(made.keys.begin(), made.keys.end());
@@ -77,14 +77,15 @@ TEST_CASE("nesting keys of which one lies inside another is a problem that names
                                                           6));
   auto reader = open_checkpoint(source).value();
   convert_options options{.to = target_format::dcp, .nest = true};
-  const save_report refused = convert(*reader, work.path() / "nested", options);
-  REQUIRE(refused.problems.size() == 1);
-  CHECK(refused.problems.front().code == errc::duplicate_key);
-  CHECK(to_string(refused.problems.front()) == "a.b: a.b lies where a is a value: one nested path cannot be both");
+  const auto refused = convert(*reader, work.path() / "nested", options);
+  REQUIRE_FALSE(refused);
+  REQUIRE(refused.error().problem_count() == 1);
+  CHECK(refused.error().code == errc::duplicate_key);
+  CHECK(to_string(refused.error()) == "a.b: a.b lies where a is a value: one nested path cannot be both");
   CHECK_FALSE(fs::exists(work.path() / "nested"));
   options.nest = false;
-  CHECK(convert(*reader, work.path() / "flat", options).ok());
+  CHECK(convert(*reader, work.path() / "flat", options));
   options.nest = true;
   options.selection.skip = {key_pattern::exactly("a")};
-  CHECK(convert(*reader, work.path() / "nested", options).ok());
+  CHECK(convert(*reader, work.path() / "nested", options));
 }

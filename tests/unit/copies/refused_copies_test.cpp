@@ -53,14 +53,14 @@ outcome run_writer(const fs::path& source, const fs::path& destination, const Wr
   fs::remove_all(destination);
   auto reader = open_checkpoint(source);
   if (!reader) return outcome::refused;
-  const save_report report = write(**reader, destination);
-  if (!report.ok()) {
+  const result<save_report> report = write(**reader, destination);
+  if (!report) {
     CHECK_FALSE(fs::exists(destination));
     return outcome::refused;
   }
   auto made = open_checkpoint(destination);
   REQUIRE(made);
-  const verify_report checked = verify(**made, {.threads = 1});
+  const verify_report checked = verify(**made, {.threads = 1}).value();
   for (const error& problem : checked.problems) CHECK(to_string(problem) == "");
   auto again = open_checkpoint(source).value();
   const diff_report difference = diff(whole_side(*again), whole_side(**made), {.threads = 1}).value();
@@ -73,7 +73,7 @@ void check_writers(const fs::path& source, const fs::path& work, tally& count) {
   bool is_sound = false;
   {
     auto reader = open_checkpoint(source);
-    is_sound = reader && verify(**reader, {.threads = 1}).ok();
+    is_sound = reader && verify(**reader, {.threads = 1}).value().ok();
   }
   const auto run = [&](const std::string& name, const auto& write) {
     INFO("writer: " << name);
@@ -172,11 +172,11 @@ TEST_CASE("writers accept no damaged copy of what shardmesh wrote, wherever the 
   const writable_copy source(unusual() / "views.pt");
   {
     auto reader = open_checkpoint(source.path()).value();
-    REQUIRE(convert(*reader, source.beside("ours"), {.to = target_format::dcp, .saving = fast()}).ok());
+    REQUIRE(convert(*reader, source.beside("ours"), {.to = target_format::dcp, .saving = fast()}));
   }
   {
     auto reader = open_checkpoint(source.path()).value();
-    REQUIRE(convert(*reader, source.beside("ours_hf"), {.to = target_format::hf, .saving = fast()}).ok());
+    REQUIRE(convert(*reader, source.beside("ours_hf"), {.to = target_format::hf, .saving = fast()}));
   }
   for (const std::string name : {"ours", "ours_hf"}) {
     const tally count = damage_everywhere(source.beside(name), 150);
@@ -200,7 +200,7 @@ TEST_CASE("a damaged record of an object or of an opaque tensor is found by veri
   const writable_copy copy(unusual() / "dcp");
   const auto problems = [&] {
     auto reader = open_checkpoint(copy.path()).value();
-    return verify(*reader).problems;
+    return verify(*reader).value().problems;
   };
   REQUIRE(problems().empty());
   const fs::path file = copy.path() / "__0_0.distcp";
@@ -228,15 +228,15 @@ TEST_CASE("a damaged record of an object or of an opaque tensor is found by veri
     CHECK(found.front().key == key);
     CHECK(found.front().file == file.string());
     auto damaged = open_checkpoint(copy.path()).value();
-    const save_report report = convert(*damaged, copy.beside("copy"), {.to = target_format::dcp, .saving = fast()});
-    REQUIRE(report.problems.size() == 1);
-    CHECK(report.problems.front().key == key);
+    const auto report = convert(*damaged, copy.beside("copy"), {.to = target_format::dcp, .saving = fast()});
+    REQUIRE_FALSE(report);
+    REQUIRE(report.error().problem_count() == 1);
+    CHECK(report.error().key == key);
     CHECK_FALSE(fs::exists(copy.beside("copy")));
     // The damaged entry does not stop a copy of the others.
     selection_options others;
     others.skip = {key_pattern::exactly(key)};
-    CHECK(
-        convert(*damaged, copy.beside("rest"), {.to = target_format::dcp, .selection = others, .saving = fast()}).ok());
+    CHECK(convert(*damaged, copy.beside("rest"), {.to = target_format::dcp, .selection = others, .saving = fast()}));
     fs::remove_all(copy.beside("rest"));
     flip(file, digit, 1);
   }
@@ -245,13 +245,13 @@ TEST_CASE("a damaged record of an object or of an opaque tensor is found by veri
 TEST_CASE("a storage inside an opaque object of a .pt file is held against its CRC-32") {
   const writable_copy copy(unusual() / "quantized.pt");
   auto whole = open_checkpoint(copy.path()).value();
-  REQUIRE(verify(*whole).ok());
+  REQUIRE(verify(*whole).value().ok());
   // 4.0 as a double, the last element of settings.mean
   const std::size_t at = find_bytes(copy.path(), std::string_view("\0\0\0\0\0\0\x08\x40\0\0\0\0\0\0\x10\x40", 16));
   REQUIRE(at != std::string::npos);
   flip(copy.path(), at + 8, 4);
   auto reader = open_checkpoint(copy.path()).value();
-  const auto problems = verify(*reader).problems;
+  const auto problems = verify(*reader).value().problems;
   REQUIRE(problems.size() == 1);
   CHECK(problems.front().code == errc::checksum_mismatch);
   CHECK(problems.front().key.starts_with("settings"));
@@ -260,15 +260,15 @@ TEST_CASE("a storage inside an opaque object of a .pt file is held against its C
 
 TEST_CASE("verify counts the chunks that have no checksum") {
   auto reader = open_checkpoint(golden_case("hf_sharded")).value();
-  const verify_report foreign = verify(*reader);
+  const verify_report foreign = verify(*reader).value();
   CHECK(foreign.ok());
   CHECK(foreign.chunks > 0);
   CHECK(foreign.unchecked_chunks == foreign.chunks);
   auto dcp = open_checkpoint(golden_case("single_rank")).value();
-  CHECK(verify(*dcp).unchecked_chunks == 0);
-  CHECK(verify(*dcp).unchecked_objects == 0);
+  CHECK(verify(*dcp).value().unchecked_chunks == 0);
+  CHECK(verify(*dcp).value().unchecked_objects == 0);
   auto legacy = open_checkpoint(unusual() / "views_legacy.pt").value();
-  const verify_report old = verify(*legacy);
+  const verify_report old = verify(*legacy).value();
   CHECK(old.unchecked_chunks == old.chunks);
 }
 
@@ -287,7 +287,7 @@ TEST_CASE("two pieces of one box are refused by verify and by every writer, equa
     folder.write("hf/shard-00001-model-00001-of-00001.safetensors", piece('\0'));
     folder.write("hf/shard-00002-model-00001-of-00001.safetensors", piece(first));
     auto reader = open_checkpoint(folder.path() / "hf").value();
-    const auto problems = verify(*reader).problems;
+    const auto problems = verify(*reader).value().problems;
     REQUIRE(problems.size() == 1);
     CHECK(problems.front().code == errc::overlap);
     CHECK(problems.front().key == "w");

@@ -34,9 +34,9 @@ void convert_whole(const fs::path& from, const fs::path& to, convert_options opt
   auto reader = open_checkpoint(from).value();
   options.selection.only = {key_pattern::compile(only).value()};
   options.saving = fast();
-  const save_report report = convert(*reader, to, options);
-  for (const error& problem : report.problems) INFO(to_string(problem));
-  REQUIRE(report.problems.empty());
+  const auto report = convert(*reader, to, options);
+  INFO((report ? "" : to_string(report.error())));
+  REQUIRE(report);
 }
 
 diff_report compare(const fs::path& a, const fs::path& b) {
@@ -78,9 +78,10 @@ TEST_CASE("components that were put together are seen under the wrapper's key, a
   // The last byte of the file belongs to a component.
   flip(apart, static_cast<std::size_t>(fs::file_size(apart)) - 1, 1);
   auto damaged = open_checkpoint(apart).value();
-  const save_report report = convert(*damaged, folder.path() / "out.pt", {.to = target_format::pt, .saving = fast()});
-  REQUIRE(report.problems.size() == 1);
-  CHECK(report.problems.front().code == errc::checksum_mismatch);
+  const auto report = convert(*damaged, folder.path() / "out.pt", {.to = target_format::pt, .saving = fast()});
+  REQUIRE_FALSE(report);
+  REQUIRE(report.error().problem_count() == 1);
+  CHECK(report.error().code == errc::checksum_mismatch);
   CHECK_FALSE(fs::exists(folder.path() / "out.pt"));
 }
 
@@ -90,11 +91,12 @@ TEST_CASE("a component that a selection left out is named, and components can st
   convert_whole(samples / "wrappers.pt", apart, {.to = target_format::safetensors});
   convert_whole(apart, cut, {.to = target_format::safetensors}, "m.coo.indices|m.coo.wrapper|plain");
   auto reader = open_checkpoint(cut).value();
-  const save_report report = convert(*reader, folder.path() / "out.pt", {.to = target_format::pt, .saving = fast()});
-  REQUIRE(report.problems.size() == 1);
-  CHECK(report.problems.front().code == errc::missing_key);
-  CHECK(report.problems.front().key == "m.coo.values");
-  CHECK(report.problems.front().file == cut.string());
+  const auto report = convert(*reader, folder.path() / "out.pt", {.to = target_format::pt, .saving = fast()});
+  REQUIRE_FALSE(report);
+  REQUIRE(report.error().problem_count() == 1);
+  CHECK(report.error().code == errc::missing_key);
+  CHECK(report.error().key == "m.coo.values");
+  CHECK(report.error().file == cut.string());
   CHECK_FALSE(fs::exists(folder.path() / "out.pt"));
   convert_whole(cut, folder.path() / "out.pt", {.to = target_format::pt, .components = true});
   CHECK(open_checkpoint(folder.path() / "out.pt").value()->contents().find("m.coo.indices") != nullptr);

@@ -35,7 +35,4 @@ TEST_CASE("keys are joined and prefixes replaced") {
   CHECK(joined_key("blocks.0", "up") == "blocks.0.up");
   CHECK(joined_key("", "up") == "up");
   CHECK(joined_key("blocks", "") == "blocks");
-  CHECK(replaced_prefix("a.b.c", "a.", "x.y.") == "x.y.b.c");
-  CHECK(replaced_prefix("b.a.c", "a.", "x.") == "b.a.c");
-  CHECK(replaced_prefix("a.a.c", "a.", "") == "a.c");
 }

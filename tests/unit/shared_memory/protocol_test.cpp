@@ -173,10 +173,10 @@ TEST_CASE("joining ends when it is cancelled, and when the program says that it 
     stop.request_stop();
   });
   CHECK(joined_for({.deadline = in(20s), .cancel = stop.get_token()}, {}, problem) < 5);
-  CHECK(to_string(problem) == "rank 0 was cancelled while it joined its group (rank 0)");
+  CHECK(to_string(problem) == "rank 0 was cancelled in joining a group of processes (tag 0) (rank 0)");
   int asked = 0;
   CHECK(joined_for({.deadline = in(20s)}, [&] { return ++asked < 3; }, problem) < 5);
-  CHECK(to_string(problem) == "rank 0 was cancelled while it joined its group (rank 0)");
+  CHECK(to_string(problem) == "rank 0 was cancelled in joining a group of processes (tag 0) (rank 0)");
   CHECK(asked == 3);
 }
 

@@ -249,7 +249,7 @@ TEST_CASE("equality ignores the order of a mapping's keys and sees everything el
   b.set({"x"}, 1).value();
   CHECK(a == b);
   CHECK(digest(a).value() == digest(b).value());
-  CHECK(diff(a, b).same());
+  CHECK(diff(a, b).equal());
   b.set({"y"}, tensor(2)).value();
   CHECK(a != b);
   CHECK(equal(a, b, {.tensor_values = false}));
@@ -265,43 +265,44 @@ TEST_CASE("diff names what differs at each place, and counts beyond its limit") 
     dict l, r;
     l.set({"layers", 0, "w"}, std::move(a)).value();
     r.set({"layers", 0, "w"}, std::move(b)).value();
-    const state_diff found = diff(l, r);
+    const state_diff_report found = diff(l, r);
     CHECK(found.total <= 1);
-    CHECK(found.same() == (l == r));
-    return found.same() ? std::string() : to_string(found.differences.front());
+    CHECK(found.equal() == (l == r));
+    return found.equal() ? std::string() : to_string(found.differences.front());
   };
   CHECK(difference(1, 1).empty());
-  CHECK(difference(1, 2) == "layers[0].w: value: 1 against 2");
-  CHECK(difference(1, 1.0) == "layers[0].w: kind: int against float");
-  CHECK(difference("a\n", "b") == "layers[0].w: value: \"a\\n\" against \"b\"");
-  CHECK(difference(0.5, 1.5) == "layers[0].w: value: 0.5 against 1.5");
-  CHECK(difference(true, false) == "layers[0].w: value: true against false");
+  CHECK(difference(1, 2) == "layers[0].w: 1 against 2");
+  CHECK(difference(1, 1.0) == "layers[0].w: int against float");
+  CHECK(difference("a\n", "b") == "layers[0].w: \"a\\n\" against \"b\"");
+  CHECK(difference(0.5, 1.5) == "layers[0].w: 0.5 against 1.5");
+  CHECK(difference(true, false) == "layers[0].w: true against false");
   CHECK(difference(std::vector<std::byte>(3), std::vector<std::byte>{{}, std::byte{1}, {}}) ==
-        "layers[0].w: value: 3 bytes, which differ at byte 1");
-  CHECK(difference(opaque_object{"a", {}}, opaque_object{"b", {}}) == "layers[0].w: kind: \"a\" against \"b\"");
+        "layers[0].w: 3 bytes, which differ at byte 1");
+  CHECK(difference(opaque_object{"a", {}}, opaque_object{"b", {}}) == "layers[0].w: \"a\" against \"b\"");
   array_tensor t = tensor(1), u = tensor(1);
   u.values[4] = 9;
-  CHECK(difference(t, u) == "layers[0].w: value: 1 of 6 elements differ, first at [1, 1]: 1 against 9");
+  CHECK(difference(t, u) == "layers[0].w: 1 of 6 elements differ, first at [1, 1]: 1 against 9");
   u = tensor(1);
   u.type = dtype::uint64;
-  CHECK(difference(t, u) == "layers[0].w: dtype: int64 against uint64");
-  CHECK(difference(t, array_tensor::filled({3, 2}, 1)) == "layers[0].w: shape: [2, 3] against [3, 2]");
+  CHECK(difference(t, u) == "layers[0].w: dtype int64 against uint64");
+  CHECK(difference(t, array_tensor::filled({3, 2}, 1)) == "layers[0].w: shape [2, 3] against [3, 2]");
   u = tensor(1);
   u.requires_grad = true;
-  CHECK(difference(t, u).starts_with("layers[0].w: properties: int64, strided, requires_grad false"));
+  CHECK(difference(t, u).starts_with("layers[0].w: properties int64, strided, requires_grad false"));
   u = tensor(1);
   u.where = {device_type::cuda, 1};
-  CHECK(difference(t, u) == "layers[0].w: placement: cpu against cuda:1");
-  CHECK(difference(u, u).starts_with("layers[0].w: value: the memory is not the host's, and no backend reaches it"));
+  CHECK(difference(t, u) == "layers[0].w: placement cpu against cuda:1");
+  CHECK(difference(u, u).starts_with(
+      "layers[0].w: cannot be read: the memory is not the host's, and no backend reaches it"));
 
   const auto mesh = device_mesh::make(extents{2}).value();
   const auto on = [&](placement p, const array_tensor& local) {
     return value(dtensor<array_tensor>::make(layout::make(mesh, {p}, {4, 3}).value(), 0, local).value());
   };
   CHECK(difference(on(placement::shard(0), t), on(placement::replicate(), array_tensor::filled({4, 3}))) ==
-        "layers[0].w: layout: [4, 3] on 2 as S(0) against [4, 3] on 2 as R");
+        "layers[0].w: layout [4, 3] on 2 as S(0) against [4, 3] on 2 as R");
   CHECK(difference(on(placement::shard(0), t), on(placement::shard(0), tensor(2))) ==
-        "layers[0].w: value: 6 of 6 elements differ, first at [0, 0]: 1 against 2");
+        "layers[0].w: 6 of 6 elements differ, first at [0, 0]: 1 against 2");
 
   const auto sharded = [&](const std::string& where, std::int64_t split, std::int64_t v, const std::string& other) {
     const shard_metadata mine = shard_metadata::make(extents{0}, extents{split}, where).value();
@@ -313,22 +314,47 @@ TEST_CASE("diff names what differs at each place, and counts beyond its limit") 
   };
   CHECK(difference(sharded("rank:0/cpu", 4, 1, "rank:1/cpu"), sharded("rank:0/cpu", 4, 1, "rank:1/cpu")).empty());
   CHECK(difference(sharded("rank:0/cpu", 4, 1, "rank:1/cpu"), sharded("rank:0/cpu", 5, 1, "rank:1/cpu")) ==
-        "layers[0].w: layout: shard 0 [0:4) against [0:5)");
+        "layers[0].w: shard 0 [0:4) against [0:5)");
   CHECK(difference(sharded("rank:0/cpu", 4, 1, "rank:1/cpu"), sharded("rank:0/cpu", 4, 1, "rank:2/cpu")) ==
-        "layers[0].w: placement: shard 1 on rank:1/cpu against rank:2/cpu");
+        "layers[0].w: shard 1 on rank:1/cpu against rank:2/cpu");
   CHECK(difference(sharded("rank:0/cpu", 4, 1, "rank:1/cpu"), sharded("rank:0/cpu", 4, 2, "rank:1/cpu")) ==
-        "layers[0].w: value: shard [0:4): 4 of 4 elements differ, first at [0]: 1 against 2");
+        "layers[0].w: shard [0:4): 4 of 4 elements differ, first at [0]: 1 against 2");
 
   dict l, r;
   for (int i = 0; i < 300; ++i) l.set({std::to_string(i)}, i).value();
-  const state_diff many = diff(l, r);
+  const state_diff_report many = diff(l, r);
   CHECK(many.total == 300);
   CHECK(many.differences.size() == 100);
-  CHECK(to_string(many.differences[0]) == "[\"0\"]: missing right: int");
-  CHECK(diff(r, l, {.max_differences = 1}).differences.at(0).kind == state_difference_kind::missing_left);
+  CHECK(to_string(many.differences[0]) == "[\"0\"]: only on the left: int");
+  CHECK(diff(r, l, {.max_differences = 1}).differences.at(0).kind == difference_kind::only_right);
   l.set({"c"}, 1).value();
   r.set({"c", "d"}, 1).value();
   CHECK(diff(l, r).total == 301);
+}
+
+TEST_CASE("a difference of state dicts has the kinds and counts of a difference of checkpoints") {
+  const auto first = [](value a, value b) {
+    dict l, r;
+    l.set({"w"}, std::move(a)).value();
+    r.set({"w"}, std::move(b)).value();
+    return diff(l, r).differences.at(0);
+  };
+  array_tensor other = tensor(1);
+  other.values[4] = 9;
+  const path_difference elements = first(tensor(1), other);
+  CHECK(elements.where == path{"w"});
+  CHECK(elements.kind == difference_kind::values);
+  CHECK(elements.different == 1);
+  CHECK(elements.elements == 6);
+  CHECK(elements.first_index == extents{1, 1});
+  CHECK(elements.largest == 8.0);
+  CHECK(first(1, 2).kind == difference_kind::object);
+  CHECK(first(1, 1.0).kind == difference_kind::kind);
+  CHECK(first(opaque_object{"a", {}}, opaque_object{"b", {}}).kind == difference_kind::object);
+  other = tensor(1);
+  other.where = {device_type::cuda, 1};
+  CHECK(first(tensor(1), other).kind == difference_kind::placement);
+  CHECK(first(other, other).kind == difference_kind::unreadable);
 }
 
 TEST_CASE("the digest is of paths, kinds, dtypes, shapes and layouts, and the same everywhere") {

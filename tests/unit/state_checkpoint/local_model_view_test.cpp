@@ -32,11 +32,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-result<void> outcome(const problem_report& report) {
-  if (report.ok()) return {};
-  return report.problems.front();
-}
-
 // Saves the sharded state dict, and the shards themselves.
 result<void> save_both(const fsdp_model& model, any_communicator& comm, const sharded_state_options& sharded,
                        const fs::path& folder) {
@@ -45,12 +40,13 @@ result<void> save_both(const fsdp_model& model, any_communicator& comm, const sh
   if (!state) return std::move(state).error();
   const auto by_state = local_view(std::as_const(state->state));
   if (!by_state) return by_state.error();
-  if (auto done = outcome(save(folder / "state", *by_state, comm, options)); !done) return done;
+  if (auto done = save(folder / "state", *by_state, comm, options); !done) return std::move(done).error();
   auto in_place = local_view(model, comm.rank());
   if (!in_place) return std::move(in_place).error();
   const auto held = in_place->to_save();
   if (!held) return held.error();
-  return outcome(save(folder / "held", *held, comm, options));
+  if (auto done = save(folder / "held", *held, comm, options); !done) return std::move(done).error();
+  return {};
 }
 
 // Every key that differs.
@@ -58,7 +54,7 @@ std::string differences(const fs::path& left, const fs::path& right) {
   const auto a = open_checkpoint(left).value(), b = open_checkpoint(right).value();
   const diff_report report = diff(whole_side(*a), whole_side(*b)).value();
   std::string all;
-  for (const difference& one : report.differences) all += one.key + ": " + one.text + "\n";
+  for (const key_difference& one : report.differences) all += one.key + ": " + one.text + "\n";
   return all;
 }
 
@@ -78,7 +74,8 @@ std::string round_trip(std::int32_t ranks, const Layout& source, const Layout& t
     auto in_place = local_view(to.model, comm.rank());
     if (!in_place) return std::move(in_place).error();
     local_state wanted = in_place->to_load();
-    if (auto loaded = outcome(load(folder / "held", wanted, comm, {.loading = {.threads = 1}})); !loaded) return loaded;
+    if (auto loaded = load(folder / "held", wanted, comm, {.loading = {.threads = 1}}); !loaded)
+      return std::move(loaded).error();
     if (to.memory != expected.memory) wrong[static_cast<std::size_t>(comm.rank())] = "loaded something else";
     return {};
   });
@@ -135,9 +132,9 @@ TEST_CASE("flat shards saved in the background through a pool are as they were w
             start_save(scratch.path() / name, now, comm, {.saving = {.output = {.durable = false}}, .staging = pool});
         if (!saving) return saving.error();
         for (auto& shard : mine.memory) std::fill(shard.begin(), shard.end(), -7);
-        if (auto saved = outcome(saving->wait()); !saved) return saved;
+        if (const auto& saved = saving->wait(); !saved) return saved.error();
         local_state wanted = held.to_load();
-        if (auto loaded = outcome(load(scratch.path() / name, wanted, comm)); !loaded) return loaded;
+        if (auto loaded = load(scratch.path() / name, wanted, comm); !loaded) return std::move(loaded).error();
         // Padding belongs to no entry, so the load leaves it as it was.
         for (std::size_t u = 0; u < mine.memory.size(); ++u) {
           const auto position = layout.groups[u].position(comm.rank());

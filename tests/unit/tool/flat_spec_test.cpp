@@ -182,7 +182,7 @@ TEST_CASE(
   for (std::int32_t r = 0; r < 2; ++r)
     stored.parts.push_back(
         {{{5 * r}, {5}}, {reinterpret_cast<std::byte*>(flat.data() + 5 * r), dtype::float32, {}, {5}, {1}}, r});
-  REQUIRE(save(folder / "flat", {&stored, 1}).ok());
+  REQUIRE(save(folder / "flat", {&stored, 1}));
   json spec{{"units",
              {{{"key", "layer._flat_param"},
                {"alignment", 4},

@@ -186,8 +186,8 @@ TEST_CASE(
     auto part = dtensor<at::Tensor>::make(rows, comm.rank(), part_of(whole, rows, comm.rank()));
     if (auto set = saved.set({"w"}, *std::move(part)); !set) return set;
     if (const auto report = save(folder, local_view(saved).value(), comm, {.saving = {.output = {.overwrite = true}}});
-        !report.ok())
-      return report.problems.front();
+        !report)
+      return report.error();
 
     at::Tensor leaf = at::zeros({7, 5}).requires_grad_();
     const at::Tensor used = (leaf * leaf).sum();
@@ -198,7 +198,7 @@ TEST_CASE(
       state_dict<at::Tensor> wanted;
       if (auto set = wanted.set({"w"}, *destination); !set) return set;
       auto held = local_view(wanted).value();
-      if (const auto report = load(folder, held, comm); !report.ok()) return report.problems.front();
+      if (const auto report = load(folder, held, comm); !report) return report.error();
       if (auto equal = same(destination->detach(), whole, "what was loaded"); !equal) return equal;
     }
     if (base._version() == base_version) return fail(errc::io, "the base of the view counts no change");

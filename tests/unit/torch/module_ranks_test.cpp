@@ -121,10 +121,12 @@ std::set<std::string> texts_of_ranks(std::int32_t ranks, const std::function<std
   return texts;
 }
 
+// All problems of a call, one line each; empty if it worked.
 template <class Report>
-std::string text_of(const Report& report) {
+std::string text_of(const result<Report>& report) {
   std::string text;
-  for (const error& e : report.problems) text += to_string(e) + "\n";
+  if (report) return text;
+  for (const error& e : report.error().problems()) text += to_string(e) + "\n";
   return text;
 }
 
@@ -152,20 +154,18 @@ TEST_CASE("a module that ranks of one mesh save together is loaded on another, b
     for (const whole_entry& one : entries) size_bytes += static_cast<std::int64_t>(one.value.nbytes());
     const auto save_texts = texts_of_ranks(static_cast<std::int32_t>(saved.mesh.size()), [&](any_communicator& comm) {
       const parts mine = module_of(entries, saved, comm.rank());
-      const save_report report =
-          save_checkpoint(mine, folder.path, saved.mesh, saved.rules, comm, {.inside = {"model"}});
-      if (!report.ok()) return text_of(report);
-      if (report.bytes != size_bytes) return std::to_string(report.bytes) + " bytes were written";
-      return report.tensors == 4 ? std::string() : std::to_string(report.tensors) + " tensors";
+      const auto report = save_checkpoint(mine, folder.path, saved.mesh, saved.rules, comm, {.inside = {"model"}});
+      if (!report) return text_of(report);
+      if (report->bytes != size_bytes) return std::to_string(report->bytes) + " bytes were written";
+      return report->tensors == 4 ? std::string() : std::to_string(report->tensors) + " tensors";
     });
     REQUIRE(save_texts == std::set<std::string>{""});
     const auto load_texts = texts_of_ranks(static_cast<std::int32_t>(loaded.mesh.size()), [&](any_communicator& comm) {
       parts mine = module_of(entries, loaded, comm.rank());
       for (auto& one : entries_of(mine)) one.tensor.zero_();
       const auto version = entries_of(mine)[0].tensor._version();
-      const load_report report =
-          load_checkpoint(mine, folder.path, loaded.mesh, loaded.rules, comm, {.inside = {"model"}});
-      if (!report.ok()) return text_of(report);
+      const auto report = load_checkpoint(mine, folder.path, loaded.mesh, loaded.rules, comm, {.inside = {"model"}});
+      if (!report) return text_of(report);
       const parts expected = module_of(entries, loaded, comm.rank());
       const auto found = entries_of(mine), wanted = entries_of(expected);
       for (std::size_t i = 0; i < wanted.size(); ++i)
@@ -190,7 +190,7 @@ TEST_CASE("parts that no whole tensor gives are refused on every rank, and nothi
 
 TEST_CASE("ranks that place a module differently, or on another mesh, are told so on every rank") {
   const temporary_folder folder("module_ranks_disagree");
-  const auto texts = [&](const std::function<save_report(any_communicator&)>& save) {
+  const auto texts = [&](const std::function<result<save_report>(any_communicator&)>& save) {
     return texts_of_ranks(2, [&](any_communicator& comm) { return text_of(save(comm)); });
   };
   const auto rows = rows_rule();
@@ -221,8 +221,8 @@ TEST_CASE("ranks that place a module differently, or on another mesh, are told s
 TEST_CASE("what one rank cannot load is an error on every rank, naming entry and rank") {
   const temporary_folder folder("module_ranks_load");
   const device_mesh mesh = parse_mesh("tp=2").value();
-  REQUIRE(save_checkpoint(module_of_rows(7), folder.path).ok());
-  const auto texts = [&](const std::function<load_report(any_communicator&)>& load) {
+  REQUIRE(save_checkpoint(module_of_rows(7), folder.path));
+  const auto texts = [&](const std::function<result<load_report>(any_communicator&)>& load) {
     return texts_of_ranks(2, [&](any_communicator& comm) { return text_of(load(comm)); });
   };
   CHECK(texts([&](any_communicator& comm) {

@@ -129,12 +129,13 @@ TEST_CASE("however a tensor is cut, the folder has every rank's box in that rank
       tensors.push_back(std::move(made));
     }
     INFO("round " << round);
-    const save_report report = save(scratch.path / "out", tensors, target_format::torch_checkpointing);
-    REQUIRE(report.outcome());
+    const auto report = save(scratch.path / "out", tensors, target_format::torch_checkpointing);
+    INFO((report ? "" : to_string(report.error())));
+    REQUIRE(report);
     auto reader = open_checkpoint(scratch.path / "out").value();
     CHECK(reader->contents().format == checkpoint_format::torch_checkpointing);
     CHECK(reader->warnings().empty());
-    CHECK(verify(*reader).outcome());
+    CHECK(verify(*reader).value().ok());
     for (std::size_t t = 0; t < tensors.size(); ++t) {
       const tensor_entry* const stored = reader->contents().find(tensors[t].key);
       REQUIRE(stored);
@@ -218,10 +219,11 @@ TEST_CASE("a rank that no folder is written for is refused by key, and nothing i
   std::vector<std::int32_t> values(2);
   const tensor_view whole{reinterpret_cast<std::byte*>(values.data()), dtype::int32, {}, {2}, {1}};
   const save_tensor tensor{"model.w", {"model", "w"}, {2}, {{box::whole({2}), whole, torch_checkpointing::max_ranks}}};
-  const save_report report = save(scratch.path / "out", {&tensor, 1}, target_format::torch_checkpointing);
-  REQUIRE(report.problems.size() == 1);
+  const auto report = save(scratch.path / "out", {&tensor, 1}, target_format::torch_checkpointing);
+  REQUIRE_FALSE(report);
+  REQUIRE(report.error().problem_count() == 1);
   CHECK(
-      to_string(report.problems.front()) ==
+      to_string(report.error()) ==
       "model.w: a part belongs to a rank beyond those that a folder is written for: expected below 65536, found 65536");
   CHECK(fs::is_empty(scratch.path));
 }
@@ -241,7 +243,7 @@ TEST_CASE("after a thousand problems of a folder the tensors that are not looked
       }
       tensors.push_back(std::move(made));
     }
-    REQUIRE(save(scratch.path / name, tensors, target_format::torch_checkpointing).outcome());
+    REQUIRE(save(scratch.path / name, tensors, target_format::torch_checkpointing));
   };
   write("mixed", dtype::int32);
   write("other", dtype::int64);

@@ -44,9 +44,8 @@ TEST_CASE("a .pt state dict flattens to PyTorch's paths and tensors, by both rul
   const auto item = torch_file::item::open(source);
   if (!item) FAIL(to_string(item.error()));
   CHECK(item->format() == (file == "state.pt" ? torch_file::item_format::zip : torch_file::item_format::legacy_stream));
-  const auto entries = flatten_state_dict(
-      *item, item->root(),
-      {.rule = old_rule ? torch_file::flatten_rule::torch_2_3 : torch_file::flatten_rule::torch_2_4});
+  const auto entries =
+      flatten_state_dict(*item, item->root(), {.policy = old_rule ? key_policy::torch_dcp_2_3 : key_policy::torch_dcp});
   if (!entries) FAIL(to_string(entries.error()));
   const auto expected = data::read_json(fixtures / "state.json")[old_rule ? "2.3" : "2.4"];
   REQUIRE(entries->size() == expected.size());
@@ -174,6 +173,13 @@ TEST_CASE("of two keys that are pickled alike the second is named by its positio
   CHECK((*entries)[0].where[0].is_python());
   CHECK((*entries)[1].fqn == "#1");
   CHECK_FALSE((*entries)[1].where[0].is_python());
+}
+
+TEST_CASE("a pickled state dict is flattened by PyTorch's rules only") {
+  const auto refused = flattened("}."s, {.policy = key_policy::typed});
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::invalid_argument);
+  CHECK(to_string(refused.error()).find("key_policy::torch_dcp_2_3, found key_policy::typed") != std::string::npos);
 }
 
 TEST_CASE("a list inside itself is one object beside the other entries") {
