@@ -64,12 +64,14 @@ class Staging:
         for page in sorted((self.root / "docs").rglob("*.md")):
             of = page.relative_to(self.root).as_posix()
             self.write(page.relative_to(self.root / "docs"), self.rewritten(page.read_text(), of))
+        for image in sorted((self.root / "docs/images").glob("*.svg")):
+            self.write(f"images/{image.name}", image.read_text())
         for name in sorted(self.wanted):
             text = (self.root / name).read_text()
             if name.endswith(".md"):
                 # Its links lead from where it lies; on the site docs/ is the top.
                 up = "../" * (name.count("/") + 1)
-                self.write(f"project/{name}", re.sub(r"\]\(docs/", f"]({up}", text))
+                self.write(f"project/{name}", re.sub(r'(\]\(|src="|srcset=")docs/', rf"\g<1>{up}", text))
             else:
                 self.write(f"project/{name}.md", f"# {name}\n\n```{LANGUAGES.get(Path(name).suffix, 'text')}\n{text}```\n")
         for name, text in Pages(Reference(self.root)).all().items():

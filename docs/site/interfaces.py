@@ -28,7 +28,6 @@ class Declaration:
 class Interface:
     path: str
     room: str  # "" of the umbrella
-    exports: list[str]  # rooms that it exports
     head: list[str]  # what the file says of itself
     declarations: list[Declaration] = field(default_factory=list)
 
@@ -234,7 +233,7 @@ def read(path, name):
     if path.suffix == ".cppm" and not (module and module.group(1)):
         return None
     head = [line.removeprefix("//").strip() for line in re.match(r"(?://[^\n]*\n)*", text).group().splitlines()[1:]]
-    interface = Interface(name, (module.group(2) or "") if module else "", re.findall(r"^export import shardmesh\.(\w+);", text, re.M), head)
+    interface = Interface(name, (module.group(2) or "") if module else "", head)
     start = module.end() if module else re.search(r"^namespace ", text, re.M).start() if re.search(r"^namespace ", text, re.M) else len(text)
     body = re.sub(r"^(export )?import [^\n]*\n", "", text[start:], flags=re.M)
     interface.declarations = list(walk(body, "", False, name))

@@ -4,6 +4,8 @@
 In blocks of C++ every name that is one of our types' (not a member's, not of another namespace); in text `name` between
 backticks, where it is all that stands there. Pages whose words are Python's or the command line's are left alone; of the
 table of PyTorch's names, the middle column leads to functions too.
+
+A <picture> with a light and a dark image follows the reader's system. On the site it follows the site's switch.
 """
 import re
 from pathlib import Path
@@ -14,6 +16,7 @@ MIDDLE = re.compile(r"(?<=<tr>\n)<td>.*?</td>\n<td>(.*?)</td>", re.S)
 IN_BLOCK = re.compile(r'(<span class="(?:n|o|p)">(?:std|filesystem|chrono|ranges|::|\.|-&gt;)</span>\s*)*<span class="n[cf]?">(\w+)</span>')
 IN_TEXT = re.compile(r"<code>(?:shardmesh::)?(errc::)?(\w+)(?:&lt;\w+&gt;|::\w+)?</code>(?!</a>)")
 HEADING = re.compile(r"^### (`[^{]*`) \{#([\w-]+)\}$", re.M)
+PICTURE = re.compile(r'<picture>\s*<source media="\(prefers-color-scheme: dark\)" srcset="([^"]*)">\s*<img src="([^"]*)"([^>]*)>\s*</picture>')
 names = {}
 functions = {}
 
@@ -25,7 +28,7 @@ def on_files(files, config):
     functions.clear()
     for room in sorted(folder.glob("rooms/*.md")):
         text = room.read_text()
-        if "\n`import shardmesh;`\n" in text or room.stem in ("nccl", "torch"):
+        if "(`import shardmesh;` shows" in text or room.stem in ("nccl", "torch"):
             for heads, anchor in HEADING.findall(text):
                 for name in re.findall(r"`([^`]*)`", heads):
                     functions.setdefault(name, f"reference/rooms/{room.stem}.html#{anchor}")
@@ -54,6 +57,7 @@ def on_page_content(html, page, config, files):
                      if code.group(1) in functions and code.group(1) not in names else code.group(), found.group(1))
         return found.group().replace(found.group(1), IN_TEXT.sub(in_text, row))
 
+    html = PICTURE.sub(r'<img src="\2#only-light"\3><img src="\1#only-dark"\3>', html)
     if page.file.src_path == TABLE:
         return MIDDLE.sub(in_middle, html)
     pieces = re.split(r"(<div class=\"language-cpp highlight\">.*?</pre>|<pre.*?</pre>|<h\d.*?</h\d>|<a .*?</a>)", html, flags=re.S)

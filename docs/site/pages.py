@@ -92,9 +92,9 @@ class Pages:
     def room(self, room):
         reference = self.reference
         main = next((one for one in reference.interfaces if one.path == f"modules/{room}/{room}.cppm"), None)
-        imported = "shardmesh" if room in reference.shown else f"shardmesh.{room}"
+        also = " (`import shardmesh;` shows the names that most programs need)" if room in reference.shown else ""
         anchors = Anchors()
-        out = [f"# Room {room}\n", f"`import {imported};`\n"]
+        out = [f"# Room {room}\n", f"`import shardmesh.{room};`{also}\n"]
         if main:
             out.append(prose(main.head))
         mine = [definitions(ds)[0] for ds in reference.types.values() if definitions(ds)[0].room == room]
@@ -134,8 +134,10 @@ class Pages:
     def index(self):
         reference = self.reference
         out = ["# Reference\n",
-               "Made from the comments of the interfaces. `import shardmesh;` shows all but the optional components "
-               f"({', '.join(f'`shardmesh.{name}`' for name in COMPONENTS)}) and the insides of formats.\n",
+               "Made from the comments of the interfaces. `import shardmesh;` shows the names that most programs need, and "
+               "`import shardmesh.ROOM;` all names of a room. Optional components "
+               f"({', '.join(f'`shardmesh.{name}`' for name in COMPONENTS)}) and the insides of formats have only their "
+               "own imports.\n",
                "## Rooms\n", "| room | |\n|---|---|"]
         for room in reference.rooms:
             main = next((one for one in reference.interfaces if one.path == f"modules/{room}/{room}.cppm"), None)

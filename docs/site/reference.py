@@ -24,25 +24,15 @@ class Reference:
         read = [interfaces.read(file, file.relative_to(root).as_posix()) for file in files]
         self.interfaces = [one for one in read if one and one.room != "std"]
         self.rooms = sorted({one.room for one in self.interfaces if one.room})
-        self.shown = self.reached("")
+        umbrella = "".join(file.read_text() for file in root.glob("modules/shardmesh.cppm"))
+        self.shown = set(re.findall(r"^import shardmesh\.(\w+);", umbrella, re.M))  # rooms that it shows names of
+        self.first = set(re.findall(r"^using shardmesh::(\w+);", umbrella, re.M))  # those names
         self.everything = [d for one in self.interfaces for d in self.own(one)]
         self.public = [d for d in self.everything if self.is_public(d)]
         self.types = {}
         for d in sorted(self.public, key=lambda d: not d.body and d.kind == "type"):
             if d.kind in TYPES:
                 self.types.setdefault(d.name, []).append(d)
-
-    def reached(self, room):
-        """The rooms that the umbrella exports, over any number of steps."""
-        exports = {}
-        for one in self.interfaces:
-            exports.setdefault(one.room, set()).update(one.exports)
-        found, pending = set(), {room}
-        while pending:
-            at = pending.pop()
-            found.add(at)
-            pending |= exports.get(at, set()) - found
-        return found - {""}
 
     def own(self, one):
         """What a file exports itself. Of headers: what a room says `using` of."""
@@ -77,7 +67,7 @@ class Reference:
 
     def importing(self, d):
         """What a program says to see the declaration."""
-        return "shardmesh" if d.room in self.shown or d.name in self.used() else f"shardmesh.{d.room}"
+        return "shardmesh" if d.name in self.first else f"shardmesh.{d.room}"
 
     def groups(self, declarations):
         """Declarations that share a comment, in their order."""

@@ -37,6 +37,10 @@ def check_site():
     assert '<a href="reference/rooms/checkpoint.html#convert"><code>convert</code></a>' in table
     assert '<a href="reference/device_mesh.html"><code>device_mesh</code></a>' in table
     assert '"reference/dtype.html"' not in (FOLDER / "site/python.html").read_text(), "Python's words are not ours"
+    front = (FOLDER / "site/index.html").read_text()
+    for mode in "light", "dark":
+        assert f'<img src="images/idea-{mode}.svg#only-{mode}"' in front, f"no {mode} picture on the front page"
+        assert (FOLDER / f"site/images/idea-{mode}.svg").is_file(), mode
     print(said.strip())
 
 

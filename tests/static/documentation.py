@@ -8,7 +8,8 @@
   `<!-- compiled -->` needs no file: doc_code.py makes a unit of it.)
 - Our code is only in such blocks: an indented block has no line with `import shardmesh` or `shardmesh::`, except
   CMake's.
-- Python code is on pages that a test runs (tests/python/page.py, tests/docs/ten_minutes.py).
+- Python code is on pages that a test runs (tests/python/page.py, tests/docs/ten_minutes.py), or quotes such a page: the
+  block's first line is `# PAGE`, its lines occur there as those of C++ do, and `# ...` stands for omitted lines.
 - A link to a file of the project points to an existing file, and its #anchor to a heading there.
 - The page of a room (docs/rooms/ROOM.md) lists every interface file of it in its table, and only existing files; the
   tests that it names exist. Every format's room has such a page.
@@ -21,6 +22,7 @@ COMPILED = ("examples/", "tests/static/", "tests/unit/", "tests/distributed/", "
 RUN = ("docs/python.md", "docs/ten-minutes.md")
 FORMATS = """storage pickle checkpoint_core torch_file dcp safetensors deepspeed torch_checkpointing torchsnapshot checkpoint
              collective_checkpoint""".split()
+PYTHON = re.compile(r"^ *```python\n(.*?)^ *```$", re.M | re.S)
 BLOCK = re.compile(r"(^<!-- compiled -->\n)?^ *```(?:cpp|c)\n(.*?)^ *```$", re.M | re.S)
 FENCE = re.compile(r"^ *```.*?^ *```$", re.M | re.S)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -38,6 +40,20 @@ def position(wanted, source, start):
     return None
 
 
+def not_quoted(block, source, omitted):
+    """The first line of the first part of a block that does not follow in the source; None if all parts do."""
+    at, part = 0, []
+    for line in [*block, omitted]:
+        if line != omitted:
+            part.append(line)
+            continue
+        at = position(part, source, at) if part else at
+        if at is None:
+            return part[0]
+        part = []
+    return None
+
+
 def check_blocks(root, page, say):
     text = page.read_text()
     for match in BLOCK.finditer(text):
@@ -49,16 +65,9 @@ def check_blocks(root, page, say):
         if not name.startswith(COMPILED) or not (root / name).is_file():
             say(f"{where}: the block's first line names no file that is compiled: {name!r}")
             continue
-        source, at, part = lines((root / name).read_text()), 0, []
-        for line in block[1:] + ["// ..."]:
-            if line != "// ...":
-                part.append(line)
-                continue
-            at = position(part, source, at) if part else at
-            if at is None:
-                say(f"{where}: not (or not in this order) in {name}: {part[0]!r} and what follows")
-                break
-            part = []
+        wrong = not_quoted(block[1:], lines((root / name).read_text()), "// ...")
+        if wrong is not None:
+            say(f"{where}: not (or not in this order) in {name}: {wrong!r} and what follows")
 
 
 def check_indented(root, page, say):
@@ -69,10 +78,18 @@ def check_indented(root, page, say):
 
 
 def check_run(root, page, say):
-    name = page.relative_to(root).as_posix()
-    for found in re.finditer(r"^ *```python$", page.read_text(), re.M):
-        if name not in RUN:
-            say(f"{name}:{page.read_text().count(chr(10), 0, found.start()) + 1}: a block of Python that no test runs")
+    name, text = page.relative_to(root).as_posix(), page.read_text()
+    for found in PYTHON.finditer(text) if name not in RUN else ():
+        where = f"{name}:{text.count(chr(10), 0, found.start()) + 1}"
+        block = lines(found.group(1))
+        quoted = block[0].removeprefix("# ") if block else ""
+        if quoted not in RUN:
+            say(f"{where}: a block of Python that no test runs")
+            continue
+        source = lines("".join(PYTHON.findall((root / quoted).read_text())))
+        wrong = not_quoted(block[1:], source, "# ...")
+        if wrong is not None:
+            say(f"{where}: not (or not in this order) in {quoted}: {wrong!r} and what follows")
 
 
 def anchors(page):
