@@ -25,6 +25,8 @@
 import shardmesh.mpi;
 #endif
 import shardmesh;
+import shardmesh.fsdp;
+import shardmesh.transfer;
 
 namespace {
 using namespace shardmesh;

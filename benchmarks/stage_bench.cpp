@@ -32,6 +32,7 @@
 
 #include "rank_timing.hpp"
 import shardmesh;
+import shardmesh.fsdp;
 
 namespace {
 using namespace shardmesh;

@@ -11,6 +11,7 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.core;
 import shardmesh.torch_file;
 
 namespace bindings {

@@ -13,6 +13,7 @@
 #include "values.hpp"
 
 import shardmesh;
+import shardmesh.tree;
 import shardmesh.checkpoint_core;
 
 namespace c_api {

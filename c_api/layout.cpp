@@ -10,6 +10,7 @@
 #include "values.hpp"
 
 import shardmesh;
+import shardmesh.kernels;
 
 namespace c_api {
 using namespace shardmesh;

@@ -17,6 +17,7 @@
 #include "watching.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
 
 namespace c_api {
 using namespace shardmesh;

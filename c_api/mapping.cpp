@@ -12,6 +12,7 @@
 #include "values.hpp"
 
 import shardmesh;
+import shardmesh.core;
 
 struct shardmesh_mapped {
   using mark_type = c_api::marked<c_api::handle_kind::mapped>;

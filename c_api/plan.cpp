@@ -13,6 +13,7 @@
 #include "values.hpp"
 
 import shardmesh;
+import shardmesh.transfer;
 
 struct shardmesh_plan {
   using mark_type = c_api::marked<c_api::handle_kind::plan>;

@@ -13,6 +13,7 @@
 #include "values.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
 
 namespace c_api {
 using namespace shardmesh;

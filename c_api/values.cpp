@@ -11,6 +11,8 @@
 #include "border.hpp"
 
 import shardmesh;
+import shardmesh.core;
+import shardmesh.kernels;
 
 namespace c_api {
 using namespace shardmesh;

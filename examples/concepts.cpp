@@ -10,6 +10,11 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.fsdp;
+import shardmesh.sharding;
+import shardmesh.state;
+import shardmesh.transfer;
+import shardmesh.tree;
 
 using namespace shardmesh;
 using tensor = host_tensor;

@@ -18,6 +18,7 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.fsdp;
 
 using namespace shardmesh;
 

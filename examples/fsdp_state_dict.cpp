@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 import shardmesh;
+import shardmesh.fsdp;
 
 using namespace shardmesh;
 using state = state_dict<host_tensor>;

@@ -10,6 +10,8 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.state;
+import shardmesh.tree;
 import shardmesh.mpi;
 
 using namespace shardmesh;

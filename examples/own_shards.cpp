@@ -9,6 +9,7 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.sharding;
 
 // The framework's type: a process holds rows [first, first + count) of a matrix of eight columns.
 struct row_block {

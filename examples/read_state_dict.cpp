@@ -7,6 +7,7 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.state;
 
 int main(int argc, char** argv) {
   using namespace shardmesh;

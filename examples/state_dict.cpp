@@ -7,6 +7,8 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.state;
+import shardmesh.tree;
 
 using namespace shardmesh;
 using dict = state_dict<host_tensor>;  // host_tensor only moves, and so does the dict

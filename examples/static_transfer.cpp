@@ -9,6 +9,8 @@
 #include <utility>
 
 import shardmesh;
+import shardmesh.layout;
+import shardmesh.transfer;
 
 using namespace shardmesh;
 

@@ -14,6 +14,10 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.sharding;
+import shardmesh.state;
+import shardmesh.transfer;
+import shardmesh.tree;
 
 using namespace shardmesh;
 

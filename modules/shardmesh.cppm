@@ -1,17 +1,331 @@
 // SPDX-License-Identifier: Apache-2.0
-// The umbrella module: it re-exports the host rooms that users call, and defines nothing.
+// The umbrella module: the names of the host rooms that most programs need. It defines nothing. The import of a room,
+// such as shardmesh.kernels or shardmesh.fsdp, shows all names of that room. Optional rooms (MPI, CUDA, LibTorch, ...)
+// and formats are not part of the umbrella. docs/decisions/0064-umbrella-is-a-list.md says what belongs here.
 export module shardmesh;
 
-export import shardmesh.core;
-export import shardmesh.tree;
-export import shardmesh.layout;
-export import shardmesh.kernels;
-export import shardmesh.comm;
-export import shardmesh.transfer;
-export import shardmesh.sharding;
-export import shardmesh.state;
-export import shardmesh.fsdp;
-export import shardmesh.checkpoint;
-export import shardmesh.state_checkpoint;
-export import shardmesh.collective_checkpoint;
-export import shardmesh.draw;
+import shardmesh.core;
+import shardmesh.tree;
+import shardmesh.layout;
+import shardmesh.kernels;
+import shardmesh.comm;
+import shardmesh.transfer;
+import shardmesh.sharding;
+import shardmesh.state;
+import shardmesh.fsdp;
+import shardmesh.checkpoint;
+import shardmesh.state_checkpoint;
+import shardmesh.collective_checkpoint;
+import shardmesh.draw;
+
+export namespace shardmesh {
+
+// Tensors, errors, and results.
+using shardmesh::adapter;
+using shardmesh::all_dtypes;
+using shardmesh::allocatable_tensor;
+using shardmesh::are_combinable;
+using shardmesh::box;
+using shardmesh::call_options;
+using shardmesh::category;
+using shardmesh::check_host_memory;
+using shardmesh::check_tensor;
+using shardmesh::checked_add;
+using shardmesh::checked_multiply;
+using shardmesh::checked_volume;
+using shardmesh::const_tensor_view;
+using shardmesh::contiguous_strides;
+using shardmesh::counts_writes;
+using shardmesh::device;
+using shardmesh::device_type;
+using shardmesh::dtype;
+using shardmesh::dtype_kind;
+using shardmesh::dtype_of;
+using shardmesh::errc;
+using shardmesh::error;
+using shardmesh::exception;
+using shardmesh::extents;
+using shardmesh::fail;
+using shardmesh::fail_all;
+using shardmesh::fail_sys;
+using shardmesh::function_ref;
+using shardmesh::host_tensor;
+using shardmesh::intersect;
+using shardmesh::is_contiguous;
+using shardmesh::is_floating;
+using shardmesh::is_well_formed;
+using shardmesh::item_bytes;
+using shardmesh::lies_within;
+using shardmesh::local_tensor;
+using shardmesh::make_error_code;
+using shardmesh::max_rank;
+using shardmesh::memory_format;
+using shardmesh::native_element;
+using shardmesh::note_written;
+using shardmesh::numel;
+using shardmesh::parallel_for;
+using shardmesh::parse_device;
+using shardmesh::parse_dtype;
+using shardmesh::parse_reduce_op;
+using shardmesh::parse_remote_device;
+using shardmesh::pending;
+using shardmesh::reduce_op;
+using shardmesh::relative_to;
+using shardmesh::remote_device;
+using shardmesh::result;
+using shardmesh::result_continuation;
+using shardmesh::result_value;
+using shardmesh::shifted;
+using shardmesh::size_bytes;
+using shardmesh::some_result;
+using shardmesh::stream_ref;
+using shardmesh::subview;
+using shardmesh::tensor_properties;
+using shardmesh::tensor_storage;
+using shardmesh::tensor_view;
+using shardmesh::tensor_view_type;
+using shardmesh::thread_count;
+using shardmesh::view_of;
+using shardmesh::widens;
+
+// Paths, and the local view of a state.
+using shardmesh::basic_local_part;
+using shardmesh::basic_local_state;
+using shardmesh::basic_local_state_tensor;
+using shardmesh::const_local_part;
+using shardmesh::const_local_state;
+using shardmesh::const_local_state_tensor;
+using shardmesh::difference;
+using shardmesh::difference_kind;
+using shardmesh::dotted;
+using shardmesh::key_policy;
+using shardmesh::key_text;
+using shardmesh::local_part;
+using shardmesh::local_state;
+using shardmesh::local_state_object;
+using shardmesh::local_state_tensor;
+using shardmesh::node_adapter;
+using shardmesh::node_kind;
+using shardmesh::opaque_object;
+using shardmesh::path;
+using shardmesh::path_key;
+using shardmesh::plain_value;
+using shardmesh::state_node;
+
+// Boxes, meshes, placements, and layouts.
+using shardmesh::check_cover;
+using shardmesh::check_shape;
+using shardmesh::deduplicate;
+using shardmesh::device_mesh;
+using shardmesh::digest128;
+using shardmesh::digest_of;
+using shardmesh::distribute;
+using shardmesh::distributed;
+using shardmesh::distributed_object;
+using shardmesh::distribution;
+using shardmesh::distribution_builder;
+using shardmesh::distribution_of;
+using shardmesh::embed;
+using shardmesh::fragment;
+using shardmesh::fragment_visitor;
+using shardmesh::fragments_of;
+using shardmesh::index_range;
+using shardmesh::layout;
+using shardmesh::owner_id;
+using shardmesh::owner_space;
+using shardmesh::parse_mesh;
+using shardmesh::parse_placements;
+using shardmesh::parse_shape;
+using shardmesh::parse_split_rule;
+using shardmesh::placed_box;
+using shardmesh::placement;
+using shardmesh::placement_kind;
+using shardmesh::rename_owners;
+using shardmesh::split_policy;
+using shardmesh::split_rule;
+using shardmesh::to_hex;
+
+// Ranks and their communicators.
+using shardmesh::any_communicator;
+using shardmesh::communicator;
+using shardmesh::communicator_ref;
+using shardmesh::incoming;
+using shardmesh::outgoing;
+using shardmesh::rank_group;
+using shardmesh::run_ranks;
+using shardmesh::subgroup;
+using shardmesh::subgroup_communicator;
+using shardmesh::thread_communicator;
+using shardmesh::thread_group;
+
+// Plans, and moves of tensors.
+using shardmesh::basic_tensor_side;
+using shardmesh::const_tensor_side;
+using shardmesh::executor;
+using shardmesh::on_every_rank;
+using shardmesh::on_one_rank;
+using shardmesh::plan;
+using shardmesh::plan_cache;
+using shardmesh::plan_options;
+using shardmesh::redistribute_options;
+using shardmesh::redistribute_report;
+using shardmesh::run_options;
+using shardmesh::side_of;
+using shardmesh::tensor_move;
+using shardmesh::tensor_side;
+using shardmesh::tensor_transfer;
+using shardmesh::transfer_plan;
+using shardmesh::unlimited_memory;
+
+// Sharded tensors.
+using shardmesh::build_metadata;
+using shardmesh::chunk_sharding_params;
+using shardmesh::chunk_sharding_spec;
+using shardmesh::chunked_dim_size;
+using shardmesh::dtensor;
+using shardmesh::enumerable_sharding_spec;
+using shardmesh::gather;
+using shardmesh::gather_options;
+using shardmesh::hash_value;
+using shardmesh::infer_sharding_spec_from_shards_metadata;
+using shardmesh::init_from_local_shards;
+using shardmesh::init_options;
+using shardmesh::max_shard_nesting;
+using shardmesh::redistribute;
+using shardmesh::shard;
+using shardmesh::shard_adapter;
+using shardmesh::shard_metadata;
+using shardmesh::shard_metadata_adapter;
+using shardmesh::shard_tensor;
+using shardmesh::shard_tensor_options;
+using shardmesh::sharded_tensor;
+using shardmesh::sharded_tensor_adapter;
+using shardmesh::sharded_tensor_metadata;
+using shardmesh::sharded_tensor_metadata_adapter;
+using shardmesh::sharding_spec;
+using shardmesh::split_size;
+
+// State dicts.
+using shardmesh::build_state_dict;
+using shardmesh::digest;
+using shardmesh::equal;
+using shardmesh::is_tensor;
+using shardmesh::leaf_reader;
+using shardmesh::leaf_writer;
+using shardmesh::local_view;
+using shardmesh::path_difference;
+using shardmesh::set_objects;
+using shardmesh::state_compare_options;
+using shardmesh::state_dict;
+using shardmesh::state_dict_builder;
+using shardmesh::state_dict_from;
+using shardmesh::state_diff_options;
+using shardmesh::state_diff_report;
+using shardmesh::state_entry;
+using shardmesh::state_float;
+using shardmesh::state_integer;
+using shardmesh::state_value;
+using shardmesh::tree_from;
+using shardmesh::value_kind;
+
+// FSDP.
+using shardmesh::fsdp_model;
+
+// Checkpoints.
+using shardmesh::cast_rule;
+using shardmesh::catalog;
+using shardmesh::checkpoint_format;
+using shardmesh::checkpoint_reader;
+using shardmesh::convert;
+using shardmesh::convert_options;
+using shardmesh::dedup;
+using shardmesh::dequantize_options;
+using shardmesh::dequantized;
+using shardmesh::diff;
+using shardmesh::diff_entry;
+using shardmesh::diff_options;
+using shardmesh::diff_report;
+using shardmesh::diff_side;
+using shardmesh::file_text;
+using shardmesh::key_difference;
+using shardmesh::load;
+using shardmesh::load_in_progress;
+using shardmesh::load_into;
+using shardmesh::load_options;
+using shardmesh::load_report;
+using shardmesh::load_request;
+using shardmesh::load_tensor;
+using shardmesh::loaded_cast;
+using shardmesh::map_options;
+using shardmesh::map_tensor;
+using shardmesh::mapped_tensor;
+using shardmesh::object_entry;
+using shardmesh::object_value;
+using shardmesh::open_checkpoint;
+using shardmesh::open_options;
+using shardmesh::open_parts;
+using shardmesh::output_options;
+using shardmesh::parse_cast_rule;
+using shardmesh::parse_placement_rule;
+using shardmesh::parse_placement_rules;
+using shardmesh::parse_rename_rule;
+using shardmesh::placement_rule;
+using shardmesh::plan_reshard;
+using shardmesh::rank_of_file;
+using shardmesh::read_limits;
+using shardmesh::rename_rule;
+using shardmesh::reshard;
+using shardmesh::reshard_options;
+using shardmesh::reshard_plan;
+using shardmesh::save;
+using shardmesh::save_options;
+using shardmesh::save_part;
+using shardmesh::save_report;
+using shardmesh::save_tensor;
+using shardmesh::selection_options;
+using shardmesh::start_load;
+using shardmesh::stored_properties;
+using shardmesh::stored_range;
+using shardmesh::target_format;
+using shardmesh::tensor_entry;
+using shardmesh::tensor_map;
+using shardmesh::to_string;
+using shardmesh::verify;
+using shardmesh::verify_options;
+using shardmesh::verify_report;
+using shardmesh::verify_unreadable;
+
+// Checkpoints as values, and state dicts of them.
+using shardmesh::checkpoint;
+using shardmesh::load_sharded;
+using shardmesh::load_sharded_options;
+using shardmesh::open;
+using shardmesh::read_state_dict;
+using shardmesh::read_state_options;
+using shardmesh::read_state_report;
+
+// Saves and loads of ranks together.
+using shardmesh::full_staging;
+using shardmesh::has_local_view;
+using shardmesh::has_writable_local_view;
+using shardmesh::key_check;
+using shardmesh::rank_load_options;
+using shardmesh::rank_save_options;
+using shardmesh::read_sharing;
+using shardmesh::save_in_progress;
+using shardmesh::save_phase;
+using shardmesh::staging_pool;
+using shardmesh::staging_pool_options;
+using shardmesh::staging_use;
+using shardmesh::start_save;
+
+// Pictures.
+using shardmesh::draw_layout;
+using shardmesh::draw_options;
+using shardmesh::draw_plan;
+using shardmesh::draw_tree;
+using shardmesh::svg_layout;
+using shardmesh::svg_plan;
+using shardmesh::svg_tree;
+
+}  // namespace shardmesh

@@ -7,6 +7,7 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.fsdp;
 
 using namespace shardmesh;
 
@@ -20,7 +21,7 @@ bool plans() {
   const layout columns = layout::make(mesh, {placement::shard(1)}, shape).value();
   const auto made = plan({{distribute(rows).value(), distribute(columns).value(), dtype::bfloat16, dtype::bfloat16}});
   if (!made || made->bytes_moved() != made->lower_bound()) return false;
-  std::printf("%s: %lld bytes\n", std::string(name(dtype::bfloat16)).c_str(),
+  std::printf("%s: %lld bytes\n", to_string(dtype::bfloat16).c_str(),
               static_cast<long long>(made->bytes_total()));
   return made->bytes_total() == 40;
 }

@@ -15,6 +15,9 @@
 #include "framework.hpp"
 
 import shardmesh;
+import shardmesh.core;
+import shardmesh.state;
+import shardmesh.tree;
 
 template <>
 struct shardmesh::adapter<tiny::matrix> {

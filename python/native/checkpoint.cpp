@@ -16,6 +16,8 @@
 #include "waiting.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
+import shardmesh.core;
 import shardmesh.dcp;
 
 namespace bindings {

@@ -14,6 +14,8 @@
 #include "watched_reader.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
+import shardmesh.core;
 
 namespace bindings {
 namespace py = pybind11;

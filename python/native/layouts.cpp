@@ -12,6 +12,7 @@
 #include "values.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
 
 namespace bindings {
 namespace py = pybind11;

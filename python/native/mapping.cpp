@@ -12,6 +12,8 @@
 #include "values.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
+import shardmesh.core;
 
 namespace bindings {
 namespace py = pybind11;

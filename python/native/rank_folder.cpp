@@ -20,6 +20,7 @@
 #include "waiting.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
 import shardmesh.dcp;
 
 namespace bindings {

@@ -24,6 +24,7 @@
 #include "waiting.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
 import shardmesh.shared_memory;
 
 namespace bindings {

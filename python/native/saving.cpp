@@ -16,6 +16,7 @@
 #include "waiting.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
 import shardmesh.dcp;
 import shardmesh.safetensors;
 import shardmesh.torch_checkpointing;

@@ -7,6 +7,7 @@
 #include "errors.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
 
 namespace bindings {
 namespace py = pybind11;

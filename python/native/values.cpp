@@ -10,6 +10,8 @@
 #include "errors.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
+import shardmesh.core;
 
 namespace bindings {
 namespace py = pybind11;

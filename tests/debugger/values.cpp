@@ -9,6 +9,7 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.tree;
 
 using namespace shardmesh;
 using tensors = sharded_tensor<host_tensor>;

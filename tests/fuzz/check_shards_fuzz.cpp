@@ -6,6 +6,7 @@
 
 #include "shard_list.hpp"
 import shardmesh;
+import shardmesh.layout;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto list = tool::parse_shard_list({reinterpret_cast<const char*>(data), size}, "shards.json");

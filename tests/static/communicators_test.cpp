@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 import shardmesh;
+import shardmesh.comm;
 
 using namespace shardmesh;
 

@@ -4,13 +4,15 @@
     doc_code.py OUTPUT FILE.md...
 
 The tests compile each C++ block after a line `<!-- compiled -->`, in its own namespace, after `import shardmesh;
-using namespace shardmesh;`. Compiler messages refer to the document's file and line.
+using namespace shardmesh;`. Imports of rooms (`import shardmesh.kernels;`) that start a block go to the top of the unit.
+Compiler messages refer to the document's file and line.
 """
 import re
 import sys
 from pathlib import Path
 
 BLOCK = re.compile(r"^<!-- compiled -->\n```cpp\n(.*?)^```$", re.M | re.S)
+ROOM = re.compile(r"^import shardmesh\.\w+;", re.M)
 
 
 def blocks(file):
@@ -24,10 +26,13 @@ def blocks(file):
 
 def main(output, files):
     code = [block for file in files for block in blocks(Path(file))]
+    rooms = sorted({room for block in code for room in ROOM.findall(block)})
+    code = [ROOM.sub("", block) for block in code]
     if not code:
         sys.exit("no document has code to compile")
     named = [f"namespace block_{i} {{\n{block}}}  // namespace block_{i}\n" for i, block in enumerate(code)]
-    head = "#include <cstdint>\n#include <vector>\nimport shardmesh;\nusing namespace shardmesh;\n\n"
+    head = "#include <cstdint>\n#include <vector>\nimport shardmesh;\n" + "".join(f"{room}\n" for room in rooms)
+    head += "using namespace shardmesh;\n\n"
     Path(output).write_text(head + "\n".join(named))
 
 

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 import shardmesh;
+import shardmesh.fsdp;
 
 using namespace shardmesh;
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 import shardmesh;
+import shardmesh.layout;
 
 using namespace shardmesh;
 

@@ -15,6 +15,8 @@
 #include <variant>
 #include <vector>
 import shardmesh;
+import shardmesh.layout;
+import shardmesh.sharding;
 
 namespace sharding_checks {
 

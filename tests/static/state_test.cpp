@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 import shardmesh;
+import shardmesh.state;
+import shardmesh.tree;
 
 using namespace shardmesh;
 using test::array_tensor;

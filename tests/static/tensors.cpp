@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 import shardmesh;
+import shardmesh.core;
+import shardmesh.transfer;
 
 namespace user {
 struct matrix {

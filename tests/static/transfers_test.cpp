@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 import shardmesh;
+import shardmesh.layout;
+import shardmesh.transfer;
 
 using namespace shardmesh;
 

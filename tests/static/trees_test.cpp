@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 import shardmesh;
+import shardmesh.core;
+import shardmesh.tree;
 
 using namespace shardmesh;
 

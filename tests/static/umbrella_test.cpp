@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 import shardmesh;
+import shardmesh.fsdp;
 
 using namespace shardmesh;
 

@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 import shardmesh;
+import shardmesh.fsdp;
+import shardmesh.sharding;
 
 using namespace shardmesh;
 

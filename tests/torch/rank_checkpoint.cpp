@@ -19,6 +19,8 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.checkpoint;
+import shardmesh.fsdp;
 import shardmesh.torch;
 #ifdef SHARDMESH_TEST_MPI
 import shardmesh.mpi;

@@ -16,6 +16,8 @@
 #include "report.hpp"
 #include "shard_list.hpp"
 import shardmesh;
+import shardmesh.layout;
+import shardmesh.sharding;
 import shardmesh.storage;
 
 namespace tool {

@@ -18,6 +18,8 @@
 #include "report.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
+import shardmesh.core;
 
 namespace tool {
 

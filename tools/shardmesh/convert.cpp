@@ -17,6 +17,9 @@
 #include "signals.hpp"
 
 import shardmesh;
+import shardmesh.state_checkpoint;
+import shardmesh.checkpoint;
+import shardmesh.core;
 import shardmesh.checkpoint_core;
 
 namespace tool {

@@ -25,6 +25,9 @@
 #include "selection_options.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
+import shardmesh.core;
+import shardmesh.tree;
 
 namespace tool {
 namespace {

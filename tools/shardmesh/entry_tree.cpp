@@ -9,6 +9,7 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.tree;
 
 namespace tool {
 using namespace shardmesh;

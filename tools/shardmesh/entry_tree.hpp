@@ -6,6 +6,7 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.tree;
 
 namespace tool {
 

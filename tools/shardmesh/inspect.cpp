@@ -31,6 +31,8 @@
 #include "selection_options.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
+import shardmesh.core;
 import shardmesh.checkpoint_core;
 
 namespace tool {

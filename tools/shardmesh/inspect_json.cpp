@@ -13,6 +13,8 @@
 #include "report.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
+import shardmesh.core;
 import shardmesh.checkpoint_core;
 
 namespace tool {

@@ -9,6 +9,7 @@
 #include "json_writer.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
 import shardmesh.checkpoint_core;
 
 namespace tool {

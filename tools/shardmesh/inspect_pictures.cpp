@@ -15,6 +15,8 @@
 #include "stacked_svg.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
+import shardmesh.core;
 import shardmesh.checkpoint_core;
 
 namespace tool {

@@ -16,6 +16,8 @@
 #include "counted.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
+import shardmesh.core;
 import shardmesh.checkpoint_core;
 import shardmesh.storage;
 

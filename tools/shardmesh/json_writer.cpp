@@ -10,6 +10,7 @@
 #include "console.hpp"
 
 import shardmesh;
+import shardmesh.core;
 
 namespace tool {
 namespace {

@@ -13,6 +13,7 @@
 #include "page_parts.hpp"
 
 import shardmesh;
+import shardmesh.core;
 import shardmesh.digest;
 
 namespace tool {

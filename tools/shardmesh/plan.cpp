@@ -17,6 +17,8 @@
 #include "plan_json.hpp"
 #include "report.hpp"
 import shardmesh;
+import shardmesh.checkpoint;
+import shardmesh.core;
 
 namespace tool {
 namespace {

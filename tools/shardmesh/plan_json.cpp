@@ -9,6 +9,8 @@
 #include "report.hpp"
 
 import shardmesh;
+import shardmesh.core;
+import shardmesh.transfer;
 
 namespace tool {
 using namespace shardmesh;

@@ -25,6 +25,8 @@
 #include "json_writer.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
+import shardmesh.core;
 
 namespace tool {
 using namespace shardmesh;

@@ -11,6 +11,7 @@
 #include "json_writer.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
 
 namespace tool {
 

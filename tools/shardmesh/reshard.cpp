@@ -22,6 +22,7 @@
 #include "signals.hpp"
 
 import shardmesh;
+import shardmesh.core;
 import shardmesh.checkpoint_core;
 
 namespace tool {

@@ -16,6 +16,8 @@
 #include "report.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
+import shardmesh.core;
 import shardmesh.storage;
 
 namespace tool {

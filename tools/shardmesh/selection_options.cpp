@@ -11,6 +11,8 @@
 #include <shardmesh/try.hpp>
 
 import shardmesh;
+import shardmesh.checkpoint;
+import shardmesh.core;
 
 namespace tool {
 namespace {

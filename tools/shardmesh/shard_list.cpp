@@ -7,6 +7,8 @@
 #include <new>
 #include <utility>
 
+import shardmesh.core;
+
 namespace tool {
 namespace {
 

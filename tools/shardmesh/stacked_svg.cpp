@@ -9,6 +9,7 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.core;
 
 namespace tool {
 namespace {

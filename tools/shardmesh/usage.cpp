@@ -14,6 +14,7 @@
 #include "report.hpp"
 
 import shardmesh;
+import shardmesh.core;
 import shardmesh.checkpoint_core;
 
 namespace tool {

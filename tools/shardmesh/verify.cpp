@@ -20,6 +20,8 @@
 #include "report.hpp"
 
 import shardmesh;
+import shardmesh.checkpoint;
+import shardmesh.core;
 
 namespace tool {
 namespace {

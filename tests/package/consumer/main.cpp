@@ -58,7 +58,7 @@ int main() {
   const bool trains = mine == consumer::trainer(mine) && mine.state().size() == 1 && settings == "rate steps ";
 
   const auto bytes = size_bytes(dtype::bfloat16, held);
-  std::printf("%s: %lld bytes\n", std::string(name(dtype::bfloat16)).c_str(),
+  std::printf("%s: %lld bytes\n", to_string(dtype::bfloat16).c_str(),
               static_cast<long long>(bytes.value_or(-1)));
   return held == 20 && bytes.value_or(-1) == 40 && named && kept && trains ? 0 : 1;
 }

@@ -12,6 +12,8 @@ module;
 export module consumer.trainer;
 
 import shardmesh;
+import shardmesh.state;
+import shardmesh.tree;
 
 export namespace consumer {
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.core;
 
 using namespace c_answers;
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.core;
 
 namespace fs = std::filesystem;
 using namespace c_answers;

@@ -7,6 +7,7 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.transfer;
 
 using namespace c_answers;
 

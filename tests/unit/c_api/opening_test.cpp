@@ -18,6 +18,8 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.checkpoint;
+import shardmesh.kernels;
 
 namespace fs = std::filesystem;
 using namespace c_answers;

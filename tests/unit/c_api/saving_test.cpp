@@ -17,6 +17,7 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.checkpoint;
 
 namespace fs = std::filesystem;
 using namespace c_answers;

@@ -15,6 +15,7 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.sharding;
 
 using namespace shardmesh;
 using Catch::Matchers::ContainsSubstring;

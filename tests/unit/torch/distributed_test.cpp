@@ -14,6 +14,8 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.fsdp;
+import shardmesh.state;
 
 using namespace shardmesh;
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.tree;
 import shardmesh.torch;
 
 using namespace shardmesh;

@@ -21,6 +21,8 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.checkpoint;
+import shardmesh.fsdp;
 import shardmesh.torch;
 
 using namespace shardmesh;

@@ -14,6 +14,7 @@
 #include <vector>
 
 import shardmesh;
+import shardmesh.fsdp;
 import shardmesh.torch;
 
 using namespace shardmesh;
