@@ -42,7 +42,7 @@ result<merged_state> merged_alone(const const_local_state& held) {
   for (const local_state_object& object : held.objects) objects.push_back({object.where, {}, 0, {}});
   const std::vector<std::byte> note = describe(held, objects);
   SHARDMESH_TRY(merged_state all, merge_states({&note, 1}));
-  if (!all.problems.empty()) return fail_all(std::move(all.problems.named), all.problems.more);
+  SHARDMESH_TRY(std::move(all.problems).outcome());
   return all;
 }
 
@@ -62,7 +62,7 @@ result<save_report> save_alone(const std::filesystem::path& destination, const c
   if (options.skip_objects)
     skipped = std::erase_if(chosen.kept, [&](const selected& one) { return one.index >= all.tensors.size(); });
   save_assignment work = assign_writers(all, chosen.kept, held, 0, options.lowest_rank_objects);
-  if (!work.problems.empty()) return fail_all(std::move(work.problems.named), work.problems.more);
+  SHARDMESH_TRY(std::move(work.problems).outcome());
   for (std::size_t i = 0; i < work.objects.size(); ++i) {
     const std::vector<std::byte>& archive = archives[static_cast<std::size_t>(work.object_indices[i])];
     work.objects[i].archive = [&archive]() -> result<std::vector<std::byte>> { return archive; };

@@ -187,13 +187,14 @@ std::vector<error> check_checksums(const std::filesystem::path& folder, std::spa
                             : std::less<>{}(a.file, b.file);
   });
   const std::vector<std::size_t> ends = ends_of_runs(sorted);
-  static_cast<void>(parallel_for(threads, static_cast<std::int64_t>(ends.size()), [&](std::int64_t i) -> result<void> {
+  const auto ended = parallel_for(threads, static_cast<std::int64_t>(ends.size()), [&](std::int64_t i) -> result<void> {
     const auto at = static_cast<std::size_t>(i);
     const std::size_t begin = at == 0 ? 0 : ends[at - 1];
     check_run(std::span(sorted).subspan(begin, ends[at] - begin), found);
     return {};
-  }));
+  });
   for (error& problem : found.take()) problems.push_back(std::move(problem));
+  if (!ended) problems.push_back(ended.error());  // the rest is unchecked
   return problems;
 }
 

@@ -400,7 +400,7 @@ result<diff_report> diff(const diff_side& left, const diff_side& right, const di
   compare_all.find_gaps(by_key);
   std::vector<std::vector<key_difference>> found_in(pairs.size());
   std::vector<std::optional<error>> unreadable(pairs.size());
-  static_cast<void>(
+  SHARDMESH_TRY(
       parallel_for(options.threads, static_cast<std::int64_t>(pairs.size()), [&](std::int64_t i) -> result<void> {
         const auto at = static_cast<std::size_t>(i);
         auto outcome = compare_all.compare_pair(pairs[at].second);

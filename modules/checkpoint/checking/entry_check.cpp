@@ -253,7 +253,7 @@ std::vector<error> check_chunks_of(checkpoint_reader& reader, std::span<const st
   }
   storage_sums sums(contents);
   first_problems found(check_options{}.max_problems);
-  static_cast<void>(
+  const auto ended =
       parallel_for(threads, static_cast<std::int64_t>(chunks.size()), [&](std::int64_t i) -> result<void> {
         const auto& [tensor, chunk] = chunks[static_cast<std::size_t>(i)];
         const auto opened = reader.open_chunk(*tensor, chunk);
@@ -265,7 +265,8 @@ std::vector<error> check_chunks_of(checkpoint_reader& reader, std::span<const st
         if (!checked)
           found.add(i, std::move(checked).error().with_key(tensor->key).with_box(contents.chunk_box(*tensor, chunk)));
         return {};
-      }));
+      });
+  if (!ended) found.add(static_cast<std::int64_t>(chunks.size()), ended.error());  // the rest is unchecked
   return found.take();
 }
 

@@ -390,7 +390,7 @@ void scan_items(checkpoint_reader& reader, int threads, collector& into) {
   items |= ranges::actions::sort(ranges::less{}, with_key) |  // the first key of a shared item
            ranges::actions::unique(ranges::equal_to{}, place_of);
   const std::vector<std::size_t> ends = ends_of_runs(items);
-  static_cast<void>(parallel_for(threads, static_cast<std::int64_t>(ends.size()), [&](std::int64_t i) -> result<void> {
+  const auto ended = parallel_for(threads, static_cast<std::int64_t>(ends.size()), [&](std::int64_t i) -> result<void> {
     const auto at = static_cast<std::size_t>(i);
     const std::size_t begin = at == 0 ? 0 : ends[at - 1];
     const auto run = std::span(items).subspan(begin, ends[at] - begin);
@@ -398,7 +398,8 @@ void scan_items(checkpoint_reader& reader, int threads, collector& into) {
     for (const keyed_item& item : run)
       if (!scan_item(reader, item, into)) break;  // the other items are in the same file
     return {};
-  }));
+  });
+  if (!ended) into.problem(ended.error(), "");  // the rest is not searched
 }
 
 }  // namespace

@@ -3,16 +3,21 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "safetensors_files.hpp"
 #include "unusual_data.hpp"
 
 import shardmesh.checkpoint;
+import shardmesh.checkpoint_core;
 import shardmesh.torch_file;
 
 using namespace shardmesh;
@@ -27,6 +32,17 @@ diff_report compare_paths(const fs::path& left, const fs::path& right) {
   return diff(whole_side(*a), whole_side(*b)).value();
 }
 
+// A checkpoint whose chunks need more memory than there is.
+class starved_reader final : public forwarding_reader {
+ public:
+  explicit starved_reader(std::unique_ptr<checkpoint_reader> opened) : forwarding_reader(std::move(opened)) {
+    for (std::size_t i = 0; i < inner().contents().tensors.size(); ++i) add_whole_tensor(i);
+  }
+  result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry&, std::int32_t) override {
+    throw std::bad_alloc();
+  }
+};
+
 const key_difference* find(const diff_report& report, const std::string& key) {
   for (const key_difference& d : report.differences)
     if (d.key == key) return &d;
@@ -34,6 +50,23 @@ const key_difference* find(const diff_report& report, const std::string& key) {
 }
 
 }  // namespace
+
+TEST_CASE("tensors whose reading runs out of memory are named, and are not equal") {
+  const fs::path sample = checkpoint_data::golden() / "dtensor_shard0_4" / "checkpoint";
+  const auto whole = open_checkpoint(sample).value();
+  const writable_copy copy(sample);  // the same files would not be read
+  starved_reader starved(open_checkpoint(copy.path()).value());
+  REQUIRE_FALSE(starved.contents().tensors.empty());
+  const auto compared = diff(whole_side(*whole), whole_side(starved));
+  REQUIRE(compared);
+  std::size_t read = 0;  // empty tensors are not
+  for (const tensor_entry& tensor : starved.contents().tensors) read += numel(tensor.shape) == 0 ? 0 : 1;
+  CHECK(compared->differences.size() == read);
+  for (const key_difference& found : compared->differences) {
+    CHECK(found.kind == difference_kind::unreadable);
+    CHECK(found.text.find("not enough memory") != std::string::npos);
+  }
+}
 
 TEST_CASE("a tensor that cannot be read is said so, and the comparison goes on") {
   const fs::path sample = checkpoint_data::golden() / "dtensor_shard0_4" / "checkpoint";
