@@ -83,10 +83,16 @@ class writer {
   void counted(std::uint8_t short_opcode, std::uint8_t opcode, std::uint8_t long_opcode, const void* data,
                std::size_t count);
   struct work;
+  class agenda;
   result<void> walk(const pickle::value& parsed, std::size_t limit_bytes);
   void latin1(std::string_view callable_module, std::string_view callable, std::span<const std::byte> content,
               std::string_view encoding);
-  void open(const pickle::value& parsed, std::vector<work>& pending);
+  void open(const pickle::value& parsed, agenda& later);
+  bool open_plain(const pickle::value& parsed);
+  void open_set(std::string_view name, const pickle::value& parsed, agenda& later);
+  void open_container(const pickle::value& parsed, agenda& later);
+  void open_persistent(const pickle::value& parsed, agenda& later);
+  void open_record(const pickle::value& parsed, agenda& later);
   void close(const work& done);
   void remember(const pickle::value& parsed);
   bool recall_value(const pickle::value& parsed);

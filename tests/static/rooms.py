@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that the rooms of modules/ match docs/architecture.md. Nothing imports upward, every interface partition is
-exported by its primary, primaries import nothing private, nothing is included after a module declaration, and the map
-in docs/architecture.md shows the real imports.
+"""Checks that the rooms of modules/ match docs/architecture.md. Nothing imports upward, no bodies import each other in a
+circle, every interface partition is exported by its primary, primaries import nothing private, nothing is included
+after a module declaration, and the map in docs/architecture.md shows the real imports.
 
     rooms.py ROOT            checks; prints errors, and returns nonzero
     rooms.py ROOT --write    writes the map into docs/architecture.md
@@ -29,10 +29,32 @@ def declared_order(root):
     return rooms
 
 
+def circle_among(imports):
+    """Returns the names on one circle of imports, or None. `imports` has the names that each name imports."""
+    done = set()
+
+    def visit(name, path):
+        if name in path:
+            return path[path.index(name):]
+        if name in done:
+            return None
+        for other in sorted(imports.get(name, ())):
+            if found := visit(other, path + [name]):
+                return found
+        done.add(name)
+        return None
+
+    for name in sorted(imports):
+        if found := visit(name, []):
+            return found
+    return None
+
+
 def check_room(root, room, below, say):
     """Returns the rooms that it imports."""
     folder = root / "modules" / room
     interfaces, private, exported, imported, seen = set(), set(), set(), set(), set()
+    bodies = {}  # name -> the partitions that the body imports, except its own
     for inner in (folder, *(f for f in folder.iterdir() if f.is_dir())):
         if (count := sum(f.is_file() for f in inner.iterdir())) > MOST_FILES:
             say(f"{inner.relative_to(root)} has {count} files; a folder has at most {MOST_FILES}")
@@ -50,6 +72,8 @@ def check_room(root, room, below, say):
             say(f"{file.relative_to(root)}: declares no module of the room {room}")
             continue
         is_primary = bool(found.group(1)) and not found.group(3)
+        if file.suffix == ".cpp":
+            bodies[file.stem] = {p for _, _, p in IMPORT.findall(text) if p} - {file.stem}
         if found.group(3):
             (interfaces if found.group(1) else private).add(found.group(3))
         for line in re.findall(r"^#include .*$", text[found.end():], re.M):
@@ -61,6 +85,8 @@ def check_room(root, room, below, say):
                 imported.add(other)
             if is_primary and partition:
                 (exported if is_exported else seen).add(partition)
+    if circle := circle_among(bodies):
+        say(f"modules/{room}: the bodies {', '.join(circle)} import each other in a circle")
     for name in sorted(interfaces - exported):
         say(f"modules/{room}: the interface partition :{name} is not exported by the primary")
     for name in sorted(seen & private):

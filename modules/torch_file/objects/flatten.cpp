@@ -16,6 +16,7 @@ module shardmesh.torch_file;
 
 import :key_steps;
 import :object_parts;
+import :python_keys;
 import :wrapper_form;
 
 namespace shardmesh::torch_file {

@@ -30,8 +30,4 @@ class key_steps {
   std::set<std::string> marks_;
 };
 
-// Makes a step of a pickled key whose str() needs Python. Its name is "#" and a digest of the key's JSON, in which sets
-// are sorted, or of the pickle if JSON cannot hold the whole key.
-path_key marked_key(std::string_view pickled);
-
 }  // namespace shardmesh::torch_file

@@ -308,10 +308,6 @@ std::size_t most_key_bytes_of(const torch_file::item& item) {
   return (std::size_t{1} << 20) + 16 * item.graph().consumed_bytes();
 }
 
-bool has_name(const pickle::value& key) {
-  return key.text() || python_str(key);
-}
-
 bool holds_tensors(const torch_file::item& item, const pickle::value& value) {
   return tensor_search(item).holds(value);
 }

@@ -32,9 +32,6 @@ result<taken_apart> take_apart(const torch_file::item& item, std::vector<flat_en
 // Returns the limit on the total bytes of an item's pickled keys. Values that keys share count in each key.
 std::size_t most_key_bytes_of(const torch_file::item& item);
 
-// Returns whether Python's str() of the key is known. Cost: that of the text.
-bool has_name(const pickle::value& key);
-
 // Returns whether there is a tensor or a storage below the value. Cost: O(values).
 bool holds_tensors(const torch_file::item& item, const pickle::value& value);
 

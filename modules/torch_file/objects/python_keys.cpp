@@ -15,11 +15,12 @@ module;
 module shardmesh.torch_file;
 
 import :archive_from_json;
-import :key_steps;
 import :python_keys;
 
 namespace shardmesh::torch_file {
 namespace {
+
+constexpr std::size_t mark_digits = 16;
 
 std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -49,6 +50,17 @@ std::optional<path_key> step_of(const pickle::value& key, std::string_view unnam
   const auto pickled = pickled_key(key, text ? most_key_bytes : most_key_bytes / 4);  // a known text is short itself
   if (!pickled) return text ? std::optional<path_key>(*text) : std::nullopt;
   return path_key::of_python(text ? std::string_view(*text) : unnamed, *pickled);
+}
+
+bool has_name(const pickle::value& key) {
+  return key.text() || pickle::python_str(key);
+}
+
+path_key marked_key(std::string_view pickled) {
+  const auto json = json_of_key(path_key::of_python("", pickled));
+  const std::string_view content = json ? std::string_view(*json) : pickled;
+  const auto digest = xxh3(std::as_bytes(std::span(content.data(), content.size())));
+  return path_key::of_python("#" + to_hex(digest).substr(0, mark_digits), pickled);
 }
 
 std::optional<std::string> json_of_key(const path_key& key) {

@@ -36,4 +36,11 @@ inline constexpr std::size_t most_key_bytes = 16384;
 // can spell it. Empty if the pickle cannot stand alone (a tensor is a key) or is too long.
 std::optional<path_key> step_of(const pickle::value& key, std::string_view unnamed);
 
+// Returns whether Python's str() of the key is known. Cost: that of the text.
+bool has_name(const pickle::value& key);
+
+// Makes a step of a pickled key whose str() needs Python. Its name is "#" and a digest of the key's JSON, in which sets
+// are sorted, or of the pickle if JSON cannot hold the whole key.
+path_key marked_key(std::string_view pickled);
+
 }  // namespace shardmesh::torch_file
