@@ -104,12 +104,14 @@ using shardmesh::local_part;
 using shardmesh::local_state;
 using shardmesh::local_state_object;
 using shardmesh::local_state_tensor;
+using shardmesh::map_of_tensors;
 using shardmesh::node_adapter;
 using shardmesh::node_kind;
 using shardmesh::opaque_object;
 using shardmesh::path;
 using shardmesh::path_key;
 using shardmesh::plain_value;
+using shardmesh::state_adapter;
 using shardmesh::state_node;
 
 // Boxes, meshes, placements, and layouts.

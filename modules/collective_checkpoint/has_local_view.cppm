@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // has_local_view: the concepts of states that `save` and `load` take as they are, and the calls of `local_view` and
-// `set_objects` on them. The states themselves are in rooms state and fsdp, and in users' code.
+// `set_objects` on them. The states themselves are in rooms state, fsdp, and torch, and in users' code.
 export module shardmesh.collective_checkpoint:has_local_view;
 
 import shardmesh.std;
@@ -18,17 +18,24 @@ template <class State>
 concept viewed_by_rank = requires(State& state, std::int32_t rank) {
   { local_view(state, rank) } -> some_result;
 };
+template <class State>
+concept viewed_by_adapter = requires(State& state) {
+  { state_adapter<std::remove_const_t<State>>::local_view(state) } -> some_result;
+};
 
 template <class State>
-concept viewed = viewed_alone<State> || viewed_by_rank<State>;
+concept viewed = viewed_alone<State> || viewed_by_rank<State> || viewed_by_adapter<State>;
 
-/// Calls the `local_view` that argument-dependent look-up finds; the one without a rank if there are both.
+/// Calls the `local_view` that argument-dependent look-up finds; the one without a rank if there are both. Without
+/// such a function, calls that of the adapter.
 template <viewed State>
 auto make_view(State& state, [[maybe_unused]] std::int32_t rank) {
   if constexpr (viewed_alone<State>)
     return local_view(state);
-  else
+  else if constexpr (viewed_by_rank<State>)
     return local_view(state, rank);
+  else
+    return state_adapter<std::remove_const_t<State>>::local_view(state);
 }
 
 template <class State>
@@ -51,6 +58,10 @@ template <class State>
 concept has_set_objects = requires(State& state, std::span<const local_state_object> objects) {
   { set_objects(state, objects) } -> std::same_as<result<void>>;
 };
+template <class State>
+concept adapter_sets_objects = requires(State& state, std::span<const local_state_object> objects) {
+  { state_adapter<std::remove_const_t<State>>::set_objects(state, objects) } -> std::same_as<result<void>>;
+};
 
 }  // namespace shardmesh::detail
 
@@ -59,7 +70,8 @@ export namespace shardmesh {
 /// A state whose part on this rank `local_view(state)` or `local_view(state, rank)` describes, so that `save` takes it.
 /// Argument-dependent look-up finds the function: declare it beside your type. It returns a `result` of a
 /// `local_state`, of a `const_local_state`, or of a type with a `to_save` that returns a `result<const_local_state>`.
-/// `state_dict<T>` and `fsdp_model` model it, const or not. `docs/concepts.md` has the semantic rules.
+/// For a type of another library, specialise `state_adapter`. `state_dict<T>`, `fsdp_model`, maps from text to tensors,
+/// and a torch::nn::Module model it, const or not. `docs/concepts.md` has the semantic rules.
 template <class State>
 concept has_local_view = detail::viewed<State> && detail::view_to_save<detail::view_of_state<State>>;
 
@@ -104,7 +116,7 @@ result<local_state> part_to_load(State& state, std::int32_t rank, const checkpoi
     };
     part = kept->to_load(has);
   }
-  if constexpr (!has_set_objects<State>) {
+  if constexpr (!has_set_objects<State> && !adapter_sets_objects<State>) {
     if (!part.objects.empty())
       return fail(errc::unsupported, "the local view has an object, but the state has no set_objects for its value")
           .with_key(dotted(part.objects.front().where))
@@ -118,6 +130,8 @@ template <has_writable_local_view State>
 result<void> take_objects([[maybe_unused]] State& state, [[maybe_unused]] std::span<const local_state_object> objects) {
   if constexpr (has_set_objects<State>)
     return set_objects(state, objects);
+  else if constexpr (adapter_sets_objects<State>)
+    return state_adapter<std::remove_const_t<State>>::set_objects(state, objects);
   else
     return {};
 }

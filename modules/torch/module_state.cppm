@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts a torch::nn::Module to a state dict of its parameters and buffers by name, and back. Files are in
-// module_checkpoint.
+// Converts a torch::nn::Module to a state dict of its parameters and buffers by name, and back. Its local view lets
+// `save` and `load` take a module as it is. Files with options for modules are in module_checkpoint.
 export module shardmesh.torch:module_state;
 
 import shardmesh.std;
@@ -103,5 +103,38 @@ result<void> put_state(M& module, const state_dict<detail::module_tensor<M>>& st
   }
   return {};
 }
+
+}  // namespace shardmesh
+
+namespace shardmesh {
+
+/// Each entry is whole on this rank, at the path of its name alone. The view refers to the elements, which the module
+/// owns.
+template <torch_module M>
+struct state_adapter<M> {
+  /// \errors those of `check_tensor`, naming the entry
+  /// Cost: O(entries); no elements are copied.
+  static result<local_state> local_view(M& module) { return view_of_all(module); }
+  static result<const_local_state> local_view(const M& module) {
+    auto made = view_of_all(module);
+    if (!made) return std::move(made).error();
+    return const_local_state(*made);
+  }
+
+ private:
+  static result<local_state> view_of_all(const M& module) {
+    local_state made;
+    for (module_entry<M>& one : entries_of(module)) {
+      if (auto plain = check_tensor(one.tensor); !plain) return std::move(plain).error().with_key(one.name);
+      const tensor_view memory = view_of(one.tensor);
+      made.tensors.push_back({{one.name},
+                              memory.sizes,
+                              memory.type,
+                              {{box::whole(memory.sizes), memory}},
+                              [filled = one.tensor]() mutable { note_written(filled); }});
+    }
+    return made;
+  }
+};
 
 }  // namespace shardmesh

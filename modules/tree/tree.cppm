@@ -19,4 +19,5 @@ export import :visit_together;
 export import :transform;
 export import :flat_view;
 export import :local_state;
+export import :state_adapter;
 export import :walk;

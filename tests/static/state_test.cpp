@@ -5,8 +5,10 @@
 #include <catch2/catch_test_macros.hpp>
 #include <concepts>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <type_traits>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 import shardmesh;
@@ -37,7 +39,15 @@ inline result<int> local_view(of_something_else&) {
   return 1;
 }
 
+struct adapted {};
+
 }  // namespace user
+
+// As for a type of another library.
+template <>
+struct shardmesh::state_adapter<user::adapted> {
+  static result<const_local_state> local_view(const user::adapted&) { return const_local_state(); }
+};
 
 namespace {
 
@@ -98,6 +108,14 @@ static_assert(has_local_view<user::by_rank> && !has_writable_local_view<user::by
 static_assert(!has_local_view<user::without_result> && !has_local_view<user::of_something_else>);
 static_assert(!has_local_view<no_tensor> && !has_local_view<int> && !has_local_view<array_tensor>);
 static_assert(!has_local_view<local_state> && !has_local_view<std::vector<array_tensor>>);
+static_assert(has_local_view<user::adapted> && has_local_view<const user::adapted>);
+static_assert(!has_writable_local_view<user::adapted>);
+using map = std::map<std::string, array_tensor>;
+static_assert(map_of_tensors<map> && map_of_tensors<std::unordered_map<std::string, unique_tensor>>);
+static_assert(!map_of_tensors<std::map<int, array_tensor>> && !map_of_tensors<std::map<std::string, no_tensor>>);
+static_assert(!map_of_tensors<std::vector<array_tensor>> && !map_of_tensors<dict> && !map_of_tensors<int>);
+static_assert(has_writable_local_view<map> && has_local_view<const map> && !has_writable_local_view<const map>);
+static_assert(!has_local_view<std::map<int, array_tensor>>);
 
 // A temporary can be saved. It cannot be loaded, because the values would be lost.
 template <class S>

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -16,6 +17,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -254,6 +256,45 @@ TEST_CASE("one process selects, and leaves objects out, in every format") {
     CHECK(nothing.error().code == errc::invalid_argument);
     CHECK(nothing.error().ranks.empty());
   }
+}
+
+TEST_CASE("maps from text to tensors are saved and loaded as they are") {
+  const auto numbered = [](std::int64_t count, float first) {
+    host_tensor made = host_tensor::zeros(dtype::float32, {count}).value();
+    std::iota(made.values<float>().begin(), made.values<float>().end(), first);
+    return made;
+  };
+  const auto values_of = [](const host_tensor& tensor) {
+    const auto values = tensor.values<float>();
+    return floats(values.begin(), values.end());
+  };
+  const safetensors_files::temporary_folder scratch;
+  std::unordered_map<std::string, host_tensor> saved;
+  for (const char* const name : {"d", "b.weight", "a", "c"})
+    saved.emplace(name, numbered(3, static_cast<float>(saved.size()) * 10));
+  const std::unordered_map<std::string, host_tensor>& unchanged = saved;
+  const auto report = save(scratch.path() / "dcp", unchanged, quick);
+  INFO(text_of(report));
+  REQUIRE(report);
+  CHECK(report->tensors == 4);
+
+  std::map<std::string, host_tensor> loaded;
+  for (const auto& [name, tensor] : saved) loaded.emplace(name, numbered(3, -100));
+  const auto read = load(scratch.path() / "dcp", loaded);
+  INFO(text_of(read));
+  REQUIRE(read);
+  CHECK(read->loaded == std::vector<std::string>{"a", "b.weight", "c", "d"});
+  for (const auto& [name, tensor] : saved) CHECK(values_of(loaded.at(name)) == values_of(tensor));
+
+  // On two ranks, which hold the same map, and a key that the checkpoint lacks.
+  CHECK(on_two_ranks([&](any_communicator& comm) {
+          return text_of(save(scratch.path() / "ranks", unchanged, comm, quick));
+        }) == success);
+  loaded.emplace("e", numbered(3, 0));
+  const auto missing = load(scratch.path() / "ranks", loaded);
+  REQUIRE_FALSE(missing);
+  CHECK(missing.error().code == errc::missing_key);
+  CHECK(missing.error().key == "e");
 }
 
 TEST_CASE("the errors of one process name the key or the file, and no rank") {

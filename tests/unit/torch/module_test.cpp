@@ -135,6 +135,31 @@ TEST_CASE("a module is saved and loaded into another, in every format and below 
     }
 }
 
+TEST_CASE("save and load take a module as they take any state") {
+  small_model saved;
+  for (auto& one : entries_of(saved))
+    one.tensor.detach().copy_(at::arange(one.tensor.numel()).view(one.tensor.sizes()));
+  const temporary_folder folder("module_as_state");
+  const small_model& unchanged = saved;
+  const auto report = save(folder.path, unchanged);
+  REQUIRE((report ? "" : to_string(report.error())) == "");
+  CHECK(report->tensors == static_cast<std::int64_t>(names.size()));
+  small_model other;
+  const auto version = other.norm->running_mean._version();
+  const auto loaded = load(folder.path, other);
+  REQUIRE((loaded ? "" : to_string(loaded.error())) == "");
+  CHECK(differing(saved, other) == 0);
+  CHECK(other.norm->running_mean._version() > version);
+  static_assert(!has_writable_local_view<const small_model>);
+
+  torch::nn::Sequential lazy(torch::nn::Linear(5, 7));
+  lazy->parameters()[0].set_data(at::ones({7, 5}).to_sparse());
+  const temporary_folder refused("module_as_state_refused");
+  const auto sparse = save(refused.path, *lazy);
+  REQUIRE_FALSE(sparse);
+  CHECK_THAT(to_string(sparse.error()), ContainsSubstring("0.weight") && ContainsSubstring("sparse"));
+}
+
 TEST_CASE("a module that the checkpoint does not fit says which key, and where it meant to be") {
   const temporary_folder folder("module_errors");
   torch::nn::Sequential saved(torch::nn::Linear(5, 7));
