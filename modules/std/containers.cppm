@@ -23,6 +23,7 @@ using std::in_place_index_t;
 using std::invoke;
 using std::less;
 using std::map;
+using std::multimap;
 using std::monostate;
 using std::set;
 using std::unordered_map;

@@ -19,6 +19,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :damaged_archives;
 import :entry_check;
 
 namespace shardmesh {

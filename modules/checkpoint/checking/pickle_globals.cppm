@@ -62,14 +62,3 @@ struct global_counts {
 global_counts count_globals(const global_report& report, std::span<const std::string> allowed = {});
 
 }  // namespace shardmesh
-
-namespace shardmesh {
-
-// Finds damage in archives from which no entry is read: those in the folder beside the files that the reader opened,
-// and archives inside archives. Reports local headers that contradict the directory, damaged pickles, and inner
-// archives that cannot be read. Returns the first 100 problems; the last of them counts the others. `verify` reports them
-// as part of `find_globals`; writers refuse them.
-// Cost: opens those files, and reads the directory of each archive that the reader opened.
-std::vector<error> damaged_archives(const checkpoint_reader& reader, const read_limits& limits = {});
-
-}  // namespace shardmesh
