@@ -115,7 +115,11 @@ class rank_load {
       // A part whose key the checkpoint lacks fills nothing.
       std::optional<tensor_view> nothing;
       if (!reader_->contents().find(key)) nothing = tensor_view{nullptr, tensor.type, {}, {0}, {1}};
-      for (const local_part& part : tensor.parts) parts_.push_back({key, part.where, part.memory, nothing});
+      for (const local_part& part : tensor.parts) {
+        if (auto fillable = check_fillable(part.memory); !fillable)
+          return std::move(fillable).error().with_key(key).with_rank(comm_.rank()).with_box(part.where);
+        parts_.push_back({key, part.where, part.memory, nothing});
+      }
     }
     auto shared = detail::find_shared_destinations(parts_);
     if (!shared) return std::move(shared).error().with_rank(comm_.rank());

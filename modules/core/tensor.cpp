@@ -33,6 +33,18 @@ bool is_contiguous(const extents& sizes, const extents& strides) {
   return contiguous;
 }
 
+result<void> check_fillable(const extents& sizes, const extents& strides) {
+  bool repeats = false;
+  for (std::size_t d = 0; d < sizes.rank(); ++d) {
+    if (sizes[d] == 0) return {};
+    repeats |= sizes[d] > 1 && strides[d] == 0;
+  }
+  if (!repeats) return {};
+  return fail(errc::unsupported, "the memory cannot be filled: several elements have the same place in it")
+      .with_values("no stride of 0", "strides " + to_string(strides))
+      .with_hint("fill a tensor of its own and copy it (expand shares memory)");
+}
+
 std::int64_t numel(const extents& sizes) {
   return box::whole(sizes).volume();
 }

@@ -75,6 +75,14 @@ template <tensor_view_type View>
 bool is_contiguous(const View& view) {
   return is_contiguous(view.sizes, view.strides);
 }
+/// Checks that a destination has a place of its own for each element. A stride of 0, as PyTorch's `expand` makes, gives
+/// several elements one place: such memory can only be read.
+/// \errors errc::unsupported
+result<void> check_fillable(const extents& sizes, const extents& strides);
+template <tensor_view_type View>
+result<void> check_fillable(const View& view) {
+  return check_fillable(view.sizes, view.strides);
+}
 /// Number of elements. Precondition: the sizes are those of a valid tensor.
 std::int64_t numel(const extents& sizes);
 template <tensor_view_type View>

@@ -145,6 +145,37 @@ TEST_CASE("rows that end within a byte are refused on every rank") {
   });
 }
 
+// Copies a source with one place in memory for the elements of a row into a destination of these strides.
+result<std::vector<float>> copy_of_rows(any_communicator& comm, const extents& strides) {
+  const extents shape{2, 3};
+  const distribution everywhere = on_all(comm.size(), placement::replicate(), shape);
+  auto made = executor::make(plan({{everywhere, everywhere, dtype::float32, dtype::float32}}).value(), comm);
+  if (!made) return std::move(made).error();
+  std::vector<float> mine{1, 2}, got(6);
+  const_tensor_binding from{{view_of(mine, dtype::float32, {2, 1})}};
+  from.slots[0].sizes = shape;
+  from.slots[0].strides = {1, 0};
+  tensor_binding to{{view_of(got, dtype::float32, shape)}};
+  to.slots[0].strides = strides;
+  if (auto done = made->run(std::span(&from, 1), std::span(&to, 1)); !done) return std::move(done).error();
+  return got;
+}
+
+TEST_CASE("a source may have one place in memory for several elements, and a destination is then refused") {
+  on_all_sizes([](any_communicator& comm) -> std::string {
+    const auto got = copy_of_rows(comm, {3, 1});
+    if (!got) return to_string(got.error());
+    return *got == std::vector<float>{1, 1, 1, 2, 2, 2} ? "" : "other values";
+  });
+  for (const extents& strides : {extents{1, 0}, extents{0, 1}, extents{0, 0}})
+    on_all_sizes([&](any_communicator& comm) -> std::string {
+      // A rank that is refused first poisons the group; the others get that error wherever they are.
+      const auto got = copy_of_rows(comm, strides);
+      if (got) return "the destination was taken";
+      return got.error().code == errc::unsupported ? "" : to_string(got.error());
+    });
+}
+
 TEST_CASE("a run with the same bindings as the last allocates nothing") {
   SKIP_WHERE_NOTHING_IS_COUNTED();
   for (const fabric::kind& kind : fabric::all()) {

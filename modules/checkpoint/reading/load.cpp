@@ -65,6 +65,7 @@ result<void> check_request(const tensor_entry& tensor, const load_request& reque
         .with_box(request.where)
         .with_values(to_string(request.where.sizes), to_string(request.to.sizes));
   auto fits = check_reachable(request.to);
+  if (fits) fits = check_fillable(request.to);
   if (fits) fits = check_cast(tensor.type, request.to.type, options.allow_narrowing);
   if (!fits) return std::move(fits).error().with_box(request.where);
   return {};

@@ -149,6 +149,11 @@ result<void> bound_memory::check(const side<View>& s, std::span<const basic_tens
       return problem(errc::shape_mismatch, "is larger than this rank's part of the tensor")
           .with_values(to_string(least), to_string(view.sizes))
           .with_hint("bind the part alone, or say slot_room::larger");
+    if (!s.is_source)
+      if (const auto fillable = check_fillable(view); !fillable)
+        return problem(errc::unsupported, "has one place in memory for several elements")
+            .with_values(fillable.error().expected, fillable.error().found)
+            .with_hint(fillable.error().hint);
     if (!has_whole_byte_rows(view, need.region))
       return problem(errc::unaligned, "has rows that do not begin at whole bytes");
   }

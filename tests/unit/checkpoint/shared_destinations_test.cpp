@@ -90,6 +90,24 @@ TEST_CASE("requests of two keys that share a part of their memory are refused be
   CHECK(memory == std::vector<float>(64, -1.0F));
 }
 
+TEST_CASE("memory with one place for several elements is not filled") {
+  saved s;
+  std::vector<float> memory(12, -1.0F);
+  for (const load_options& way : s.ways())
+    for (const extents& strides : {extents{4, 0}, extents{0, 1}, extents{0, 0}}) {
+      const load_request requests[] = {{"a", all, view(memory, 0, shape, strides)}};
+      CHECK(refusal(load(*s.reader, requests, way), s) ==
+            "FILE: a: the memory cannot be filled: several elements have the same place in it in [0:3, 0:4): expected "
+            "no stride of 0, found strides " +
+                to_string(strides) + "; fill a tensor of its own and copy it (expand shares memory)");
+    }
+  CHECK(memory == std::vector<float>(12, -1.0F));
+  // Where a dimension has one element, its stride means nothing.
+  const load_request row[] = {{"a", {{1, 0}, {1, 4}}, view(memory, 0, {1, 4}, {0, 1})}};
+  CHECK(refusal(load(*s.reader, row), s) == "loaded");
+  CHECK(std::vector<float>(memory.begin(), memory.begin() + 4) == numbers(4, 4));
+}
+
 TEST_CASE("interleaved memory is nobody else's") {
   saved s;
   for (const load_options& way : s.ways()) {
