@@ -23,23 +23,28 @@ import :item_records;
 namespace shardmesh::torch_file {
 namespace {
 
-// Opens a range of an archive as uncompressed bytes.
-result<std::unique_ptr<byte_source>> open_record(const byte_source& source, std::int64_t offset,
-                                                 std::int64_t stored_bytes, std::int64_t size_bytes,
-                                                 std::uint16_t method, const std::string& name, read_budget* budget,
-                                                 const std::string& place) {
-  auto section = std::make_unique<section_source>(source, offset, stored_bytes);
-  if (method == 0) return std::unique_ptr<byte_source>(std::move(section));
-  if (method != 8)
-    return fail(errc::unsupported,
-                fmt::format("ZIP compression method {} of record \"{}\" is not supported", method, escaped(name)))
+// Where a record lies in an archive, and how it is stored.
+struct stored_record {
+  std::string_view name;
+  std::int64_t offset = 0, stored_bytes = 0, size_bytes = 0;
+  std::uint16_t method = 0;  // of ZIP
+};
+
+// Opens a record as uncompressed bytes. `place` names the archive in the budget.
+result<std::unique_ptr<byte_source>> open_record(const byte_source& source, const stored_record& record,
+                                                 read_budget* budget, const std::string& place) {
+  auto section = std::make_unique<section_source>(source, record.offset, record.stored_bytes);
+  if (record.method == 0) return std::unique_ptr<byte_source>(std::move(section));
+  if (record.method != 8)
+    return fail(errc::unsupported, fmt::format("ZIP compression method {} of record \"{}\" is not supported",
+                                               record.method, escaped(record.name)))
         .with_file(source.name());
-  SHARDMESH_TRY(std::unique_ptr<byte_source> decoded,
-                open_decoding_source(std::move(section), codec::deflate, budget, fmt::format("{}:{}", place, offset)));
-  if (decoded->size_bytes() != size_bytes)
-    return fail(errc::bad_format, fmt::format("record \"{}\" has another length than declared", escaped(name)))
+  SHARDMESH_TRY(std::unique_ptr<byte_source> decoded, open_decoding_source(std::move(section), codec::deflate, budget,
+                                                                           fmt::format("{}:{}", place, record.offset)));
+  if (decoded->size_bytes() != record.size_bytes)
+    return fail(errc::bad_format, fmt::format("record \"{}\" has another length than declared", escaped(record.name)))
         .with_file(source.name())
-        .with_values(fmt::format("{} bytes", size_bytes), fmt::format("{}", decoded->size_bytes()));
+        .with_values(fmt::format("{} bytes", record.size_bytes), fmt::format("{}", decoded->size_bytes()));
   return decoded;
 }
 
@@ -152,8 +157,13 @@ result<record_sums> check_archive(const byte_source& archive, read_budget* budge
   SHARDMESH_TRY(const zip_directory directory, zip_directory::read(windows));
   record_sums total;
   for (const zip_record& record : directory.records()) {
-    SHARDMESH_TRY(const auto bytes, open_record(windows, record.offset, record.compressed_bytes, record.size_bytes,
-                                                record.method, record.name, budget, place));
+    SHARDMESH_TRY(const auto bytes, open_record(windows,
+                                                {.name = record.name,
+                                                 .offset = record.offset,
+                                                 .stored_bytes = record.compressed_bytes,
+                                                 .size_bytes = record.size_bytes,
+                                                 .method = record.method},
+                                                budget, place));
     SHARDMESH_TRY(const record_sums sums, check_record(*bytes, record.crc32, record.name));
     total = total + sums;
   }
@@ -191,8 +201,13 @@ result<item_storages::opened_storage> item_storages::open_storage(const std::str
   }
   const torch_file::storage& storage = found->second;
   opened.crc32 = storage.crc32;
-  SHARDMESH_TRY(opened.bytes, open_record(*source_, storage.offset, storage.stored_bytes, storage.size_bytes,
-                                          storage.method, "data/" + key, budget_, place_));
+  SHARDMESH_TRY(opened.bytes, open_record(*source_,
+                                          {.name = "data/" + key,
+                                           .offset = storage.offset,
+                                           .stored_bytes = storage.stored_bytes,
+                                           .size_bytes = storage.size_bytes,
+                                           .method = storage.method},
+                                          budget_, place_));
   return opened;
 }
 
