@@ -2,7 +2,7 @@
 // Copies between equal dtypes move runs of bytes. Other copies go pass by pass through lanes.
 module;
 #include <kernels/ieee_mode.hpp>
-#include <kernels/runs.hpp>
+#include <shardmesh/kernels/host_runs.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -19,6 +19,13 @@ import :loops;
 
 namespace shardmesh {
 namespace {
+
+// Copies of at least this many bytes, in runs of at least this length, bypass the cache. A line that is written whole
+// need not be read first, and data as large as a cache would only push out everything else. memcpy does this for long
+// runs, but not for the short ones of a part of a matrix.
+bool streams(std::int64_t run_bytes, std::int64_t runs) {
+  return run_bytes >= 512 && runs > 1 && runs >= (512 << 10) / run_bytes;
+}
 
 // Two inner loops, with strides in bytes.
 struct plane {
@@ -95,12 +102,12 @@ result<void> copy_bytes(const tensor_view& to, const const_tensor_view& from) {
         move_plane(to.data + a / 8, from.data + b / 8, p, move);
     });
   };
-  const std::int64_t run = run_bits / 8;
-  if (streams(run, p.rows * p.columns)) {
-    go(streaming_run{{static_cast<std::size_t>(run)}, p.column_from});
-    streaming_run::finish();
+  const auto run = static_cast<std::size_t>(run_bits / 8);
+  if (streams(run_bits / 8, p.rows * p.columns)) {
+    go(kernel_bodies::streamed_run{run, p.column_from});
+    kernel_bodies::finish_streaming();
   } else {
-    with_run(static_cast<std::size_t>(run), go);
+    kernel_bodies::with_run(run, false, false, 0, go);
   }
   return {};
 }
