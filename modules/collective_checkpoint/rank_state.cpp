@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <fmt/format.h>
 #include <range/v3/view/enumerate.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
-#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -287,14 +284,8 @@ result<agreement_notes> round_of_ranks::settle(const result<void>& mine, std::ve
 result<void> guarded(function_ref<result<void>()> part) {
   try {
     return part();
-  } catch (const exception& e) {
-    return e.error();
-  } catch (const std::bad_alloc&) {
-    return fail(errc::no_memory, "there is not enough memory");
-  } catch (const std::exception& e) {
-    return fail(errc::invalid_argument, fmt::format("an exception was thrown: {}", e.what()));
   } catch (...) {
-    return fail(errc::invalid_argument, "something was thrown");
+    return detail::caught_error();
   }
 }
 

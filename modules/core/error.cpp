@@ -9,7 +9,9 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <iterator>
+#include <new>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -185,5 +187,19 @@ std::string to_string(const error& e) {
 }
 
 exception::exception(error_type e) : error_(std::move(e)), text_(to_string(error_)) {}
+
+error detail::caught_error() {
+  try {
+    throw;
+  } catch (const exception& e) {
+    return e.error();
+  } catch (const std::bad_alloc&) {
+    return fail(errc::no_memory, "there is not enough memory");
+  } catch (const std::exception& e) {
+    return fail(errc::invalid_argument, fmt::format("an exception was thrown: {}", e.what()));
+  } catch (...) {
+    return fail(errc::invalid_argument, "something was thrown");
+  }
+}
 
 }  // namespace shardmesh

@@ -111,5 +111,14 @@ class exception : public std::exception {
 
 }  // namespace shardmesh
 
+// Exported for other rooms; not for users.
+export namespace shardmesh::detail {
+
+/// Returns the error of the exception that is being handled: that of `exception`, errc::no_memory, or
+/// errc::invalid_argument with the text of `what()`. Precondition: called in a handler.
+error caught_error();
+
+}  // namespace shardmesh::detail
+
 export template <>
 struct std::is_error_code_enum<shardmesh::errc> : std::true_type {};

@@ -4,10 +4,8 @@ module;
 #include <process_token.hpp>
 
 #include <atomic>
-#include <exception>
 #include <functional>
 #include <memory>
-#include <new>
 #include <span>
 #include <system_error>
 #include <thread>
@@ -21,14 +19,8 @@ namespace {
 result<load_report> run_guarded(const std::function<result<load_report>()>& work) {
   try {
     return work();
-  } catch (const exception& e) {
-    return e.error();
-  } catch (const std::bad_alloc&) {
-    return fail(errc::no_memory, "there is not enough memory");
-  } catch (const std::exception& e) {
-    return fail(errc::invalid_argument, fmt::format("an exception was thrown: {}", e.what()));
   } catch (...) {
-    return fail(errc::invalid_argument, "something was thrown");
+    return detail::caught_error();
   }
 }
 
