@@ -83,14 +83,14 @@ class tensor_run {
   // Moves a tensor of a sub-byte type, which is never cut: one holder to one receiver.
   result<void> run_whole(const box& whole) {
     const auto holders = distinct_holders(transfer_.from, whole);
-    const auto takers = distinct_holders(transfer_.to, whole);
-    if (holders.empty() && takers.empty()) return {};
-    if (holders.size() != 1 || takers.size() != 1 || holders[0].where != whole || takers[0].where != whole ||
+    const auto receivers = distinct_holders(transfer_.to, whole);
+    if (holders.empty() && receivers.empty()) return {};
+    if (holders.size() != 1 || receivers.size() != 1 || holders[0].where != whole || receivers[0].where != whole ||
         transfer_.from_type != transfer_.to_type)
       return fail(errc::unaligned, fmt::format("{} cannot be cut or cast", name(transfer_.from_type)));
     SHARDMESH_TRY(host_tensor all, host_tensor::make(transfer_.from_type, whole.sizes));
     SHARDMESH_TRY(source_.read({holders[0].owner, holders[0].slot}, whole, adapter<host_tensor>::view(all)));
-    return sink_.write({takers[0].owner, takers[0].slot}, 0, all.bytes());
+    return sink_.write({receivers[0].owner, receivers[0].slot}, 0, all.bytes());
   }
 
   result<void> move(const box& slab) {
@@ -129,21 +129,21 @@ class tensor_run {
 
   // Reads `held` of `holder` once and copies it into every part that intersects it.
   result<std::int64_t> deliver(const fragment& holder, const box& held, std::span<outgoing> parts) {
-    std::vector<std::pair<outgoing*, box>> takers;
+    std::vector<std::pair<outgoing*, box>> receivers;
     for (outgoing& part : parts)
-      if (const auto common = intersect(part.part, held)) takers.emplace_back(&part, *common);
+      if (const auto common = intersect(part.part, held)) receivers.emplace_back(&part, *common);
     const item_id item{holder.owner, holder.slot};
     std::int64_t delivered = 0;
-    for (const auto& [part, common] : takers) delivered += common.volume();
-    if (takers.size() == 1) {
-      const auto& [part, common] = takers.front();
+    for (const auto& [part, common] : receivers) delivered += common.volume();
+    if (receivers.size() == 1) {
+      const auto& [part, common] = receivers.front();
       SHARDMESH_TRY(
           source_.read(item, in_buffer(holder, common), subview(part->bytes, relative_to(common, part->part))));
-    } else if (!takers.empty()) {
+    } else if (!receivers.empty()) {
       std::byte* memory = scratch_.reserve(held.volume() * item_bytes(transfer_.from_type));
       const tensor_view staged{memory, transfer_.from_type, {}, held.sizes, contiguous_strides(held.sizes)};
       SHARDMESH_TRY(source_.read(item, in_buffer(holder, held), staged));
-      for (const auto& [part, common] : takers)
+      for (const auto& [part, common] : receivers)
         SHARDMESH_TRY(
             copy(subview(part->bytes, relative_to(common, part->part)), subview(staged, relative_to(common, held))));
     }

@@ -76,27 +76,27 @@ constexpr owner_steps steps_of(const Class& c, owner_id owner, owner_space space
   return made;
 }
 
-// Returns whether `owner` is the source of this step's copy. Every copy counts once, at its owner in the source. Copies
-// between slots of one owner do not count.
-constexpr bool gives(owner_id owner, const step_head& s) {
+// Returns whether this step copies out of a source fragment of `owner`. Every copy counts once, at its owner in the
+// source. Copies between slots of one owner do not count.
+constexpr bool is_copied_from(owner_id owner, const step_head& s) {
   return s.from_owner == owner && s.from_side != buffer_side::destination && s.kind != step_kind::scale &&
          s.kind != step_kind::divide && s.kind != step_kind::fill;
 }
 
 // Bytes that an owner copies out of its source fragments: all of them, and those that leave the owner.
-struct given_bytes {
+struct source_bytes {
   std::int64_t total = 0, moved = 0;
 };
 template <class Class>
-constexpr given_bytes given_by(const Class& c, owner_id owner) {
-  given_bytes given;
+constexpr source_bytes source_bytes_of(const Class& c, owner_id owner) {
+  source_bytes copied;
   rules::expand(c, owner, c.from.space(), [&](const step& s) {
-    if (!gives(owner, step_head(s))) return;
+    if (!is_copied_from(owner, step_head(s))) return;
     const std::int64_t size = bytes_of(s.where.volume(), c.wire_bits_of(s));
-    given.total += size;
-    if (c.travels(s)) given.moved += size;
+    copied.total += size;
+    if (c.travels(s)) copied.moved += size;
   });
-  return given;
+  return copied;
 }
 
 // Cells that the owner both wants and holds. If there are too many pairs of boxes, a search replaces the comparison of

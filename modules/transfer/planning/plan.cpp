@@ -50,18 +50,18 @@ struct transfer_plan::state {
   owner_tables tables_of(owner_id owner, owner_space space) const;
 
   // The bytes copied out of one owner's source fragments. They are counted only for requested owners.
-  struct given_bytes {
+  struct source_bytes {
     std::vector<std::pair<owner_id, std::int64_t>> to;  // ascending by receiver; traffic only
     std::int64_t at_home = 0;                           // copies within the owner
     std::int64_t moved = 0;
   };
-  using given = std::shared_ptr<const given_bytes>;
-  mutable std::mutex given_lock;
-  mutable std::map<owner_id, given> given_by;
-  mutable std::size_t given_pairs = 0;
+  using shared_source_bytes = std::shared_ptr<const source_bytes>;
+  mutable std::mutex counted_lock;
+  mutable std::map<owner_id, shared_source_bytes> counted;
+  mutable std::size_t counted_pairs = 0;
 
-  given given_bytes_of(owner_id owner) const;
-  given_bytes count_given(owner_id owner) const;
+  shared_source_bytes source_bytes_of(owner_id owner) const;
+  source_bytes count_source_bytes(owner_id owner) const;
 
   mutable std::once_flag totals_once, bound_once, digest_once;
   mutable std::int64_t total = 0, moved = 0, bound = 0;
@@ -193,8 +193,8 @@ std::shared_ptr<const plan_clock> make_clock(const transfer_plan::state& s) {
 
 }  // namespace
 
-transfer_plan::state::given_bytes transfer_plan::state::count_given(owner_id owner) const {
-  given_bytes made;
+transfer_plan::state::source_bytes transfer_plan::state::count_source_bytes(owner_id owner) const {
+  source_bytes made;
   std::map<owner_id, std::int64_t> to;
   const expansion_memory memory;
   for (std::size_t i = 0; i < classes.size(); ++i) {
@@ -204,7 +204,7 @@ transfer_plan::state::given_bytes transfer_plan::state::count_given(owner_id own
     owner_id peer = -1;
     std::int64_t* sum = nullptr;
     const auto count = [&](const step_head& s, std::int64_t volume) {
-      if (!rules::gives(owner, s)) return;
+      if (!rules::is_copied_from(owner, s)) return;
       const std::int64_t size = rules::bytes_of(volume, c.wire_bits_to(s.to_side)) * times;
       if (!transfer_class::travels(s.kind, s.from_side, s.to_side, s.from_owner != s.to_owner, c.one_space())) {
         made.at_home += size;
@@ -223,19 +223,19 @@ transfer_plan::state::given_bytes transfer_plan::state::count_given(owner_id own
   return made;
 }
 
-transfer_plan::state::given transfer_plan::state::given_bytes_of(owner_id owner) const {
+transfer_plan::state::shared_source_bytes transfer_plan::state::source_bytes_of(owner_id owner) const {
   constexpr std::size_t most_pairs = std::size_t{1} << 22;
   {
-    const std::lock_guard locked(given_lock);
-    if (const auto found = given_by.find(owner); found != given_by.end()) return found->second;
+    const std::lock_guard locked(counted_lock);
+    if (const auto found = counted.find(owner); found != counted.end()) return found->second;
   }
-  auto made = std::make_shared<const given_bytes>(count_given(owner));
-  const std::lock_guard locked(given_lock);
-  if (given_pairs + made->to.size() > most_pairs) {
-    given_by.clear();
-    given_pairs = 0;
+  auto made = std::make_shared<const source_bytes>(count_source_bytes(owner));
+  const std::lock_guard locked(counted_lock);
+  if (counted_pairs + made->to.size() > most_pairs) {
+    counted.clear();
+    counted_pairs = 0;
   }
-  if (given_by.emplace(owner, made).second) given_pairs += made->to.size();
+  if (counted.emplace(owner, made).second) counted_pairs += made->to.size();
   return made;
 }
 
@@ -243,7 +243,7 @@ void transfer_plan::state::count_totals() const {
   std::set<owner_id> owners;
   for (const transfer_class& c : classes) c.from.for_each_owner([&](owner_id owner) { owners.insert(owner); });
   for (const owner_id owner : owners) {
-    const given mine = given_bytes_of(owner);
+    const shared_source_bytes mine = source_bytes_of(owner);
     total += mine->at_home + mine->moved;
     moved += mine->moved;
   }
@@ -302,7 +302,7 @@ std::int64_t transfer_plan::bytes_moved() const {
 }
 
 std::int64_t transfer_plan::bytes(owner_id from, owner_id to) const {
-  const state::given mine = state_->given_bytes_of(from);
+  const state::shared_source_bytes mine = state_->source_bytes_of(from);
   const auto found = std::lower_bound(mine->to.begin(), mine->to.end(), to,
                                       [](const auto& link, owner_id owner) { return link.first < owner; });
   return found != mine->to.end() && found->first == to ? found->second : 0;

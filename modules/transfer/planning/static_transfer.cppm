@@ -161,9 +161,9 @@ struct static_totals {
 };
 template <class Class>
 constexpr static_totals totals_at(const Class& c, owner_id rank) {
-  const rules::given_bytes given = rules::given_by(c, rank);
+  const rules::source_bytes copied = rules::source_bytes_of(c, rank);
   const bool reduces = c.mode == transfer_mode::reduce;
-  return {given.total, given.moved, reduces ? rules::least_for_terms_of(c, rank) : rules::least_to(c, rank)};
+  return {copied.total, copied.moved, reduces ? rules::least_for_terms_of(c, rank) : rules::least_to(c, rank)};
 }
 template <compile_time_layout From, compile_time_layout To, dtype Type, owner_id Rank>
 inline constexpr static_totals totals_of_rank = totals_at(static_class<From, To, Type>, Rank);
