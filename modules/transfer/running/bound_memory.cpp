@@ -172,9 +172,9 @@ result<void> bound_memory::keep(side<View>& s, std::span<const basic_tensor_bind
     for (std::size_t d = 0; d < reached.rank(); ++d) reached[d] = need.region.end(d);
     view.sizes = reached;  // the slot may be larger
     if constexpr (side<View>::is_source) {
-      SHARDMESH_TRY(view, mirrors_.of_source(view, memory_));
+      SHARDMESH_TRY(view, copies_.of_source(view, memory_));
     } else {
-      SHARDMESH_TRY(view, mirrors_.of_destination(view, memory_, is_written_whole(need)));
+      SHARDMESH_TRY(view, copies_.of_destination(view, memory_, is_written_whole(need)));
     }
   }
   return {};
@@ -254,7 +254,7 @@ result<void> bound_memory::bind(const route& r, std::span<const const_tensor_bin
           .with_values(fmt::to_string(transfers), fmt::to_string(bindings));
   if (bound_ && is_bound(sources_, from) && is_bound(destinations_, to)) return {};
   bound_ = false;
-  mirrors_.clear();
+  copies_.clear();
   SHARDMESH_TRY(check(sources_, from, name_of));
   SHARDMESH_TRY(check(destinations_, to, name_of));
   const std::vector<const_tensor_view> sources = sources_.views;

@@ -56,7 +56,7 @@ class bound_memory {
   }
 
   // Copies of the slots that lie in another memory.
-  const staging_copies& staging() const { return mirrors_; }
+  const staging_copies& copies() const { return copies_; }
   // Counts the changes of any view's dtype, sizes, or strides from one binding to the next. Addresses do not count.
   std::int64_t shapes() const { return shapes_; }
 
@@ -88,7 +88,7 @@ class bound_memory {
   const transfer_plan plan_;
   owner_id rank_;
   device memory_;
-  staging_copies mirrors_;
+  staging_copies copies_;
   std::int64_t shapes_ = 0;
   side<const_tensor_view> sources_;
   side<tensor_view> destinations_;

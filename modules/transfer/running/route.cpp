@@ -232,6 +232,16 @@ step route::step_of(const task& work) const {
   return s;
 }
 
+message_counts most_messages(const route& r) {
+  message_counts most;
+  for (const batch_route& batch : r.batches)
+    for (const message_round* round : {&batch.gather, &batch.deliver}) {
+      most.sends = std::max(most.sends, round->sends.size());
+      most.receives = std::max(most.receives, round->receives.size());
+    }
+  return most;
+}
+
 route make_route(const transfer_plan& plan, rank_plan steps, const schedule& rounds, bool messages) {
   route made;
   made.steps = std::move(steps);

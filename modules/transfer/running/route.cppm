@@ -76,6 +76,12 @@ struct route {
   step step_of(const task& work) const;
 };
 
+// The most messages that a round of the route sends, and the most that one receives.
+struct message_counts {
+  std::size_t sends = 0, receives = 0;
+};
+message_counts most_messages(const route& r);
+
 // `messages` is false if ranks read each other's memory.
 route make_route(const transfer_plan& plan, rank_plan steps, const schedule& rounds, bool messages);
 

@@ -25,7 +25,7 @@ result<tensor_view> staging_copies::make(const const_tensor_view& slot, device m
     SHARDMESH_TRY(allocated->wait());
   }
   const tensor_view copy{made.data(), slot.type, memory, slot.sizes, contiguous_strides(slot.sizes)};
-  mirrors_.push_back({slot, std::nullopt, copy, is_pulled, std::move(made)});
+  copies_.push_back({slot, std::nullopt, copy, is_pulled, std::move(made)});
   return copy;
 }
 
@@ -36,18 +36,18 @@ result<const_tensor_view> staging_copies::of_source(const const_tensor_view& slo
 
 result<tensor_view> staging_copies::of_destination(const tensor_view& slot, device memory, bool is_written_whole) {
   SHARDMESH_TRY(const tensor_view copy, make(slot, memory, !is_written_whole));
-  mirrors_.back().written = slot;
+  copies_.back().written = slot;
   return copy;
 }
 
 result<void> staging_copies::pull(const call_options& call) const {
-  for (const mirror& one : mirrors_)
+  for (const slot_copy& one : copies_)
     if (one.is_pulled) SHARDMESH_TRY(copy_between(one.copy, one.slot, call));
   return {};
 }
 
 result<void> staging_copies::push(const call_options& call) const {
-  for (const mirror& one : mirrors_)
+  for (const slot_copy& one : copies_)
     if (one.written) SHARDMESH_TRY(copy_between(*one.written, one.copy, call));
   return {};
 }

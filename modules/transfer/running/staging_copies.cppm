@@ -19,8 +19,8 @@ class staging_copies {
   result<const_tensor_view> of_source(const const_tensor_view& slot, device memory);
   // `is_written_whole`: the run overwrites the whole slot, so its old contents are not copied.
   result<tensor_view> of_destination(const tensor_view& slot, device memory, bool is_written_whole);
-  void clear() { mirrors_.clear(); }
-  bool empty() const { return mirrors_.empty(); }
+  void clear() { copies_.clear(); }
+  bool empty() const { return copies_.empty(); }
 
   // `pull` fills the copies from their slots; `push` writes back the written ones. With a stream, both are enqueued on
   // it.
@@ -28,7 +28,7 @@ class staging_copies {
   result<void> push(const call_options& call) const;
 
  private:
-  struct mirror {
+  struct slot_copy {
     const_tensor_view slot;
     std::optional<tensor_view> written;  // the slot again, if it is a destination
     tensor_view copy;
@@ -36,7 +36,7 @@ class staging_copies {
     device_buffer memory;
   };
   result<tensor_view> make(const const_tensor_view& slot, device memory, bool is_pulled);
-  std::vector<mirror> mirrors_;
+  std::vector<slot_copy> copies_;
 };
 
 }  // namespace shardmesh
