@@ -209,8 +209,7 @@ std::vector<double> time_ranks(const arguments& given, std::int64_t& bytes) {
   for (int run = 0; run < given.repeat; ++run)
     times.push_back(seconds_of([&] {
       need(run_ranks(static_cast<std::int32_t>(given.ranks), [&](any_communicator& comm) -> result<void> {
-        const auto loaded =
-            load(given.path, states[static_cast<std::size_t>(comm.rank())], comm, {.loading = {.threads = 1}});
+        const auto loaded = load(given.path, states[static_cast<std::size_t>(comm.rank())], comm, {.threads = 1});
         return loaded ? result<void>() : loaded.error();
       }));
     }));
@@ -241,8 +240,9 @@ std::vector<double> time_convert(const arguments& given, std::int64_t& bytes) {
   const fs::path target = given.path.parent_path() / "converted.safetensors";
   convert_options how;
   how.selection.no_optimizer = fs::is_directory(given.path);
-  how.saving.output = {.overwrite = true, .durable = false};
-  how.saving.threads = given.threads;
+  how.overwrite = true;
+  how.durable = false;
+  how.threads = given.threads;
   std::vector<double> times;
   for (int run = 0; run < given.repeat; ++run)
     times.push_back(seconds_of([&] {

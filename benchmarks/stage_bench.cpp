@@ -96,7 +96,7 @@ class rank_bench {
         saver_(saver),
         mine_(comm.rank(), comm.size(), c.bytes),
         file_(c.folder / std::to_string(comm.rank())) {
-    options_.saving = {.output = {.overwrite = true, .durable = c.durable}, .threads = 1};
+    options_ = {.overwrite = true, .durable = c.durable, .threads = 1};
     if (c.name == "start_pool") options_.staging = staging_pool::make().value();
     if (c.name.starts_with("load")) in_place();
     if (c.name == "plain_read") plain_write();
@@ -121,12 +121,12 @@ class rank_bench {
     if (case_.name == "plain_write") return plain_write();
     if (case_.name == "load_in_place") {
       local_state wanted = local_view(mine_.model, comm_.rank()).value().to_load();
-      return check(load(step(), wanted, comm_, {.loading = {.threads = 1}}));
+      return check(load(step(), wanted, comm_, {.threads = 1}));
     }
     if (case_.name == "load_state") {
       const auto made = state();
       local_state wanted = local_view(made->state).value();
-      check(load(step(), wanted, comm_, {.loading = {.threads = 1}}));
+      check(load(step(), wanted, comm_, {.threads = 1}));
       load_state_dict(mine_.model, made->state, comm_).value();
       return;
     }

@@ -10,8 +10,6 @@
 #include <mutex>
 #include <stop_token>
 
-import shardmesh;
-
 namespace bindings {
 
 /// The work's side of the link: it asks whether to go on, and reports its progress. Both work from any thread.
@@ -19,7 +17,6 @@ struct watch {
   std::stop_source stop;
   std::atomic<std::int64_t> bytes = 0;
 
-  shardmesh::call_options call() const { return {.cancel = stop.get_token()}; }
   std::function<void(std::int64_t)> progress() {
     return [this](std::int64_t more) { bytes += more; };
   }

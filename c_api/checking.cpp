@@ -42,7 +42,7 @@ verify_options to_verify(const shardmesh_verify_options& wanted) {
   if (wanted.max_problems > 0) made.max_problems = wanted.max_problems;
   if (wanted.allow_global_count > 0 && wanted.allow_globals == nullptr) refuse_null("allow_globals");
   for (std::size_t i = 0; i < wanted.allow_global_count; ++i)
-    made.allowed_globals.emplace_back(to_text(wanted.allow_globals[i], "allow_globals"));
+    made.allow_globals.emplace_back(to_text(wanted.allow_globals[i], "allow_globals"));
   return made;
 }
 

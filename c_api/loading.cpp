@@ -71,7 +71,7 @@ std::int64_t load_all(checkpoint_reader& reader, const std::vector<load_request>
                    .allow_shape_mismatch = options.allow_shape_mismatch != 0,
                    .check = options.check != 0};
   return watched_result(options.call, [&](bindings::watch& watching) {
-    how.call = watching.call();
+    how.cancel = watching.stop.get_token();
     // Bytes are counted only for a call that is watched: counting copies the description.
     const auto counted = is_watched(options.call) ? bindings::watched(reader, watching) : nullptr;
     return value_of(load(counted ? *counted : reader, wanted, how)).bytes_read;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "../bindings/saving.hpp"
 #include "checkpoint.hpp"
 #include "saving.hpp"
 #include "values.hpp"
@@ -18,8 +19,10 @@ import shardmesh.checkpoint;
 namespace c_api {
 using namespace shardmesh;
 
-static_assert(SHARDMESH_DEDUP_TIED == static_cast<int>(dedup::tied));
-static_assert(SHARDMESH_DEDUP_EQUAL == static_cast<int>(dedup::equal));
+static_assert(SHARDMESH_DEDUP_TIED == static_cast<int>(dedup_rule::tied));
+static_assert(SHARDMESH_DEDUP_EQUAL == static_cast<int>(dedup_rule::equal));
+static_assert(SHARDMESH_PAYLOAD_TORCH == static_cast<int>(payload_kind::torch));
+static_assert(SHARDMESH_PAYLOAD_SAFETENSORS == static_cast<int>(payload_kind::safetensors));
 
 namespace {
 
@@ -47,7 +50,7 @@ selection_options to_selection(const shardmesh_selection* selection) {
   made.only = rules<key_pattern>(wanted.only, wanted.only_count, "only", &key_pattern::compile);
   made.skip = rules<key_pattern>(wanted.skip, wanted.skip_count, "skip", &key_pattern::compile);
   made.rename = rules<rename_rule>(wanted.rename, wanted.rename_count, "rename", &parse_rename_rule);
-  made.casts = rules<cast_rule>(wanted.cast, wanted.cast_count, "cast", &parse_cast_rule);
+  made.cast = rules<cast_rule>(wanted.cast, wanted.cast_count, "cast", &parse_cast_rule);
   if (wanted.strip_prefix != nullptr) made.strip_prefix = wanted.strip_prefix;
   made.no_optimizer = wanted.no_optimizer != 0;
   made.allow_unused = wanted.allow_unused != 0;
@@ -63,14 +66,16 @@ convert_options to_convert(const shardmesh_convert_options& wanted) {
   if (wanted.max_shard_bytes > 0) made.max_shard_bytes = wanted.max_shard_bytes;
   if (wanted.dedup < SHARDMESH_DEDUP_NONE || wanted.dedup > SHARDMESH_DEDUP_EQUAL)
     refuse_argument("dedup", "is none of NONE, TIED and EQUAL");
-  made.merge = static_cast<dedup>(wanted.dedup);
+  made.dedup = static_cast<dedup_rule>(wanted.dedup);
   made.skip_objects = wanted.skip_objects != 0;
   made.skip_unsupported = wanted.skip_unsupported != 0;
   made.nest = wanted.nest != 0;
   made.components = wanted.components != 0;
   if (wanted.item != nullptr) made.item = wanted.item;
-  made.safetensors_files = wanted.safetensors_files != 0;
-  if (wanted.shapes_like != nullptr) made.shapes_like = opened(wanted.shapes_like, "shapes_like").reader.get();
+  if (wanted.payload != SHARDMESH_PAYLOAD_TORCH && wanted.payload != SHARDMESH_PAYLOAD_SAFETENSORS)
+    refuse_argument("payload", "is neither TORCH nor SAFETENSORS");
+  made.payload = static_cast<payload_kind>(wanted.payload);
+  if (wanted.like != nullptr) made.like = opened(wanted.like, "like").reader.get();
   made.allow_shape_mismatch = wanted.allow_shape_mismatch != 0;
   return made;
 }
@@ -79,7 +84,7 @@ reshard_options to_reshard(const shardmesh_reshard_options& wanted) {
   reshard_options made;
   if (wanted.mesh != nullptr) made.mesh = value_of(parse_mesh(wanted.mesh));
   if (wanted.like != nullptr) made.like = opened(wanted.like, "like").reader.get();
-  made.placement_rules = rules<placement_rule>(wanted.place, wanted.place_count, "place", &parse_placement_rule);
+  made.place = rules<placement_rule>(wanted.place, wanted.place_count, "place", &parse_placement_rule);
   if (wanted.default_placements != nullptr)
     made.default_placements = value_of(parse_placements(wanted.default_placements));
   made.optimizer_follows = wanted.no_optimizer_follow == 0;
@@ -106,10 +111,10 @@ shardmesh_status shardmesh_convert(shardmesh_checkpoint* checkpoint, const char*
     const shardmesh_convert_options wanted = given(options, "options", offsetof(shardmesh_convert_options, item));
     const checked_saving saving(wanted.saving);
     shardmesh::convert_options how = to_convert(wanted);
-    how.to = saving.format();
-    const taken_alone alone(from, wanted.shapes_like);
+    how.format = saving.format();
+    const taken_alone alone(from, wanted.like);
     give_report(report, watched_result(saving.call(), [&](bindings::watch& watching) {
-                  how.saving = saving.with(watching);
+                  bindings::set_saving(how, saving.with(watching));
                   return value_of(shardmesh::convert(*from.reader, to, how));
                 }));
   });
@@ -130,7 +135,7 @@ shardmesh_status shardmesh_reshard(shardmesh_checkpoint* checkpoint, const char*
     shardmesh::reshard_options how = to_reshard(wanted);
     const taken_alone alone(from, wanted.like);
     give_report(report, watched_result(saving.call(), [&](bindings::watch& watching) {
-                  how.saving = saving.with(watching);
+                  bindings::set_saving(how, saving.with(watching));
                   return value_of(shardmesh::reshard(*from.reader, to, how));
                 }));
   });

@@ -40,13 +40,13 @@ checked_saving::checked_saving(const shardmesh_save_options* options) : given_(g
 
 save_options checked_saving::with(bindings::watch& watching) const {
   save_options made;
-  made.output.overwrite = given_.overwrite != 0;
-  made.output.durable = given_.skip_sync == 0;
+  made.overwrite = given_.overwrite != 0;
+  made.durable = given_.skip_sync == 0;
   made.memory_bytes = to_memory(given_.memory_bytes, made.memory_bytes);
   made.threads = given_.threads;
-  made.call = watching.call();
+  made.cancel = watching.stop.get_token();
   made.progress = watching.progress();
-  made.before_commit = watching.before_commit();
+  made.hooks.before_commit = watching.before_commit();
   return made;
 }
 

@@ -37,14 +37,14 @@ load_options to_load(shardmesh_loading& loading) {
   const shardmesh_start_load_options& wanted = loading.options;
   load_options made{.threads = to_threads(wanted.threads),
                     .allow_narrowing = wanted.allow_narrowing != 0,
-                    .call = loading.watching.call(),
                     .allow_shape_mismatch = wanted.allow_shape_mismatch != 0,
                     .check = wanted.check != 0,
+                    .within = deadline_after(wanted.timeout_milliseconds),
+                    .cancel = loading.watching.stop.get_token(),
                     .progress = loading.watching.progress()};
-  made.call.deadline = deadline_after(wanted.timeout_milliseconds);
-  if (wanted.arrived != nullptr)
-    made.arrived = [&loading](const std::string& key) {
-      if (loading.options.arrived(loading.options.user, to_c(key)) != 0) loading.watching.stop.request_stop();
+  if (wanted.on_arrival != nullptr)
+    made.on_arrival = [&loading](const std::string& key) {
+      if (loading.options.on_arrival(loading.options.user, to_c(key)) != 0) loading.watching.stop.request_stop();
     };
   return made;
 }

@@ -61,7 +61,7 @@ class watcher {
   }
 
   const shardmesh_call& call_;
-  std::optional<clock_type::time_point> deadline_;
+  shardmesh::time_limit deadline_;
   bindings::watch watching_;
   std::int64_t told_ = -1;
   bool is_late_ = false;
@@ -69,11 +69,11 @@ class watcher {
 
 }  // namespace
 
-std::optional<clock_type::time_point> deadline_after(std::int64_t timeout_milliseconds) {
+shardmesh::time_limit deadline_after(std::int64_t timeout_milliseconds) {
   constexpr std::int64_t longest = std::int64_t{1000} * 60 * 60 * 24 * 365;
   if (timeout_milliseconds < 0) refuse_argument("timeout_milliseconds", "is negative");
   if (timeout_milliseconds == 0 || timeout_milliseconds > longest) return std::nullopt;
-  return clock_type::now() + std::chrono::milliseconds(timeout_milliseconds);
+  return std::chrono::milliseconds(timeout_milliseconds);
 }
 
 bool is_watched(const shardmesh_call* call) {

@@ -3,7 +3,6 @@
 #pragma once
 #include <shardmesh/c_api/call.h>
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -11,14 +10,16 @@
 
 #include "../bindings/watch.hpp"
 
+import shardmesh;
+
 namespace c_api {
 
 /// Runs `work`: on this thread if `call` is null or has neither progress nor timeout. Rethrows its exceptions. A
 /// `cancelled` error of work that was asked to stop becomes deadline_exceeded if the time had run out.
 void run_watched(const shardmesh_call* call, const std::function<void(bindings::watch&)>& work);
 
-/// The time after that many milliseconds; empty for 0, and for more than a year. \throws invalid_argument
-std::optional<std::chrono::steady_clock::time_point> deadline_after(std::int64_t timeout_milliseconds);
+/// The limit after that many milliseconds; none for 0, and for more than a year. \throws invalid_argument
+shardmesh::time_limit deadline_after(std::int64_t timeout_milliseconds);
 
 /// Whether a call is watched, so that a reader that counts is worth its cost.
 bool is_watched(const shardmesh_call* call);

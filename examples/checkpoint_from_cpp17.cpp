@@ -42,7 +42,7 @@ void load_in_background(const std::string& path) {
   const sm::tensor_entry entry = from.tensor_at(0);
   std::vector<double> values(static_cast<std::size_t>(entry.numel()));
   sm::start_load_options options;
-  options.arrived = [](const std::string& key) { return std::printf("arrived: %s\n", key.c_str()) > 0; };
+  options.on_arrival = [](const std::string& key) { return std::printf("arrived: %s\n", key.c_str()) > 0; };
   sm::loading loading(from, {{entry.key, sm::view(values.data(), entry.shape), {}}}, options);
   loading.wait();
   const shardmesh_box chunk = from.chunks(0).front().where;

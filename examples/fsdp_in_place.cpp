@@ -59,8 +59,7 @@ int main() {
   auto ran = run_ranks(4, [&](any_communicator& comm) -> result<void> {
     const layer mine(comm.rank(), 4, true);
     if (comm.rank() == 1) SHARDMESH_TRY(print_boxes(mine.model, 1));
-    SHARDMESH_TRY(const save_report report,
-                  save(folder, mine.model, comm, {.saving = {.output = {.overwrite = true}}}));
+    SHARDMESH_TRY(const save_report report, save(folder, mine.model, comm, {.overwrite = true}));
     if (comm.rank() == 0) std::printf("saved %d tensors, %d bytes\n", int(report.tensors), int(report.bytes));
     return {};
   });

@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
   size_t count = 0;
   int64_t bytes = 0;
   shardmesh_loading* loading = NULL;
-  shardmesh_start_load_options options = {.struct_size = sizeof options, .arrived = &arrived, .user = &count};
+  shardmesh_start_load_options options = {.struct_size = sizeof options, .on_arrival = &arrived, .user = &count};
   check(shardmesh_start_load(checkpoint, requests, 2, &options, &loading, &error), &error);
   /* ... other work ... */
   check(shardmesh_loading_wait(loading, &bytes, &error), &error);

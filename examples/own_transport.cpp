@@ -88,7 +88,7 @@ result<void> move_rows_to_columns(socket_communicator& comm) {
   SHARDMESH_TRY(const auto source, side_of(rows, from));
   SHARDMESH_TRY(const auto destination, side_of(columns, to));
   redistribute_options options;
-  options.call.deadline = clock_type::now() + std::chrono::seconds(20);
+  options.call.within = std::chrono::seconds(20);
   SHARDMESH_TRY(const auto moved, redistribute(source, destination, comm, options));  // the transport itself
 
   std::int64_t place = 0;

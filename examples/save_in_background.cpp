@@ -49,9 +49,8 @@ int main() {
     for (int step = 1; step <= 3; ++step) {
       for (float& weight : weights.values) weight = static_cast<float>(step);
       if (saving) SHARDMESH_TRY(saving->wait());
-      const save_options bounded{.output = {.overwrite = true},
-                                 .call = {.deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1)}};
-      SHARDMESH_TRY(saving, start_save("background.checkpoint", weights, saver, {.saving = bounded, .staging = pool}));
+      const rank_save_options options{.overwrite = true, .within = std::chrono::minutes(1), .staging = pool};
+      SHARDMESH_TRY(saving, start_save("background.checkpoint", weights, saver, options));
     }
     SHARDMESH_TRY(saving->wait());
     if (comm.rank() == 0) {

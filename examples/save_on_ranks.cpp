@@ -44,7 +44,7 @@ int main() {
   const std::filesystem::path folder = "save_on_ranks.checkpoint";
   const auto saved = run_ranks(4, [&](any_communicator& comm) -> result<void> {
     SHARDMESH_TRY(const auto state, make_state(comm.rank(), comm.size(), 0, true));  // by rows
-    SHARDMESH_TRY(const save_report report, save(folder, state, comm, {.saving = {.output = {.overwrite = true}}}));
+    SHARDMESH_TRY(const save_report report, save(folder, state, comm, {.overwrite = true}));
     if (comm.rank() == 0) std::printf("saved %d bytes in %d files\n", int(report.bytes), int(report.files));
     return {};
   });

@@ -37,7 +37,7 @@ int main() {
   state.set({"step"}, 1000).value();
 
   // One process. Several ranks pass their communicator, and each saves its part.
-  const auto saved = save("saved", state, {.saving = {.output = {.overwrite = true}}});
+  const auto saved = save("saved", state, {.overwrite = true});
   if (!saved) return std::fprintf(stderr, "%s\n", to_string(saved.error()).c_str()), 1;
   std::printf("wrote saved\n");
 }

@@ -110,7 +110,7 @@ class socket_rank {
     const std::string me = "rank " + std::to_string(rank_);
     if (!poison_ && options.cancel.stop_requested())
       give_up(fail(errc::cancelled, me + " was cancelled before " + e.what).with_rank(rank_));
-    if (!poison_ && options.deadline && e.began >= *options.deadline)
+    if (!poison_ && options.within && e.began >= *options.within)
       give_up(fail(errc::deadline_exceeded, "the deadline of " + me + " had passed before " + e.what).with_rank(rank_));
     return poison_ ? result<void>(*poison_) : result<void>();
   }
@@ -156,7 +156,7 @@ class socket_rank {
   bool is_over(const exchange& e, const call_options& options) {
     progress(0);
     return e.open == 0 || poison_ || options.cancel.stop_requested() ||
-           (options.deadline && clock_type::now() >= *options.deadline);
+           (options.within && clock_type::now() >= *options.within);
   }
 
   result<void> wait(const std::shared_ptr<exchange>& e, const call_options& options) {
@@ -203,7 +203,7 @@ class socket_rank {
     if (options.cancel.stop_requested())
       return give_up(fail(errc::cancelled, me + " was cancelled in " + e->what).with_rank(rank_));
     const auto now = clock_type::now();
-    if (!options.deadline || now < *options.deadline) return;
+    if (!options.within || now < *options.within) return;
     const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - e->began);
     error late = fail(errc::deadline_exceeded,
                       me + " waited " + std::to_string(waited.count()) + " ms in vain for other ranks in " + e->what);

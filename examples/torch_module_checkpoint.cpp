@@ -44,7 +44,7 @@ long differing(const torch::nn::Module& a, const torch::nn::Module& b) {
 }
 
 const std::filesystem::path folder = "torch_module.checkpoint";
-const module_save_options saving{.inside = {"model"}, .saving = {.output = {.overwrite = true}}};
+const module_save_options saving{.inside = {"model"}, .saving = {.overwrite = true}};
 
 // Saves `saved`, loads it into `other`, and returns the number of elements that differ.
 result<long> save_and_load(const model& saved, model& other) {

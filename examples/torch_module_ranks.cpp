@@ -30,7 +30,7 @@ result<void> save_rows(communicator_ref comm) {
   const device_mesh mesh = parse_mesh("tp=2").value();
   const auto rules = parse_placement_rules({".*weight=S(0)"}).value();
   const part module(comm.rank() == 0 ? whole().narrow(0, 0, 3) : whole().narrow(0, 3, 2));
-  const module_rank_save_options options{.saving = {.saving = {.output = {.overwrite = true}}}};
+  const module_rank_save_options options{.saving = {.overwrite = true}};
   SHARDMESH_TRY(save_checkpoint(module, folder, mesh, rules, comm, options));
   return {};
 }

@@ -91,7 +91,7 @@ void train(parameter_store& model, const layout& cut, sockets::socket_communicat
 
 void save_together(parameter_store& model, const layout& cut, sockets::socket_communicator& comm,
                    const fs::path& folder) {
-  save(folder, tiny::local_view(model, cut, comm.rank()), comm, {.saving = {.output = {.overwrite = true}}}).value();
+  save(folder, tiny::local_view(model, cut, comm.rank()), comm, {.overwrite = true}).value();
 }
 
 // Four ranks start from scratch.

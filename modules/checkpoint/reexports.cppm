@@ -21,12 +21,14 @@ using shardmesh::object_value;
 using shardmesh::open_options;
 using shardmesh::rank_of_file;
 using shardmesh::read_limits;
+using shardmesh::read_options;
 using shardmesh::stored_properties;
 using shardmesh::stored_range;
 using shardmesh::tensor_entry;
 using shardmesh::to_string;
 
 // Writing a checkpoint.
+using shardmesh::commit_hooks;
 using shardmesh::output_options;
 using shardmesh::save_options;
 using shardmesh::save_report;

@@ -9,15 +9,15 @@ item_run_options run_options_of(const save_options& options) {
   item_run_options run;
   run.memory_bytes = options.memory_bytes;
   run.threads = options.threads;
-  run.call = options.call;
+  run.call = options.call();
   run.progress = options.progress;
   return run;
 }
 
 result<void> ask_before_commit(const save_options& options) {
-  if (options.last_check) SHARDMESH_TRY(options.last_check());
-  if (options.before_commit) options.before_commit();
-  if (options.call.cancel.stop_requested()) return detail::limit_error(errc::cancelled, "save");
+  if (options.hooks.last_check) SHARDMESH_TRY(options.hooks.last_check());
+  if (options.hooks.before_commit) options.hooks.before_commit();
+  if (options.cancel.stop_requested()) return detail::limit_error(errc::cancelled, "save");
   return {};
 }
 

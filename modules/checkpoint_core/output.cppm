@@ -40,18 +40,34 @@ struct output_object {
   std::function<result<std::string>()> json;                // {"kind","type","value"} (objects.json)
 };
 
-/// Options of `save`, `convert`, `reshard`, and saves of many ranks. By default, an existing destination is an error
-/// (errc::destination_exists), and the written data is synced to disk.
+/// Functions that a save calls before its destination appears, for programs that build on saves.
+struct commit_hooks {
+  folder_rule may_replace{};  // with `overwrite`: decides which folders; empty: those that hold one checkpoint alone
+  /// Called when everything is written: the last moment at which cancellation takes effect.
+  std::function<void()> before_commit{};
+  /// Called before `before_commit` by single-process writers. An error leaves nothing behind.
+  std::function<result<void>()> last_check{};
+};
+
+/// The options of `save`. Those of `convert`, `reshard`, and saves of many ranks have the same members, with the same
+/// defaults. By default, an existing destination is an error (errc::destination_exists), and the written data is synced
+/// to disk.
 struct save_options {
-  output_options output{};
+  bool overwrite = false;                              // replace an existing destination
+  bool durable = true;                                 // sync to disk; without it, a power cut can lose the new data
   std::int64_t memory_bytes = default_memory_bytes;    // staging memory of all threads together
   int threads = 0;                                     // 0: all cores
-  call_options call{};                                 // deadline and cancellation
+  time_limit within{};                                 // a duration or a time point (errc::deadline_exceeded)
+  std::stop_token cancel{};                            // errc::cancelled
   std::function<void(std::int64_t bytes)> progress{};  // called on any thread with the number of bytes just moved
-  // Called when everything is written: the last moment at which cancellation takes effect.
-  std::function<void()> before_commit{};
-  // Called before `before_commit` by single-process writers. An error leaves nothing behind.
-  std::function<result<void>()> last_check{};
+  commit_hooks hooks{};
+
+  /// Returns the limits of the call.
+  call_options call() const { return {.within = within, .cancel = cancel}; }
+  /// Returns the options of the staged output.
+  output_options output() const {
+    return {.overwrite = overwrite, .durable = durable, .may_replace = hooks.may_replace};
+  }
 };
 
 /// The facts of a save that succeeded. A save that fails returns an `error` with all its problems instead.
@@ -70,3 +86,28 @@ item_run_options run_options_of(const save_options& options);
 result<void> ask_before_commit(const save_options& options);
 
 }  // namespace shardmesh
+
+// Exported for other rooms; not for users.
+export namespace shardmesh::detail {
+
+// Options that have the members of save_options.
+template <class Options>
+concept saving_options = requires(const Options& from) {
+  save_options{from.overwrite, from.durable, from.memory_bytes, from.threads,
+               from.within,    from.cancel,  from.progress,     from.hooks};
+};
+
+// Returns the members that `from` has in common with save_options.
+template <saving_options Options>
+save_options saving_of(const Options& from) {
+  return {.overwrite = from.overwrite,
+          .durable = from.durable,
+          .memory_bytes = from.memory_bytes,
+          .threads = from.threads,
+          .within = from.within,
+          .cancel = from.cancel,
+          .progress = from.progress,
+          .hooks = from.hooks};
+}
+
+}  // namespace shardmesh::detail

@@ -12,7 +12,7 @@ class interruption {
  public:
   // `what` names the work in errors.
   interruption(const call_options& call, std::string what)
-      : what_(std::move(what)), deadline_(call.deadline), on_cancel_(call.cancel, stop{&source_}) {}
+      : what_(std::move(what)), deadline_(call.within), on_cancel_(call.cancel, stop{&source_}) {}
 
   std::stop_token token() const { return source_.get_token(); }
   void poll() {
@@ -32,7 +32,7 @@ class interruption {
   };
   std::string what_;
   std::stop_source source_;
-  std::optional<std::chrono::steady_clock::time_point> deadline_;
+  time_limit deadline_;
   std::atomic<bool> late_ = false;
   std::stop_callback<stop> on_cancel_;
 };

@@ -45,7 +45,8 @@ class rank_load {
         wanted_(wanted),
         comm_(comm),
         options_(options),
-        round_{comm, options.loading.call.named("load")} {}
+        loading_(options.loading()),
+        round_{comm, loading_.call().named("load")} {}
 
   result<load_report> run(const result<void>& opened) && {
     SHARDMESH_TRY(guarded(comm_, [&] { return load_all(opened); }));
@@ -77,7 +78,7 @@ class rank_load {
         {"(options)",
          fmt::format("sharing {}, missing {}, unexpected {}, narrowing {}, memory {}",
                      static_cast<int>(options_.sharing), static_cast<int>(options_.missing),
-                     static_cast<int>(options_.unexpected), options_.loading.allow_narrowing, options_.memory_bytes)}};
+                     static_cast<int>(options_.unexpected), loading_.allow_narrowing, options_.memory_bytes)}};
     const auto mine = guarded([&]() -> result<void> {
       if (!opened) return opened;
       SHARDMESH_TRY(check_held(wanted_));
@@ -86,7 +87,7 @@ class rank_load {
       for (const local_state_object& object : wanted_.objects) objects.push_back({object.where, {}, 0, {}});
       note = describe(wanted_, objects);
       note.push_back(std::byte{has_ties});
-      note.push_back(std::byte{options_.loading.check});
+      note.push_back(std::byte{loading_.check});
       conditions.push_back({"(checkpoint)", text_of(reader_->contents())});
       return {};
     });
@@ -203,7 +204,7 @@ class rank_load {
                           .with_key(wanted.key)
                           .with_rank(wanted.ranks.front())
                           .with_values(to_string(stored.shape), to_string(wanted.shape)));
-    if (auto cast = check_cast(stored.type, wanted.type, options_.loading.allow_narrowing); !cast)
+    if (auto cast = check_cast(stored.type, wanted.type, loading_.allow_narrowing); !cast)
       return complain(std::move(cast).error().with_key(wanted.key).with_rank(wanted.ranks.front()));
     if (stored.type != wanted.type) report_.casts.push_back({wanted.key, stored.type, wanted.type});
     report_.loaded.push_back(wanted.key);
@@ -224,7 +225,7 @@ class rank_load {
   // Does this rank's reads, and reads the objects that it sends to the others.
   result<agreement_notes> read() {
     detail::wire_writer note;
-    interruption stop(options_.loading.call, "load");
+    interruption stop(loading_.call(), "load");
     const auto mine = guarded([&]() -> result<void> {
       SHARDMESH_TRY(load(*reader_, requests(), local_options()));
       for (std::size_t i = 0; i < all_.objects.size(); ++i) {
@@ -248,9 +249,9 @@ class rank_load {
 
   // A key that this rank gets partly from other ranks is reported as arrived after the exchange.
   load_options local_options() {
-    load_options local = options_.loading;
+    load_options local = loading_;
     local.check |= check_ && options_.sharing != read_sharing::each_rank;
-    if (!local.arrived) return local;
+    if (!local.on_arrival) return local;
     std::unordered_set<std::string> exchanged;
     for (const shared_box& one : reads_.shared) {
       const merged_tensor& tensor = all_.tensors[one.tensor];
@@ -258,8 +259,8 @@ class rank_load {
         if (i != one.reader && tensor.boxes[i].rank == comm_.rank() && exchanged.insert(tensor.key).second)
           exchanged_.push_back(tensor.key);
     }
-    local.arrived = [this, exchanged = std::move(exchanged)](const std::string& key) {
-      if (!exchanged.contains(key)) options_.loading.arrived(key);
+    local.on_arrival = [this, exchanged = std::move(exchanged)](const std::string& key) {
+      if (!exchanged.contains(key)) loading_.on_arrival(key);
     };
     return local;
   }
@@ -331,11 +332,11 @@ class rank_load {
     }
     SHARDMESH_TRY(transfer_plan moves, plan(std::move(transfers)));
     SHARDMESH_TRY(executor runs, executor::make(std::move(moves), comm_, std::move(keys),
-                                                {.progress = options_.loading.progress}, round_.call));
+                                                {.progress = loading_.progress}, round_.call));
     SHARDMESH_TRY(runs.run(from, to, round_.call));
     // A rank that has all its bytes does not know whether the others have theirs.
     SHARDMESH_TRY(round_.settle({}));
-    for (const std::string& key : exchanged_) options_.loading.arrived(key);
+    for (const std::string& key : exchanged_) loading_.on_arrival(key);
     return {};
   }
 
@@ -349,7 +350,7 @@ class rank_load {
         {.all = all_,
          .reader = *reader_,
          .ranks = round_,
-         .options = options_.loading,
+         .options = loading_,
          .check = check_,
          .message_bytes = std::max(options_.memory_bytes / 2, least_message_bytes),
          .memory_of = [this](const merged_tensor& tensor, const rank_box& mine) { return view_of(tensor, mine); }});
@@ -360,8 +361,8 @@ class rank_load {
       for (const round_tensor& done : round) {
         const merged_tensor& tensor = all_.tensors[done.tensor];
         const auto is_mine = [&](const rank_box& one) { return one.rank == comm_.rank(); };
-        if (done.is_last && options_.loading.arrived && std::any_of(tensor.boxes.begin(), tensor.boxes.end(), is_mine))
-          options_.loading.arrived(tensor.key);
+        if (done.is_last && loading_.on_arrival && std::any_of(tensor.boxes.begin(), tensor.boxes.end(), is_mine))
+          loading_.on_arrival(tensor.key);
       }
     }
     // A rank that has all its bytes does not know whether the others have theirs.
@@ -399,6 +400,7 @@ class rank_load {
   local_state& wanted_;
   communicator_ref comm_;
   const rank_load_options& options_;
+  load_options loading_;  // of this rank
   round_of_ranks round_;
   load_report report_;
   std::vector<load_request> parts_;      // of this rank, tensor by tensor; see `first_part_`
@@ -412,7 +414,7 @@ class rank_load {
   bool check_ = false;                          // a rank wants its data compared with checksums
   load_assignment reads_;
   std::unordered_set<std::size_t> is_in_pieces_;  // tensors
-  // Keys that this rank gets partly from another rank, if `arrived` is set.
+  // Keys that this rank gets partly from another rank, if `on_arrival` is set.
   std::vector<std::string> exchanged_;
   std::map<std::size_t, local_state_object> found_;
 };

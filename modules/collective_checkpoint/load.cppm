@@ -22,18 +22,39 @@ enum class read_sharing : std::uint8_t {
 /// The handling of a key that only one side has.
 enum class key_check : std::uint8_t { strict, ignore };
 
-/// The options of `load` on many ranks. All members except `loading` are the same on every rank (errc::disagreement).
-/// By default a wanted key that the checkpoint lacks is an error, and a stored key that no rank wants is not.
+/// The options of `load` on many ranks. By default a wanted key that the checkpoint lacks is an error, and a stored key
+/// that no rank wants is not.
 struct rank_load_options {
-  // Of this rank. `allow_narrowing` is the same on every rank. `call` bounds the whole load, including the wait for
-  // other ranks. `check` on one rank applies to all ranks, unless each rank reads for itself.
-  load_options loading{};
+  // As in load_options, for this rank. `allow_narrowing` is the same on every rank. `within` and `cancel` bound the
+  // whole load, including the wait for other ranks. `check` on one rank applies to all ranks, unless each rank reads
+  // for itself.
+  int threads = 0;
+  bool allow_narrowing = false;
+  bool check = false;
+  time_limit within{};
+  std::stop_token cancel{};
+  std::function<void(std::int64_t bytes)> progress{};
+  std::function<void(const std::string& key)> on_arrival{};
+  read_options reading{};
+  // The same on every rank (errc::disagreement).
   read_sharing sharing = read_sharing::automatic;
   key_check missing = key_check::strict;     // a rank wants it, the checkpoint lacks it
   key_check unexpected = key_check::ignore;  // the checkpoint has it, no rank wants it
   /// The memory of this rank for data that it reads for others, and for messages: about half for each, but at least 32
   /// MiB for messages. Data that does not fit is read in rounds.
   std::int64_t memory_bytes = std::int64_t{128} << 20;
+
+  /// Returns the options of this rank's own reads.
+  load_options loading() const {
+    return {.threads = threads,
+            .allow_narrowing = allow_narrowing,
+            .check = check,
+            .within = within,
+            .cancel = cancel,
+            .progress = progress,
+            .on_arrival = on_arrival,
+            .reading = reading};
+  }
 };
 
 /// Loads tensors and objects on every rank, into the memory of `wanted`. Collective; blocks. The layout here may differ
@@ -64,7 +85,7 @@ result<load_report> load(checkpoint_reader& reader, local_state& wanted, communi
 result<load_report> load(const std::filesystem::path& checkpoint, local_state& wanted, communicator_ref comm,
                          const rank_load_options& options = {});
 
-/// Starts `load` in a thread of each rank. Collective. `loading.arrived` reports a key when everything that this rank
+/// Starts `load` in a thread of each rank. Collective. `on_arrival` reports a key when everything that this rank
 /// wants of it is in its memory, including what other ranks read for it; objects are set at the end. Until `wait` has
 /// returned on this rank, `wanted` and the communicator belong to the load and must stay alive. The communicator must
 /// allow calls from another thread.

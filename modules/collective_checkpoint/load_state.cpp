@@ -31,7 +31,7 @@ result<load_report> load_viewed(const std::filesystem::path& checkpoint, const s
     SHARDMESH_TRY(wanted, state.make_part(*reader));
     return {};
   });
-  if (!made) return tell_others(comm, options.loading.call.named("load"), made);
+  if (!made) return tell_others(comm, options.loading().call().named("load"), made);
   auto loaded = load(*reader, wanted, comm, options);
   if (!loaded) return loaded;
   // The communicator is free again: an error from here on keeps no rank waiting.

@@ -67,9 +67,9 @@ result<save_report> save_alone(const std::filesystem::path& destination, const c
     const std::vector<std::byte>& archive = archives[static_cast<std::size_t>(work.object_indices[i])];
     work.objects[i].archive = [&archive]() -> result<std::vector<std::byte>> { return archive; };
   }
-  SHARDMESH_TRY(save_report report, target_of(options.to)
+  SHARDMESH_TRY(save_report report, target_of(options.format)
                                         .write(destination, std::move(work.tensors), work.objects, work.source, {},
-                                               replacing_checkpoints(options.saving)));
+                                               replacing_checkpoints(options.saving())));
   report.notes.insert(report.notes.begin(), chosen.notes.begin(), chosen.notes.end());
   report.excluded += static_cast<std::int64_t>(chosen.excluded);
   report.skipped_objects += static_cast<std::int64_t>(skipped);

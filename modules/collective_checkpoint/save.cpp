@@ -42,7 +42,7 @@ std::string text_of(const selection_options& selection) {
   for (const key_pattern& pattern : selection.only) text += fmt::format(", only {}", pattern.text());
   for (const key_pattern& pattern : selection.skip) text += fmt::format(", skip {}", pattern.text());
   for (const rename_rule& rule : selection.rename) text += fmt::format(", rename {}", rule.text());
-  for (const cast_rule& rule : selection.casts)
+  for (const cast_rule& rule : selection.cast)
     text += fmt::format(", cast {}={}:{}", rule.what ? rule.what->text() : "(all)", rule.from ? name(*rule.from) : "",
                         name(rule.type));
   return text;
@@ -54,10 +54,9 @@ class rank_save {
       : destination_(std::move(destination)),
         comm_(comm),
         options_(std::move(options)),
-        round_{comm, options_.saving.call.named("save")},
-        interruption_(options_.saving.call, "save") {
-    options_.saving = replacing_checkpoints(std::move(options_.saving));
-  }
+        saving_(replacing_checkpoints(options_.saving())),
+        round_{comm, saving_.call().named("save")},
+        interruption_(saving_.call(), "save") {}
 
   // Collects the state of all ranks, and decides who writes what. Collective. Every rank gets the same errors.
   result<void> plan(const const_local_state& held) {
@@ -130,7 +129,7 @@ class rank_save {
       begins.push_back(total);
       total += (size_bytes(view.type, numel(view)).value() + alignment - 1) / alignment * alignment;
     }
-    SHARDMESH_TRY(pooled_, staging_lease::take(options_.staging, total, comm_.rank(), options_.saving.call));
+    SHARDMESH_TRY(pooled_, staging_lease::take(options_.staging, total, comm_.rank(), saving_.call()));
     for (std::size_t i = 0; i < begins.size(); ++i) {
       const const_tensor_view& view = work_.source.views[i];
       made.push_back({pooled_.bytes().data() + begins[i], view.type, {}, view.sizes, contiguous_strides(view.sizes)});
@@ -148,10 +147,9 @@ class rank_save {
     std::error_code code;
     const fs::path whole = fs::absolute(destination_, code);
     return {{"(destination)", (code ? destination_ : whole).lexically_normal().string()},
-            {"(options)",
-             fmt::format("overwrite {}, durable {}, lowest rank's objects {}", options_.saving.output.overwrite,
-                         options_.saving.output.durable, options_.lowest_rank_objects)},
-            {"(format)", fmt::format("{}, files of {} bytes, objects {}", static_cast<int>(options_.to),
+            {"(options)", fmt::format("overwrite {}, durable {}, lowest rank's objects {}", saving_.overwrite,
+                                      saving_.durable, options_.lowest_rank_objects)},
+            {"(format)", fmt::format("{}, files of {} bytes, objects {}", static_cast<int>(options_.format),
                                      options_.max_shard_bytes, !options_.skip_objects)},
             {"(selection)", text_of(options_.selection)}};
   }
@@ -175,7 +173,7 @@ class rank_save {
   result<void> plan_format() {
     const rank_write_request request{destination_, comm_.rank(), comm_.size(),
                                      &work_,       archives_,    options_.max_shard_bytes};
-    writer_ = make_rank_writer(options_.to, request);
+    writer_ = make_rank_writer(options_.format, request);
     if (!writer_)
       return fail(errc::unsupported, "many ranks do not write this format together")
           .with_file(destination_.string())
@@ -213,7 +211,7 @@ class rank_save {
     auto mine = guarded([&]() -> result<void> {
       SHARDMESH_TRY(enter(save_phase::stage));
       if (comm_.rank() != 0) return {};
-      SHARDMESH_TRY(output, writer_->make(options_.saving.output));
+      SHARDMESH_TRY(output, writer_->make(saving_.output()));
       std::random_device random;
       token = fmt::format("{:08x}{:08x}", random(), random());
       // A single file starts with the token, until its header replaces it.
@@ -240,14 +238,14 @@ class rank_save {
             .with_file(staging.string())
             .with_rank(comm_.rank())
             .with_hint("save to a file system that all ranks see");
-      SHARDMESH_TRY(output, staged_output::join(staging, options_.saving.output));
+      SHARDMESH_TRY(output, staged_output::join(staging, saving_.output()));
       return {};
     });
     SHARDMESH_TRY(round_.settle(mine));
     return {};
   }
 
-  bool is_one_file() const { return !target_of(options_.to).extension.empty(); }
+  bool is_one_file() const { return !target_of(options_.format).extension.empty(); }
 
   result<void> write_and_commit(staged_output& output) {
     const item_run_options run = run_options();
@@ -257,7 +255,7 @@ class rank_save {
       if (comm_.rank() == 0 && !is_one_file()) SHARDMESH_TRY(output.remove_file(token_file_));
       SHARDMESH_TRY(note, uncancelled(writer_->write(output, run)));
       SHARDMESH_TRY(output.prepare());
-      if (options_.saving.before_commit) options_.saving.before_commit();
+      if (saving_.hooks.before_commit) saving_.hooks.before_commit();
       SHARDMESH_TRY(enter(save_phase::finish));
       return {};
     });
@@ -306,11 +304,11 @@ class rank_save {
   }
 
   item_run_options run_options() {
-    item_run_options run = run_options_of(options_.saving);
+    item_run_options run = run_options_of(saving_);
     run.call = {.cancel = interruption_.token()};  // which the deadline also fires
     run.progress = [this](std::int64_t bytes) {
       interruption_.poll();
-      if (bytes > 0 && options_.saving.progress) options_.saving.progress(bytes);
+      if (bytes > 0 && saving_.progress) saving_.progress(bytes);
     };
     return run;
   }
@@ -325,6 +323,7 @@ class rank_save {
   fs::path destination_;
   communicator_ref comm_;
   rank_save_options options_;
+  save_options saving_;  // those of `options_`
   round_of_ranks round_;
   interruption interruption_;
   save_report report_;

@@ -23,24 +23,34 @@ enum class save_phase : std::uint8_t {
   commit,    // rank 0: write the metadata and put the destination in place; the others wait for it
 };
 
-/// The options of `save` and `start_save` on many ranks. All members except `before`, `staging` and those parts of
-/// `saving` that are named below are the same on every rank (errc::disagreement).
+/// The options of `save` and `start_save` on many ranks. The format and what is saved, `overwrite`, and `durable` are
+/// the same on every rank (errc::disagreement).
 struct rank_save_options {
-  // The same on every rank, except `call`, `progress` and `before_commit`. `memory_bytes` is per rank. `call` bounds
-  // the whole save, including the wait for other ranks.
-  save_options saving{};
-  target_format to = target_format::dcp;  // dcp, safetensors or hf
-  selection_options selection{};          // chooses, renames and casts entries, as in `convert`
+  target_format format = target_format::dcp;  // dcp, safetensors or hf
+  selection_options selection{};              // chooses, renames and casts entries, as in `convert`
   std::int64_t max_shard_bytes = std::int64_t{5} * 1000 * 1000 * 1000;  // hf: of one file
   bool skip_objects = false;                                            // save the tensors only
   /// For an object whose values differ between ranks. False: an error that names both ranks. True: the value of the
   /// lowest rank is written.
   bool lowest_rank_objects = false;
+  // As in save_options. `memory_bytes` is per rank. `within` and `cancel` bound the whole save, including the wait for
+  // other ranks.
+  bool overwrite = false;
+  bool durable = true;
+  std::int64_t memory_bytes = default_memory_bytes;
+  int threads = 0;
+  time_limit within{};
+  std::stop_token cancel{};
+  std::function<void(std::int64_t bytes)> progress{};
+  commit_hooks hooks{};
   /// Called on this rank before each phase. An error fails the save on every rank; in `commit` only rank 0's error
   /// does.
   std::function<result<void>(save_phase)> before{};
   // Of this rank: the destination of `start_save`'s copies. None: `start_save` allocates memory.
   staging_pool staging{};
+
+  /// Returns the options of this rank's writer.
+  save_options saving() const { return detail::saving_of(*this); }
 };
 
 /// Saves the state of all ranks together as one checkpoint. Collective; blocks. If several ranks hold a box, the one
@@ -51,7 +61,7 @@ struct rank_save_options {
 /// As DCP, each rank writes its own file (`__RANK_0.distcp`), which PyTorch's `torch.distributed.checkpoint.load`
 /// reads. As safetensors (one file, or a Hugging Face folder), tensors are whole: every rank writes its boxes to their
 /// places in files that all ranks share. The result equals, byte for byte, what `convert` makes of the DCP folder of
-/// the same state. No rank holds more than its own part and `saving.memory_bytes`.
+/// the same state. No rank holds more than its own part and `memory_bytes`.
 ///
 /// \param destination  the same path on every rank, of one file system that all ranks see
 /// \param held         this rank's part. Its memory should not change until the call returns: the checkpoint holds the
@@ -71,7 +81,7 @@ struct rank_save_options {
 ///       32 bytes per chunk written, three that carry almost nothing; each byte is written once and each file synced
 ///       once. Safetensors: one more round if there are objects, and one more if a tensor has several writers: one rank
 ///       reads such a tensor back for its checksum. A box is one write per run that is contiguous in its tensor. Both:
-///       O(boxes of all ranks · log) on every rank to plan. Memory: `saving.memory_bytes` per rank.
+///       O(boxes of all ranks · log) on every rank to plan. Memory: `memory_bytes` per rank.
 /// Source: torch.distributed.checkpoint.save
 result<save_report> save(const std::filesystem::path& destination, const const_local_state& held, communicator_ref comm,
                          const rank_save_options& options = {});

@@ -30,7 +30,7 @@ result<const_local_state> made_part(part_maker make, communicator_ref comm, cons
     SHARDMESH_TRY(held, make());
     return {};
   });
-  if (!made) return tell_others(comm, options.saving.call.named("save"), made);
+  if (!made) return tell_others(comm, options.saving().call().named("save"), made);
   return held;
 }
 
@@ -46,7 +46,7 @@ result<save_report> save_viewed(const std::filesystem::path& destination, part_m
                                 const rank_save_options& options) {
   const thread_group alone(1);
   thread_communicator comm = alone.communicator(0);
-  if (!is_written_alone(options.to)) return without_rank(save_viewed(destination, make, comm, options));
+  if (!is_written_alone(options.format)) return without_rank(save_viewed(destination, make, comm, options));
   SHARDMESH_TRY(const const_local_state held, without_rank(made_part(make, comm, options)));
   return without_rank(save_alone(destination, held, options));
 }

@@ -57,8 +57,9 @@ result<save_report> save(const std::filesystem::path& destination, State&& state
       destination, [&] { return detail::part_to_save(state, comm.rank(), kept); }, comm, options);
 }
 
-/// Saves a state that this process holds alone, as rank 0 of one rank. `options.to` decides the format. Unlike several
-/// ranks, one process also writes a .pt file and a folder of torch_checkpointing, without calls of `options.before`.
+/// Saves a state that this process holds alone, as rank 0 of one rank. `options.format` decides the format. Unlike
+/// several ranks, one process also writes a .pt file and a folder of torch_checkpointing, without calls of
+/// `options.before`.
 /// \errors as above, without a rank
 /// Cost: as above; the rounds send nothing.
 template <class State>

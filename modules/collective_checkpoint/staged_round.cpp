@@ -104,7 +104,7 @@ result<std::int64_t> staged_rounds::read(const reading_round& round) {
   });
   load_options options = load_.options;
   options.progress = {};
-  options.arrived = {};
+  options.on_arrival = {};
   options.check = true;
   if (!checked.empty()) SHARDMESH_TRY(load(load_.reader, checked, options));
   checked_chunks_.merge(chunks);

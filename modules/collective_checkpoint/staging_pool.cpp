@@ -122,8 +122,8 @@ result<staging_lease> staging_lease::take(const staging_pool& pool, std::int64_t
   const auto has_room = [&] { return state.has_room(size_bytes); };
   const auto may_go_on = [&] { return has_room() || is_foreign() || options.when_full == full_staging::refuse; };
   ++state.use.waiting;
-  const bool goes_on = call.deadline ? state.changed.wait_until(lock, call.cancel, *call.deadline, may_go_on)
-                                     : state.changed.wait(lock, call.cancel, may_go_on);
+  const bool goes_on = call.within ? state.changed.wait_until(lock, call.cancel, *call.within, may_go_on)
+                                   : state.changed.wait(lock, call.cancel, may_go_on);
   --state.use.waiting;
   if (is_foreign())
     return fail(errc::invalid_argument, "a pool of staging is one rank's, and another one's save uses this")

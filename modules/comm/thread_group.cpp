@@ -82,7 +82,7 @@ void rank_desk::signal() {
   changed.notify_all();
 }
 
-void rank_desk::wait(guard& locked, const std::optional<clock::time_point>& deadline, std::int32_t most_looks) {
+void rank_desk::wait(guard& locked, const time_limit& deadline, std::int32_t most_looks) {
   const std::uint32_t before = signals.load(std::memory_order_relaxed);
   const auto is_signalled = [&] { return signals.load(std::memory_order_relaxed) != before; };
   // After a futile spin, the next one is half as long. Once in a while, a full spin is tried: cores may be free by
@@ -218,7 +218,7 @@ result<gathered> thread_state::all_gather(std::int32_t rank, std::span<const std
                      .with_rank(*gone),
                  rank);
     else
-      desk(rank).wait(locked, options.deadline, most_looks);
+      desk(rank).wait(locked, options.within, most_looks);
   }
   desk(rank).trace.end(event);
   locked.unlock();

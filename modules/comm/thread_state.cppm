@@ -100,8 +100,7 @@ struct rank_desk {
   // Waits for a signal or the deadline, with the lock released. It spins for some microseconds first, because most
   // waits are shorter than going to sleep and waking up. `most_looks` limits the spinning; `looks` lowers the limit
   // after spins that found no signal.
-  void wait(std::unique_lock<std::mutex>& locked, const std::optional<std::chrono::steady_clock::time_point>& deadline,
-            std::int32_t most_looks);
+  void wait(std::unique_lock<std::mutex>& locked, const time_limit& deadline, std::int32_t most_looks);
   // Takes an unused exchange, or returns null. Needs the lock.
   thread_exchange* take_idle();
   // Returns an exchange for reuse. Does not need the lock.

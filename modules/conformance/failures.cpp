@@ -143,7 +143,7 @@ void check_exchange_deadline(trial& t) {
 
 void check_past_deadline(trial& t) {
   call_options late = t.hasty(7);
-  late.deadline = clock::now() - std::chrono::seconds(1);
+  late.within = clock::now() - std::chrono::seconds(1);
   const auto done = outcome_of(t.comm.all_gather({}, late));
   if (t.fails(done, errc::deadline_exceeded, "all_gather after its deadline"))
     check_says_call(t, done, "all_gather", 7);

@@ -25,7 +25,7 @@ using clock = std::chrono::steady_clock;
 
 call_options until(clock::time_point deadline, std::uint32_t tag) {
   call_options made;
-  made.deadline = deadline;
+  made.within = deadline;
   made.tag = tag;
   return made;
 }

@@ -3,7 +3,6 @@ module;
 #include <fmt/format.h>
 
 #include <chrono>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -16,13 +15,13 @@ using clock = std::chrono::steady_clock;
 
 }  // namespace
 
-errc limit_reached(const std::stop_token& cancel, const std::optional<clock::time_point>& deadline) noexcept {
+errc limit_reached(const std::stop_token& cancel, const time_limit& deadline) noexcept {
   if (cancel.stop_requested()) return errc::cancelled;
   if (deadline && clock::now() >= *deadline) return errc::deadline_exceeded;
   return errc::ok;
 }
 
-call_limits::call_limits(const call_options& call) : deadline(call.deadline), cancel(call.cancel) {
+call_limits::call_limits(const call_options& call) : deadline(call.within), cancel(call.cancel) {
   if (deadline) began = clock::now();
 }
 
@@ -38,7 +37,7 @@ error limit_error(errc ended, std::string_view what, std::string_view circumstan
 }
 
 result<void> check_limits(const call_options& call, std::string_view what) {
-  if (const errc ended = limit_reached(call.cancel, call.deadline); ended != errc::ok) return limit_error(ended, what);
+  if (const errc ended = limit_reached(call.cancel, call.within); ended != errc::ok) return limit_error(ended, what);
   return {};
 }
 

@@ -7,14 +7,14 @@ import shardmesh.std;
 import :error;
 import :pending;
 import :result;
+import :time_limit;
 
 // Exported for other rooms; not for users.
 export namespace shardmesh::detail {
 
 // Returns the limit that has been reached: errc::cancelled, errc::deadline_exceeded, or errc::ok. A cancellation comes
 // first. Reads the clock only if there is a deadline.
-errc limit_reached(const std::stop_token& cancel,
-                   const std::optional<std::chrono::steady_clock::time_point>& deadline) noexcept;
+errc limit_reached(const std::stop_token& cancel, const time_limit& deadline) noexcept;
 
 // The limits of one started call.
 struct call_limits {
@@ -27,7 +27,7 @@ struct call_limits {
   // The same at a given time.
   errc reached(std::chrono::steady_clock::time_point now) const noexcept;
 
-  std::optional<std::chrono::steady_clock::time_point> deadline{};
+  time_limit deadline{};
   std::chrono::steady_clock::time_point began{};  // set only if there is a deadline, to save other calls the clock
   std::stop_token cancel{};
 };

@@ -20,3 +20,4 @@ export import :parallel;
 export import :pending;
 export import :print;
 export import :text;
+export import :time_limit;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// call_options and pending: deadlines, cancellation, and completion of long-running calls.
+// call_options and pending: time limits, cancellation, and completion of long-running calls.
 export module shardmesh.core:pending;
 
 import shardmesh.std;
 import :result;
+import :time_limit;
 
 export namespace shardmesh {
 
@@ -16,7 +17,8 @@ struct stream_ref {
 
 /// The options of every call that can block.
 struct call_options {
-  std::optional<std::chrono::steady_clock::time_point> deadline{};
+  /// A duration, which counts from the moment it is given, or a time point (errc::deadline_exceeded).
+  time_limit within{};
   std::stop_token cancel{};
   stream_ref stream{};
   std::uint32_t tag = 0;

@@ -48,7 +48,7 @@ class dcp_save {
   }
 
   result<void> write(const std::filesystem::path& destination, element_source source) {
-    SHARDMESH_TRY(staged_output output, staged_output::directory(destination, options_.output));
+    SHARDMESH_TRY(staged_output output, staged_output::directory(destination, options_.output()));
     SHARDMESH_TRY(output.reserve(data_bytes_of(tensors_)));
     rank_files files(output);
     // Objects come first in every file, as PyTorch places them; their archives are known already.

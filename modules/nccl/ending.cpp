@@ -119,7 +119,7 @@ void engine::close() {
   bool is_well = code == success || code == in_progress;
   if (is_well) {
     call_options limit;
-    limit.deadline = clock::now() + parting;
+    limit.within = parting;
     is_well =
         finish_call(parts_, comm_, "ncclCommFinalize", rank_, limit, [&] { return heard_from(told_by_); }).has_value();
   }

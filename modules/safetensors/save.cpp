@@ -93,10 +93,10 @@ class safetensors_save {
     report_.notes.insert(report_.notes.begin(), incomplete.begin(), incomplete.end());
     std::optional<objects_copy> beside;
     if (!format_.folder) {
-      SHARDMESH_TRY(beside, objects_copy::look(destination, objects_text_, options_.output));
+      SHARDMESH_TRY(beside, objects_copy::look(destination, objects_text_, options_.output()));
     }
-    SHARDMESH_TRY(staged_output output, format_.folder ? staged_output::directory(destination, options_.output)
-                                                       : staged_output::file(destination, options_.output));
+    SHARDMESH_TRY(staged_output output, format_.folder ? staged_output::directory(destination, options_.output())
+                                                       : staged_output::file(destination, options_.output()));
     SHARDMESH_TRY(output.reserve(planned_bytes()));
     if (beside) SHARDMESH_TRY(beside->stage());
     SHARDMESH_TRY(write_tensors(output, source));

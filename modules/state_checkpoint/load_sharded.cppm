@@ -15,8 +15,40 @@ export namespace shardmesh {
 
 /// The options of `load_sharded`: the placement of tensors, and the choice of entries.
 struct load_sharded_options {
-  placement_options placing{};  // of keys without a rule, and of optimizer state
-  read_state_options reading{};
+  // As in placement_options.
+  std::vector<placement> default_placements{};
+  bool allow_unused = false;  // accept rules of placements that match nothing
+  bool optimizer_follows = true;
+  // As in read_state_options.
+  selection_options selection{};
+  bool objects = true;
+  int threads = 0;
+  bool check = false;
+  time_limit within{};
+  std::stop_token cancel{};
+  std::function<void(std::int64_t bytes)> progress{};
+  std::function<void(const read_state_report&)> report{};
+  read_options reading{};
+  open_options opening{};
+
+  /// Returns the options that place tensors.
+  placement_options placing() const {
+    return {
+        .default_placements = default_placements, .allow_unused = allow_unused, .optimizer_follows = optimizer_follows};
+  }
+  /// Returns the options that choose and read entries.
+  read_state_options reading_state() const {
+    return {.selection = selection,
+            .objects = objects,
+            .threads = threads,
+            .check = check,
+            .within = within,
+            .cancel = cancel,
+            .progress = progress,
+            .report = report,
+            .reading = reading,
+            .opening = opening};
+  }
 };
 
 /// Loads this rank's part of a checkpoint of any layout. Every tensor becomes a `dtensor<T>` with the placements that
@@ -34,13 +66,14 @@ template <allocatable_tensor T>
 result<state_dict<T>> load_sharded(checkpoint_reader& checkpoint, const device_mesh& mesh,
                                    std::span<const placement_rule> rules, std::int32_t rank,
                                    const load_sharded_options& options = {}) {
+  const read_state_options reading = options.reading_state();
   auto opened = detail::opened_state::open(checkpoint);
   if (!opened) return std::move(opened).error();
-  auto outline = detail::outline_of(opened->reader(), options.reading);
+  auto outline = detail::outline_of(opened->reader(), reading);
   if (!outline) return std::move(outline).error();
-  if (auto placed = detail::place(*outline, mesh, rules, rank, options.placing); !placed)
+  if (auto placed = detail::place(*outline, mesh, rules, rank, options.placing()); !placed)
     return std::move(placed).error().with_file(checkpoint.path().string());
-  auto tensors = detail::read_tensors<T>(opened->reader(), *outline, rank, options.reading);
+  auto tensors = detail::read_tensors<T>(opened->reader(), *outline, rank, reading);
   if (!tensors) return std::move(tensors).error();
   std::vector<layout> layouts;
   for (detail::outlined_tensor& one : outline->tensors) layouts.push_back(*std::move(one.placed));
@@ -56,7 +89,7 @@ template <allocatable_tensor T>
 result<state_dict<T>> load_sharded(const std::filesystem::path& checkpoint, const device_mesh& mesh,
                                    std::span<const placement_rule> rules, std::int32_t rank,
                                    const load_sharded_options& options = {}) {
-  auto reader = open_checkpoint(checkpoint, options.reading.opening);
+  auto reader = open_checkpoint(checkpoint, options.opening);
   if (!reader) return std::move(reader).error();
   return load_sharded<T>(**reader, mesh, rules, rank, options);
 }

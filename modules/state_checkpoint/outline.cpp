@@ -127,9 +127,7 @@ result<state_outline> outline_of(checkpoint_reader& reader, const read_state_opt
   for (const tensor_entry& tensor : contents.tensors) candidates.push_back({tensor.key, tensor.type, true});
   if (options.objects)
     for (const object_entry& object : contents.objects) candidates.push_back({object.key, dtype::undefined, false});
-  selection_options wanted = options.selection;
-  wanted.allow_narrowing |= options.loading.allow_narrowing;
-  selection_result chosen = select_keys(candidates, wanted);
+  selection_result chosen = select_keys(candidates, options.selection);
   if (!chosen.errors.empty()) return std::move(chosen.errors.front()).with_file(reader.path().string());
   state_outline made;
   made.notes = std::move(chosen.notes);
@@ -218,7 +216,7 @@ result<void> fill(checkpoint_reader& reader, const state_outline& outline, std::
     SHARDMESH_TRY(std::vector<load_request> parts, requests_of(reader, one.key, *one.placed, rank, &views[i]));
     for (load_request& part : parts) requests.push_back(std::move(part));
   }
-  load_options how = options.loading;
+  load_options how = options.loading();
   how.allow_narrowing = true;  // the only casts are those of the selection
   SHARDMESH_TRY(load_report loaded, load(reader, requests, how));
   if (options.report) {

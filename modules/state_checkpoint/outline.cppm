@@ -21,11 +21,27 @@ struct read_state_report {
 struct read_state_options {
   // Chooses, renames and casts entries; a renamed entry is at the top level.
   selection_options selection{};
-  bool objects = true;     // false: tensors only
-  load_options loading{};  // threads, deadline and cancellation; casts are those of the selection
-  open_options opening{};  // of a checkpoint that is given by its path
+  bool objects = true;  // false: tensors only
+  // As in load_options. Casts are those of the selection.
+  int threads = 0;
+  bool check = false;
+  time_limit within{};
+  std::stop_token cancel{};
+  std::function<void(std::int64_t bytes)> progress{};
   /// Called once, after every tensor has been read.
   std::function<void(const read_state_report&)> report{};
+  read_options reading{};
+  open_options opening{};  // of a checkpoint that is given by its path
+
+  /// Returns the options of the reads.
+  load_options loading() const {
+    return {.threads = threads,
+            .check = check,
+            .within = within,
+            .cancel = cancel,
+            .progress = progress,
+            .reading = reading};
+  }
 };
 
 }  // namespace shardmesh

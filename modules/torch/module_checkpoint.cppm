@@ -121,7 +121,7 @@ result<load_report> load_checkpoint(M& module, const std::filesystem::path& chec
 /// top.
 struct module_save_options {
   path inside{};  // as in module_load_options
-  target_format to = target_format::dcp;
+  target_format format = target_format::dcp;
   save_options saving{};
 };
 
@@ -145,7 +145,7 @@ result<save_report> save_checkpoint(const M& module, const std::filesystem::path
     tensors.push_back({std::move(key), std::move(where), from.sizes, {{box::whole(from.sizes), from}}});
   }
   if (!problems.empty()) return fail_all(std::move(problems));
-  return save(destination, tensors, options.to, options.saving);
+  return save(destination, tensors, options.format, options.saving);
 }
 
 }  // namespace shardmesh

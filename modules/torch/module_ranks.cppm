@@ -79,9 +79,9 @@ result<save_report> save_checkpoint(const M& module, const std::filesystem::path
                                     std::span<const placement_rule> rules, communicator_ref comm,
                                     const module_rank_save_options& options = {}) {
   std::vector<module_entry<M>> entries = entries_of(module);
-  const auto held =
-      detail::held_to_save(detail::placed_memory_of<const_tensor_view>(entries, options.inside),
-                           {mesh, rules, options.placing}, comm, options.saving.saving.call.named("save_checkpoint"));
+  const auto held = detail::held_to_save(detail::placed_memory_of<const_tensor_view>(entries, options.inside),
+                                         {mesh, rules, options.placing}, comm,
+                                         options.saving.saving().call().named("save_checkpoint"));
   if (!held) return held.error();
   return save(destination, *held, comm, options.saving);
 }
@@ -111,7 +111,7 @@ result<load_report> load_checkpoint(M& module, const std::filesystem::path& chec
   std::vector<module_entry<M>> entries = entries_of(module);
   auto held = detail::held_to_load(
       reader ? reader->get() : nullptr, opened, detail::placed_memory_of<tensor_view>(entries, options.inside),
-      {mesh, rules, options.placing}, comm, options.loading.loading.call.named("load_checkpoint"));
+      {mesh, rules, options.placing}, comm, options.loading.loading().call().named("load_checkpoint"));
   if (!held) return held.error();
   for (std::size_t i = 0; i < entries.size(); ++i)
     held->tensors[i].written = [&entries, i] { note_written(entries[i].tensor); };

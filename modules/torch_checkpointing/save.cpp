@@ -48,7 +48,7 @@ class folder_save {
   result<void> write(const std::filesystem::path& destination, element_source source) {
     SHARDMESH_TRY(plan_, plan_folder(tensors_, objects_, format_));
     SHARDMESH_TRY(lay_out());
-    SHARDMESH_TRY(staged_output output, staged_output::directory(destination, options_.output));
+    SHARDMESH_TRY(staged_output output, staged_output::directory(destination, options_.output()));
     SHARDMESH_TRY(output.reserve(size_bytes_));
     SHARDMESH_TRY(std::vector<torch_file::written_item> items, place(output));
     torch_file::item_writer writer(output, std::move(items), source);

@@ -162,9 +162,9 @@ std::int64_t load_boxes(const reader_pointer& reader, const py::sequence& reques
                    .check = given["check"].cast<bool>()};
   arrivals coming(arrived);
   const auto loaded = waited(report, [&](watch& watching) {
-    how.call = watching.call();
+    how.cancel = watching.stop.get_token();
     how.progress = watching.progress();
-    if (coming.wanted()) how.arrived = [&](const std::string& key) { coming.tell(key, watching); };
+    if (coming.wanted()) how.on_arrival = [&](const std::string& key) { coming.tell(key, watching); };
     return load(*reader, wanted, how);
   });
   coming.rethrow();
@@ -177,7 +177,7 @@ void load_whole(const reader_pointer& reader, const py::str& key, const py::sequ
   const std::string name = bytes_of(key);
   const tensor_view to = to_view(memory);
   check(waited(report, [&](watch& watching) -> result<void> {
-    auto done = load_into(*reader, name, to, {.allow_narrowing = true, .call = watching.call()});
+    auto done = load_into(*reader, name, to, {.allow_narrowing = true, .cancel = watching.stop.get_token()});
     if (!done) return std::move(done).error();
     return {};
   }));

@@ -8,6 +8,7 @@
 
 #include "errors.hpp"
 #include "module.hpp"
+#include "saving.hpp"
 #include "saving_options.hpp"
 #include "values.hpp"
 #include "waiting.hpp"
@@ -46,7 +47,7 @@ selection_options selection(const py::dict& options) {
   made.only = rules<key_pattern>(options, "only", &key_pattern::compile);
   made.skip = rules<key_pattern>(options, "skip", &key_pattern::compile);
   made.rename = rules<rename_rule>(options, "rename", &parse_rename_rule);
-  made.casts = rules<cast_rule>(options, "cast", &parse_cast_rule);
+  made.cast = rules<cast_rule>(options, "cast", &parse_cast_rule);
   made.strip_prefix = bytes_of(options["strip_prefix"]);
   made.no_optimizer = options["no_optimizer"].cast<bool>();
   made.optimizer_follows = options["state_follows"].cast<bool>();
@@ -58,23 +59,23 @@ selection_options selection(const py::dict& options) {
 py::dict convert_checkpoint(const reader_pointer& reader, const py::str& destination, const py::dict& given,
                             const reader_pointer& like) {
   convert_options options;
-  options.to = to_format(given["format"]);
+  options.format = to_format(given["format"]);
   options.selection = selection(given);
   options.max_shard_bytes = given["max_shard_bytes"].cast<std::int64_t>();
   options.skip_objects = given["skip_objects"].cast<bool>();
   options.skip_unsupported = given["skip_unsupported"].cast<bool>();
-  const std::string merge = bytes_of(given["dedup"]);
-  options.merge = merge == "equal" ? dedup::equal : merge == "tied" ? dedup::tied : dedup::none;
+  const std::string dedup = bytes_of(given["dedup"]);
+  options.dedup = dedup == "equal" ? dedup_rule::equal : dedup == "tied" ? dedup_rule::tied : dedup_rule::none;
   options.nest = given["nest"].cast<bool>();
   options.components = given["components"].cast<bool>();
   options.item = bytes_of(given["item"]);
-  options.safetensors_files = wants_safetensors_files(given);
-  options.shapes_like = like.get();
+  options.payload = to_payload(given["payload"]);
+  options.like = like.get();
   options.allow_shape_mismatch = given["allow_shape_mismatch"].cast<bool>();
   const std::string path = bytes_of(destination);
   const plain_saving saving(given);
   return told(waited(given["report"], [&](watch& watching) {
-    options.saving = saving.with(watching);
+    set_saving(options, saving.with(watching));
     return convert(*reader, path, options);
   }));
 }
@@ -84,7 +85,7 @@ py::dict reshard_checkpoint(const reader_pointer& reader, const py::str& destina
   reshard_options options;
   if (!given["mesh"].is_none()) options.mesh = value_of(parse_mesh(bytes_of(given["mesh"])));
   options.like = like.get();
-  options.placement_rules = rules<placement_rule>(given, "place", &parse_placement_rule);
+  options.place = rules<placement_rule>(given, "place", &parse_placement_rule);
   if (!given["default"].is_none()) options.default_placements = value_of(parse_placements(bytes_of(given["default"])));
   options.optimizer_follows = given["optimizer_follows"].cast<bool>();
   options.selection = selection(given);
@@ -92,14 +93,14 @@ py::dict reshard_checkpoint(const reader_pointer& reader, const py::str& destina
   const std::string path = bytes_of(destination);
   const plain_saving saving(given);
   return told(waited(given["report"], [&](watch& watching) {
-    options.saving = saving.with(watching);
+    set_saving(options, saving.with(watching));
     return reshard(*reader, path, options);
   }));
 }
 
 verify_options options_of_verify(bool quick, int threads, const py::list& allow_globals) {
   verify_options made{.quick = quick, .threads = threads};
-  for (const py::handle name : allow_globals) made.allowed_globals.push_back(bytes_of(name));
+  for (const py::handle name : allow_globals) made.allow_globals.push_back(bytes_of(name));
   return made;
 }
 
@@ -115,7 +116,7 @@ py::dict told_report(const verify_report& report, const verify_options& options)
   made["unchecked_chunks"] = report.unchecked_chunks;
   made["unchecked_objects"] = report.unchecked_objects;
   made["unread_tensors"] = report.unread_tensors;
-  const global_counts names = count_globals(report.globals, options.allowed_globals);
+  const global_counts names = count_globals(report.globals, options.allow_globals);
   py::list dangerous;
   for (const std::string& name : names.dangerous) dangerous.append(text(name));
   made["dangerous_globals"] = dangerous;

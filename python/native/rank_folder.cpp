@@ -33,7 +33,7 @@ class rank_folder {
  public:
   // For the process that makes the folder and will put it in place.
   static std::unique_ptr<rank_folder> make(const py::str& destination, bool overwrite) {
-    output_options options = replacing_checkpoints({.output = {.overwrite = overwrite}}).output;
+    const output_options options = replacing_checkpoints({.overwrite = overwrite}).output();
     return std::make_unique<rank_folder>(value_of(staged_output::directory(bytes_of(destination), options)), true);
   }
   // For another process that sees the folder.

@@ -36,9 +36,7 @@ namespace {
 // Options for a call with a time limit in seconds; without a value there is no limit.
 call_options within(const std::optional<double>& seconds) {
   call_options call;
-  if (seconds)
-    call.deadline = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                                                           std::chrono::duration<double>(*seconds));
+  if (seconds) call.within = std::chrono::duration<double>(*seconds);
   return call;
 }
 

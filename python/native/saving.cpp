@@ -87,8 +87,9 @@ py::dict save_state(const py::str& destination, const py::sequence& tensors, con
   target_settings settings;
   settings.metadata.save_id = bytes_of(given["save_id"]);
   settings.files.max_shard_bytes = given["max_shard_bytes"].cast<std::int64_t>();
-  settings.items = {.files = wants_safetensors_files(given) ? torch_checkpointing::payload::safetensors
-                                                            : torch_checkpointing::payload::torch,
+  settings.items = {.files = to_payload(given["payload"]) == payload_kind::safetensors
+                                 ? torch_checkpointing::payload::safetensors
+                                 : torch_checkpointing::payload::torch,
                     .item = bytes_of(given["item"])};
   const plain_saving saving(given);
   return told(waited(given["report"], [&](watch& watching) {

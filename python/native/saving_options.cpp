@@ -19,12 +19,12 @@ target_format to_format(const py::handle& name) {
   raise(fail(errc::invalid_argument, "no format to write").with_values(target_names(), spelled));
 }
 
-bool wants_safetensors_files(const py::dict& given) {
-  const std::string spelled = bytes_of(given["payload"]);
+payload_kind to_payload(const py::handle& name) {
+  const std::string spelled = bytes_of(name);
   if (spelled != "torch" && spelled != "safetensors")
     raise(
         fail(errc::invalid_argument, "no payload of torch-checkpointing").with_values("torch or safetensors", spelled));
-  return spelled == "safetensors";
+  return spelled == "safetensors" ? payload_kind::safetensors : payload_kind::torch;
 }
 
 plain_saving::plain_saving(const py::dict& given)
@@ -34,12 +34,12 @@ plain_saving::plain_saving(const py::dict& given)
 
 save_options plain_saving::with(watch& watching) const {
   save_options made;
-  made.output.overwrite = overwrite;
+  made.overwrite = overwrite;
   made.threads = threads;
   if (memory_bytes > 0) made.memory_bytes = memory_bytes;
-  made.call = watching.call();
+  made.cancel = watching.stop.get_token();
   made.progress = watching.progress();
-  made.before_commit = watching.before_commit();
+  made.hooks.before_commit = watching.before_commit();
   return made;
 }
 

@@ -22,8 +22,8 @@ struct plain_saving {
   shardmesh::save_options with(watch& watching) const;
 };
 
-/// Whether "payload" requests safetensors files ("torch" does not). Raises invalid_argument.
-bool wants_safetensors_files(const pybind11::dict& given);
+/// "torch" or "safetensors". Raises invalid_argument.
+shardmesh::payload_kind to_payload(const pybind11::handle& name);
 
 /// Returns the report as a dict, or raises the error.
 pybind11::dict told(const shardmesh::result<shardmesh::save_report>& saved);

@@ -55,8 +55,7 @@ void survives(const std::string& name, const std::vector<std::int32_t>& sizes,
       };
       REQUIRE(run([&](any_communicator& comm) {
                 rows old(comm.rank(), comm.size(), 7);
-                return text_of(
-                    problems_of(save(checkpoint, old.state, comm, {.saving = {.output = {.overwrite = true}}})));
+                return text_of(problems_of(save(checkpoint, old.state, comm, {.overwrite = true})));
               }) == "");
       REQUIRE(run([&](any_communicator& comm) {
                 rows now(comm.rank(), comm.size(), 8);
@@ -84,7 +83,7 @@ TEST_CASE("a rank that fails at any phase fails the save on every rank, and the 
                       << (throws ? ", throws" : ""));
         survives("phase", {1, 2, 4}, [&](any_communicator& comm, const fs::path& to, rows& mine) -> std::string {
           const std::int32_t victim = is_last ? comm.size() - 1 : 0;
-          rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(30s)}};
+          rank_save_options options{.overwrite = true, .within = 30s};
           options.before = [&](save_phase now) -> result<void> {
             if (now != phase || comm.rank() != victim) return {};
             if (throws) throw std::runtime_error("the fault");
@@ -94,7 +93,7 @@ TEST_CASE("a rank that fails at any phase fails the save on every rank, and the 
           if (std::string wrong = must_say(problems_of(report), {"the fault", "(rank " + std::to_string(victim) + ")"});
               !wrong.empty())
             return wrong;
-          return comm.all_gather({}, within(30s)) ? "" : "the communicator is not usable any more";
+          return comm.all_gather({}, {.within = 30s}) ? "" : "the communicator is not usable any more";
         });
       }
     }
@@ -110,7 +109,7 @@ TEST_CASE("a rank that stops taking part at any phase is noticed at the deadline
       survives("lost", {size}, [&](any_communicator& comm, const fs::path& to, rows& mine) -> std::string {
         const std::int32_t victim = is_last ? comm.size() - 1 : 0;
         const bool is_victim = comm.rank() == victim;
-        rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(200ms)}};
+        rank_save_options options{.overwrite = true, .within = 200ms};
         options.before = [&](save_phase now) -> result<void> {
           if (now != phase || !is_victim) return {};
           // Acts like a dead rank: it answers nobody until all others have given up.
@@ -132,15 +131,15 @@ TEST_CASE("a save that is cancelled, or whose deadline is over, changes nothing"
   survives("cancelled", {1, 2, 4}, [](any_communicator& comm, const fs::path& to, rows& mine) -> std::string {
     std::stop_source stop;
     stop.request_stop();
-    rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(30s)}};
-    if (comm.rank() == comm.size() - 1) options.saving.call.cancel = stop.get_token();
+    rank_save_options options{.overwrite = true, .within = 30s};
+    if (comm.rank() == comm.size() - 1) options.cancel = stop.get_token();
     const auto report = save(to, mine.state, comm, options);
     return must_say(problems_of(report), {"the save was cancelled (rank " + std::to_string(comm.size() - 1) + ")"});
   });
   survives("cancelled-call", {1, 2, 4}, [](any_communicator& comm, const fs::path& to, rows& mine) -> std::string {
     std::stop_source stop;
-    rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(30s)}};
-    options.saving.call.cancel = stop.get_token();
+    rank_save_options options{.overwrite = true, .within = 30s};
+    options.cancel = stop.get_token();
     options.before = [&](save_phase now) -> result<void> {
       if (now == save_phase::write && comm.rank() == 0) stop.request_stop();
       return {};
@@ -149,16 +148,16 @@ TEST_CASE("a save that is cancelled, or whose deadline is over, changes nothing"
   });
   survives("cancelled-last", {1, 2, 4}, [](any_communicator& comm, const fs::path& to, rows& mine) -> std::string {
     std::stop_source stop;
-    rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(30s)}};
-    options.saving.call.cancel = stop.get_token();
-    options.saving.before_commit = [&] {
+    rank_save_options options{.overwrite = true, .within = 30s};
+    options.cancel = stop.get_token();
+    options.hooks.before_commit = [&] {
       if (comm.rank() == comm.size() - 1) stop.request_stop();
     };
     const auto report = save(to, mine.state, comm, options);
     return must_say(problems_of(report), {"the save was cancelled (rank " + std::to_string(comm.size() - 1) + ")"});
   });
   survives("late", {1, 2, 4}, [](any_communicator& comm, const fs::path& to, rows& mine) -> std::string {
-    const auto report = save(to, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(0ms)}});
+    const auto report = save(to, mine.state, comm, {.overwrite = true, .within = 0ms});
     return report ? "there was no error" : "";
   });
 }
@@ -169,16 +168,16 @@ TEST_CASE("a file that cannot grow fails the save on every rank") {
     std::signal(SIGXFSZ, SIG_IGN);
     rlimit before{};
     getrlimit(RLIMIT_FSIZE, &before);
-    const rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(30s)}};
+    const rank_save_options options{.overwrite = true, .within = 30s};
     const bool is_last = comm.rank() == comm.size() - 1;
     if (is_last) {
       const rlimit small{4096, before.rlim_max};
       setrlimit(RLIMIT_FSIZE, &small);
     }
-    static_cast<void>(comm.all_gather({}, within(30s)));
+    static_cast<void>(comm.all_gather({}, {.within = 30s}));
     const auto report = save(to, mine.state, comm, options);
     if (is_last) setrlimit(RLIMIT_FSIZE, &before);
-    static_cast<void>(comm.all_gather({}, within(30s)));
+    static_cast<void>(comm.all_gather({}, {.within = 30s}));
     return must_say(problems_of(report), {"cannot write", "(rank "});
   });
 }
@@ -189,10 +188,9 @@ TEST_CASE("an overwrite replaces the checkpoint of other ranks whole, and nothin
   for (const std::int32_t ranks : {4, 2, 3, 1})
     on_ranks({ranks}, [&](any_communicator& comm) -> std::string {
       rows mine(comm.rank(), comm.size(), ranks);
-      const auto report =
-          save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(30s)}});
+      const auto report = save(checkpoint, mine.state, comm, {.overwrite = true, .within = 30s});
       if (!report) return text_of(report.error().problems());
-      static_cast<void>(comm.all_gather({}, within(30s)));
+      static_cast<void>(comm.all_gather({}, {.within = 30s}));
       const auto expected = static_cast<std::size_t>(comm.size()) + 2;  // .metadata and the checksums
       if (entries(checkpoint) != expected) return "the folder has " + std::to_string(entries(checkpoint)) + " files";
       return entries(folder.path) == 1 ? "" : "something was left beside the checkpoint";
@@ -205,14 +203,13 @@ TEST_CASE("a save in the background writes what was there when it was started") 
     const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
     rows mine(comm.rank(), comm.size(), 5);
     {
-      auto saving =
-          start_save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(30s)}});
+      auto saving = start_save(checkpoint, mine.state, comm, {.overwrite = true, .within = 30s});
       if (!saving) return to_string(saving.error());
       std::fill(mine.memory.begin(), mine.memory.end(), 6);
       if (!saving->wait()) return text_of(saving->wait().error().problems());
       if (!saving->done()) return "it is not done after wait";
     }
-    const auto report = load(checkpoint, mine.state, comm, {.loading = {.call = within(30s)}});
+    const auto report = load(checkpoint, mine.state, comm, {.within = 30s});
     if (!report) return text_of(report.error().problems());
     for (const std::int32_t value : mine.memory)
       if (value != 5) return "another value";
@@ -221,7 +218,7 @@ TEST_CASE("a save in the background writes what was there when it was started") 
     bad.tensor().parts.clear();
     const auto refused = start_save(checkpoint, bad.state, comm);
     if (refused || refused.error().code != errc::gap) return "the gap was not refused";
-    rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(30s)}};
+    rank_save_options options{.overwrite = true, .within = 30s};
     options.before = [&](save_phase now) -> result<void> {
       if (now == save_phase::write && comm.rank() == comm.size() - 1) return fail(errc::io, "the fault");
       return {};

@@ -64,7 +64,7 @@ TEST_CASE("what some ranks save, other numbers of ranks load on other layouts, w
                      true);
           if (comm.rank() % 2 == 0) mine.state.objects = objects();  // some ranks have none
           std::reverse(mine.state.objects.begin(), mine.state.objects.end());
-          const auto report = save(checkpoint, mine.state, comm, {.saving = {.call = within(60s)}});
+          const auto report = save(checkpoint, mine.state, comm, {.within = 60s});
           if (!report) return text_of(report.error().problems());
           if (report->tensors != static_cast<std::int64_t>(models.size())) return "another number of tensors";
           if (report->objects != 6) return "another number of objects";
@@ -95,8 +95,7 @@ TEST_CASE("what some ranks save, other numbers of ranks load on other layouts, w
                 mine.state.objects = objects();
                 for (local_state_object& object : mine.state.objects) object.leaves = {plain_value()}, object.form = {};
               }
-              const auto report =
-                  load(checkpoint, mine.state, comm, {.loading = {.call = within(60s)}, .sharing = sharing});
+              const auto report = load(checkpoint, mine.state, comm, {.within = 60s, .sharing = sharing});
               if (!report) return text_of(report.error().problems());
               if (std::string wrong = mine.differences(numbers); !wrong.empty()) return wrong;
               if (comm.rank() != 0 && mine.state.objects != objects()) return "the objects differ";
@@ -124,8 +123,7 @@ TEST_CASE("replicas are written once and spread evenly") {
           const box whole = box::whole(model.shape);
           mine.add(static_cast<std::size_t>(t), model, {&whole, 1}, true);
         }
-        const auto report =
-            save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(60s)}});
+        const auto report = save(checkpoint, mine.state, comm, {.overwrite = true, .within = 60s});
         if (!report) return text_of(report.error().problems());
         if (report->bytes != 8 * ranks * 16 * 8 * 4) return std::to_string(report->bytes) + " bytes";
         return report->files == ranks ? "" : std::to_string(report->files) + " files";
@@ -156,15 +154,14 @@ TEST_CASE("what a group reads is read once, and large boxes are shared without b
         const box large_box = box::whole(large.shape), small_box = box::whole(small.shape);
         mine.add(0, large, {&large_box, 1}, true);
         mine.add(1, small, {&small_box, 1}, true);
-        const auto saved =
-            save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(60s)}});
+        const auto saved = save(checkpoint, mine.state, comm, {.overwrite = true, .within = 60s});
         if (!saved) return text_of(saved.error().problems());
-        const auto report = load(checkpoint, mine.state, comm, {.loading = {.call = within(60s)}});
+        const auto report = load(checkpoint, mine.state, comm, {.within = 60s});
         if (!report) return text_of(report.error().problems());
         const std::int64_t total = report->bytes_read + report->bytes_received;
         if (total != 256 * 128 * 4 + 16) return std::to_string(total) + " bytes";
         const bool reads = report->bytes_read > 16;
-        const auto all = comm.all_gather(std::vector<std::byte>(reads ? 1 : 0), within(60s));
+        const auto all = comm.all_gather(std::vector<std::byte>(reads ? 1 : 0), {.within = 60s});
         std::size_t readers = 0;
         for (const auto& one : all.value()) readers += one.size();
         return readers == 1 ? "" : std::to_string(readers) + " ranks read the large tensor";
@@ -210,11 +207,10 @@ TEST_CASE("state dicts are saved and loaded through what they hold") {
         state_dict<host_tensor> saved = make(true), loaded = make(false);
         const auto held = local_view(saved);
         if (!held) return to_string(held.error());
-        const auto report =
-            save(checkpoint, *held, comm, {.saving = {.output = {.overwrite = true}, .call = within(60s)}});
+        const auto report = save(checkpoint, *held, comm, {.overwrite = true, .within = 60s});
         if (!report) return text_of(report.error().problems());
         auto wanted = local_view(loaded).value();
-        const auto got = load(checkpoint, wanted, comm, {.loading = {.call = within(60s)}});
+        const auto got = load(checkpoint, wanted, comm, {.within = 60s});
         if (!got) return text_of(got.error().problems());
         set_objects(loaded, wanted.objects).value();
         return equal(saved, loaded, {}) ? "" : "the state dicts differ";
@@ -268,8 +264,7 @@ TEST_CASE("PyTorch's own checkpoints are loaded by any number of ranks, on layou
           }
           for (const object_entry& object : reader->contents().objects)
             wanted.objects.push_back({object.where.empty() ? path{object.key} : object.where, {}, {plain_value()}});
-          const auto report =
-              load(checkpoint, wanted, comm, {.loading = {.call = within(60s)}, .sharing = read_sharing::group});
+          const auto report = load(checkpoint, wanted, comm, {.within = 60s, .sharing = read_sharing::group});
           if (!report) return text_of(report.error().problems());
           std::size_t next = 0;
           for (std::size_t t = 0; t < entries.size(); ++t) {

@@ -77,7 +77,7 @@ TEST_CASE("ranks save tensors of devices together and load them on another layou
     if (auto set = state.set({"model", "w"}, matrix(comm, "S(0)", true)); !set) return to_string(set.error());
     const auto held = local_view(std::as_const(state));
     if (!held) return to_string(held.error());
-    const auto saved = save(checkpoint, *held, comm, {.saving = {.output = {.overwrite = true}}});
+    const auto saved = save(checkpoint, *held, comm, {.overwrite = true});
     if (!saved) return to_string(saved.error());
 
     state_dict<far_tensor> again;
@@ -103,7 +103,7 @@ TEST_CASE("tensors of devices are saved in the background through a pool of the 
     for (int run = 0; run < 2; ++run) {
       auto held = local_view(state);
       if (!held) return to_string(held.error());
-      auto saving = start_save(checkpoint, *held, comm, {.saving = {.output = {.overwrite = true}}, .staging = pool});
+      auto saving = start_save(checkpoint, *held, comm, {.overwrite = true, .staging = pool});
       if (!saving) return to_string(saving.error());
       far_tensor& local = state.find({"w"})->dtensor()->local();
       std::ranges::fill(local.memory, std::byte{0});

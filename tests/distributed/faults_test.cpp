@@ -378,7 +378,7 @@ std::string fails_soon(clock_type::time_point deadline, const result<void>& got)
 
 call_options until(clock_type::time_point deadline) {
   call_options options;
-  options.deadline = deadline;
+  options.within = deadline;
   return options;
 }
 

@@ -71,26 +71,25 @@ TEST_CASE("ranks that want a narrower dtype are refused, or told what was cast w
   on_ranks({1, 2, 4}, [&](any_communicator& comm) -> std::string {
     const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
     rows mine(comm.rank(), comm.size(), 70'000);
-    const auto saved =
-        save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(30s)}});
+    const auto saved = save(checkpoint, mine.state, comm, {.overwrite = true, .within = 30s});
     if (!saved) return text_of(saved.error().problems());
     cast_rows<std::int16_t> narrow(comm.rank(), comm.size(), dtype::int16);
-    auto got = load(checkpoint, narrow.state, comm, {.loading = {.call = within(30s)}});
+    auto got = load(checkpoint, narrow.state, comm, {.within = 30s});
     if (got) return "a cast that loses values was not refused";
     if (got.error().problem_count() != 1 || got.error().code != errc::narrowing || got.error().key != "w" ||
         got.error().message != "casting int32 to int16 loses values")
       return "not refused: " + text_of(got.error().problems());
     if (narrow.memory != std::vector<std::int16_t>(narrow.memory.size(), 1)) return "something was written";
-    got = load(checkpoint, narrow.state, comm, {.loading = {.allow_narrowing = true, .call = within(30s)}});
+    got = load(checkpoint, narrow.state, comm, {.allow_narrowing = true, .within = 30s});
     if (!got || got->casts != std::vector<loaded_cast>{{"w", dtype::int32, dtype::int16}})
       return "allowed: " + text_of(problems_of(got));
     cast_rows<std::int64_t> wide(comm.rank(), comm.size(), dtype::int64);
-    got = load(checkpoint, wide.state, comm, {.loading = {.call = within(30s)}});
+    got = load(checkpoint, wide.state, comm, {.within = 30s});
     if (!got || got->casts != std::vector<loaded_cast>{{"w", dtype::int32, dtype::int64}})
       return "wider: " + text_of(problems_of(got));
     if (wide.memory != std::vector<std::int64_t>(wide.memory.size(), 70'000)) return "other values";
     rows same(comm.rank(), comm.size(), 0);
-    got = load(checkpoint, same.state, comm, {.loading = {.call = within(30s)}});
+    got = load(checkpoint, same.state, comm, {.within = 30s});
     return got && got->casts.empty() ? "" : "a cast of nothing";
   });
 }
@@ -100,13 +99,12 @@ TEST_CASE("the cancellation and the deadline of a whole load end its reads") {
   on_ranks({1, 2}, [&](any_communicator& comm) -> std::string {
     const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
     rows mine(comm.rank(), comm.size(), 5);
-    const auto saved =
-        save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(30s)}});
+    const auto saved = save(checkpoint, mine.state, comm, {.overwrite = true, .within = 30s});
     if (!saved) return text_of(saved.error().problems());
     rows wanted(comm.rank(), comm.size(), 0);
     std::stop_source whole;
     watched_reader reader(open_checkpoint(checkpoint).value(), [&] { whole.request_stop(); });
-    const auto got = load(reader, wanted.state, comm, {.loading = {.call = {.cancel = whole.get_token()}}});
+    const auto got = load(reader, wanted.state, comm, {.cancel = whole.get_token()});
     if (got) return "it was loaded";
     if (got.error().problem_count() != 1 || got.error().code != errc::cancelled) return text_of(got.error().problems());
     return wanted.memory == rows(comm.rank(), comm.size(), 0).memory ? "" : "it read on";
@@ -114,10 +112,9 @@ TEST_CASE("the cancellation and the deadline of a whole load end its reads") {
   on_ranks({1, 2}, [&](any_communicator& comm) -> std::string {
     const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
     rows wanted(comm.rank(), comm.size(), 0);
-    const auto soon = within(300ms);
-    watched_reader reader(open_checkpoint(checkpoint).value(),
-                          [&] { std::this_thread::sleep_until(*soon.deadline + 1ms); });
-    const auto got = load(reader, wanted.state, comm, {.loading = {.call = soon}});
+    const time_limit soon = 300ms;
+    watched_reader reader(open_checkpoint(checkpoint).value(), [&] { std::this_thread::sleep_until(*soon + 1ms); });
+    const auto got = load(reader, wanted.state, comm, {.within = soon});
     if (got) return "it was loaded";
     if (got.error().problem_count() != 1 || got.error().code != errc::deadline_exceeded)
       return text_of(got.error().problems());

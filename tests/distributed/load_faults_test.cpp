@@ -30,8 +30,7 @@ TEST_CASE("a load names the keys that are missing, surplus or of another kind, a
     const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
     rows mine(comm.rank(), comm.size(), 5);
     mine.state.objects.push_back({{"step"}, {}, {std::int64_t{3}}});
-    const auto saved =
-        save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(30s)}});
+    const auto saved = save(checkpoint, mine.state, comm, {.overwrite = true, .within = 30s});
     if (!saved) return text_of(saved.error().problems());
     const std::int32_t last = comm.size() - 1;
     const auto says = [&](const std::function<void(local_state&)>& change, const std::vector<std::string>& texts,
@@ -81,7 +80,7 @@ TEST_CASE("a rank that cannot open the checkpoint, or opens another one, fails t
     rows mine(comm.rank(), comm.size(), 5);
     for (const char* name : {"a", "b"}) {
       if (name[0] == 'b') mine.state.objects.push_back({{"step"}, {}, {true}});
-      const auto saved = save(folder.path / name, mine.state, comm, {.saving = {.output = {.overwrite = true}}});
+      const auto saved = save(folder.path / name, mine.state, comm, {.overwrite = true});
       if (!saved) return text_of(saved.error().problems());
     }
     const auto from = [&](const char* name) {
@@ -97,10 +96,10 @@ TEST_CASE("a chunk that is damaged fails the load on every rank, naming the file
   on_ranks({2, 4}, [&](any_communicator& comm) -> std::string {
     const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
     rows mine(comm.rank(), comm.size(), 5);
-    const auto saved = save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}});
+    const auto saved = save(checkpoint, mine.state, comm, {.overwrite = true});
     if (!saved) return text_of(saved.error().problems());
     if (comm.rank() == 0) fs::resize_file(checkpoint / "__1_0.distcp", 100);
-    static_cast<void>(comm.all_gather({}, within(30s)));
+    static_cast<void>(comm.all_gather({}, {.within = 30s}));
     return must_say(problems_of(load(checkpoint, mine.state, comm)), {"__1_0.distcp"});
   });
 }
@@ -118,7 +117,7 @@ TEST_CASE(
     };
     add(mine.state, mine.tensor(), "same");
     add(mine.state, differs.tensor(), "other");
-    const auto saved = save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}});
+    const auto saved = save(checkpoint, mine.state, comm, {.overwrite = true});
     if (!saved) return text_of(saved.error().problems());
     const std::int32_t last = comm.size() - 1;
     for (const read_sharing sharing : {read_sharing::each_rank, read_sharing::group}) {

@@ -108,7 +108,7 @@ class observed_reader final : public checkpoint_reader {
 // The reads of all ranks, by rank.
 std::vector<std::vector<range_read>> gathered(any_communicator& comm, const std::vector<range_read>& mine) {
   const auto bytes = std::as_bytes(std::span(mine));
-  const auto all = comm.all_gather({bytes.begin(), bytes.end()}, within(60s)).value();
+  const auto all = comm.all_gather({bytes.begin(), bytes.end()}, {.within = 60s}).value();
   std::vector<std::vector<range_read>> made;
   for (const std::vector<std::byte>& one : all) {
     made.emplace_back(one.size() / sizeof(range_read));
@@ -176,8 +176,7 @@ std::string save_all(const fs::path& checkpoint, const stored_models& stored, an
   holding mine;
   for (std::size_t t = 0; t < stored.models.size(); ++t)
     mine.add(t, stored.models[t], stored.boxes[t][static_cast<std::size_t>(comm.rank())], true);
-  return text_of(problems_of(
-      save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(60s)}})));
+  return text_of(problems_of(save(checkpoint, mine.state, comm, {.overwrite = true, .within = 60s})));
 }
 
 struct loaded_together {
@@ -235,9 +234,8 @@ TEST_CASE("each stored byte is read by one of eight ranks, evenly, whatever they
         std::vector<boxes_of_ranks> wanted;
         for (const tensor_model& model : stored.models)
           wanted.push_back(laid_out(extents(one.mesh), one.placements, model.shape));
-        const loaded_together got =
-            load_all(checkpoint, stored, wanted, comm,
-                     {.loading = {.call = within(60s)}, .sharing = read_sharing::group, .memory_bytes = memory});
+        const loaded_together got = load_all(checkpoint, stored, wanted, comm,
+                                             {.within = 60s, .sharing = read_sharing::group, .memory_bytes = memory});
         const std::string which = std::string(one.name) + ", memory " + std::to_string(memory) + ": ";
         if (!got.wrong.empty()) return which + got.wrong;
         if (std::string wrong = twice(got.read); !wrong.empty()) return which + wrong;
@@ -288,9 +286,8 @@ TEST_CASE("boxes that overlap in any way are loaded right, and no byte of a chun
       const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
       if (std::string wrong = save_all(checkpoint, stored, comm); !wrong.empty()) return wrong;
       const std::int64_t memory = roll.pick({std::int64_t{128} << 20, std::int64_t{1}});
-      const loaded_together got =
-          load_all(checkpoint, stored, wanted, comm,
-                   {.loading = {.call = within(60s)}, .sharing = read_sharing::group, .memory_bytes = memory});
+      const loaded_together got = load_all(checkpoint, stored, wanted, comm,
+                                           {.within = 60s, .sharing = read_sharing::group, .memory_bytes = memory});
       if (!got.wrong.empty()) return got.wrong;
       std::int64_t all = 0;
       for (const auto& of_rank : got.read) all += sum(of_rank);
@@ -324,8 +321,7 @@ TEST_CASE("a compressed chunk is read front to back by one rank, in as many roun
                                 tensor.type,
                                 {{part, adapter<host_tensor>::view(memory.back())}}});
     }
-    const auto report = load(reader, wanted, comm,
-                             {.loading = {.call = within(60s)}, .sharing = read_sharing::group, .memory_bytes = 1});
+    const auto report = load(reader, wanted, comm, {.within = 60s, .sharing = read_sharing::group, .memory_bytes = 1});
     if (!report) return text_of(report.error().problems());
     for (std::size_t t = 0; t < memory.size(); ++t)
       if (!std::equal(memory[t].bytes().begin(), memory[t].bytes().end(), expected[t].bytes().begin()))
@@ -359,8 +355,8 @@ TEST_CASE("a rank that cannot read what it reads for others fails the load on ev
       if (comm.rank() != 1 || ++reads < 2) return {};
       return fail(errc::io, "cannot read").with_file("a broken disk");
     });
-    const auto report = load(reader, mine.state, comm,
-                             {.loading = {.call = within(60s)}, .sharing = read_sharing::group, .memory_bytes = 1});
+    const auto report =
+        load(reader, mine.state, comm, {.within = 60s, .sharing = read_sharing::group, .memory_bytes = 1});
     return must_say(problems_of(report), {"w", "a broken disk", "cannot read", "(rank 1)"});
   });
 }
@@ -374,7 +370,7 @@ TEST_CASE("a rank that is cancelled, or late, while ranks read for each other en
     mine.add(0, {{"w"}, shape}, columns, false);
     observed_reader reader(folder.path / std::to_string(comm.size()), std::move(before));
     return load(reader, mine.state, comm,
-                {.loading = {.call = call}, .sharing = read_sharing::group, .memory_bytes = 1});
+                {.within = call.within, .cancel = call.cancel, .sharing = read_sharing::group, .memory_bytes = 1});
   };
   saving::on_ranks({2, 4}, [&](any_communicator& comm) -> std::string {
     const stored_models stored{{{{"w"}, shape}}, {laid_out({comm.size()}, {placement::shard(0)}, shape)}};
@@ -382,7 +378,7 @@ TEST_CASE("a rank that is cancelled, or late, while ranks read for each other en
   });
   saving::on_ranks({2, 4}, [&](any_communicator& comm) -> std::string {
     std::stop_source stop;
-    call_options call = within(30s);
+    call_options call{.within = 30s};
     if (comm.rank() == 1) call.cancel = stop.get_token();
     const auto report = run(comm, call, [&]() -> result<void> {
       if (comm.rank() == 1) stop.request_stop();
@@ -391,9 +387,9 @@ TEST_CASE("a rank that is cancelled, or late, while ranks read for each other en
     return must_say(problems_of(report), {"cancelled"});
   });
   saving::on_ranks({2, 4}, [&](any_communicator& comm) -> std::string {
-    const call_options soon = within(300ms);
+    const call_options soon{.within = 300ms};
     const auto report = run(comm, soon, [&]() -> result<void> {
-      if (comm.rank() == 1) std::this_thread::sleep_until(*soon.deadline + 50ms);
+      if (comm.rank() == 1) std::this_thread::sleep_until(*soon.within + 50ms);
       return {};
     });
     if (report) return "it was loaded";
@@ -412,10 +408,9 @@ TEST_CASE("what a rank reads for one that wants checksums compared is compared, 
     if (std::string wrong = save_all(checkpoint, stored, comm); !wrong.empty()) return wrong;
     const auto wanted = laid_out({comm.size()}, {placement::shard(1)}, shape);
     const auto load_it = [&](bool check) {
-      return load_all(checkpoint, stored, {wanted}, comm,
-                      {.loading = {.call = within(60s), .check = check && comm.rank() == 0},
-                       .sharing = read_sharing::group,
-                       .memory_bytes = 1})
+      return load_all(
+                 checkpoint, stored, {wanted}, comm,
+                 {.check = check && comm.rank() == 0, .within = 60s, .sharing = read_sharing::group, .memory_bytes = 1})
           .wrong;
     };
     if (std::string wrong = load_it(true); !wrong.empty()) return wrong;
@@ -437,7 +432,7 @@ TEST_CASE("what a rank reads for one that wants checksums compared is compared, 
         std::fclose(to);
       }
     }
-    static_cast<void>(comm.all_gather({}, within(60s)));
+    static_cast<void>(comm.all_gather({}, {.within = 60s}));
     if (load_it(false).find("differs") == std::string::npos && comm.rank() == 0)
       return "the damage is not where it should be";
     const std::string wrong = load_it(true);

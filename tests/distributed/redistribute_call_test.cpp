@@ -137,7 +137,7 @@ TEST_CASE("what one rank alone gets wrong is told to all, and the communicator s
     tensor_move mine = good;
     const std::int32_t last = comm.size() - 1;
     if (comm.rank() == last) mine.to.where = on_one_rank({3}, 0).value();  // another tensor
-    const call_options soon{.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20)};
+    const call_options soon{.within = std::chrono::seconds(20)};
     auto done = redistribute(std::span(&mine, 1), comm, {.call = soon});
     if (done || done.error().code != errc::shape_mismatch) return "no error of that kind";
     if (done.error().ranks != std::vector<std::int32_t>{last}) return "another rank: " + to_string(done.error());
@@ -168,7 +168,7 @@ TEST_CASE("a deadline that has passed ends the call on every rank") {
     const layout a = on_mesh({comm.size()}, {placement::shard(0)}, {8, 8});
     host_tensor from = local_of(distribute(a).value(), comm.rank(), true),
                 to = local_of(distribute(a).value(), comm.rank(), false);
-    const call_options now{.deadline = std::chrono::steady_clock::now()};
+    const call_options now{.within = std::chrono::steady_clock::now()};
     const auto done = redistribute(side_of(a, from).value(), side_of(a, to).value(), comm, {.call = now});
     return !done && done.error().code == errc::deadline_exceeded ? "" : "no such error";
   });
@@ -247,7 +247,7 @@ TEST_CASE("ranks may wait for overlapping runs in any order", "[any_order]") {
         to.push_back(local_of(all, comm.rank(), false));
       }
       const const_tensor_binding source{{view_of(from)}};
-      const call_options soon{.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30)};
+      const call_options soon{.within = std::chrono::seconds(30)};
       std::vector<pending> runs;
       for (std::size_t i = 0; i < 3; ++i) {
         const tensor_binding target{{adapter<host_tensor>::view(to[i])}};

@@ -36,10 +36,10 @@ void refuses(const std::string& name, const std::function<void(rows&, any_commun
     rows mine(comm.rank(), comm.size(), 1);
     spoil(mine, comm);
     rank_save_options now = options;
-    now.saving.call = within(30s);
+    now.within = 30s;
     const auto report = save(folder.path / "step", mine.state, comm, now);
     if (std::string wrong = must_say(problems_of(report), texts); !wrong.empty()) return wrong;
-    if (!comm.all_gather({}, within(30s))) return "the communicator is not usable any more";
+    if (!comm.all_gather({}, {.within = 30s})) return "the communicator is not usable any more";
     return fs::is_empty(folder.path) ? "" : "something was written";
   });
 }
@@ -131,8 +131,7 @@ TEST_CASE("objects that differ are refused naming both values, unless the lowest
   on_ranks({2}, [&](any_communicator& comm) -> std::string {
     rows mine(comm.rank(), comm.size(), 1);
     differ(mine, comm);
-    const auto report = save(folder.path / "step", mine.state, comm,
-                             {.saving = {.output = {.overwrite = true}}, .lowest_rank_objects = true});
+    const auto report = save(folder.path / "step", mine.state, comm, {.lowest_rank_objects = true, .overwrite = true});
     if (!report) return text_of(report.error().problems());
     mine.state.objects.front().leaves = {false};
     const auto loaded = load(folder.path / "step", mine.state, comm);
@@ -150,8 +149,7 @@ TEST_CASE("ranks that save to different places, or with different options, are t
                                      {"ranks disagree on 1 of 4 checkpoint options", "(destination)", "/b on rank"});
         !wrong.empty())
       return wrong;
-    const auto report =
-        save(folder.path / "a", mine.state, comm, {.saving = {.output = {.overwrite = comm.rank() == 1}}});
+    const auto report = save(folder.path / "a", mine.state, comm, {.overwrite = comm.rank() == 1});
     if (std::string wrong = must_say(problems_of(report), {"(options)", "overwrite true"}); !wrong.empty())
       return wrong;
     return fs::is_empty(folder.path) ? "" : "something was written";
@@ -166,7 +164,7 @@ TEST_CASE("a destination that cannot be written is an error on every rank") {
   on_ranks({1, 2, 3}, [&](any_communicator& comm) -> std::string {
     rows mine(comm.rank(), comm.size(), 1);
     const auto said = [&](const fs::path& to, const std::vector<std::string>& texts) {
-      return must_say(problems_of(save(to, mine.state, comm, {.saving = {.output = {.overwrite = true}}})), texts);
+      return must_say(problems_of(save(to, mine.state, comm, {.overwrite = true})), texts);
     };
     if (std::string wrong = said(folder.path / "no" / "step", {"its parent folder does not exist", "(rank 0)"});
         !wrong.empty())

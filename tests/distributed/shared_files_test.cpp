@@ -80,7 +80,7 @@ std::size_t saved_objects(const fs::path& checkpoint) {
 
 // Waits until all ranks are here.
 void meet(any_communicator& comm) {
-  comm.all_gather({}, within(60s)).value();
+  comm.all_gather({}, {.within = 60s}).value();
 }
 
 }  // namespace
@@ -105,17 +105,17 @@ TEST_CASE("safetensors that ranks write together are byte for byte what convert 
             mine.add(t, models[t], boxes[static_cast<std::size_t>(comm.rank())], true);
           }
           if (roll.below(4) != 0 && comm.rank() % 2 == 0) mine.state.objects = holdings::objects();
-          rank_save_options options{.saving = {.call = within(60s)}};
+          rank_save_options options{.within = 60s};
           options.selection.allow_unused = true;
-          if (roll.below(2) == 0) options.selection.casts.push_back(parse_cast_rule("bfloat16").value());
+          if (roll.below(2) == 0) options.selection.cast.push_back(parse_cast_rule("bfloat16").value());
           if (roll.below(2) == 0) options.selection.rename.push_back(parse_rename_rule("layers\\.(.*)=m.\\1").value());
           if (roll.below(4) == 0) options.selection.skip.push_back(key_pattern::compile("layers\\.0\\..*").value());
           options.skip_objects = roll.below(4) == 0;
           options.max_shard_bytes = roll.below(3) == 0 ? 0 : 1 + roll.below(2000);
-          if (const auto saved = save(folder.path / "dcp", mine.state, comm, {.saving = options.saving}); !saved)
+          if (const auto saved = save(folder.path / "dcp", mine.state, comm, {.within = 60s}); !saved)
             return text_of(saved.error().problems());
           for (const target_format to : formats) {
-            options.to = to;
+            options.format = to;
             const std::string name = to == target_format::hf ? "hf" : "one.safetensors";
             const auto together = save(folder.path / name, mine.state, comm, options);
             if (!together) return name + ": " + text_of(together.error().problems());
@@ -123,7 +123,7 @@ TEST_CASE("safetensors that ranks write together are byte for byte what convert 
             if (comm.rank() == 0) {
               auto reader = open_checkpoint(folder.path / "dcp").value();
               const auto expected = convert(*reader, folder.path / ("expected-" + name),
-                                            {.to = to,
+                                            {.format = to,
                                              .selection = options.selection,
                                              .max_shard_bytes = options.max_shard_bytes,
                                              .skip_objects = options.skip_objects});
@@ -164,11 +164,11 @@ TEST_CASE("a DCP folder that ranks save with a selection is what convert makes o
       mine.add(number++, model,
                holdings::random_boxes(roll, model.shape, comm.size())[static_cast<std::size_t>(comm.rank())], true);
     mine.state.objects = holdings::objects();
-    rank_save_options options{.saving = {.call = within(60s)}};
+    rank_save_options options{.within = 60s};
     if (comm.rank() == 0) fs::remove_all(here), fs::create_directory(here);  // remove another fabric's files
     meet(comm);
     if (const auto all = save(here / "all", mine.state, comm, options); !all) return text_of(all.error().problems());
-    options.selection.casts.push_back(parse_cast_rule("float16").value());
+    options.selection.cast.push_back(parse_cast_rule("float16").value());
     options.selection.rename.push_back(parse_rename_rule("layers\\.0\\.(.*)=first/\\1").value());
     options.selection.skip.push_back(key_pattern::compile("flag|raw").value());
     const auto some = save(here / "some", mine.state, comm, options);
@@ -177,7 +177,7 @@ TEST_CASE("a DCP folder that ranks save with a selection is what convert makes o
     if (comm.rank() == 0) {
       auto reader = open_checkpoint(here / "all").value();
       const auto expected =
-          convert(*reader, here / "expected", {.to = target_format::dcp, .selection = options.selection});
+          convert(*reader, here / "expected", {.format = target_format::dcp, .selection = options.selection});
       told = expected ? text_of(verify(*open_checkpoint(here / "some").value()).value().problems)
                       : text_of(expected.error().problems());
       // Casts change each rank's share of writing, and so decide which rank writes replicas. Thus files may differ;
@@ -206,7 +206,7 @@ TEST_CASE("a save of shared files that fails at any phase leaves the previous on
         const fs::path destination = folder.path / (to == target_format::hf ? "hf" : "one.safetensors");
         on_ranks({1, 2, 4}, [&](any_communicator& comm) -> std::string {
           const std::int32_t victim = is_last ? comm.size() - 1 : 0;
-          rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(30s)}, .to = to};
+          rank_save_options options{.format = to, .overwrite = true, .within = 30s};
           rows old(comm.rank(), comm.size(), 7), now(comm.rank(), comm.size(), 8);
           if (comm.rank() == 0) old.state.objects = now.state.objects = holdings::objects();
           if (const auto saved = save(destination, old.state, comm, options); !saved)
@@ -241,7 +241,7 @@ TEST_CASE("a save of shared files that loses a rank ends at the deadline and lea
         const auto run = [&](const std::function<std::string(any_communicator&)>& step) {
           return kind.run(3, [&](void* comm) { return step(*static_cast<any_communicator*>(comm)); });
         };
-        rank_save_options options{.saving = {.output = {.overwrite = true}}, .to = to};
+        rank_save_options options{.format = to, .overwrite = true};
         std::map<std::string, std::string> before;  // rank 0's
         REQUIRE(run([&](any_communicator& comm) {
                   rows old(comm.rank(), comm.size(), 7);
@@ -252,7 +252,7 @@ TEST_CASE("a save of shared files that loses a rank ends at the deadline and lea
         REQUIRE(run([&](any_communicator& comm) -> std::string {
                   rows now(comm.rank(), comm.size(), 8);
                   rank_save_options failing = options;
-                  failing.saving.call = within(200ms);
+                  failing.within = 200ms;
                   failing.before = [&](save_phase at) -> result<void> {
                     const auto until = std::chrono::steady_clock::now() + 600ms;
                     // Acts like a dead rank: it answers nobody until all others have given up.
@@ -278,8 +278,7 @@ TEST_CASE("a file without objects takes away the copy of the objects of the file
   on_ranks({2}, [&](any_communicator& comm) -> std::string {
     rows mine(comm.rank(), comm.size(), 1);
     if (comm.rank() == 1) mine.state.objects = holdings::objects();
-    rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(30s)},
-                              .to = target_format::safetensors};
+    rank_save_options options{.format = target_format::safetensors, .overwrite = true, .within = 30s};
     if (const auto saved = save(destination, mine.state, comm, options); !saved)
       return text_of(saved.error().problems());
     if (saved_objects(destination) != 6) return "the objects are not there";
@@ -300,12 +299,12 @@ TEST_CASE("what was copied by start_save goes into shared files, whatever become
     rows mine(comm.rank(), comm.size(), 5);
     if (comm.rank() == 0) fs::remove_all(destination);  // remove another fabric's files
     meet(comm);
-    auto saving = start_save(destination, mine.state, comm, {.saving = {.call = within(30s)}, .to = target_format::hf});
+    auto saving = start_save(destination, mine.state, comm, {.format = target_format::hf, .within = 30s});
     if (!saving) return to_string(saving.error());
     std::fill(mine.memory.begin(), mine.memory.end(), 6);
     if (!saving->wait()) return text_of(saving->wait().error().problems());
     rows loaded(comm.rank(), comm.size(), 0);
-    const auto report = load(destination, loaded.state, comm, {.loading = {.call = within(30s)}});
+    const auto report = load(destination, loaded.state, comm, {.within = 30s});
     if (!report) return text_of(report.error().problems());
     return std::count(loaded.memory.begin(), loaded.memory.end(), 5) == std::ssize(loaded.memory) ? "" : "it differs";
   });
@@ -319,7 +318,7 @@ TEST_CASE("what cannot be shared safetensors is refused on every rank, before a 
       rows mine(comm.rank(), comm.size(), 1);
       rank_save_options now = options;
       spoil(mine, now, comm);
-      now.saving.call = within(30s);
+      now.within = 30s;
       const auto report = save(folder.path / "step", mine.state, comm, now);
       if (std::string wrong = must_say(problems_of(report), texts); !wrong.empty()) return wrong;
       meet(comm);
@@ -327,11 +326,11 @@ TEST_CASE("what cannot be shared safetensors is refused on every rank, before a 
     });
   };
   const auto as_it_is = [](rows&, rank_save_options&, any_communicator&) {};
-  rank_save_options options{.to = target_format::pt};
+  rank_save_options options{.format = target_format::pt};
   refuses({"step: many ranks do not write this format together", "save as DCP"}, options, as_it_is);
-  options.to = target_format::torch_checkpointing;
+  options.format = target_format::torch_checkpointing;
   refuses({"step: many ranks do not write this format together", "save as DCP"}, options, as_it_is);
-  options.to = target_format::hf;
+  options.format = target_format::hf;
   refuses({"w: safetensors cannot hold complex32"}, options, [](rows& mine, rank_save_options&, any_communicator&) {
     mine.tensor().type = mine.part().memory.type = dtype::complex32;
   });
@@ -341,9 +340,9 @@ TEST_CASE("what cannot be shared safetensors is refused on every rank, before a 
   options.selection.rename.push_back(parse_rename_rule("v=x").value());
   refuses({"rename 'v=x' matches no key", "allow_unused"}, options, as_it_is);
   options.selection.rename.clear();
-  options.selection.casts.push_back(parse_cast_rule("w=bits8").value());
+  options.selection.cast.push_back(parse_cast_rule("w=bits8").value());
   refuses({"w: int32 cannot be converted to bits8"}, options, as_it_is);
-  options.selection.casts.clear();
+  options.selection.cast.clear();
   options.selection.only.push_back(key_pattern::compile("x").value());
   refuses({"only 'x' matches no key"}, options, as_it_is);
 }
@@ -351,10 +350,10 @@ TEST_CASE("what cannot be shared safetensors is refused on every rank, before a 
 TEST_CASE("ranks that want other formats, files or entries are told apart before a file exists") {
   using spoil = std::function<void(rank_save_options&)>;
   const std::pair<std::string, spoil> spoils[] = {
-      {"(format)", [](rank_save_options& of) { of.to = target_format::safetensors; }},
+      {"(format)", [](rank_save_options& of) { of.format = target_format::safetensors; }},
       {"(format)", [](rank_save_options& of) { of.max_shard_bytes = 1; }},
       {"(format)", [](rank_save_options& of) { of.skip_objects = true; }},
-      {"(selection)", [](rank_save_options& of) { of.selection.casts.push_back(parse_cast_rule("int8").value()); }},
+      {"(selection)", [](rank_save_options& of) { of.selection.cast.push_back(parse_cast_rule("int8").value()); }},
       {"(selection)", [](rank_save_options& of) { of.selection.rename.push_back(parse_rename_rule("w=v").value()); }},
       {"(selection)", [](rank_save_options& of) { of.selection.only.push_back(key_pattern::exactly("w")); }},
       {"(selection)", [](rank_save_options& of) { of.selection.skip.push_back(key_pattern::exactly("v")); }},
@@ -365,7 +364,7 @@ TEST_CASE("ranks that want other formats, files or entries are told apart before
     const fabric::rank_folder folder("shared-apart");
     on_ranks({2, 3}, [&](any_communicator& comm) -> std::string {
       rows mine(comm.rank(), comm.size(), 1);
-      rank_save_options options{.saving = {.call = within(30s)}, .to = target_format::hf};
+      rank_save_options options{.format = target_format::hf, .within = 30s};
       if (comm.rank() == 1) spoiled(options);
       const auto report = save(folder.path / "step", mine.state, comm, options);
       if (std::string wrong = must_say(problems_of(report), {"disagree", what}); !wrong.empty()) return wrong;

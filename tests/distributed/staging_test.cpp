@@ -35,15 +35,15 @@ TEST_CASE("saves through a pool write what the tensors held when they began, in 
     for (const std::int32_t value : {5, 6, 7}) {
       const fs::path checkpoint = folder.path / (std::to_string(comm.size()) + "-" + std::to_string(value));
       rows mine(comm.rank(), comm.size(), value);
-      rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(30s)}, .staging = pool};
-      if (value == 6) options.to = target_format::hf;
+      rank_save_options options{.overwrite = true, .within = 30s, .staging = pool};
+      if (value == 6) options.format = target_format::hf;
       auto saving = start_save(checkpoint, mine.state, comm, options);
       if (!saving) return to_string(saving.error());
       std::fill(mine.memory.begin(), mine.memory.end(), 0);
       if (!saving->wait()) return text_of(saving->wait().error().problems());
       const std::int64_t bytes = rows::per_rank * rows::width * 4;
       if (pool.use() != staging_use{.kept_bytes = bytes, .taken = 1}) return "the pool took more, or kept another size";
-      const auto report = load(checkpoint, mine.state, comm, {.loading = {.call = within(30s)}});
+      const auto report = load(checkpoint, mine.state, comm, {.within = 30s});
       if (!report) return text_of(report.error().problems());
       if (std::count(mine.memory.begin(), mine.memory.end(), value) != std::ssize(mine.memory)) return "it differs";
     }
@@ -58,7 +58,7 @@ TEST_CASE("a save that fails gives its staging back, and a rank without room fai
     rows mine(comm.rank(), comm.size(), 5);
     const std::int32_t last = comm.size() - 1;
     const staging_pool small = staging_pool::make({.max_bytes = comm.rank() == last ? 100 : 0}).value();
-    rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(30s)}, .staging = small};
+    rank_save_options options{.overwrite = true, .within = 30s, .staging = small};
     const auto refused = start_save(checkpoint, mine.state, comm, options);
     const std::string text = "the copies of a save do not fit into its pool of staging (rank " + std::to_string(last) +
                              "): expected at most 100 bytes, found 8192 bytes";

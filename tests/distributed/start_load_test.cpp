@@ -56,14 +56,14 @@ TEST_CASE("a key arrives once on each rank, when its bytes are there, whether th
           return made;
         };
         const holding all = hold(true);
-        const rank_save_options saving{.saving = {.output = {.overwrite = true}, .call = within(30s)}};
+        const rank_save_options saving{.overwrite = true, .within = 30s};
         if (const auto saved = save(checkpoint, all.state, comm, saving); !saved)
           return text_of(saved.error().problems());
         holding mine = hold(false);
         std::multiset<std::string> arrived, expected;
         std::string wrong;
-        rank_load_options options{.loading = {.call = within(30s), .check = check}, .sharing = sharing};
-        options.loading.arrived = [&](const std::string& key) {
+        rank_load_options options{.check = check, .within = 30s, .sharing = sharing};
+        options.on_arrival = [&](const std::string& key) {
           arrived.insert(key);
           for (std::size_t t = 0; t < models.size(); ++t) {
             if (dotted(models[t].where) != key) continue;
@@ -87,7 +87,7 @@ TEST_CASE("a rank that cancels its load in the background ends it on every rank"
   const fabric::rank_folder folder("start-load-cancelled");
   on_ranks({2, 4}, [&](any_communicator& comm) {
     rows mine(comm.rank(), comm.size(), 3);
-    const rank_save_options saving{.saving = {.output = {.overwrite = true}, .call = within(30s)}};
+    const rank_save_options saving{.overwrite = true, .within = 30s};
     return text_of(problems_of(save(folder.path / std::to_string(comm.size()), mine.state, comm, saving)));
   });
   // Uses another communicator: the cancellation also ends a rank's remaining work of its own, such as the end of a
@@ -96,8 +96,8 @@ TEST_CASE("a rank that cancels its load in the background ends it on every rank"
     rows mine(comm.rank(), comm.size(), 0);
     std::stop_source stop;
     stop.request_stop();
-    rank_load_options options{.loading = {.call = within(5s)}};
-    if (comm.rank() == 1) options.loading.call.cancel = stop.get_token();
+    rank_load_options options{.within = 5s};
+    if (comm.rank() == 1) options.cancel = stop.get_token();
     auto loading = start_load(folder.path / std::to_string(comm.size()), mine.state, comm, options);
     if (!loading) return to_string(loading.error());
     return must_say(problems_of(loading->wait()), {"rank 1 was cancelled"});

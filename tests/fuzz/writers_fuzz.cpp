@@ -122,8 +122,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (auto reader = shardmesh::open_checkpoint(chosen.root)) {
     const fs::path target = work() / "out.safetensors";
     static_cast<void>(shardmesh::convert(
-        **reader, target,
-        {.skip_unsupported = true, .saving = {.output = {.overwrite = true, .durable = false}, .threads = 1}}));
+        **reader, target, {.skip_unsupported = true, .overwrite = true, .durable = false, .threads = 1}));
   }
   write(file, before);
   return 0;

@@ -43,7 +43,7 @@ mpi_communicator open(const mpi_options& options = {}) {
 }
 
 call_options within(double seconds, std::uint32_t tag = 0) {
-  return {.deadline = in_seconds(seconds), .tag = tag};
+  return {.within = in_seconds(seconds), .tag = tag};
 }
 
 // One exchange of a random schedule (pairs, sizes, tag) that is the same on every rank.

@@ -36,7 +36,7 @@ constexpr double most_seconds = 600;
 // Shares the verdicts of all ranks before the next case, over a communicator that no case uses.
 std::vector<std::string> tell_all(std::string_view mine) {
   static mpi_communicator sound = mpi_communicator::from_handle(world_handle()).value();
-  const auto all = sound.all_gather(std::as_bytes(std::span(mine)), {.deadline = in_seconds(most_seconds)});
+  const auto all = sound.all_gather(std::as_bytes(std::span(mine)), {.within = in_seconds(most_seconds)});
   std::vector<std::string> texts;
   for (const auto& text : all.value()) texts.emplace_back(reinterpret_cast<const char*>(text.data()), text.size());
   return texts;

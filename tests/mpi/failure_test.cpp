@@ -42,7 +42,7 @@ mpi_communicator open(const mpi_options& options = {}) {
 }
 
 call_options within(double seconds, std::uint32_t tag = 0) {
-  return {.deadline = in_seconds(seconds), .tag = tag};
+  return {.within = in_seconds(seconds), .tag = tag};
 }
 
 result<void> exchange(mpi_communicator& comm, std::vector<outgoing> sends, std::vector<incoming> receives,

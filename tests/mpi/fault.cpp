@@ -52,7 +52,7 @@ result<void> run(mpi_communicator& comm, const scene& now, clock_type::time_poin
   }
   const auto options = [&] {
     call_began = clock_type::now();
-    return call_options{.deadline = call_began + std::chrono::milliseconds(static_cast<int>(now.seconds * 1000))};
+    return call_options{.within = call_began + std::chrono::milliseconds(static_cast<int>(now.seconds * 1000))};
   };
   std::jthread killer;
   for (int round = 0; round < 1000; ++round) {

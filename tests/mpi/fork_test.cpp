@@ -29,7 +29,7 @@ TEST_CASE("a forked child's copy of an MPI communicator refuses calls and leaves
           return 0;
         }) == 0);
   const std::int32_t rank = comm->rank(), size = comm->size();
-  const auto all = comm->all_gather(message_bytes(rank, 0, 0, 100'000), {.deadline = in_seconds(20)});
+  const auto all = comm->all_gather(message_bytes(rank, 0, 0, 100'000), {.within = in_seconds(20)});
   INFO((all ? "no error" : to_string(all.error())));
   REQUIRE(all.has_value());
   for (std::int32_t other = 0; other < size; ++other)

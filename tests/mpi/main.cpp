@@ -26,6 +26,6 @@ int main(int argc, char** argv) {
   }
   const int failed = run_rank_session(argc, argv, keeper->rank());
   // No failing rank leaves before the others have reported: mpirun would end them.
-  static_cast<void>(keeper->all_gather({}, {.deadline = in_seconds(20)}));
+  static_cast<void>(keeper->all_gather({}, {.within = in_seconds(20)}));
   return failed == 0 ? 0 : 1;
 }

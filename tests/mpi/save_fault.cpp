@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
   {
     mpi_communicator& comm = *world;
     std::vector<std::int32_t> memory(static_cast<std::size_t>(rows * width), 7);
-    rank_save_options options{.saving = {.output = {.overwrite = true}}};
+    rank_save_options options{.overwrite = true};
     const auto first = save(checkpoint, held_rows(memory, rank, comm.size()), comm, options);
     if (!first) return std::fprintf(stderr, "%s\n", to_string(first.error()).c_str()), 2;
     memory.assign(memory.size(), 8);
@@ -80,7 +80,7 @@ int main(int argc, char** argv) {
       return {};
     };
     const auto began = clock_type::now();
-    options.saving.call.deadline = began + std::chrono::milliseconds(static_cast<int>(std::atof(argv[4]) * 1000));
+    options.within = began + std::chrono::milliseconds(static_cast<int>(std::atof(argv[4]) * 1000));
     const auto report = save(checkpoint, held_rows(memory, rank, comm.size()), comm, options);
     took = std::chrono::duration<double>(clock_type::now() - began).count();
     if (!report) text = to_string(report.error());

@@ -72,7 +72,7 @@ int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* made) {
 namespace {
 
 call_options in_time(std::uint32_t tag) {
-  return {.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20), .tag = tag, .name = "save"};
+  return {.within = std::chrono::seconds(20), .tag = tag, .name = "save"};
 }
 
 std::vector<std::byte> message(std::int32_t from, std::size_t size) {

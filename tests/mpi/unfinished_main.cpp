@@ -95,7 +95,7 @@ int main() {
     auto comm = mpi_communicator::from_handle(MPI_Comm_c2f(MPI_COMM_WORLD), {.read_peer_memory = false});
     if (!comm) return 2;
     std::vector<std::byte> bytes(200'000, std::byte{7});
-    const call_options options{.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20)};
+    const call_options options{.within = std::chrono::seconds(20)};
     const outgoing out{1, bytes};
     const incoming in{0, bytes};
     is_watched = true;
@@ -111,6 +111,6 @@ int main() {
   if (keeper->rank() == 0 && sent == 0) std::fprintf(stderr, "nothing was sent through MPI\n");
   for (auto& one : held().open) PMPI_Wait(&one.request, MPI_STATUS_IGNORE);
   const bool is_good = done && freed == 0 && (keeper->rank() == 1 || sent > 0);
-  static_cast<void>(keeper->all_gather({}, {.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20)}));
+  static_cast<void>(keeper->all_gather({}, {.within = std::chrono::seconds(20)}));
   return is_good ? 0 : 1;
 }

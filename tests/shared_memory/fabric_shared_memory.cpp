@@ -27,7 +27,7 @@ namespace {
 // Shares the verdicts of all ranks before the next case.
 std::vector<std::string> tell_all(std::string_view mine) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(600);
-  const auto all = world_communicator().all_gather(std::as_bytes(std::span(mine)), {.deadline = deadline});
+  const auto all = world_communicator().all_gather(std::as_bytes(std::span(mine)), {.within = deadline});
   std::vector<std::string> texts;
   for (const auto& text : all.value()) texts.emplace_back(reinterpret_cast<const char*>(text.data()), text.size());
   return texts;

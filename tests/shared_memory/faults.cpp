@@ -58,7 +58,7 @@ result<void> run(shared_memory_communicator& comm, const scene& now, clock_type:
   }
   const auto options = [&] {
     began = clock_type::now();
-    return call_options{.deadline = began + std::chrono::duration_cast<clock_type::duration>(deadline)};
+    return call_options{.within = began + std::chrono::duration_cast<clock_type::duration>(deadline)};
   };
   for (int round = 0; round < 20; ++round) {
     if (round == 3) reached(now, "gather", comm.rank());
@@ -73,7 +73,7 @@ result<void> run(shared_memory_communicator& comm, const scene& now, clock_type:
 }
 
 int survive(const scene& now, const std::string& token, std::int32_t rank) {
-  auto comm = shared_memory_communicator::join(token, rank, {.deadline = clock_type::now() + std::chrono::seconds(20)});
+  auto comm = shared_memory_communicator::join(token, rank, {.within = std::chrono::seconds(20)});
   if (!comm) return std::fprintf(stderr, "rank %d: %s\n", rank, to_string(comm.error()).c_str()), 1;
   clock_type::time_point began;
   const auto done = run(*comm, now, began);

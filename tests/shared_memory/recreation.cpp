@@ -90,7 +90,7 @@ std::vector<std::int32_t> peers_of(const shared_memory_communicator& comm) {
 // One round: every rank gathers a word, then each sends each a message. `rooms` outlive the call.
 result<void> round_of(shared_memory_communicator& comm, char group, std::uint32_t round,
                       std::vector<std::vector<std::byte>>& rooms, std::chrono::milliseconds within) {
-  const auto until = [&] { return call_options{.deadline = clock_type::now() + within, .name = "a round"}; };
+  const auto until = [&] { return call_options{.within = within, .name = "a round"}; };
   const std::size_t size = rooms.front().size();
   auto all = comm.all_gather(message(group, comm.rank(), 0, round, 40), until());
   if (!all) return all.error();
@@ -115,7 +115,7 @@ result<void> round_of(shared_memory_communicator& comm, char group, std::uint32_
 
 // A group that must form and work.
 void use_group(answers& mine, char group, const std::string& token, std::int32_t rank, std::size_t bytes) {
-  auto comm = shared_memory_communicator::join(token, rank, {.deadline = clock_type::now() + patient});
+  auto comm = shared_memory_communicator::join(token, rank, {.within = patient});
   if (!comm) return add_wrong(mine, std::string("group ") + group + ": " + to_string(comm.error()));
   std::vector<std::vector<std::byte>> rooms(ranks, std::vector<std::byte>(bytes));
   for (std::uint32_t round = 0; round < 3; ++round)
@@ -132,7 +132,7 @@ using tokens = std::array<std::string, 4>;  // the old group, the next, one with
 void be_rank(shared_page& page, const scene& now, const tokens& of, std::int32_t rank) {
   answers& mine = page.of[static_cast<std::size_t>(rank)];
   std::vector<std::vector<std::byte>> rooms(ranks, std::vector<std::byte>(now.bytes));
-  auto old = shared_memory_communicator::join(of[0], rank, {.deadline = clock_type::now() + patient});
+  auto old = shared_memory_communicator::join(of[0], rank, {.within = patient});
   if (!old) return add_wrong(mine, "the old group: " + to_string(old.error()));
   result<void> done;
   for (std::uint32_t round = 0; done; ++round) {
@@ -152,7 +152,7 @@ void be_rank(shared_page& page, const scene& now, const tokens& of, std::int32_t
     use_group(mine, 'B', of[1], rank, now.bytes);
   } else {
     const auto began = clock_type::now();
-    const auto next = shared_memory_communicator::join(of[1], rank, {.deadline = began + join_deadline});
+    const auto next = shared_memory_communicator::join(of[1], rank, {.within = began + join_deadline});
     mine.next_milliseconds = milliseconds_since(began);
     put(mine.next_error, next ? "no error" : to_string(next.error()));
     if (rank != victim) {

@@ -95,10 +95,7 @@ std::string save_as(rank_at_work& mine, const fs::path& folder, target_format fo
         wrong += "a child that was forked " + where + " ended with " + std::to_string(status) + " (way " +
                  std::to_string(static_cast<int>(how)) + "); ";
   };
-  rank_save_options options{
-      .saving = {.output = {.durable = false},
-                 .call = {.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(100)}},
-      .to = format};
+  rank_save_options options{.format = format, .durable = false, .within = std::chrono::seconds(100)};
   options.before = [&](save_phase phase) -> result<void> {
     fork_all("before phase " + std::to_string(static_cast<int>(phase)));
     return {};

@@ -119,7 +119,7 @@ result<void> exchange(shared_memory_communicator& comm, std::size_t size, const 
 }
 
 result<void> all_calls(shared_memory_communicator& comm) {
-  const call_options options{.deadline = clock_type::now() + deadline};
+  const call_options options{.within = deadline};
   if (auto done = exchange(comm, 6000, options); !done) return done;
   if (auto done = exchange(comm, 40000, options); !done) return done;
   auto all = comm.all_gather(message(comm.rank(), 100), options);
@@ -131,7 +131,7 @@ result<void> all_calls(shared_memory_communicator& comm) {
 }
 
 int be_victim(const std::string& token, bool aborts) {
-  auto comm = shared_memory_communicator::join(token, victim, {.deadline = clock_type::now() + join_deadline});
+  auto comm = shared_memory_communicator::join(token, victim, {.within = join_deadline});
   if (!comm || !all_calls(*comm)) return 1;
   if (aborts) comm->abort(fail(errc::no_space, "the victim gives up"));
   return 0;
@@ -142,10 +142,10 @@ int survive(const std::string& token, std::int32_t rank, const std::string& run)
   ::alarm(30);
   const auto began = clock_type::now();
   error problem;
-  auto comm = shared_memory_communicator::join(token, rank, {.deadline = began + join_deadline});
+  auto comm = shared_memory_communicator::join(token, rank, {.within = began + join_deadline});
   if (comm) {
     auto done = all_calls(*comm);
-    if (done) done = exchange(*comm, 500, {.deadline = clock_type::now() + deadline});
+    if (done) done = exchange(*comm, 500, {.within = deadline});
     if (!done) problem = done.error();
   } else {
     problem = comm.error();

@@ -75,13 +75,13 @@ int main(int argc, char** argv) {
   const std::filesystem::path source = argv[1], destination = argv[2];
   rank_save_options options;
   for (int i = 4; i < argc; ++i) {
-    if (std::string(argv[i]) == "--force") options.saving.output.overwrite = true;
-    if (std::string(argv[i]) == "--threads" && i + 1 < argc) options.saving.threads = std::atoi(argv[i + 1]);
+    if (std::string(argv[i]) == "--force") options.overwrite = true;
+    if (std::string(argv[i]) == "--threads" && i + 1 < argc) options.threads = std::atoi(argv[i + 1]);
     if (std::string(argv[i]) == "--max-shard-bytes" && i + 1 < argc) options.max_shard_bytes = std::atoll(argv[i + 1]);
     if (std::string(argv[i]) == "--to" && i + 1 < argc)
-      options.to = std::string(argv[i + 1]) == "hf"            ? target_format::hf
-                   : std::string(argv[i + 1]) == "safetensors" ? target_format::safetensors
-                                                               : target_format::dcp;
+      options.format = std::string(argv[i + 1]) == "hf"            ? target_format::hf
+                       : std::string(argv[i + 1]) == "safetensors" ? target_format::safetensors
+                                                                   : target_format::dcp;
   }
   const auto done = run_ranks(std::atoi(argv[3]), [&](any_communicator& comm) -> result<void> {
     auto reader = open_checkpoint(source);
@@ -89,9 +89,9 @@ int main(int argc, char** argv) {
     (*reader)->identify_opaque_tensors();
     if (comm.rank() == 0)
       for (const tensor_entry& tensor : (*reader)->contents().tensors)
-        if (is_left_out(tensor, options.to)) std::printf("%s\n", tensor.key.c_str());
+        if (is_left_out(tensor, options.format)) std::printf("%s\n", tensor.key.c_str());
     std::deque<host_tensor> memory;
-    local_state held = held_on(**reader, comm.rank(), comm.size(), options.to, memory);
+    local_state held = held_on(**reader, comm.rank(), comm.size(), options.format, memory);
     const auto loaded = load(**reader, held, comm, {.sharing = read_sharing::group});
     if (!loaded) return loaded.error();
     const auto saved = save(destination, held, comm, options);

@@ -53,10 +53,6 @@ void on_ranks(const std::vector<std::int32_t>& sizes, const std::function<std::s
   fabric::on_ranks<any_communicator>(sizes, body);
 }
 
-call_options within(std::chrono::milliseconds time) {
-  return {.deadline = std::chrono::steady_clock::now() + time};
-}
-
 std::size_t entries(const fs::path& folder) {
   return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
 }

@@ -37,9 +37,6 @@ std::string must_say(std::span<const shardmesh::error> problems, const std::vect
 void on_ranks(const std::vector<std::int32_t>& sizes,
               const std::function<std::string(shardmesh::any_communicator&)>& body);
 
-/// Call options with this timeout.
-shardmesh::call_options within(std::chrono::milliseconds time);
-
 /// The number of entries of a folder.
 std::size_t entries(const std::filesystem::path& folder);
 

@@ -28,7 +28,7 @@ namespace {
 using namespace shardmesh;
 
 struct arguments {
-  std::string source, destination, flat_spec, merge, like;
+  std::string source, destination, flat_spec, dedup, like;
   bool dequantize = false;
   convert_options options;
   selection_arguments selection;
@@ -50,9 +50,9 @@ int run(arguments& given, const common_options& common, bool format_given) {
                                                    "it by itself)",
                                                    target_names("--to ")))
               .with_file(given.destination));
-    given.options.to = format->format;
+    given.options.format = format->format;
   }
-  if (!given.merge.empty()) given.options.merge = given.merge == "equal" ? dedup::equal : dedup::tied;
+  if (!given.dedup.empty()) given.options.dedup = given.dedup == "equal" ? dedup_rule::equal : dedup_rule::tied;
   auto reader = open_source(given.source, common);
   if (!reader) return report(reader.error());
   if (!given.flat_spec.empty()) {
@@ -67,21 +67,21 @@ int run(arguments& given, const common_options& common, bool format_given) {
     auto opened = open_checkpoint(given.like, {.limits = read_limits{}.times(common.limit_factor)});
     if (!opened) return report(opened.error());
     like = *std::move(opened);
-    given.options.shapes_like = like.get();
+    given.options.like = like.get();
   }
   if (given.dequantize) {
     reader = dequantized(*std::move(reader), {.check_sums = true});
     if (!reader) return report(reader.error());
   }
   auto selection = given.selection.compile();
-  if (!selection) return print_report(selection.error(), given.destination, given.options.to);
+  if (!selection) return print_report(selection.error(), given.destination, given.options.format);
   given.options.selection = *std::move(selection);
   progress_bar bar((*reader)->contents().tensor_bytes());
-  given.options.saving.progress = [&bar](std::int64_t bytes) { bar.advance(bytes); };
-  given.options.saving.threads = common.threads;
-  given.options.saving.call.cancel = common.cancel;
+  given.options.progress = [&bar](std::int64_t bytes) { bar.advance(bytes); };
+  given.options.threads = common.threads;
+  given.options.cancel = common.cancel;
   const unwinding_on_signals unwinding;
-  return print_report(convert(**reader, given.destination, given.options), given.destination, given.options.to);
+  return print_report(convert(**reader, given.destination, given.options), given.destination, given.options.format);
 }
 
 }  // namespace
@@ -97,12 +97,13 @@ void add_convert(CLI::App& app, invocation& call) {
       ->add_option("DST", given->destination,
                    "The file (safetensors, pt) or folder (dcp, hf, torch-checkpointing) to write")
       ->required();
-  CLI::Option* to = command
-                        ->add_option_function<std::string>(
-                            "--to", [given](const std::string& text) { given->options.to = find_target(text)->format; },
-                            "Format of DST: " + target_names())
-                        ->check(CLI::IsMember(format_names()))
-                        ->type_name("FORMAT");
+  CLI::Option* to =
+      command
+          ->add_option_function<std::string>(
+              "--to", [given](const std::string& text) { given->options.format = find_target(text)->format; },
+              "Format of DST: " + target_names())
+          ->check(CLI::IsMember(format_names()))
+          ->type_name("FORMAT");
   command
       ->add_option_function<std::string>(
           "--max-shard-size",
@@ -119,7 +120,7 @@ void add_convert(CLI::App& app, invocation& call) {
   command->add_flag("--skip-unsupported", given->options.skip_unsupported,
                     "Drop tensors that the destination cannot hold, and objects that hold such, instead of refusing");
   command
-      ->add_flag("--dedup{tied}", given->merge,
+      ->add_flag("--dedup{tied}", given->dedup,
                  "Write tensors that are one stored tensor under several names (tied weights) once; --dedup=equal: "
                  "all whose bytes are equal")
       ->check(CLI::IsMember({"tied", "equal"}))
@@ -156,11 +157,14 @@ void add_convert(CLI::App& app, invocation& call) {
       ->type_name("NAME");
   command
       ->add_option_function<std::string>(
-          "--payload", [given](const std::string& text) { given->options.safetensors_files = text == "safetensors"; },
+          "--payload",
+          [given](const std::string& text) {
+            given->options.payload = text == "safetensors" ? payload_kind::safetensors : payload_kind::torch;
+          },
           "torch-checkpointing: what the ranks' files are, torch (the default) or safetensors (items of tensors only)")
       ->check(CLI::IsMember({"torch", "safetensors"}))
       ->type_name("KIND");
-  add_saving_options(*command, given->options.saving);
+  add_saving_options(*command, given->options.overwrite, given->options.durable, given->options.memory_bytes);
   add_selection_options(*command, given->selection);
   command->callback([given, to, &call] { call.status = run(*given, call.common, to->count() > 0); });
 }

@@ -66,8 +66,8 @@ constexpr spelling messages[] = {
 };
 // For selection rules that match no key: "only 'RE' matches no key".
 constexpr std::pair<std::string_view, std::string_view> rules[] = {
-    {"only '", "--only '"},     {"skip '", "--skip '"},   {"strip_prefix '", "--strip-prefix '"},
-    {"rename '", "--rename '"}, {"casts '", "--dtype '"},
+    {"only '", "--only '"},     {"skip '", "--skip '"},  {"strip_prefix '", "--strip-prefix '"},
+    {"rename '", "--rename '"}, {"cast '", "--dtype '"},
 };
 
 void respell(std::string& text, errc code, std::span<const spelling> table) {

@@ -101,7 +101,7 @@ result<void> parse_rules(arguments& given) {
   for (const std::string& text : given.places) {
     auto rule = parse_placement_rule(text);
     if (!rule) return rule.error();
-    given.options.placement_rules.push_back(std::move(*rule));
+    given.options.place.push_back(std::move(*rule));
   }
   if (given.defaults.empty()) return {};
   auto placements = parse_placements(given.defaults);
@@ -141,12 +141,12 @@ int run(arguments& given, const common_options& common) {
     return print_plan(refused);
   }
   given.options.selection = *std::move(selection);
-  given.options.saving.threads = common.threads;
+  given.options.threads = common.threads;
   if (given.dry_run) return print_plan(plan_reshard(**reader, given.options));
-  given.options.saving.call.cancel = common.cancel;
+  given.options.cancel = common.cancel;
   const unwinding_on_signals unwinding;
   progress_bar bar((*reader)->contents().tensor_bytes());
-  given.options.saving.progress = [&bar](std::int64_t bytes) { bar.advance(bytes); };
+  given.options.progress = [&bar](std::int64_t bytes) { bar.advance(bytes); };
   return print_report(reshard(**reader, given.destination, given.options), given.destination, target_format::dcp);
 }
 
@@ -189,7 +189,7 @@ void add_reshard(CLI::App& app, invocation& call) {
   add_dequantize_option(*command, given->dequantize);
   add_json_option(*command);
   command->add_flag("--dry-run", given->dry_run, "Say what each rank's file would hold, write nothing");
-  add_saving_options(*command, given->options.saving);
+  add_saving_options(*command, given->options.overwrite, given->options.durable, given->options.memory_bytes);
   add_selection_options(*command, given->selection);
   command->callback([given, &call] { call.status = run(*given, call.common); });
 }

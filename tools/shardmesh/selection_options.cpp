@@ -41,7 +41,7 @@ shardmesh::result<shardmesh::selection_options> selection_arguments::compile() c
   SHARDMESH_TRY(made.only, parsed(only, "--only", shardmesh::key_pattern::compile));
   SHARDMESH_TRY(made.skip, parsed(skip, "--skip", shardmesh::key_pattern::compile));
   SHARDMESH_TRY(made.rename, parsed(rename, "--rename", shardmesh::parse_rename_rule));
-  SHARDMESH_TRY(made.casts, parsed(dtype, "--dtype", shardmesh::parse_cast_rule));
+  SHARDMESH_TRY(made.cast, parsed(dtype, "--dtype", shardmesh::parse_cast_rule));
   made.strip_prefix = strip_prefix;
   made.no_optimizer = no_optimizer;
   made.optimizer_follows = optimizer_follows;
@@ -96,20 +96,20 @@ void add_dequantize_option(CLI::App& command, bool& into) {
                    "float32 numbers that they stand for; --dtype casts those");
 }
 
-void add_saving_options(CLI::App& command, shardmesh::save_options& into) {
+void add_saving_options(CLI::App& command, bool& overwrite, bool& durable, std::int64_t& memory_bytes) {
   command
       .add_option_function<std::string>(
           "--memory",
-          [&into](const std::string& text) {
+          [&memory_bytes](const std::string& text) {
             const auto amount = shardmesh::parse_bytes(text);
             if (!amount) throw CLI::ValidationError("--memory", "'" + text + "' is not an amount such as 64MiB");
-            into.memory_bytes = *amount;
+            memory_bytes = *amount;
           },
           "Staging memory, all threads together (default 1GiB)")
       ->type_name("BYTES");
-  command.add_flag("--force", into.output.overwrite, "Replace an existing destination, once the new one is durable");
+  command.add_flag("--force", overwrite, "Replace an existing destination, once the new one is durable");
   command.add_flag_callback(
-      "--no-sync", [&into] { into.output.durable = false; },
+      "--no-sync", [&durable] { durable = false; },
       "Do not wait for the disk, as torch.save does not: a power cut may take what was written, and with --force what "
       "was there");
 }

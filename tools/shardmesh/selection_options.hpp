@@ -2,6 +2,7 @@
 // The selection options that inspect, diff, convert, and reshard share.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,8 @@ struct selection_arguments {
 /// --allow-unused; they fill `into`.
 void add_selection_options(CLI::App& command, selection_arguments& into);
 
-/// Adds the options of every command that writes, --memory and --force; they fill `into`.
-void add_saving_options(CLI::App& command, shardmesh::save_options& into);
+/// Adds the options of every command that writes: --force, --no-sync, and --memory.
+void add_saving_options(CLI::App& command, bool& overwrite, bool& durable, std::int64_t& memory_bytes);
 
 /// Adds --dequantize, for commands that read elements.
 void add_dequantize_option(CLI::App& command, bool& into);

@@ -106,7 +106,7 @@ int run(const arguments& given, const common_options& common) {
   const verify_options options{.quick = given.quick,
                                .threads = common.threads,
                                .limits = read_limits{}.times(common.limit_factor),
-                               .allowed_globals = given.allow_globals};
+                               .allow_globals = given.allow_globals};
   const result<verify_report> checked =
       reader ? verify(**reader, options) : verify_unreadable(given.path, reader.error(), options);
   if (!checked) return tool::report(checked.error());

@@ -38,21 +38,28 @@ enum {
   SHARDMESH_DEDUP_EQUAL = 2 /* also tensors with equal bytes */
 };
 
+/* The files of a TORCH_CHECKPOINTING folder. */
+typedef int32_t shardmesh_payload;
+enum {
+  SHARDMESH_PAYLOAD_TORCH = 0,
+  SHARDMESH_PAYLOAD_SAFETENSORS = 1 /* for items that hold only tensors that safetensors supports */
+};
+
 typedef struct shardmesh_convert_options {
   size_t struct_size;
   const shardmesh_save_options* saving;
   const shardmesh_selection* selection;
-  int64_t max_shard_bytes;  /* HF: the largest file; 0: Hugging Face's 5 GB */
-  shardmesh_dedup dedup;    /* tensors written only once, under the first of their keys */
-  int32_t skip_objects;     /* SAFETENSORS and HF */
-  int32_t skip_unsupported; /* leaves out entries that the destination cannot hold */
-  int32_t nest;             /* DCP, TORCH, TORCH_CHECKPOINTING from flat names: split at dots */
-  const char* item;         /* TORCH_CHECKPOINTING: the item for all entries; null: the first name of each path */
-  shardmesh_checkpoint* shapes_like; /* each tensor must have its shape in this checkpoint; null: any shape */
-  int32_t allow_shape_mismatch;      /* with `shapes_like`: tensors are cut at the end, or filled with zeros */
+  int64_t max_shard_bytes;      /* HF: the largest file; 0: Hugging Face's 5 GB */
+  shardmesh_dedup dedup;        /* tensors written only once, under the first of their keys */
+  int32_t skip_objects;         /* SAFETENSORS and HF */
+  int32_t skip_unsupported;     /* leaves out entries that the destination cannot hold */
+  int32_t nest;                 /* DCP, TORCH, TORCH_CHECKPOINTING from flat names: split at dots */
+  const char* item;             /* TORCH_CHECKPOINTING: the item for all entries; null: the first name of each path */
+  shardmesh_checkpoint* like;   /* each tensor must have its shape in this checkpoint; null: any shape */
+  int32_t allow_shape_mismatch; /* with `like`: tensors are cut at the end, or filled with zeros */
   int32_t
       components; /* DCP, TORCH, TORCH_CHECKPOINTING: sparse, nested, quantized, and torchao tensors as components */
-  int32_t safetensors_files; /* TORCH_CHECKPOINTING: for items that hold only tensors that safetensors supports */
+  shardmesh_payload payload; /* TORCH_CHECKPOINTING */
   int32_t reserved;          /* 0 */
 } shardmesh_convert_options;
 

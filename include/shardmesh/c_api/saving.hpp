@@ -15,7 +15,8 @@ namespace c_api {
 
 struct save_options {
   shardmesh_format format = SHARDMESH_FORMAT_DCP;
-  bool overwrite = false, skip_sync = false;
+  bool overwrite = false;
+  bool durable = true;            // waits for the disk
   int threads = 0;                // 0: all cores
   std::int64_t memory_bytes = 0;  // 0: the library's default
   watching call{};
@@ -57,16 +58,16 @@ struct selection {
 };
 
 struct convert_options {
-  save_options saving{SHARDMESH_FORMAT_SAFETENSORS, false, false, 0, 0, {}};
+  save_options saving{SHARDMESH_FORMAT_SAFETENSORS, false, true, 0, 0, {}};
   selection select{};
   std::int64_t max_shard_bytes = 0;  // 0: Hugging Face's 5 GB
   shardmesh_dedup dedup = SHARDMESH_DEDUP_NONE;
   bool skip_objects = false, skip_unsupported = false, nest = false;
   bool components = false;
-  std::string item{};              // TORCH_CHECKPOINTING: the item for all entries
-  bool safetensors_files = false;  // TORCH_CHECKPOINTING: for items that hold only tensors
+  std::string item{};                                   // TORCH_CHECKPOINTING: the item for all entries
+  shardmesh_payload payload = SHARDMESH_PAYLOAD_TORCH;  // TORCH_CHECKPOINTING
   // Tensors must have their shapes in this checkpoint. With `allow_shape_mismatch`, they are cut or filled to them.
-  const checkpoint* shapes_like = nullptr;
+  const checkpoint* like = nullptr;
   bool allow_shape_mismatch = false;
 };
 
@@ -91,7 +92,7 @@ class c_saving {
     options.memory_bytes = from.memory_bytes;
     options.format = from.format;
     options.overwrite = from.overwrite ? 1 : 0;
-    options.skip_sync = from.skip_sync ? 1 : 0;
+    options.skip_sync = from.durable ? 0 : 1;
     options.threads = from.threads;
   }
   watched_call call;
@@ -182,8 +183,8 @@ inline save_report convert(const checkpoint& from, const std::string& path, cons
   wanted.nest = options.nest ? 1 : 0;
   wanted.components = options.components ? 1 : 0;
   wanted.item = options.item.empty() ? nullptr : c_text(options.item);
-  wanted.safetensors_files = options.safetensors_files ? 1 : 0;
-  wanted.shapes_like = options.shapes_like == nullptr ? nullptr : options.shapes_like->c();
+  wanted.payload = options.payload;
+  wanted.like = options.like == nullptr ? nullptr : options.like->c();
   wanted.allow_shape_mismatch = options.allow_shape_mismatch ? 1 : 0;
   return how.run([&](shardmesh_save_report** report, shardmesh_error** e) {
     return shardmesh_convert(from.c(), c_text(path), &wanted, report, e);

@@ -13,7 +13,7 @@ typedef struct shardmesh_start_load_options {
    * on the load's threads. A result other than 0 ends the load with SHARDMESH_CANCELLED, unless it was the last key.
    * The key is valid during the call. May describe the checkpoint, but make no other call on it; must not throw,
    * jump out, or wait for the load. Null: no reports. */
-  int32_t (*arrived)(void* user, shardmesh_text key);
+  int32_t (*on_arrival)(void* user, shardmesh_text key);
   void* user;
   int64_t timeout_milliseconds; /* after which the load ends with SHARDMESH_DEADLINE_EXCEEDED; 0: never */
   int32_t threads;              /* 0: all cores */
@@ -42,7 +42,7 @@ typedef struct shardmesh_loading_progress {
 SHARDMESH_C_EXPORT shardmesh_status shardmesh_loading_describe(const shardmesh_loading* loading,
                                                                shardmesh_loading_progress* progress,
                                                                shardmesh_error** error);
-/* Asks the load to end, from any thread, including from `arrived`. No effect after the load has ended. */
+/* Asks the load to end, from any thread, including from `on_arrival`. No effect after the load has ended. */
 SHARDMESH_C_EXPORT shardmesh_status shardmesh_loading_cancel(shardmesh_loading* loading, shardmesh_error** error);
 /* Blocks until the load has ended, and returns its status; may be called again. Only one thread may wait at a time.
  * `bytes_read` may be null. */

@@ -22,7 +22,7 @@ struct start_load_options {
   std::chrono::milliseconds timeout{0};
   /// Called from the load's threads, one at a time. Returning false ends the load. An exception also ends it, and
   /// `wait` rethrows the exception.
-  std::function<bool(const std::string& key)> arrived{};
+  std::function<bool(const std::string& key)> on_arrival{};
   bool allow_shape_mismatch = false;
 };
 
@@ -30,11 +30,11 @@ struct start_load_options {
 class loading {
  public:
   loading(const checkpoint& from, const std::vector<load_request>& requests, start_load_options options = {})
-      : told_(new told{std::move(options.arrived), nullptr}) {
+      : told_(new told{std::move(options.on_arrival), nullptr}) {
     const std::vector<shardmesh_load_request> wanted = pointers(requests);
     shardmesh_start_load_options how{};
     how.struct_size = sizeof how;
-    if (told_->arrived) how.arrived = &tell;
+    if (told_->on_arrival) how.on_arrival = &tell;
     how.user = told_.get();
     how.timeout_milliseconds = options.timeout.count();
     how.threads = options.threads;
@@ -65,14 +65,14 @@ class loading {
 
  private:
   struct told {
-    std::function<bool(const std::string&)> arrived;
+    std::function<bool(const std::string&)> on_arrival;
     std::exception_ptr thrown;
   };
   static std::int32_t tell(void* user, shardmesh_text key) noexcept {
     auto& self = *static_cast<told*>(user);
     if (self.thrown) return 1;
     try {
-      return self.arrived(to_string(key)) ? 0 : 1;
+      return self.on_arrival(to_string(key)) ? 0 : 1;
     } catch (...) {
       self.thrown = std::current_exception();
       return 1;

@@ -321,7 +321,7 @@ std::vector<error> check_before_copying(checkpoint_reader& reader, const convers
 }
 
 save_options with_last_check(save_options options, checkpoint_reader& reader, chunk_source& source) {
-  options.last_check = [&reader, &source, given = std::move(options.last_check)]() -> result<void> {
+  options.hooks.last_check = [&reader, &source, given = std::move(options.hooks.last_check)]() -> result<void> {
     SHARDMESH_TRY(source.finish());
     SHARDMESH_TRY(reader.finish_checks());
     return given ? given() : result<void>{};

@@ -55,9 +55,9 @@ class verification {
     report_.globals = find_globals(reader_.path(), &reader_, {.threads = options_.threads, .limits = options_.limits});
     for (const error& problem : report_.globals.problems) add(problem);
     report_.more_problems += report_.globals.more_problems;
-    for (error& warning : warnings_of(report_.globals, reader_.path(), options_.allowed_globals))
+    for (error& warning : warnings_of(report_.globals, reader_.path(), options_.allow_globals))
       report_.warnings.push_back(std::move(warning));
-    put_first(dangers_of(report_.globals, reader_.path(), options_.allowed_globals));
+    put_first(dangers_of(report_.globals, reader_.path(), options_.allow_globals));
     if (stopped_) return *std::move(stopped_);
     return std::move(report_);
   }
@@ -224,8 +224,8 @@ result<verify_report> verify_unreadable(const std::filesystem::path& path, error
   verify_report report;
   report.problems.push_back(std::move(why));
   report.globals = find_globals(path, nullptr, {.threads = options.threads, .limits = options.limits});
-  report.warnings = warnings_of(report.globals, path, options.allowed_globals);
-  for (error& problem : dangers_of(report.globals, path, options.allowed_globals))
+  report.warnings = warnings_of(report.globals, path, options.allow_globals);
+  for (error& problem : dangers_of(report.globals, path, options.allow_globals))
     report.problems.push_back(std::move(problem));
   return report;
 }

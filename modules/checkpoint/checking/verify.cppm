@@ -17,7 +17,7 @@ struct verify_options {
   std::size_t max_problems = 1000;  // named; the others are counted
   read_limits limits = {};          // for the pickles that are searched for globals
   /// Names in pickles that are accepted, as `find_globals` spells them: they are neither problems nor warnings.
-  std::vector<std::string> allowed_globals = {};
+  std::vector<std::string> allow_globals = {};
 };
 
 /// The findings of `verify`. The problems are facts about the checkpoint: a check that finds some has succeeded.

@@ -162,10 +162,10 @@ class grouped_load {
     for (const std::size_t tensor : group) is_loaded_[tensor] = true;
     SHARDMESH_TRY(check_(is_loaded_));
     for (const std::string& key : keys) {
-      const errc ended = detail::limit_reached(options_.call.cancel, options_.call.deadline);
+      const errc ended = detail::limit_reached(options_.cancel, options_.within);
       if (ended == errc::cancelled) return detail::limit_error(ended, "load");
       if (ended != errc::ok) return detail::limit_error(ended, "load").with_key(key);
-      if (options_.arrived) options_.arrived(key);
+      if (options_.on_arrival) options_.on_arrival(key);
     }
     return {};
   }
@@ -184,7 +184,7 @@ class grouped_load {
     }
     return parallel_for(
         thread_count(run_.threads), static_cast<std::int64_t>(chunks.size()), [&](std::int64_t i) -> result<void> {
-          if (options_.call.cancel.stop_requested()) return detail::limit_error(errc::cancelled, "load");
+          if (options_.cancel.stop_requested()) return detail::limit_error(errc::cancelled, "load");
           const auto& [entry, chunk] = chunks[static_cast<std::size_t>(i)];
           SHARDMESH_TRY(const auto opened, reader_.open_chunk(*entry, chunk));
           auto checked = sums_.check(*opened, reader_.contents().chunk_places[static_cast<std::size_t>(chunk)]);
@@ -272,9 +272,9 @@ result<load_report> load(checkpoint_reader& reader, std::span<const load_request
   chunk_source source(reader, options.reading);
   item_run_options run;
   run.threads = options.threads;
-  run.call = options.call;
+  run.call = options.call();
   run.progress = options.progress;
-  if (options.arrived || options.check) {
+  if (options.on_arrival || options.check) {
     SHARDMESH_TRY(grouped_load(reader, tensors, held, targets, options, run, check_ties).run(source));
   } else {
     SHARDMESH_TRY(run_to_memory(held, report.loaded, targets, source, run));

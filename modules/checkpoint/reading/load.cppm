@@ -28,8 +28,6 @@ struct load_request {
 struct load_options {
   int threads = 0;               // 0: all cores
   bool allow_narrowing = false;  // allow casts that lose values, as `check_cast` defines them
-  call_options call{};           // deadline and cancellation
-  read_options reading{};        // staging, and which reads are merged
   /// Boxes may reach beyond the stored tensor: zeros are loaded there, and stored elements keep their indices.
   /// `load_into` accepts any sizes of the same number of dimensions. Like Megatron's
   /// ShardedTensor.allow_shape_mismatch, it is for padded vocabularies.
@@ -37,11 +35,17 @@ struct load_options {
   /// Compares every stored chunk that a request needs, as a whole, with its checksum before the tensor counts as loaded
   /// (errc::checksum_mismatch). Those bytes are read twice. Chunks without a checksum are not compared.
   bool check = false;
+  time_limit within{};                                 // a duration or a time point (errc::deadline_exceeded)
+  std::stop_token cancel{};                            // errc::cancelled
   std::function<void(std::int64_t bytes)> progress{};  // called from any thread with the number of bytes just loaded
   /// Called once for each key when everything requested of it is in memory (and compared). Calls come one at a time, in
   /// the order in which tensors are stored. With this callback, neighbouring tensors are loaded in groups of some 64
   /// MiB.
-  std::function<void(const std::string& key)> arrived{};
+  std::function<void(const std::string& key)> on_arrival{};
+  read_options reading{};  // staging, and which reads are merged
+
+  /// Returns the limits of the call.
+  call_options call() const { return {.within = within, .cancel = cancel}; }
 };
 
 /// A tensor that was loaded with another dtype than the stored one.

@@ -32,9 +32,9 @@ class load_in_progress {
   std::unique_ptr<state> state_;
 };
 
-/// Runs `load` in the background. `options.arrived` reports tensors, and `options.progress` bytes; both are called from
-/// the new thread or its helpers. `options.call` cancels the load. The reader and the requests' memory must outlive it,
-/// and no other code may touch that memory until its key has arrived.
+/// Runs `load` in the background. `options.on_arrival` reports tensors, and `options.progress` bytes; both are called
+/// from the new thread or its helpers. `options.cancel` cancels the load. The reader and the requests' memory must
+/// outlive it, and no other code may touch that memory until its key has arrived.
 /// \errors errc::no_memory when no thread can be started; `wait` returns those of `load`
 result<load_in_progress> start_load(checkpoint_reader& reader, std::vector<load_request> requests,
                                     load_options options = {});

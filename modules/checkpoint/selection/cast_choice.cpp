@@ -124,13 +124,13 @@ void cast_choice::key_count::add(std::string_view key) {
   if (count++ == 0) first = key;
 }
 
-cast_choice::cast_choice(const selection_options& options) : options_(options), uses_(options.casts.size()) {}
+cast_choice::cast_choice(const selection_options& options) : options_(options), uses_(options.cast.size()) {}
 
 dtype cast_choice::type_of(const selectable& tensor) {
   std::optional<dtype> chosen;
   std::vector<std::size_t> passing;  // rules that match its key, but are for another kind
   for (std::size_t i = 0; i < uses_.size(); ++i) {
-    const cast_rule& rule = options_.casts[i];
+    const cast_rule& rule = options_.cast[i];
     const bool is_kind = is_of(rule, tensor.type);
     // A rule without a pattern selects by dtype alone.
     if (!rule.what && !is_kind) continue;
@@ -169,19 +169,19 @@ void cast_choice::note_cast(const selectable& tensor, dtype to) {
 }
 
 bool cast_choice::matches_any(std::size_t rule) const {
-  const cast_rule& one = options_.casts[rule];
+  const cast_rule& one = options_.cast[rule];
   return uses_[rule].is_matched || (!one.what && !one.from);
 }
 
 void cast_choice::report_left(selection_result& into) const {
   for (std::size_t i = 0; i < uses_.size(); ++i) {
     const rule_use& use = uses_[i];
-    const cast_rule& rule = options_.casts[i];
+    const cast_rule& rule = options_.cast[i];
     if (use.left.empty() || (rule.from && use.casts > 0)) continue;
     const std::string how = way_of_naming(rule, use.left);
     if (use.casts == 0 && !options_.allow_unused) {
       into.errors.push_back(fail(errc::invalid_argument,
-                                 fmt::format("casts '{}' casts nothing: no tensor that it matches is {}",
+                                 fmt::format("cast '{}' casts nothing: no tensor that it matches is {}",
                                              to_string(rule), rule.from ? name(*rule.from) : kind_name(rule.type)))
                                 .with_values("", counted(use.left))
                                 .with_hint(how + (how.empty() ? "" : "; ") + "allow_unused lets it pass"));

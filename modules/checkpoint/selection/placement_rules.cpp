@@ -77,7 +77,7 @@ class resolver {
     check_lengths();
     match();
     report_unused();
-    if (options_.optimizer_follow) follow();
+    if (options_.optimizer_follows) follow();
     place_all();
     note_replicas();
     if (!made_.ok()) made_.placements.clear();
@@ -178,7 +178,7 @@ class resolver {
   void place_all() {
     std::vector<std::vector<std::string_view>> impossible(rules_.size() + 1), scalars(rules_.size() + 1);
     for (std::size_t t = 0; t < tensors_.size(); ++t) {
-      const std::size_t source = options_.optimizer_follow && !followed_.empty() && followed_[t] ? *followed_[t] : t;
+      const std::size_t source = options_.optimizer_follows && !followed_.empty() && followed_[t] ? *followed_[t] : t;
       const std::size_t rule = rule_of_[source] == no_rule ? rules_.size() : rule_of_[source];
       std::vector<placement> placements = wanted(source);
       const auto dims = static_cast<std::int32_t>(tensors_[t].shape.rank());

@@ -35,7 +35,7 @@ result<std::vector<placement_rule>> parse_placement_rules(std::initializer_list<
 struct placement_options {
   std::vector<placement> default_placements = {};  // empty: R on every mesh dimension
   bool allow_unused = false;                       // accept rules that match nothing
-  bool optimizer_follow = true;                    // optimizer state takes its parameter's placements
+  bool optimizer_follows = true;                   // optimizer state takes its parameter's placements
 };
 
 /// The placements of every tensor, in the order given, or every problem found.

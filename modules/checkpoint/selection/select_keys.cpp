@@ -129,9 +129,9 @@ class key_selection {
     if (!is_prefix_used_) report_unused("strip_prefix", options_.strip_prefix, nullptr);
     for (std::size_t i = 0; i < options_.rename.size(); ++i)
       if (!rename_.is_used(i)) report_unused("rename", options_.rename[i].text(), &options_.rename[i].what());
-    for (std::size_t i = 0; i < options_.casts.size(); ++i) {
-      const cast_rule& rule = options_.casts[i];
-      if (!casts_.matches_any(i)) report_unused("casts", to_string(rule), rule.what ? &*rule.what : nullptr);
+    for (std::size_t i = 0; i < options_.cast.size(); ++i) {
+      const cast_rule& rule = options_.cast[i];
+      if (!casts_.matches_any(i)) report_unused("cast", to_string(rule), rule.what ? &*rule.what : nullptr);
     }
   }
 
@@ -144,9 +144,9 @@ class key_selection {
     const auto matched = std::find_if(keys_.begin(), keys_.end(), matches);
     const bool has_tensor =
         std::any_of(matched, keys_.end(), [&](const selectable& s) { return s.is_tensor && matches(s); });
-    const std::string_view why = matched == keys_.end()            ? "matches no key"
-                                 : has_tensor || option != "casts" ? "matches only keys that the selection leaves out"
-                                                                   : "matches only objects, which are not cast";
+    const std::string_view why = matched == keys_.end()           ? "matches no key"
+                                 : has_tensor || option != "cast" ? "matches only keys that the selection leaves out"
+                                                                  : "matches only objects, which are not cast";
     const std::string near = pattern && matched == keys_.end() ? suggestion(*pattern, names()) : std::string();
     made_.errors.push_back(fail(errc::invalid_argument, fmt::format("{} '{}' {}", option, text, why))
                                .with_hint(near + "allow_unused lets it pass"));

@@ -63,7 +63,7 @@ struct selection_options {
   bool no_optimizer = false;             // drop keys whose role among all keys is key_role::optimizer
   std::string strip_prefix = {};         // removed from keys that begin with it, before `rename`
   std::vector<rename_rule> rename = {};  // in order, each applied to the result of the one before
-  std::vector<cast_rule> casts = {};     // the first rule that casts a tensor wins; patterns match original keys
+  std::vector<cast_rule> cast = {};      // the first rule that casts a tensor wins; patterns match original keys
   bool allow_unused = false;             // accept rules that match nothing
   /// Applies a parameter's `skip`, `strip_prefix`, and `rename` also to its optimizer state ("optim.state.w.exp_avg",
   /// "optim.param_groups.w.lr", "optimizer.state.exp_avg.w") and to its name in "optim.param_groups.0.params".
@@ -97,7 +97,7 @@ struct selection_result {
   /// values and are not allowed, the first twenty with their keys, then the number of the others.
   std::vector<error> errors;
   /// For the user, one line each: entries that followed their parameters, casts that lose values, and tensors that a
-  /// rule of `casts` matches but does not cast.
+  /// rule of `cast` matches but does not cast.
   std::vector<std::string> notes;
   param_group_renames lists;  // with `optimizer_follows`: new names inside objects
 };

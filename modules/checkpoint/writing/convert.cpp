@@ -80,7 +80,7 @@ void find_source_of(const checkpoint_reader& reader, error& problem) {
 class converter {
  public:
   converter(checkpoint_reader& given, const std::filesystem::path& destination, const convert_options& options)
-      : given_(given), destination_(destination), options_(options), target_(target_of(options.to)), seen_(given) {}
+      : given_(given), destination_(destination), options_(options), target_(target_of(options.format)), seen_(given) {}
 
   result<save_report> run() {
     using phase = std::vector<error> (converter::*)();
@@ -100,11 +100,11 @@ class converter {
 
   problems check_arguments() {
     if (auto apart = check_disjoint(destination_, given_); !apart) return problem_of(std::move(apart).error());
-    if (!target_.has_items && (!options_.item.empty() || options_.safetensors_files))
+    if (!target_.has_items && (!options_.item.empty() || options_.payload != payload_kind::torch))
       return problem_of(fail(errc::invalid_argument, "an item and a payload are of torch-checkpointing alone")
                             .with_file(destination_.string()));
-    if (!options_.shapes_like) return {};
-    auto apart = check_disjoint(destination_, *options_.shapes_like);
+    if (!options_.like) return {};
+    auto apart = check_disjoint(destination_, *options_.like);
     return apart ? problems() : problem_of(std::move(apart).error());
   }
 
@@ -116,10 +116,10 @@ class converter {
     return {};
   }
 
-  // Gives tensors the shapes that they have in `shapes_like`.
+  // Gives tensors the shapes that they have in `like`.
   problems match_shapes() {
-    if (!options_.shapes_like) return {};
-    std::vector<resized_tensor> differences = shape_differences(*reader_, options_.selection, *options_.shapes_like);
+    if (!options_.like) return {};
+    std::vector<resized_tensor> differences = shape_differences(*reader_, options_.selection, *options_.like);
     // The sizes of a wrapping tensor's components follow from its values.
     std::erase_if(differences, [&](const resized_tensor& tensor) { return seen_.is_component(tensor.key); });
     if (differences.empty()) return {};
@@ -154,7 +154,7 @@ class converter {
     if (!record) return problem_of(std::move(record).error());
     record_ = *std::move(record);
     source_.emplace(chunk_source::checking(*reader_, record_));
-    const auto merged = merge_tensors(*reader_, work_, options_.merge, *source_, options_.saving.threads);
+    const auto merged = merge_tensors(*reader_, work_, options_.dedup, *source_, options_.threads);
     return merged ? problems() : problem_of(merged.error());
   }
 
@@ -181,8 +181,8 @@ class converter {
 
   // Refuses to copy anything that `verify` refuses.
   problems check_entries() {
-    problems found = check_before_copying(*reader_, work_, left_out_, record_.get(), options_.saving.threads);
-    if (found.empty() && is_dcp()) found = check_side_entries(*reader_, options_.saving.threads);
+    problems found = check_before_copying(*reader_, work_, left_out_, record_.get(), options_.threads);
+    if (found.empty() && is_dcp()) found = check_side_entries(*reader_, options_.threads);
     if (!found.empty()) return found;
     if (is_dcp()) make_objects_of_layouts(work_);
     auto beside = carried_to(target_, *reader_, work_, work_.notes);
@@ -193,10 +193,11 @@ class converter {
 
   result<save_report> write() {
     settings_.files.max_shard_bytes = options_.max_shard_bytes;
-    settings_.items = {.files = options_.safetensors_files ? torch_checkpointing::payload::safetensors
-                                                           : torch_checkpointing::payload::torch,
+    settings_.items = {.files = options_.payload == payload_kind::safetensors
+                                    ? torch_checkpointing::payload::safetensors
+                                    : torch_checkpointing::payload::torch,
                        .item = options_.item};
-    const save_options saving = replacing_checkpoints(with_last_check(options_.saving, *reader_, *source_));
+    const save_options saving = replacing_checkpoints(with_last_check(options_.saving(), *reader_, *source_));
     auto report = target_.write(destination_, std::move(work_.tensors), work_.objects, *source_, settings_, saving);
     if (!report) {
       error why = std::move(report).error();

@@ -16,44 +16,61 @@ import :targets;
 export namespace shardmesh {
 
 /// The tensors that `convert` writes only once, under the first of their keys.
-enum class dedup : std::uint8_t {
+enum class dedup_rule : std::uint8_t {
   none,
   tied,   // one stored tensor under several names: the same bytes of a file, cut in the same way
   equal,  // also tensors of equal dtype and shape with equal bytes, except scalars
+};
+
+/// The files of a torch-checkpointing folder in which `convert` writes items.
+enum class payload_kind : std::uint8_t {
+  torch,        // files of torch.save
+  safetensors,  // for items with only tensors that safetensors can hold; torch for the others
 };
 
 /// The options of `convert`: the format, the entries with their names and dtypes, and the treatment of entries that the
 /// format cannot hold. By default, tensors go into one safetensors file and objects into a JSON file beside it, and
 /// entries that these cannot hold are problems.
 struct convert_options {
-  target_format to = target_format::safetensors;
+  target_format format = target_format::safetensors;
   selection_options selection{};
   std::int64_t max_shard_bytes = std::int64_t{5} * 1000 * 1000 * 1000;  // hf: Hugging Face's own default
   bool skip_objects = false;                                            // write only the tensors
   bool skip_unsupported = false;  // leave out tensors that the destination cannot hold, and objects with such tensors
   /// Gives each tensor the shape of the tensor in this checkpoint that has its new name. Tensors without such a
   /// counterpart keep their shapes.
-  checkpoint_reader* shapes_like = nullptr;
-  bool allow_shape_mismatch = false;  // with `shapes_like`: cut at the end or fill with zeros; else a problem
-  dedup merge = dedup::none;          // optimizer state is never merged: its entries must be found under their own keys
+  checkpoint_reader* like = nullptr;
+  bool allow_shape_mismatch = false;    // with `like`: cut at the end or fill with zeros; else a problem
+  dedup_rule dedup = dedup_rule::none;  // never of optimizer state: its entries must be found under their own keys
   /// dcp, pt, torch_checkpointing: write wrapping tensors (sparse, nested, quantized, torchao's) as their components,
   /// as safetensors and hf always do. Otherwise, components that an object describes become the wrapping tensor again.
   bool components = false;
   /// dcp, pt, torch_checkpointing: split flat names at dots. Keys "a" and "a.b" are then a problem.
   bool nest = false;
   std::string item{};  // torch_checkpointing: the item for everything; empty: a path's first name is its item
-  bool safetensors_files = false;  // torch_checkpointing: for items with only tensors that safetensors can hold
-  save_options saving{};
+  payload_kind payload = payload_kind::torch;  // torch_checkpointing
+  // As in save_options.
+  bool overwrite = false;
+  bool durable = true;
+  std::int64_t memory_bytes = default_memory_bytes;
+  int threads = 0;
+  time_limit within{};
+  std::stop_token cancel{};
+  std::function<void(std::int64_t bytes)> progress{};
+  commit_hooks hooks{};
+
+  /// Returns the options of the writer.
+  save_options saving() const { return detail::saving_of(*this); }
 };
 
-/// Writes the tensors and objects of `reader` to `destination` in another format. Streams: `saving.memory_bytes` bounds
+/// Writes the tensors and objects of `reader` to `destination` in another format. Streams: `memory_bytes` bounds
 /// the memory, whatever the checkpoint's size. Conversions between DCP and torch_checkpointing keep chunks and ranks.
 /// An object that holds tensors is copied whole from DCP to DCP and to .pt, and is split into entries everywhere else.
 /// The same holds for wrapping tensors of known classes; for DCP and .pt, components that the source has are recombined
 /// (torch_file::wrap_components).
 /// \errors before the destination appears: errc::invalid_argument (options that contradict each other, a rule that
 ///         matches no key); one problem for each entry that the destination cannot hold (errc::unsupported, unless
-///         `skip_unsupported` is set), that has another shape than in `shapes_like` (errc::shape_mismatch), or that
+///         `skip_unsupported` is set), that has another shape than in `like` (errc::shape_mismatch), or that
 ///         `verify` would refuse: every checksum that the source has for the entries to copy is compared. Then those of
 ///         the format's writer
 result<save_report> convert(checkpoint_reader& reader, const std::filesystem::path& destination,
@@ -62,15 +79,26 @@ result<save_report> convert(checkpoint_reader& reader, const std::filesystem::pa
 /// How `reshard` and `plan_reshard` cut a checkpoint: over a mesh by placement rules, or like another checkpoint.
 /// `mesh` or `like` is required (errc::invalid_argument). With both, `like` decides, and the rules are ignored.
 struct reshard_options {
-  std::optional<device_mesh> mesh{};              // cut by the rules over this mesh, or
-  checkpoint_reader* like = nullptr;              // use the boxes and ranks of this checkpoint's tensors
-  std::vector<placement_rule> placement_rules{};  // the first that matches a key decides
-  std::vector<placement> default_placements{};    // for keys that no rule matches; empty: R on every mesh dimension
-  bool optimizer_follows = true;                  // optimizer state takes its parameter's placements
-  bool allow_shape_mismatch = false;              // with `like`: cut at the end or fill with zeros to its shapes
+  std::optional<device_mesh> mesh{};            // cut by the rules over this mesh, or
+  checkpoint_reader* like = nullptr;            // use the boxes and ranks of this checkpoint's tensors
+  std::vector<placement_rule> place{};          // the first that matches a key decides
+  std::vector<placement> default_placements{};  // for keys that no rule matches; empty: R on every mesh dimension
+  bool optimizer_follows = true;                // optimizer state takes its parameter's placements
+  bool allow_shape_mismatch = false;            // with `like`: cut at the end or fill with zeros to its shapes
   selection_options selection{};
   bool skip_unsupported = false;  // leave out entries that cannot be cut or written
-  save_options saving{};
+  // As in save_options.
+  bool overwrite = false;
+  bool durable = true;
+  std::int64_t memory_bytes = default_memory_bytes;
+  int threads = 0;
+  time_limit within{};
+  std::stop_token cancel{};
+  std::function<void(std::int64_t bytes)> progress{};
+  commit_hooks hooks{};
+
+  /// Returns the options of the writer.
+  save_options saving() const { return detail::saving_of(*this); }
 };
 
 /// A reshard that is planned and not executed.

@@ -146,11 +146,12 @@ class merging {
 
 }  // namespace
 
-result<void> merge_tensors(checkpoint_reader& reader, conversion& work, dedup how, chunk_source& source, int threads) {
-  if (how == dedup::none) return {};
+result<void> merge_tensors(checkpoint_reader& reader, conversion& work, dedup_rule how, chunk_source& source,
+                           int threads) {
+  if (how == dedup_rule::none) return {};
   merging run(reader, work, source, threads);
   SHARDMESH_TRY(run.merge_tied());
-  if (how == dedup::equal) SHARDMESH_TRY(run.merge_equal());
+  if (how == dedup_rule::equal) SHARDMESH_TRY(run.merge_equal());
   run.finish();
   return {};
 }

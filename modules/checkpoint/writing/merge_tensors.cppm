@@ -13,6 +13,7 @@ namespace shardmesh {
 
 // Drops the tensors that are merged into an earlier one, with a note for each. To find equal bytes, reads each tensor
 // that has a partner of its dtype and shape once, through `source`. Ties are found without reading elements.
-result<void> merge_tensors(checkpoint_reader& reader, conversion& work, dedup how, chunk_source& source, int threads);
+result<void> merge_tensors(checkpoint_reader& reader, conversion& work, dedup_rule how, chunk_source& source,
+                           int threads);
 
 }  // namespace shardmesh

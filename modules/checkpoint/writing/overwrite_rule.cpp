@@ -129,7 +129,7 @@ result<void> holds_one_checkpoint(const fs::path& folder, const destination_snap
 }
 
 save_options replacing_checkpoints(save_options options) {
-  if (!options.output.may_replace) options.output.may_replace = holds_one_checkpoint;
+  if (!options.hooks.may_replace) options.hooks.may_replace = holds_one_checkpoint;
   return options;
 }
 

@@ -84,9 +84,9 @@ class planning {
     }
     placement_options how;
     how.allow_unused = options_.selection.allow_unused;
-    how.optimizer_follow = options_.optimizer_follows;
+    how.optimizer_follows = options_.optimizer_follows;
     how.default_placements = options_.default_placements;
-    placement_resolution resolved = resolve_placements(entries, *options_.mesh, options_.placement_rules, how);
+    placement_resolution resolved = resolve_placements(entries, *options_.mesh, options_.place, how);
     for (error& problem : resolved.errors) plan_.problems.push_back(std::move(problem));
     if (!plan_.problems.empty()) return;
     for (std::string& note : resolved.notes) plan_.notes.push_back(std::move(note));
@@ -210,14 +210,15 @@ result<save_report> reshard(checkpoint_reader& given, const std::filesystem::pat
   work.sources = std::move(plan.sources);
   work.object_sources = std::move(plan.object_sources);
   std::vector<error> problems = find_path_conflicts(work.tensors, work.objects);
-  if (problems.empty()) problems = check_before_copying(reader, work, left_out, record.get(), options.saving.threads);
-  if (problems.empty()) problems = check_side_entries(reader, options.saving.threads);
+  if (problems.empty()) problems = check_before_copying(reader, work, left_out, record.get(), options.threads);
+  if (problems.empty()) problems = check_side_entries(reader, options.threads);
   if (!problems.empty()) return fail_all(std::move(problems));
   std::vector<std::string> said;  // already in the plan's notes
   SHARDMESH_TRY(const auto extras, carried_to_dcp(reader, work.tensors, work.objects, said));
   chunk_source source = chunk_source::checking(reader, record);
-  SHARDMESH_TRY(save_report report, dcp::save(destination, std::move(work.tensors), work.objects, source, extras,
-                                              replacing_checkpoints(with_last_check(options.saving, reader, source))));
+  SHARDMESH_TRY(save_report report,
+                dcp::save(destination, std::move(work.tensors), work.objects, source, extras,
+                          replacing_checkpoints(with_last_check(options.saving(), reader, source))));
   report.notes.insert(report.notes.begin(), plan.notes.begin(), plan.notes.end());
   report.excluded = plan.excluded;
   report.skipped_tensors = plan.skipped_tensors;

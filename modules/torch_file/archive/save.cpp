@@ -41,7 +41,7 @@ class pt_save {
  private:
   result<void> write(element_source source) {
     SHARDMESH_TRY(state_file state, state_file::make(entries(), prefix_of(destination_)));
-    SHARDMESH_TRY(staged_output output, staged_output::file(destination_, options_.output));
+    SHARDMESH_TRY(staged_output output, staged_output::file(destination_, options_.output()));
     SHARDMESH_TRY(const std::int32_t file, output.add_file(""));
     SHARDMESH_TRY(output.reserve(state.size_bytes()));
     std::vector<written_item> items;

@@ -19,13 +19,14 @@ call_options run_call::on_stream() const {
 }
 
 result<void> run_call::check() const {
-  const errc ended = detail::limit_reached(options_.cancel, options_.deadline);
+  const errc ended = detail::limit_reached(options_.cancel, options_.within);
   if (ended == errc::ok) return {};
   return detail::ended_within({rank_, options_.name, {}, options_.tag}, ended);
 }
 
 result<void> run_call::check_late(std::chrono::milliseconds grace) const {
-  const bool is_late = !options_.deadline || std::chrono::steady_clock::now() > *options_.deadline + grace;
+  // The subtraction does not overflow; a limit may be the clock's last time.
+  const bool is_late = !options_.within || std::chrono::steady_clock::now() - grace > *options_.within;
   return is_late ? check() : result<void>();
 }
 

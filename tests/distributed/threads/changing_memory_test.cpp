@@ -33,8 +33,7 @@ TEST_CASE("ranks whose memory changes during a save write a checkpoint that pass
       add("of rank " + std::to_string(comm.rank()), box::whole({rows, columns}));
       add("rows", comm.rank() == 0 ? box{{0, 0}, {700, columns}} : box{{700, 0}, {rows - 700, columns}});
       add("columns", comm.rank() == 0 ? box{{0, 0}, {rows, 500}} : box{{0, 500}, {rows, columns - 500}});
-      const auto report = save(folder.path / name, mine, comm,
-                               {.saving = {.output = {.durable = false}, .call = within(30s)}, .to = format});
+      const auto report = save(folder.path / name, mine, comm, {.format = format, .durable = false, .within = 30s});
       if (!report) return text_of(report.error().problems());
       if (comm.rank() != 0) return "";
       auto reader = open_checkpoint(folder.path / name);

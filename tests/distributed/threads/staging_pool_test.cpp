@@ -36,14 +36,14 @@ namespace {
 // One rank's tensor, saved into a pool; the save writes nothing before `go_on`.
 struct held_up_save {
   held_up_save(const fs::path& folder, const staging_pool& pool, std::size_t size_bytes, std::uint8_t value,
-               call_options call = {})
+               const call_options& call = {})
       : group(1), comm(group.communicator(0)), checkpoint(folder), memory(size_bytes, static_cast<std::byte>(value)) {
     const auto size = static_cast<std::int64_t>(size_bytes);
     local_state held;
     held.tensors.push_back(
         {{"w"}, {size}, dtype::uint8, {{{{0}, {size}}, {memory.data(), dtype::uint8, {}, {size}, {1}}}}});
-    rank_save_options options{.saving = {.output = {.durable = false}, .threads = 1, .call = std::move(call)},
-                              .staging = pool};
+    rank_save_options options{
+        .durable = false, .threads = 1, .within = call.within, .cancel = call.cancel, .staging = pool};
     options.before = [gate = go.get_future().share()](save_phase now) -> result<void> {
       if (now == save_phase::stage) gate.wait();
       return {};
@@ -125,7 +125,7 @@ TEST_CASE("a deadline and a cancellation reach a save that waits for staging") {
   const staging_pool pool = staging_pool::make({.max_bytes = 1'000, .max_saves = 2}).value();
   held_up_save first(folder.path / "first", pool, 640, 1);
   REQUIRE(first.saving);
-  const std::string late = held_up_save(folder.path / "late", pool, 640, 2, within(100ms)).refusal();
+  const std::string late = held_up_save(folder.path / "late", pool, 640, 2, {.within = 100ms}).refusal();
   CHECK(late ==
         "the save's deadline has passed while it waited for staging (rank 0): expected at most 2 saves and 1000 bytes, "
         "found "

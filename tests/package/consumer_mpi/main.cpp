@@ -14,7 +14,7 @@ int main() {
     return 1;
   }
   shardmesh::call_options options;
-  options.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  options.within = std::chrono::seconds(30);
   const std::vector<std::byte> mine(static_cast<std::size_t>(comm->rank()) + 3);
   const auto all = comm->all_gather(mine, options);
   if (!all) return 1;

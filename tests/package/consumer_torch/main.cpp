@@ -12,7 +12,7 @@ import shardmesh.torch;
 int main() {
   const torch::nn::Linear saved(3, 2);
   torch::nn::Linear loaded(3, 2);
-  if (!shardmesh::save_checkpoint(*saved, "consumer.checkpoint", {.saving = {.output = {.overwrite = true}}})) return 1;
+  if (!shardmesh::save_checkpoint(*saved, "consumer.checkpoint", {.saving = {.overwrite = true}})) return 1;
   const auto report = shardmesh::load_checkpoint(*loaded, "consumer.checkpoint");
   const bool equal = report && at::equal(saved->weight, loaded->weight) && at::equal(saved->bias, loaded->bias);
   std::printf("%s: %s\n", equal ? "equal" : "not equal",

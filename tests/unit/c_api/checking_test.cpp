@@ -45,7 +45,7 @@ std::string large_checkpoint(const c_answers::scratch_folder& scratch) {
   std::vector<c::save_tensor> tensors;
   for (int i = 0; i < 64; ++i) tensors.emplace_back("w" + std::to_string(i), c::view(values.data(), {1 << 18}));
   c::save_options fast;
-  fast.skip_sync = true;
+  fast.durable = false;
   c::save(scratch / "large", tensors, fast);
   return scratch / "large";
 }

@@ -210,22 +210,37 @@ TEST_CASE("folders of torch_checkpointing are the library's, byte for byte, of e
   const auto reader = shardmesh::open_checkpoint(fsdp()).value();
   const c::checkpoint from = c::checkpoint::open(fsdp());
   const scratch_folder scratch;
-  for (const bool safetensors_files : {false, true})
+  for (const shardmesh_payload payload : {SHARDMESH_PAYLOAD_TORCH, SHARDMESH_PAYLOAD_SAFETENSORS})
     for (const char* item : {"", "all"}) {
       shardmesh::convert_options ours;
-      ours.to = shardmesh::target_format::torch_checkpointing;
-      ours.safetensors_files = safetensors_files;
+      ours.format = shardmesh::target_format::torch_checkpointing;
+      ours.payload = static_cast<shardmesh::payload_kind>(payload);
       ours.item = item;
       c::convert_options theirs;
       theirs.saving.format = SHARDMESH_FORMAT_TORCH_CHECKPOINTING;
-      theirs.safetensors_files = safetensors_files;
+      theirs.payload = payload;
       theirs.item = item;
-      theirs.saving.overwrite = ours.saving.output.overwrite = true;
+      theirs.saving.overwrite = ours.overwrite = true;
       REQUIRE(shardmesh::convert(*reader, scratch.path / "ours", ours));
       c::convert(from, scratch / "theirs", theirs);
       CHECK(bytes_of(scratch.path / "theirs") == bytes_of(scratch.path / "ours"));
     }
   CHECK(c::checkpoint::open(scratch / "theirs").summary().format == SHARDMESH_FORMAT_TORCH_CHECKPOINTING);
+}
+
+TEST_CASE("a payload that the header does not list is refused") {
+  const c::checkpoint from = c::checkpoint::open(fsdp());
+  const scratch_folder scratch;
+  c::convert_options options;
+  options.saving.format = SHARDMESH_FORMAT_TORCH_CHECKPOINTING;
+  for (const shardmesh_payload payload : {-1, 2}) {
+    options.payload = payload;
+    const auto problems = problems_of([&] { c::convert(from, scratch / "made", options); });
+    REQUIRE(problems.size() == 1);
+    CHECK(problems[0].status == SHARDMESH_INVALID_ARGUMENT);
+    CHECK(problems[0].message == "the argument payload is neither TORCH nor SAFETENSORS");
+  }
+  CHECK_FALSE(fs::exists(scratch / "made"));
 }
 
 TEST_CASE("components stay apart where that is asked for, as the library keeps them") {
@@ -237,9 +252,9 @@ TEST_CASE("components stay apart where that is asked for, as the library keeps t
   std::vector<std::vector<std::string>> written;
   for (const bool components : {false, true}) {
     shardmesh::convert_options ours;
-    ours.to = shardmesh::target_format::dcp;
+    ours.format = shardmesh::target_format::dcp;
     ours.components = components;
-    ours.saving.output.overwrite = true;
+    ours.overwrite = true;
     c::convert_options theirs;
     theirs.saving.format = SHARDMESH_FORMAT_DCP;
     theirs.components = components;
@@ -259,7 +274,7 @@ TEST_CASE("tensors are held against another checkpoint's shapes, or cut and fill
   c::save(scratch / "like", {{"w", c::view(zeros.data(), {3, 3})}});
   const c::checkpoint stored = c::checkpoint::open(scratch / "stored"), like = c::checkpoint::open(scratch / "like");
   c::convert_options options;
-  options.shapes_like = &like;
+  options.like = &like;
   const auto refused = problems_of([&] { c::convert(stored, scratch / "made.safetensors", options); });
   REQUIRE(refused.size() == 1);
   CHECK(refused[0].status == SHARDMESH_SHAPE_MISMATCH);

@@ -160,10 +160,10 @@ TEST_CASE("convert with a selection writes the library's bytes and report") {
   const c_answers::scratch_folder scratch;
   const auto reader = shardmesh::open_checkpoint(fsdp()).value();
   shardmesh::convert_options ours;
-  ours.to = shardmesh::target_format::hf;
+  ours.format = shardmesh::target_format::hf;
   ours.selection.skip = {shardmesh::key_pattern::compile(".*bias").value()};
   ours.selection.rename = {shardmesh::parse_rename_rule("model\\.(.*)=\\1").value()};
-  ours.selection.casts = {shardmesh::parse_cast_rule("bfloat16").value()};
+  ours.selection.cast = {shardmesh::parse_cast_rule("bfloat16").value()};
   ours.selection.no_optimizer = true;
   ours.max_shard_bytes = 2000;
   c::convert_options theirs;
@@ -210,7 +210,7 @@ TEST_CASE("reshard onto a mesh, and like another checkpoint, writes the library'
   const c::checkpoint from = c::checkpoint::open(fsdp());
   shardmesh::reshard_options ours;
   ours.mesh = shardmesh::parse_mesh("dp=2,tp=2").value();
-  ours.placement_rules = shardmesh::parse_placement_rules({".*weight=S(0),R"}).value();
+  ours.place = shardmesh::parse_placement_rules({".*weight=S(0),R"}).value();
   ours.default_placements = shardmesh::parse_placements("R,R").value();
   ours.optimizer_follows = false;
   ours.selection.optimizer_follows = true;

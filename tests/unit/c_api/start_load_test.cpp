@@ -60,7 +60,7 @@ TEST_CASE("every key arrives once, in the order of the files, when its values ar
   bool is_there = true;
   c::start_load_options options;
   options.check = true;
-  options.arrived = [&](const std::string& key) {
+  options.on_arrival = [&](const std::string& key) {
     arrived.push_back(key);
     is_there = is_there && state.memory.at(key) == state.values.at(key);
     return true;
@@ -77,13 +77,13 @@ TEST_CASE("every key arrives once, in the order of the files, when its values ar
   CHECK(loading.bytes() == 6 * 15 * 4);
 }
 
-TEST_CASE("what arrived throws ends the load and leaves wait, also of the last key") {
+TEST_CASE("what on_arrival throws ends the load and leaves wait, also of the last key") {
   for (const std::size_t last : {std::size_t{1}, std::size_t{6}}) {
     saved state;
     const c::checkpoint from = state.open();
     std::size_t told = 0;
     c::start_load_options options;
-    options.arrived = [&](const std::string& key) -> bool {
+    options.on_arrival = [&](const std::string& key) -> bool {
       if (++told == last) throw std::out_of_range(key);
       return true;
     };
@@ -93,14 +93,14 @@ TEST_CASE("what arrived throws ends the load and leaves wait, also of the last k
   }
 }
 
-TEST_CASE("a load ends as cancelled when arrived says no, or another thread cancels") {
+TEST_CASE("a load ends as cancelled when on_arrival says no, or another thread cancels") {
   for (const bool by_another : {false, true}) {
     saved state;
     const c::checkpoint from = state.open();
     std::atomic<int> told = 0;
     std::atomic<bool> is_cancelled = false;
     c::start_load_options options;
-    options.arrived = [&](const std::string&) {
+    options.on_arrival = [&](const std::string&) {
       ++told;
       while (by_another && !is_cancelled) std::this_thread::yield();
       return by_another;
@@ -132,7 +132,7 @@ TEST_CASE("a load whose time is over ends as that") {
   std::vector<std::uint8_t> a(size), b(size);
   c::start_load_options options;
   options.timeout = std::chrono::seconds(2);
-  options.arrived = [&](const std::string&) {
+  options.on_arrival = [&](const std::string&) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2100));
     return true;
   };
@@ -153,7 +153,7 @@ TEST_CASE("the time of a load is also that of its callbacks, when all bytes are 
   int arrivals = 0;
   c::start_load_options options;
   options.timeout = std::chrono::milliseconds(100);
-  options.arrived = [&](const std::string&) {
+  options.on_arrival = [&](const std::string&) {
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
     return ++arrivals < 1000;
   };
@@ -168,7 +168,7 @@ TEST_CASE("a load that is given back while it goes on ends before that returns")
   std::atomic<int> told = 0;
   {
     c::start_load_options options;
-    options.arrived = [&](const std::string&) {
+    options.on_arrival = [&](const std::string&) {
       ++told;
       return true;
     };

@@ -23,7 +23,7 @@ const std::vector<selectable> model{{"w", dtype::float32, true},          {"v", 
 
 selection_result cast(const texts& rules, bool allow_narrowing = false, bool allow_unused = false) {
   selection_options options{.allow_unused = allow_unused, .allow_narrowing = allow_narrowing};
-  for (const std::string& rule : rules) options.casts.push_back(parse_cast_rule(rule).value());
+  for (const std::string& rule : rules) options.cast.push_back(parse_cast_rule(rule).value());
   return select_keys(model, options);
 }
 
@@ -71,9 +71,8 @@ TEST_CASE("a cast to a smaller floating type is made, and a note counts the tens
 
 TEST_CASE("a rule that matches tensors of other kinds alone is an error that says how they are named") {
   const auto chosen = cast({"step=float32"});
-  CHECK(lines(chosen.errors) ==
-        texts{"casts 'step=float32' casts nothing: no tensor that it matches is floating: found "
-              "int64 (1); 'step=int64:float32' casts int64; allow_unused lets it pass"});
+  CHECK(lines(chosen.errors) == texts{"cast 'step=float32' casts nothing: no tensor that it matches is floating: found "
+                                      "int64 (1); 'step=int64:float32' casts int64; allow_unused lets it pass"});
   CHECK(changed(chosen).empty());
   const auto passed = cast({"step=float32"}, false, true);
   CHECK(passed.errors.empty());
@@ -81,14 +80,14 @@ TEST_CASE("a rule that matches tensors of other kinds alone is an error that say
         texts{"the cast 'step=float32' leaves 1 tensor as it is: int64 (1); 'step=int64:float32' casts int64"});
   CHECK(lines(cast({"w=int32"}).errors)
             .at(0)
-            .starts_with("casts 'w=int32' casts nothing: no tensor that it matches is "
+            .starts_with("cast 'w=int32' casts nothing: no tensor that it matches is "
                          "integer: found float32 (1); 'w=float32:int32'"));
   CHECK(lines(cast({"step=int32:float64"}).errors)
             .at(0)
-            .starts_with("casts 'step=int32:float64' casts nothing: no "
+            .starts_with("cast 'step=int32:float64' casts nothing: no "
                          "tensor that it matches is int32: found int64"));
   CHECK(lines(cast({"int16:float64"}).errors) ==
-        texts{"casts 'int16:float64' matches no key; allow_unused lets it pass"});
+        texts{"cast 'int16:float64' matches no key; allow_unused lets it pass"});
 }
 
 TEST_CASE("a cast that loses values of integers is refused with its key unless narrowing is allowed") {
@@ -116,7 +115,7 @@ TEST_CASE("many refused casts are named up to a limit and counted beyond it") {
   for (int i = 0; i < 50; ++i) names.push_back("n" + std::to_string(i));
   std::vector<selectable> many;
   for (const std::string& name : names) many.push_back({name, dtype::int64, true});
-  const auto refused = select_keys(many, {.casts = {parse_cast_rule("int32").value()}});
+  const auto refused = select_keys(many, {.cast = {parse_cast_rule("int32").value()}});
   REQUIRE(refused.errors.size() == 21);
   CHECK(refused.errors[19].key == "n19");
   CHECK(to_string(refused.errors[20]) == "casting int64 to int32 loses values of 30 more tensors");

@@ -32,7 +32,7 @@ TEST_CASE("a checkpoint of memory that changes during the save passes verify, in
         std::pair{target_format::hf, "hf"}, std::pair{target_format::pt, "one.pt"},
         std::pair{target_format::torch_checkpointing, "ranks"}}) {
     const scratch_folder scratch;
-    REQUIRE(save(scratch.path / name, tensors, format, {.output = {.durable = false}}));
+    REQUIRE(save(scratch.path / name, tensors, format, {.durable = false}));
     auto reader = open_checkpoint(scratch.path / name).value();
     const verify_report report = verify(*reader).value();
     INFO(name << ": " << (report.ok() ? std::string("ok") : to_string(report.problems.front())));

@@ -162,9 +162,9 @@ TEST_CASE("any flipped byte of what shardmesh wrote is found") {
   fs::create_directory(folder);
   {
     auto reader = open_checkpoint(sample).value();
-    REQUIRE(convert(*reader, folder / "dcp", {.to = target_format::dcp}));
-    REQUIRE(convert(*reader, folder / "hf", {.to = target_format::hf}));
-    REQUIRE(convert(*reader, folder / "one.safetensors", {.to = target_format::safetensors}));
+    REQUIRE(convert(*reader, folder / "dcp", {.format = target_format::dcp}));
+    REQUIRE(convert(*reader, folder / "hf", {.format = target_format::hf}));
+    REQUIRE(convert(*reader, folder / "one.safetensors", {.format = target_format::safetensors}));
   }
   for (const fs::path& checkpoint : {folder / "dcp", folder / "hf", folder / "one.safetensors"}) {
     CHECK(findings(checkpoint).empty());

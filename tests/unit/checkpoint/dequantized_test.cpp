@@ -285,7 +285,7 @@ TEST_CASE("a load of leading rows compares the checksum of the whole chunk that 
     const load_request request{"m.weight", first, view_of(values.data(), dtype::float32, {128, 256})};
     std::size_t arrived = 0;
     load_options groups;
-    groups.arrived = [&](const std::string&) { ++arrived; };
+    groups.on_arrival = [&](const std::string&) { ++arrived; };
     CHECK_FALSE(load(*open_dequantized(stored.folder, {.check_sums = true}), {&request, 1}, groups));
     CHECK(arrived == 0);
     const auto compared = diff(*reader, *reader);
@@ -304,8 +304,8 @@ TEST_CASE("convert that cuts a dequantized weight compares the rows that it leav
   for (const target_format to :
        {target_format::dcp, target_format::safetensors, target_format::pt, target_format::hf}) {
     convert_options options;
-    options.to = to;
-    options.shapes_like = like.get();
+    options.format = to;
+    options.like = like.get();
     options.allow_shape_mismatch = true;
     const auto whole = open_dequantized(stored.folder, {.check_sums = true});
     const fs::path target = stored.scratch.path / folder_name(to);
@@ -316,8 +316,8 @@ TEST_CASE("convert that cuts a dequantized weight compares the rows that it leav
   for (const target_format to :
        {target_format::dcp, target_format::safetensors, target_format::pt, target_format::hf}) {
     convert_options options;
-    options.to = to;
-    options.shapes_like = like.get();
+    options.format = to;
+    options.like = like.get();
     options.allow_shape_mismatch = true;
     const auto whole = open_dequantized(stored.folder, {.check_sums = true});
     const fs::path target = stored.scratch.path / folder_name(to);

@@ -37,7 +37,7 @@ struct saved {
     const fs::path path = scratch.path / (format == target_format::safetensors ? "one.safetensors" : "folder");
     const save_tensor tensors[] = {{"w", {"w"}, {4, 3}, {{box::whole({4, 3}), view_of(w, dtype::float32, {4, 3}), 0}}},
                                    {"n", {"n"}, {2}, {{box::whole({2}), view_of(n, dtype::int32, {2}), 0}}}};
-    REQUIRE(save(path, tensors, format, {.output = {.overwrite = true}}));
+    REQUIRE(save(path, tensors, format, {.overwrite = true}));
     return open_checkpoint(path).value();
   }
 };
@@ -177,7 +177,7 @@ TEST_CASE("a deadline that has passed ends a load before it reads") {
   const auto reader = s.open(target_format::dcp);
   std::vector<float> into(12, -1.0F);
   const load_request request{"w", box::whole({4, 3}), view_of(into, dtype::float32, {4, 3})};
-  const auto late = load(*reader, {&request, 1}, {.call = {.deadline = std::chrono::steady_clock::now()}});
+  const auto late = load(*reader, {&request, 1}, {.within = std::chrono::steady_clock::now()});
   REQUIRE_FALSE(late);
   CHECK(late.error().code == errc::deadline_exceeded);
   CHECK(late.error().key == "w");

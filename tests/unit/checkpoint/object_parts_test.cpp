@@ -76,7 +76,7 @@ TEST_CASE("a tensor that nothing can carry refuses every conversion by name, and
   const auto reader = open_checkpoint(fixtures / "containers.pt");
   if (!reader) FAIL(to_string(reader.error()));
   convert_options options;
-  options.to = to;
+  options.format = to;
   const auto refused = convert(**reader, folder / "out", options);
   REQUIRE_FALSE(refused);
   REQUIRE(refused.error().problem_count() == 1);
@@ -98,7 +98,7 @@ TEST_CASE("an object of a DCP folder that holds tensors is copied whole to DCP a
   if (!reader) FAIL(to_string(reader.error()));
   const auto whole = (*reader)->contents().tensors.size();
   convert_options options;
-  options.to = target_format::dcp;
+  options.format = target_format::dcp;
   CHECK(convert(**reader, folder / "copy", options));
   const auto copy = open_checkpoint(folder / "copy");
   if (!copy) FAIL(to_string(copy.error()));
@@ -107,7 +107,7 @@ TEST_CASE("an object of a DCP folder that holds tensors is copied whole to DCP a
     for (std::size_t k = 0; k < (*copy)->contents().objects.size(); ++k)
       if ((*copy)->contents().objects[k].key == (*reader)->contents().objects[i].key)
         CHECK((*copy)->object_archive(k).value() == (*reader)->object_archive(i).value());
-  options.to = target_format::safetensors;
+  options.format = target_format::safetensors;
   CHECK(convert(**reader, folder / "apart.safetensors", options));
   const auto apart = open_checkpoint(folder / "apart.safetensors");
   if (!apart) FAIL(to_string(apart.error()));

@@ -84,7 +84,7 @@ TEST_CASE("optimizer state of equal shape follows its parameter, also a prefixed
   CHECK(placed(r, 2) == "R, R");
   CHECK(placed(r, 3) == "R, R");
   CHECK(placed(r, 4) == "R, S(0)");
-  const auto off = resolve_placements(tensors, mesh, rules, {.optimizer_follow = false});
+  const auto off = resolve_placements(tensors, mesh, rules, {.optimizer_follows = false});
   CHECK(placed(off, 1) == "R, R");
 }
 

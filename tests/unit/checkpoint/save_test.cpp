@@ -99,9 +99,9 @@ TEST_CASE("before what is written is put in place a save asks once more whether 
     REQUIRE(save(scratch.path / name, {{saved(old)}}, format));
     std::stop_source stop;
     std::int64_t moved = 0, asked = 0;
-    save_options options{.output = {.overwrite = true}, .call = {.cancel = stop.get_token()}};
+    save_options options{.overwrite = true, .cancel = stop.get_token()};
     options.progress = [&](std::int64_t bytes) { moved += bytes; };
-    options.before_commit = [&] { asked += moved == 7 * 5 * 4 ? 1 : 100, stop.request_stop(); };
+    options.hooks.before_commit = [&] { asked += moved == 7 * 5 * 4 ? 1 : 100, stop.request_stop(); };
     const auto report = save(scratch.path / name, {{saved(values)}}, format, options);
     REQUIRE_FALSE(report);
     REQUIRE(report.error().problem_count() == 1);

@@ -94,7 +94,7 @@ TEST_CASE("an unused rule that matches keys says why none of them is changed") {
   const selection_options options{.skip = patterns({"a.*"}),
                                   .strip_prefix = "a.",
                                   .rename = renames({"a.(x)=b"}),
-                                  .casts = casts({"a.x=half", "o=half"})};
+                                  .cast = casts({"a.x=half", "o=half"})};
   std::vector<selectable> keys{{"a.x", dtype::float32, true}, {"w", dtype::float32, true}};
   keys.push_back({"o", dtype::undefined, false});
   std::vector<std::string> texts;
@@ -102,8 +102,8 @@ TEST_CASE("an unused rule that matches keys says why none of them is changed") {
   CHECK(texts == std::vector<std::string>{
                      "strip_prefix 'a.' matches only keys that the selection leaves out; allow_unused lets it pass",
                      "rename 'a.(x)=b' matches only keys that the selection leaves out; allow_unused lets it pass",
-                     "casts 'a.x=half' matches only keys that the selection leaves out; allow_unused lets it pass",
-                     "casts 'o=half' matches only objects, which are not cast; allow_unused lets it pass"});
+                     "cast 'a.x=half' matches only keys that the selection leaves out; allow_unused lets it pass",
+                     "cast 'o=half' matches only objects, which are not cast; allow_unused lets it pass"});
 }
 
 TEST_CASE("a rule that matches nothing is an error unless that is allowed") {
@@ -111,13 +111,13 @@ TEST_CASE("a rule that matches nothing is an error unless that is allowed") {
                             .skip = patterns({"no"}),
                             .strip_prefix = "pre",
                             .rename = renames({"q=r"}),
-                            .casts = casts({"z=half"})};
+                            .cast = casts({"z=half"})};
   const auto found = select_keys(tensors({"a"}), options);
   std::vector<std::string> texts;
   for (const error& e : found.errors) texts.push_back(e.message);
   CHECK(texts == std::vector<std::string>{"only 'nothing' matches no key", "skip 'no' matches no key",
                                           "strip_prefix 'pre' matches no key", "rename 'q=r' matches no key",
-                                          "casts 'z=half' matches no key"});
+                                          "cast 'z=half' matches no key"});
   options.allow_unused = true;
   CHECK(select_keys(tensors({"a"}), options).errors.empty());
 }
@@ -128,7 +128,7 @@ TEST_CASE("a dtype casts floating tensors only, a pattern FP8 too, and integers 
                                       {"c", dtype::complex64, true}, {"d", dtype::float64, true},
                                       {"o", dtype::undefined, false}};
   const auto types = [&](std::vector<std::string> rules) {
-    const auto found = select_keys(given, {.casts = casts(rules), .allow_narrowing = true});
+    const auto found = select_keys(given, {.cast = casts(rules), .allow_narrowing = true});
     CHECK(found.errors.empty());
     std::vector<dtype> made;
     for (const selected& s : found.kept) made.push_back(s.type);
@@ -148,7 +148,7 @@ TEST_CASE("a dtype casts floating tensors only, a pattern FP8 too, and integers 
 }
 
 TEST_CASE("a cast that does not exist is an error with the key") {
-  const auto found = select_keys(tensors({"w"}, dtype::float4_e2m1fn_x2), {.casts = casts({"w=float32"})});
+  const auto found = select_keys(tensors({"w"}, dtype::float4_e2m1fn_x2), {.cast = casts({"w=float32"})});
   REQUIRE(found.errors.size() == 1);
   CHECK(found.errors[0].code == errc::invalid_argument);
   CHECK(to_string(found.errors[0]) == "w: float4_e2m1fn_x2 cannot be converted to float32");

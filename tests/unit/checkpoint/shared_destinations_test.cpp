@@ -47,7 +47,7 @@ struct saved {
 
   // The ways to load tensors: all at once, with checks, and in groups.
   std::vector<load_options> ways() const {
-    return {{}, {.check = true}, {.arrived = [](const std::string&) {}}};
+    return {{}, {.check = true}, {.on_arrival = [](const std::string&) {}}};
   }
 };
 
@@ -143,7 +143,7 @@ TEST_CASE("a key of a tied weight that differs has not arrived") {
   const tensor_view one = view(memory, 0, shape, {4, 1});
   const load_request requests[] = {{"a", all, one}, {"b", all, one}};
   std::vector<std::string> arrived;
-  CHECK_FALSE(load(*s.reader, requests, {.arrived = [&](const std::string& key) { arrived.push_back(key); }}));
+  CHECK_FALSE(load(*s.reader, requests, {.on_arrival = [&](const std::string& key) { arrived.push_back(key); }}));
   CHECK(arrived == std::vector<std::string>{});
 }
 

@@ -67,7 +67,7 @@ save_report convert_to(const fs::path& from, const fs::path& to, target_format f
   auto reader = open_checkpoint(from);
   REQUIRE(reader);
   convert_options options;
-  options.to = format;
+  options.format = format;
   options.selection = std::move(selection);
   options.max_shard_bytes = max_shard_bytes;
   auto report = convert(**reader, to, options);
@@ -192,7 +192,7 @@ TEST_CASE("the side files of a Hugging Face folder are copied to another, everyt
   std::sort(expected.begin(), expected.end());
   CHECK(names_in(out) == expected);
 
-  CHECK(convert_to(source, folder.path() / "cast", target_format::hf, {.casts = {parse_cast_rule("x=int16").value()}})
+  CHECK(convert_to(source, folder.path() / "cast", target_format::hf, {.cast = {parse_cast_rule("x=int16").value()}})
             .notes == std::vector<std::string>{
                           torch_files, "not copied: " + left,
                           "config.json is copied as it is: a dtype that it names is the one from before the cast"});
@@ -247,8 +247,8 @@ TEST_CASE("the side files of Megatron and Lightning go with a DCP folder, throug
   CHECK(verify(*open_checkpoint(folder.path() / "resharded").value()).value().ok());
   // A destination that holds our side files can be replaced like any other.
   convert_options again;
-  again.to = target_format::dcp;
-  again.saving.output.overwrite = true;
+  again.format = target_format::dcp;
+  again.overwrite = true;
   const auto replaced = convert(*reader, folder.path() / "copy", again);
   INFO((replaced ? "" : to_string(replaced.error())));
   CHECK(replaced);
@@ -349,7 +349,7 @@ TEST_CASE("plans of the old layout are dropped when the layout changes, and carr
   CHECK(attribute_names(at / "resharded") == std::vector<std::string>{"mcore_data"});
   CHECK(metadata_of(at / "resharded").extras.planner_entries.empty());
   // A cast or a rename also invalidates a plan.
-  for (const selection_options& selection : {selection_options{.casts = {parse_cast_rule("x=int16").value()}},
+  for (const selection_options& selection : {selection_options{.cast = {parse_cast_rule("x=int16").value()}},
                                              selection_options{.rename = {parse_rename_rule("x=y").value()}}}) {
     const fs::path to = at / (selection.rename.empty() ? "cast" : "renamed");
     CHECK(convert_to(at / "source", to, target_format::dcp, selection).notes == notes);
@@ -373,7 +373,7 @@ TEST_CASE("a checkpoint of PyTorch 2.15 becomes one that older versions read, an
   convert_to(golden, folder.path() / "copy", target_format::dcp);
   CHECK(strides_of(folder.path() / "copy") == expected);
   convert_to(golden, folder.path() / "half", target_format::dcp,
-             {.rename = {parse_rename_rule("dt=d").value()}, .casts = {parse_cast_rule("model\\.h=float32").value()}});
+             {.rename = {parse_rename_rule("dt=d").value()}, .cast = {parse_cast_rule("model\\.h=float32").value()}});
   CHECK(strides_of(folder.path() / "half") ==
         std::map<std::string, extents>{{"d", {2, 1}}, {"model.scalar", {}}, {"model.t", {1, 4}}});
   const auto reader = open_checkpoint(golden).value();

@@ -116,7 +116,7 @@ TEST_CASE("each key arrives once, when all that was requested of it is there, in
         const std::scoped_lock guard(lock);
         bytes += now;
       };
-      options.arrived = [&](const std::string& key) {
+      options.on_arrival = [&](const std::string& key) {
         arrived.push_back(key);
         const auto t = static_cast<std::size_t>(std::stoi(key.substr(1)));
         was_there &= mine.memory[t] == given.values[t];
@@ -157,7 +157,7 @@ TEST_CASE("a flipped bit is found when checksums are to be compared, and only th
           "t3", second, {reinterpret_cast<std::byte*>(row.data()), dtype::int32, {}, {1, columns}, {columns, 1}}};
       std::size_t arrivals = 0;
       load_options options{.check = check};
-      options.arrived = [&](const std::string&) { ++arrivals; };
+      options.on_arrival = [&](const std::string&) { ++arrivals; };
       const result<load_report> report = start_load(*reader, {request}, options).value().wait();
       CHECK(arrivals == (check ? 0 : 1));
       if (!check) {
@@ -180,7 +180,7 @@ TEST_CASE("a load that is told to stop says so, and nothing arrives afterwards")
   std::vector<std::string> arrived;
   load_options options;
   options.call.cancel = stop.get_token();
-  options.arrived = [&](const std::string& key) {
+  options.on_arrival = [&](const std::string& key) {
     arrived.push_back(key);
     if (arrived.size() == 3) stop.request_stop();
   };
@@ -196,7 +196,7 @@ TEST_CASE("what fails or is thrown on the way is the one error of the load") {
   auto reader = open_checkpoint(given.path).value();
   wanted mine;
   load_options options;
-  options.arrived = [](const std::string& key) { throw std::runtime_error("enough after " + key); };
+  options.on_arrival = [](const std::string& key) { throw std::runtime_error("enough after " + key); };
   auto loading = start_load(*reader, mine.requests, options).value();
   REQUIRE_FALSE(loading.wait());
   REQUIRE(loading.wait().error().problem_count() == 1);

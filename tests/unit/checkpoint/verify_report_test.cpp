@@ -107,7 +107,7 @@ TEST_CASE("a hundred damaged archives beside a checkpoint are named, in order, a
   CHECK(files.back().ends_with("099.pt"));
   CHECK(report.more_problems == 3);
   // Writers refuse them as well.
-  const auto converted = convert(*reader, scratch / "out", {.to = target_format::dcp});
+  const auto converted = convert(*reader, scratch / "out", {.format = target_format::dcp});
   REQUIRE_FALSE(converted);
   CHECK(lines_of(converted.error().problems()) == lines_of(report.problems));
   CHECK(converted.error().problem_count() == 103);
@@ -122,7 +122,7 @@ TEST_CASE("a refused copy counts the one problem that it does not name") {
   const std::string cut = bytes_of(writers() / "wrappers/wrappers.pt").substr(0, 1000);
   for (int i = 0; i < 101; ++i) write(folder / fmt::format("{:03}.pt", i), cut);
   const auto reader = open_checkpoint(folder).value();
-  const auto converted = convert(*reader, scratch / "out", {.to = target_format::dcp});
+  const auto converted = convert(*reader, scratch / "out", {.format = target_format::dcp});
   REQUIRE_FALSE(converted);
   CHECK(converted.error().problems().size() == 100);
   CHECK(converted.error().more == 1);

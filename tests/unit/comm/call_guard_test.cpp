@@ -51,12 +51,12 @@ TEST_CASE("a call that may start gets its limits, and poisons nothing") {
   transport t;
   std::stop_source stop;
   call_options options;
-  options.deadline = clock_type::now() + 1h;
+  options.within = 1h;
   options.cancel = stop.get_token();
   const auto begun = t.begin(options);
   REQUIRE(begun);
-  CHECK(begun->deadline == options.deadline);
-  CHECK(begun->began < *options.deadline);
+  CHECK(begun->deadline == options.within);
+  CHECK(begun->began < *options.within);
   CHECK(begun->reached() == errc::ok);
   stop.request_stop();
   CHECK(begun->reached() == errc::cancelled);
@@ -68,7 +68,7 @@ TEST_CASE("a call on a poisoned transport gets the poison, whatever its own limi
   t.poison = fail(errc::no_space, "the disk is full").with_rank(2);
   const error poison = *t.poison;
   call_options options;
-  options.deadline = clock_type::time_point{};
+  options.within = clock_type::time_point{};
   int queue = 0;
   options.stream.handle = &queue;
   CHECK(t.begin(options).error() == poison);
@@ -95,7 +95,7 @@ TEST_CASE("a call that is cancelled or too late before it starts poisons the tra
   stop.request_stop();
   call_options options;
   options.cancel = stop.get_token();
-  options.deadline = clock_type::now();
+  options.within = clock_type::now();
   CHECK(cancelled.begin(options).error().code == errc::cancelled);
   REQUIRE(cancelled.poison);
   CHECK(to_string(*cancelled.poison) == "rank 1 was cancelled before an exchange of save (tag 3) (rank 1)");
@@ -111,7 +111,7 @@ TEST_CASE("a call that is too late gets another rank's earlier error, if the tra
   std::optional<error> poison;
   const error earlier = fail(errc::no_space, "the disk is full").with_rank(2);
   call_options options;
-  options.deadline = clock_type::time_point{};
+  options.within = clock_type::time_point{};
   const auto begun =
       detail::begin_call(call, options, stream_policy::refused, poison, [&](error) { poison = earlier; });
   CHECK(begun.error() == earlier);

@@ -136,7 +136,7 @@ TEST_CASE("an object is the same whichever protocol spelt the names in it") {
   const fs::path file = folder.write("cfg.pt", {reinterpret_cast<const char*>(archive.data()), archive.size()});
   auto reader = open_checkpoint(file).value();
   REQUIRE(reader->contents().objects.size() == 1);
-  REQUIRE(convert(*reader, folder.path() / "dcp", {.to = target_format::dcp}));
+  REQUIRE(convert(*reader, folder.path() / "dcp", {.format = target_format::dcp}));
   const diff_report report = compare_paths(file, folder.path() / "dcp");
   CHECK(report.differences.empty());
   CHECK(report.objects == 1);

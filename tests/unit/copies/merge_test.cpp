@@ -21,13 +21,13 @@ struct result_of_merging {
   std::vector<std::string> keys, notes;
 };
 
-result_of_merging merged(const fs::path& source, dedup how, selection_options selection = {}) {
+result_of_merging merged(const fs::path& source, dedup_rule how, selection_options selection = {}) {
   const safetensors_files::temporary_folder work;
   auto reader = open_checkpoint(source).value();
   convert_options options;
-  options.merge = how;
+  options.dedup = how;
   options.selection = std::move(selection);
-  options.saving.output.durable = false;
+  options.durable = false;
   const auto report = convert(*reader, work.path() / "out.safetensors", options);
   REQUIRE(report);
   result_of_merging made;
@@ -44,17 +44,17 @@ using strings = std::vector<std::string>;
 
 TEST_CASE("tied weights are written once, equal ones that are not tied are kept") {
   const strings all{"copy_of_embed", "count", "embed", "first_rows", "lm_head", "other_part", "part", "turned"};
-  CHECK(merged(unusual() / "views.pt", dedup::none).keys == all);
+  CHECK(merged(unusual() / "views.pt", dedup_rule::none).keys == all);
   const strings untied{"copy_of_embed", "count", "embed", "first_rows", "other_part", "part", "turned"};
   for (const fs::path& file : {unusual() / "views.pt", unusual() / "views_deflated.pt"}) {
-    const result_of_merging tied = merged(file, dedup::tied);
+    const result_of_merging tied = merged(file, dedup_rule::tied);
     CHECK(tied.keys == untied);
     CHECK(tied.notes == strings{"lm_head is tied to embed and is written once"});
   }
 }
 
 TEST_CASE("equal bytes are merged when asked for, beside ties") {
-  const result_of_merging made = merged(unusual() / "views.pt", dedup::equal);
+  const result_of_merging made = merged(unusual() / "views.pt", dedup_rule::equal);
   CHECK(made.keys == strings{"count", "embed", "first_rows", "other_part", "part", "turned"});
   CHECK(made.notes == strings{"lm_head is tied to embed and is written once",
                               "copy_of_embed has the bytes of embed and is written once"});
@@ -62,8 +62,8 @@ TEST_CASE("equal bytes are merged when asked for, beside ties") {
 
 TEST_CASE("ties that become different dtypes are both kept") {
   selection_options casts;
-  casts.casts = {parse_cast_rule("lm_head=float64").value()};
-  const strings keys = merged(unusual() / "views.pt", dedup::tied, casts).keys;
+  casts.cast = {parse_cast_rule("lm_head=float64").value()};
+  const strings keys = merged(unusual() / "views.pt", dedup_rule::tied, casts).keys;
   CHECK(std::count(keys.begin(), keys.end(), "lm_head") == 1);
   CHECK(std::count(keys.begin(), keys.end(), "embed") == 1);
 }
@@ -76,7 +76,7 @@ TEST_CASE("nesting keys of which one lies inside another is a problem that names
                                                           R"("a-b":{"dtype":"U8","shape":[2],"data_offsets":[4,6]}})",
                                                           6));
   auto reader = open_checkpoint(source).value();
-  convert_options options{.to = target_format::dcp, .nest = true};
+  convert_options options{.format = target_format::dcp, .nest = true};
   const auto refused = convert(*reader, work.path() / "nested", options);
   REQUIRE_FALSE(refused);
   REQUIRE(refused.error().problem_count() == 1);

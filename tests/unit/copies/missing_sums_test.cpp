@@ -51,7 +51,7 @@ TEST_CASE("a checkpoint is copied whichever line is gone from its record of chec
     std::ofstream(folder / std::string(checksum_file_name), std::ios::binary) << format_checksums(rest);
     INFO("without the line at " << left_out.offset);
     const fs::path copy = scratch.path / ("without_" + std::to_string(&left_out - whole.data()));
-    const auto copied = convert(*open_checkpoint(folder).value(), copy, {.to = target_format::dcp});
+    const auto copied = convert(*open_checkpoint(folder).value(), copy, {.format = target_format::dcp});
     INFO((copied ? "" : to_string(copied.error())));
     REQUIRE(copied);
     const auto reader = open_checkpoint(copy).value();

@@ -34,11 +34,8 @@ bool runs_long() {
   return text != nullptr && std::string_view(text) == "long";
 }
 
-save_options fast() {
-  save_options options;
-  options.output.durable = false;
-  options.threads = 1;
-  return options;
+convert_options fast(target_format format) {
+  return {.format = format, .durable = false, .threads = 1};
 }
 
 struct tally {
@@ -83,7 +80,7 @@ void check_writers(const fs::path& source, const fs::path& work, tally& count) {
   };
   const auto to = [](target_format format) {
     return [format](checkpoint_reader& reader, const fs::path& destination) {
-      return convert(reader, destination, {.to = format, .skip_objects = false, .saving = fast()});
+      return convert(reader, destination, fast(format));
     };
   };
   run("to_dcp", to(target_format::dcp));
@@ -92,7 +89,8 @@ void check_writers(const fs::path& source, const fs::path& work, tally& count) {
   run("resharded", [](checkpoint_reader& reader, const fs::path& destination) {
     reshard_options options;
     options.mesh = device_mesh::make(std::array<std::int64_t, 1>{2}, {"dp"}).value();
-    options.saving = fast();
+    options.durable = false;
+    options.threads = 1;
     return reshard(reader, destination, options);
   });
 }
@@ -172,11 +170,11 @@ TEST_CASE("writers accept no damaged copy of what shardmesh wrote, wherever the 
   const writable_copy source(unusual() / "views.pt");
   {
     auto reader = open_checkpoint(source.path()).value();
-    REQUIRE(convert(*reader, source.beside("ours"), {.to = target_format::dcp, .saving = fast()}));
+    REQUIRE(convert(*reader, source.beside("ours"), fast(target_format::dcp)));
   }
   {
     auto reader = open_checkpoint(source.path()).value();
-    REQUIRE(convert(*reader, source.beside("ours_hf"), {.to = target_format::hf, .saving = fast()}));
+    REQUIRE(convert(*reader, source.beside("ours_hf"), fast(target_format::hf)));
   }
   for (const std::string name : {"ours", "ours_hf"}) {
     const tally count = damage_everywhere(source.beside(name), 150);
@@ -228,7 +226,7 @@ TEST_CASE("a damaged record of an object or of an opaque tensor is found by veri
     CHECK(found.front().key == key);
     CHECK(found.front().file == file.string());
     auto damaged = open_checkpoint(copy.path()).value();
-    const auto report = convert(*damaged, copy.beside("copy"), {.to = target_format::dcp, .saving = fast()});
+    const auto report = convert(*damaged, copy.beside("copy"), fast(target_format::dcp));
     REQUIRE_FALSE(report);
     REQUIRE(report.error().problem_count() == 1);
     CHECK(report.error().key == key);
@@ -236,7 +234,9 @@ TEST_CASE("a damaged record of an object or of an opaque tensor is found by veri
     // The damaged entry does not stop a copy of the others.
     selection_options others;
     others.skip = {key_pattern::exactly(key)};
-    CHECK(convert(*damaged, copy.beside("rest"), {.to = target_format::dcp, .selection = others, .saving = fast()}));
+    convert_options rest = fast(target_format::dcp);
+    rest.selection = others;
+    CHECK(convert(*damaged, copy.beside("rest"), rest));
     fs::remove_all(copy.beside("rest"));
     flip(file, digit, 1);
   }

@@ -41,7 +41,7 @@ TEST_CASE("a record of checksums that names bytes twice is damaged") {
     REQUIRE_FALSE(report.ok());
     CHECK(report.problems[0].message == "the checksum record names bytes of model.safetensors twice");
     CHECK(report.problems[0].file == (folder / std::string(checksum_file_name)).string());
-    CHECK_FALSE(convert(*reader, scratch.path / "copy", {.to = target_format::dcp}));
+    CHECK_FALSE(convert(*reader, scratch.path / "copy", {.format = target_format::dcp}));
     CHECK_FALSE(fs::exists(scratch.path / "copy"));
   }
 }

@@ -45,7 +45,7 @@ TEST_CASE("objects are left out, and counted, in every format") {
     const std::size_t tensors = reader->contents().tensors.size(), objects = reader->contents().objects.size();
     REQUIRE(objects > 0);
     const fs::path out = scratch.path / (std::string(one.name) + std::string(one.extension));
-    const auto made = convert(*reader, out, {.to = one.format, .skip_objects = true});
+    const auto made = convert(*reader, out, {.format = one.format, .skip_objects = true});
     INFO((made ? "" : to_string(made.error())));
     REQUIRE(made);
     CHECK(made->skipped_objects == static_cast<std::int64_t>(objects));

@@ -38,12 +38,9 @@ std::int64_t work_of(int count, const Command& command) {
   const safetensors_files::temporary_folder folder;
   const fs::path source = folder.write("many.safetensors", many_tensors(count));
   auto reader = open_checkpoint(source).value();
-  save_options saving;
-  saving.output.durable = false;
-  saving.threads = 1;
-  REQUIRE(convert(*reader, folder.path() / "dcp", {.to = target_format::dcp, .saving = saving}));
+  REQUIRE(convert(*reader, folder.path() / "dcp", {.format = target_format::dcp, .durable = false, .threads = 1}));
   const std::int64_t before = counted_new::all_bytes;
-  command(source, folder.path() / "dcp", folder.path() / "out", saving);
+  command(source, folder.path() / "dcp", folder.path() / "out");
   return counted_new::all_bytes - before;
 }
 
@@ -58,7 +55,7 @@ void grows_with_the_number(const Command& command) {
 }  // namespace
 
 TEST_CASE("diff's work grows with the number of tensors, not with its square") {
-  grows_with_the_number([](const fs::path& left, const fs::path& right, const fs::path&, const save_options&) {
+  grows_with_the_number([](const fs::path& left, const fs::path& right, const fs::path&) {
     auto a = open_checkpoint(left).value();
     auto b = open_checkpoint(right).value();
     CHECK(diff(whole_side(*a), whole_side(*b), {.threads = 1}).value().differences.empty());
@@ -66,32 +63,33 @@ TEST_CASE("diff's work grows with the number of tensors, not with its square") {
 }
 
 TEST_CASE("verify's work grows with the number of tensors, not with its square") {
-  grows_with_the_number([](const fs::path&, const fs::path& right, const fs::path&, const save_options&) {
+  grows_with_the_number([](const fs::path&, const fs::path& right, const fs::path&) {
     auto reader = open_checkpoint(right).value();
     CHECK(verify(*reader, {.threads = 1}).value().ok());
   });
 }
 
 TEST_CASE("looking for equal tensors costs work in proportion to their number") {
-  for (const dedup how : {dedup::tied, dedup::equal})
-    grows_with_the_number([&](const fs::path&, const fs::path& right, const fs::path& out, const save_options& saving) {
+  for (const dedup_rule how : {dedup_rule::tied, dedup_rule::equal})
+    grows_with_the_number([&](const fs::path&, const fs::path& right, const fs::path& out) {
       auto reader = open_checkpoint(right).value();
-      CHECK(convert(*reader, out, {.to = target_format::hf, .merge = how, .saving = saving}));
+      CHECK(convert(*reader, out, {.format = target_format::hf, .dedup = how, .durable = false, .threads = 1}));
     });
 }
 
 TEST_CASE("reshard's work grows with the number of tensors, not with its square") {
-  grows_with_the_number([](const fs::path&, const fs::path& right, const fs::path& out, const save_options& saving) {
+  grows_with_the_number([](const fs::path&, const fs::path& right, const fs::path& out) {
     auto reader = open_checkpoint(right).value();
     reshard_options options;
     options.mesh = device_mesh::make(std::array<std::int64_t, 1>{4}, {"dp"}).value();
-    options.saving = saving;
+    options.durable = false;
+    options.threads = 1;
     CHECK(reshard(*reader, out, options));
   });
 }
 
 TEST_CASE("loading tensor by tensor looks every key up without going through all of them") {
-  grows_with_the_number([](const fs::path&, const fs::path& right, const fs::path&, const save_options&) {
+  grows_with_the_number([](const fs::path&, const fs::path& right, const fs::path&) {
     auto reader = open_checkpoint(right).value();
     for (const tensor_entry& tensor : reader->contents().tensors)
       CHECK(load_tensor(*reader, tensor.key, {.threads = 1}).has_value());

@@ -22,18 +22,13 @@ namespace {
 
 const fs::path samples = fs::path(SHARDMESH_TEST_DATA) / "writers" / "wrappers";
 
-save_options fast() {
-  save_options options;
-  options.output = {.overwrite = true, .durable = false};
-  options.threads = 1;
-  return options;
-}
-
 // Converts a part of a checkpoint to another format, and requires that everything arrives.
 void convert_whole(const fs::path& from, const fs::path& to, convert_options options, std::string_view only = ".*") {
   auto reader = open_checkpoint(from).value();
   options.selection.only = {key_pattern::compile(only).value()};
-  options.saving = fast();
+  options.overwrite = true;
+  options.durable = false;
+  options.threads = 1;
   const auto report = convert(*reader, to, options);
   INFO((report ? "" : to_string(report.error())));
   REQUIRE(report);
@@ -49,12 +44,12 @@ diff_report compare(const fs::path& a, const fs::path& b) {
 TEST_CASE("quantized tensors and torchao's of DCP are the same pickles again after safetensors") {
   const safetensors_files::temporary_folder folder;
   for (const auto& [source, keys] : {std::pair{unusual() / "dcp", "q|qc|w"}, std::pair{samples / "dcp", ".*"}}) {
-    convert_whole(source, folder.path() / "kept", {.to = target_format::dcp}, keys);
-    convert_whole(folder.path() / "kept", folder.path() / "apart", {.to = target_format::hf});
+    convert_whole(source, folder.path() / "kept", {.format = target_format::dcp}, keys);
+    convert_whole(folder.path() / "kept", folder.path() / "apart", {.format = target_format::hf});
     auto apart = open_checkpoint(folder.path() / "apart").value();
     CHECK(apart->contents().objects.size() == 2);
     for (const tensor_entry& tensor : apart->contents().tensors) CHECK(tensor.opaque_type.empty());
-    convert_whole(folder.path() / "apart", folder.path() / "back", {.to = target_format::dcp});
+    convert_whole(folder.path() / "apart", folder.path() / "back", {.format = target_format::dcp});
     const diff_report same = compare(folder.path() / "kept", folder.path() / "back");
     CHECK(same.differences.empty());
     CHECK(same.problems.empty());
@@ -64,7 +59,7 @@ TEST_CASE("quantized tensors and torchao's of DCP are the same pickles again aft
 TEST_CASE("components that were put together are seen under the wrapper's key, and their checksums are compared") {
   const safetensors_files::temporary_folder folder;
   const fs::path apart = folder.path() / "apart.safetensors";
-  convert_whole(samples / "wrappers.pt", apart, {.to = target_format::safetensors});
+  convert_whole(samples / "wrappers.pt", apart, {.format = target_format::safetensors});
   auto inner = open_checkpoint(apart).value();
   auto whole = torch_file::wrap_components(*inner).value();
   REQUIRE(whole);
@@ -78,7 +73,8 @@ TEST_CASE("components that were put together are seen under the wrapper's key, a
   // The last byte of the file belongs to a component.
   flip(apart, static_cast<std::size_t>(fs::file_size(apart)) - 1, 1);
   auto damaged = open_checkpoint(apart).value();
-  const auto report = convert(*damaged, folder.path() / "out.pt", {.to = target_format::pt, .saving = fast()});
+  const auto report =
+      convert(*damaged, folder.path() / "out.pt", {.format = target_format::pt, .durable = false, .threads = 1});
   REQUIRE_FALSE(report);
   REQUIRE(report.error().problem_count() == 1);
   CHECK(report.error().code == errc::checksum_mismatch);
@@ -88,16 +84,17 @@ TEST_CASE("components that were put together are seen under the wrapper's key, a
 TEST_CASE("a component that a selection left out is named, and components can stay apart") {
   const safetensors_files::temporary_folder folder;
   const fs::path apart = folder.path() / "apart.safetensors", cut = folder.path() / "cut.safetensors";
-  convert_whole(samples / "wrappers.pt", apart, {.to = target_format::safetensors});
-  convert_whole(apart, cut, {.to = target_format::safetensors}, "m.coo.indices|m.coo.wrapper|plain");
+  convert_whole(samples / "wrappers.pt", apart, {.format = target_format::safetensors});
+  convert_whole(apart, cut, {.format = target_format::safetensors}, "m.coo.indices|m.coo.wrapper|plain");
   auto reader = open_checkpoint(cut).value();
-  const auto report = convert(*reader, folder.path() / "out.pt", {.to = target_format::pt, .saving = fast()});
+  const auto report =
+      convert(*reader, folder.path() / "out.pt", {.format = target_format::pt, .durable = false, .threads = 1});
   REQUIRE_FALSE(report);
   REQUIRE(report.error().problem_count() == 1);
   CHECK(report.error().code == errc::missing_key);
   CHECK(report.error().key == "m.coo.values");
   CHECK(report.error().file == cut.string());
   CHECK_FALSE(fs::exists(folder.path() / "out.pt"));
-  convert_whole(cut, folder.path() / "out.pt", {.to = target_format::pt, .components = true});
+  convert_whole(cut, folder.path() / "out.pt", {.format = target_format::pt, .components = true});
   CHECK(open_checkpoint(folder.path() / "out.pt").value()->contents().find("m.coo.indices") != nullptr);
 }

@@ -15,7 +15,7 @@ using clock_type = std::chrono::steady_clock;
 
 call_options until(clock_type::time_point deadline) {
   call_options made;
-  made.deadline = deadline;
+  made.within = deadline;
   return made;
 }
 
@@ -46,11 +46,11 @@ TEST_CASE("a cancellation comes before a deadline that is reached as well") {
   call.cancel = stop.get_token();
   const detail::call_limits limits(call);
   CHECK(limits.reached() == errc::deadline_exceeded);
-  CHECK(detail::limit_reached(call.cancel, call.deadline) == errc::deadline_exceeded);
+  CHECK(detail::limit_reached(call.cancel, call.within) == errc::deadline_exceeded);
   stop.request_stop();
   CHECK(limits.reached() == errc::cancelled);
   CHECK(limits.reached(limits.began) == errc::cancelled);
-  CHECK(detail::limit_reached(call.cancel, call.deadline) == errc::cancelled);
+  CHECK(detail::limit_reached(call.cancel, call.within) == errc::cancelled);
 }
 
 TEST_CASE("the error of work that a limit ends names the work") {

@@ -72,7 +72,7 @@ TEST_CASE("a folder written from memory without copies is byte for byte the one 
   INFO("SHARDMESH_SEED=" << seed);
   std::mt19937 random(seed);
   flat_tensors state(random);
-  const save_options options{.output = {.durable = false}, .threads = 2};
+  const save_options options{.durable = false, .threads = 2};
   REQUIRE(dcp::save(scratch.path / "direct", state.tensors, {}, state.source, dcp::new_extras(), options));
   REQUIRE(
       dcp::save(scratch.path / "slabs", state.tensors, {}, any_item_source(state.source), dcp::new_extras(), options));

@@ -26,10 +26,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-auto in(std::chrono::milliseconds time) {
-  return std::chrono::steady_clock::now() + time;
-}
-
 // Runs `work` in a new process space with this setting. Returns 77 where the system does not allow that.
 int with_setting(const char* value, const std::function<int()>& work) {
   if (::unshare(CLONE_NEWPID | CLONE_NEWNS) != 0) return 77;
@@ -48,8 +44,8 @@ TEST_CASE("a forked child that lets go of its copy of a rank does not leave the 
   const watchdog dog{60s};
   const auto group = shared_memory_group::make(2).value();
   std::optional<shared_memory_communicator> zero, one;
-  std::jthread other([&] { one = shared_memory_communicator::join(group.token(), 1, {.deadline = in(20s)}).value(); });
-  zero = shared_memory_communicator::join(group.token(), 0, {.deadline = in(20s)}).value();
+  std::jthread other([&] { one = shared_memory_communicator::join(group.token(), 1, {.within = 20s}).value(); });
+  zero = shared_memory_communicator::join(group.token(), 0, {.within = 20s}).value();
   other.join();
   std::vector<std::byte> sent(64 << 10, std::byte{5}), room(sent.size());
   const outgoing to_one{1, sent};
@@ -82,7 +78,7 @@ TEST_CASE("groups of processes are made and joined where vm.memfd_noexec is 1 or
       return with_setting(value, [] {
         const auto group = shared_memory_group::make(1);
         if (!group) return 1;
-        return shared_memory_communicator::join(group->token(), 0, {.deadline = in(5s)}) ? 0 : 2;
+        return shared_memory_communicator::join(group->token(), 0, {.within = 5s}) ? 0 : 2;
       });
     });
     if (status == 77) SKIP("this system does not let the test set vm.memfd_noexec");

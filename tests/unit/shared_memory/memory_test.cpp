@@ -22,8 +22,8 @@ TEST_CASE("a rank without memory poisons its group with its error's code") {
   const auto group = shared_memory_group::make(2).value();
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   std::optional<shared_memory_communicator> zero, one;
-  std::jthread other([&] { one = shared_memory_communicator::join(group.token(), 1, {.deadline = deadline}).value(); });
-  zero = shared_memory_communicator::join(group.token(), 0, {.deadline = deadline}).value();
+  std::jthread other([&] { one = shared_memory_communicator::join(group.token(), 1, {.within = deadline}).value(); });
+  zero = shared_memory_communicator::join(group.token(), 0, {.within = deadline}).value();
   other.join();
   const error reason = fail(errc::io, std::string(1000, 'x'));
   counted_new::has_no_memory = true;
@@ -33,5 +33,5 @@ TEST_CASE("a rank without memory poisons its group with its error's code") {
   const error told = one->status().error();
   CHECK(told.code == errc::io);
   CHECK(told.ranks == std::vector<std::int32_t>{0});
-  CHECK(one->all_gather({}, {.deadline = deadline}).error() == told);
+  CHECK(one->all_gather({}, {.within = deadline}).error() == told);
 }

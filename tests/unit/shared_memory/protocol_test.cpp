@@ -34,10 +34,6 @@ namespace {
 using bytes = std::vector<std::byte>;
 using seconds = std::chrono::duration<double>;
 
-auto in(std::chrono::milliseconds time) {
-  return std::chrono::steady_clock::now() + time;
-}
-
 // Both ranks of a group, in this thread: a rank moves bytes only during its calls.
 struct both {
   std::optional<shared_memory_communicator> zero, one;
@@ -46,9 +42,8 @@ struct both {
 both join_both(const shared_memory_options& options = {}) {
   const auto group = shared_memory_group::make(2, options).value();
   both made;
-  std::jthread other(
-      [&] { made.one = shared_memory_communicator::join(group.token(), 1, {.deadline = in(20s)}).value(); });
-  made.zero = shared_memory_communicator::join(group.token(), 0, {.deadline = in(20s)}).value();
+  std::jthread other([&] { made.one = shared_memory_communicator::join(group.token(), 1, {.within = 20s}).value(); });
+  made.zero = shared_memory_communicator::join(group.token(), 0, {.within = 20s}).value();
   other.join();
   return made;
 }
@@ -80,7 +75,7 @@ TEST_CASE("memory that was lent and used again is no message, also where a new c
   bytes memory = sent, room(sent.size());
   pending receiving = receive(*ranks.one, 0, room);
   {
-    pending sending = send(*ranks.zero, 1, memory, {.deadline = in(20ms)});
+    pending sending = send(*ranks.zero, 1, memory, {.within = 20ms});
     REQUIRE(sending.wait().error().code == errc::deadline_exceeded);
   }
   ranks.zero.reset();
@@ -143,7 +138,7 @@ TEST_CASE("a rank sleeps while its ring has less room than the head of a message
     double used = 0;
     std::jthread sender([&] {
       const double before = thread_seconds();
-      const auto done = send(*ranks.zero, 1, second, {.deadline = in(20s)}).wait();
+      const auto done = send(*ranks.zero, 1, second, {.within = 20s}).wait();
       CHECK(done.has_value());
       used = thread_seconds() - before;
     });
@@ -172,10 +167,10 @@ TEST_CASE("joining ends when it is cancelled, and when the program says that it 
     std::this_thread::sleep_for(100ms);
     stop.request_stop();
   });
-  CHECK(joined_for({.deadline = in(20s), .cancel = stop.get_token()}, {}, problem) < 5);
+  CHECK(joined_for({.within = 20s, .cancel = stop.get_token()}, {}, problem) < 5);
   CHECK(to_string(problem) == "rank 0 was cancelled in joining a group of processes (tag 0) (rank 0)");
   int asked = 0;
-  CHECK(joined_for({.deadline = in(20s)}, [&] { return ++asked < 3; }, problem) < 5);
+  CHECK(joined_for({.within = 20s}, [&] { return ++asked < 3; }, problem) < 5);
   CHECK(to_string(problem) == "rank 0 was cancelled in joining a group of processes (tag 0) (rank 0)");
   CHECK(asked == 3);
 }
@@ -184,25 +179,25 @@ TEST_CASE("what a program throws while a rank joins or waits leaves the call, an
   const watchdog dog{60s};
   const auto group = shared_memory_group::make(2).value();
   const auto joins = [&] {
-    return shared_memory_communicator::join(group.token(), 0, {.deadline = in(20s)},
+    return shared_memory_communicator::join(group.token(), 0, {.within = 20s},
                                             []() -> bool { throw std::runtime_error("stop"); });
   };
   CHECK_THROWS_AS(joins(), std::runtime_error);
-  CHECK(shared_memory_communicator::join(group.token(), 1, {.deadline = in(20s)}).error().code == errc::cancelled);
+  CHECK(shared_memory_communicator::join(group.token(), 1, {.within = 20s}).error().code == errc::cancelled);
 
   const auto again = shared_memory_group::make(2).value();
   std::atomic<bool> throws = false;
   std::optional<shared_memory_communicator> zero, one;
-  std::jthread other([&] { one = shared_memory_communicator::join(again.token(), 1, {.deadline = in(20s)}).value(); });
-  zero = shared_memory_communicator::join(again.token(), 0, {.deadline = in(20s)}, [&]() -> bool {
+  std::jthread other([&] { one = shared_memory_communicator::join(again.token(), 1, {.within = 20s}).value(); });
+  zero = shared_memory_communicator::join(again.token(), 0, {.within = 20s}, [&]() -> bool {
            if (throws) throw std::runtime_error("stop");
            return true;
          }).value();
   other.join();
   throws = true;
-  CHECK_THROWS_AS(zero->all_gather(bytes(10), {.deadline = in(20s)}), std::runtime_error);
+  CHECK_THROWS_AS(zero->all_gather(bytes(10), {.within = 20s}), std::runtime_error);
   // Otherwise rank 1's part would go into memory that rank 0's all_gather has released.
-  CHECK(one->all_gather(bytes(1000), {.deadline = in(20s)}).error().code == errc::cancelled);
+  CHECK(one->all_gather(bytes(1000), {.within = 20s}).error().code == errc::cancelled);
   CHECK(zero->status().error().code == errc::cancelled);
 }
 

@@ -39,10 +39,6 @@ class group_factory {
   std::vector<shared_memory_group> groups_;
 };
 
-auto in(std::chrono::milliseconds time) {
-  return std::chrono::steady_clock::now() + time;
-}
-
 }  // namespace
 
 TEST_CASE("shared memory passes the conformance suite") {
@@ -55,7 +51,7 @@ TEST_CASE("shared memory passes the conformance suite") {
       for (std::int32_t rank = 0; rank < size; ++rank)
         threads.emplace_back([&, rank, next = std::size_t{0}]() mutable {
           reports[static_cast<std::size_t>(rank)] = check_communicator([&]() -> result<any_communicator> {
-            auto made = shared_memory_communicator::join(groups.token(next++), rank, {.deadline = in(20s)});
+            auto made = shared_memory_communicator::join(groups.token(next++), rank, {.within = 20s});
             if (!made) return std::move(made).error();
             return any_communicator(*std::move(made));
           });
@@ -91,7 +87,7 @@ TEST_CASE("each rank of a group of processes joins once, and all of them in time
   const auto group = shared_memory_group::make(2).value();
   const auto outside = shared_memory_communicator::join(group.token(), 2);
   CHECK(to_string(outside.error()) == "rank 2 joins a group of 2 (rank 2)");
-  const auto alone = shared_memory_communicator::join(group.token(), 0, {.deadline = in(50ms)});
+  const auto alone = shared_memory_communicator::join(group.token(), 0, {.within = 50ms});
   REQUIRE(alone.error().code == errc::deadline_exceeded);
   CHECK(alone.error().ranks == std::vector<std::int32_t>{1});
   CHECK(alone.error().message.ends_with(" in vain for messages from 1 in joining a group of processes (tag 0)"));
@@ -99,7 +95,7 @@ TEST_CASE("each rank of a group of processes joins once, and all of them in time
   CHECK(again.error().code == errc::invalid_argument);
   CHECK(again.error().ranks == std::vector<std::int32_t>{0});
   // A rank that comes too late gets the error of the ranks that gave up.
-  CHECK(shared_memory_communicator::join(group.token(), 1, {.deadline = in(5s)}).error() == alone.error());
+  CHECK(shared_memory_communicator::join(group.token(), 1, {.within = 5s}).error() == alone.error());
 }
 
 TEST_CASE("what comes before it is wanted is kept, and messages of one tag stay in order") {

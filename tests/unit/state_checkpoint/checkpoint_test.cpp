@@ -171,7 +171,7 @@ TEST_CASE("a view of a view shows what both keep") {
 TEST_CASE("a view refuses a selection that would change values, and one that matches nothing") {
   const saved on_disk;
   const checkpoint opened = open(on_disk.folder).value();
-  const auto cast = opened.select({.casts = {parse_cast_rule("model.w=float16").value()}});
+  const auto cast = opened.select({.cast = {parse_cast_rule("model.w=float16").value()}});
   REQUIRE_FALSE(cast);
   CHECK(cast.error().code == errc::unsupported);
   CHECK(cast.error().key == "model.w");

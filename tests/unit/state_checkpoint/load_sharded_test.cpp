@@ -178,9 +178,9 @@ TEST_CASE("a rank whose part is empty has an empty tensor, and defaults are for 
   const saved s;
   const device_mesh mesh = parse_mesh("8").value();
   for (const std::int32_t rank : {0, 6, 7}) {
-    const auto found = load_sharded<host_tensor>(
-        s.folder, mesh, rules({"step=R"}), rank,
-        {.placing = {.default_placements = {placement::shard(0)}, .optimizer_follow = false}});
+    const auto found =
+        load_sharded<host_tensor>(s.folder, mesh, rules({"step=R"}), rank,
+                                  {.default_placements = {placement::shard(0)}, .optimizer_follows = false});
     REQUIRE(found);
     CHECK(values(at(*found, {"model", "w"}).local()) == flat(chunk(s.w, 8, static_cast<std::size_t>(rank))));
     CHECK(at(*found, {"model", "b"}).local().sizes() == extents{rank == 7 ? 0 : 1});
@@ -213,7 +213,7 @@ TEST_CASE("of tensors that are cut by rows, each rank reads the bytes that it ho
   // A selection reads less.
   counting_reader reader(open_checkpoint(s.folder).value());
   const auto found = load_sharded<host_tensor>(reader, mesh, rules({"model.b=S(0)"}), 2,
-                                               {.reading = {.selection = {.only = {key_pattern::exactly("model.b")}}}});
+                                               {.selection = {.only = {key_pattern::exactly("model.b")}}});
   REQUIRE(found);
   CHECK(found->size() == 1);
   CHECK(reader.bytes() == 4);

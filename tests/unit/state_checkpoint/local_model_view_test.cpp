@@ -35,7 +35,7 @@ namespace {
 // Saves the sharded state dict, and the shards themselves.
 result<void> save_both(const fsdp_model& model, any_communicator& comm, const sharded_state_options& sharded,
                        const fs::path& folder) {
-  const rank_save_options options{.saving = {.output = {.durable = false}, .threads = 1}};
+  const rank_save_options options{.durable = false, .threads = 1};
   auto state = sharded_state_dict<host_tensor>(model, comm, sharded);
   if (!state) return std::move(state).error();
   const auto by_state = local_view(std::as_const(state->state));
@@ -74,8 +74,7 @@ std::string round_trip(std::int32_t ranks, const Layout& source, const Layout& t
     auto in_place = local_view(to.model, comm.rank());
     if (!in_place) return std::move(in_place).error();
     local_state wanted = in_place->to_load();
-    if (auto loaded = load(folder / "held", wanted, comm, {.loading = {.threads = 1}}); !loaded)
-      return std::move(loaded).error();
+    if (auto loaded = load(folder / "held", wanted, comm, {.threads = 1}); !loaded) return std::move(loaded).error();
     if (to.memory != expected.memory) wrong[static_cast<std::size_t>(comm.rank())] = "loaded something else";
     return {};
   });
@@ -128,8 +127,7 @@ TEST_CASE("flat shards saved in the background through a pool are as they were w
       const staging_pool pool = staging_pool::make().value();
       for (const char* name : {"first", "second"}) {
         const const_local_state now = held.to_save().value();
-        auto saving =
-            start_save(scratch.path() / name, now, comm, {.saving = {.output = {.durable = false}}, .staging = pool});
+        auto saving = start_save(scratch.path() / name, now, comm, {.durable = false, .staging = pool});
         if (!saving) return saving.error();
         for (auto& shard : mine.memory) std::fill(shard.begin(), shard.end(), -7);
         if (const auto& saved = saving->wait(); !saved) return saved.error();

@@ -126,7 +126,7 @@ namespace {
 using dict = state_dict<host_tensor>;
 using floats = std::vector<float>;
 
-const rank_save_options quick{.saving = {.output = {.durable = false}}};
+const rank_save_options quick{.durable = false};
 
 // "model.w" [2, 3] of 0 to 5, "step" 7, and the list "betas"; or the same of zeros.
 dict make_dict(bool is_filled) {
@@ -187,7 +187,7 @@ TEST_CASE("one process saves a temporary state, in another format, and through a
   const safetensors_files::temporary_folder scratch;
   const fs::path file = scratch.path() / "model.safetensors";
   rank_save_options options = quick;
-  options.to = target_format::safetensors;
+  options.format = target_format::safetensors;
   options.selection.only = {key_pattern::compile("model\\..*").value()};
   const auto report = save(file, make_dict(true), options);
   INFO(text_of(report));
@@ -207,7 +207,7 @@ TEST_CASE("one process writes the formats that ranks do not write together") {
                                  std::pair{target_format::torch_checkpointing, "torch_checkpointing"}}) {
     CAPTURE(name);
     rank_save_options options = quick;
-    options.to = to;
+    options.format = to;
     const auto report = save(scratch.path() / name, state, options);
     INFO(text_of(report));
     REQUIRE(report);
@@ -225,7 +225,7 @@ TEST_CASE("one process writes the formats that ranks do not write together") {
   // Ranks refuse them.
   const auto refused = run_ranks(1, [&](any_communicator& comm) -> result<void> {
     rank_save_options options = quick;
-    options.to = target_format::pt;
+    options.format = target_format::pt;
     const auto report = save(scratch.path() / "ranks.pt", state, comm, options);
     return report ? result<void>() : report.error();
   });
@@ -239,7 +239,7 @@ TEST_CASE("one process selects, and leaves objects out, in every format") {
   options.skip_objects = true;
   for (const auto& [to, name] : {std::pair{target_format::dcp, "dcp"}, std::pair{target_format::pt, "model.pt"}}) {
     CAPTURE(name);
-    options.to = to;
+    options.format = to;
     options.selection = {.rename = {parse_rename_rule(R"(model\.(.*)=\1)").value()}};
     const auto report = save(scratch.path() / name, make_dict(true), options);
     INFO(text_of(report));

@@ -182,7 +182,7 @@ TEST_CASE("a selection reads some entries, under other names and dtypes; without
   const selection_options some{.only = {key_pattern::compile("model.*|step").value()},
                                .skip = {key_pattern::compile(".*1.b").value()},
                                .rename = {parse_rename_rule(R"(model\.w=weight.w)").value()},
-                               .casts = {parse_cast_rule("model.w=float32:int16").value()},
+                               .cast = {parse_cast_rule("model.w=float32:int16").value()},
                                .allow_narrowing = true};
   const auto found = read_state_dict<host_tensor>(folder.path() / "step", {.selection = some});
   REQUIRE(found);
@@ -204,9 +204,9 @@ TEST_CASE("casts of a state dict that is read are listed, and those that lose va
   std::vector<read_state_report> reports;
   read_state_options options{.report = [&](const read_state_report& report) { reports.push_back(report); }};
   REQUIRE(read_state_dict<host_tensor>(folder.path() / "step", options));
-  options.selection.casts = {parse_cast_rule("model.w=float64").value(), parse_cast_rule(".*b=bfloat16").value()};
+  options.selection.cast = {parse_cast_rule("model.w=float64").value(), parse_cast_rule(".*b=bfloat16").value()};
   REQUIRE(read_state_dict<host_tensor>(folder.path() / "step", options));
-  options.selection.casts = {parse_cast_rule("model.w=float16").value()};
+  options.selection.cast = {parse_cast_rule("model.w=float16").value()};
   REQUIRE(read_state_dict<host_tensor>(folder.path() / "step", options));
   REQUIRE(reports.size() == 3);
   CHECK(reports[0].casts == std::vector<loaded_cast>{});
@@ -223,7 +223,7 @@ TEST_CASE("casts of a state dict that is read are listed, and those that lose va
         std::vector<std::string>{"1 tensor is cast from float32 to float16, which does not hold every value of "
                                  "float32: model.w; numbers beyond 65504 become infinity and are not counted"});
   // A failed read gives no report.
-  options.selection.casts = {parse_cast_rule("model.w=int16").value()};
+  options.selection.cast = {parse_cast_rule("model.w=int16").value()};
   CHECK_FALSE(read_state_dict<host_tensor>(folder.path() / "step", options));
   CHECK(reports.size() == 3);
 }

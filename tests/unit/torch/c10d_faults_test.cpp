@@ -64,7 +64,7 @@ using outcomes = std::vector<std::optional<error>>;
 
 call_options in_time(std::uint32_t tag) {
   call_options made;
-  made.deadline = std::chrono::steady_clock::now() + 3s;
+  made.within = 3s;
   made.name = "save";
   made.tag = tag;
   return made;

@@ -187,8 +187,7 @@ TEST_CASE(
     state_dict<at::Tensor> saved;
     auto part = dtensor<at::Tensor>::make(rows, comm.rank(), part_of(whole, rows, comm.rank()));
     if (auto set = saved.set({"w"}, *std::move(part)); !set) return set;
-    if (const auto report = save(folder, local_view(saved).value(), comm, {.saving = {.output = {.overwrite = true}}});
-        !report)
+    if (const auto report = save(folder, local_view(saved).value(), comm, {.overwrite = true}); !report)
       return report.error();
 
     at::Tensor leaf = at::zeros({7, 5}).requires_grad_();

@@ -123,7 +123,7 @@ TEST_CASE("a module is saved and loaded into another, in every format and below 
   for (const target_format to : {target_format::dcp, target_format::safetensors})
     for (const path& inside : {path{}, path{"model"}}) {
       const temporary_folder folder("module");
-      const auto report = save_checkpoint(saved, folder.path, {.inside = inside, .to = to});
+      const auto report = save_checkpoint(saved, folder.path, {.inside = inside, .format = to});
       REQUIRE((report ? "" : to_string(report.error())) == "");
       CHECK(report->tensors == static_cast<std::int64_t>(names.size()));
       small_model other;

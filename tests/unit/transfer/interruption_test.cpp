@@ -70,7 +70,7 @@ TEST_CASE("reads end soon after a cancellation or a deadline, also within an ite
 
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
     zeros slow{[&] { std::this_thread::sleep_until(deadline); }, in_order};
-    const error late = to.fails(slow, {.call = {.deadline = deadline}});
+    const error late = to.fails(slow, {.call = {.within = deadline}});
     CHECK(late.code == errc::deadline_exceeded);
     CHECK(late.key == "w");
     CHECK(slow.reads == 1);
