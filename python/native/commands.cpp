@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// verify, diff, convert, and reshard. Options are the keyword arguments of their Python functions, all of them present.
+// verify, diff, convert, and reshard, and the selection of keys. Options are the keyword arguments of the Python
+// functions, all of them present.
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -56,6 +59,12 @@ selection_options selection(const py::dict& options) {
   return made;
 }
 
+py::list lines(const std::vector<std::string>& given) {
+  py::list made;
+  for (const std::string& line : given) made.append(text(line));
+  return made;
+}
+
 py::dict convert_checkpoint(const reader_pointer& reader, const py::str& destination, const py::dict& given,
                             const reader_pointer& like) {
   convert_options options;
@@ -88,6 +97,7 @@ py::dict reshard_checkpoint(const reader_pointer& reader, const py::str& destina
   options.place = rules<placement_rule>(given, "place", &parse_placement_rule);
   if (!given["default"].is_none()) options.default_placements = value_of(parse_placements(bytes_of(given["default"])));
   options.optimizer_follows = given["optimizer_follows"].cast<bool>();
+  options.allow_shape_mismatch = given["allow_shape_mismatch"].cast<bool>();
   options.selection = selection(given);
   options.skip_unsupported = given["skip_unsupported"].cast<bool>();
   const std::string path = bytes_of(destination);
@@ -152,21 +162,70 @@ py::dict described(const key_difference& d) {
   return made;
 }
 
-py::dict diff_checkpoints(const reader_pointer& left, const reader_pointer& right, double tolerance, bool layout,
-                          bool ignore_dtype, int threads, const py::object& progress) {
-  const diff_report report = value_of(waited(progress, [&](watch& watching) {
+py::dict diff_checkpoints(const reader_pointer& left, const reader_pointer& right, const py::dict& given) {
+  const diff_options options{.tolerance = given["tolerance"].cast<double>(),
+                             .layout = given["layout"].cast<bool>(),
+                             .ignore_dtype = given["ignore_dtype"].cast<bool>(),
+                             .selection = selection(given),
+                             .threads = given["threads"].cast<int>()};
+  const diff_report report = value_of(waited(given["report"], [&](watch& watching) {
     const auto one = watched(*left, watching), other = watched(*right, watching);
-    return diff(*one, *other,
-                {.tolerance = tolerance, .layout = layout, .ignore_dtype = ignore_dtype, .threads = threads});
+    return diff(*one, *other, options);
   }));
   py::list differences;
   for (const key_difference& one : report.differences) differences.append(described(one));
   py::dict made;
   made["differences"] = differences;
   made["problems"] = to_python(report.problems);
+  made["notes"] = lines(report.notes);
   made["tensors"] = report.tensors;
   made["objects"] = report.objects;
   made["bytes"] = report.bytes;
+  return made;
+}
+
+// An entry of a state dict, as Python describes it: (key, dtype, or None for an object, and the texts in an object that
+// is a list).
+struct described_entry {
+  std::string key;
+  std::optional<dtype> type;
+  std::vector<std::string> texts;
+
+  explicit described_entry(const py::sequence& given) : key(bytes_of(given[0])) {
+    // A dtype that we lack is not cast; it is refused later, where the tensor's memory is read.
+    if (!given[1].is_none()) type = parse_dtype(bytes_of(given[1])).value_or(dtype::undefined);
+    for (const py::handle one : given[2]) texts.push_back(bytes_of(one));
+  }
+};
+
+// Chooses entries of a state dict. `kept` has (index, new key, new dtype, texts) of each; `texts` is None unless the
+// object is a list of parameters in which names may change. It then has, for each text, its new name, or None if the
+// parameter is left out.
+py::dict select_from_state(const py::sequence& entries, const py::dict& given) {
+  std::vector<described_entry> described;
+  for (const py::handle entry : entries) described.emplace_back(py::reinterpret_borrow<py::sequence>(entry));
+  std::vector<selectable> candidates;
+  for (const described_entry& one : described)
+    candidates.push_back({one.key, one.type.value_or(dtype::undefined), one.type.has_value()});
+  selection_result chosen = select_keys(candidates, selection(given));
+  if (!chosen.errors.empty()) raise(fail_all(std::move(chosen.errors)));
+  py::list kept;
+  for (const selected& one : chosen.kept) {
+    py::object texts = py::none();
+    if (chosen.lists.concerns(one.index)) {
+      py::list renamed;
+      for (const std::string& old : described[one.index].texts) {
+        const std::optional<std::string> now = chosen.lists.renamed(one.index, old);
+        renamed.append(now ? py::object(text(*now)) : py::none());
+      }
+      texts = std::move(renamed);
+    }
+    kept.append(py::make_tuple(one.index, text(one.key), text(name(one.type)), texts));
+  }
+  py::dict made;
+  made["kept"] = kept;
+  made["excluded"] = chosen.excluded;
+  made["notes"] = lines(chosen.notes);
   return made;
 }
 
@@ -176,8 +235,8 @@ void add_commands(py::module_& native) {
   native.def("verify", &verify_checkpoint, py::arg("checkpoint"), py::arg("quick"), py::arg("threads"),
              py::arg("report"), py::arg("allow_globals"));
   native.def("verify_names", &verify_names, py::arg("path"), py::arg("threads"), py::arg("allow_globals"));
-  native.def("diff", &diff_checkpoints, py::arg("left"), py::arg("right"), py::arg("tolerance"), py::arg("layout"),
-             py::arg("ignore_dtype"), py::arg("threads"), py::arg("report"));
+  native.def("diff", &diff_checkpoints, py::arg("left"), py::arg("right"), py::arg("options"));
+  native.def("select", &select_from_state, py::arg("entries"), py::arg("selection"));
   native.def("convert", &convert_checkpoint, py::arg("checkpoint"), py::arg("destination"), py::arg("options"),
              py::arg("like").none(true));
   native.def("reshard", &reshard_checkpoint, py::arg("checkpoint"), py::arg("destination"), py::arg("options"),

@@ -35,19 +35,20 @@ struct held {
   std::vector<output_object> objects;
 };
 
-// (key, nested path, memory, requires_grad)
+// (key, nested path, memory, requires_grad, dtype to write)
 void add_tensor(held& into, const py::sequence& given) {
   output_tensor made;
   made.key = bytes_of(given[0]);
   made.where = to_path(given[1]);
   const tensor_view view = to_view(given[2]);
-  made.type = view.type;
+  made.type = to_dtype(given[4]);
   made.properties.requires_grad = given[3].cast<bool>();
   made.chunks.push_back({box::whole(view.sizes), 0});
   distribution_builder parts(view.sizes, owner_space::items);
   parts.add(0, static_cast<std::int32_t>(into.source.views.size()), extents::filled(view.sizes.rank(), 0), view.sizes);
   made.bytes.from = value_of(parts.finish());
-  made.bytes.from_type = made.bytes.to_type = view.type;
+  made.bytes.from_type = view.type;
+  made.bytes.to_type = made.type;
   into.source.views.push_back(view);
   into.tensors.push_back(std::move(made));
 }

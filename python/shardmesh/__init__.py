@@ -7,13 +7,14 @@ import importlib
 from typing import TYPE_CHECKING
 
 from ._checkpoint import Checkpoint, Chunk, Entry, ObjectEntry, TensorEntry, load, map_tensor, open
-from ._commands import DiffReport, Difference, Selection, VerifyReport, convert, diff, inspect, reshard, verify
+from ._commands import DiffReport, Difference, VerifyReport, convert, diff, inspect, reshard, verify
 from ._error import Box, Error
 from ._layouts import Layout, PlacedBox
 from ._loading import Loading
 from ._mapped import MappedTensor
 from ._native import version as __version__
 from ._saving import SaveReport, save
+from ._selection import Selection
 
 if TYPE_CHECKING:
     from ._redistribute import full_state_dict, redistribute

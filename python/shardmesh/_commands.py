@@ -11,6 +11,7 @@ from ._checkpoint import Checkpoint, open, opened
 from ._error import Error, failure
 from ._progress import Progress, reporting
 from ._saving import MAX_SHARD_BYTES, SaveReport
+from ._selection import Selection, options_of
 
 
 
@@ -107,6 +108,8 @@ class DiffReport:
     tensors: int
     objects: int
     bytes: int
+    #: of the selection, for the user: casts that lose values, state that follows its parameters
+    notes: list[str] = field(default_factory=list)
 
     @property
     def equal(self) -> bool:
@@ -114,66 +117,28 @@ class DiffReport:
 
 
 def diff(left: str | os.PathLike[str], right: str | os.PathLike[str], *, tolerance: float = 0.0, layout: bool = False,
-         ignore_dtype: bool = False, all_parts: bool = False, rank: int | None = None, keys_at_ranks: bool = False,
-         threads: int = 0, progress: Progress = None) -> DiffReport:
+         ignore_dtype: bool = False, selection: Selection = Selection(), all_parts: bool = False,
+         rank: int | None = None, keys_at_ranks: bool = False, threads: int = 0,
+         progress: Progress = None) -> DiffReport:
     """Compares two checkpoints of any formats.
 
     tolerance: 0 compares bits (NaN equals NaN, -0 equals 0), else |a - b| <= T + T * |b|.
     layout: also compare how tensors are cut.
     ignore_dtype: compare values across dtypes.
+    selection: the entries of both sides to compare, and their names and dtypes; a rule must match on one side at least.
     """
-    how = (_arguments.fraction("tolerance", tolerance), _arguments.flag("layout", layout),
-           _arguments.flag("ignore_dtype", ignore_dtype), _arguments.threads(threads))
+    options = {"tolerance": _arguments.fraction("tolerance", tolerance),
+               **_flags(layout=layout, ignore_dtype=ignore_dtype), "threads": _arguments.threads(threads),
+               **options_of(selection)}
     sides = [opened(path, all_parts=all_parts, rank=rank, keys_at_ranks=keys_at_ranks) for path in (left, right)]
     with reporting(progress, sum(side.tensor_bytes for side in sides), "diff") as report:
-        made = _native.diff(*sides, *how, report)
+        made = _native.diff(*sides, {**options, "report": report})
     made["differences"] = [Difference(**one) for one in made["differences"]]
     return DiffReport(**made)
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The keys that take part, and their new names and dtypes. Expressions are RE2's and match whole keys.
-
-    rename: "RE=REPLACEMENT", in order.
-    cast: "DTYPE" or "RE=DTYPE" for tensors of DTYPE's kind (floating, integer, complex; FP8 only by a pattern),
-    "FROM:DTYPE" or "RE=FROM:DTYPE" for those of the dtype FROM.
-    """
-
-    only: Sequence[str] = ()
-    skip: Sequence[str] = ()
-    no_optimizer: bool = False
-    strip_prefix: str = ""
-    rename: Sequence[str] = ()
-    cast: Sequence[str] = ()
-    #: a rule may match nothing
-    allow_unused: bool = False
-    #: skip, strip_prefix, and rename rules for a parameter also apply to its optimizer state and its name in
-    #: param_groups
-    optimizer_follows: bool = False
-    #: allows casts that lose integer values or change the kind of numbers, instead of refusing them
-    allow_narrowing: bool = False
-
-    def options(self) -> dict:
-        made = dict(self.__dict__)
-        for name in ("only", "skip", "rename", "cast"):
-            made[name] = _arguments.texts(name, made[name])
-        _arguments.text("strip_prefix", made["strip_prefix"])
-        for name in ("no_optimizer", "allow_unused", "optimizer_follows", "allow_narrowing"):
-            made[name] = _arguments.flag(name, made[name])
-        made["state_follows"] = made.pop("optimizer_follows")  # in `reshard`, optimizer_follows means placements
-        return made
-
-
 def _flags(**values: object) -> dict[str, bool]:
     return {name: _arguments.flag(name, value) for name, value in values.items()}
-
-
-def _options_of(selection: Selection) -> dict:
-    if not isinstance(selection, Selection):
-        raise failure("invalid_argument", "the argument selection is not what it can be", expected="a Selection",
-                      found=type(selection).__name__)
-    return selection.options()
 
 
 def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str], format: str | None = None, *,
@@ -210,7 +175,7 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
                         allow_shape_mismatch=allow_shape_mismatch),
                "dedup": dedup, "payload": _arguments.text("payload", payload), "item": _arguments.text("item", item),
                "threads": _arguments.threads(threads), "memory_bytes": _arguments.number("memory_bytes", memory_bytes),
-               **_options_of(selection)}
+               **options_of(selection)}
     checkpoint = opened(source, dequantize=dequantize, check_sums=_arguments.flag("dequantize", dequantize),
                         all_parts=all_parts, rank=rank, keys_at_ranks=keys_at_ranks)
     other = None if like is None else opened(like)
@@ -220,16 +185,17 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
 
 def reshard(source: str | os.PathLike[str], destination: str | os.PathLike[str], mesh: str | int | None = None, *,
             place: Sequence[str] = (), default: str | None = None, like: str | os.PathLike[str] | None = None,
-            optimizer_follows: bool = True, selection: Selection = Selection(), overwrite: bool = False,
-            skip_unsupported: bool = False, dequantize: bool = False, all_parts: bool = False, rank: int | None = None,
-            keys_at_ranks: bool = False, threads: int = 0, memory_bytes: int = 0,
+            allow_shape_mismatch: bool = False, optimizer_follows: bool = True, selection: Selection = Selection(),
+            overwrite: bool = False, skip_unsupported: bool = False, dequantize: bool = False, all_parts: bool = False,
+            rank: int | None = None, keys_at_ranks: bool = False, threads: int = 0, memory_bytes: int = 0,
             progress: Progress = None) -> SaveReport:
     """Rewrites a checkpoint as DCP for another mesh, with one file for each rank.
 
     mesh: 3, "2,4", or "dp=2,tp=4".
     place: "RE=S(0),R"; the first that matches a key applies.
     default: placements of all other keys.
-    like: take boxes and ranks from another checkpoint's tensors instead of a mesh.
+    like: take boxes and ranks from another checkpoint's tensors instead of a mesh; with allow_shape_mismatch, tensors of
+    another shape there are cut at the end or filled with zeros.
     dequantize, all_parts: as in `open`.
     """
     if (mesh is None) == (like is None):
@@ -237,9 +203,10 @@ def reshard(source: str | os.PathLike[str], destination: str | os.PathLike[str],
     options = {"mesh": None if mesh is None else _arguments.text("mesh", str(mesh) if isinstance(mesh, int) else mesh),
                "place": _arguments.texts("place", place),
                "default": None if default is None else _arguments.text("default", default),
-               **_flags(optimizer_follows=optimizer_follows, overwrite=overwrite, skip_unsupported=skip_unsupported),
+               **_flags(optimizer_follows=optimizer_follows, overwrite=overwrite, skip_unsupported=skip_unsupported,
+                        allow_shape_mismatch=allow_shape_mismatch),
                "threads": _arguments.threads(threads),
-               "memory_bytes": _arguments.number("memory_bytes", memory_bytes), **_options_of(selection)}
+               "memory_bytes": _arguments.number("memory_bytes", memory_bytes), **options_of(selection)}
     checkpoint = opened(source, dequantize=dequantize, check_sums=_arguments.flag("dequantize", dequantize),
                         all_parts=all_parts, rank=rank, keys_at_ranks=keys_at_ranks)
     other = None if like is None else opened(like)

@@ -13,7 +13,8 @@ from . import _arguments, _native
 from ._error import failure
 from ._parents import made_parents
 from ._progress import Progress, reporting
-from ._tensors import is_uninitialized, memory_of, readable, refuse_without_memory
+from ._selection import Selection, options_of
+from ._tensors import is_uninitialized, memory_of, name_of, readable, refuse_without_memory
 
 #: Hugging Face's own default.
 MAX_SHARD_BYTES = 5_000_000_000
@@ -36,9 +37,10 @@ class SaveReport:
     notes: list[str] = field(default_factory=list)
 
 
-def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: str = "dcp", *, overwrite: bool = False,
-         max_shard_bytes: int = MAX_SHARD_BYTES, payload: str = "torch", item: str = "", threads: int = 0,
-         memory_bytes: int = 0, progress: Progress = None) -> SaveReport:
+def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: str = "dcp", *,
+         selection: Selection = Selection(), overwrite: bool = False, max_shard_bytes: int = MAX_SHARD_BYTES,
+         skip_objects: bool = False, payload: str = "torch", item: str = "", threads: int = 0, memory_bytes: int = 0,
+         progress: Progress = None) -> SaveReport:
     """Writes a state dict as a new checkpoint, whole or not at all. Nested dicts are flattened as PyTorch flattens
     them. Modules and optimizers (Stateful) in it are saved as their state_dict(). Parent folders of the path are
     created.
@@ -46,6 +48,9 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
     format: "dcp" (a folder that torch.distributed.checkpoint loads), "safetensors" (a file), "hf" (a Hugging Face
     folder), "pt" (a file that torch.load reads), or "torch-checkpointing" (a folder of that package). "pt" and
     "torch-checkpointing" are nested again, so their keys must be text ("pt": or integers).
+    selection: the entries to save, and their new names and dtypes. An entry with a new name is at the top level. Values
+    that are left out may be of any kind.
+    skip_objects: save the tensors only.
     payload: for torch-checkpointing; "safetensors" writes items that hold only tensors as safetensors files.
     item: for torch-checkpointing; the item for all entries. By default the outermost names are the items, with a file
     each.
@@ -60,19 +65,61 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
                "payload": _arguments.text("payload", payload), "item": _arguments.text("item", item),
                "threads": _arguments.threads(threads), "memory_bytes": _arguments.number("memory_bytes", memory_bytes),
                "save_id": str(uuid.uuid4())}
+    chosen = options_of(selection)
+    tensors_only = _arguments.flag("skip_objects", skip_objects)
     path = _arguments.path(path)
-    tensors, objects, kept = [], [], []
-    for key, where, value in _flattened(state_dict, format):
+    entries, excluded, notes = _selected(_flattened(state_dict, format), chosen)
+    tensors, objects, kept, skipped = [], [], [], 0
+    for key, where, value, dtype in entries:
+        if dtype is None and tensors_only:
+            skipped += 1
+            continue
         plain = _plain(value, key)
         if plain is None:
             _refuse_inside(value, key)
             objects.append((key, where, _archive(value, key)))
             continue
         kept.append(plain)
-        tensors.append((key, where, memory_of(plain), value.requires_grad))
+        tensors.append((key, where, memory_of(plain), value.requires_grad, dtype))
     total = sum(tensor.nbytes for tensor in kept)
     with reporting(progress, total, "save") as report, made_parents(path):
-        return SaveReport(**_native.save(path, tensors, objects, {**options, "report": report}))
+        made = _native.save(path, tensors, objects, {**options, "report": report})
+    made["notes"] = [*notes, *made["notes"]]
+    made["excluded"] += excluded
+    made["skipped_objects"] += skipped
+    return SaveReport(**made)
+
+
+def _selected(entries: list[tuple[str, tuple, Any]],
+              selection: dict) -> tuple[list[tuple[str, tuple, Any, str | None]], int, list[str]]:
+    """Returns (key, path, value, name of the dtype to write; None for objects) of each entry that the selection keeps,
+    the number of the others, and notes. No value that is left out is looked into."""
+    import torch
+
+    dtypes = [name_of(value.dtype) if isinstance(value, torch.Tensor) else None for _, _, value in entries]
+    if not any(selection[rules] for rules in ("only", "skip", "no_optimizer", "strip_prefix", "rename", "cast")):
+        return [(*entry, dtype) for entry, dtype in zip(entries, dtypes)], 0, []
+    texts_in = _texts_in if selection["state_follows"] else lambda value: []
+    chosen = _native.select([(key, dtype, texts_in(value)) for (key, _, value), dtype in zip(entries, dtypes)], selection)
+    kept = []
+    for index, key, dtype, texts in chosen["kept"]:
+        old, where, value = entries[index]
+        if texts is not None:
+            value = _with_texts(value, texts)
+        kept.append((key, where if key == old else (key,), value, None if dtypes[index] is None else dtype))
+    return kept, chosen["excluded"], chosen["notes"]
+
+
+def _texts_in(value: Any) -> list[str]:
+    """Returns the texts in a list, which may name the parameters of an optimizer."""
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def _with_texts(value: list, texts: list[str | None]) -> list:
+    """Returns a list with other texts in their order; None leaves one out."""
+    new = iter(texts)
+    made = [next(new) if isinstance(one, str) else one for one in value]
+    return [one for one, old in zip(made, value) if one is not None or not isinstance(old, str)]
 
 
 def _flattened(state_dict: Mapping[str, Any], format: str) -> list[tuple[str, tuple, Any]]:

@@ -66,6 +66,9 @@ class ArgumentTest(common.WorkTest):
                 self.refused(name, lambda: shardmesh.convert(FOLDER, to, "dcp", selection=shardmesh.Selection(**{name: value})))
             self.refused("strip_prefix", lambda: shardmesh.convert(FOLDER, to, "dcp", selection=shardmesh.Selection(strip_prefix=value)))
             self.refused("place", lambda: shardmesh.reshard(FOLDER, to, "2", place=value))
+            for call in (lambda **how: shardmesh.save({}, to, **how), lambda **how: shardmesh.diff(FOLDER, FOLDER, **how),
+                         lambda **how: shardmesh.convert(FOLDER, to, "dcp", **how), lambda **how: shardmesh.reshard(FOLDER, to, "2", **how)):
+                self.refused("selection", lambda: call(selection=value))
         for value in (2.0, b"2", [2]):
             self.refused("mesh", lambda: shardmesh.reshard(FOLDER, to, value))
             self.refused("default", lambda: shardmesh.reshard(FOLDER, to, "2", default=value))

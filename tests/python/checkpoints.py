@@ -240,6 +240,35 @@ class SaveTest(common.WorkTest):
             else:
                 self.assertEqual(wanted[key], value, key)
 
+    def test_a_selection_chooses_renames_and_casts_what_is_saved(self):
+        state = {"model": {"w": torch.arange(4.0), "b": torch.ones(2)}, "epoch": 3, "log": lambda: None}
+        rules = shardmesh.Selection(skip="log", rename="model\\.w=weight", cast="float64")  # pickle cannot write the log
+        report = shardmesh.save(state, self.work / "saved", selection=rules)
+        self.assertEqual((report.tensors, report.objects, report.excluded, report.skipped_objects), (2, 1, 1, 0))
+        saved = shardmesh.open(self.work / "saved")
+        self.assertEqual(set(saved), {"weight", "model.b", "epoch"})
+        self.assertTrue(torch.equal(saved.load("weight"), torch.arange(4.0, dtype=torch.float64)))
+        self.assertEqual(saved.load("epoch"), 3)
+        report = shardmesh.save(state, self.work / "m.safetensors", "safetensors", skip_objects=True)
+        self.assertEqual((report.tensors, report.objects, report.excluded, report.skipped_objects), (2, 0, 0, 2))
+        self.assertEqual(set(shardmesh.open(self.work / "m.safetensors")), {"model.w", "model.b"})
+        with self.assertRaises(shardmesh.Error) as caught:
+            shardmesh.save(state, self.work / "no", selection=shardmesh.Selection(only="nothing"))
+        self.assertEqual((caught.exception.code, caught.exception.message), ("invalid_argument", "only 'nothing' matches no key"))
+        self.assertNotIn("no", self.left_in_work())
+
+    def test_optimizer_state_follows_a_parameter_that_is_saved_under_another_name(self):
+        ones = torch.ones(2)
+        state = {"model": {"a.w": ones, "b.w": ones},
+                 "optim": {"state": {"a.w": {"exp_avg": ones}, "b.w": {"exp_avg": ones}},
+                           "param_groups": [{"params": ["a.w", "b.w"], "lr": 0.1}]}}
+        rules = shardmesh.Selection(rename="model\\.a\\.(.*)=model.z.\\1", skip="model\\.b\\..*", optimizer_follows=True)
+        shardmesh.save(state, self.work / "saved", selection=rules)
+        saved = shardmesh.open(self.work / "saved")
+        lists = "optim.param_groups.0."
+        self.assertEqual(set(saved), {"model.z.w", "optim.state.z.w.exp_avg", lists + "params", lists + "lr"})
+        self.assertEqual(saved.load(lists + "params"), ["z.w"])
+
     def test_what_is_there_stays_unless_it_may_be_replaced(self):
         shardmesh.save({"w": torch.ones(2)}, self.work / "saved")
         with self.assertRaises(shardmesh.Error) as caught:

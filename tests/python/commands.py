@@ -142,6 +142,34 @@ class CommandTest(common.WorkTest):
         (one,) = shardmesh.diff(FOLDER, self.work / "less").differences
         self.assertEqual((one.key, one.kind), ("epoch", "only-left"))
 
+    def test_diff_compares_what_a_selection_chooses_on_both_sides(self):
+        chosen = Selection(skip="epoch", cast="model\\..*weight=float64")
+        shardmesh.convert(FOLDER, self.work / "less", "dcp", selection=chosen)
+        self.assertEqual({one.kind for one in shardmesh.diff(FOLDER, self.work / "less").differences}, {"dtype", "only-left"})
+        report = shardmesh.diff(FOLDER, self.work / "less", selection=chosen)
+        self.assertTrue(report.equal)
+        self.assertEqual(report.tensors, 28)
+        shardmesh.convert(FOLDER, self.work / "named", "dcp", selection=Selection(rename="model\\.(.*)=net.\\1"))
+        renamed = shardmesh.diff(FOLDER, self.work / "named", selection=Selection(rename="model\\.(.*)=net.\\1"))
+        self.assertEqual([str(one) for one in renamed.differences], [])
+        with self.assertRaises(shardmesh.Error) as caught:
+            shardmesh.diff(FOLDER, self.work / "less", selection=Selection(only="nothing"))
+        self.assertEqual((caught.exception.code, caught.exception.message), ("invalid_argument", "only 'nothing' matches no key"))
+
+    def test_reshard_cuts_and_fills_to_the_shapes_of_another_checkpoint(self):
+        source, wide = self.work / "three.safetensors", self.work / "four.safetensors"
+        write_safetensors(source, {"w": ("U8", b"abc")})
+        write_safetensors(wide, {"w": ("U8", b"wxyz")})
+        shardmesh.reshard(wide, self.work / "like", 2, default="S(0)")
+        with self.assertRaises(shardmesh.Error) as caught:
+            shardmesh.reshard(source, self.work / "out", like=self.work / "like")
+        self.assertEqual((caught.exception.code, caught.exception.key), ("shape_mismatch", "w"))
+        shardmesh.reshard(source, self.work / "out", like=self.work / "like", allow_shape_mismatch=True)
+        (entry,) = shardmesh.open(self.work / "out").tensors
+        self.assertEqual((entry.shape, [chunk.box.sizes for chunk in entry.chunks]), ((4,), [(2,), (2,)]))
+        write_safetensors(self.work / "filled.safetensors", {"w": ("U8", b"abc\0")})
+        self.assertTrue(shardmesh.diff(self.work / "out", self.work / "filled.safetensors").equal)
+
     def test_a_cast_of_integers_is_named_and_narrowing_is_allowed_or_refused(self):
         source, to = self.work / "counter.safetensors", self.work / "cast.safetensors"
         write_safetensors(source, {"step": ("I64", struct.pack("<q", 2**24 + 1)), "w": ("F32", struct.pack("<f", 1.5))})

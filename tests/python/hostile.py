@@ -88,6 +88,8 @@ class HostileTest(OnlyOursTest):
             "convert like": lambda v: shardmesh.convert(FOLDER, to, "dcp", like=v, overwrite=True),
             "convert dedup": lambda v: shardmesh.convert(FOLDER, to, "dcp", dedup=v, overwrite=True),
             "convert selection": lambda v: shardmesh.convert(FOLDER, to, "dcp", selection=v, overwrite=True),
+            "diff selection": lambda v: shardmesh.diff(FOLDER, FOLDER, selection=v),
+            "save selection": lambda v: shardmesh.save(state, to, selection=v, overwrite=True),
             "reshard mesh": lambda v: shardmesh.reshard(FOLDER, to, v, place=".*=R", overwrite=True),
             "reshard place": lambda v: shardmesh.reshard(FOLDER, to, 2, place=v, overwrite=True),
             "reshard default": lambda v: shardmesh.reshard(FOLDER, to, 2, default=v, overwrite=True),
@@ -155,9 +157,10 @@ class HostileTest(OnlyOursTest):
                         "overwrite max_shard_bytes skip_objects skip_unsupported nest components payload item "
                         "allow_shape_mismatch dequantize all_parts rank keys_at_ranks threads memory_bytes progress"),
             "reshard": (lambda **o: shardmesh.reshard(FOLDER, to, 2, **{"place": ".*=R", "overwrite": True, **o}),
-                        "optimizer_follows overwrite skip_unsupported dequantize all_parts rank threads memory_bytes"),
+                        "allow_shape_mismatch optimizer_follows overwrite skip_unsupported dequantize all_parts rank threads "
+                        "memory_bytes"),
             "save": (lambda **o: shardmesh.save({"w": torch.ones(2)}, to, **{"overwrite": True, **o}),
-                     "overwrite max_shard_bytes payload item threads memory_bytes progress"),
+                     "overwrite max_shard_bytes skip_objects payload item threads memory_bytes progress"),
             "load_into": (lambda **o: opened.load_into(into, **o), "threads allow_narrowing allow_shape_mismatch check progress"),
             "dcp.load": (lambda **o: shardmesh.dcp.load(dict(into), checkpoint_id=FOLDER, **o),
                          "no_dist allow_narrowing threads progress rank extension_registry"),

@@ -42,54 +42,6 @@ struct arguments {
   selection_arguments selection;
 };
 
-// Returns the errors of the rules, applied to the keys of both sides. `first` decides the dtype of a key that both
-// have.
-std::vector<error> errors_of_rules(const checkpoint_reader& first, const checkpoint_reader& second,
-                                   const selection_options& options) {
-  std::map<std::string_view, selectable> keys;
-  for (const checkpoint_reader* reader : {&first, &second}) {
-    for (const tensor_entry& tensor : reader->contents().tensors)
-      keys.try_emplace(tensor.key, selectable{tensor.key, tensor.type, true});
-    for (const object_entry& object : reader->contents().objects)
-      keys.try_emplace(object.key, selectable{object.key, dtype::undefined, false});
-  }
-  std::vector<selectable> candidates;
-  for (const auto& [key, candidate] : keys) candidates.push_back(candidate);
-  std::vector<error> errors = select_keys(candidates, options).errors;
-  // Errors about one key belong to its side: keys of different sides may become equal after renaming.
-  std::erase_if(errors, [](const error& e) { return !e.key.empty() || e.code != errc::invalid_argument; });
-  return errors;
-}
-
-// A rule must match or cast something on at least one side.
-result<void> check_rules(const checkpoint_reader& left, const checkpoint_reader& right,
-                         const selection_options& options) {
-  const std::vector<error> of_left = errors_of_rules(left, right, options);
-  if (of_left.empty()) return {};
-  const std::vector<error> of_right = errors_of_rules(right, left, options);
-  for (const error& e : of_left)
-    for (const error& other : of_right)
-      if (e.message == other.message) return e;
-  return {};
-}
-
-result<diff_side> chosen_side(checkpoint_reader& reader, selection_options options, std::vector<std::string>& notes) {
-  options.allow_unused = true;
-  diff_side all = whole_side(reader);
-  std::vector<selectable> candidates;
-  for (const diff_entry& entry : all.entries) candidates.push_back({entry.key, entry.type, entry.is_tensor});
-  selection_result chosen = select_keys(candidates, options);
-  if (!chosen.errors.empty()) return chosen.errors.front();
-  for (std::string& note : chosen.notes)
-    if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(std::move(note));
-  diff_side side{reader, {}};
-  for (selected& one : chosen.kept) {
-    const diff_entry& entry = all.entries[one.index];
-    side.entries.push_back({std::move(one.key), entry.index, entry.is_tensor, one.type});
-  }
-  return side;
-}
-
 void write(json_writer& out, const key_difference& d) {
   out.begin_object().member("key", d.key).member("kind", name(d.kind)).member("text", d.text);
   if (d.kind == difference_kind::values)
@@ -199,18 +151,13 @@ int run(arguments& given, const common_options& common) {
   auto right = open_source(given.right, common);
   if (!right) return report(right.error());
   works_on(given.left);
-  const auto selection = given.selection.compile();
+  auto selection = given.selection.compile();
   if (!selection) return report(selection.error());
-  const comparable_views both(**left, **right);
-  if (auto checked = check_rules(both.left(), both.right(), *selection); !checked) return report(checked.error());
-  std::vector<std::string> notes;
-  auto left_side = chosen_side(both.left(), *selection, notes);
-  if (!left_side) return report(left_side.error());
-  auto right_side = chosen_side(both.right(), *selection, notes);
-  if (!right_side) return report(right_side.error());
+  given.options.selection = *std::move(selection);
   given.options.threads = common.threads;
-  auto outcome = diff(*left_side, *right_side, given.options);
+  auto outcome = diff(**left, **right, given.options);
   if (!outcome) return report(outcome.error());
+  std::vector<std::string> notes = std::move(outcome->notes);
   const unread_counts unread{(*left)->unread_tensors(), (*right)->unread_tensors()};
   for (const auto* reader : {left->get(), right->get()})
     for (const std::string& note : reader->notes())

@@ -21,6 +21,7 @@ module;
 module shardmesh.checkpoint;
 
 import shardmesh.torch_file;
+import :selected_sides;
 
 namespace shardmesh {
 namespace {
@@ -445,7 +446,10 @@ result<diff_report> diff(const diff_side& left, const diff_side& right, const di
 
 result<diff_report> diff(checkpoint_reader& left, checkpoint_reader& right, const diff_options& options) {
   const comparable_views both(left, right);
-  return diff(whole_side(both.left()), whole_side(both.right()), options);
+  SHARDMESH_TRY(selected_sides sides, select_sides(both.left(), both.right(), options.selection));
+  SHARDMESH_TRY(diff_report report, diff(sides.left, sides.right, options));
+  report.notes = std::move(sides.notes);
+  return report;
 }
 
 }  // namespace shardmesh

@@ -8,16 +8,18 @@ import shardmesh.core;
 import shardmesh.tree;
 import shardmesh.transfer;
 import shardmesh.checkpoint_core;
+import :selection;
 
 export namespace shardmesh {
 
 /// The options of `diff`: what it compares, and in how much memory. By default, dtypes and values must be equal
 /// exactly, and chunks are ignored.
 struct diff_options {
-  double tolerance = 0;       // 0: bitwise, except that NaN equals NaN and -0 equals 0; else |a-b| <= T + T*|b|
-  bool layout = false;        // also compare chunk boxes
-  bool ignore_dtype = false;  // compare values across dtypes
-  int threads = 0;            // 0: all cores
+  double tolerance = 0;           // 0: bitwise, except that NaN equals NaN and -0 equals 0; else |a-b| <= T + T*|b|
+  bool layout = false;            // also compare chunk boxes
+  bool ignore_dtype = false;      // compare values across dtypes
+  selection_options selection{};  // chooses, renames, and casts the entries of both readers; not those of sides
+  int threads = 0;                // 0: all cores
   std::int64_t memory_bytes = default_memory_bytes;  // for slabs, over all threads
 };
 
@@ -31,6 +33,7 @@ struct key_difference : difference {
 struct diff_report {
   std::vector<key_difference> differences;           // in key order
   std::vector<error> problems;                       // why entries could not be read, in key order
+  std::vector<std::string> notes;                    // of the selection, for the user, one line each
   std::int64_t tensors = 0, objects = 0, bytes = 0;  // compared
 };
 
@@ -57,7 +60,9 @@ diff_side whole_side(checkpoint_reader& reader);
 /// bytes, whatever formats the two sides have.
 /// \errors errc::invalid_argument for a tolerance that is negative or not a number.
 result<diff_report> diff(const diff_side& left, const diff_side& right, const diff_options& options = {});
-/// Compares all entries of both readers, as `comparable_views` shows them. `shardmesh diff` without rules does this.
+/// Compares the entries of both readers that `options.selection` chooses, as `comparable_views` shows them. A rule must
+/// match or cast something on at least one side.
+/// \errors also those of `select_keys`
 result<diff_report> diff(checkpoint_reader& left, checkpoint_reader& right, const diff_options& options = {});
 
 }  // namespace shardmesh

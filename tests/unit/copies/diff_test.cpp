@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests `diff` on chunks that cannot be read, and on objects whose values are unknown.
+// Tests `diff` on chunks that cannot be read, on objects whose values are unknown, and with a selection.
 #include <catch2/catch_test_macros.hpp>
 
 #include <cstddef>
@@ -147,4 +147,37 @@ TEST_CASE("a tolerance that is no number of 0 or more is refused") {
   const auto outcome = diff(whole_side(*reader), whole_side(*reader), {.tolerance = -1});
   REQUIRE_FALSE(outcome);
   CHECK(outcome.error().code == errc::invalid_argument);
+}
+
+TEST_CASE("a selection chooses and renames the entries of both sides, and each rule may match on one side alone") {
+  const safetensors_files::temporary_folder folder;
+  const fs::path of_left = folder.write(
+      "left.safetensors", safetensors_files::bytes(R"({"model.a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+                                                   R"("extra":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})",
+                                                   4));
+  const fs::path of_right = folder.write(
+      "right.safetensors", safetensors_files::bytes(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+                                                    R"("b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
+                                                    3));
+  auto left = open_checkpoint(of_left).value(), right = open_checkpoint(of_right).value();
+  CHECK(diff(*left, *right).value().differences.size() == 4);  // no key is on both sides
+  selection_options chosen{.skip = {key_pattern::exactly("extra"), key_pattern::exactly("b")},
+                           .strip_prefix = "model."};
+  const diff_report same = diff(*left, *right, {.selection = chosen}).value();
+  CHECK(same.differences.empty());
+  CHECK(same.tensors == 1);
+  chosen.skip.pop_back();
+  const diff_report more = diff(*left, *right, {.selection = chosen}).value();
+  REQUIRE(more.differences.size() == 1);
+  CHECK(more.differences[0].key == "b");
+  CHECK(more.differences[0].kind == difference_kind::only_right);
+}
+
+TEST_CASE("a rule of a selection that matches on neither side is refused by its option") {
+  const auto reader = open_checkpoint(unusual() / "views.pt").value();
+  const diff_options options{.selection = {.only = {key_pattern::exactly("embed"), key_pattern::exactly("nothing")}}};
+  const auto refused = diff(*reader, *reader, options);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::invalid_argument);
+  CHECK(refused.error().message == "only 'nothing' matches no key");
 }
