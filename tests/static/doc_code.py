@@ -31,7 +31,7 @@ def main(output, files):
     if not code:
         sys.exit("no document has code to compile")
     named = [f"namespace block_{i} {{\n{block}}}  // namespace block_{i}\n" for i, block in enumerate(code)]
-    head = "#include <cstdint>\n#include <vector>\nimport shardmesh;\n" + "".join(f"{room}\n" for room in rooms)
+    head = "#include <chrono>\n#include <cstdint>\n#include <vector>\nimport shardmesh;\n" + "".join(f"{room}\n" for room in rooms)
     head += "using namespace shardmesh;\n\n"
     Path(output).write_text(head + "\n".join(named))
 

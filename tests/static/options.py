@@ -7,6 +7,7 @@
   of STRUCTS. Python: the parameters with defaults of FUNCTIONS, and the fields of Selection. Command line: the flags of
   the commands that read a checkpoint.
 - A row whose spellings differ gives the reason, and no other row does. Dashes count as underscores.
+- Structs with the same option agree about it: see SAME. Their members have one order, type, and default.
 - Nothing new is forgotten: every option struct of ROOMS is in STRUCTS or OTHER_STRUCTS. Every public function of the
   Python package, and every public method with such parameters, is in FUNCTIONS or OTHER_FUNCTIONS.
 
@@ -15,6 +16,7 @@ A cell of C++ lists `struct::member`. The other cells list `keyword` of `functio
 import ast
 import re
 import sys
+from itertools import zip_longest
 from pathlib import Path
 
 from exported_names import declarations, without_arguments, without_comments
@@ -23,11 +25,15 @@ PAGE = "docs/options.md"
 SCRIPT = "tests/static/options.py"
 COLUMNS = ["option", "C++", "Python", "command line", "why they differ"]
 STRUCTS = """open_options load_options read_options read_state_options load_sharded_options placement_options
-             map_options dequantize_options selection_options save_options output_options convert_options
+             map_options dequantize_options selection_options save_options commit_hooks output_options convert_options
              reshard_options verify_options diff_options rank_save_options rank_load_options call_options""".split()
 ROOMS = "checkpoint checkpoint_core collective_checkpoint state_checkpoint".split()
 # Of readers' own checks, of the search for names in pickles, and of a pool that saves share.
 OTHER_STRUCTS = {"check_options", "global_options", "staging_pool_options"}
+# A struct, and others that have its members: all of them, or those with the same names.
+SAME = {"save_options": ("all", "convert_options reshard_options rank_save_options"),
+        "load_options": ("common", "rank_load_options read_state_options load_sharded_options"),
+        "read_state_options": ("all", "load_sharded_options"), "placement_options": ("all", "load_sharded_options")}
 # Of calls between ranks in general, not of these verbs.
 OTHER_MEMBERS = {"call_options::stream", "call_options::tag", "call_options::name"}
 FUNCTIONS = """open inspect load map_tensor Checkpoint.load Checkpoint.load_into Checkpoint.load_object
@@ -42,7 +48,7 @@ FLAG = r'"(--[a-z][a-z-]*)'
 
 def members(root, say):
     """`struct::member` of every option struct of the interfaces."""
-    found = {}
+    found = {}  # {struct: {member: its declaration without what is in braces and angle brackets}}
     for file in sorted((root / "modules").rglob("*.cppm")):
         room = file.relative_to(root / "modules").parts[0]
         text = without_comments(file.read_text())
@@ -51,16 +57,29 @@ def members(root, say):
                 if room in ROOMS and struct.group(1).endswith("_options") and struct.group(1) not in OTHER_STRUCTS:
                     say(f"modules/{room}: {struct.group(1)} is neither in STRUCTS nor in OTHER_STRUCTS of {SCRIPT}")
             else:
-                names = found.setdefault(struct.group(1), [])
+                names = found.setdefault(struct.group(1), {})
                 for declaration in declarations(struct.group(2)):
-                    head = without_arguments(declaration).split("=")[0]
+                    flat = without_arguments(declaration)
+                    head = flat.split("=")[0]
                     name = re.search(r"(\w+)\s*$", head.rstrip("; \n"))
                     if name and "(" not in head:  # no function
-                        names.append(name.group(1))
+                        names[name.group(1)] = " ".join(flat.split()).rstrip("=; ")
     for struct in STRUCTS:
         if not found.get(struct):
             sys.exit(f"modules: no members of the struct {struct} were found")
+    compare_members(found, say)
     return {f"{struct}::{name}": name for struct, names in found.items() for name in names}
+
+
+def compare_members(found, say):
+    """Compares the structs of SAME."""
+    for base, (which, others) in SAME.items():
+        for other in others.split():
+            wanted = [text for name, text in found[base].items() if which == "all" or name in found[other]]
+            for here, there in zip_longest(wanted, (text for name, text in found[other].items() if name in found[base])):
+                if here != there:
+                    say(f"modules: {base} and {other} differ: '{here or 'nothing'}' and '{there or 'nothing'}'")
+                    break
 
 
 def public(package):
