@@ -179,7 +179,7 @@ TEST_CASE("a load that is told to stop says so, and nothing arrives afterwards")
   std::stop_source stop;
   std::vector<std::string> arrived;
   load_options options;
-  options.call.cancel = stop.get_token();
+  options.cancel = stop.get_token();
   options.on_arrival = [&](const std::string& key) {
     arrived.push_back(key);
     if (arrived.size() == 3) stop.request_stop();
