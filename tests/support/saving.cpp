@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Implements shardmesh.test.saving.
 module;
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // shardmesh.test.saving: data and checks for tests in which ranks save and load together. Tests only.
 module;
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
