@@ -2,6 +2,7 @@
 // Ranks whose memory changes while they save together: the checkpoint passes verify.
 #include <catch2/catch_test_macros.hpp>
 #include <changing_memory.hpp>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
