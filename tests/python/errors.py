@@ -34,6 +34,13 @@ class ErrorTest(common.WorkTest):
             with self.subTest(name):
                 self.assertEqual(str(self.refusal(shardmesh.open, folder)), said[0])
 
+    def test_a_package_without_the_c_library_says_what_to_install(self):
+        from shardmesh import c_api
+
+        for function in (c_api.get_include, c_api.get_pkgconfig_dir):
+            with self.assertRaisesRegex(FileNotFoundError, "built without the C library.*install a wheel"):
+                function()
+
     def test_an_error_survives_pickling_and_copying_with_all_its_fields(self):
         problem = self.refusal(shardmesh.open, self.work / "nothing")
         problem.others = (shardmesh.Error("gap", "rows are missing", ranks=(3, 5), boxes=(shardmesh.Box((0,), (2,)),)),)

@@ -1,46 +1,113 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel, built from source, installs into a fresh virtual environment, and the code of docs/python.md runs there.
-PyTorch comes from the environment that runs this script.
+"""Wheels, built from source for every Python of 3.10 to 3.13 on this machine, work in fresh environments whose PATH has
+no compiler: the package without PyTorch, the command line, and programs of the C library. The code of docs/python.md
+runs with the Python that runs this script; PyTorch comes from that Python's environment.
 
-    wheel.py ROOT WORK [BUILD]     BUILD: the folder in which the wheel is built (WORK/build)
+    wheel.py ROOT WORK [BUILD]     BUILD: the folder in which the wheels are built (WORK/build)
 """
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
+VERSIONS = ["3.10", "3.11", "3.12", "3.13"]
+COMPILERS = ["cc", "gcc", "g++", "c++", "clang", "clang++", "clang-19", "clang++-19", "gcc-12", "g++-12"]
+PACKAGE = """
+import shardmesh, sys
+from pathlib import Path
+golden, work = Path(sys.argv[1]), Path(sys.argv[2])
+assert "torch" not in sys.modules
+checkpoint = shardmesh.open(golden)
+assert len(checkpoint) > 0
+shardmesh.convert(golden, work / "model.safetensors", skip_objects=True)
+assert shardmesh.verify(work / "model.safetensors").ok
+assert shardmesh.diff(work / "model.safetensors", work / "model.safetensors").equal
+assert "torch" not in sys.modules
+print(shardmesh.__file__)
+"""
+
 
 def run(*line, **options):
     done = subprocess.run([str(word) for word in line], **options)
     if done.returncode != 0:
-        sys.exit(f"{' '.join(str(word) for word in line)}: exits {done.returncode}")
+        sys.exit(f"{' '.join(str(word) for word in line)}: exits {done.returncode}\n{done.stdout or ''}")
     return done
 
 
-def main(root, work, build):
-    shutil.rmtree(work / "environment", ignore_errors=True)
-    shutil.rmtree(work / "wheels", ignore_errors=True)
-    run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--disable-pip-version-check", "--wheel-dir", work / "wheels",
-        f"--config-settings=build-dir={build}", root)
-    (wheel,) = (work / "wheels").glob("shardmesh-*.whl")
-    run(sys.executable, "-m", "venv", work / "environment")
-    python = work / "environment" / "bin" / "python"
-    run(python, "-m", "pip", "install", "--no-index", "--no-deps", "--disable-pip-version-check", wheel)
-    (site,) = (work / "environment" / "lib").glob("python3*/site-packages")
-    (site / "torch_of_setup.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
-    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+def said(*line, **options):
+    return run(*line, text=True, stdout=subprocess.PIPE, **options).stdout.strip()
+
+
+def interpreter(version):
+    """An interpreter of that version that can make environments and build extensions; None if there is none."""
+    candidates = [sys.executable] if sys.version.startswith(version + ".") else []
+    candidates += [shutil.which(f"python{version}") or "", f"/usr/bin/python{version}"]
+    candidates += sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
+    asks = ("import ensurepip, os, sys, sysconfig, venv\n"
+            "header = os.path.join(sysconfig.get_paths()['include'], 'Python.h')\n"
+            f"sys.exit(0 if sys.version.startswith('{version}.') and os.path.exists(header) else 1)")
+    for candidate in filter(None, map(str, candidates)):
+        if Path(candidate).exists() and subprocess.run([candidate, "-c", asks], capture_output=True).returncode == 0:
+            return candidate
+    return None
+
+
+def check_c_library(python, work, root, clean):
+    """A C program compiles with the flags of pkg-config alone, and runs without a library path."""
+    pkg_config = shutil.which("pkg-config") or shutil.which("pkgconf")
+    compiler = shutil.which("gcc-12") or shutil.which("gcc") or shutil.which("cc")
+    folder = said(python, "-m", "shardmesh.c_api", "--pkgconfigdir", cwd=work, env=clean)
+    assert Path(said(python, "-m", "shardmesh.c_api", "--include", cwd=work, env=clean), "shardmesh/c_api.hpp").is_file()
+    if not pkg_config or not compiler:
+        return "no C program was compiled: pkg-config or a compiler is missing"
+    flags = said(pkg_config, "--cflags", "--libs", "shardmesh_c", env=dict(os.environ, PKG_CONFIG_PATH=folder)).split()
+    run(compiler, "-std=c11", root / "tests/package/consumer_c/main.c", *flags, "-o", work / "consumer")
+    found = said(work / "consumer", env=clean)
+    assert found == "rank 3 of 4 holds 1 x 7", found
+    return "a C program runs"
+
+
+def check(wheel, version, python, root, work):
+    shutil.rmtree(work, ignore_errors=True)
+    environment = work / "environment"
+    run(python, "-m", "venv", environment)
+    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "LD_LIBRARY_PATH")}
+    clean["PATH"] = str(environment / "bin")
     clean["SHARDMESH_TEST_DATA"] = str(root / "tests" / "data")
-    where = run(python, "-c", "import shardmesh; print(shardmesh.__file__)", cwd=work, env=clean, text=True,
-                stdout=subprocess.PIPE).stdout.strip()
-    if not where.startswith(str(site)):
-        sys.exit(f"not the wheel's package: {where}")
-    run(python, "-B", root / "tests" / "python" / "page.py", cwd=work, env=clean)
-    run(python, "-m", "shardmesh", "--version", cwd=work, env=clean)
-    run(work / "environment" / "bin" / "shardmesh", "verify", "--quick",
-        root / "tests" / "data" / "golden" / "dtensor_shard0_4" / "checkpoint", cwd=work, env=clean)
-    print(f"{wheel.name} ({wheel.stat().st_size >> 10} KiB) installs and runs")
+    assert not any(shutil.which(name, path=clean["PATH"]) for name in COMPILERS), "a compiler is on the PATH"
+    own = environment / "bin" / "python"
+    run(own, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--disable-pip-version-check", wheel, env=clean)
+    (site,) = (environment / "lib").glob("python3*/site-packages")
+    golden = root / "tests/data/golden/dtensor_shard0_4/checkpoint"
+    where = said(own, "-c", PACKAGE, golden, work, cwd=work, env=clean)
+    assert where.startswith(str(site)), f"not the wheel's package: {where}"
+    run(own, "-m", "shardmesh", "--version", cwd=work, env=clean)
+    run(environment / "bin" / "shardmesh", "verify", "--quick", golden, cwd=work, env=clean)
+    c_library = check_c_library(own, work, root, clean)
+    page = "docs/python.md needs PyTorch, which is of another Python"
+    if sys.version.startswith(version + ".") and Path(sysconfig.get_paths()["purelib"], "torch").is_dir():
+        (site / "torch_of_setup.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+        run(own, "-B", root / "tests" / "python" / "page.py", cwd=work, env=clean)
+        page = "the code of docs/python.md runs"
+    print(f"{wheel.name} ({wheel.stat().st_size >> 10} KiB): installs and runs; {c_library}; {page}", flush=True)
+
+
+def main(root, work, build):
+    pythons = {version: interpreter(version) for version in VERSIONS}
+    found = {version: python for version, python in pythons.items() if python}
+    print("Python " + ", ".join(found) + "; missing: " + (", ".join(one for one in VERSIONS if one not in found) or "none"), flush=True)
+    assert found, "there is no Python with headers"
+    shutil.rmtree(work / "wheels", ignore_errors=True)
+    for version, python in found.items():
+        built = said(sys.executable, "-B", root / "python/build_wheel.py", root, work / "wheels", build, python)
+        wheel = Path(built.splitlines()[-1])
+        tag = "cp" + version.replace(".", "")
+        pattern = rf"shardmesh-[\d.]+-{tag}-{tag}-(manylinux_2_\d+_\w+\.?)+\.whl"
+        assert re.fullmatch(pattern, wheel.name), f"no manylinux wheel of Python {version}: {wheel.name} (is auditwheel installed?)"
+        check(wheel, version, python, root, work / f"python{version}")
 
 
 if __name__ == "__main__":
