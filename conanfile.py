@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # The Conan recipe. Consumers use the project's own CMake config (find_package(shardmesh CONFIG)): module interfaces
-# are installed as sources and compiled by the consumer, which generated config files cannot describe.
+# are installed as sources and compiled by the consumer, which generated config files cannot describe. docs/packaging.md
+# compares the recipe with ConanCenter's rules.
 from conan import ConanFile
 from conan.errors import ConanInvalidConfiguration
 from conan.tools.build import check_min_cppstd
 from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
-from conan.tools.files import copy, load
+from conan.tools.files import copy, get, load, rmdir
 from conan.tools.scm import Version
 import json
 import os
@@ -26,13 +27,31 @@ class ShardmeshConan(ConanFile):
     options = {"tools": [True, False], "mpi": [True, False], "kokkos": [True, False], "nccl": [True, False],
                "torch": [True, False]}
     default_options = {"tools": False, "mpi": False, "kokkos": False, "nccl": True, "torch": False}
-    exports_sources = "CMakeLists.txt", "cmake/*", "include/*", "modules/*", "tools/*", "LICENSE"
     # The interfaces are rebuilt in the consumer's dialect; the archive was built in the package's.
     extension_properties = {"compatibility_cppstd": False}
 
+    @property
+    def _release(self):
+        """The address and checksum of the sources, if conandata.yml beside the recipe has them, as in ConanCenter."""
+        return (self.conan_data or {}).get("sources", {}).get(self.version)
+
+    @property
+    def _compilers_minimum_version(self):
+        return {"clang": "19"}
+
     def set_version(self):
+        if self.version:
+            return
         text = load(self, os.path.join(self.recipe_folder, "CMakeLists.txt"))
         self.version = re.search(r"project\(shardmesh VERSION ([0-9.]+)", text).group(1)
+
+    def export_sources(self):
+        if not self._release:  # the recipe is in the source tree
+            for pattern in ("CMakeLists.txt", "cmake/*", "include/*", "modules/*", "tools/*", "LICENSE"):
+                copy(self, pattern, self.recipe_folder, self.export_sources_folder)
+
+    def layout(self):
+        cmake_layout(self, generator="Ninja", src_folder="src" if self._release else ".")
 
     def requirements(self):
         # Private to the library's bodies. Consumers link them, except those of which only headers are used.
@@ -55,13 +74,19 @@ class ShardmeshConan(ConanFile):
 
     def validate(self):
         compiler, version = str(self.settings.compiler), str(self.settings.compiler.version)
-        if compiler != "clang" or Version(version) < 19:
+        minimum = self._compilers_minimum_version.get(compiler)
+        if not minimum or Version(version) < minimum:
             raise ConanInvalidConfiguration(
                 f"shardmesh is C++ modules and needs Clang 19 or newer and Ninja: the compiler is {compiler} {version}")
         check_min_cppstd(self, 20)
 
-    def layout(self):
-        cmake_layout(self, generator="Ninja")
+    def build_requirements(self):
+        self.tool_requires("cmake/[>=3.28 <5]")
+        self.tool_requires("ninja/[>=1.11 <2]")
+
+    def source(self):
+        if self._release:
+            get(self, **self._release, strip_root=True)
 
     def generate(self):
         CMakeDeps(self).generate()
@@ -88,6 +113,7 @@ class ShardmeshConan(ConanFile):
             self.run(f'cmake --install "{built}" --prefix "{self.package_folder}"')
         else:
             CMake(self).install()
+        rmdir(self, os.path.join(self.package_folder, "lib", "pkgconfig"))  # PkgConfigDeps writes them
 
     def package_info(self):
         self.cpp_info.set_property("cmake_find_mode", "none")

@@ -13,6 +13,10 @@ class ShardmeshTestPackage(ConanFile):
     def requirements(self):
         self.requires(self.tested_reference_str)
 
+    def build_requirements(self):
+        self.tool_requires("cmake/[>=3.28 <5]")
+        self.tool_requires("ninja/[>=1.11 <2]")
+
     def layout(self):
         cmake_layout(self, generator="Ninja")
 
