@@ -17,6 +17,7 @@ from mkdocs.commands import build as mkdocs_build
 from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
 
+import c_reference
 from pages import Pages
 from reference import Reference
 
@@ -74,7 +75,7 @@ class Staging:
                 self.write(f"project/{name}", re.sub(r'(\]\(|src="|srcset=")docs/', rf"\g<1>{up}", text))
             else:
                 self.write(f"project/{name}.md", f"# {name}\n\n```{LANGUAGES.get(Path(name).suffix, 'text')}\n{text}```\n")
-        for name, text in Pages(Reference(self.root)).all().items():
+        for name, text in {**Pages(Reference(self.root)).all(), **c_reference.pages(self.root)}.items():
             self.write(f"reference/{name}", text)
 
 

@@ -58,6 +58,7 @@ typedef struct shardmesh_checkpoint_summary {
   int32_t reserved;
 } shardmesh_checkpoint_summary;
 
+/* Fills `summary`, whose struct_size must be set. */
 SHARDMESH_C_EXPORT shardmesh_status shardmesh_checkpoint_describe(const shardmesh_checkpoint* checkpoint,
                                                                   shardmesh_checkpoint_summary* summary,
                                                                   shardmesh_error** error);

@@ -39,6 +39,7 @@ typedef struct shardmesh_mapped_view {
   int32_t reserved;
 } shardmesh_mapped_view;
 
+/* Fills `view`, whose struct_size must be set. */
 SHARDMESH_C_EXPORT shardmesh_status shardmesh_mapped_describe(const shardmesh_mapped* mapped,
                                                               shardmesh_mapped_view* view, shardmesh_error** error);
 /* SHARDMESH_IO if the file became shorter. Access to the lost part raises SIGBUS, which no library can turn into an

@@ -32,6 +32,7 @@ typedef struct shardmesh_plan_cost {
   int64_t peak_bytes;  /* for messages and staging, on the rank that needs most */
 } shardmesh_plan_cost;
 
+/* Fills `cost`, whose struct_size must be set. */
 SHARDMESH_C_EXPORT shardmesh_status shardmesh_plan_describe(const shardmesh_plan* plan, shardmesh_plan_cost* cost,
                                                             shardmesh_error** error);
 

@@ -58,6 +58,7 @@ SHARDMESH_C_EXPORT shardmesh_status shardmesh_save(const char* path, const shard
                                                    size_t tensor_count, const shardmesh_save_options* options,
                                                    shardmesh_save_report** report, shardmesh_error** error);
 
+/* Fills `counts`, whose struct_size must be set. */
 SHARDMESH_C_EXPORT shardmesh_status shardmesh_save_report_describe(const shardmesh_save_report* report,
                                                                    shardmesh_save_counts* counts,
                                                                    shardmesh_error** error);

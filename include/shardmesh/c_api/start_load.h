@@ -39,6 +39,7 @@ typedef struct shardmesh_loading_progress {
   int32_t reserved;
 } shardmesh_loading_progress;
 
+/* Fills `progress`, whose struct_size must be set. */
 SHARDMESH_C_EXPORT shardmesh_status shardmesh_loading_describe(const shardmesh_loading* loading,
                                                                shardmesh_loading_progress* progress,
                                                                shardmesh_error** error);
