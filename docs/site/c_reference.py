@@ -69,7 +69,8 @@ def shown(declaration):
     """A function without the export macro, and with lines that are wrapped anew."""
     if not declaration.startswith("SHARDMESH_C_EXPORT "):
         return declaration
-    line = " ".join(declaration.removeprefix("SHARDMESH_C_EXPORT ").split()).replace("* ", "*\u00a0")  # a name stays with its type
+    line = " ".join(declaration.removeprefix("SHARDMESH_C_EXPORT ").split())
+    line = line.replace("* ", "*\u00a0")  # a name stays with its type
     return textwrap.fill(line, 100, subsequent_indent="    ", break_long_words=False).replace("\u00a0", " ")
 
 

@@ -98,7 +98,8 @@ def check(wheel, version, python, root, work):
 def main(root, work, build):
     pythons = {version: interpreter(version) for version in VERSIONS}
     found = {version: python for version, python in pythons.items() if python}
-    print("Python " + ", ".join(found) + "; missing: " + (", ".join(one for one in VERSIONS if one not in found) or "none"), flush=True)
+    missing = [version for version in VERSIONS if version not in found]
+    print(f"Python {', '.join(found)}; missing: {', '.join(missing) or 'none'}", flush=True)
     assert found, "there is no Python with headers"
     shutil.rmtree(work / "wheels", ignore_errors=True)
     for version, python in found.items():
@@ -106,7 +107,7 @@ def main(root, work, build):
         wheel = Path(built.splitlines()[-1])
         tag = "cp" + version.replace(".", "")
         pattern = rf"shardmesh-[\d.]+-{tag}-{tag}-(manylinux_2_\d+_\w+\.?)+\.whl"
-        assert re.fullmatch(pattern, wheel.name), f"no manylinux wheel of Python {version}: {wheel.name} (is auditwheel installed?)"
+        assert re.fullmatch(pattern, wheel.name), f"not a manylinux wheel: {wheel.name} (is auditwheel installed?)"
         check(wheel, version, python, root, work / f"python{version}")
 
 
