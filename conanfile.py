@@ -23,10 +23,11 @@ class ShardmeshConan(ConanFile):
     package_type = "static-library"
     settings = "os", "arch", "compiler", "build_type"
     # One for each optional component of the CMake package. Building nccl needs no library (nor does cuda, which it
-    # imports).
+    # imports). cuda_kernels needs nvcc; its shared library serves every program that uses cuda.
     options = {"tools": [True, False], "mpi": [True, False], "kokkos": [True, False], "nccl": [True, False],
-               "torch": [True, False]}
-    default_options = {"tools": False, "mpi": False, "kokkos": False, "nccl": True, "torch": False}
+               "torch": [True, False], "cuda_kernels": [True, False]}
+    default_options = {"tools": False, "mpi": False, "kokkos": False, "nccl": True, "torch": False,
+                       "cuda_kernels": False}
     # The interfaces are rebuilt in the consumer's dialect; the archive was built in the package's.
     extension_properties = {"compatibility_cppstd": False}
 
@@ -47,7 +48,8 @@ class ShardmeshConan(ConanFile):
 
     def export_sources(self):
         if not self._release:  # the recipe is in the source tree
-            for pattern in ("CMakeLists.txt", "cmake/*", "include/*", "modules/*", "tools/*", "LICENSE"):
+            for pattern in ("CMakeLists.txt", "cmake/*", "cuda_kernels/*", "include/*", "modules/*", "tools/*",
+                            "LICENSE"):
                 copy(self, pattern, self.recipe_folder, self.export_sources_folder)
 
     def layout(self):
@@ -79,6 +81,8 @@ class ShardmeshConan(ConanFile):
             raise ConanInvalidConfiguration(
                 f"shardmesh is C++ modules and needs Clang 19 or newer and Ninja: the compiler is {compiler} {version}")
         check_min_cppstd(self, 20)
+        if self.options.cuda_kernels and not self.options.nccl:
+            raise ConanInvalidConfiguration("cuda_kernels=True needs nccl=True: its component cuda loads the kernels")
 
     def build_requirements(self):
         self.tool_requires("cmake/[>=3.28 <5]")
@@ -95,7 +99,7 @@ class ShardmeshConan(ConanFile):
         toolchain.cache_variables["SHARDMESH_BUILD_TESTS"] = False
         toolchain.cache_variables["SHARDMESH_BUILD_BENCHMARKS"] = False
         toolchain.cache_variables["SHARDMESH_BUILD_TOOLS"] = bool(self.options.tools)
-        for component in ("mpi", "kokkos", "nccl", "torch"):
+        for component in ("mpi", "kokkos", "nccl", "torch", "cuda_kernels"):
             toolchain.cache_variables[f"SHARDMESH_WITH_{component.upper()}"] = "ON" if self.options.get_safe(component) else "OFF"
         toolchain.cache_variables["SHARDMESH_WITH_PYTHON"] = "OFF"
         toolchain.cache_variables["SHARDMESH_WITH_C_API"] = False  # a shared library beside static ones
@@ -121,6 +125,9 @@ class ShardmeshConan(ConanFile):
         recipes = {"nlohmann-json": "nlohmann_json", "mpi": "openmpi"}
         listed = json.loads(load(self, os.path.join(self.package_folder, "share", "shardmesh", "components.json")))
         direct = {dependency.ref.name for _, dependency in self.dependencies.host.items()}
+        if "cuda_kernels" in listed:  # programs are not beside the library
+            kernels = os.path.join(self.package_folder, "lib", "libshardmesh_cuda_kernels.so")
+            self.runenv_info.define_path("SHARDMESH_CUDA_KERNELS", kernels)
         for name, facts in listed.items():
             component = self.cpp_info.components[name]
             component.builddirs = ["lib/cmake/shardmesh"]

@@ -66,6 +66,7 @@ endif()
 include(cmake/find_kokkos.cmake)
 include(cmake/find_python.cmake)
 include(cmake/find_torch.cmake)
+include(cmake/find_cuda.cmake)
 if(MPIC_FOUND)
   set(facts LICENSE LicenseRef-MPI PURL pkg:generic/mpi) # the vendor is unknown
   file(STRINGS ${MPIC_INCLUDE_DIR}/mpi.h open_mpi REGEX "define OPEN_MPI" LIMIT_COUNT 1)

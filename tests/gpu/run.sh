@@ -50,7 +50,8 @@ if [ -z "$arch" ] && command -v nvidia-smi > /dev/null; then
 fi
 case "$arch" in sm_[0-9]*) ;; *) arch=sm_90 ;; esac
 flags=(-std=c++17 -O2 -arch="$arch" -Xcompiler -fPIC,-Wall "${includes[@]}")
-compile "libshardmesh_cuda_kernels.so for $arch (half a minute)" "$nvcc" "${flags[@]}" -shared "$here/cuda_kernels.cu" \
+compile "libshardmesh_cuda_kernels.so for $arch (a minute)" "$nvcc" "${flags[@]}" -shared \
+  -Xlinker "--version-script=$root/cuda_kernels/exports.map" "$root/cuda_kernels/cuda_kernels.cu" \
   -o "$build/libshardmesh_cuda_kernels.so"
 link=(-L "$build" -lshardmesh_cuda_kernels -Xlinker -rpath -Xlinker "$build")
 compile "kernels_test" "$nvcc" "${flags[@]}" "$here/kernels_test.cpp" "${link[@]}" -o "$build/kernels_test"

@@ -12,7 +12,7 @@ from pathlib import Path
 KEYWORDS = ["OPTIONAL", "APART", "PLAIN", "PLAIN_LINKS", "IMPORTS", "LINKS", "HEADERS", "TARGET", "FIND", "FOUND_ALREADY",
             "LICENSE", "FLAGS", "PURL", "VERSION"]
 SYSTEM = {"${CMAKE_DL_LIBS}"}  # consumers look for nothing
-APART = {"tools": set(), "c_api": set()}  # programs and shared libraries: nothing is linked statically
+APART = {"tools": set(), "c_api": set(), "cuda_kernels": set()}  # programs and shared libraries: nothing is linked statically
 
 
 def calls(text, command):

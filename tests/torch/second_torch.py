@@ -18,7 +18,7 @@ VERSION = "2.15.0"
 TARGETS = ["unit_torch", "torch_ranks", "torch_rank_checkpoint", "torch_distributed"]
 TESTS = "^unit_torch: |^torch: (c10d_communicator|random|a group|messages|the distributed suite over c10d on 2|ranks)"
 # Components that the module's tests do not need.
-WITHOUT = ["MPI", "KOKKOS", "PYTHON"]
+WITHOUT = ["MPI", "KOKKOS", "PYTHON", "CUDA_KERNELS"]
 
 
 def skip(reason):

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The kernels of CUDA memory as a library of C functions: libshardmesh_cuda_kernels, built by whoever has nvcc
- * (tests/gpu) and loaded at run time by the room cuda, which itself is built without CUDA. Not here: what the items
- * mean (kernels/batch.hpp).
+ * The kernels of CUDA memory as a library of C functions: libshardmesh_cuda_kernels. The folder cuda_kernels builds it
+ * where nvcc is found. The room cuda, which is built without CUDA, loads it at run time. The meaning of the items is in
+ * kernels/batch.hpp.
  */
 #ifndef SHARDMESH_KERNELS_CUDA_KERNELS_H
 #define SHARDMESH_KERNELS_CUDA_KERNELS_H
 #include <stddef.h>
 
-/* Of these functions and of batch_item: a library of another version is refused. */
+/* The version of these functions and of batch_item, which the library's soname carries. A library of another version is
+ * refused. */
 #define SHARDMESH_CUDA_KERNELS_VERSION 1
 /* What `create` returns beside errors of CUDA, which are greater than 0. */
 #define SHARDMESH_CUDA_KERNELS_NO_KERNEL (-1)
@@ -19,6 +20,9 @@ extern "C" {
 /* SHARDMESH_CUDA_KERNELS_VERSION, and sizeof(shardmesh::batch_item), of when the library was built. */
 int shardmesh_cuda_kernels_version(void);
 size_t shardmesh_cuda_kernels_item_bytes(void);
+/* Describes the build: "shardmesh 0.1.0, CUDA 13.0, architectures 75 80 90". The text
+ * lives as long as the library. */
+const char* shardmesh_cuda_kernels_build(void);
 
 /* Makes a table on a device of `count` shardmesh::batch_item at `items`, and uploads it; when it returns, the items are
  * no longer needed and launches on any stream may follow. The device is the calling thread's current one afterwards.

@@ -4,10 +4,12 @@
 #include <shardmesh/kernels/cuda_kernels.h>
 #include <shardmesh/kernels/cut_tiles.hpp>
 #include <shardmesh/kernels/launch.cuh>
+#include <shardmesh/version.hpp>
 
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <string>
 #include <vector>
 
 using namespace shardmesh;
@@ -88,6 +90,16 @@ int shardmesh_cuda_kernels_version(void) {
 
 size_t shardmesh_cuda_kernels_item_bytes(void) {
   return sizeof(batch_item);
+}
+
+const char* shardmesh_cuda_kernels_build(void) {
+  static const std::string text = [] {
+    std::string made = "shardmesh " SHARDMESH_VERSION ", CUDA " + std::to_string(CUDART_VERSION / 1000) + "." +
+                       std::to_string(CUDART_VERSION / 10 % 100) + ", architectures";
+    for (const int architecture : {__CUDA_ARCH_LIST__}) made += " " + std::to_string(architecture / 10);
+    return made;
+  }();
+  return text.c_str();
 }
 
 int shardmesh_cuda_table_create(const void* items, size_t count, int device, size_t* refused, void** made) {
