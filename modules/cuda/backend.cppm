@@ -11,8 +11,7 @@ import :runtime;
 export namespace shardmesh {
 
 /// The options of the CUDA backend: its libraries and its memory. With an empty `cudart`, `cuda::runtime::load` finds
-/// the library. With empty `kernels`, it is the path in SHARDMESH_CUDA_KERNELS, or else libshardmesh_cuda_kernels.so if
-/// the loader finds it.
+/// the library. With empty `kernels`, `cuda::kernel_library::find` finds the kernels; `none` means that none are used.
 struct cuda_options {
   std::string cudart{};
   std::string kernels{};

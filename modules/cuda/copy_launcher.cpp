@@ -35,7 +35,7 @@ error refusal(const batch_item& item, device where, std::string_view why) {
   return fail(errc::unsupported, "without kernels " + std::string(why) + " on " + to_string(where))
       .with_values("copies of a few runs of bytes", describe(item))
       .with_hint(
-          "build libshardmesh_cuda_kernels (include/shardmesh/kernels/cuda_kernels.h) and name it in "
+          "install the component cuda_kernels (CMake: SHARDMESH_WITH_CUDA_KERNELS=ON), or name its library in "
           "cuda_options::kernels or SHARDMESH_CUDA_KERNELS");
 }
 

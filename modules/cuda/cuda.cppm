@@ -8,6 +8,7 @@ export import shardmesh.kernels;
 export import :backend;
 export import :device_tensor;
 export import :functions;
+export import :kernel_library;
 export import :runtime;
 export import :shared_library;
 export import :stream;

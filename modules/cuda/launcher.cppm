@@ -35,8 +35,7 @@ class launcher {
   virtual std::optional<error> take_late_error() { return std::nullopt; }
 };
 
-// Loads the library of kernels. errc::unsupported: it cannot be loaded, or has another version. Null: no path was
-// given, and the loader finds no library.
+// Loads the library of kernels. Errors and the meaning of the path: those of kernel_library::find. Null: there is none.
 result<std::shared_ptr<launcher>> library_launcher(const runtime& cuda, const std::string& path);
 std::shared_ptr<launcher> host_function_launcher(const runtime& cuda);
 std::shared_ptr<launcher> copy_launcher(const runtime& cuda);

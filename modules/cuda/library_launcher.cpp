@@ -6,7 +6,6 @@ module;
 #include <shardmesh/try.hpp>
 
 #include <cstddef>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,9 +20,7 @@ namespace shardmesh::cuda {
 namespace {
 
 struct kernel_functions {
-  shared_library library;
-  decltype(&shardmesh_cuda_kernels_version) version = nullptr;
-  decltype(&shardmesh_cuda_kernels_item_bytes) item_bytes = nullptr;
+  std::shared_ptr<const kernel_library> library;
   decltype(&shardmesh_cuda_table_create) create = nullptr;
   decltype(&shardmesh_cuda_table_launch) launch = nullptr;
   decltype(&shardmesh_cuda_table_destroy) destroy = nullptr;
@@ -65,7 +62,7 @@ class from_library final : public launcher {
     std::size_t refused = 0;
     const int code = kernels_->create(items.data(), items.size(), where.index, &refused, &made);
     if (code == SHARDMESH_CUDA_KERNELS_NO_KERNEL)
-      return fail(errc::unsupported, kernels_->library.name() + " has no kernel for " +
+      return fail(errc::unsupported, kernels_->library->library.file() + " has no kernel for " +
                                          (refused < items.size() ? describe(items[refused]) : "an item") + " on " +
                                          to_string(where));
     SHARDMESH_TRY(cuda_.check(code, "making the table of a batch", where));
@@ -80,26 +77,15 @@ class from_library final : public launcher {
 }  // namespace
 
 result<std::shared_ptr<launcher>> library_launcher(const runtime& cuda, const std::string& path) {
-  constexpr const char* variable = "SHARDMESH_CUDA_KERNELS";
-  const char* const chosen = std::getenv(variable);
-  const bool is_named = !path.empty() || (chosen != nullptr && *chosen != '\0');
-  auto library = shared_library::open("the library of CUDA kernels", path, variable, {"libshardmesh_cuda_kernels.so"});
-  if (!library && !is_named) return std::shared_ptr<launcher>();
+  SHARDMESH_TRY(auto library, kernel_library::find(path));
+  if (library == nullptr) return std::shared_ptr<launcher>();
   auto kernels = std::make_shared<kernel_functions>();
-  SHARDMESH_TRY(kernels->library, std::move(library));
-  function_loader load(kernels->library);
-  load("shardmesh_cuda_kernels_version", kernels->version);
-  load("shardmesh_cuda_kernels_item_bytes", kernels->item_bytes);
+  function_loader load(library->library);
   load("shardmesh_cuda_table_create", kernels->create);
   load("shardmesh_cuda_table_launch", kernels->launch);
   load("shardmesh_cuda_table_destroy", kernels->destroy);
   SHARDMESH_TRY(load.outcome());
-  if (const int version = kernels->version(); version != SHARDMESH_CUDA_KERNELS_VERSION)
-    return fail(errc::unsupported, kernels->library.name() + " is of another version")
-        .with_values(std::to_string(SHARDMESH_CUDA_KERNELS_VERSION), std::to_string(version));
-  if (const std::size_t size = kernels->item_bytes(); size != sizeof(batch_item))
-    return fail(errc::unsupported, kernels->library.name() + " has items of another size")
-        .with_values(std::to_string(sizeof(batch_item)) + " bytes", std::to_string(size) + " bytes");
+  kernels->library = std::move(library);
   return std::shared_ptr<launcher>(std::make_shared<from_library>(cuda, std::move(kernels)));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <dlfcn.h>
+#include <link.h>
 
 #include <cstdlib>
 #include <initializer_list>
@@ -33,6 +34,13 @@ result<shared_library> shared_library::open(std::string_view what, const std::st
   }
   return fail(errc::unsupported, std::string(what) + " cannot be loaded (" + reasons + ")")
       .with_values("a library named by an option, by " + std::string(variable) + " or on the loader's path", tried);
+}
+
+std::string shared_library::file() const {
+  link_map* map = nullptr;
+  if (handle_ == nullptr || ::dlinfo(handle_, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr || map->l_name == nullptr)
+    return name_;
+  return *map->l_name != '\0' ? map->l_name : name_;
 }
 
 void* shared_library::address_of(const char* function_name) const {

@@ -23,6 +23,8 @@ class shared_library {
 
   /// Returns the path or name under which the library was found.
   const std::string& name() const { return name_; }
+  /// Returns the path of the loaded file; `name()` if the loader does not know it.
+  std::string file() const;
   bool is_open() const { return handle_ != nullptr; }
 
   /// Sets `function` to the library's function of that name, or to null. Returns whether there is one.

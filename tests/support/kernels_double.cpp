@@ -13,6 +13,10 @@
 
 #include "gpu_double/cuda_abi.h"
 
+#ifndef SHARDMESH_KERNELS_DOUBLE_VERSION
+#define SHARDMESH_KERNELS_DOUBLE_VERSION SHARDMESH_CUDA_KERNELS_VERSION
+#endif
+
 namespace {
 
 using shardmesh::batch_item;
@@ -50,7 +54,7 @@ void run(void* argument) {
 }  // namespace
 
 int shardmesh_cuda_kernels_version() {
-  return SHARDMESH_CUDA_KERNELS_VERSION;
+  return SHARDMESH_KERNELS_DOUBLE_VERSION;
 }
 std::size_t shardmesh_cuda_kernels_item_bytes() {
   return sizeof(batch_item);

@@ -11,6 +11,7 @@
 #include <random>
 #include <random_seed.hpp>
 #include <random_views.hpp>
+#include <shardmesh/version.hpp>
 #include <string>
 #include <vector>
 import shardmesh.cuda;
@@ -122,7 +123,7 @@ TEST_CASE("without kernels, copies that convert nothing are CUDA's") {
   for (std::uint64_t seed = 1; seed <= random_seed::rounds(40); ++seed) {
     INFO("seed " << seed);
     const on_double fresh(seed);
-    const auto scope = cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE});
+    const auto scope = cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE, .kernels = "none"});
     const auto runtime = cuda::runtime::load(SHARDMESH_GPU_DOUBLE);
     REQUIRE((scope && runtime));
     CHECK(scope->backend().name() == "cuda (copies only)");
@@ -146,7 +147,7 @@ TEST_CASE("without kernels, copies that convert nothing are CUDA's") {
 
 TEST_CASE("rows of a matrix are one call") {
   const on_double fresh;
-  const auto scope = cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE});
+  const auto scope = cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE, .kernels = "none"});
   REQUIRE(scope);
   auto wide = device_tensor::make(dtype::float32, {50, 40}, gpu);
   auto part = device_tensor::make(dtype::float32, {50, 8}, gpu);
@@ -163,7 +164,7 @@ TEST_CASE("rows of a matrix are one call") {
 
 TEST_CASE("without kernels, what is computed or converted is refused by name before anything moves") {
   const on_double fresh;
-  const auto scope = cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE});
+  const auto scope = cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE, .kernels = "none"});
   REQUIRE(scope);
   const auto refusal = [&](const batch_builder& items) {
     const auto batch = scope->backend().prepare(items.items(), gpu);
@@ -195,6 +196,18 @@ TEST_CASE("a library of kernels that is named must be one") {
   const auto other = cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE, .kernels = "libc.so.6"});
   REQUIRE(!other);
   CHECK_THAT(to_string(other.error()), ContainsSubstring("libc.so.6 has no function shardmesh_cuda_kernels_version"));
+}
+
+TEST_CASE("a library of kernels of another version is refused with both versions and the remedy") {
+  const on_double fresh;
+  const auto scope =
+      cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE, .kernels = SHARDMESH_KERNELS_DOUBLE_OF_OTHER_VERSION});
+  REQUIRE(!scope);
+  CHECK(scope.error().code == errc::unsupported);
+  CHECK(scope.error().expected == "version 1 (shardmesh " SHARDMESH_VERSION ")");
+  CHECK(scope.error().found == "version 7 (the double)");
+  CHECK_THAT(to_string(scope.error()), ContainsSubstring(SHARDMESH_KERNELS_DOUBLE_OF_OTHER_VERSION) &&
+                                           ContainsSubstring("install the component cuda_kernels"));
 }
 
 TEST_CASE("kernels of a library run batches on their stream, and what it has none for is refused by name") {
