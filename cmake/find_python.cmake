@@ -57,6 +57,11 @@ endfunction()
 
 if(NOT EXISTS ${PROJECT_SOURCE_DIR}/python/CMakeLists.txt) # Conan's sources contain only the C++ package
   set(SHARDMESH_PYTHON_MISSING "these sources have no folder python")
+elseif(NOT SHARDMESH_WITH_NCCL)
+  set(SHARDMESH_PYTHON_MISSING "SHARDMESH_WITH_NCCL is off, and the package uses its rooms (turn it on)")
+  if(SHARDMESH_WITH_PYTHON AND NOT SHARDMESH_WITH_PYTHON STREQUAL "AUTO")
+    message(FATAL_ERROR "SHARDMESH_WITH_PYTHON is ${SHARDMESH_WITH_PYTHON}: ${SHARDMESH_PYTHON_MISSING}")
+  endif()
 elseif(SHARDMESH_SANITIZE)
   set(SHARDMESH_PYTHON_MISSING "a Python without sanitizers does not load libraries that are built with them")
 elseif(SHARDMESH_WITH_PYTHON)

@@ -21,6 +21,8 @@ enum : int {
   error_not_supported = 801,
   copy_default = 4,              // cudaMemcpyDefault: the direction follows from the addresses
   attribute_max_pitch = 11,      // cudaDevAttrMaxPitch
+  attribute_compute_major = 75,  // cudaDevAttrComputeCapabilityMajor
+  attribute_compute_minor = 76,  // cudaDevAttrComputeCapabilityMinor
   attribute_memory_pools = 115,  // cudaDevAttrMemoryPoolsSupported
   memory_type_unregistered = 0,
   memory_type_host = 1,
@@ -52,8 +54,16 @@ struct memory_access {
   int flags = access_read_write;
 };
 
+/// The beginning of cudaDeviceProp, which is the same in all versions, and room for the rest.
+struct device_properties {
+  char name[256] = {};
+  char identifiers[28] = {};
+  std::size_t total_memory = 0;
+  char others[4096] = {};
+};
+
 /// One pointer per function of the library. Streams, events, and pools are opaque pointers. In a loaded table only the
-/// last four may be null.
+/// last six may be null.
 struct functions {
   int (*runtime_get_version)(int* version) = nullptr;
   const char* (*get_error_string)(int code) = nullptr;
@@ -93,6 +103,8 @@ struct functions {
   int (*device_get_default_mem_pool)(void** pool, int index) = nullptr;
   int (*mem_pool_set_attribute)(void* pool, int attribute, void* value) = nullptr;
   int (*mem_pool_set_access)(void* pool, const memory_access* accesses, std::size_t count) = nullptr;
+  int (*driver_get_version)(int* version) = nullptr;
+  int (*get_device_properties)(device_properties* properties, int index) = nullptr;
 };
 
 }  // namespace shardmesh::cuda

@@ -45,10 +45,13 @@ std::vector<fs::path> folders() {
   std::vector<fs::path> made;
   const fs::path own = own_folder();
   if (!own.empty()) made.push_back(own);
-  // Only beside a folder of programs: `lib` beside any other folder need not belong to whoever installed the program.
-  if (own.filename() == "bin")
+  // Above and beside a folder of programs only: other people may have write access to what is beside any other folder.
+  // A Python package has the library above its `bin`.
+  if (own.filename() == "bin") {
+    made.push_back(own.parent_path());
     for (const char* const below : {"lib", "lib64", "lib/" SHARDMESH_LIBRARY_ARCHITECTURE})
       if (!std::string_view(below).ends_with('/')) made.push_back(own.parent_path() / below);
+  }
   if (const std::string_view installed = SHARDMESH_INSTALL_LIBDIR; !installed.empty()) made.emplace_back(installed);
   return made;
 }
@@ -95,11 +98,16 @@ std::vector<std::string> kernel_library::places() {
   return made;
 }
 
-result<std::shared_ptr<const kernel_library>> kernel_library::find(const std::string& path) {
+std::string kernel_library::named(const std::string& path) {
+  if (!path.empty()) return path;
   const char* const chosen = std::getenv(variable);
-  const std::string named = !path.empty() ? path : chosen != nullptr ? chosen : "";
-  if (named == "none") return std::shared_ptr<const kernel_library>();
-  if (!named.empty()) return opened(named);
+  return chosen != nullptr ? chosen : "";
+}
+
+result<std::shared_ptr<const kernel_library>> kernel_library::find(const std::string& path) {
+  const std::string chosen = named(path);
+  if (chosen == "none") return std::shared_ptr<const kernel_library>();
+  if (!chosen.empty()) return opened(chosen);
   for (const std::string& place : places()) {
     // Only the loader knows whether there is a library of a name without a folder.
     std::error_code code;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel_library: the library of CUDA kernels, and the places where it is looked for. kernels/cuda_kernels.h declares its
-// functions; launcher runs batches with them.
+// kernel_library: the library of CUDA kernels, and the places where it is looked for. kernels/cuda_kernels.h declares
+// its functions; launcher runs batches with them.
 export module shardmesh.cuda:kernel_library;
 
 import shardmesh.std;
@@ -22,9 +22,12 @@ struct kernel_library {
   ///         error names both versions and the remedy
   static result<std::shared_ptr<const kernel_library>> find(const std::string& path = {});
 
+  /// Returns the path that `find` uses for this option: the option itself, or SHARDMESH_CUDA_KERNELS; empty if neither
+  /// is set.
+  static std::string named(const std::string& path);
   /// Lists the files that `find` looks for without a path, in order: beside the program or shared library that contains
-  /// this code; in `lib` beside a program's folder `bin`; in the folder into which this build installs libraries; and,
-  /// as names without a folder, on the loader's path.
+  /// this code; above a program's folder `bin`, and in `lib` beside it; in the folder into which this build installs
+  /// libraries; and, as names without a folder, on the loader's path.
   static std::vector<std::string> places();
 };
 

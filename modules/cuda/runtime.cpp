@@ -64,6 +64,8 @@ result<functions> functions_of(const shared_library& library) {
   library.find("cudaDeviceGetDefaultMemPool", made.device_get_default_mem_pool);
   library.find("cudaMemPoolSetAttribute", made.mem_pool_set_attribute);
   library.find("cudaMemPoolSetAccess", made.mem_pool_set_access);
+  library.find("cudaDriverGetVersion", made.driver_get_version);
+  library.find("cudaGetDeviceProperties", made.get_device_properties);
   return made;
 }
 

@@ -22,6 +22,8 @@ class runtime {
   const functions& call() const { return *functions_; }
   /// Returns the path or name of the library.
   const std::string& library() const { return library_.name(); }
+  /// Returns the path of the loaded file.
+  std::string file() const { return library_.file(); }
 
   /// Turns the code of a CUDA function into a result. An error names the operation and the device, and quotes the
   /// library's text. Its code is errc::no_memory, errc::unsupported (no GPU, no driver), errc::invalid_argument (an

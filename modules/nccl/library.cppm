@@ -21,6 +21,8 @@ class library {
   const functions& call() const { return *functions_; }
   /// Returns NCCL's version number, such as 22703.
   int version() const { return version_; }
+  /// Returns the path of the loaded file.
+  std::string file() const { return library_.file(); }
 
   /// Turns the code of an NCCL function into a result. An error (errc::communication) names the operation and the
   /// device, and quotes NCCL's text for the code and its last error on `comm` (null: in the process).

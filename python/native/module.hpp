@@ -13,5 +13,6 @@ void discard_rank_folders();                      // deletes those that the endi
 void add_rank_folder(pybind11::module_& native);  // a DCP folder that several processes write
 void add_layouts(pybind11::module_& native);      // the boxes of a tensor that each rank holds
 void add_ranks(pybind11::module_& native);        // processes as ranks, and moving tensors between them
+void add_devices(pybind11::module_& native);      // the GPUs of this machine and the libraries for them
 
 }  // namespace bindings

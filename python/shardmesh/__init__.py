@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ._checkpoint import Checkpoint, Chunk, Entry, ObjectEntry, TensorEntry, load, map_tensor, open
 from ._commands import DiffReport, Difference, VerifyReport, convert, diff, inspect, reshard, verify
+from ._devices import DeviceReport, Gpu, GpuLibrary, devices
 from ._error import Box, Error
 from ._layouts import Layout, PlacedBox
 from ._loading import Loading
@@ -31,7 +32,7 @@ def __getattr__(name: str):
     return getattr(importlib.import_module(f".{_OF_TORCH[name]}", __name__), name)
 
 
-__all__ = ["Box", "Checkpoint", "Chunk", "DiffReport", "Difference", "Entry", "Error", "Layout", "Loading",
-           "MappedTensor", "ObjectEntry", "PlacedBox", "SaveReport", "Selection", "Shards", "TensorEntry",
-           "VerifyReport", "convert", "diff", "flatten_sharded_tensors", "full_state_dict", "inspect", "load",
-           "map_tensor", "open", "redistribute", "reshard", "save", "verify"]
+__all__ = ["Box", "Checkpoint", "Chunk", "DeviceReport", "DiffReport", "Difference", "Entry", "Error", "Gpu",
+           "GpuLibrary", "Layout", "Loading", "MappedTensor", "ObjectEntry", "PlacedBox", "SaveReport", "Selection",
+           "Shards", "TensorEntry", "VerifyReport", "convert", "devices", "diff", "flatten_sharded_tensors",
+           "full_state_dict", "inspect", "load", "map_tensor", "open", "redistribute", "reshard", "save", "verify"]

@@ -2,6 +2,7 @@
 // Prints the file in which the room cuda finds the library of kernels, "none", or the error. Built as a program and as
 // a shared library, both with the room inside; kernel_places.py copies them into folders like those of an installation.
 #include <cstdio>
+#include <memory>
 #include <string>
 
 import shardmesh.cuda;

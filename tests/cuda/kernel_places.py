@@ -48,14 +48,14 @@ def check_program(at, architecture):
     at.put(at.program, "app/bin/finder", "loose/build/finder")
     nothing = at.run("app/bin/finder")  # this machine may have the kernels in its own folders
     at.check("nothing beside the program", str(str(at.work) in nothing), "False")
-    places = ["lib64", "lib", "bin"]  # the first of the list is the last that is searched
+    folders = ["app/lib64", "app/lib", "app", "app/bin"]  # the first of the list is the last that is searched
     if architecture:
-        places.insert(0, f"lib/{architecture}")
-    for folder in places:
-        at.put(at.kernels, f"app/{folder}/{PLAIN}")
-        at.check(f"in {folder}", at.run("app/bin/finder"), f"app/{folder}/{PLAIN}")
-        at.put(at.kernels, f"app/{folder}/{VERSIONED}")
-        at.check(f"versioned in {folder}", at.run("app/bin/finder"), f"app/{folder}/{VERSIONED}")
+        folders.insert(0, f"app/lib/{architecture}")
+    for folder in folders:
+        at.put(at.kernels, f"{folder}/{PLAIN}")
+        at.check(f"in {folder}", at.run("app/bin/finder"), f"{folder}/{PLAIN}")
+        at.put(at.kernels, f"{folder}/{VERSIONED}")
+        at.check(f"versioned in {folder}", at.run("app/bin/finder"), f"{folder}/{VERSIONED}")
     (at.work / "link").symlink_to(at.work / "app/bin/finder")
     at.check("by a link", at.run("link"), f"app/bin/{VERSIONED}")
     by_name = at.answer("sh", "-c", "finder", PATH=f"{at.work}/app/bin:{os.environ['PATH']}")

@@ -55,6 +55,7 @@ COMMANDS = [
     Command("plan", "plan", "--shape", "10,7", "--from-mesh", "4", "--from", "S(0)", "--to-mesh", "2,2", "--to", "S(1),R", "--json"),
     Command("check-shards", "check-shards", "SRC/shards.json", "--json"),
     Command("clean", "clean", "DST", "--json"),
+    Command("devices", "devices", "--json"),
 ]
 
 
@@ -169,6 +170,8 @@ def check_limits(oracle, source):
 
 
 def main():
+    # Libraries of others need not survive a lack of memory.
+    os.environ.update(SHARDMESH_CUDART="/nowhere/cudart", SHARDMESH_NCCL="/nowhere/nccl", SHARDMESH_CUDA_KERNELS="none")
     oracle = Oracle(__doc__, lambda parser: parser.add_argument("--shim", type=Path, required=True, help="resource_preload"))
     source = make_sources(oracle, oracle.work / "sources")
     with concurrent.futures.ThreadPoolExecutor(2) as pool:

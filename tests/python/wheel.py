@@ -5,6 +5,7 @@ runs with the Python that runs this script; PyTorch comes from that Python's env
 
     wheel.py ROOT WORK [BUILD]     BUILD: the folder in which the wheels are built (WORK/build)
 """
+import json
 import os
 import re
 import shutil
@@ -70,6 +71,17 @@ def check_c_library(python, work, root, clean):
     return "a C program runs"
 
 
+def check_kernels(package, python, tool, environment):
+    """The Python module and the command line find the CUDA kernels, if nvcc was there when the wheel was built."""
+    asks = "import shardmesh; print(shardmesh.devices().libraries['cuda_kernels'].file)"
+    for kernels in package.glob("libshardmesh_cuda_kernels.so.*"):
+        of_python = said(python, "-c", asks, cwd=package.parent, env=environment)
+        document = said(tool, "devices", "--json", env=environment)
+        for found in (of_python, json.loads(document)["libraries"]["cuda_kernels"]["file"]):
+            if not found or Path(found).resolve() != kernels.resolve():
+                sys.exit(f"the kernels {kernels} are not found, but {found!r}")
+
+
 def check(wheel, version, python, root, work):
     shutil.rmtree(work, ignore_errors=True)
     environment = work / "environment"
@@ -86,6 +98,7 @@ def check(wheel, version, python, root, work):
     assert where.startswith(str(site)), f"not the wheel's package: {where}"
     run(own, "-m", "shardmesh", "--version", cwd=work, env=clean)
     run(environment / "bin" / "shardmesh", "verify", "--quick", golden, cwd=work, env=clean)
+    check_kernels(site / "shardmesh", own, environment / "bin" / "shardmesh", clean)
     c_library = check_c_library(own, work, root, clean)
     page = "docs/python.md is left out: only the Python of this script has PyTorch"
     if sys.version.startswith(version + ".") and Path(sysconfig.get_paths()["purelib"], "torch").is_dir():

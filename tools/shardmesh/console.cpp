@@ -70,6 +70,9 @@ void write_empty_members(json_writer& out, const std::string& command) {
     empty_lists({"removed", "kept"});
   } else if (command == "check-shards") {
     out.member("total", 1);
+  } else if (command == "devices") {
+    empty_lists({"gpus"});
+    out.key("libraries").begin_object().end_object();
   }
 }
 

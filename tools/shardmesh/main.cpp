@@ -82,6 +82,9 @@ int run(int argc, char** argv) {
   tool::add_plan(app, call);
   tool::add_check_shards(app, call);
   tool::add_clean(app, call);
+#ifdef SHARDMESH_HAS_DEVICES
+  tool::add_devices(app, call);
+#endif
   tool::add_self_description(app, call);
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
     command->preparse_callback([command](std::size_t) { tool::set_failure_members(command->get_name()); });

@@ -46,6 +46,13 @@ struct cuda_pointer_attributes {
   long reserved[8];
 };
 
+// The beginning of cudaDeviceProp; the double writes no more of the caller's structure.
+struct cuda_device_properties {
+  char name[256];
+  char identifiers[28];
+  std::size_t total_memory;
+};
+
 using cuda_host_function = void (*)(void*);
 
 }  // namespace gpu_double

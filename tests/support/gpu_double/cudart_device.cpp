@@ -96,6 +96,15 @@ int cudaDeviceGetAttribute(int* value, int attribute, int device) {
   return cuda_success;
 }
 
+int cudaGetDeviceProperties(cuda_device_properties* properties, int device) {
+  call here("cudaGetDeviceProperties", device);
+  if (const int no = refused(here)) return returned(no);
+  if (!is_device(device)) return returned(cuda_invalid_device);
+  std::snprintf(properties->name, sizeof properties->name, "device %d of the double", device);
+  properties->total_memory = memory_of_the_double().limit();
+  return cuda_success;
+}
+
 int cudaDeviceGetPCIBusId(char* text, int length, int device) {
   call here("cudaDeviceGetPCIBusId", device);
   if (const int no = refused(here)) return returned(no);

@@ -42,6 +42,8 @@ SAME(device_can_access_peer, cudaDeviceCanAccessPeer);
 SAME(device_get_default_mem_pool, cudaDeviceGetDefaultMemPool);
 SAME(mem_pool_set_attribute, cudaMemPoolSetAttribute);
 SAME(mem_pool_set_access, cudaMemPoolSetAccess);
+SAME(driver_get_version, cudaDriverGetVersion);
+SAME(get_device_properties, cudaGetDeviceProperties);
 
 static_assert(int{cuda::success} == cudaSuccess);
 static_assert(int{cuda::error_invalid_value} == cudaErrorInvalidValue);
@@ -54,6 +56,8 @@ static_assert(int{cuda::error_not_ready} == cudaErrorNotReady);
 static_assert(int{cuda::error_not_supported} == cudaErrorNotSupported);
 static_assert(int{cuda::copy_default} == cudaMemcpyDefault);
 static_assert(int{cuda::attribute_max_pitch} == cudaDevAttrMaxPitch);
+static_assert(int{cuda::attribute_compute_major} == cudaDevAttrComputeCapabilityMajor);
+static_assert(int{cuda::attribute_compute_minor} == cudaDevAttrComputeCapabilityMinor);
 static_assert(int{cuda::attribute_memory_pools} == cudaDevAttrMemoryPoolsSupported);
 static_assert(int{cuda::memory_type_unregistered} == cudaMemoryTypeUnregistered);
 static_assert(int{cuda::memory_type_host} == cudaMemoryTypeHost);
@@ -71,6 +75,10 @@ static_assert(offsetof(cuda::pointer_attributes, type) == offsetof(cudaPointerAt
 static_assert(offsetof(cuda::pointer_attributes, device) == offsetof(cudaPointerAttributes, device));
 static_assert(offsetof(cuda::pointer_attributes, device_pointer) == offsetof(cudaPointerAttributes, devicePointer));
 static_assert(offsetof(cuda::pointer_attributes, host_pointer) == offsetof(cudaPointerAttributes, hostPointer));
+static_assert(sizeof(cuda::device_properties) >= sizeof(cudaDeviceProp));
+static_assert(offsetof(cuda::device_properties, name) == offsetof(cudaDeviceProp, name));
+static_assert(sizeof(cuda::device_properties::name) == sizeof(cudaDeviceProp::name));
+static_assert(offsetof(cuda::device_properties, total_memory) == offsetof(cudaDeviceProp, totalGlobalMem));
 static_assert(sizeof(cuda::memory_access) == sizeof(cudaMemAccessDesc));
 static_assert(offsetof(cuda::memory_access, location_type) == offsetof(cudaMemAccessDesc, location.type));
 static_assert(offsetof(cuda::memory_access, device) == offsetof(cudaMemAccessDesc, location.id));

@@ -45,6 +45,7 @@ SAME(sizeof(cuda_pointer_attributes), sizeof(cudaPointerAttributes));
 SAME(offsetof(cuda_pointer_attributes, device), offsetof(cudaPointerAttributes, device));
 SAME(offsetof(cuda_pointer_attributes, device_pointer), offsetof(cudaPointerAttributes, devicePointer));
 SAME(offsetof(cuda_pointer_attributes, host_pointer), offsetof(cudaPointerAttributes, hostPointer));
+SAME(offsetof(cuda_device_properties, total_memory), offsetof(cudaDeviceProp, totalGlobalMem));
 // The attributes of devices and pools that the double looks up by number.
 SAME(115, cudaDevAttrMemoryPoolsSupported);
 SAME(75, cudaDevAttrComputeCapabilityMajor);
