@@ -5,7 +5,7 @@ from pathlib import Path
 
 import interfaces
 
-COMPONENTS = ("conformance", "mpi", "shared_memory", "torch", "kokkos", "cuda", "nccl", "devices")  # imported by their own names
+COMPONENTS = ("conformance", "mpi", "shared_memory", "torch", "kokkos", "cuda", "nccl", "devices")  # imported by name
 TYPES = ("type", "enum", "concept", "alias")
 
 
