@@ -23,7 +23,7 @@ shardmesh_error& out_of_memory() {
   static shardmesh_error kept;
   return kept;
 }
-constexpr const char* out_of_memory_text = "the memory does not suffice";
+constexpr const char* out_of_memory_text = "there is not enough memory";
 
 shardmesh_text view(const std::string& text) {
   return {text.c_str(), text.size()};

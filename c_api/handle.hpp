@@ -30,7 +30,7 @@ struct marked {
 template <class Handle>
 Handle& opened(Handle* handle, const char* name) {
   if (handle == nullptr) refuse_null(name);
-  if (handle->mark.kind != Handle::mark_type::own_kind) refuse_argument(name, "is no such handle");
+  if (handle->mark.kind != Handle::mark_type::own_kind) refuse_argument(name, "is not a valid handle of this kind");
   return *handle;
 }
 

@@ -65,7 +65,7 @@ convert_options to_convert(const shardmesh_convert_options& wanted) {
   if (wanted.max_shard_bytes < 0) refuse_argument("max_shard_bytes", "is negative");
   if (wanted.max_shard_bytes > 0) made.max_shard_bytes = wanted.max_shard_bytes;
   if (wanted.dedup < SHARDMESH_DEDUP_NONE || wanted.dedup > SHARDMESH_DEDUP_EQUAL)
-    refuse_argument("dedup", "is none of NONE, TIED and EQUAL");
+    refuse_argument("dedup", "is not NONE, TIED, or EQUAL");
   made.dedup = static_cast<dedup_rule>(wanted.dedup);
   made.skip_objects = wanted.skip_objects != 0;
   made.skip_unsupported = wanted.skip_unsupported != 0;
@@ -131,7 +131,7 @@ shardmesh_status shardmesh_reshard(shardmesh_checkpoint* checkpoint, const char*
     const checked_saving saving(wanted.saving);
     if (saving.format() != shardmesh::target_format::dcp) refuse_argument("format", "is not DCP");
     if (wanted.mesh != nullptr && wanted.like != nullptr)
-      refuse_argument("mesh", "is given, and so is like: either says who holds what");
+      refuse_argument("mesh", "is set, and so is like: set one of them");
     shardmesh::reshard_options how = to_reshard(wanted);
     const taken_alone alone(from, wanted.like);
     give_report(report, watched_result(saving.call(), [&](bindings::watch& watching) {

@@ -27,8 +27,8 @@ target_format to_target(shardmesh_format format) {
     case SHARDMESH_FORMAT_TORCH_CHECKPOINTING:
       return target_format::torch_checkpointing;
     default:
-      refuse(fail(errc::invalid_argument, "no format that is written has this number")
-                 .with_values("DCP, TORCH, SAFETENSORS, HF or TORCH_CHECKPOINTING", std::to_string(format)));
+      refuse(fail(errc::invalid_argument, "no format that can be written has this number")
+                 .with_values("DCP, TORCH, SAFETENSORS, HF, or TORCH_CHECKPOINTING", std::to_string(format)));
   }
 }
 

@@ -48,7 +48,7 @@ void check_reach(const extents& sizes, const extents& strides, dtype type) {
     std::int64_t step = 0;
     if (__builtin_mul_overflow(sizes[d] - 1, strides[d], &step) || step == std::numeric_limits<std::int64_t>::min() ||
         __builtin_add_overflow(reach, step < 0 ? -step : step, &reach) || !size_bytes(type, reach))
-      refuse(fail(errc::overflow, "the strides of a tensor reach further than 64 bits can say")
+      refuse(fail(errc::overflow, "the strides of a tensor do not fit in 64 bits")
                  .with_values("", to_string(strides) + " of sizes " + to_string(sizes)));
   }
 }

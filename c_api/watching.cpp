@@ -54,7 +54,7 @@ class watcher {
       for (shardmesh::error& problem : e.problems)
         if (is_late_ && problem.code == shardmesh::errc::cancelled) {
           problem.code = shardmesh::errc::deadline_exceeded;
-          problem.message = "the time for the call is over";
+          problem.message = "the deadline of the call has passed";
         }
       throw;
     }

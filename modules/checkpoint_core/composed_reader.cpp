@@ -131,7 +131,7 @@ result<std::shared_ptr<const opened_chunk>> composed_reader::open_chunk(const te
   SHARDMESH_TRY(auto opened, part.open_chunk(stored, from.chunk));
   if (from.first == 0 && from.sizes == opened->tensor.sizes) return opened;
   if (!is_contiguous(opened->tensor.sizes, opened->tensor.strides))
-    return fail(errc::unsupported, "elements of a tensor that is not contiguous are no run of bytes")
+    return fail(errc::unsupported, "elements of a tensor that is not contiguous are not one run of bytes")
         .with_key(stored.key)
         .with_file(file_of(part, stored, from.chunk));
   auto made = std::make_shared<opened_chunk>(*opened);

@@ -63,7 +63,7 @@ result<std::unordered_map<std::int32_t, chunk_form>> look_at_chunks(const merged
       const auto i = static_cast<std::size_t>(in.in_range(0, static_cast<std::int64_t>(chunks.size()) - 1));
       chunk_form form{in.flag(), in.numbers()};
       if (!in.ok() || !is_order(form.order, all.tensors[chunks[i].tensor].shape.rank()))
-        return fail(errc::bad_format, "what a rank says of a chunk makes no sense")
+        return fail(errc::bad_format, "a rank's description of a chunk is malformed")
             .with_rank(static_cast<std::int32_t>(rank));
       forms.insert_or_assign(chunks[i].chunk, std::move(form));
     }

@@ -190,7 +190,7 @@ class rank_load {
       if (asked.contains(key)) return;
       report_.unexpected.push_back(key);
       if (options_.unexpected == key_check::strict)
-        complain(fail(errc::missing_key, "the checkpoint has it and no rank wants it")
+        complain(fail(errc::missing_key, "the checkpoint has it, but no rank wants it")
                      .with_file(reader_->path().string())
                      .with_key(key));
     };

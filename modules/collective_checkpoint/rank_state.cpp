@@ -45,7 +45,7 @@ result<void> check_tensor_part(const const_local_state_tensor& tensor) {
   if (tensor.type == dtype::undefined) return fail(errc::dtype_mismatch, "the dtype is undefined");
   const auto volume = checked_volume(tensor.shape);
   if (!volume || !size_bytes(tensor.type, *volume))
-    return fail(errc::overflow, "the shape is no tensor's").with_values("", to_string(tensor.shape));
+    return fail(errc::overflow, "no tensor can have this shape").with_values("", to_string(tensor.shape));
   for (const const_local_part& part : tensor.parts) SHARDMESH_TRY(check_part(tensor, part));
   std::vector<const box*> boxes;
   for (const const_local_part& part : tensor.parts)
@@ -251,7 +251,7 @@ result<merged_state> merge_states(std::span<const std::vector<std::byte>> notes)
   for (std::size_t rank = 0; rank < notes.size(); ++rank) {
     auto said = read_state(notes[rank]);
     if (!said)
-      return fail(errc::bad_format, "what a rank says that it holds makes no sense")
+      return fail(errc::bad_format, "a rank's description of its entries is malformed")
           .with_rank(static_cast<std::int32_t>(rank));
     all.add(static_cast<std::int32_t>(rank), *std::move(said));
   }

@@ -60,7 +60,7 @@ class rank_writer {
 
 // Returns the error for a note that cannot be decoded.
 inline error no_sense(std::size_t rank) {
-  return fail(errc::bad_format, "what a rank says that it wrote makes no sense")
+  return fail(errc::bad_format, "a rank's report of what it wrote is malformed")
       .with_rank(static_cast<std::int32_t>(rank));
 }
 

@@ -38,8 +38,8 @@ result<std::string> json_of(std::span<const std::byte> archive, const std::strin
   const object_entry entry{key, {}, {}, 0};
   SHARDMESH_TRY(const std::vector<tensor_entry> inside, torch_file::tensors_inside(item, entry));
   if (!inside.empty())
-    return fail(errc::unsupported, "an object that holds tensors is not taken apart by a save of many ranks")
-        .with_hint("skip_objects leaves it out; or save as DCP, and convert that");
+    return fail(errc::unsupported, "a save of many ranks does not split an object that holds tensors")
+        .with_hint("pass skip_objects to leave it out, or save as DCP and convert that");
   SHARDMESH_TRY(const object_value value, torch_file::describe_object(item, item.root(), source, budget));
   return object_document(value);
 }

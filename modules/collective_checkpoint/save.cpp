@@ -175,9 +175,9 @@ class rank_save {
                                      &work_,       archives_,    options_.max_shard_bytes};
     writer_ = make_rank_writer(options_.format, request);
     if (!writer_)
-      return fail(errc::unsupported, "many ranks do not write this format together")
+      return fail(errc::unsupported, "many ranks cannot write this format together")
           .with_file(destination_.string())
-          .with_hint("save as DCP, and convert that");
+          .with_hint("save as DCP and convert that");
     agreement_notes told(static_cast<std::size_t>(comm_.size()));
     if (writer_->asks_for_objects()) {
       std::vector<std::byte> note;
@@ -289,10 +289,10 @@ class rank_save {
     if (!told) {
       error why = std::move(told).error();
       if (committed)
-        why.hint = "the new checkpoint was put in place before that";
+        why.hint = "the new checkpoint was committed before that";
       else if (mine &&
                (why.code == errc::communication || why.code == errc::deadline_exceeded || why.code == errc::cancelled))
-        why.hint = "rank 0 may have put the new checkpoint in place before that; it is whole then";
+        why.hint = "rank 0 may have committed the new checkpoint before that; it is complete then";
       return why;
     }
     report_.tensors = static_cast<std::int64_t>(work_.tensors.size());

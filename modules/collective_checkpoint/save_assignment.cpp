@@ -105,7 +105,7 @@ class assigner {
     for (const cover_problem& problem : cover.problems) complain(cover_error(problem, tensor.key));
     made_.problems.more += cover.total - static_cast<std::int64_t>(cover.problems.size());
     if (bits(tensor.type) % 8 != 0 && boxes.size() > 1)
-      complain(fail(errc::unaligned, fmt::format("{} is not cut", name(tensor.type))).with_key(tensor.key));
+      complain(fail(errc::unaligned, fmt::format("{} cannot be cut", name(tensor.type))).with_key(tensor.key));
   }
 
   void assign_object(const merged_object& object, const std::string& key) {
@@ -117,7 +117,7 @@ class assigner {
                             .with_rank(object.ranks.front())
                             .with_rank(object.ranks[i])
                             .with_values(first.summary, object.said[i].summary)
-                            .with_hint("lowest_rank_objects takes the lowest rank's"));
+                            .with_hint("pass lowest_rank_objects to take the lowest rank's value"));
     made_.objects.push_back({key, key == object.key ? object.where : path{key}, object.ranks.front(), {}, {}});
     made_.object_lengths.push_back(first.length);
     made_.object_indices.push_back(object.ranks.front() == rank_ ? object.index_on(rank_) : -1);

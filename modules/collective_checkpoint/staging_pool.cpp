@@ -65,7 +65,8 @@ struct staging_pool::state {
 
 result<staging_pool> staging_pool::make(const staging_pool_options& options) {
   if (options.max_bytes < 0 || options.max_saves < 1)
-    return fail(errc::invalid_argument, "a pool of staging has room for at least one save, and for no negative bytes")
+    return fail(errc::invalid_argument,
+                "a staging pool has room for at least one save, and its number of bytes is not negative")
         .with_values("", fmt::format("{}, {}", detail::counted(options.max_saves, "save"),
                                      detail::counted(options.max_bytes, "byte")));
   staging_pool made;
@@ -112,7 +113,7 @@ result<staging_lease> staging_lease::take(const staging_pool& pool, std::int64_t
   std::unique_lock lock(state.mutex);
   const auto is_foreign = [&] { return state.use.saves > 0 && state.rank != rank; };
   if (options.max_bytes > 0 && size_bytes > options.max_bytes)
-    return fail(errc::no_memory, "the copies of a save do not fit into its pool of staging")
+    return fail(errc::no_memory, "the copies of a save do not fit into its staging pool")
         .with_rank(rank)
         .with_values(fmt::format("at most {} bytes", options.max_bytes), fmt::format("{} bytes", size_bytes));
   const auto full = [&](error problem) {
@@ -126,11 +127,11 @@ result<staging_lease> staging_lease::take(const staging_pool& pool, std::int64_t
                                    : state.changed.wait(lock, call.cancel, may_go_on);
   --state.use.waiting;
   if (is_foreign())
-    return fail(errc::invalid_argument, "a pool of staging is one rank's, and another one's save uses this")
+    return fail(errc::invalid_argument, "a staging pool belongs to one rank, and another rank's save uses this one")
         .with_rank(state.rank)
         .with_rank(rank)
         .with_hint("make a pool for each rank");
-  if (goes_on && !has_room()) return full(fail(errc::no_memory, "the pool of staging is full"));
+  if (goes_on && !has_room()) return full(fail(errc::no_memory, "the staging pool is full"));
   if (!goes_on)
     return full(detail::limit_error(call.cancel.stop_requested() ? errc::cancelled : errc::deadline_exceeded, "save",
                                     " while it waited for staging"));

@@ -194,7 +194,8 @@ error disagreement(std::span<const records_of_rank> all, const std::string& what
     e.ranks = dissenters(std::span(&*disorder, 1));
     return std::move(e).with_values(group_text(disorder->groups[0]), group_text(disorder->groups[1]));
   }
-  return fail(errc::disagreement, fmt::format("ranks disagree on their {}, though they describe them alike", what));
+  return fail(errc::disagreement,
+              fmt::format("ranks disagree on their {}, although their descriptions are equal", what));
 }
 
 }  // namespace
@@ -227,7 +228,7 @@ result<agreement_notes> agree(communicator_ref comm, const digest128& digest,
     auto one = decode_ballot(said[rank]);
     if (!one)
       return fail(errc::disagreement,
-                  fmt::format("a rank does something else while the others compare {}", options.what))
+                  fmt::format("a rank is in another call while the others compare {}", options.what))
           .with_rank(static_cast<std::int32_t>(rank));
     if (!first) first = one->digest;
     equal &= one->digest == *first;
@@ -244,10 +245,10 @@ result<agreement_notes> agree(communicator_ref comm, const digest128& digest,
       if (causes[rank].empty()) continue;
       return detail::reported_by(
           error_from_bytes(causes[rank])
-              .value_or(fail(errc::communication, "a rank cannot go on, and its reason cannot be read")),
+              .value_or(fail(errc::communication, "a rank cannot continue, and its reason cannot be read")),
           static_cast<std::int32_t>(rank));
     }
-    return fail(errc::communication, "a rank cannot go on, but does not say why");
+    return fail(errc::communication, "a rank cannot continue, and gives no reason");
   }
   if (equal) return notes;
   SHARDMESH_TRY(const auto described, comm.all_gather(encode(records()), call));

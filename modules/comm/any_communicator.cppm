@@ -22,7 +22,7 @@ class any_communicator : public communicator_ref {
   template <class C>
     requires(!std::derived_from<std::remove_cvref_t<C>, communicator_ref> && !communicator<std::remove_cvref_t<C>>)
   explicit any_communicator(C&& c) = SHARDMESH_REFUSE(
-      "a communicator has rank, size, all_gather, start_exchange and abort, with the signatures of the concept "
+      "a communicator has rank, size, all_gather, start_exchange, and abort, with the signatures of the concept "
       "shardmesh::communicator");
 
  private:

@@ -30,8 +30,8 @@ error ended_before(const call_identity& call, errc ended) {
 std::string awaited_text(const std::vector<std::int32_t>& senders, const std::vector<std::int32_t>& takers) {
   if (senders.empty() && takers.empty()) return "other ranks";
   if (takers.empty()) return "messages from " + rank_list(senders);
-  if (senders.empty()) return "its messages to be taken by " + rank_list(takers);
-  return fmt::format("messages from {}, and for its own to be taken by {}", rank_list(senders), rank_list(takers));
+  if (senders.empty()) return "its messages to be received by " + rank_list(takers);
+  return fmt::format("messages from {}, and for its own to be received by {}", rank_list(senders), rank_list(takers));
 }
 
 }  // namespace

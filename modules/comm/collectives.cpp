@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -34,7 +35,7 @@ result<void> check_sizes(const message_group& group, const char* what, std::size
   if (expected == found) return {};
   return fail(errc::invalid_argument, fmt::format("the buffers of {} do not fit each other", what))
       .with_rank(group.rank)
-      .with_values(fmt::format("{} bytes to receive", expected), fmt::format("{} bytes", found));
+      .with_values(detail::counted(expected, "byte") + " to receive", detail::counted(found, "byte"));
 }
 
 result<void> check_reduction(const message_group& group, const char* what, std::size_t size_bytes, dtype type,
@@ -46,7 +47,7 @@ result<void> check_reduction(const message_group& group, const char* what, std::
   if (size_bytes % item == 0) return {};
   return fail(errc::invalid_argument, fmt::format("the buffers of {} are not whole elements of {}", what, name(type)))
       .with_rank(group.rank)
-      .with_values(fmt::format("a multiple of {} bytes", item), fmt::format("{} bytes", size_bytes));
+      .with_values(fmt::format("a multiple of {} bytes", item), detail::counted(size_bytes, "byte"));
 }
 
 void copy_bytes(bytes to, const_bytes from) {

@@ -86,9 +86,9 @@ bool decode(std::span<const std::byte> bytes, std::uint32_t& next, number_set& l
 error none_is_free(numbered_object kind) {
   if (kind == numbered_object::subgroup)
     return fail(errc::unsupported, fmt::format("ranks of this communicator are in {} subgroups already", largest(kind)))
-        .with_hint("let go of subgroups that are not needed any more");
-  return fail(errc::unsupported, fmt::format("{} executors live on this communicator already", largest(kind)))
-      .with_hint("let go of some (plan caches keep theirs), or make them on a subgroup, which has numbers of its own");
+        .with_hint("destroy subgroups that are no longer needed");
+  return fail(errc::unsupported, fmt::format("this communicator has {} executors already", largest(kind)))
+      .with_hint("destroy some (plan caches keep theirs), or make them on a subgroup, which has its own numbers");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // Messages between the threads of a group: matching the two ends, copying, and waiting.
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -90,7 +91,8 @@ error mismatch(const message_end& a, const message_end& b) {
                                                from, to, sender.owner->tag))
       .with_rank(from)
       .with_rank(to)
-      .with_values(fmt::format("{} bytes by the receiver", receiver.size), fmt::format("{} bytes sent", sender.size));
+      .with_values(detail::counted(receiver.size, "byte") + " by the receiver",
+                   detail::counted(sender.size, "byte") + " sent");
 }
 
 // Matches an end with the oldest counterpart that waits for it, or else queues it.
@@ -394,11 +396,10 @@ result<void> thread_exchange::lending_face::wait() {
   bool never_read = false;
   for (std::size_t i = self.sends; i < self.ends.size(); ++i) never_read |= self.ends[i].state != end_state::done;
   if (never_read && !self.group->poison)
-    self.group->set_poison(
-        fail(errc::communication,
-             fmt::format("rank {} gave up a lending before it was read (tag {})", self.rank, self.tag))
-            .with_rank(self.rank),
-        self.rank);
+    self.group->set_poison(fail(errc::communication,
+                                fmt::format("rank {} ended a lending before it was read (tag {})", self.rank, self.tag))
+                               .with_rank(self.rank),
+                           self.rank);
   SHARDMESH_TRY(wait_for_all(self, locked));
   // All lent pieces are back, but a reader that failed gave them back unread.
   if (self.group->poison) return *self.group->poison;

@@ -35,7 +35,7 @@ constexpr std::array checks = {
     conformance_check{"messages to oneself, to nobody, twice to one peer and empty ones are refused by name", false,
                       check_refusals},
     conformance_check{"all_gather_into gives every rank the blocks of all", false, check_all_gather_into},
-    conformance_check{"all_to_all turns blocks over", false, check_all_to_all},
+    conformance_check{"all_to_all transposes the blocks", false, check_all_to_all},
     conformance_check{"broadcast gives every rank the root's bytes", false, check_broadcast},
     conformance_check{"reduce_scatter and all_reduce combine what all ranks have", false, check_reductions},
     conformance_check{"lent memory is read in place", false, check_lending},

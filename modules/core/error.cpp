@@ -198,7 +198,7 @@ error detail::caught_error() {
   } catch (const std::exception& e) {
     return fail(errc::invalid_argument, fmt::format("an exception was thrown: {}", e.what()));
   } catch (...) {
-    return fail(errc::invalid_argument, "something was thrown");
+    return fail(errc::invalid_argument, "an unknown exception was thrown");
   }
 }
 

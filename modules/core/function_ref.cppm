@@ -35,9 +35,8 @@ class function_ref<Return(Arguments...)> {
     requires(!std::same_as<std::remove_cvref_t<Callable>, function_ref> &&
              !std::is_invocable_r_v<Return, Callable&, Arguments...>)
   function_ref(Callable&&) = SHARDMESH_REFUSE(
-      "this function is not called with the arguments, or does not give the answer, that "
-      "function_ref<Answer(Arguments)> "
-      "names: a visitor, for example, returns bool, true to go on");
+      "this function does not take the arguments, or does not return the type, of function_ref<Answer(Arguments)>: a "
+      "visitor, for example, returns bool, true to continue");
 
   Return operator()(Arguments... arguments) const { return call_(object_, std::forward<Arguments>(arguments)...); }
 

@@ -51,7 +51,7 @@ std::int64_t numel(const extents& sizes) {
 
 result<void> check_host_memory(device where) {
   if (where.type == device_type::cpu) return {};
-  return fail(errc::unsupported, "the memory is not the host's")
+  return fail(errc::unsupported, "the memory is not host memory")
       .with_values("cpu", to_string(where))
       .with_hint("copy the tensor to host memory first");
 }

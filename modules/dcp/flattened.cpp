@@ -56,7 +56,7 @@ std::vector<flattened_tensor> find_flattened(const catalog& stored, const extras
     if (auto part = part_of(tensor.shape, *shape))
       found.push_back({i, *shape, *part});
     else
-      problems.push_back(fail(errc::shape_mismatch, "is not stored as a flat form of the shape that mcore_data says")
+      problems.push_back(fail(errc::shape_mismatch, "is not stored in the flat form of its shape in mcore_data")
                              .with_key(tensor.key)
                              .with_values(to_string(*shape), to_string(tensor.shape)));
   }

@@ -152,7 +152,7 @@ void note_oddities(const fs::path& folder, const folder_listing& listing, metada
             .with_file(file(".metadata.tmp"))
             .with_hint("the items may be a mixture of two saves"));
   if (listing.has_metadata && !listing.rank_metadata.empty())
-    description.warnings.push_back(fail(errc::incomplete_save, "is not used: .metadata wins over it")
+    description.warnings.push_back(fail(errc::incomplete_save, "is not used: .metadata takes precedence")
                                        .with_file(file(listing.rank_metadata.begin()->second)));
   std::set<std::string> unreferenced = listing.items;
   for (const std::string& referenced : description.contents.files) unreferenced.erase(referenced);

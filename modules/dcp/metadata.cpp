@@ -3,6 +3,7 @@
 // `merge`, and writing in `metadata_writer`.
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -138,7 +139,7 @@ class metadata_parser {
     std::int64_t total = 0;
     for (const auto [key, value] : texts.pairs()) {
       if (!key.text() || !value.text()) {
-        problem(errc::bad_format, "holds a text that is none", texts_attribute);
+        problem(errc::bad_format, "holds a key or value that is not text", texts_attribute);
         return;
       }
       total += static_cast<std::int64_t>(key.text()->size() + value.text()->size());
@@ -290,7 +291,8 @@ class metadata_parser {
     if (offsets->rank() != shape.rank() || sizes->rank() != shape.rank())
       return problem(fail(errc::shape_mismatch, "a chunk has another number of dimensions than the tensor")
                          .with_values(fmt::format("{}", shape.rank()),
-                                      fmt::format("{} offsets, {} sizes", offsets->rank(), sizes->rank())),
+                                      fmt::format("{}, {}", detail::counted(offsets->rank(), "offset"),
+                                                  detail::counted(sizes->rank(), "size"))),
                      key);
     if (!is_well_formed(where) || !lies_within(where, box::whole(shape)))
       return problem(fail(errc::out_of_bounds, "a chunk lies outside of the tensor")

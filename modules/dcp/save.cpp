@@ -69,7 +69,7 @@ class dcp_save {
     // With text as keys, an optimizer's load_state_dict() silently drops its state.
     if (auto note = torch_file::note_of_integer_keys(
             tensors_, objects_,
-            "text for PyTorch's dcp_to_torch_save, as always in DCP; shardmesh makes integers of them again"))
+            "text for PyTorch's dcp_to_torch_save, as always in DCP; shardmesh restores the integers"))
       report_.notes.push_back(*std::move(note));
     const auto is_kept = [](const path_key& key) { return torch_file::json_of_key(key).has_value(); };
     if (auto note = torch_file::note_of_python_keys(

@@ -65,7 +65,7 @@ std::optional<stored_range> storage_data_reader::read_info(std::string_view key,
   const auto offset = account_.field(info, "offset").as_int();
   const auto length = account_.field(info, "length").as_int();
   if (!relative || !offset || !length || *offset < 0 || *length < 0 || !checked_add(*offset, *length)) {
-    account_.problem(errc::bad_format, "its place in a file is not a name, an offset and a length", key);
+    account_.problem(errc::bad_format, "its place in a file is not a name, an offset, and a length", key);
     return std::nullopt;
   }
   if (!account_.spend(relative->size(), key)) return std::nullopt;

@@ -114,7 +114,7 @@ result<fs::path> step_folder(const fs::path& folder) {
   if (fs::is_symlink(folder / tag, ignored) && leads_out(folder / tag, folder))
     return fail(errc::unsafe_path, "a symbolic link leads out of the folder").with_file((folder / tag).string());
   if (std::find(steps.begin(), steps.end(), tag) == steps.end())
-    return fail(errc::bad_format, "it names a step that is not there")
+    return fail(errc::bad_format, "it names a step that does not exist")
         .with_file(latest.string())
         .with_values(tag, steps.empty() ? "no step" : name_list(steps));
   return folder / tag;

@@ -58,11 +58,11 @@ class model_file {
     for (std::size_t i = 0; i < contents.tensors.size(); ++i) add_tensor(contents.tensors[i], i);
     for (std::size_t i = 0; i < contents.objects.size(); ++i) SHARDMESH_TRY(add_object(contents.objects[i].where, i));
     if (!has_module_)
-      return fail(errc::bad_format, "it is no model file: it has no 'module'").with_file(made_.file.file());
+      return fail(errc::bad_format, "it is not a model file: it has no 'module'").with_file(made_.file.file());
     if (how_.has_shapes && made_.has_shapes && !has_buffer_names_)
       return fail(errc::bad_format, "it does not say which tensors are buffers: it has no 'buffer_names'")
           .with_file(made_.file.file())
-          .with_hint("opened by itself, it has all tensors of 'module'");
+          .with_hint("open it directly to read all tensors of 'module'");
     return std::move(made_);
   }
 
@@ -85,7 +85,8 @@ class model_file {
       if (where.size() == 1) {
         SHARDMESH_TRY(const bool is_elsewhere, is_none(file, index));
         if (is_elsewhere && !how_.may_be_elsewhere)
-          return fail(errc::unsupported, "its module lies in other files, one for each layer").with_file(file.file());
+          return fail(errc::unsupported, "its module is stored in other files, one for each layer")
+              .with_file(file.file());
       }
     } else if (where.size() == 1 && !where[0].is_index() && is_one_of(counters, where[0].name())) {
       SHARDMESH_TRY(const auto value, file.reader->read_object(index));
@@ -110,7 +111,7 @@ class model_file {
       if (format == "zero3_partitioned")
         return fail(errc::unsupported, "its experts are partitioned over groups of their own")
             .with_file(file.file())
-            .with_hint("DeepSpeed's ds_to_universal.py puts them together");
+            .with_hint("combine them with DeepSpeed's ds_to_universal.py");
     }
     return {};
   }
@@ -134,7 +135,7 @@ class model_file {
     if (made_.groups.size() <= group) made_.groups.resize(group + 1);
     const std::size_t first = where[1].is_index() ? 2 : 1;
     if (where.size() == first)
-      return fail(errc::bad_format, "a group of parameters is no mapping of names to sizes")
+      return fail(errc::bad_format, "a group of parameters is not a mapping of names to sizes")
           .with_key(dotted(where))
           .with_file(made_.file.file());
     SHARDMESH_TRY(named_shape made, shape_at(where, first, index));

@@ -38,9 +38,9 @@ class optimizer_file {
       return fail(code, std::move(text)).with_file(made_.file.file());
     };
     if (made_.partitions < 1)
-      return refuse(errc::bad_format, "it is no optimizer file of ZeRO: it has no 'partition_count'");
+      return refuse(errc::bad_format, "it is not an optimizer file of ZeRO: it has no 'partition_count'");
     if (!stage_) stage_ = has_12_ ? std::optional<std::int64_t>(1) : std::nullopt;  // BF16_Optimizer does not record it
-    if (!stage_) return refuse(errc::bad_format, "it is no optimizer file of ZeRO: it has no 'zero_stage'");
+    if (!stage_) return refuse(errc::bad_format, "it is not an optimizer file of ZeRO: it has no 'zero_stage'");
     made_.stage = *stage_;
     if (made_.stage < 1 || made_.stage > 3)
       return refuse(errc::unsupported, fmt::format("unknown ZeRO stage {}", made_.stage));
@@ -80,7 +80,7 @@ class optimizer_file {
     const tensor_entry* tensor = is_tensor ? &made_.file.reader->contents().tensors[index] : nullptr;
     if (where.size() != 3 || tensor == nullptr || number_of(where[2]) != made_.weights.size() ||
         tensor->shape.rank() != 1 || tensor->chunk_count != 1)
-      return fail(errc::bad_format, "a flat buffer is no list of elements")
+      return fail(errc::bad_format, "a flat buffer is not one-dimensional")
           .with_key(dotted(where))
           .with_file(made_.file.file());
     made_.weights.push_back(index);

@@ -116,7 +116,7 @@ result<void> parameter_files::add(std::size_t number) {
   if (held && opened.item.is_opaque_tensor(held))
     return fail(errc::unsupported, fmt::format("it holds a {}, which is not read", torch_file::tensor_kind(held)));
   if (state == "fp32" || opened.entries)
-    return fail(errc::bad_format, "it is no parameter of a universal checkpoint")
+    return fail(errc::bad_format, "it is not a parameter of a universal checkpoint")
         .with_values("a tensor, or a dict with the tensor 'param'", torch_file::classify(opened.item, held).type);
   parameters_[parameter].push_back({state, false, contents_.objects.size()});
   contents_.objects.push_back({fmt::format("{}.{}", state, parameter),

@@ -100,9 +100,9 @@ result<std::map<std::int64_t, model_parallel_rank>> list_rank_files(const fs::pa
   std::map<std::int64_t, model_parallel_rank> ranks;
   for (const std::string& name : names) {
     if (const std::string_view kind = kind_not_read(name); !kind.empty())
-      return fail(errc::unsupported, fmt::format("it holds {}, whose files are not put together", kind))
+      return fail(errc::unsupported, fmt::format("it holds {}, whose files shardmesh does not combine", kind))
           .with_file((step / name).string())
-          .with_hint("it can be opened by itself, as the file of torch.save that it is");
+          .with_hint("open it directly, as a file of torch.save");
     const auto parsed = parse(name);
     if (!parsed) continue;
     model_parallel_rank& rank = ranks[parsed->model_rank];

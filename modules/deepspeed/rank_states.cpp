@@ -45,7 +45,7 @@ result<rank_states> rank_loader::without_optimizers(const model_parallel_rank& r
   SHARDMESH_TRY(model_states model, open_model(rank.model, true));
   if (model.has_shapes)
     return made_.missing(rank.model, "no '_optim_states.pt' files are beside it, which have its float32 parameters")
-        .with_hint("opened by itself, it has those of the training precision");
+        .with_hint("open it directly to read those of the training precision");
   made.models.push_back(std::move(model));
   return made;
 }
@@ -74,7 +74,7 @@ result<std::vector<optimizer_states>> rank_loader::optimizers_of(const model_par
 
 result<std::vector<std::string>> rank_loader::model_names(const model_parallel_rank& rank, std::int64_t stage) const {
   const auto of_another_save = [&](const std::string& name) {
-    return fail(errc::disagreement, fmt::format("it is no file of this save, which is of ZeRO {}", stage))
+    return fail(errc::disagreement, fmt::format("it is not a file of this save, which is of ZeRO {}", stage))
         .with_file((made_.step() / name).string());
   };
   const std::string& any = rank.optimizers.begin()->second;

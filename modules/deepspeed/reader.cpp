@@ -50,8 +50,8 @@ class deepspeed_reader final : public folder_reader {
       SHARDMESH_TRY(reason, add_merged_ranks(loaded));
       if (reason.empty()) return {};
       notes_.push_back(
-          fmt::format("its tensors are split over {} ranks of tensor parallelism, and {}: each rank's stand under its "
-                      "name, 'mp_rank_00.KEY'",
+          fmt::format("its tensors are split over {} ranks of tensor parallelism, and {}: each rank's part has a key "
+                      "of its own, 'mp_rank_00.KEY'",
                       ranks.size(), reason));
     }
     for (std::size_t i = 0; const auto& [number, rank] : ranks) {
@@ -95,10 +95,10 @@ class deepspeed_reader final : public folder_reader {
     }
     SHARDMESH_TRY(add_merged_states(planned, ranks.front().optimizers.front(), rules));
     notes_.push_back(
-        fmt::format("parameters of {} of tensor parallelism are put together as 'universal_checkpoint_info' says",
+        fmt::format("parameters of {} of tensor parallelism are combined as 'universal_checkpoint_info' says",
                     detail::counted(ranks.size(), "rank")));
     if (!buffers.entries.empty())
-      notes_.push_back(fmt::format("of {}, which it has no rule for, rank 0's part is taken: {}",
+      notes_.push_back(fmt::format("{} without a rule there: rank 0's part is taken: {}",
                                    detail::counted(buffers.entries.size(), "entry", "entries"),
                                    name_list(names_of(buffers))));
     return add_others(first, ranks.front().optimizers.front()).transform([] { return std::string(); });

@@ -154,7 +154,7 @@ result<bool> is_none(const saved_file& from, std::size_t object) {
 result<std::vector<std::byte>> read_scalar(const saved_file& from, std::size_t tensor) {
   const tensor_entry& entry = from.reader->contents().tensors[tensor];
   if (entry.shape.rank() != 0 || entry.chunk_count != 1 || bits(entry.type) < 8)
-    return fail(errc::unsupported, "is no plain number").with_key(entry.key).with_file(from.file());
+    return fail(errc::unsupported, "is not a plain number").with_key(entry.key).with_file(from.file());
   SHARDMESH_TRY(const auto opened, from.reader->open_chunk(entry, entry.first_chunk));
   std::vector<std::byte> bytes(static_cast<std::size_t>(item_bytes(entry.type)));
   SHARDMESH_TRY(read_box(*opened->source, opened->tensor, box::whole(entry.shape),

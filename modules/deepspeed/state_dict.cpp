@@ -50,7 +50,7 @@ result<planned_tensor> gathered_frozen(std::span<const model_states> models, con
     SHARDMESH_TRY(const std::size_t fragment, fragment_of(model, frozen.name));
     const tensor_entry& stored = model.file.reader->contents().tensors[fragment];
     if (stored.shape.rank() != 1 || stored.chunk_count != 1)
-      return fail(errc::shape_mismatch, "a rank's part of a frozen parameter is no list of elements")
+      return fail(errc::shape_mismatch, "a rank's part of a frozen parameter is not one-dimensional")
           .with_key(frozen.name)
           .with_file(model.file.file())
           .with_values("one dimension", to_string(stored.shape));

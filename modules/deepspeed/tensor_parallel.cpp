@@ -97,7 +97,8 @@ result<tensor_rules> tensor_rules::read(const model_states& model) {
     const std::string name = key_text(objects[i].where[1]);
     if (std::find(not_followed.begin(), not_followed.end(), name) != not_followed.end()) {
       SHARDMESH_TRY(const auto value, model.file.reader->read_object(i));
-      if (value.json != "[]" && value.json != "{}") made.reason_ = fmt::format("'{}' has rules that are no cuts", name);
+      if (value.json != "[]" && value.json != "{}")
+        made.reason_ = fmt::format("'{}' has rules that do not describe cuts", name);
     } else if (name == "original_vocab_size") {
       SHARDMESH_TRY(made.rows_, read_largest(model.file, i));
     }

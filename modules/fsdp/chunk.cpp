@@ -37,7 +37,7 @@ namespace detail {
 result<rank_group> numbering_of(const rank_group& given, std::int32_t ranks, bool may_be_more) {
   if (given.size() == ranks || (may_be_more && given.size() > ranks)) return given;
   if (given == rank_group()) return rank_group::world(ranks);
-  return fail(errc::invalid_argument, "the numbering of the ranks has another size than what it numbers")
+  return fail(errc::invalid_argument, "the numbering of the ranks does not have one number for each rank")
       .with_values(fmt::format("{}{} ranks, or none", may_be_more ? "at least " : "", ranks),
                    fmt::format("{}: {}", given.size(), to_string(given)));
 }
@@ -50,9 +50,9 @@ remote_device placement_of_other(std::int32_t global_rank, device where, std::in
 
 result<void> check_one_name(std::int32_t outside, std::int32_t inside) {
   if (outside == inside) return {};
-  return fail(errc::invalid_argument, "the group calls this rank otherwise than the tensor that it cuts")
+  return fail(errc::invalid_argument, "the group numbers this rank differently from the tensor that it cuts")
       .with_values(fmt::format("global rank {}", outside), fmt::format("global rank {}", inside))
-      .with_hint("give the global ranks of the mesh's ranks, too");
+      .with_hint("also pass the global ranks of the mesh's ranks");
 }
 
 }  // namespace detail
@@ -102,7 +102,7 @@ result<sharded_tensor_metadata> shards_of_layout(const layout& l, const tensor_p
                                                  std::int32_t rank, const rank_group& ranks, device where,
                                                  std::int32_t devices_per_node) {
   if (l.reduction() != reduce_op::none)
-    return fail(errc::mixed_partial, "terms of a tensor are not its shards")
+    return fail(errc::mixed_partial, "the terms of a Partial tensor are not shards")
         .with_values("shards and replicas", to_string(l.placements()));
   SHARDMESH_TRY(const rank_group numbering, detail::numbering_of(ranks, l.mesh().rank_limit(), true));
   SHARDMESH_TRY(const distribution all, distribute(l));

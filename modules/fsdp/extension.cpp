@@ -30,7 +30,7 @@ result<remote_device> remote_device_of(std::int32_t rank, std::string_view devic
   SHARDMESH_TRY(device where, parse_device(type));
   if (type == "cpu") return remote_device{rank, {}, where};
   if (devices_per_node < 1)
-    return fail(errc::invalid_argument, "a rank has no device where nodes have none")
+    return fail(errc::invalid_argument, "a rank has no device if nodes have none")
         .with_rank(rank)
         .with_values("at least 1 device per node", std::to_string(devices_per_node));
   SHARDMESH_TRY(where, parse_device(type + ":" + std::to_string(rank % devices_per_node)));
@@ -78,11 +78,11 @@ result<void> check_holds(const layout& has, const layout& wants) {
       for (const placed_box& h : held)
         if (const auto part = intersect(h.where, want.where)) found += part->volume();
       if (found != want.where.volume())
-        return fail(errc::unsupported, "with these uneven cuts a rank's chunk is not what the rank holds")
+        return fail(errc::unsupported, "with these uneven cuts, a rank does not hold all of its chunk")
             .with_rank(rank)
             .with_box(want.where)
             .with_values(to_string(has), to_string(wants))
-            .with_hint("sharded_state_dict moves what is needed; chunk_tensor needs nothing");
+            .with_hint("use sharded_state_dict, which moves the missing elements; chunk_tensor needs none");
     }
   }
   return {};

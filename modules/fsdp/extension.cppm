@@ -156,7 +156,7 @@ struct tensor_parallel_extension {
   result<sharded_tensor<T>> pre_load_state_dict_transform(sharded_tensor<T> tensor) const {
     if (tensor.nesting() == 0) return tensor;
     if (tensor.local_shards().size() != 1)
-      return fail(errc::unsupported, "a sharded tensor with several nested shards has no one inside")
+      return fail(errc::unsupported, "a sharded tensor with several nested shards has no single inner tensor")
           .with_values("one shard", std::to_string(tensor.local_shards().size()))
           .with_hint("call flatten_nested_shards first");
     return sharded_tensor<T>(std::move(tensor.local_shards()[0].nested()));

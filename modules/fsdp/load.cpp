@@ -337,7 +337,7 @@ class loader {
     std::string text = "the state dict does not fit the model:";
     if (!missing.empty()) text += fmt::format(" missing {}", listed(missing));
     if (!unexpected.empty()) text += fmt::format("{} unexpected {}", missing.empty() ? "" : ";", listed(unexpected));
-    return fail(errc::missing_key, text).with_hint("load with load_mode::report to take what is there");
+    return fail(errc::missing_key, text).with_hint("use load_mode::report to load the entries that fit");
   }
 
   result<load_target> target_of(const fsdp_entry& entry) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -131,7 +132,7 @@ result<std::int32_t> detail::ranks_of(const fsdp_model& model, std::int32_t rank
     if (unit.group.ranks() != ranks)
       return fail(errc::invalid_argument, "the groups of two units are over different communicators")
           .with_key(unit.prefix)
-          .with_values(fmt::format("{} ranks", ranks), std::to_string(unit.group.ranks()));
+          .with_values(detail::counted(ranks, "rank"), std::to_string(unit.group.ranks()));
   if (rank < 0 || rank >= ranks)
     return fail(errc::out_of_bounds, "this rank is not in the communicator of the units")
         .with_values(fmt::format("0 to {}", ranks - 1), std::to_string(rank));

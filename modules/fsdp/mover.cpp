@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -70,7 +71,7 @@ result<void> check_unit_of(const fsdp_unit& unit, communicator_ref comm) {
   if (unit.group.ranks() != comm.size())
     return fail(errc::invalid_argument, "the group of a unit is over another communicator")
         .with_key(key)
-        .with_values(fmt::format("{} ranks", comm.size()), std::to_string(unit.group.ranks()));
+        .with_values(detail::counted(comm.size(), "rank"), std::to_string(unit.group.ranks()));
   const auto position = unit.group.position(comm.rank());
   if (!position) return {};
   if (auto slots = flat_slots(unit.parameters, *position, unit.shard); !slots)

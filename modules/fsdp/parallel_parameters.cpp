@@ -36,7 +36,7 @@ result<layout> placed_layout(const device_mesh& mesh, const parallel_parameter_i
   if (placements.empty()) placements.assign(mesh.rank(), placement::replicate());
   SHARDMESH_TRY(layout made, layout::make(mesh, std::move(placements), p.shape, o.rule));
   if (made.reduction() != reduce_op::none)
-    return fail(errc::mixed_partial, "a parameter is not a term of a sum")
+    return fail(errc::mixed_partial, "a parameter cannot be Partial")
         .with_values("shards and replicas", to_string(made.placements()));
   if (made.placements()[o.fsdp_dim].kind != placement_kind::replicate)
     return fail(errc::invalid_argument, "the mesh dimension that FSDP cuts along is in use already")

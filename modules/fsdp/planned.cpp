@@ -97,7 +97,7 @@ result<void> describe_shards(planned_entry& entry, const shard_group& group, std
   std::vector<std::int32_t> globals;
   for (const std::int32_t r : together) globals.push_back(numbering->global(r));
   if (globals.empty())
-    return fail(errc::invalid_argument, "the ranks that share this rank's flat parameter are not all there")
+    return fail(errc::invalid_argument, "not all of the ranks that share this rank's flat parameter are in the group")
         .with_key(entry.key)
         .with_rank(rank);
   entry.form = entry_form::sharded_tensor;
@@ -136,7 +136,7 @@ result<std::vector<group_chunk>> chunks_of(const fsdp_unit& unit, std::size_t pa
       const layout& l = unit.parallel.placed(parameter);
       const std::int32_t rank = unit.parallel.rank_in(c);
       if (l.boxes(rank).size() > 1)
-        return fail(errc::unsupported, "tensor parallelism leaves a rank several boxes, which are no one shard")
+        return fail(errc::unsupported, "tensor parallelism gives a rank several boxes, which are not one shard")
             .with_rank(rank)
             .with_values("one box per rank", std::to_string(l.boxes(rank).size()))
             .with_hint("make dtensors: sharded_form::dtensor");
@@ -190,7 +190,8 @@ result<void> plan_placed(planned_entry& entry, const fsdp_unit& unit, std::size_
                          const sharded_state_options& options) {
   SHARDMESH_TRY(layout placed, wanted_layout(entry.shape, unit, parameter, options));
   if (placed.reduction() != reduce_op::none)
-    return fail(errc::mixed_partial, "a parameter is not saved as terms").with_values("shards and replicas", "Partial");
+    return fail(errc::mixed_partial, "a parameter cannot be saved as Partial terms")
+        .with_values("shards and replicas", "Partial");
   SHARDMESH_TRY(distribution wanted, distribute(placed));
   SHARDMESH_TRY(set_transfer(entry, unit, parameter, std::move(wanted)));
   if (placed.mesh().coordinate_of(rank)) {

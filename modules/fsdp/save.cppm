@@ -105,7 +105,7 @@ result<fsdp_profile> make_entries(entry_mover mover, std::int64_t run_bytes, Tak
       }
     }
   } catch (const std::exception& e) {
-    mover.abort(fail(errc::no_memory, std::string("a rank could not go on with a state dict: ") + e.what()));
+    mover.abort(fail(errc::no_memory, std::string("a rank could not continue with a state dict: ") + e.what()));
     throw;
   }
   if (auto finished = mover.finish(); !finished) return std::move(finished).error();

@@ -35,7 +35,7 @@ result<shard_group> shard_group::make(std::vector<std::int32_t> positions) {
   std::int32_t size = 0;
   for (std::size_t rank = 0; rank < positions.size(); ++rank) {
     if (positions[rank] < -1 || positions[rank] >= static_cast<std::int32_t>(positions.size()))
-      return fail(errc::invalid_argument, "a rank's position in a shard group makes no sense")
+      return fail(errc::invalid_argument, "a rank's position in a shard group is invalid")
           .with_rank(static_cast<std::int32_t>(rank))
           .with_values(fmt::format("-1 to {}", positions.size() - 1), std::to_string(positions[rank]));
     size = std::max(size, positions[rank] + 1);

@@ -110,7 +110,7 @@ result<void> batch_builder::add(batch_item item, const placed_view& to, const pl
   SHARDMESH_TRY(check_sizes_fit(from));
   SHARDMESH_TRY(check_shapes(to.sizes, from.sizes));
   if (const auto volume = checked_volume(to.sizes); !volume)
-    return fail(errc::overflow, "a view has sizes that are no tensor's").with_values("", to_string(to.sizes));
+    return fail(errc::overflow, "a view has sizes that no tensor can have").with_values("", to_string(to.sizes));
   const const_tensor_view a = at_zero(to), b = at_zero(from);
   const loop_nest nest = free_nest(a, b);
   if (nest.empty) return {};

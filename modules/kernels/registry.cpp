@@ -32,7 +32,7 @@ result<std::shared_ptr<kernel_backend>> backend_for(device where) {
   }
   auto host = host_backend();
   if (host->reaches(where)) return host;
-  return fail(errc::unsupported, "the memory is not the host's, and no backend reaches it")
+  return fail(errc::unsupported, "the memory is not host memory, and no backend reaches it")
       .with_values("cpu, or a device of a backend", to_string(where))
       .with_hint("open the scope of a backend that does (cuda_scope, kokkos_scope)");
 }

@@ -141,7 +141,7 @@ class kokkos final : public kernel_backend {
   result<void> check_runs(device where) const {
     if (kokkos_engine::is_initialised()) return {};
     return fail(errc::unsupported, name_ + " cannot run a batch on " + to_string(where) + ": Kokkos has ended")
-        .with_hint("keep the kokkos_scope as long as what it has prepared");
+        .with_hint("keep the kokkos_scope alive as long as the batches that it prepared");
   }
   result<void> check_reached(device where) const {
     if (reaches(where)) return {};

@@ -33,7 +33,7 @@ struct device_mesh::numbering {
 namespace {
 
 error bad_mesh(std::string message) {
-  return fail(errc::invalid_argument, std::move(message)).with_hint("a mesh is written 2,3 or dp=2,tp=3");
+  return fail(errc::invalid_argument, std::move(message)).with_hint("write a mesh as 2,3 or dp=2,tp=3");
 }
 
 std::vector<std::string_view> split_commas(std::string_view text) {
@@ -177,7 +177,7 @@ result<extents> parse_shape(std::string_view text) {
   const std::string_view whole = text = parse::trim(text);
   const auto bad = [&](std::string_view why) {
     return fail(errc::invalid_argument, fmt::format("'{}' is not a shape: {}", whole, why))
-        .with_hint("a shape is written 10,7; a scalar's is []");
+        .with_hint("write a shape as 10,7, and a scalar's as []");
   };
   if (text == "scalar") return extents{};
   if (text.empty()) return bad("it is empty");

@@ -17,7 +17,7 @@ namespace {
 
 error bad_placement(std::string_view text, std::string_view why) {
   return fail(errc::invalid_argument, fmt::format("'{}' is not a placement: {}", text, why))
-      .with_hint("placements are S(d), SS(d,k), R and P(op)");
+      .with_hint("write a placement as S(d), SS(d,k), R, or P(op)");
 }
 
 // The text between the parentheses of "NAME(...)", or nothing.

@@ -65,7 +65,7 @@ result<split_rule> parse_split_rule(std::string_view text) {
   const bool sizes = text.starts_with("sizes:");
   if (!sizes && !text.starts_with("weights:"))
     return fail(errc::invalid_argument, fmt::format("'{}' is not a split rule", whole))
-        .with_hint("split rules are torch_chunk, balanced, sizes:3,3,4 and weights:1,2");
+        .with_hint("write a split rule as torch_chunk, balanced, sizes:3,3,4, or weights:1,2");
   text.remove_prefix(text.find(':') + 1);
   std::vector<std::int64_t> values;
   while (true) {

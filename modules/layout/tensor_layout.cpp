@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -28,7 +29,8 @@ error refusal(const layout_problem& problem, const device_mesh& mesh, std::span<
                               placements.size() == 1 ? "" : "s", mesh.rank(), mesh.rank() == 1 ? "" : "s"));
     case layout_fault::wrong_number_of_rules:
       return fail(errc::invalid_argument,
-                  fmt::format("{} split rules for a mesh of {} dimensions", rules.size(), mesh.rank()));
+                  fmt::format("{} for a mesh of {}", detail::counted(rules.size(), "split rule"),
+                              detail::counted(mesh.rank(), "dimension")));
     case layout_fault::missing_dimension:
       return fail(
           errc::out_of_bounds,

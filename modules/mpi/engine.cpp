@@ -83,7 +83,7 @@ result<void> engine::open(MPI_Comm parent, const mpi_options& options) {
   std::vector<hello> all(static_cast<std::size_t>(size));
   SHARDMESH_TRY(called(
       [&] { return MPI_Allgather(&mine, sizeof(hello), MPI_BYTE, all.data(), sizeof(hello), MPI_BYTE, control_comm_); },
-      "cannot greet the other ranks"));
+      "cannot complete the handshake with the other ranks"));
   peers_.resize(all.size());
   heard_.resize(all.size());
   std::int64_t chunk_bytes = options.chunk_bytes;
@@ -99,7 +99,8 @@ result<void> engine::open(MPI_Comm parent, const mpi_options& options) {
     if (memory.is_open()) peers_[i] = memory;  // otherwise the system refuses, or it is another process
   }
   // No rank may destroy its communicator while another one still probes its memory.
-  SHARDMESH_TRY(called([&] { return MPI_Barrier(control_comm_); }, "cannot greet the other ranks"));
+  SHARDMESH_TRY(
+      called([&] { return MPI_Barrier(control_comm_); }, "cannot complete the handshake with the other ranks"));
   pool_.emplace(static_cast<std::size_t>(chunk_bytes));
   for (std::deque<transfer>* transfers : {&receiving_, &sending_, &pushing_}) transfers->resize(most_transfers);
   control_.emplace(control_comm_);
@@ -130,7 +131,7 @@ void engine::give_up(guard& locked, const exchange& e, const std::exception& thr
   reason.code = no_memory ? errc::no_memory : errc::communication;
   try {
     reason = fail(reason.code, fmt::format("rank {} {} in {} (tag {})", rank_,
-                                           no_memory ? "has no memory left" : "cannot go on", name_of(e), e.tag))
+                                           no_memory ? "has no memory left" : "cannot continue", name_of(e), e.tag))
                  .with_rank(rank_);
     if (!no_memory) reason.found = thrown.what();
   } catch (const std::bad_alloc&) {  // `reason` keeps only the code
@@ -279,12 +280,12 @@ std::string engine::last_heard(std::span<const std::int32_t> ranks) const {
     const last_words& last = heard_[static_cast<std::size_t>(rank)];
     if (!text.empty()) text += ", ";
     if (!last.at) {
-      text += fmt::format("rank {} was never heard of", rank);
+      text += fmt::format("rank {} has never sent a message", rank);
       continue;
     }
-    text +=
-        fmt::format("rank {} was heard {:.3g} s ago in {}", rank, std::chrono::duration<double>(now - *last.at).count(),
-                    detail::part_of_call(last.in_gather ? "an all_gather" : "an exchange", last.call.data()));
+    text += fmt::format("rank {} last sent a message {:.3g} s ago, in {}", rank,
+                        std::chrono::duration<double>(now - *last.at).count(),
+                        detail::part_of_call(last.in_gather ? "an all_gather" : "an exchange", last.call.data()));
   }
   return text;
 }
@@ -301,7 +302,7 @@ void engine::watch_peers(const exchange& e) {
     const auto since = suspects_.try_emplace(rank, now).first->second;
     if (now - since < suspect_time) continue;
     poison(fail(errc::communication,
-                fmt::format("rank {} waits for rank {}, which has ended or let go of the communicator", rank_, rank))
+                fmt::format("rank {} waits for rank {}, which has ended or destroyed the communicator", rank_, rank))
                .with_rank(rank),
            true, true);
     return;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matching and progress of messages.
 module;
+#include <plural.hpp>
 #include "includes.hpp"
 module shardmesh.mpi;
 
@@ -29,7 +30,7 @@ error size_mismatch(std::int32_t from, std::int32_t to, std::uint64_t tag, std::
                                                from, to, tag))
       .with_rank(from)
       .with_rank(to)
-      .with_values(fmt::format("{} bytes by the receiver", expected), fmt::format("{} bytes sent", found));
+      .with_values(detail::counted(expected, "byte") + " by the receiver", detail::counted(found, "byte") + " sent");
 }
 
 }  // namespace
@@ -105,7 +106,7 @@ result<bool> engine::try_progress() {
       });
   if (!heard) {
     error why = heard.error();
-    why.message = fmt::format("rank {} hears of no other rank: {}", rank_, why.message);
+    why.message = fmt::format("rank {} cannot receive from other ranks: {}", rank_, why.message);
     return std::move(why).with_rank(rank_);
   }
   if (poison_) return true;
@@ -143,8 +144,9 @@ void engine::handle(std::int32_t peer, const record_head& head, std::span<const 
     case record_kind::taken:
       return sent(head.sender_id);
     case record_kind::stop:
-      return poison(error_from_bytes(bytes).value_or(fail(errc::communication, "a peer gave up").with_rank(peer)),
-                    head.size != 0, false);
+      return poison(
+          error_from_bytes(bytes).value_or(fail(errc::communication, "a peer ended the communicator").with_rank(peer)),
+          head.size != 0, false);
   }
 }
 

@@ -24,7 +24,7 @@ namespace {
 // The memory limit of a graph. Metadata of real checkpoints takes about four bytes per input byte.
 constexpr std::size_t graph_bytes = std::size_t{1} << 28, graph_bytes_per_byte = 8;
 
-constexpr const char* too_large = "its values take more memory than its bytes explain";
+constexpr const char* too_large = "its values need more memory than its size justifies";
 
 bool fits_small(std::int64_t value) {
   return value >= -(1LL << 58) && value < (1LL << 58);

@@ -20,7 +20,8 @@ namespace shardmesh::pickle {
 // Reads a name or number. Each access to the value parses its line again, so long lines would be slow.
 bool machine::short_line(std::string_view& out) {
   if (!in_.line(out)) return false;
-  return out.size() <= 4300 || forgive() || bad(fmt::format("a line of {} bytes is no name or number", out.size()));
+  return out.size() <= 4300 || forgive() ||
+         bad(fmt::format("a line of {} bytes is neither a name nor a number", out.size()));
 }
 
 bool machine::int_line() {

@@ -2,6 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <plural.hpp>
 #include <position_table.hpp>
 #include <shardmesh/try.hpp>
 
@@ -89,7 +90,7 @@ result<entry> check_entry(raw_entry& raw, std::int64_t data_begin) {
   if (end - begin != *bit_count / 8)
     return bad(errc::bad_format,
                fmt::format("{} of {} does not fit its data_offsets", raw.type, to_string(entry.shape)))
-        .with_values(fmt::format("{} bytes", *bit_count / 8), fmt::format("{}", end - begin));
+        .with_values(detail::counted(*bit_count / 8, "byte"), fmt::format("{}", end - begin));
   const auto absolute_end = checked_add(end, data_begin);
   if (!absolute_end) return bad(errc::overflow, fmt::format("data_offsets end at {}", end));
   entry.begin = begin + data_begin;
@@ -159,7 +160,7 @@ class header_handler final : public nlohmann::json_sax<nlohmann::json> {
     if (skipping_ > 0) return true;
     if (place_ == place::top) {
       if (name == "__metadata__" && std::exchange(has_metadata_, true))
-        return stop_at(name, errc::duplicate_key, "is there twice");
+        return stop_at(name, errc::duplicate_key, "occurs twice");
       key_ = std::move(name);
       place_ = key_ == "__metadata__" ? place::metadata_start : place::entry_start;
       return true;
@@ -304,7 +305,7 @@ result<void> check_names(const std::vector<entry>& entries) {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const std::uint64_t hash = hash_of(i);
     if (met.find(hash, [&](std::size_t other) { return entries[other].name == entries[i].name; }) != met.none)
-      return fail(errc::duplicate_key, "is there twice").with_key(entries[i].name);
+      return fail(errc::duplicate_key, "occurs twice").with_key(entries[i].name);
     met.insert(hash, i, hash_of);
   }
   return {};
@@ -316,8 +317,7 @@ result<void> check_tiling(const safetensors::header& header, std::int64_t file_b
   for (const safetensors::entry& entry : header.entries) {
     if (entry.begin != expected)
       return fail(errc::bad_format,
-                  fmt::format("its data {} after {}", entry.begin < expected ? "overlaps what comes" : "leaves a hole",
-                              before))
+                  fmt::format("its data {} {}", entry.begin < expected ? "overlaps" : "leaves a gap after", before))
           .with_key(entry.name)
           .with_values(fmt::format("offset {}", expected - header.data_begin),
                        fmt::format("{}", entry.begin - header.data_begin));
@@ -328,7 +328,7 @@ result<void> check_tiling(const safetensors::header& header, std::int64_t file_b
   return fail(errc::bad_format,
               expected > file_bytes ? "the file is shorter than its tensors" : "the file is longer than its tensors")
       .with_key(expected > file_bytes && !header.entries.empty() ? header.entries.back().name : std::string())
-      .with_values(fmt::format("{} bytes", expected), fmt::format("{}", file_bytes));
+      .with_values(detail::counted(expected, "byte"), fmt::format("{}", file_bytes));
 }
 
 result<std::int64_t> header_length(const byte_source& source) {

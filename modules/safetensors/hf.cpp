@@ -60,7 +60,7 @@ result<std::optional<saved_offsets>> read_sharding_info(const hf_file& file) {
     extents offset;
     for (const auto& number : *saved) {
       if (!number.is_number_unsigned() || number.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX))
-        return bad(name, "saved_offsets holds what is not an offset");
+        return bad(name, "saved_offsets holds a value that is not an offset");
       offset.push_back(number.get<std::int64_t>());
     }
     offsets.emplace(name, offset);
@@ -229,7 +229,7 @@ class gatherer {
     };
     if (chunk.offsets.rank() != entry.shape.rank())
       return bad(errc::shape_mismatch, "its saved_offsets and its shape differ in length")
-          .with_values(fmt::format("{} offsets", entry.shape.rank()), to_string(chunk.offsets));
+          .with_values(detail::counted(entry.shape.rank(), "offset"), to_string(chunk.offsets));
     const box where{chunk.offsets, chunk.sizes};
     if (!is_well_formed(where))
       return bad(errc::overflow, "its saved_offsets are too large").with_values({}, to_string(chunk.offsets));
@@ -254,7 +254,7 @@ class gatherer {
             .with_values(std::string(name(known.tensor.type)), std::string(name(entry.type)));
       if (known.tensor.shape.rank() != entry.shape.rank())
         return bad(errc::shape_mismatch, fmt::format("its parts differ in rank, the other is in {}", other))
-            .with_values(fmt::format("{} dimensions", known.tensor.shape.rank()), to_string(entry.shape));
+            .with_values(detail::counted(known.tensor.shape.rank(), "dimension"), to_string(entry.shape));
     }
     for (std::size_t d = 0; d < where.rank(); ++d)
       known.tensor.shape[d] = std::max(known.tensor.shape[d], where.end(d));

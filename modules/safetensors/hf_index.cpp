@@ -59,7 +59,7 @@ class index_handler final : public nlohmann::json_sax<nlohmann::json> {
       section_ = name == "weight_map" ? section::weight_map : name == "metadata" ? section::metadata : section::other;
       key_ = name;
       if (section_ == section::weight_map && std::exchange(has_weight_map, true))
-        return stop(errc::duplicate_key, "is there twice");
+        return stop(errc::duplicate_key, "occurs twice");
     } else if (depth_ == 2 && section_ != section::other) {
       key_ = name;
       if (section_ == section::weight_map && !names_.insert(std::move(name)).second)

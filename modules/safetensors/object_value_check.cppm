@@ -66,7 +66,7 @@ class object_value_check {
     const std::string_view tag = pending_tag();
     if (tag.empty() && in(place::parts))
       return is_float_hex(value) ? element() && write(json_quoted(value))
-                                 : wrong("$complex has something else than floats");
+                                 : wrong("$complex has values that are not floats");
     if (tag.empty()) return plain("str") && write(json_quoted(value));
     if (const auto why = text_problem(tag, value); !why.empty()) return wrong(why);
     if (tag == "$other") open_.back().what = place::other;
@@ -92,7 +92,7 @@ class object_value_check {
       if (top.items == 0) ++composites_, top.is_composite = true;
       if (!top.keys.insert(name).second) return wrong(fmt::format("a dict has the key {} twice", json_quoted(name)));
     } else if (!is_member(top.what, name)) {
-      return wrong(fmt::format("{} is no member of it", escaped(name)));
+      return wrong(fmt::format("{} is not a member of it", escaped(name)));
     }
     if (top.items++ > 0) out += ',';
     top.name = name;
@@ -102,7 +102,7 @@ class object_value_check {
   bool end_object() {
     const level& top = open_.back();
     if (top.what == place::object && top.items == 0 && !set_kind("dict")) return false;
-    if (top.what == place::tensor && top.items != 3) return wrong("$tensor lacks dtype, shape or sha256");
+    if (top.what == place::tensor && top.items != 3) return wrong("$tensor lacks dtype, shape, or sha256");
     return close();
   }
 
@@ -138,9 +138,9 @@ class object_value_check {
   }
   bool end_array() {
     const level& top = open_.back();
-    if (top.what == place::pair && top.items != 2) return wrong("a pair of a dict has not two members");
-    if (top.what == place::parts && top.items != 2) return wrong("$complex has not two parts");
-    if (top.what == place::numbers && top.items != 3) return wrong("a range has not three numbers");
+    if (top.what == place::pair && top.items != 2) return wrong("a pair of a dict does not have two members");
+    if (top.what == place::parts && top.items != 2) return wrong("$complex does not have two parts");
+    if (top.what == place::numbers && top.items != 3) return wrong("a range does not have three numbers");
     return close();
   }
 
@@ -187,7 +187,7 @@ class object_value_check {
                       : tag == "$device"                       ? is_device(value)
                       : tag == "$other"                        ? !value.empty()
                                                                : false;
-    return good ? "" : fmt::format("{} has a value that it cannot have: {}", tag, json_quoted(value.substr(0, 60)));
+    return good ? "" : fmt::format("{} has an invalid value: {}", tag, json_quoted(value.substr(0, 60)));
   }
 
   bool in(place what) const { return !open_.empty() && open_.back().what == what; }
@@ -208,7 +208,7 @@ class object_value_check {
     if (const auto tag = pending_tag(); !tag.empty()) return wrong(fmt::format("{} has a value of another kind", tag));
     if (in(place::tensor) || (in(place::other) && !shows_value()) || in(place::sizes) || in(place::parts) ||
         in(place::numbers) || in(place::pairs))
-      return wrong("something stands where its kind does not belong");
+      return wrong("a value is of a kind that is not allowed here");
     if (open_.empty()) kind = found;
     return !as_element || element();
   }
@@ -219,7 +219,7 @@ class object_value_check {
   bool composite_fits() {
     if (const auto tag = pending_tag(); !tag.empty()) return wrong(fmt::format("{} has a value of another kind", tag));
     if (open_.empty() || in(place::object) || in(place::items) || in(place::pair) || shows_value()) return true;
-    return wrong("something stands where its kind does not belong");
+    return wrong("a value is of a kind that is not allowed here");
   }
   // Call it before every element: writes the comma in a list; elsewhere it writes nothing.
   bool element() {
@@ -233,7 +233,7 @@ class object_value_check {
                           ? (top.name == "dtype" ? parse_dtype(value).has_value()
                                                  : top.name == "sha256" && value.size() == 64 && is_hex(value))
                           : (top.name == "dtype" || top.name == "name" || (top.name == "data" && is_hex(value)));
-    if (!good) return wrong(fmt::format("{} has a value that it cannot have", top.name));
+    if (!good) return wrong(fmt::format("{} has an invalid value", top.name));
     return write(json_quoted(value));
   }
   bool open(level made) {

@@ -94,7 +94,7 @@ class document_reader final : public nlohmann::json_sax<json> {
     if (in_path() && step_ == integer_key::python) return key_json_ = value, step_ = integer_key::given, true;
     if (in_path() && step_ == integer_key::text) {
       auto python = torch_file::key_of_json(value, key_json_);
-      if (!python) return wrong("a key of a path is no plain data");
+      if (!python) return wrong("a key of a path is not plain data");
       return path_.push_back(*std::move(python)), step_ = integer_key::whole, true;
     }
     if (at_ == place::document) return (member_ != "objects" && member_ != "tensors") || misplaced();
@@ -162,7 +162,7 @@ class document_reader final : public nlohmann::json_sax<json> {
 
   bool in_path() const { return at_ == place::path || at_ == place::tensor_path; }
   bool in_value() const { return at_ == place::entry && member_ == "value" && !value_.is_whole(); }
-  bool misplaced() { return wrong("something stands where its kind does not belong"); }
+  bool misplaced() { return wrong("a value is of a kind that is not allowed here"); }
   bool wrong(std::string_view what) {
     if (problem.code != errc::ok) return false;
     problem = fail(errc::bad_format, fmt::format("is not a file of objects: {}", what));
@@ -196,7 +196,7 @@ class document_reader final : public nlohmann::json_sax<json> {
     for (const char* needed : {"kind", "type", "value"})
       if (!members_.contains(needed)) return wrong(fmt::format("an entry lacks its {}", needed));
     const std::string& kind = object.value.kind;
-    if (!is_kind(kind)) return wrong(fmt::format("'{}' is no kind of object", escaped(kind)));
+    if (!is_kind(kind)) return wrong(fmt::format("'{}' is not a kind of object", escaped(kind)));
     if (!matches(kind, value_.kind)) return mismatch("a value is not of its kind", kind, value_.kind);
     const std::string_view type = type_of_kind(kind);
     if (object.value.type.empty() || (!type.empty() && type != object.value.type))

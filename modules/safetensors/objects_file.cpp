@@ -88,7 +88,7 @@ std::vector<error> problems_of_names(std::span<const output_object> objects) {
         }))
       problems.push_back(fail(errc::unsupported, "an object's name that is not UTF-8 cannot be written to objects.json")
                              .with_key(object.key)
-                             .with_hint("rename it, or skip_objects"));
+                             .with_hint("rename it, or pass skip_objects"));
   return problems;
 }
 

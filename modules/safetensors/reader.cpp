@@ -103,11 +103,11 @@ class safetensors_reader final : public checkpoint_reader {
     if (code) return fail_sys(code.value(), "cannot list", path_.string());
     if (names.empty()) return {};
     std::sort(names.begin(), names.end());
-    warnings_.push_back(fail(errc::duplicate_key, fmt::format("has the model as files of torch.save, too, which are "
-                                                              "not read: {}",
-                                                              name_list(names)))
-                            .with_file(path_.string())
-                            .with_hint("open one of them by its name to read it"));
+    warnings_.push_back(
+        fail(errc::duplicate_key,
+             fmt::format("also has the model as files of torch.save, which are not read: {}", name_list(names)))
+            .with_file(path_.string())
+            .with_hint("open one of them by its name to read it"));
     return {};
   }
 

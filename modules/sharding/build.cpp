@@ -69,7 +69,7 @@ class shard_checker {
     const shard_metadata_view& m = shard_.metadata;
     if (!m.is_well_formed())
       add(fail(m.offsets().size() == m.sizes().size() ? errc::out_of_bounds : errc::shape_mismatch,
-               "offsets and sizes are no box")
+               "offsets and sizes do not form a box")
               .with_values("as many offsets as sizes, none negative",
                            fmt::format("offsets {}, sizes {}", numbers_text(m.offsets()), numbers_text(m.sizes()))));
     if (m.sizes().size() <= max_rank) add(check_match(extents(m.sizes()), shard_.sizes, "size", rank_));

@@ -102,7 +102,7 @@ result<void> each_run_of_rank(const distribution& d, std::int32_t rank, const co
 
 result<box> check_shard(const shard_metadata_view& shard, const extents& sizes, const extents* origin) {
   if (!shard.is_well_formed())
-    return at_shard(fail(errc::out_of_bounds, "a shard has " + box_text(shard) + ", which are no box"), shard);
+    return at_shard(fail(errc::out_of_bounds, "a shard has " + box_text(shard) + ", which do not form a box"), shard);
   box where = shard.where();
   if (where.sizes != sizes)
     return at_shard(fail(errc::shape_mismatch, "a shard's tensor does not have the shard's sizes")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 
 #include <array>
 #include <cstdint>
@@ -41,7 +42,7 @@ result<shard_metadata> shard_metadata::make(std::span<const std::int64_t> offset
                                             std::string_view placement) {
   if (offsets.size() != sizes.size())
     return fail(errc::shape_mismatch, "a shard needs as many offsets as sizes")
-        .with_values(fmt::format("{} sizes", offsets.size()), fmt::format("{}", sizes.size()));
+        .with_values(detail::counted(offsets.size(), "size"), fmt::format("{}", sizes.size()));
   if (sizes.size() > max_rank)
     return fail(errc::rank_too_large, "a shard has too many dimensions")
         .with_values(fmt::format("at most {}", max_rank), std::to_string(sizes.size()));

@@ -26,7 +26,7 @@ error at(error e, const shard_metadata& shard) {
 result<void> check_fits(const shard_metadata& first, const shard_metadata& shard, std::size_t index, std::size_t cut) {
   const std::size_t rank = first.sizes.rank();
   if (!shard.rank())
-    return fail(errc::invalid_argument, fmt::format("shard {} has no rank to be ordered by", index))
+    return fail(errc::invalid_argument, fmt::format("shard {} has no rank, but ranks order the shards", index))
         .with_values("a placement such as rank:0/cpu", shard.placement ? to_string(*shard.placement) : "none");
   if (shard.sizes.rank() != rank || shard.offsets.rank() != rank)
     return at(

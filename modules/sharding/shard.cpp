@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -55,7 +56,8 @@ result<std::vector<std::size_t>> order_of_local_shards(std::span<const shard_met
     if (has_local && (!has_listed || local[local_by_box[i]] < *listed[by_box[i]])) {
       const shard_metadata& shard = local[local_by_box[i]];
       return at_shard(fail(errc::invalid_argument, "a local shard is not one of this rank's shards in the metadata")
-                          .with_values(fmt::format("one of {} shards of rank {}", listed.size(), group.global(rank)),
+                          .with_values(fmt::format("one of {} of rank {}", detail::counted(listed.size(), "shard"),
+                                                   group.global(rank)),
                                        to_string(shard)),
                       shard);
     }

@@ -46,7 +46,7 @@ error allocation_failed(const extents& sizes, std::string why) {
 result<void> check_allocated(const const_tensor_view& made, dtype type, const extents& sizes) {
   if (made.type == type && made.sizes == sizes) return shardmesh::check_reachable(made);
   return fail(made.type == type ? errc::shape_mismatch : errc::dtype_mismatch,
-              "the adapter's allocate made another tensor than it was asked for")
+              "the adapter's allocate did not make the requested tensor")
       .with_values(fmt::format("{} {}", name(type), to_string(sizes)),
                    fmt::format("{} {}", name(made.type), to_string(made.sizes)));
 }

@@ -41,7 +41,7 @@ result<tensor_facts> facts_from(std::int32_t source_rank, const std::optional<te
   wire_reader in(notes[static_cast<std::size_t>(source_rank)]);
   tensor_facts found{in.numbers(), read_properties(in)};
   if (in.finished()) return found;
-  return fail(errc::bad_format, "what the source rank says of its tensor cannot be read")
+  return fail(errc::bad_format, "the source rank's description of its tensor cannot be read")
       .with_rank(group.global(source_rank));
 }
 

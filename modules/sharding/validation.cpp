@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <range/v3/view/take.hpp>
 
 #include <algorithm>
@@ -112,14 +113,15 @@ error first_error(const cover_problem& p, const shard_metadata_list& shards, std
     return with_ranks(
         at_box(fail(errc::shape_mismatch, fmt::format("shard {}{} does not have the {}'s number of dimensions",
                                                       p.first_index, what, size ? "tensor" : "first shard"))
-                   .with_values(std::to_string(rank), first.offsets().size() == first.sizes().size()
-                                                          ? std::to_string(first.sizes().size())
-                                                          : fmt::format("{} offsets, {} sizes", first.offsets().size(),
-                                                                        first.sizes().size()))),
+                   .with_values(std::to_string(rank),
+                                first.offsets().size() == first.sizes().size()
+                                    ? std::to_string(first.sizes().size())
+                                    : fmt::format("{}, {}", detail::counted(first.offsets().size(), "offset"),
+                                                  detail::counted(first.sizes().size(), "size")))),
         p, shards);
-  error e =
-      fail(errc::out_of_bounds, size ? fmt::format("shard {}{} leaves the tensor", p.first_index, what)
-                                     : fmt::format("shard {} is no box: {}", p.first_index, detail::box_text(first)));
+  error e = fail(errc::out_of_bounds,
+                 size ? fmt::format("shard {}{} leaves the tensor", p.first_index, what)
+                      : fmt::format("shard {} is not a box: {}", p.first_index, detail::box_text(first)));
   if (size) e = std::move(e).with_values("within " + to_string(box::whole(*size)), detail::box_text(first));
   return with_ranks(at_box(std::move(e)), p, shards);
 }

@@ -299,7 +299,7 @@ result<void> engine::wait_for(locker& locked, exchange& e) {
       const bool left = memory_->desk_of(*missing).state.load() == presence::left;
       poison(fail(errc::communication,
                   fmt::format("rank {} waits for rank {}, {}, in {} (tag {})", rank_, *missing,
-                              left ? "which has let go of the communicator" : "whose process has ended", part_of(e),
+                              left ? "which has destroyed the communicator" : "whose process has ended", part_of(e),
                               e.tag))
                  .with_rank(*missing));
     } else {

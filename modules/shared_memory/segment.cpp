@@ -137,10 +137,10 @@ result<std::shared_ptr<segment>> segment::make(std::int32_t ranks, std::uint64_t
   const auto count = static_cast<std::uint64_t>(ranks);
   const std::size_t size = map(sizeof(head), count, ring_bytes).end;
   const int file = make_memory_file();
-  if (file < 0) return system_problem("no memory can be had that processes share", errno);
+  if (file < 0) return system_problem("shared memory cannot be created", errno);
   std::shared_ptr<segment> made(new segment(file, nullptr, 0));
   if (::ftruncate(file, static_cast<off_t>(size)) != 0 || ::fcntl(file, F_ADD_SEALS, seals) != 0)
-    return system_problem(fmt::format("no {} bytes of memory can be had that processes share", size), errno);
+    return system_problem(fmt::format("{} bytes of shared memory cannot be created", size), errno);
   void* const at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (at == MAP_FAILED) return system_problem(fmt::format("{} bytes of shared memory cannot be mapped", size), errno);
   made->memory_ = at;
@@ -163,7 +163,8 @@ std::string segment::token() const {
 
 result<std::shared_ptr<segment>> segment::open(std::string_view token) {
   const auto no_token = [&] {
-    return fail(errc::invalid_argument, "this is no token of a group of processes").with_values("", std::string(token));
+    return fail(errc::invalid_argument, "this is not the token of a group of processes")
+        .with_values("", std::string(token));
   };
   std::array<std::int32_t, 2> numbers{};
   std::array<std::uint64_t, 2> id{};
@@ -182,7 +183,7 @@ result<std::shared_ptr<segment>> segment::open(std::string_view token) {
   }
   const auto not_there = [&](int number) {
     return system_problem(fmt::format("the group of token {} cannot be opened", token), number)
-        .with_hint("its maker lives, and runs on this machine, in this container and as this user");
+        .with_hint("check that its maker is still running on this machine, in this container, and as this user");
   };
   // A new open file description, so that this rank's lock is its own.
   const int file =

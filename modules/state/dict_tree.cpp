@@ -49,7 +49,7 @@ std::string spelled(const path& where, std::size_t keys) {
 }
 
 error too_far(const path& where, std::size_t depth) {
-  return fail(errc::out_of_bounds, "an index is too far behind the end of its sequence")
+  return fail(errc::out_of_bounds, "an index is too far beyond the end of its sequence")
       .with_key(spelled(where, depth + 1))
       .with_values("at most " + std::to_string(max_made_up_leaves) + " places in between",
                    std::to_string(where[depth].index()));

@@ -99,7 +99,8 @@ std::optional<difference> difference_of_bytes(std::span<const std::byte> a, std:
   if (a.size() != b.size()) return objects_differ(detail::counted(a.size(), "byte"), detail::counted(b.size(), "byte"));
   const auto first = std::mismatch(a.begin(), a.end(), b.begin());
   if (first.first == a.end()) return std::nullopt;
-  return found(kind::object, fmt::format("{} bytes, which differ at byte {}", a.size(), first.first - a.begin()));
+  return found(kind::object, fmt::format("{}, which differ{} at byte {}", detail::counted(a.size(), "byte"),
+                                         a.size() == 1 ? "s" : "", first.first - a.begin()));
 }
 
 std::optional<difference> difference_of_doubles(double a, double b) {
@@ -126,9 +127,9 @@ std::optional<difference> difference_of(const compared_tensor& a, const compared
   if (compared->equal()) return std::nullopt;
   difference made =
       found(kind::values,
-            fmt::format("{} of {} elements differ, first at {}: {} against {}", compared->different, numel(a.view),
-                        to_string(compared->first_index), value_text(left->view, compared->first_index),
-                        value_text(right->view, compared->first_index)));
+            fmt::format("{} of {} {}, first at {}: {} against {}", compared->different, numel(a.view),
+                        numel(a.view) == 1 ? "element differs" : "elements differ", to_string(compared->first_index),
+                        value_text(left->view, compared->first_index), value_text(right->view, compared->first_index)));
   made.different = compared->different;
   made.elements = numel(a.view);
   made.first_index = compared->first_index;

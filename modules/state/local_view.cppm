@@ -21,7 +21,8 @@ using view_through = std::conditional_t<std::is_const_v<Held>, const_tensor_view
 template <tensor_view_type View>
 result<View> part_of(const View& memory, const box& inside) {
   if (inside == box::whole(memory.sizes)) return memory;
-  if (bits(memory.type) % 8 != 0) return fail(errc::unsupported, "a tensor of elements smaller than a byte is cut");
+  if (bits(memory.type) % 8 != 0)
+    return fail(errc::unsupported, "a tensor of elements smaller than a byte cannot be cut");
   return subview(memory, inside);
 }
 

@@ -70,7 +70,7 @@ result<void> known_insides::read(std::span<const std::vector<std::byte>> receive
   for (std::size_t from = 0; from < received.size(); ++from) {
     const std::int32_t owner = group.global(static_cast<std::int32_t>(from));
     const auto bad = [&] {
-      return fail(errc::bad_format, "a message about nested shards makes no sense").with_rank(owner);
+      return fail(errc::bad_format, "a message about nested shards is malformed").with_rank(owner);
     };
     wire_reader reader(received[from]);
     while (!reader.finished()) {

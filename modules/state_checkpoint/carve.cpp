@@ -86,7 +86,7 @@ class carved_reader final : public torch_file::archive_forwarding_reader {
         add_piece(stored.chunk_box(tensor, c), {static_cast<std::int32_t>(t), c}, {});
     }
     if (!by_key.empty())
-      return fail(errc::missing_key, "the flat spec has a unit of a tensor that the checkpoint has not")
+      return fail(errc::missing_key, "the flat spec has a unit for a tensor that the checkpoint lacks")
           .with_key(by_key.begin()->first)
           .with_hint(did_you_mean(nearest_key(stored, by_key.begin()->first)));
     return {};
@@ -103,7 +103,9 @@ class carved_reader final : public torch_file::archive_forwarding_reader {
           .with_values(
               fmt::format("{} elements, as its {} parameters say", flat.unsharded_numel(), flat.parameters().size()),
               fmt::format("a tensor of sizes {}", to_string(tensor.shape)))
-          .with_hint(unit.layout.alignment > 0 ? "padding depends on the number of ranks that saved: \"ranks\"" : "");
+          .with_hint(unit.layout.alignment > 0
+                         ? "set \"ranks\" to the number of ranks that saved: padding depends on it"
+                         : "");
     for (std::size_t i = 0; i < flat.parameters().size(); ++i)
       SHARDMESH_TRY(add_parameter(t, unit, flat, i, flat.parameters()[i].fqn));
     for (const shared_parameter_info& s : flat.shared())

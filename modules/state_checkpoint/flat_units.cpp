@@ -32,7 +32,7 @@ error wrong(const std::string& where, std::string expected, const json& found) {
   std::string text = found.dump();
   constexpr std::size_t shown = 60;
   if (text.size() > shown) text = text.substr(0, shown) + "...";
-  return fail(errc::bad_format, fmt::format("{} is not what a flat spec has there", where))
+  return fail(errc::bad_format, fmt::format("{} is not valid in a flat spec", where))
       .with_values(std::move(expected), std::move(text));
 }
 
@@ -40,7 +40,7 @@ result<void> check_members(const json& value, const std::string& where, std::ini
   if (!value.is_object()) return wrong(where, "an object", value);
   for (const auto& [name, member] : value.items())
     if (std::find(known.begin(), known.end(), name) == known.end())
-      return fail(errc::bad_format, fmt::format("{} has a member that a flat spec has not", where))
+      return fail(errc::bad_format, fmt::format("{} has a member that a flat spec does not have", where))
           .with_values(fmt::format("{}", fmt::join(known, ", ")), name);
   return {};
 }

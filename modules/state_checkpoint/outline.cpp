@@ -40,7 +40,7 @@ result<local_state_object> read_object(checkpoint_reader& reader, std::size_t in
   if (object) return object;
   error cause = std::move(object).error().with_key(entry.key);
   if (cause.file.empty()) cause.file = reader.path().string();
-  if (cause.hint.empty()) cause.hint = "the option objects = false reads tensors alone";
+  if (cause.hint.empty()) cause.hint = "set objects = false to read only tensors";
   return cause;
 }
 
@@ -198,7 +198,7 @@ result<std::vector<load_request>> requests_of(const checkpoint_reader& reader, s
       continue;
     }
     if (bits(local->type) % 8 != 0)
-      return named(fail(errc::unaligned, fmt::format("{} is not cut", name(local->type))).with_box(part.where));
+      return named(fail(errc::unaligned, fmt::format("{} cannot be cut", name(local->type))).with_box(part.where));
     requests.push_back({std::string(key), part.where, subview(*local, {part.local_offsets, part.where.sizes})});
   }
   return requests;

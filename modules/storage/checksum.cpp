@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -169,7 +170,7 @@ std::vector<error> check_checksums(const std::filesystem::path& folder, std::spa
       problems.push_back(
           fail(errc::checksum_mismatch, "has another length than was written")
               .with_file((folder / name).string())
-              .with_values(fmt::format("{} bytes", file.length), fmt::format("{}", (*opened)->size_bytes())));
+              .with_values(detail::counted(file.length, "byte"), fmt::format("{}", (*opened)->size_bytes())));
     } else {
       file.source = std::move(*opened);
     }

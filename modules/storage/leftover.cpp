@@ -155,7 +155,7 @@ result<void> remove_leftover(const fs::path& path, const leftover_options& optio
   SHARDMESH_TRY(const opened_leftover opened, opened_leftover::open(path, *name, options));
   if (opened.owner() == leftover_owner::alive) return refuse("is being written");
   if (opened.owner() == leftover_owner::unknown)
-    return refuse("is kept: whether its owner lives cannot be seen from here");
+    return refuse("is kept: this process cannot determine whether its owner is alive");
   SHARDMESH_TRY(const destination_snapshot seen, look_at(opened.descriptor(), path));
   if (seen.is_file()) {
     if (::unlink(path.c_str()) != 0) return fail_sys(errno, "cannot remove", path.string());

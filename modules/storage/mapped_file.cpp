@@ -4,6 +4,7 @@ module;
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <cerrno>
@@ -49,7 +50,7 @@ result<void> mapped_file::check() const {
   if (static_cast<std::uint64_t>(status.st_size) >= bytes_.size()) return {};
   return fail(errc::io, "became shorter after it was mapped")
       .with_file(path_)
-      .with_values(fmt::format("{} bytes", bytes_.size()), fmt::format("{}", status.st_size));
+      .with_values(detail::counted(bytes_.size(), "byte"), fmt::format("{}", status.st_size));
 }
 
 }  // namespace shardmesh

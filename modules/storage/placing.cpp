@@ -76,7 +76,7 @@ result<placing> placing::look(fs::path destination, bool is_directory, const out
   if (!is_directory && before.is_folder()) return exists("is a folder");
   if (is_directory && before.is_file()) return exists("is a file, and a folder is to be written");
   if (before.self && !before.is_empty_folder()) {
-    if (!options.overwrite) return exists("exists already").with_hint("overwrite replaces it");
+    if (!options.overwrite) return exists("exists already").with_hint("pass overwrite to replace it");
     if (is_directory) SHARDMESH_TRY(check_replaceable(options.may_replace, made.destination_, before));
   }
   std::error_code code;
@@ -132,7 +132,7 @@ result<void> placing::replace(const fs::path& staging) {
   error refused = appeared(destination_, *std::move(what));
   if (exchange(staging, destination_) == 0) return refused;
   return std::move(refused).with_hint(
-      fmt::format("the new one has its name; it could not be put back and is {}", keep(staging).string()));
+      fmt::format("the new one has its name; the old one could not be restored and is {}", keep(staging).string()));
 }
 
 std::optional<std::string> placing::take_back(const fs::path& staging, const presence& ours) {
@@ -140,7 +140,7 @@ std::optional<std::string> placing::take_back(const fs::path& staging, const pre
     has_old_ = false;
     return std::nullopt;
   }
-  std::string text = "the new one is in place and whole, but a power cut may lose it";
+  std::string text = "the new one is in place and complete, but a power failure may lose it";
   if (has_old_) text += fmt::format("; the old one is {}", keep(staging).string());
   return text;
 }
@@ -185,8 +185,8 @@ std::optional<std::string> placing::remove_old(const fs::path& staging) {
   const bool is_ours = left && std::all_of(left->entries.begin(), left->entries.end(),
                                            [&](const auto& entry) { return before_.entries.contains(entry.first); });
   if (is_ours)
-    return fmt::format("{}: what is left of the old folder, which could not be removed whole", staging.string());
-  return fmt::format("{}: what is left of the old folder: something was added to it while it was replaced",
+    return fmt::format("{}: the rest of the old folder, which could not be removed completely", staging.string());
+  return fmt::format("{}: the rest of the old folder: an entry was added to it while it was replaced",
                      keep(staging).string());
 }
 

@@ -33,7 +33,7 @@ result<presence> presence::on(const std::filesystem::path& path) {
   // file is lost.
   const bool is_refused = uninterrupted([&] { return ::flock(fd, LOCK_SH | LOCK_NB); }) != 0;
   const int why = is_refused ? errno : 0;
-  if (why == EWOULDBLOCK || !made.is_at(path)) return fail_sys(ENOENT, "was taken away", path.string());
+  if (why == EWOULDBLOCK || !made.is_at(path)) return fail_sys(ENOENT, "was removed", path.string());
   made.is_unseen_ = is_refused && why != ENOSYS && why != EOPNOTSUPP;
   return made;
 }

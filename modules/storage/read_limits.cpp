@@ -16,7 +16,7 @@ module shardmesh.storage;
 namespace shardmesh {
 namespace {
 
-constexpr std::string_view hint = "a higher limit factor allows it, if the file is to be trusted";
+constexpr std::string_view hint = "raise the limit factor, if you trust the file";
 constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
 
 std::int64_t product(std::int64_t a, std::int64_t b) {
@@ -50,7 +50,7 @@ bool is_beyond_limit(const error& problem) {
 
 result<void> read_budget::build(std::int64_t bytes) {
   const std::int64_t limit = allowance(limits_.built_bytes, limits_.built_per_byte, described_);
-  if ((built_ += bytes) > limit) return beyond_limit("its descriptions unfold to more than their size explains", limit);
+  if ((built_ += bytes) > limit) return beyond_limit("its metadata expands to more than its size justifies", limit);
   return {};
 }
 

@@ -226,8 +226,8 @@ struct staged_output::state {
     for (const leftover& one : *found) {
       if (one.owner != leftover_owner::dead) continue;
       const bool is_removed = options.overwrite && remove_leftover(one.path, {.may_replace = options.may_replace});
-      notes.push_back(fmt::format("{}: {} by a run that was killed{}", one.path.string(), human_bytes(one.size_bytes),
-                                  is_removed ? "; removed" : "; nothing needs it"));
+      notes.push_back(fmt::format("{}: {} left by a run that was killed{}", one.path.string(),
+                                  human_bytes(one.size_bytes), is_removed ? "; removed" : "; it is not needed"));
     }
   }
 

@@ -63,7 +63,7 @@ result<c10d_communicator> c10d_communicator::make(Open&& open) {
         std::shared_ptr<c10d_detail::engine>(engine.get(), [engine](c10d_detail::engine*) { engine->leave(); }));
   } catch (const std::length_error& problem) {
     return fail(errc::unsupported, problem.what())
-        .with_hint("let go of communicators of the group that are not needed any more, or make another group");
+        .with_hint("destroy communicators of the group that are no longer needed, or make another group");
   } catch (const std::invalid_argument& problem) {
     return fail(errc::unsupported, first_line(problem.what()))
         .with_hint("make the group with the backend gloo, or \"cpu:gloo,cuda:nccl\"; room nccl is for NCCL alone");
@@ -72,7 +72,7 @@ result<c10d_communicator> c10d_communicator::make(Open&& open) {
   } catch (const std::system_error& problem) {
     return fail(errc::communication, "no thread can be started for a process group").with_values("", problem.what());
   } catch (const std::exception& problem) {
-    error made = fail(errc::invalid_argument, "no process group can be had");
+    error made = fail(errc::invalid_argument, "no process group can be created");
     made.found = first_line(problem.what());
     return made;
   }

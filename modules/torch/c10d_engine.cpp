@@ -82,7 +82,8 @@ engine::engine(std::shared_ptr<channel> group) : group_(std::move(group)) {
   tag_ranges::of_group& known = all.groups[{group_->name(), rank()}];
   const std::uint32_t slot = known.made++ % most_engines;
   if (known.is_live[slot])
-    throw std::length_error("the process group " + group_->name() + " has had 1024 communicators since one that lives");
+    throw std::length_error("the process group " + group_->name() +
+                            " has had 1024 communicators since one that is still alive");
   known.is_live[slot] = true;
   base_tag_ = (1 << 30) + static_cast<std::int32_t>(slot) * (record_slot + 1);
 }
@@ -111,7 +112,8 @@ auto engine::guarded(const exchange& e, const Work& work) -> decltype(work()) {
     error reason;
     reason.code = code_of(problem);
     try {
-      reason = fail(reason.code, "rank " + std::to_string(rank()) + " cannot go on in " + name_of(e)).with_rank(rank());
+      reason =
+          fail(reason.code, "rank " + std::to_string(rank()) + " cannot continue in " + name_of(e)).with_rank(rank());
       reason.found = problem.what();
     } catch (const std::bad_alloc&) {  // the error has only its code
     }
@@ -140,7 +142,7 @@ error engine::channel_problem(const std::exception& problem, const char* verb, s
 
 error engine::let_go(std::int32_t peer) const {
   return fail(errc::communication, "rank " + std::to_string(rank()) + " waits for rank " + std::to_string(peer) +
-                                       ", which has let go of the communicator")
+                                       ", which has destroyed the communicator")
       .with_rank(peer);
 }
 
@@ -282,11 +284,11 @@ std::string engine::last_heard(std::span<const std::int32_t> ranks) const {
     const last_words& last = heard_[static_cast<std::size_t>(rank)];
     text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank);
     if (!last.at) {
-      text += " was never heard of";
+      text += " has never sent a message";
       continue;
     }
     const auto ago = std::chrono::duration_cast<std::chrono::milliseconds>(now - *last.at);
-    text += " was heard " + std::to_string(ago.count()) + " ms ago in " +
+    text += " last sent a message " + std::to_string(ago.count()) + " ms ago, in " +
             detail::part_of_call(last.in_gather ? "an all_gather" : "an exchange", last.call.data());
   }
   return text;

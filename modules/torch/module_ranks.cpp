@@ -59,7 +59,7 @@ result<sizes_of_rank> sizes_from(std::span<const std::byte> note, std::size_t co
   wire_reader in(note);
   sizes_of_rank sizes;
   for (std::size_t i = 0; i < count; ++i) sizes.push_back(in.numbers());
-  if (!in.finished()) return fail(errc::bad_format, "what a rank says of its module makes no sense").with_rank(rank);
+  if (!in.finished()) return fail(errc::bad_format, "a rank's description of its module is malformed").with_rank(rank);
   return sizes;
 }
 
@@ -93,7 +93,7 @@ result<const_local_state_tensor> held_of(const placed_memory<const_tensor_view>&
                                          std::span<const sizes_of_rank> all, std::size_t entry, std::int32_t rank) {
   for (const sizes_of_rank& of_rank : all)
     if (of_rank[entry].size() != mine.memory.sizes.size())
-      return fail(errc::bad_format, "ranks say other numbers of dimensions than they agreed on");
+      return fail(errc::bad_format, "ranks state other numbers of dimensions than they agreed on");
   SHARDMESH_TRY(extents shape, whole_shape(mesh, placements, all, entry));
   SHARDMESH_TRY(const layout laid, stored_layout(mesh, std::move(placements), shape));
   for (std::size_t other = 0; other < all.size(); ++other) {

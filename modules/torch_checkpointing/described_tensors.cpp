@@ -118,7 +118,7 @@ result<bool> folder_reader::add_opaque(const tensor_entry& entry, const tensor_m
       added = holder{from.number, found->second};
       const std::vector<placed_box> boxes = group.boxes_of(rank);
       if (boxes.size() != 1 || boxes.front().where != box::whole(entry.shape))
-        problems_.push_back(fail(errc::unsupported, fmt::format("a {} is no part of a tensor", stored.opaque_kind))
+        problems_.push_back(fail(errc::unsupported, fmt::format("a {} is not a part of a tensor", stored.opaque_kind))
                                 .with_key(entry.key)
                                 .with_rank(rank)
                                 .with_file(part(from.number).path().string()));
@@ -135,7 +135,7 @@ bool folder_reader::check_local(const tensor_entry& entry, const sharding& group
     problems_.push_back(std::move(problem).with_key(entry.key).with_rank(rank).with_file(reader.path().string()));
     return false;
   };
-  if (stored.chunk_count != 1) return refuse(fail(errc::unsupported, "what the file holds is no part of a tensor"));
+  if (stored.chunk_count != 1) return refuse(fail(errc::unsupported, "the file does not hold a part of a tensor"));
   if (stored.type != entry.type)
     return refuse(
         fail(errc::dtype_mismatch, "the metadata says another dtype than the file")

@@ -93,7 +93,7 @@ class planning {
                                 "have names",
                                 described(items_[found->second].named_by), described(whole[0]), escaped(item)))
             .with_key(key)
-            .with_hint("item puts everything below one item");
+            .with_hint("pass item to put everything below one item");
       if (is_new && (whole[0].is_index() || whole[0].is_integer() || whole[0].is_python())) renamed_.push_back(item);
       return std::pair(&items_[found->second], below_first(whole));
     };
@@ -120,7 +120,7 @@ class planning {
       const output_tensor& tensor = tensors_[i];
       for (const path_key& step : tensor.where)
         if (!step.is_index() && !is_utf8(step.name()))
-          return fail(errc::unsupported, "a name that is not UTF-8 cannot stand in the metadata").with_key(tensor.key);
+          return fail(errc::unsupported, "the metadata cannot hold a name that is not UTF-8").with_key(tensor.key);
       if (tensor.archive) {
         highest = std::max(highest, tensor.chunks.front().rank);
         continue;
@@ -142,10 +142,12 @@ class planning {
 
   // Returns the reason why safetensors cannot hold an item; empty when it can.
   std::string obstacle(const planned_item& item) const {
-    if (!item.objects.empty()) return fmt::format("{} is no tensor", escaped(objects_[item.objects.front().first].key));
+    if (!item.objects.empty())
+      return fmt::format("{} is not a tensor", escaped(objects_[item.objects.front().first].key));
     std::vector<safetensors::tensor> described;
     for (const auto& [i, where] : item.tensors) {
-      if (tensors_[i].archive || where.empty()) return fmt::format("{} has no place there", escaped(tensors_[i].key));
+      if (tensors_[i].archive || where.empty())
+        return fmt::format("{} cannot be stored there", escaped(tensors_[i].key));
       described.push_back({dotted(where), tensors_[i].type, cuts_[i].parts.front().where.sizes});
     }
     const std::vector<error> problems = safetensors::problems_of(described);
@@ -224,17 +226,18 @@ class planning {
                                         name_list(renamed_)));
     if (!flat_.empty())
       made_.notes.push_back(
-          fmt::format("{}: keys that are no text become text in files of safetensors: an "
-                      "optimizer's load_state_dict drops the state that lies below such keys",
+          fmt::format("{}: keys that are not text become text in files of safetensors: an optimizer's load_state_dict "
+                      "drops the state below such keys",
                       name_list(flat_)));
     if (!gathered_.empty())
-      made_.notes.push_back(fmt::format(
-          "{}: the boxes of one rank are no box together, so one rank's file has the whole", first_of(gathered_)));
-    if (!boxed_.empty())
       made_.notes.push_back(
-          fmt::format("{}: cut as no mesh cuts, so the metadata lists boxes, which the package's DefaultResharder does "
-                      "not place",
-                      first_of(boxed_)));
+          fmt::format("{}: the boxes of one rank do not form one box, so one rank's file has the whole tensor",
+                      first_of(gathered_)));
+    if (!boxed_.empty())
+      made_.notes.push_back(fmt::format(
+          "{}: cut in a way that no mesh cuts, so the metadata lists boxes, which the package's DefaultResharder does "
+          "not place",
+          first_of(boxed_)));
     if (!large_.empty())
       made_.notes.push_back(fmt::format("{}: larger than {}, so only rank 0's file has it", first_of(large_),
                                         human_bytes(static_cast<std::int64_t>(small_object_bytes))));
@@ -243,7 +246,7 @@ class planning {
     });
     if (static_cast<std::size_t>(alone) > many_items)
       made_.notes.push_back(
-          fmt::format("{} own, each with a file for every rank: --item puts all below one",
+          fmt::format("{} own, each with a file for every rank: pass --item to put all below one",
                       detail::counted(alone, "tensor is an item of its", "tensors are items of their")));
   }
 

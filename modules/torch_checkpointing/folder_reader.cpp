@@ -59,7 +59,7 @@ result<void> folder_reader::open() {
     if (!done) return located(std::move(done).error());
   }
   for (const std::string& name : strays.unread)
-    notes_.push_back(fmt::format("{} is not read: it is no file of torch.save, and no metadata describes it", name));
+    notes_.push_back(fmt::format("{} is not read: it is not a file of torch.save, and no metadata describes it", name));
   std::unordered_set<std::string> seen;
   std::erase_if(notes_, [&](const std::string& note) { return !seen.insert(note).second; });
   return {};
@@ -128,10 +128,9 @@ void folder_reader::warn_of_missing(const item_metadata& item, const std::set<st
                                     const std::vector<std::int32_t>& at) {
   for (const std::int32_t rank : needed)
     if (at[static_cast<std::size_t>(rank)] < 0)
-      warnings_.push_back(
-          fail(errc::bad_format, "the file is missing; what the metadata says of it was found in other ranks' files")
-              .with_key(item.key)
-              .with_file((path_ / item.files[static_cast<std::size_t>(rank)].name).string()));
+      warnings_.push_back(fail(errc::bad_format, "the file is missing; its tensors were found in other ranks' files")
+                              .with_key(item.key)
+                              .with_file((path_ / item.files[static_cast<std::size_t>(rank)].name).string()));
 }
 
 result<folder_reader::opened_part> folder_reader::open_file(const rank_file& file, const std::string& key,

@@ -36,7 +36,7 @@ result<payload> payload_of(const pickle::value& format) {
   if (type == "JsonSerialization") return payload::json;
   if (type == "RawSerialization") return payload::raw;
   return fail(errc::unsupported, "a file is serialized in an unknown way")
-      .with_values("TorchSerialization, SafetensorsSerialization, JsonSerialization or RawSerialization",
+      .with_values("TorchSerialization, SafetensorsSerialization, JsonSerialization, or RawSerialization",
                    escaped(type));
 }
 
@@ -66,7 +66,7 @@ class metadata_parser {
 
   result<metadata> parse() {
     if (root_.kind() != pickle::kind::dict || root_.find("metadata").kind() != pickle::kind::dict)
-      return damaged("is no metadata of torch_checkpointing: it has no dict of items");
+      return damaged("is not metadata of torch_checkpointing: it has no dict of items");
     const pickle::value version = root_.find("version");
     made_.version = version ? std::string(version.text().value_or("")) : "1.0";
     if (made_.version != "2.0" && made_.version != "1.0")
@@ -75,7 +75,7 @@ class metadata_parser {
           .with_hint("load it with the package that wrote it, and save it with a version that writes 2.0");
     const auto world = root_.find("world_size").as_int();
     if (!world || *world < 1 || *world > std::numeric_limits<std::int32_t>::max())
-      return damaged("its world_size is no number of ranks");
+      return damaged("its world_size is not a number of ranks");
     made_.world_size = static_cast<std::int32_t>(*world);
     SHARDMESH_TRY(made_.version == "2.0" ? read_items() : read_flat());
     SHARDMESH_TRY(check_files());
@@ -86,7 +86,7 @@ class metadata_parser {
   result<void> read_items() {
     for (const auto [key, value] : root_.find("metadata").pairs()) {
       const auto name = key.text();
-      if (!name) return damaged("an item's key is no text");
+      if (!name) return damaged("an item's key is not text");
       item_metadata item;
       item.key = *name;
       auto done = read_item(value, item);
@@ -108,7 +108,7 @@ class metadata_parser {
     std::vector<std::pair<std::int32_t, pickle::value>> files;
     for (const auto [rank, layout] : value.find("rank_to_layout_info").pairs()) {
       const auto number = rank_of(rank);
-      if (!number) return damaged("a rank is no number");
+      if (!number) return damaged("a rank is not a number");
       files.emplace_back(*number, layout);
     }
     return read_files(files, item);
@@ -132,7 +132,7 @@ class metadata_parser {
       std::vector<std::pair<std::int32_t, pickle::value>> files;
       for (const auto [rank, layouts] : root_.find("rank_to_layout_info_mappings").pairs()) {
         const auto number = rank_of(rank);
-        if (!number) return damaged("a rank is no number");
+        if (!number) return damaged("a rank is not a number");
         files.emplace_back(*number, layouts.find(item.key));
       }
       auto done = read_files(files, item);

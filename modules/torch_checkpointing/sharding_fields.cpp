@@ -43,7 +43,7 @@ result<placement> placement_of(const pickle::value& spec, std::size_t rank) {
   if (type == "Replicate") return placement::replicate();
   if (type != "Shard" && type != "StridedShard")
     return fail(errc::unsupported, "has an unknown placement")
-        .with_values("Shard, StridedShard or Replicate", escaped(type));
+        .with_values("Shard, StridedShard, or Replicate", escaped(type));
   const auto dim = spec.find("dim").as_int();
   if (!dim || *dim < -static_cast<std::int64_t>(rank) || *dim >= static_cast<std::int64_t>(rank))
     return damaged("placement", "a dimension of the tensor");
@@ -163,7 +163,7 @@ static std::string float_key(double value) {
 result<path> path_of_json(std::string_view text) {
   const nlohmann::json parsed = nlohmann::json::parse(text, nullptr, false);
   const auto refuse = [&] {
-    return fail(errc::bad_format, "a path is no list of names and indices").with_values("", escaped(text));
+    return fail(errc::bad_format, "a path is not a list of names and indices").with_values("", escaped(text));
   };
   if (!parsed.is_array()) return refuse();
   path where;

@@ -41,7 +41,7 @@ const json& member(const json& value, const char* key) {
 }
 
 error odd(std::string_view what) {
-  return fail(errc::bad_format, fmt::format("its entry in the manifest has no {} that is one", what));
+  return fail(errc::bad_format, fmt::format("its entry in the manifest has no valid {}", what));
 }
 
 result<std::string> text_of(const json& value, const char* key) {
@@ -257,7 +257,7 @@ class manifest_reader {
     const std::size_t slash = name.find('/');
     const auto rank = number_of(std::string_view(name).substr(0, slash));
     if (slash == std::string::npos || !rank || *rank >= made_.world_size)
-      return fail(errc::bad_format, "is no path below one of the ranks")
+      return fail(errc::bad_format, "is not a path below one of the ranks")
           .with_values(fmt::format("ranks below {}", made_.world_size), name);
     SHARDMESH_TRY(const std::string type, text_of(value, "type"));
     if (is_container(type)) {
@@ -330,7 +330,7 @@ result<manifest> parse_manifest(std::string_view text, read_budget& budget) {
   if (begin != std::string_view::npos && text[begin] != '{')
     return fail(errc::unsupported, "is YAML, which torchsnapshot wrote before 0.1.0")
         .with_hint("load it there and take the snapshot again with torchsnapshot 0.1.0, which writes JSON");
-  return fail(errc::bad_format, "is not the manifest of a snapshot: it is no JSON");
+  return fail(errc::bad_format, "is not the manifest of a snapshot: it is not JSON");
 }
 
 }  // namespace shardmesh::torchsnapshot

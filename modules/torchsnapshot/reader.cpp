@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -142,7 +143,7 @@ class snapshot_reader final : public torch_file::payload_reader {
     std::set<std::pair<extents, extents>> seen;  // a shard that several ranks hold is read from the first
     for (const entry* of_rank : one.of_ranks) {
       if (of_rank->kind != first.kind || (!of_rank->parts.empty() && of_rank->dtype != first.dtype && is_sharded))
-        return fail(errc::bad_format, "ranks say different things of it");
+        return fail(errc::bad_format, "ranks describe it differently");
       for (const part& shard : of_rank->parts)
         if (seen.emplace(shard.where.offsets, shard.where.sizes).second) parts.push_back(&shard);
       if (!is_sharded) break;
@@ -236,8 +237,8 @@ class snapshot_reader final : public torch_file::payload_reader {
                                            ? "its range of bytes is not that of its elements, or not in the file"
                                            : "the file has another length than its elements")
           .with_file(path.string())
-          .with_values(fmt::format("{} bytes", bytes.value_or(end - begin)),
-                       fmt::format("{} of {} bytes", end - begin, there));
+          .with_values(detail::counted(bytes.value_or(end - begin), "byte"),
+                       fmt::format("{} of {}", end - begin, detail::counted(there, "byte")));
     return stored_range{file, 0, begin, end - begin};
   }
 

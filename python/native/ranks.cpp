@@ -76,7 +76,7 @@ class ranks {
 
   static std::unique_ptr<ranks> over(const py::capsule& foreign) {
     if (std::strcmp(foreign.name() != nullptr ? foreign.name() : "", foreign_ranks) != 0)
-      raise(fail(errc::invalid_argument, "no communicator of this version of shardmesh"));
+      raise(fail(errc::invalid_argument, "the value is not a communicator of this version of shardmesh"));
     return std::make_unique<ranks>(foreign);
   }
 

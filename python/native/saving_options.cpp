@@ -16,14 +16,14 @@ using namespace shardmesh;
 target_format to_format(const py::handle& name) {
   const std::string spelled = bytes_of(name);
   if (const target* const format = find_target(spelled)) return format->format;
-  raise(fail(errc::invalid_argument, "no format to write").with_values(target_names(), spelled));
+  raise(fail(errc::invalid_argument, "unknown format to write").with_values(target_names(), spelled));
 }
 
 payload_kind to_payload(const py::handle& name) {
   const std::string spelled = bytes_of(name);
   if (spelled != "torch" && spelled != "safetensors")
-    raise(
-        fail(errc::invalid_argument, "no payload of torch-checkpointing").with_values("torch or safetensors", spelled));
+    raise(fail(errc::invalid_argument, "unknown payload of torch-checkpointing")
+              .with_values("torch or safetensors", spelled));
   return spelled == "safetensors" ? payload_kind::safetensors : payload_kind::torch;
 }
 

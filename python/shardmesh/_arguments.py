@@ -32,7 +32,7 @@ def shown(value: Any) -> str:
 
 
 def wrong(name: str, expected: str, found: Any, key: str = "") -> Error:
-    return failure("invalid_argument", f"the argument {name} is not what it can be", key=key, expected=expected,
+    return failure("invalid_argument", f"the argument {name} is invalid", key=key, expected=expected,
                    found=shown(found))
 
 
@@ -110,7 +110,7 @@ def path(value: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str:
     try:
         made = os.fsdecode(value)
     except Exception as cause:
-        raise wrong("path", "a path: text, bytes or os.PathLike", value) from cause
+        raise wrong("path", "a path: text, bytes, or os.PathLike", value) from cause
     if "\0" in made:  # the system would end the path there
         raise wrong("path", "a path without a null character", made)
     scheme = _SCHEME.match(made)
@@ -173,7 +173,7 @@ def distributed(value: Any) -> Any:
 
     if isinstance(value, (DTensor, ShardedTensor)):
         return value
-    raise failure("invalid_argument", "the argument tensor is not what it can be", expected="a DTensor or a ShardedTensor",
+    raise failure("invalid_argument", "the argument tensor is invalid", expected="a DTensor or a ShardedTensor",
                   found=f"{type(value).__module__}.{type(value).__qualname__}")
 
 
@@ -182,6 +182,6 @@ def tensor(value: Any, key: str) -> torch.Tensor:
 
     if isinstance(value, torch.Tensor):
         return value
-    raise failure("invalid_argument", "what it is to be loaded into is no tensor of PyTorch", key=key,
+    raise failure("invalid_argument", "the destination is not a tensor of PyTorch", key=key,
                   expected="torch.Tensor", found=f"{type(value).__module__}.{type(value).__qualname__}",
                   hint="torch.from_numpy shares an array's memory" if type(value).__module__ == "numpy" else "")

@@ -414,7 +414,7 @@ def opened(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_p
     if rank is not None:
         rank = _arguments.number("rank", rank, most=2**31 - 1)
         if keys_at_ranks:
-            raise failure("invalid_argument", "say either rank or keys_at_ranks")
+            raise failure("invalid_argument", "pass either rank or keys_at_ranks")
     options = {"only_keys": _arguments.texts("only_keys", only_keys), "rank": rank, "keys_at_ranks": keys_at_ranks,
                "all_parts": _arguments.flag("all_parts", all_parts), "dequantize": _arguments.flag("dequantize", dequantize), "block_size": _arguments.number("block_size", block_size, 1),
                "check_sums": check_sums, "limit_factor": _arguments.number("limit_factor", limit_factor, 1)}

@@ -165,10 +165,10 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
         formats = {".safetensors": "safetensors", ".pt": "pt"}
         format = formats.get(os.path.splitext(_arguments.path(destination))[1])
         if format is None:
-            raise failure("invalid_argument", "say which format: dcp, safetensors, hf, pt or torch-checkpointing",
+            raise failure("invalid_argument", "pass a format: dcp, safetensors, hf, pt, or torch-checkpointing",
                           path=_arguments.path(destination))
     if not isinstance(dedup, str) or dedup not in ("none", "tied", "equal"):
-        raise failure("invalid_argument", "no way to write tensors once", expected="none, tied or equal", found=_arguments.shown(dedup))
+        raise failure("invalid_argument", "the argument dedup is invalid", expected="none, tied, or equal", found=_arguments.shown(dedup))
     options = {"format": _arguments.text("format", format), "overwrite": _arguments.flag("overwrite", overwrite),
                "max_shard_bytes": _arguments.number("max_shard_bytes", max_shard_bytes, 1),
                **_flags(skip_objects=skip_objects, skip_unsupported=skip_unsupported, nest=nest, components=components,
@@ -199,7 +199,7 @@ def reshard(source: str | os.PathLike[str], destination: str | os.PathLike[str],
     dequantize, all_parts: as in `open`.
     """
     if (mesh is None) == (like is None):
-        raise failure("invalid_argument", "say either mesh (with place) or like")
+        raise failure("invalid_argument", "pass either mesh (with place) or like")
     options = {"mesh": None if mesh is None else _arguments.text("mesh", str(mesh) if isinstance(mesh, int) else mesh),
                "place": _arguments.texts("place", place),
                "default": None if default is None else _arguments.text("default", default),

@@ -17,7 +17,8 @@ class Box(NamedTuple):
 
 
 class Error(Exception):
-    """A failure. `str(error)` is one line, the same as in the C++ library and on the command line.
+    """A failure. `str(error)` is one line, the same as on the command line. It ends in the code: "w: has another shape
+    [shape_mismatch]".
 
     Fields that do not apply are empty. `others`: further problems of the same call, the first 99, each an Error.
     """
@@ -25,7 +26,7 @@ class Error(Exception):
     def __init__(self, code: str, text: str, *, message: str = "", key: str = "", path: str = "",
                  ranks: tuple[int, ...] = (), boxes: tuple[Box, ...] = (), expected: str = "", found: str = "",
                  hint: str = "", errno: int = 0) -> None:
-        super().__init__(text)
+        super().__init__(f"{text} [{code}]")
         self.code = code
         self.message = message or text
         self.key = key

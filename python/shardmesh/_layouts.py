@@ -52,7 +52,7 @@ class Layout(NamedTuple):
         except Error:
             raise
         except Exception as cause:
-            raise _wrong("device_mesh, placements or shape", "a DeviceMesh, placements and integers",
+            raise _wrong("device_mesh, placements, or shape", "a DeviceMesh, placements, and integers",
                          (device_mesh, placements, shape)) from cause
 
     def local_shape(self, rank: int) -> tuple[int, ...]:

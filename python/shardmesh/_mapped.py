@@ -85,7 +85,7 @@ class MappedTensor:
             return torch.empty(self.shape, dtype=dtype)
         item = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
         if self._memory.address % item:
-            raise failure("unaligned", "its first byte lies where PyTorch cannot read its dtype", key=self.key,
+            raise failure("unaligned", "its first byte is not aligned for its dtype in PyTorch", key=self.key,
                           path=self._path, expected=f"a multiple of {item} bytes",
                           found=f"{self._memory.address % item} beyond one", hint="take numpy(), or load it")
         # frombuffer of the memory itself would warn about a read-only buffer. The array keeps the mapping alive.

@@ -21,7 +21,7 @@ Report = Callable[[int], None]
 def reporting(progress: Progress, total: int, title: str) -> Iterator[Report | None]:
     """Yields the function that the C++ half calls with the bytes so far."""
     if not (progress is None or progress is True or progress is False or callable(progress)):
-        raise _arguments.wrong("progress", "None, True, False or a function of the bytes done and in all", progress)
+        raise _arguments.wrong("progress", "None, True, False, or a function of the bytes done and in all", progress)
     if callable(progress):
         yield lambda done: progress(min(done, total), total)
         return

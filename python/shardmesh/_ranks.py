@@ -90,7 +90,7 @@ def members(ranks: set[int], group: dist.ProcessGroup | None, timeout: float | N
 
 def _meet(ranks: tuple[int, ...], rank: int, timeout: float | None) -> Members:
     if rank not in ranks:
-        raise failure("unsupported", f"rank {rank} is none of those that move this tensor", ranks=ranks,
+        raise failure("unsupported", f"rank {rank} is not one of the ranks that move this tensor", ranks=ranks,
                       hint="process_group=: a group with all of them and this rank")
     store = distributed_c10d._get_default_store()
     name = "shardmesh/" + hashlib.sha256(repr(ranks).encode()).hexdigest()[:16]

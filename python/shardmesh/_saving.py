@@ -196,7 +196,7 @@ def check_name(name: Any, key: str) -> None:
         try:
             name.encode()
         except UnicodeEncodeError as cause:
-            raise failure("invalid_argument", "a key of a state dict is no valid Unicode", key=ascii(key) if key else "",
+            raise failure("invalid_argument", "a key of a state dict is not valid Unicode", key=ascii(key) if key else "",
                           expected="text without surrogates", found=ascii(name)) from cause
     elif type(name) is int and not -2**63 <= name < 2**63:
         raise failure("invalid_argument", "an integer key of a state dict does not fit in 64 bits", key=key,
@@ -258,7 +258,7 @@ def _refuse_other_keys(value: Any, kinds: tuple[type, ...], key: str = "") -> No
         for name, one in value.items():
             below = f"{key}.{name}" if key else str(name)
             if type(name) is bool or not isinstance(name, kinds):
-                raise failure("unsupported", "a dict's key that is no text would become text", key=below,
+                raise failure("unsupported", "a dict's key that is not text would become text", key=below,
                               expected=" or ".join(kind.__name__ for kind in kinds), found=type(name).__name__,
                               hint="of an optimizer, torch.distributed.checkpoint.state_dict.get_optimizer_state_dict "
                                    "has names; torch.save keeps any key")
@@ -276,7 +276,7 @@ def _plain(value: Any, key: str) -> Any:
 
     if isinstance(value, (DTensor, ShardedTensor)):
         raise failure("unsupported", f"cannot be saved from one process: it is a {type(value).__name__}", key=key,
-                      hint="shardmesh.dcp.save is for ranks together")
+                      hint="use shardmesh.dcp.save, with which ranks save together")
     return readable(value, key) if isinstance(value, torch.Tensor) else None
 
 

@@ -46,6 +46,6 @@ class Selection:
 def options_of(selection: Selection) -> dict:
     """Checks the argument `selection`, and returns the options of the C++ half."""
     if not isinstance(selection, Selection):
-        raise failure("invalid_argument", "the argument selection is not what it can be", expected="a Selection",
+        raise failure("invalid_argument", "the argument selection is invalid", expected="a Selection",
                       found=type(selection).__name__)
     return selection.options()

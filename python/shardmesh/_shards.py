@@ -77,7 +77,7 @@ class Shards:
         holders: dict[Box, int] = {}
         for rank, box in self.boxes:
             if holders.setdefault(box, rank) != rank:
-                raise failure("unsupported", f"a ShardedTensor knows no replicas, and {box} has them",
+                raise failure("unsupported", f"a ShardedTensor has no replicas, but {box} has some",
                               ranks=(holders[box], rank))
         device = self.local[0][1].device if self.local else torch.device("cpu")
 

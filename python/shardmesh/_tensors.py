@@ -48,7 +48,7 @@ def kind_that_has_no_memory(tensor: torch.Tensor) -> str:
     if tensor.layout != torch.strided:
         return f"a tensor of layout {tensor.layout}"
     if tensor.is_quantized:
-        return "a quantized tensor (save its int_repr(), scale and zero point, or let PyTorch's FileSystemWriter write it)"
+        return "a quantized tensor (save its int_repr(), scale, and zero point, or let PyTorch's FileSystemWriter write it)"
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         return f"a tensor subclass with memory of its own ({type(tensor).__module__}.{type(tensor).__qualname__})"
     if tensor._is_zerotensor():
@@ -144,7 +144,7 @@ class Destination:
     def __init__(self, tensor: torch.Tensor, key: str) -> None:
         refuse_without_memory(tensor, key, "fill")
         if _overlaps(tensor):
-            raise failure("unsupported", "cannot be filled: several of its elements are one place in memory", key=key,
+            raise failure("unsupported", "cannot be filled: several of its elements share memory", key=key,
                           hint="load into a tensor of its own and copy it (expand shares memory)")
         self.key = key
         self.tensor = tensor.detach()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 # Bash's completions for these words; "|" precedes the word to complete. Paths are those of WORK/paths.
 BASH = {
-    "|": "inspect verify diff convert reshard layout plan check-shards clean devices",
+    "|": "inspect verify diff convert reshard layout plan check-shards clean devices completion man",
     "|v": "verify",
     "--threads 2 |lay": "layout",
     "--threads |": "",
@@ -33,6 +33,9 @@ BASH = {
     "layout --s|": "--shape --svg",
     "layout --svg = |": "a b.svg folder",
     "verify a --l|": "--limit-factor",
+    "completion |": "bash zsh fish",
+    "completion f|": "fish",
+    "man |": "",
     "clean --|": "--help --dry-run --json --version --threads --limit-factor",
 }
 FISH = {
@@ -41,6 +44,7 @@ FISH = {
     "shardmesh convert --max": ["--max-shard-size"],
     "shardmesh layout ": [],
     "shardmesh verify f": ["folder/"],
+    "shardmesh completion f": ["fish"],
 }
 # Zsh's completion of a line after the Tab key.
 ZSH = {
@@ -49,6 +53,7 @@ ZSH = {
     "shardmesh convert --to saf": "shardmesh convert --to safetensors",
     "shardmesh convert --dedup=eq": "shardmesh convert --dedup=equal",
     "shardmesh verify fol": "shardmesh verify folder/",
+    "shardmesh completion fi": "shardmesh completion fish",
     "shardmesh --thr": "shardmesh --threads",
 }
 
@@ -58,10 +63,10 @@ def output(*command, **more):
 
 
 def options_of_help(text):
-    """The names that begin a line of help: "  -h,--help    Print ..."; "{..}" is the default of a flag."""
+    """The names that begin a line of help: "  -h, --help    Print ..."; "  --dedup[=VALUE]  Write ..."."""
     names = []
-    for line in re.findall(r"^  (-\S+)", text, re.M):
-        names += re.sub(r"\{.*?\}", "", line).split(",")
+    for line in re.findall(r"^  (-[\w-]+(?:, -[\w-]+)*)", text, re.M):
+        names += line.split(", ")
     return names
 
 
@@ -170,10 +175,10 @@ def main(tool, work):
     (paths / "a").touch()
     (paths / "b.svg").touch()
     top = output(tool, "--help")
-    commands = re.findall(r"^  ([a-z][\w-]+) ", top.partition("Subcommands:")[2], re.M)
+    commands = re.findall(r"^  ([a-z][\w-]+) ", top.partition("Commands:\n")[2].partition("\n\n")[0], re.M)
     helps = {"": options_of_help(top)} | {name: options_of_help(output(tool, name, "--help")) for name in commands}
     scripts, wrong = {}, []
-    if "completion" in commands or len(commands) < 9:
+    if not {"completion", "man"} <= set(commands) or len(commands) < 11:
         wrong.append(f"--help shows the commands {commands}")
     for shell, check in {"bash": check_bash, "fish": check_fish, "zsh": check_zsh}.items():
         scripts[shell] = work / f"shardmesh.{shell}"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The function of every rank must return a result.
-// says: this function is not called with the arguments, or does not give the answer
+// says: this function does not take the arguments, or does not return the type
 import shardmesh.comm;
 
 int main() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A visitor of fragments takes a fragment.
-// says: this function is not called with the arguments, or does not give the answer
+// says: this function does not take the arguments, or does not return the type
 import shardmesh.layout;
 
 int main() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A visitor must return whether to continue: one that returns nothing is refused.
-// says: this function is not called with the arguments, or does not give the answer
+// says: this function does not take the arguments, or does not return the type
 import shardmesh.layout;
 
 int main() {

@@ -129,7 +129,7 @@ TEST_CASE("broadcast gives every rank the bytes of its root") {
   });
 }
 
-TEST_CASE("all_to_all turns blocks over") {
+TEST_CASE("all_to_all transposes the blocks") {
   on_all_sizes([](any_communicator& comm) -> std::string {
     const auto n = static_cast<std::size_t>(comm.size());
     for (const std::size_t count : {1, 7}) {

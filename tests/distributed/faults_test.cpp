@@ -196,7 +196,7 @@ std::string bind_wrongly(any_communicator& comm, const std::function<void(tensor
 TEST_CASE("a slot that is not bound is an error on every rank") {
   on_ranks({2, 4}, [](any_communicator& comm) {
     return bind_wrongly(comm, [](tensors& t) { t.to[1].slots.clear(); }, errc::invalid_argument,
-                        {"b: slot 0 of the destination is not bound", "(rank 1)", "expected 1 slots or more, found 0"});
+                        {"b: slot 0 of the destination is not bound", "(rank 1)", "expected 1 slot or more, found 0"});
   });
 }
 

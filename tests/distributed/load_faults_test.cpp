@@ -70,7 +70,7 @@ TEST_CASE("a load names the keys that are missing, surplus or of another kind, a
     if (wanted.memory != mine.memory) return "the values differ";
     return must_say(problems_of(load(checkpoint, wanted.state, comm,
                                      {.missing = key_check::ignore, .unexpected = key_check::strict})),
-                    {"step: the checkpoint has it and no rank wants it"});
+                    {"step: the checkpoint has it, but no rank wants it"});
   });
 }
 

@@ -112,7 +112,7 @@ TEST_CASE("memory that nobody reaches is refused naming key, box, rank and devic
           [](rows& mine, any_communicator& comm) {
             if (comm.rank() == 1) mine.part().memory.where = {device_type::cuda, 0};
           },
-          {"w: the memory is not the host's, and no backend reaches it in [64:128, 0:32) (rank 1): expected cpu, or a "
+          {"w: the memory is not host memory, and no backend reaches it in [64:128, 0:32) (rank 1): expected cpu, or a "
            "device of a backend, found cuda:0; open the scope of a backend that does (cuda_scope, kokkos_scope)"});
 }
 
@@ -126,7 +126,7 @@ TEST_CASE("objects that differ are refused naming both values, unless the lowest
           [](rows& mine, any_communicator& comm) {
             if (comm.rank() == 1) mine.state.objects.push_back({{"x"}, {}, {opaque_object{"my.type", {}}}});
           },
-          {"x: an opaque object's bytes are no archive of torch.save", "(rank 1)", "found my.type"});
+          {"x: an opaque object's bytes are not an archive of torch.save", "(rank 1)", "found my.type"});
   const fabric::rank_folder folder("lowest");
   on_ranks({2}, [&](any_communicator& comm) -> std::string {
     rows mine(comm.rank(), comm.size(), 1);

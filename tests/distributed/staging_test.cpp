@@ -60,7 +60,7 @@ TEST_CASE("a save that fails gives its staging back, and a rank without room fai
     const staging_pool small = staging_pool::make({.max_bytes = comm.rank() == last ? 100 : 0}).value();
     rank_save_options options{.overwrite = true, .within = 30s, .staging = small};
     const auto refused = start_save(checkpoint, mine.state, comm, options);
-    const std::string text = "the copies of a save do not fit into its pool of staging (rank " + std::to_string(last) +
+    const std::string text = "the copies of a save do not fit into its staging pool (rank " + std::to_string(last) +
                              "): expected at most 100 bytes, found 8192 bytes";
     if (refused || to_string(refused.error()) != text)
       return refused ? "it was not refused" : to_string(refused.error());

@@ -114,7 +114,7 @@ std::set<std::string> sayings(const fault& now) {
   const std::string end = now.throws ? std::string(": an error handler of MPI threw") : ": " + code_text();
   const std::string found = now.throws ? std::string(": found ") + thrown : std::string();
   for (const char* part : {"cannot receive a control record", "cannot receive control records"})
-    all.insert(std::string("rank 1 hears of no other rank: ") + part + end + " (rank 1)" + found);
+    all.insert(std::string("rank 1 cannot receive from other ranks: ") + part + end + " (rank 1)" + found);
   for (const char* peer : {"0", "2"})
     for (const char* verb : {"cannot send to", "cannot receive from"})
       for (const char* call : {"an exchange of save (tag 5)", "an all_gather of save (tag 6)"})

@@ -211,7 +211,7 @@ BAD = {
     "many dimensions": (lambda m, a, b: m.update(param_shapes=[{"w": (1,) * 40}]), ["model_states", "w", "dimensions"]),
     "a name for a size": (lambda m, a, b: m.update(param_shapes=[{"w": "2x3"}]), ["model_states", "w", "another kind"]),
     "a group of nothing": (lambda m, a, b: m.update(param_shapes=[{"w": torch.Size([2, 3])}, None]),
-                           ["model_states", "param_shapes.1", "no mapping"]),
+                           ["model_states", "param_shapes.1", "not a mapping"]),
     "one group too many": (lambda m, a, b: m.update(param_shapes=[{"w": torch.Size([2, 3])}, {"v": (2,)}]),
                            ["model_states", "number of groups"]),
     "a name in two groups": (lambda m, a, b: m.update(param_shapes=[{"w": (1, 3)}, {"w": (1, 3)}]) or [

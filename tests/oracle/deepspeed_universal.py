@@ -67,7 +67,7 @@ def split(oracle, folder):
                  if not name.startswith(("client_state.", "optimizer.group_state."))}
         compare(oracle, case, found, wanted)
     err = oracle.run("inspect", source)[2]
-    oracle.check("put together" in err and "of 1 entry, which it has no rule for, rank 0's part is taken: ids" in err, case, f"notes: {err}")
+    oracle.check("are combined as" in err and "1 entry without a rule there: rank 0's part is taken: ids" in err, case, f"notes: {err}")
     oracle.succeeds(case, "verify", "--strict", source)
 
 
@@ -151,7 +151,7 @@ def a_state_of_another_parameter(step, samples):
     swap(step, "cube/exp_avg.pt", "scale/exp_avg.pt")
 
 
-@damage("zero2_w4_fp32", "zero/cube/fp32.pt", "no parameter")
+@damage("zero2_w4_fp32", "zero/cube/fp32.pt", "not a parameter")
 def weights_that_are_none(step, samples):
     swap(step, "cube/fp32.pt", "optimizer_state.pt")
 

@@ -79,11 +79,11 @@ def check_keys(oracle):
                 continue
             holds_all = to in ("pt", "torch-checkpointing")
             is_lost = lost is not None and lost and not holds_all
-            note = f"{len(lost or {})} keys of dicts that only Python knows become text in"
+            note = f"{len(lost or {})} keys of dicts that only Python has become text in"
             listed = ": " + ", ".join((lost or {}).values())
             oracle.check((note in said and listed in said) == bool(is_lost), case, f"says {said}")
             if name == "plain" and to == "dcp":  # one per dict
-                oracle.check(f"{2 * len(PLAIN) - 4} keys of dicts that only Python knows become text for PyTorch's" in said, case, said)
+                oracle.check(f"{2 * len(PLAIN) - 4} keys of dicts that only Python has become text for PyTorch's" in said, case, said)
             oracle.succeeds(case, "diff", source, there)
             if lost is None and to in ("safetensors", "hf"):
                 continue  # JSON has only the type: nothing_lost.py

@@ -245,8 +245,8 @@ def check_run_folders(oracle, source):
         oracle.check(oracle.succeeds("run folder", "inspect", run, "--json") == whole, "run folder", "other entries")
     oracle.succeeds("run folder", "verify", run)
     oracle.succeeds("run folder", "convert", run, oracle.work / "run.safetensors")
-    for text, said in (("11", "iter_0000005, iter_0000010"), ("", "names no iteration"), ("../etc", "names no iteration"),
-                       ("-1", "names no iteration"), ("9" * 60, "names no iteration"), ("x" * 100_000, str(tracker)),
+    for text, said in (("11", "iter_0000005, iter_0000010"), ("", "does not name an iteration"), ("../etc", "does not name an iteration"),
+                       ("-1", "does not name an iteration"), ("9" * 60, "does not name an iteration"), ("x" * 100_000, str(tracker)),
                        ("release", "iter_0000010"), ("5", "not a checkpoint")):
         tracker.write_text(text)
         status, _, err = oracle.run("verify", run)

@@ -91,7 +91,7 @@ def from_python2(oracle):
     many = b"\x80\x02(" + b"]q\0(" + b"]q\1(K\1K\2e" + b"h\1" * 5000 + b"e0" + b"ccollections\nOrderedDict\nq\2" + b"h\2h\0\x85R" * 200000 + b"t."
     (oracle.work / "many.pt").write_bytes(many)
     status, _, err = oracle.run("inspect", oracle.work / "many.pt")
-    oracle.check(status == 1 and "more memory than its bytes explain" in err, "many", f"exits {status}: {err[-300:]}")
+    oracle.check(status == 1 and "more memory than its size justifies" in err, "many", f"exits {status}: {err[-300:]}")
 
 
 def main():

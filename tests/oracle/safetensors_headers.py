@@ -142,7 +142,7 @@ def refused_on_purpose(text):
     metadata = document.get("__metadata__")
     names = set(document) | set(metadata if isinstance(metadata, dict) else {})
     if any(key in names for key in repeated):
-        return "a name or a key of the metadata is there twice"
+        return "a name or a key of the metadata occurs twice"
     if any(isinstance(value, list) for value in entries):
         return "an entry is a list"
     entries = [value for value in entries if isinstance(value, dict)]

@@ -122,8 +122,8 @@ def cross(oracle, name, source, form, ending):
         oracle.check(there.is_file() and there.read_bytes() == source.files[file], case, f"{file} is not copied")
     left = noted(notes, "not copied: ")
     if name == "parts":  # parts are named when they are gathered
-        left = noted(notes, "not taken, as no kind that holds tensors: ")
-        unread = f"{source.path}: 2 names are of no checkpoint that can be read and are not taken: "
+        left = noted(notes, "skipped, as files of these kinds hold no tensors: ")
+        unread = f"{source.path}: 2 entries are not readable checkpoints and are skipped: "
         left |= noted(notes, unread)
     oracle.check(left == set(source.files) - carried, case, f"not copied: {sorted(left)}, expected "
                  f"{sorted(set(source.files) - carried)}")

@@ -72,7 +72,7 @@ def roots(oracle):
     module = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
     torch.save(module, oracle.work / "root_module.in")
     check(oracle, "root_module", oracle.work / "root_module.in", described(module.state_dict()),
-          notes=["is taken apart"])
+          notes=["is split into"])
 
 
 def random_values(rng):
@@ -236,10 +236,10 @@ def programs(oracle):
         for name, expected in json.loads((folder / "expected.json").read_text())["files"].items():
             check(oracle, "committed_" + name, folder / name, expected)
     folder = oracle.data / "writers" / "torch_jit"
-    for text, says in (("M = 1", "no code"), ("class Other(Module):\n  __parameters__ = []\n", "no module")):
+    for text, says in (("M = 1", "no code"), ("class Other(Module):\n  __parameters__ = []\n", "not a module")):
         broken = oracle.work / "broken.pt"
         rewrite(folder / "script.pt", broken, lambda name, data: (name, text.encode()) if name == "script/code/__torch__.py" and
-                says == "no module" else None if name == "script/code/__torch__.py" else (name, data))
+                says == "not a module" else None if name == "script/code/__torch__.py" else (name, data))
         refused(oracle, f"script_{says}", broken, says)
 
 

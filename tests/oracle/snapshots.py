@@ -125,7 +125,7 @@ def hostile(oracle, samples):
     changed("float", ["0/plain/float"], entry("0/plain/float", serialized_value="AAAA"))
     changed("twice", ["tensors.a.b"], lambda d, f: d["manifest"].update({"0/tensors/a.b": d["manifest"][key],
                                                                        "0/tensors/a/b": d["manifest"][key]}))
-    changed("no_json", ["no JSON"], lambda d, f: "{")
+    changed("no_json", ["not JSON"], lambda d, f: "{")
     changed("yaml", ["YAML"], lambda d, f: "version: 0.1.0\nworld_size: 1\nmanifest: {}\n")
     changed("deep", ["nested"], lambda d, f: '{"manifest":' + "[" * 5000)
     changed("world_size", ["manifest"], lambda d, f: d.update(world_size=0))

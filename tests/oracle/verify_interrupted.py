@@ -18,7 +18,7 @@ EXPECTED = {
     "overwrite_before_metadata": (0, 1, ["newer than .metadata", "__0_0.distcp"]),
     "overwrite_before_remove": (1, 1, ["an overwrite was interrupted"]),
     "overwrite_before_rename": (1, 1, ["incomplete save"]),
-    "rank_metadata_beside_metadata": (0, 1, [".metadata wins", "__1_0.distcp"]),
+    "rank_metadata_beside_metadata": (0, 1, [".metadata takes precedence", "__1_0.distcp"]),
     "no_collectives_one_rank": (1, 1, []),
 }
 

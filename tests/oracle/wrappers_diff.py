@@ -252,7 +252,7 @@ def check_changed_components(oracle):
     for number, (options, lost) in enumerate(((["--dtype", "float16"], "x, y"), (["--rename", r"x\.values=x.v"], "x"), (["--skip", r"y\.indices"], "y"),
                                               (["--dedup=equal"], "y"), (["--skip", r"x\..*"], ""), (["--rename", r"x\.(.*)=z.\1"], ""), ([], ""))):
         status, _, err = oracle.run("convert", work / "a.pt", work / f"{number}.safetensors", *options)
-        said = [line.rpartition(": ")[2] for line in err.splitlines() if "cannot be put together again" in line]
+        said = [line.rpartition(": ")[2] for line in err.splitlines() if "cannot be rebuilt" in line]
         oracle.check(status == 0 and said == ([lost] if lost else []), f"rules {options}", f"exits {status}: {err}")
 
 

@@ -75,6 +75,12 @@ class InspectPage(PageTest):
         self.assertTrue(lines[1].startswith("float32 [16, 10], 640 bytes ("), lines[1])
         self.assertEqual(lines[2:], [f"rank {rank}: 160 bytes (25 %)" for rank in range(4)])
 
+    def test_sizes_read_as_the_command_line_prints_them(self):
+        self.browser.open(self.page)
+        for size, text in {0: "0 bytes", 1: "1 byte", 1023: "1023 bytes", 1280: "1.2 KiB", 1792: "1.8 KiB", 10752: "10 KiB",
+                           11776: "12 KiB", 1331: "1.3 KiB", 10189: "10.0 KiB", 3 << 30: "3.0 GiB"}.items():
+            self.assertEqual(self.browser.value(f"human_bytes({size})"), text)
+
     def test_a_chosen_tensor_shows_its_chunks(self):
         key = "model.mlp.down.weight"
         self.browser.open(self.page, f"tensor={key}")

@@ -19,7 +19,7 @@ class ArgumentTest(common.WorkTest):
         with self.assertRaises(shardmesh.Error) as caught:
             call()
         error = caught.exception
-        self.assertEqual((error.code, error.message), ("invalid_argument", f"the argument {name} is not what it can be"), str(error))
+        self.assertEqual((error.code, error.message), ("invalid_argument", f"the argument {name} is invalid"), str(error))
         self.assertTrue(error.expected and error.found, str(error))
         self.assertEqual(self.left_in_work(), [])
 
@@ -91,7 +91,7 @@ class ArgumentTest(common.WorkTest):
         entry = opened.tensors[0]
         for value, found in ((numpy.zeros(entry.shape), "numpy.ndarray; torch.from_numpy"), ([1.0], "builtins.list$"), (None, "builtins.NoneType$")):
             for call in (opened.load_into, opened.start_load):
-                with self.assertRaisesRegex(shardmesh.Error, f"{entry.key}: .*no tensor of PyTorch: expected torch.Tensor, found {found}"):
+                with self.assertRaisesRegex(shardmesh.Error, f"{entry.key}: .*not a tensor of PyTorch: expected torch.Tensor, found {found}"):
                     call({entry.key: value})
 
     def test_what_is_almost_right_is_taken(self):

@@ -41,6 +41,11 @@ class ErrorTest(common.WorkTest):
             with self.assertRaisesRegex(FileNotFoundError, "built without the C library.*install a wheel"):
                 function()
 
+    def test_the_line_of_an_error_ends_in_its_code(self):
+        for problem in (self.refusal(shardmesh.open, self.work / "nothing"), self.refusal(shardmesh.convert, FOLDER, self.work / "out", "zip")):
+            self.assertEqual(str(problem).rpartition(" ")[2], f"[{problem.code}]")
+            self.assertNotIn("[", problem.message)
+
     def test_an_error_survives_pickling_and_copying_with_all_its_fields(self):
         problem = self.refusal(shardmesh.open, self.work / "nothing")
         problem.others = (shardmesh.Error("gap", "rows are missing", ranks=(3, 5), boxes=(shardmesh.Box((0,), (2,)),)),)
@@ -63,7 +68,7 @@ class ErrorTest(common.WorkTest):
     def test_a_call_that_is_refused_names_what_it_expected_and_what_it_found(self):
         problem = self.refusal(shardmesh.convert, FOLDER, self.work / "out", "zip")
         self.assertEqual((problem.code, problem.expected, problem.found),
-                         ("invalid_argument", "dcp, safetensors, hf, pt or torch-checkpointing", "zip"))
+                         ("invalid_argument", "dcp, safetensors, hf, pt, or torch-checkpointing", "zip"))
         self.assertEqual(self.left_in_work(), [])
 
     def test_descriptions_and_checks_do_not_import_torch(self):

@@ -13,6 +13,7 @@
 - A link to a file of the project points to an existing file, and its #anchor to a heading there.
 - The page of a room (docs/rooms/ROOM.md) lists every interface file of it in its table, and only existing files; the
   tests that it names exist. Every format's room has such a page.
+- docs/errors.md has a row for every error code, because the command line and Python end their lines in a code.
 """
 import re
 import sys
@@ -132,6 +133,17 @@ def check_room(root, room, say):
                 say(f"docs/rooms/{room}.md: there is no {head + choice + tail}")
 
 
+def check_codes(root, say):
+    source = (root / "modules/core/error.cppm").read_text()
+    codes = re.findall(r"^  (\w+)(?:,|$)", re.sub(r" *//.*", "", source.partition("enum class errc {")[2].partition("};")[0]), re.M)
+    table = (root / "docs/errors.md").read_text().partition("## What to do")[2]
+    explained = {code for row in re.findall(r"^\| (`[^|]*) \|", table, re.M) for code in re.findall(r"`(\w+)`", row)}
+    if len(codes) < 20:
+        say("modules/core/error.cppm: the error codes were not found")
+    for code in sorted(explained ^ {code for code in codes if code != "ok"}):
+        say(f"docs/errors.md and modules/core/error.cppm do not agree on the code {code}")
+
+
 def main(root):
     wrong = []
     pages = [*root.glob("*.md"), *sorted((root / "docs").rglob("*.md"))]
@@ -142,6 +154,7 @@ def main(root):
         check_links(root, page, wrong.append)
     for room in sorted({*FORMATS, *(page.stem for page in (root / "docs/rooms").glob("*.md"))}):
         check_room(root, room, wrong.append)
+    check_codes(root, wrong.append)
     print("\n".join(wrong) or f"{len(pages)} pages are as they should be")
     return 1 if wrong else 0
 

@@ -121,13 +121,13 @@ void add_check_shards(CLI::App& app, invocation& call) {
     bool json = false;
   };
   auto a = std::make_shared<arguments>();
-  CLI::App* command =
-      app.add_subcommand("check-shards", "Whether shards given as JSON cover their tensor, each cell once");
+  CLI::App* command = app.add_subcommand("check-shards", "Check that shards cover their tensor exactly once");
+  command->footer("shardmesh check-shards shards.json");
   command
       ->add_option("FILE", a->path,
-                   R"(JSON: {"size":[..],"shards":[{"offsets":[..],"sizes":[..],"placement":"rank:0/cpu"}]})")
+                   R"(JSON: {"size": [..], "shards": [{"offsets": [..], "sizes": [..], "placement": "rank:0/cpu"}]})")
       ->required();
-  command->add_flag("--json", a->json, "One JSON document on stdout");
+  command->add_flag("--json", a->json, "Print one JSON document");
   command->callback([a, &call] { call.status = run_check_shards(a->path, a->json); });
 }
 

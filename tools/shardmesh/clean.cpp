@@ -45,7 +45,7 @@ struct arguments {
 
 std::string why_kept(leftover_owner owner) {
   return owner == leftover_owner::alive ? "it is being written"
-                                        : "another host may be writing it: its lock is not seen from here";
+                                        : "another host may be writing it: this host cannot see its lock";
 }
 
 class cleaning {
@@ -58,7 +58,7 @@ class cleaning {
     if (!found) {
       keep_problem(found.error());
     } else if (found->empty() && !is_there()) {
-      keep_problem(fail_sys(ENOENT, "there is neither such a path nor a leftover of it", given_.path));
+      keep_problem(fail_sys(ENOENT, "neither this path nor a leftover of it exists", given_.path));
     } else {
       for (const leftover& one : *found) one.owner == leftover_owner::dead ? remove(one) : keep(one);
     }
@@ -127,10 +127,15 @@ class cleaning {
 void add_clean(CLI::App& app, invocation& call) {
   auto given = std::make_shared<arguments>();
   CLI::App* command = app.add_subcommand(
-      "clean", "Remove what killed runs left beside a destination or in a folder; what is being written is kept");
-  command->add_option("PATH", given->path, "A destination of convert, reshard or save, or a folder of them")
+      "clean",
+      "Remove the leftovers of killed runs. They lie beside a destination, or in a folder of destinations; files that "
+      "are being written are kept");
+  command->footer(
+      "shardmesh clean CKPT --dry-run\n"
+      "shardmesh clean CKPT");
+  command->add_option("PATH", given->path, "A destination of convert, reshard, or save, or a folder of destinations")
       ->required();
-  command->add_flag("--dry-run", given->dry_run, "Say what would be removed, remove nothing");
+  command->add_flag("--dry-run", given->dry_run, "List what would be removed, but remove nothing");
   command->add_flag("--json", given->json, "Print one JSON document");
   command->callback([given, &call] { call.status = cleaning(*given).run(); });
 }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 namespace tool {
 
@@ -34,8 +35,10 @@ struct invocation {
 /// Prints one line about a command line that cannot be parsed, naming the unknown command or option; returns
 /// `wrong_usage`.
 int usage_error(const CLI::App& app, const CLI::ParseError& problem);
-/// Accepts a whole number of at least 0 that fits in 63 bits.
-CLI::Validator whole_number();
+/// Accepts a whole number in these bounds.
+CLI::Validator whole_number(std::int64_t least = 0, std::int64_t most = INT64_MAX);
+/// Accepts one of these values, which completion and help list. The error for another one suggests the nearest.
+CLI::Validator one_of(const std::vector<std::string>& values);
 /// Accepts a number of at least 0, not NaN.
 CLI::Validator tolerance();
 /// Accepts a path. An empty one, such as from an unset shell variable, is refused.

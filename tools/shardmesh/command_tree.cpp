@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "command_tree.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <shardmesh/version.hpp>
 
 #include <CLI/CLI.hpp>
@@ -22,7 +24,7 @@ std::vector<std::string> split(std::string_view text, char separator) {
   }
 }
 
-// CLI11 returns the name and the check of a value as help prints them: "FORMAT:{dcp,hf}", "N:INT in [0 - 9]".
+// CLI11 returns the name and the check of a value in one text: "FORMAT:{dcp,hf}".
 void read_type(std::string_view type, described_option& into) {
   const std::size_t colon = type.find(':');
   into.value = type.substr(0, colon);
@@ -60,11 +62,27 @@ std::vector<described_option> options_of(const CLI::App& command) {
 
 bool described_option::takes_path() const {
   constexpr std::string_view paths[] = {"FILE", "CKPT"};
-  return is_positional() || std::find(std::begin(paths), std::end(paths), value) != std::end(paths);
+  return choices.empty() &&
+         (is_positional() || std::find(std::begin(paths), std::end(paths), value) != std::end(paths));
+}
+
+std::string described_option::full_text() const {
+  std::vector<std::string> facts;
+  if (!choices.empty()) facts.push_back(fmt::format("one of: {}", fmt::join(choices, ", ")));
+  if (!fallback.empty()) facts.push_back("default: " + fallback);
+  if (is_repeatable) facts.emplace_back("repeatable");
+  if (is_required && !is_positional()) facts.emplace_back("required");
+  return facts.empty() ? text : fmt::format("{} ({})", text, fmt::join(facts, "; "));
 }
 
 bool described_command::takes_paths() const {
-  return std::any_of(options.begin(), options.end(), [](const auto& option) { return option.is_positional(); });
+  return std::any_of(options.begin(), options.end(),
+                     [](const auto& option) { return option.is_positional() && option.takes_path(); });
+}
+
+std::string described_command::summary() const {
+  const std::string first = text.substr(0, text.find(". "));
+  return first.ends_with('.') ? first.substr(0, first.size() - 1) : first;
 }
 
 std::vector<described_option> shared_options(const described_tool& tool, const described_command& command) {
@@ -76,11 +94,16 @@ std::vector<described_option> shared_options(const described_tool& tool, const d
   return made;
 }
 
+described_command describe_command(const CLI::App& command) {
+  const std::string examples = command.get_footer();
+  return {command.get_name(), command.get_description(), options_of(command),
+          examples.empty() ? std::vector<std::string>() : split(examples, '\n')};
+}
+
 described_tool describe(const CLI::App& app) {
   described_tool made{app.get_name(), SHARDMESH_VERSION, app.get_description(), options_of(app), {}};
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    if (!command->get_group().empty())
-      made.commands.push_back({command->get_name(), command->get_description(), options_of(*command)});
+    if (!command->get_group().empty()) made.commands.push_back(describe_command(*command));
   return made;
 }
 

@@ -23,13 +23,18 @@ struct described_option {
   bool takes_value() const { return !value.empty() && !is_optional_value; }
   /// Whether its value is a path: a checkpoint, a folder, or a file.
   bool takes_path() const;
+  /// The text with the facts that the parser knows: "(one of: tied, equal; default: tied; repeatable; required)".
+  std::string full_text() const;
 };
 
 struct described_command {
   std::string name, text;
   std::vector<described_option> options;  // positional arguments included, in order
+  std::vector<std::string> examples;      // command lines
 
   bool takes_paths() const;
+  /// The first sentence of the text, without its full stop.
+  std::string summary() const;
 };
 
 struct described_tool {
@@ -40,6 +45,9 @@ struct described_tool {
 
 /// The options of every command that a command does not list itself (it does list --help).
 std::vector<described_option> shared_options(const described_tool& tool, const described_command& command);
+
+/// Describes one command, or the tool itself without its commands. The examples are the lines of its footer.
+described_command describe_command(const CLI::App& command);
 
 /// Describes every command and option that --help shows.
 described_tool describe(const CLI::App& app);

@@ -16,8 +16,8 @@ std::string fish_completion(const described_tool& tool);
 /// shardmesh(1), in roff with the man macros.
 std::string manual_page(const described_tool& tool);
 
-/// Adds the commands `completion SHELL` and `man`, which packages call and --help does not show. Must be registered
-/// last.
+/// Adds the commands `completion SHELL` and `man`, which packages call as well. They describe the commands that are
+/// registered when they run.
 void add_self_description(CLI::App& app, invocation& call);
 
 }  // namespace tool

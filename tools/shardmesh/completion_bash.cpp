@@ -16,14 +16,14 @@ namespace {
 // sign.
 constexpr std::string_view head = R"(# bash completion of shardmesh: made by `shardmesh completion bash`
 _shardmesh() {
-  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command='' option words='' i
+  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command='' option words='' values='' i
   COMPREPLY=()
   option=$before
   if [[ $word == = ]]; then word='' option=$before=
   elif [[ $before == = ]]; then option=${COMP_WORDS[COMP_CWORD-2]}=; fi
 )";
 
-constexpr std::string_view tail = R"(  [[ $word == -* ]] || words=''
+constexpr std::string_view tail = R"(  [[ $word == -* ]] || words=$values
   [[ -n $command || $word == -* ]] || words=$commands
   if [[ -n $words ]]; then COMPREPLY=($(compgen -W "$words" -- "$word")); return; fi
   [[ $word == -* || -z $takes_paths ]] || _shardmesh_paths "$word"
@@ -61,6 +61,14 @@ std::string names_of(const std::vector<described_option>& options) {
   return fmt::format("{}", fmt::join(names, " "));
 }
 
+// The values of a positional argument that has only some.
+std::string choices_of(const described_command& command) {
+  for (const described_option& option : command.options)
+    if (option.is_positional() && !option.choices.empty())
+      return fmt::format(" values='{}'", fmt::join(option.choices, " "));
+  return {};
+}
+
 }  // namespace
 
 std::string bash_completion(const described_tool& tool) {
@@ -76,8 +84,9 @@ std::string bash_completion(const described_tool& tool) {
   text += values_of("*", tool.options) + "  esac\n  case $command in\n";
   text += fmt::format("    '') words='{}' ;;\n", names_of(tool.options));
   for (const described_command& command : tool.commands)
-    text += fmt::format("    {}) words='{} {}'{} ;;\n", command.name, names_of(command.options),
-                        names_of(shared_options(tool, command)), command.takes_paths() ? " takes_paths=1" : "");
+    text += fmt::format("    {}) words='{} {}'{}{} ;;\n", command.name, names_of(command.options),
+                        names_of(shared_options(tool, command)), choices_of(command),
+                        command.takes_paths() ? " takes_paths=1" : "");
   return text + "  esac\n" + std::string(tail);
 }
 

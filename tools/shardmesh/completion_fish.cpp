@@ -41,12 +41,16 @@ std::string fish_completion(const described_tool& tool) {
   for (const described_option& option : tool.options) text += line_of(option, "");
   for (const described_command& command : tool.commands)
     text += fmt::format("complete -c shardmesh -n __fish_use_subcommand -a {} -d {}\n", command.name,
-                        in_quotes(command.text));
+                        in_quotes(command.summary()));
   for (const described_command& command : tool.commands) {
     const std::string condition = fmt::format(" -n '__fish_seen_subcommand_from {}'", command.name);
     if (command.takes_paths()) text += fmt::format("complete -c shardmesh{} -F\n", condition);
     for (const described_option& option : command.options)
-      if (!option.is_positional()) text += line_of(option, condition);
+      if (!option.is_positional())
+        text += line_of(option, condition);
+      else if (!option.choices.empty())
+        text += fmt::format("complete -c shardmesh{} -a {}\n", condition,
+                            in_quotes(fmt::format("{}", fmt::join(option.choices, " "))));
   }
   return text;
 }

@@ -61,7 +61,7 @@ std::string zsh_completion(const described_tool& tool) {
       "_shardmesh() {\n  local context state state_descr line\n  typeset -A opt_args\n  local -a commands\n  "
       "commands=(\n";
   for (const described_command& command : tool.commands)
-    text += fmt::format("    '{}:{}'\n", command.name, escaped_text(command.text));
+    text += fmt::format("    '{}:{}'\n", command.name, escaped_text(command.summary()));
   text += "  )\n  _arguments -C \\\n" + options + "    '1:command:->command' \\\n    '*::argument:->argument'\n";
   text += "  case $state in\n  command) _describe command commands ;;\n  argument)\n    case $words[1] in\n";
   for (const described_command& command : tool.commands) {

@@ -89,7 +89,7 @@ std::string failure_document(const std::vector<std::string>& problems) {
 
 void prepare_last_words() {
   const error problem = fail(errc::no_memory, memory_text).with_file(said().path);
-  last_words made{to_string(problem), failure_document({json_text([&](json_writer& out) { write(out, problem); })})};
+  last_words made{line_of(problem), failure_document({json_text([&](json_writer& out) { write(out, problem); })})};
   said().memory = std::move(made);
 }
 
@@ -168,10 +168,10 @@ int out_of_memory() noexcept {
   said_so_far& all = said();
   all.document.clear();
   const bool is_prepared = !all.memory.document.empty();
-  std::fputs(is_prepared ? all.memory.line.c_str() : "shardmesh: there is not enough memory", stderr);
+  std::fputs(is_prepared ? all.memory.line.c_str() : "shardmesh: there is not enough memory [no_memory]", stderr);
   std::fputs("\n", stderr);
   constexpr const char* nothing_known =
-      R"({"ok":false,"problems":[{"message":"there is not enough memory","text":"shardmesh: there is not enough memory"}]})"
+      R"({"ok":false,"problems":[{"message":"there is not enough memory","text":"shardmesh: there is not enough memory [no_memory]"}]})"
       "\n";
   if (all.json) std::fputs(is_prepared ? all.memory.document.c_str() : nothing_known, stdout);
   std::fflush(stdout);

@@ -46,10 +46,9 @@ int run(arguments& given, const common_options& common, bool format_given) {
     const target* const format = target_by_extension(given.destination);
     if (format == nullptr)
       return refuse(
-          fail(errc::invalid_argument, fmt::format("say {} (only a name that ends in .safetensors or .pt says "
-                                                   "it by itself)",
-                                                   target_names("--to ")))
-              .with_file(given.destination));
+          fail(errc::invalid_argument, "the name does not show the format to write")
+              .with_file(given.destination)
+              .with_hint(fmt::format("pass {}, or a name that ends in .safetensors or .pt", target_names("--to "))));
     given.options.format = format->format;
   }
   if (!given.dedup.empty()) given.options.dedup = given.dedup == "equal" ? dedup_rule::equal : dedup_rule::tied;
@@ -88,10 +87,15 @@ int run(arguments& given, const common_options& common, bool format_given) {
 
 void add_convert(CLI::App& app, invocation& call) {
   auto given = std::make_shared<arguments>();
-  CLI::App* command = app.add_subcommand("convert", "Rewrite a checkpoint in another format, streaming");
+  CLI::App* command = app.add_subcommand("convert", "Write a checkpoint in another format, tensor by tensor");
+  command->footer(
+      "shardmesh convert CKPT model.safetensors --no-optimizer\n"
+      "shardmesh convert CKPT hf --to hf --max-shard-size 2GB --dtype bfloat16\n"
+      "shardmesh convert model.safetensors CKPT --to dcp");
   command
-      ->add_option("SRC", given->source,
-                   "A checkpoint of any format that is read (DCP, .pt, safetensors, Hugging Face, DeepSpeed, ...)")
+      ->add_option(
+          "SRC", given->source,
+          "A checkpoint of any format that shardmesh reads: DCP, .pt, safetensors, Hugging Face, DeepSpeed, and more")
       ->required();
   command
       ->add_option("DST", given->destination,
@@ -101,8 +105,8 @@ void add_convert(CLI::App& app, invocation& call) {
       command
           ->add_option_function<std::string>(
               "--to", [given](const std::string& text) { given->options.format = find_target(text)->format; },
-              "Format of DST: " + target_names())
-          ->check(CLI::IsMember(format_names()))
+              "Format of DST, unless DST ends in .safetensors or .pt")
+          ->check(one_of(format_names()))
           ->type_name("FORMAT");
   command
       ->add_option_function<std::string>(
@@ -110,50 +114,52 @@ void add_convert(CLI::App& app, invocation& call) {
           [given](const std::string& text) {
             const auto amount = parse_bytes(text);
             if (!amount || *amount == 0)
-              throw CLI::ValidationError("--max-shard-size", "'" + text + "' is not an amount such as 5GB");
+              throw CLI::ValidationError("--max-shard-size", "'" + text + "' is not a number of bytes such as 5GB");
             given->options.max_shard_bytes = *amount;
           },
-          "hf: largest file (default 5GB; a tensor that is larger gets its own)")
-      ->type_name("BYTES");
+          "hf: size of the largest file; a larger tensor gets its own file")
+      ->type_name("BYTES")
+      ->default_str("5GB");
   command->add_flag("--skip-objects", given->options.skip_objects,
-                    "Drop what is not a tensor (safetensors and hf write it to objects.json else)");
+                    "Drop objects; otherwise, safetensors and hf write them to objects.json");
   command->add_flag("--skip-unsupported", given->options.skip_unsupported,
-                    "Drop tensors that the destination cannot hold, and objects that hold such, instead of refusing");
+                    "Drop tensors that the destination cannot hold, and objects that hold such tensors");
   command
       ->add_flag("--dedup{tied}", given->dedup,
-                 "Write tensors that are one stored tensor under several names (tied weights) once; --dedup=equal: "
-                 "all whose bytes are equal")
-      ->check(CLI::IsMember({"tied", "equal"}))
+                 "Write a stored tensor with several names (tied weights) once; with --dedup=equal, also tensors "
+                 "with equal bytes")
+      ->check(one_of({"tied", "equal"}))
       ->type_name("[=equal]");
   command
-      ->add_option("--flat-spec", given->flat_spec,
-                   "JSON that names what lies in the flat parameters of an FSDP1 local state dict, in order: "
-                   "{\"units\":[{\"key\":\"model._flat_param\",\"parameters\":[{\"name\":\"w\",\"shape\":[4,3]}]}]}")
+      ->add_option(
+          "--flat-spec", given->flat_spec,
+          "JSON file that names the tensors in the flat parameters of an FSDP1 local state dict, in order: "
+          "{\"units\": [{\"key\": \"model._flat_param\", \"parameters\": [{\"name\": \"w\", \"shape\": [4, 3]}]}]}")
       ->type_name("FILE")
       ->check(some_path());
   command
-      ->add_option("--like", given->like,
-                   "Tensors must have the shapes of those of another checkpoint; the ones that it lacks keep theirs")
+      ->add_option(
+          "--like", given->like,
+          "Require that tensors have the shapes in another checkpoint; tensors that it lacks keep their shapes")
       ->type_name("CKPT")
       ->check(some_path());
   command
       ->add_flag("--allow-shape-mismatch", given->options.allow_shape_mismatch,
-                 "With --like: tensors of another shape there are cut at the end or filled with zeros (padded "
+                 "With --like: cut tensors of another shape at the end, or fill them with zeros (padded "
                  "vocabularies), each with a note")
       ->needs("--like");
   add_dequantize_option(*command, given->dequantize);
   add_json_option(*command);
   command->add_flag("--components", given->options.components,
-                    "dcp, pt, torch-checkpointing: write sparse, nested, quantized and torchao's tensors as their "
-                    "components, instead of "
-                    "putting them together");
+                    "dcp, pt, torch-checkpointing: write sparse, nested, quantized, and torchao's tensors as their "
+                    "components, and do not rebuild them");
   command->add_flag("--nest", given->options.nest,
                     "dcp, pt, torch-checkpointing: split flat names at dots into nested paths");
   command
       ->add_option(
           "--item", given->options.item,
-          "torch-checkpointing: everything goes below this item, as {\"model\": ...} (flat names would be items "
-          "of their own, with a file each)")
+          "torch-checkpointing: put all entries below one item. Otherwise, each flat name is an item of its own, with "
+          "a file for each rank")
       ->type_name("NAME");
   command
       ->add_option_function<std::string>(
@@ -161,9 +167,10 @@ void add_convert(CLI::App& app, invocation& call) {
           [given](const std::string& text) {
             given->options.payload = text == "safetensors" ? payload_kind::safetensors : payload_kind::torch;
           },
-          "torch-checkpointing: what the ranks' files are, torch (the default) or safetensors (items of tensors only)")
-      ->check(CLI::IsMember({"torch", "safetensors"}))
-      ->type_name("KIND");
+          "torch-checkpointing: kind of the ranks' files; safetensors holds only items of tensors")
+      ->check(one_of({"torch", "safetensors"}))
+      ->type_name("KIND")
+      ->default_str("torch");
   add_saving_options(*command, given->options.overwrite, given->options.durable, given->options.memory_bytes);
   add_selection_options(*command, given->selection);
   command->callback([given, to, &call] { call.status = run(*given, call.common, to->count() > 0); });

@@ -189,22 +189,25 @@ int run(arguments& given, const common_options& common) {
 void add_diff(CLI::App& app, invocation& call) {
   auto given = std::make_shared<arguments>();
   CLI::App* command =
-      app.add_subcommand("diff", "Compare names, dtypes, shapes and values of two checkpoints of any formats");
+      app.add_subcommand("diff", "Compare two checkpoints of any formats: names, dtypes, shapes, values, and objects");
+  command->footer(
+      "shardmesh diff CKPT model.safetensors --no-optimizer\n"
+      "shardmesh diff OLD NEW --tolerance 1e-6 --ignore-dtype");
   command->add_option("A", given->left, "The left checkpoint")->required();
   command->add_option("B", given->right, "The right checkpoint")->required();
   command->add_flag("--json", given->json, "Print one JSON document");
   command
-      ->add_option("--tolerance", given->options.tolerance,
-                   "|a-b| <= T + T*|b| counts as equal (default: equal bits; NaN equals NaN, -0 equals 0)")
+      ->add_option(
+          "--tolerance", given->options.tolerance,
+          "Accept values with |a-b| <= T + T*|b|. Otherwise, bits must be equal, but NaN equals NaN, and -0 equals 0")
       ->type_name("T")
       ->check(tolerance());
-  command
-      ->add_option("--limit", given->limit,
-                   "Name at most N differences and count the rest (default: 100 lines, all of them in JSON; 0: all)")
+  command->add_option("--limit", given->limit, "List at most N differences and count the rest; 0 lists all")
+      ->default_str("100; all with --json")
       ->type_name("N")
       ->check(whole_number());
-  command->add_flag("--layout", given->options.layout, "Compare how tensors are cut into chunks, too");
-  command->add_flag("--ignore-dtype", given->options.ignore_dtype, "Compare values across dtypes");
+  command->add_flag("--layout", given->options.layout, "Also compare how tensors are cut into chunks");
+  command->add_flag("--ignore-dtype", given->options.ignore_dtype, "Compare values even if the dtypes differ");
   add_selection_options(*command, given->selection);
   command->callback([given, &call] { call.status = run(*given, call.common); });
 }

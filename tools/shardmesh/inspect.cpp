@@ -239,36 +239,44 @@ void add_inspect(CLI::App& app, invocation& call) {
   auto given = std::make_shared<arguments>();
   CLI::App* command =
       app.add_subcommand("inspect",
-                         "Show what is in a checkpoint: a summary, what its pickles name beside plain data, and the\n"
-                         "list of tensors and objects. Nothing in it is run: safe for what was downloaded");
+                         "Show the contents of a checkpoint. Prints a summary, the names in pickles that are not "
+                         "plain data, and a list of tensors and objects. Runs no code from the checkpoint, so that "
+                         "untrusted files can be inspected");
+  command->footer(
+      "shardmesh inspect CKPT --limit 20\n"
+      "shardmesh inspect CKPT --map --only 'model\\..*'\n"
+      "shardmesh inspect CKPT --html page.html");
   command
-      ->add_option("PATH", given->path,
-                   "A checkpoint of any format that is read (DCP, .pt, safetensors, Hugging Face, DeepSpeed, ...)")
+      ->add_option(
+          "PATH", given->path,
+          "A checkpoint of any format that shardmesh reads: DCP, .pt, safetensors, Hugging Face, DeepSpeed, and more")
       ->required();
   command->add_flag("--json", given->json, "Print one JSON document");
-  command->add_option("--only", given->selection.only, "Show only keys that match RE (RE2, whole key; repeatable)")
+  command
+      ->add_option("--only", given->selection.only,
+                   "Show only the keys that match RE, an RE2 expression for whole keys")
       ->type_name("RE")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_flag("--allow-unused", given->selection.allow_unused, "An --only that matches nothing is no error");
+  command->add_flag("--allow-unused", given->selection.allow_unused, "Accept an --only that matches nothing");
   command
       ->add_option(
           "--key", given->keys,
-          "Show only the entry of this very KEY (repeatable), and read nothing of all others: at once, however\n"
-          "many there are. What pickles name is not looked for then")
+          "Show only this entry, and read nothing of the others, which is fast in large checkpoints. Names in pickles "
+          "are not listed then (not with --only)")
       ->type_name("KEY")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->excludes("--only");
   command->add_option("--limit", given->limit, "List at most N entries")->type_name("N")->check(whole_number());
-  command->add_flag("--map", given->map, "Draw who holds what, tensor by tensor");
-  command->add_flag("--tree", given->tree, "Draw the entries as the tree of their paths, instead of the list");
+  command->add_flag("--map", given->map, "Draw which rank holds which part, tensor by tensor");
+  command->add_flag("--tree", given->tree, "Draw the entries as a tree of their paths, not as a list");
   command
       ->add_option("--svg", given->svg,
-                   "Write to FILE, as one picture, the maps of who holds what (--only chooses); with --tree the tree")
+                   "Write a picture to FILE: the maps of the shown tensors, or the tree with --tree")
       ->type_name("FILE")
       ->check(some_path());
-  command->add_option("--html", given->html, "Write a page of it to FILE, for a browser; it needs no network")
+  command->add_option("--html", given->html, "Write a page for a browser to FILE; it needs no network")
       ->type_name("FILE")
       ->check(some_path());
   add_force_option(*command, given->force, "--svg and --html");

@@ -94,15 +94,22 @@ int run_layout(const layout_arguments& a) {
 
 void add_layout(CLI::App& app, invocation& call) {
   auto a = std::make_shared<layout_arguments>();
-  CLI::App* command = app.add_subcommand("layout", "Who holds what of a tensor that is placed on a mesh");
-  command->add_option("--shape", a->shape, "Sizes of the whole tensor: 10,7; a scalar's is []")->required();
-  command->add_option("--mesh", a->mesh, "Sizes of the mesh: 2,3 or dp=2,tp=3")->required();
-  command->add_option("--place", a->place, "One placement per mesh dimension: S(d), SS(d,k), R, P(op); 'S(0),R'")
+  CLI::App* command = app.add_subcommand("layout", "Show which rank holds which part of a tensor");
+  command->footer(
+      "shardmesh layout --shape 10,7 --mesh 2,3 --place 'S(0),S(1)'\n"
+      "shardmesh layout --shape 9 --mesh dp=2,tp=2 --place 'R,S(0)' --json");
+  command->add_option("--shape", a->shape, "Sizes of the whole tensor, such as 10,7; [] for a scalar")
+      ->type_name("SHAPE")
       ->required();
-  command->add_option("--rule", a->rule, "How lengths are cut: torch_chunk, balanced, sizes:3,3,4, weights:1,2")
+  command->add_option("--mesh", a->mesh, "Sizes of the mesh, such as 2,3 or dp=2,tp=3")->type_name("MESH")->required();
+  command->add_option("--place", a->place, "One placement per mesh dimension: S(d), SS(d,k), R, or P(op)")
+      ->type_name("PLACEMENTS")
+      ->required();
+  command->add_option("--rule", a->rule, "How lengths are cut: torch_chunk, balanced, sizes:3,3,4, or weights:1,2")
+      ->type_name("RULE")
       ->capture_default_str();
-  command->add_flag("--json", a->json, "One JSON document on stdout");
-  command->add_option("--svg", a->svg, "Write a picture to this file")->type_name("FILE")->check(some_path());
+  command->add_flag("--json", a->json, "Print one JSON document");
+  command->add_option("--svg", a->svg, "Write a picture to FILE")->type_name("FILE")->check(some_path());
   add_force_option(*command, a->force, "--svg");
   command->callback([a, &call] { call.status = run_layout(*a); });
 }

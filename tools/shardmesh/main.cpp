@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <new>
 #include <stdexcept>
 #include <string_view>
@@ -21,6 +22,7 @@
 #include "command.hpp"
 #include "completion.hpp"
 #include "console.hpp"
+#include "help.hpp"
 #include "report.hpp"
 #include "signals.hpp"
 
@@ -50,16 +52,22 @@ void open_many_files() {
 int run(int argc, char** argv) {
   open_many_files();
   CLI::App app{"shardmesh: sharded checkpoints without Python", "shardmesh"};
-  app.set_version_flag("--version", "shardmesh " SHARDMESH_VERSION);
+  app.formatter(std::make_shared<tool::help_formatter>());
+  app.set_help_flag("-h,--help", "Print this help and exit");
+  app.set_version_flag("--version", "shardmesh " SHARDMESH_VERSION, "Print the version and exit");
   app.require_subcommand(1);
   app.fallthrough();
   tool::invocation call;
   call.common.cancel = tool::end_on_signals();
-  app.add_option("--threads", call.common.threads, "Worker threads (default: all cores)")->check(CLI::Range(0, 4096));
-  app.add_option("--limit-factor", call.common.limit_factor,
-                 "Allow N times what reading a file may cost before it is taken for an attack (default 1)")
+  app.add_option("--threads", call.common.threads, "Number of worker threads, at most 4096")
       ->type_name("N")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+      ->default_str("all cores")
+      ->check(tool::whole_number(0, 4096));
+  app.add_option("--limit-factor", call.common.limit_factor,
+                 "Raise the limits on the cost of reading to N times their size, for files that you trust")
+      ->type_name("N")
+      ->default_str("1")
+      ->check(tool::whole_number(1, std::int64_t{1} << 40));
   tool::add_inspect(app, call);
   tool::add_verify(app, call);
   tool::add_diff(app, call);
@@ -68,14 +76,16 @@ int run(int argc, char** argv) {
   for (const char* const reads : {"inspect", "verify", "diff", "convert", "reshard"}) {
     CLI::App* const command = app.get_subcommand(reads);
     command->add_flag("--all", call.common.all_parts,
-                      "Take every checkpoint in a folder (model, optimizer, ...) as one, with keys PART.KEY");
+                      "Read all checkpoints in a folder (model, optimizer, ...) as one, with keys PART.KEY");
     CLI::Option* const rank =
         command
             ->add_option("--rank", call.common.rank,
-                         "Read rank N's value of a key under which ranks without collectives saved different ones")
+                         "Read rank N's value of each key for which the ranks saved different values")
             ->type_name("N")
-            ->check(CLI::Range(0, INT32_MAX));
-    command->add_flag("--keys-at-ranks", call.common.keys_at_ranks, "List such a key as KEY@RANK for each rank")
+            ->check(tool::whole_number(0, INT32_MAX));
+    command
+        ->add_flag("--keys-at-ranks", call.common.keys_at_ranks,
+                   "List each rank's value of such a key as KEY@RANK (not with --rank)")
         ->excludes(rank);
   }
   tool::add_layout(app, call);
@@ -86,6 +96,10 @@ int run(int argc, char** argv) {
   tool::add_devices(app, call);
 #endif
   tool::add_self_description(app, call);
+  app.footer(
+      "shardmesh inspect CKPT --map\n"
+      "shardmesh verify CKPT\n"
+      "shardmesh convert CKPT model.safetensors --no-optimizer");
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
     command->preparse_callback([command](std::size_t) { tool::set_failure_members(command->get_name()); });
   try {
@@ -162,7 +176,7 @@ int main(int argc, char** argv) {
     } catch (const std::bad_alloc&) {
     } catch (const std::length_error&) {  // a size that no container can have exceeds the memory
     } catch (const std::system_error& e) {
-      return stopped_by(fail_sys(e.code().value(), "cannot go on", tool::subject()));
+      return stopped_by(fail_sys(e.code().value(), "cannot continue", tool::subject()));
     } catch (const std::exception& e) {
       return stopped_by(fail(errc::io, std::string("internal error: ") + e.what()).with_file(tool::subject()));
     }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,11 +53,7 @@ std::string entry_of(const described_option& option) {
     tag += "[=" + value + "]";
   else if (!option.value.empty())
     tag += " " + value;
-  std::string text = fmt::format(".TP\n{}\n{}", tag, roff(option.text));
-  if (!option.choices.empty())
-    text += fmt::format("\nOne of: {}.", roff(fmt::format("{}", fmt::join(option.choices, ", "))));
-  if (!option.fallback.empty()) text += fmt::format("\nDefault: {}.", roff(option.fallback));
-  return text + (option.is_required && !option.is_positional() ? "\nRequired.\n" : "\n");
+  return fmt::format(".TP\n{}\n{}\n", tag, roff(option.full_text()));
 }
 
 // Writes positional arguments first, then the groups of options in the order of help.
@@ -65,15 +62,22 @@ std::string entries_of(const std::vector<described_option>& options) {
   std::vector<std::string> groups;
   for (const described_option& option : options) {
     if (option.is_positional()) text += entry_of(option);
-    if (groups.empty() || groups.back() != option.group) groups.push_back(option.group);
+    if (!option.is_positional() && std::find(groups.begin(), groups.end(), option.group) == groups.end())
+      groups.push_back(option.group);
   }
   for (const std::string& group : groups) {
-    if (group == "Positionals") continue;
     if (group != "Options") text += fmt::format(".PP\n{}:\n", roff(group));
     for (const described_option& option : options)
       if (option.group == group && !option.is_positional()) text += entry_of(option);
   }
   return text;
+}
+
+// Lines that are copied, so they are neither filled nor hyphenated.
+std::string examples_of(const std::vector<std::string>& examples) {
+  std::string text;
+  for (const std::string& example : examples) text += roff(example) + "\n";
+  return text.empty() ? text : fmt::format(".PP\nExamples:\n.PP\n.nf\n{}.fi\n", text);
 }
 
 constexpr std::string_view statuses = R"(.SH EXIT STATUS
@@ -101,7 +105,8 @@ std::string manual_page(const described_tool& tool) {
     text += synopsis_of(command) + (&command == &tool.commands.back() ? "" : ".br\n");
   text += ".SH OPTIONS\nOf every command, before or after its name.\n" + entries_of(tool.options) + ".SH COMMANDS\n";
   for (const described_command& command : tool.commands)
-    text += fmt::format(".SS {}\n{}\n{}", roff(command.name), roff(command.text), entries_of(command.options));
+    text += fmt::format(".SS {}\n{}\n{}{}", roff(command.name), roff(command.text + "."), entries_of(command.options),
+                        examples_of(command.examples));
   return text + std::string(statuses);
 }
 

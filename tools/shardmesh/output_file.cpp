@@ -108,7 +108,7 @@ int output_file::write(std::string_view text) {
 }
 
 void add_force_option(CLI::App& command, bool& into, const std::string& options) {
-  command.add_flag("--force", into, "With " + options + ": replace FILE");
+  command.add_flag("--force", into, "With " + options + ": replace an existing FILE");
 }
 
 }  // namespace tool

@@ -66,7 +66,7 @@ result<transfer_plan> make_plan(const plan_arguments& a, const sides& both) {
     const auto near = nearest_dtype(a.dtype_name);
     return fail(errc::invalid_argument, "'" + a.dtype_name + "' is not a dtype")
         .with_hint(near ? fmt::format("did you mean {}?", name(*near))
-                        : "dtypes have PyTorch's names, such as bfloat16");
+                        : "use PyTorch's name of a dtype, such as bfloat16");
   }
   auto from = placed(*shape, both.from, *rule);
   if (!from) return std::move(from).error();
@@ -118,18 +118,30 @@ int run_plan(const plan_arguments& a) {
 void add_plan(CLI::App& app, invocation& call) {
   auto a = std::make_shared<plan_arguments>();
   CLI::App* command =
-      app.add_subcommand("plan", "Who sends what to whom when a tensor moves from one layout to another");
-  command->add_option("--shape", a->shape, "Sizes of the whole tensor: 10,7; a scalar's is []")->required();
-  command->add_option("--from-mesh", a->from_mesh, "Mesh it is on: 4 or dp=2,tp=2")->required();
-  command->add_option("--from", a->from, "Its placements there: 'S(0)'")->required();
-  command->add_option("--to-mesh", a->to_mesh, "Mesh it goes to; ranks of both meshes number the same processes")
+      app.add_subcommand("plan", "Show which rank sends what to which other rank when a tensor changes its layout");
+  command->footer(
+      "shardmesh plan --shape 10,7 --from-mesh 4 --from 'S(0)' --to-mesh 4 --to R\n"
+      "shardmesh plan --shape 8 --from-mesh 2 --from R --to-mesh 4 --to 'S(0)' --json");
+  command->add_option("--shape", a->shape, "Sizes of the whole tensor, such as 10,7; [] for a scalar")
+      ->type_name("SHAPE")
       ->required();
-  command->add_option("--to", a->to, "Its placements there: 'S(1),R'")->required();
-  command->add_option("--dtype", a->dtype_name, "Element type")->capture_default_str();
-  command->add_option("--rule", a->rule, "How lengths are cut: torch_chunk, balanced")->capture_default_str();
-  command->add_flag("--json", a->json, "One JSON document on stdout");
-  command->add_option("--svg", a->svg, "Write a picture to this file")->type_name("FILE")->check(some_path());
-  command->add_option("--html", a->html, "Write a page of it to FILE, for a browser; it needs no network")
+  command->add_option("--from-mesh", a->from_mesh, "Mesh that the tensor is on, such as 4 or dp=2,tp=2")
+      ->type_name("MESH")
+      ->required();
+  command->add_option("--from", a->from, "Placements on that mesh, such as 'S(0)'")
+      ->type_name("PLACEMENTS")
+      ->required();
+  command->add_option("--to-mesh", a->to_mesh, "Mesh that the tensor moves to; both meshes number the same processes")
+      ->type_name("MESH")
+      ->required();
+  command->add_option("--to", a->to, "Placements on that mesh, such as 'S(1),R'")->type_name("PLACEMENTS")->required();
+  command->add_option("--dtype", a->dtype_name, "Type of the elements")->type_name("NAME")->capture_default_str();
+  command->add_option("--rule", a->rule, "How lengths are cut: torch_chunk, balanced, sizes:3,3,4, or weights:1,2")
+      ->type_name("RULE")
+      ->capture_default_str();
+  command->add_flag("--json", a->json, "Print one JSON document");
+  command->add_option("--svg", a->svg, "Write a picture to FILE")->type_name("FILE")->check(some_path());
+  command->add_option("--html", a->html, "Write a page for a browser to FILE; it needs no network")
       ->type_name("FILE")
       ->check(some_path());
   add_force_option(*command, a->force, "--svg and --html");

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "../../bindings/code_names.hpp"
 #include "command.hpp"
 #include "console.hpp"
 #include "counted.hpp"
@@ -41,24 +42,24 @@ struct spelling {
   std::string_view option, flag;
 };
 constexpr spelling hints[] = {
-    {errc::destination_exists, "overwrite replaces it", "--force replaces it"},
-    {errc::invalid_argument, "allow_unused lets it pass", "--allow-unused lets it pass"},
-    {errc::narrowing, "allow_narrowing casts", "--allow-narrowing casts"},
-    {errc::invalid_argument, "allow_unused ignores this", "--allow-unused ignores this"},
-    {errc::shape_mismatch, "allow_shape_mismatch cuts", "--allow-shape-mismatch cuts"},
-    {errc::unsupported, "rename it, or skip_objects", "rename it, or --skip-objects"},
-    {errc::unsupported, "skip_unsupported leaves it out, or skip '", "--skip-unsupported leaves it out, or --skip '"},
-    {errc::unsupported, "item puts everything", "--item puts everything"},
-    {errc::unsupported, "skip_unsupported leaves", "--skip-unsupported leaves"},
-    {errc::unsupported, "allow_globals accepts", "--allow-globals accepts"},
-    {errc::bad_format, "a higher limit factor", "a higher --limit-factor"},
-    {errc::missing_key, "components leaves", "--components leaves"},
-    {errc::dtype_mismatch, "components leaves", "--components leaves"},
-    {errc::shape_mismatch, "components leaves", "--components leaves"},
-    {errc::out_of_bounds, "components leaves", "--components leaves"},
-    {errc::overflow, "components leaves", "--components leaves"},
-    {errc::bad_format, "components leaves", "--components leaves"},
-    {errc::unsupported, "components leaves", "--components leaves"},
+    {errc::destination_exists, "pass overwrite", "pass --force"},
+    {errc::invalid_argument, "pass allow_unused", "pass --allow-unused"},
+    {errc::narrowing, "pass allow_narrowing", "pass --allow-narrowing"},
+    {errc::shape_mismatch, "pass allow_shape_mismatch", "pass --allow-shape-mismatch"},
+    {errc::unsupported, "pass skip_objects", "pass --skip-objects"},
+    {errc::unsupported, "pass skip_unsupported to leave it out, or skip '",
+     "pass --skip-unsupported to leave it out, or --skip '"},
+    {errc::unsupported, "pass skip_unsupported", "pass --skip-unsupported"},
+    {errc::unsupported, "pass item", "pass --item"},
+    {errc::unsupported, "pass allow_globals", "pass --allow-globals"},
+    {errc::bad_format, "raise the limit factor", "raise --limit-factor"},
+    {errc::missing_key, "pass components", "pass --components"},
+    {errc::dtype_mismatch, "pass components", "pass --components"},
+    {errc::shape_mismatch, "pass components", "pass --components"},
+    {errc::out_of_bounds, "pass components", "pass --components"},
+    {errc::overflow, "pass components", "pass --components"},
+    {errc::bad_format, "pass components", "pass --components"},
+    {errc::unsupported, "pass components", "pass --components"},
 };
 constexpr spelling messages[] = {
     {errc::missing_key, "the checkpoint given by like has", "the checkpoint given by --like has"},
@@ -74,6 +75,10 @@ void respell(std::string& text, errc code, std::span<const spelling> table) {
   for (const spelling& one : table)
     if (const std::size_t at = text.find(one.option); one.code == code && at != std::string::npos)
       return static_cast<void>(text.replace(at, one.option.size(), one.flag));
+}
+
+std::string_view code_name(const error& problem) {
+  return bindings::code_names[static_cast<std::size_t>(problem.code)];
 }
 
 bool is_of_the_system(const error& problem) {
@@ -93,16 +98,20 @@ error in_flags(error problem) {
   return problem;
 }
 
+std::string line_of(const error& problem) {
+  return fmt::format("{} [{}]", to_string(in_flags(problem)), code_name(problem));
+}
+
 void print_problem(const error& problem) {
   error shown = problem;
   // An empty path, such as from an unset shell variable, is shown as ''.
   if (shown.file.empty() && is_of_the_system(shown))
     shown = std::move(shown).with_file(subject().empty() ? "''" : subject());
-  print_problem(to_string(in_flags(shown)), json_text([&](json_writer& out) { write(out, shown); }));
+  print_problem(line_of(shown), json_text([&](json_writer& out) { write(out, shown); }));
 }
 
 void print_warning(const error& warning) {
-  print_line("warning: " + to_string(in_flags(warning)));
+  print_line("warning: " + line_of(warning));
 }
 
 void print_problems(const std::vector<error>& problems, std::int64_t more) {
@@ -153,7 +162,7 @@ void write_box(json_writer& out, const box& b) {
 void write(json_writer& out, const error& given, std::string_view line) {
   const error problem = in_flags(given);
   out.begin_object()
-      .member("code", make_error_code(problem.code).message())
+      .member("code", code_name(problem))
       .member("message", problem.message)
       .member("key", problem.key)
       .member("file", problem.file);
@@ -167,7 +176,7 @@ void write(json_writer& out, const error& given, std::string_view line) {
       .member("expected", problem.expected)
       .member("found", problem.found)
       .member("hint", problem.hint)
-      .member("text", line.empty() ? to_string(problem) : std::string(line))
+      .member("text", line.empty() ? line_of(given) : std::string(line))
       .end_object();
 }
 
@@ -208,8 +217,7 @@ std::string globals_text(const global_report& globals) {
     at.count += name.count;
   }
   std::string text;
-  if (harmless > 0)
-    text = fmt::format("  names       {} in pickles, of those that PyTorch's own data is made of\n", harmless);
+  if (harmless > 0) text = fmt::format("  names       {} harmless in pickles, of PyTorch's own data\n", harmless);
   for (const auto& [name, at] : by_name)
     text += fmt::format("  {}   {} ({}{}{}{})\n", at.first->dangerous ? "dangerous" : "not data ", escaped(name),
                         escaped(at.first->file), at.first->key.empty() ? "" : ": ", escaped(at.first->key),

@@ -17,6 +17,9 @@ namespace tool {
 
 /// Rewords an error for the command line: names of the library's options become the flags that set them.
 shardmesh::error in_flags(shardmesh::error problem);
+/// Returns the line of an error in the words of the command line. It ends in the name of the error's code, which
+/// docs/errors.md explains: "w: has another shape [shape_mismatch]".
+std::string line_of(const shardmesh::error& problem);
 /// Prints one line on stderr. A system error without a file refers to the path given to `works_on`.
 void print_problem(const shardmesh::error& problem);
 /// Prints "warning: ..." on stderr.

@@ -113,7 +113,7 @@ result<void> parse_rules(arguments& given) {
 int run(arguments& given, const common_options& common) {
   works_on(given.source);
   if (given.mesh.empty() == given.like.empty())
-    return refuse(fail(errc::invalid_argument, "say either --mesh (with --place) or --like"));
+    return refuse(fail(errc::invalid_argument, "pass either --mesh (with --place) or --like"));
   if (given.like.empty()) {
     auto mesh = parse_mesh(given.mesh);
     if (!mesh) return refuse(mesh.error());
@@ -154,41 +154,45 @@ int run(arguments& given, const common_options& common) {
 
 void add_reshard(CLI::App& app, invocation& call) {
   auto given = std::make_shared<arguments>();
-  CLI::App* command =
-      app.add_subcommand("reshard", "Rewrite a checkpoint as DCP for another mesh: each rank's bytes in its own file");
+  CLI::App* command = app.add_subcommand(
+      "reshard", "Write a checkpoint as DCP for another mesh. Each rank's bytes go to a file of their own");
+  command->footer(
+      "shardmesh reshard CKPT NEW --mesh dp=2,tp=4 --place '.*=S(0),R'\n"
+      "shardmesh reshard CKPT NEW --mesh 8 --place '.*=S(0)' --dry-run\n"
+      "shardmesh reshard CKPT NEW --like OTHER");
   command
-      ->add_option("SRC", given->source,
-                   "A checkpoint of any format that is read (DCP, .pt, safetensors, Hugging Face, DeepSpeed, ...)")
+      ->add_option(
+          "SRC", given->source,
+          "A checkpoint of any format that shardmesh reads: DCP, .pt, safetensors, Hugging Face, DeepSpeed, and more")
       ->required();
   command->add_option("DST", given->destination, "The DCP folder to write")->required();
   command->add_option("--mesh", given->mesh, "The new mesh, such as 3 or dp=2,tp=4")->type_name("MESH");
   command
       ->add_option("--place", given->places,
-                   "Placements of keys that match RE, one per mesh dimension: S(d), SS(d,k), R; the first rule wins "
-                   "(repeatable)")
+                   "Placements of the keys that match RE, one per mesh dimension: S(d), SS(d,k), or R. The first rule "
+                   "that matches a key decides")
       ->type_name("RE=S(0),R")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command
-      ->add_option("--default", given->defaults,
-                   "Placements of keys that no rule matches (default: R everywhere, with a note that names them)")
-      ->type_name("R,R");
+  command->add_option("--default", given->defaults, "Placements of the keys that no rule matches")
+      ->type_name("R,R")
+      ->default_str("R everywhere, with a note");
   command->add_flag_callback(
       "--no-optimizer-follow", [given] { given->options.optimizer_follows = false; },
-      "Optimizer state does not take its parameter's placement");
-  command->add_option("--like", given->like, "Take boxes and ranks of every tensor from another checkpoint")
+      "Do not give optimizer state the placement of its parameter");
+  command->add_option("--like", given->like, "Take the boxes and ranks of all tensors from another checkpoint")
       ->type_name("CKPT")
       ->check(some_path());
   command
       ->add_flag("--allow-shape-mismatch", given->options.allow_shape_mismatch,
-                 "With --like: tensors of another shape there are cut at the end or filled with zeros (padded "
+                 "With --like: cut tensors of another shape at the end, or fill them with zeros (padded "
                  "vocabularies), each with a note")
       ->needs("--like");
   command->add_flag("--skip-unsupported", given->options.skip_unsupported,
-                    "Drop tensors that cannot be cut or written, and objects that hold such, instead of refusing");
+                    "Drop tensors that cannot be cut or written, and objects that hold such tensors");
   add_dequantize_option(*command, given->dequantize);
   add_json_option(*command);
-  command->add_flag("--dry-run", given->dry_run, "Say what each rank's file would hold, write nothing");
+  command->add_flag("--dry-run", given->dry_run, "Report the contents of each rank's file, but write nothing");
   add_saving_options(*command, given->options.overwrite, given->options.durable, given->options.memory_bytes);
   add_selection_options(*command, given->selection);
   command->callback([given, &call] { call.status = run(*given, call.common); });

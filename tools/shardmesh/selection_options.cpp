@@ -52,39 +52,42 @@ shardmesh::result<shardmesh::selection_options> selection_arguments::compile() c
 
 void add_selection_options(CLI::App& command, selection_arguments& into) {
   const auto group = "Selection (RE2 expressions that match whole keys)";
-  CLI::Option* only = command.add_option("--only", into.only, "Take only keys that match RE (repeatable)")
-                          ->type_name("RE")
-                          ->group(group);
-  CLI::Option* skip = command.add_option("--skip", into.skip, "Leave out keys that match RE (repeatable)")
-                          ->type_name("RE")
-                          ->group(group);
-  command.add_flag("--no-optimizer", into.no_optimizer, "Leave out optimizer state, judged by all keys")->group(group);
-  CLI::Option* rename =
-      command.add_option("--rename", into.rename, "Rename keys, in order; \\1 is the first group (repeatable)")
-          ->type_name("RE=REPLACEMENT")
-          ->group(group);
-  command.add_option("--strip-prefix", into.strip_prefix, "Remove this prefix from keys that have it")
+  CLI::Option* only =
+      command.add_option("--only", into.only, "Take only the keys that match RE")->type_name("RE")->group(group);
+  CLI::Option* skip =
+      command.add_option("--skip", into.skip, "Leave out the keys that match RE")->type_name("RE")->group(group);
+  command
+      .add_flag("--no-optimizer", into.no_optimizer,
+                "Leave out optimizer state, which is recognised by the structure of all keys")
+      ->group(group);
+  CLI::Option* rename = command
+                            .add_option("--rename", into.rename,
+                                        "Rename keys that match RE; \\1 is the first group. Rules apply in order")
+                            ->type_name("RE=REPLACEMENT")
+                            ->group(group);
+  command.add_option("--strip-prefix", into.strip_prefix, "Remove this prefix from the keys that have it")
       ->type_name("P")
       ->group(group);
   command
-      .add_flag("--optimizer-follows", into.optimizer_follows,
-                "--skip, --strip-prefix and --rename of a parameter are also of its optimizer state and of its name in "
-                "param_groups")
+      .add_flag(
+          "--optimizer-follows", into.optimizer_follows,
+          "Apply --skip, --strip-prefix, and --rename of a parameter also to its optimizer state, and to its name "
+          "in param_groups")
       ->group(group);
   CLI::Option* dtype =
       command
           .add_option(
               "--dtype", into.dtype,
-              "NAME casts tensors of its kind (floating of 16 bits and more, integer, complex); RE=NAME those that\n"
-              "match, FP8 too. FROM:NAME and RE=FROM:NAME cast tensors of dtype FROM, whatever its kind\n"
-              "(repeatable; the first that casts a tensor decides)")
+              "Cast tensors. NAME casts tensors of its kind: floating (of at least 16 bits), integer, or complex. "
+              "RE=NAME casts those whose keys match, FP8 included. FROM:NAME and RE=FROM:NAME cast tensors of dtype "
+              "FROM, of any kind. The first rule that casts a tensor decides")
           ->type_name("RULE")
           ->group(group);
   command
       .add_flag("--allow-narrowing", into.allow_narrowing,
-                "--dtype may lose values of integers, or make integers of fractions; without it that is an error")
+                "Accept casts that lose integer values, or that turn fractions into integers")
       ->group(group);
-  command.add_flag("--allow-unused", into.allow_unused, "A rule that matches nothing is no error")->group(group);
+  command.add_flag("--allow-unused", into.allow_unused, "Accept rules that match nothing")->group(group);
   // One value per occurrence, so that a key after it is not taken for another value.
   for (CLI::Option* option : {only, skip, rename, dtype})
     option->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -93,7 +96,7 @@ void add_selection_options(CLI::App& command, selection_arguments& into) {
 void add_dequantize_option(CLI::App& command, bool& into) {
   command.add_flag("--dequantize", into,
                    "Read FP8 weights with block scales (weight, weight_scale_inv) and MXFP4 (_blocks, _scales) as the "
-                   "float32 numbers that they stand for; --dtype casts those");
+                   "float32 numbers that they represent; --dtype casts these");
 }
 
 void add_saving_options(CLI::App& command, bool& overwrite, bool& durable, std::int64_t& memory_bytes) {
@@ -102,16 +105,17 @@ void add_saving_options(CLI::App& command, bool& overwrite, bool& durable, std::
           "--memory",
           [&memory_bytes](const std::string& text) {
             const auto amount = shardmesh::parse_bytes(text);
-            if (!amount) throw CLI::ValidationError("--memory", "'" + text + "' is not an amount such as 64MiB");
+            if (!amount)
+              throw CLI::ValidationError("--memory", "'" + text + "' is not a number of bytes such as 64MiB");
             memory_bytes = *amount;
           },
-          "Staging memory, all threads together (default 1GiB)")
-      ->type_name("BYTES");
-  command.add_flag("--force", overwrite, "Replace an existing destination, once the new one is durable");
+          "Staging memory of all threads together")
+      ->type_name("BYTES")
+      ->default_str("1GiB");
+  command.add_flag("--force", overwrite, "Replace an existing destination, once the new one is on the disk");
   command.add_flag_callback(
       "--no-sync", [&durable] { durable = false; },
-      "Do not wait for the disk, as torch.save does not: a power cut may take what was written, and with --force what "
-      "was there");
+      "Do not wait for the disk. A power failure may then lose the new checkpoint, and with --force the old one");
 }
 
 void add_json_option(CLI::App& command) {

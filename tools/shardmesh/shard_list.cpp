@@ -7,6 +7,8 @@
 #include <new>
 #include <utility>
 
+#include "counted.hpp"
+
 import shardmesh.core;
 
 namespace tool {
@@ -60,8 +62,8 @@ void read_shard(const dom::element& shard, std::int64_t index, shard_room& room,
   if (const auto why = read_numbers(shard["sizes"], "sizes", sizes); !why.empty()) return bad(why);
   if (const auto why = read_rank(shard["placement"], rank); !why.empty()) return bad(why);
   if (offsets.size() != list.shape.rank() || sizes.size() != list.shape.rank())
-    return bad(fmt::format("{} offsets and {} sizes for a tensor of {} dimension{}", offsets.size(), sizes.size(),
-                           list.shape.rank(), list.shape.rank() == 1 ? "" : "s"));
+    return bad(fmt::format("{} and {} for a tensor of {}", counted(offsets.size(), "offset"),
+                           counted(sizes.size(), "size"), counted(list.shape.rank(), "dimension")));
   list.offsets.insert(list.offsets.end(), offsets.begin(), offsets.end());
   list.sizes.insert(list.sizes.end(), sizes.begin(), sizes.end());
   list.owners.push_back(rank);

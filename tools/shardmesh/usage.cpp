@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wrong usage reported in one plain line, and the values that options take.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -57,6 +60,22 @@ std::string suggestion(const CLI::App& app, const std::string& unknown, bool is_
   return near ? fmt::format("; {}", did_you_mean(near)) : std::string();
 }
 
+// CLI11's texts about the number of an option's values, in plain words: "--only: 1 required RE missing".
+std::string number_of_values(std::string_view text) {
+  const std::size_t end = text.find(':');
+  if (end == std::string_view::npos) return std::string(text);
+  const bool are_too_many = text.substr(end).starts_with(": At Most");
+  return std::string(text.substr(0, end)) + (are_too_many ? " is given more than once" : " needs a value");
+}
+
+// The same about options that exclude each other: "--key excludes --only".
+std::string excluded_option(std::string text) {
+  constexpr std::string_view excludes = " excludes ";
+  if (const std::size_t at = text.find(excludes); at != std::string::npos)
+    text.replace(at, excludes.size(), " cannot be used with ");
+  return text;
+}
+
 }  // namespace
 
 int usage_error(const CLI::App& app, const CLI::ParseError& problem) {
@@ -78,20 +97,37 @@ int usage_error(const CLI::App& app, const CLI::ParseError& problem) {
                                           : "unexpected argument",
                        in_quotes(first));
     if (is_option || commands.empty()) what += suggestion(app, first, is_option);
-    if (has_mark && first.starts_with('-')) what += "; options go in front of --";
+    if (has_mark && first.starts_with('-')) what += "; options stand before --";
   } else if (commands.empty() && is(CLI::ExitCodes::RequiredError)) {
     what = "a command is missing";
+  } else if (is(CLI::ExitCodes::ArgumentMismatch)) {
+    what = number_of_values(what);
+  } else if (is(CLI::ExitCodes::ExcludesError)) {
+    what = excluded_option(what);
   }
-  return refuse(fail(errc::invalid_argument, fmt::format("{}: {} ({} --help says more)", who, what, who)));
+  return refuse(fail(errc::invalid_argument, fmt::format("{}: {} (see '{} --help')", who, what, who)));
 }
 
-CLI::Validator whole_number() {
-  const auto check = [](std::string& text) -> std::string {
+CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
+  const auto check = [least, most](std::string& text) -> std::string {
     std::int64_t number = 0;
-    if (parse(text, number) && number >= 0) return {};
-    return in_quotes(text) + " is not a whole number of at least 0";
+    if (parse(text, number) && number >= least && number <= most) return {};
+    const std::string bounds =
+        most == INT64_MAX ? fmt::format("of at least {}", least) : fmt::format("from {} to {}", least, most);
+    return fmt::format("{} is not a whole number {}", in_quotes(text), bounds);
   };
   return {check, ""};
+}
+
+CLI::Validator one_of(const std::vector<std::string>& values) {
+  const auto check = [values](std::string& text) -> std::string {
+    if (std::find(values.begin(), values.end(), text) != values.end()) return {};
+    const std::vector<std::string_view> views(values.begin(), values.end());
+    const std::string hint = did_you_mean(nearest_key(views, text));
+    return fmt::format("{} is not one of {}{}{}", in_quotes(text), fmt::join(values, ", "), hint.empty() ? "" : "; ",
+                       hint);
+  };
+  return {check, fmt::format("{{{}}}", fmt::join(values, ","))};
 }
 
 CLI::Validator tolerance() {

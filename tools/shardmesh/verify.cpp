@@ -134,21 +134,26 @@ void add_verify(CLI::App& app, invocation& call) {
   auto given = std::make_shared<arguments>();
   CLI::App* command =
       app.add_subcommand("verify",
-                         "Check that a checkpoint is whole: every chunk present, readable, of the declared\n"
-                         "dtype, shape and storage, without overlap or gap, and unchanged where checksums exist");
+                         "Check that a checkpoint is complete and undamaged. Every chunk must be present, readable, "
+                         "and of the declared dtype, shape, and storage, without overlaps or gaps; and it must match "
+                         "its checksum, if it has one");
+  command->footer(
+      "shardmesh verify CKPT\n"
+      "shardmesh verify CKPT --strict --json");
   command
-      ->add_option("PATH", given->path,
-                   "A checkpoint of any format that is read (DCP, .pt, safetensors, Hugging Face, DeepSpeed, ...)")
+      ->add_option(
+          "PATH", given->path,
+          "A checkpoint of any format that shardmesh reads: DCP, .pt, safetensors, Hugging Face, DeepSpeed, and more")
       ->required();
   command->add_flag("--json", given->json, "Print one JSON document");
   command->add_flag("--quick", given->quick, "Open every item, but read no tensor bytes (no checksums)");
   command->add_flag("--strict", given->strict,
-                    "Warnings count as problems (exit 1): files that an interrupted save left, and unknown names in\n"
+                    "Treat warnings as problems (exit status 1): leftovers of interrupted saves, and unknown names in "
                     "pickles, which Python would look up and may call");
   command
       ->add_option("--allow-globals", given->allow_globals,
-                   "A name that pickles may hold, such as functools.partial (repeatable). Names that published\n"
-                   "scanners call dangerous are problems without it, unknown ones are with --strict")
+                   "Accept this name in pickles, such as functools.partial. Otherwise, dangerous names are problems, "
+                   "and so are unknown ones with --strict")
       ->type_name("NAME")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

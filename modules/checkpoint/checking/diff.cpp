@@ -226,7 +226,7 @@ class comparer {
           found(a.key, difference_kind::dtype, fmt::format("dtype {} against {}", name(a.type), name(b.type))));
     if (options_.layout && boxes_of(left_.reader.contents(), left) != boxes_of(right_.reader.contents(), right))
       all.push_back(found(a.key, difference_kind::layout,
-                          fmt::format("{} chunk{} against {}, or other boxes", left.chunk_count,
+                          fmt::format("{} chunk{} against {}, or different boxes", left.chunk_count,
                                       left.chunk_count == 1 ? "" : "s", right.chunk_count)));
     if (left_opaque) return compare_opaque_tensors(a, b, std::move(all));
     if (a.type != b.type && !options_.ignore_dtype) return all;

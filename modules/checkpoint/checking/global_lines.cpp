@@ -29,27 +29,27 @@ error line_of(const named_global& name, const fs::path& folder) {
   std::string message = fmt::format("its pickle names {}, which is not plain data", name.name);
   std::string_view hint = looks_up;
   if (is_packed_name(name.name)) {
-    message = fmt::format("it is {}, which is not looked into: the names in its pickles are not known",
+    message = fmt::format("it is {}, which is not searched: the names in its pickles are unknown",
                           std::string_view(name.name).substr(1, name.name.size() - 2));
-    hint = "unpack it and verify what it holds";
+    hint = "unpack it and verify its contents";
   } else if (name.dangerous && name.name.starts_with("<archive")) {
-    message = fmt::format("it holds {}: the names in its pickles are not known",
+    message = fmt::format("it holds {}: the names in its pickles are unknown",
                           std::string_view(name.name).substr(1, name.name.size() - 2));
-    hint = "Python may read it all the same, and look up what it names";
+    hint = "Python may still read it, and look up the names in it";
   } else if (name.dangerous && !name.name.starts_with("<unreadable ")) {
     message = fmt::format("its pickle names {}, which is dangerous to load", name.name);
-    hint = "allow_globals accepts the name, if the file is to be trusted";
+    hint = "pass allow_globals to accept the name, if you trust the file";
   } else if (name.name == "<unreadable archive>" || name.name == "<unreadable record>" ||
              name.name == "<unreadable file>") {
-    message = "it cannot be read: the names in its pickles are not known";
-    hint = "Python may read it all the same, and look up what it names";
+    message = "it cannot be read: the names in its pickles are unknown";
+    hint = "Python may still read it, and look up the names in it";
   } else if (name.name.starts_with("<unreadable from")) {
-    message = fmt::format("its pickle is {}: the names behind that are not known",
+    message = fmt::format("its pickle is {}: the names after that are unknown",
                           std::string_view(name.name).substr(1, name.name.size() - 2));
     hint = "Python runs a damaged pickle up to its defect";
   } else if (name.name == "<bytes after the end>" || name.name == "<another pickle after the end>") {
     message = fmt::format("its pickle has {}", std::string_view(name.name).substr(1, name.name.size() - 2));
-    hint = "programs that read on would load them";
+    hint = "programs that continue to read would load them";
   }
   return fail(errc::unsupported, std::move(message))
       .with_file((folder / name.file).string())

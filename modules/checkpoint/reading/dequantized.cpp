@@ -111,7 +111,7 @@ class dequantized_reader final : public torch_file::archive_forwarding_reader {
       const std::string_view key = tensor.key;
       if (key.ends_with(fp8_scales)) {
         if (find(with_suffix(key, fp8_scales, fp8_weight))) continue;
-        refuse(fail(errc::missing_key, "the scales of a weight that is not there")
+        refuse(fail(errc::missing_key, "these are the scales of a missing weight")
                    .with_values(with_suffix(key, fp8_scales, fp8_weight), ""),
                tensor);
       } else if (key.ends_with(mxfp4_scales) && find(with_suffix(key, mxfp4_scales, mxfp4_blocks))) {
@@ -154,31 +154,31 @@ class dequantized_reader final : public torch_file::archive_forwarding_reader {
     const std::vector<tensor_entry>& stored = inner().contents().tensors;
     const tensor_entry& weight = stored[index];
     if (!is_fp8(weight.type))
-      return refuse(fail(errc::dtype_mismatch, "has block scales and is no FP8 weight")
+      return refuse(fail(errc::dtype_mismatch, "has block scales, but is not an FP8 weight")
                         .with_values("a float8 type", std::string(name(weight.type))),
                     weight),
              false;
     if (!scales_index)
-      return refuse(fail(errc::missing_key, "an FP8 weight without block scales")
+      return refuse(fail(errc::missing_key, "the FP8 weight has no block scales")
                         .with_values(weight.key + "_scale_inv", ""),
                     weight),
              false;
     const tensor_entry& scales = stored[*scales_index];
     if (weight.shape.rank() != 2)
-      return refuse(fail(errc::unsupported, "FP8 blocks of a tensor that is no matrix cannot be dequantized")
+      return refuse(fail(errc::unsupported, "FP8 blocks can only be dequantized in a matrix")
                         .with_values("two dimensions", to_string(weight.shape)),
                     weight),
              false;
     if (!is_scale_of_fp8(scales.type))
-      return refuse(fail(errc::dtype_mismatch, "block scales of another dtype")
-                        .with_values("float32, bfloat16 or float16", std::string(name(scales.type))),
+      return refuse(fail(errc::dtype_mismatch, "the block scales have another dtype")
+                        .with_values("float32, bfloat16, or float16", std::string(name(scales.type))),
                     scales),
              false;
     extents expected = weight.shape;
     for (std::int64_t& size : expected) size = size / block_size_ + (size % block_size_ > 0 ? 1 : 0);
     if (scales.shape != expected)
       return refuse(fail(errc::shape_mismatch,
-                         fmt::format("block scales of another shape than blocks of {0} by {0} have", block_size_))
+                         fmt::format("the block scales do not have the shape for blocks of {0} by {0}", block_size_))
                         .with_values(to_string(expected), to_string(scales.shape)),
                     scales),
              false;
@@ -192,20 +192,20 @@ class dequantized_reader final : public torch_file::archive_forwarding_reader {
     const std::vector<tensor_entry>& stored = inner().contents().tensors;
     const tensor_entry& blocks = stored[index];
     if (!scales_index)
-      return refuse(fail(errc::missing_key, "blocks of MXFP4 without scales")
+      return refuse(fail(errc::missing_key, "the MXFP4 blocks have no scales")
                         .with_values(with_suffix(blocks.key, mxfp4_blocks, mxfp4_scales), ""),
                     blocks),
              false;
     const tensor_entry& scales = stored[*scales_index];
     for (const tensor_entry* tensor : {&blocks, &scales})
       if (tensor->type != dtype::uint8)
-        return refuse(fail(errc::dtype_mismatch, "MXFP4 of another dtype")
+        return refuse(fail(errc::dtype_mismatch, "the MXFP4 tensor has another dtype")
                           .with_values("uint8", std::string(name(tensor->type))),
                       *tensor),
                false;
     const std::size_t rank = blocks.shape.rank();
     if (rank < 2 || blocks.shape[rank - 1] < 1 || blocks.shape[rank - 1] > most_group_bytes)
-      return refuse(fail(errc::shape_mismatch, "no blocks of MXFP4")
+      return refuse(fail(errc::shape_mismatch, "the shape is not that of MXFP4 blocks")
                         .with_values(fmt::format("[..., groups, 1 to {} bytes]", most_group_bytes),
                                      to_string(blocks.shape)),
                     blocks),
@@ -213,7 +213,7 @@ class dequantized_reader final : public torch_file::archive_forwarding_reader {
     extents expected = blocks.shape;
     expected.resize(rank - 1);
     if (scales.shape != expected)
-      return refuse(fail(errc::shape_mismatch, "scales of MXFP4 of another shape than the groups")
+      return refuse(fail(errc::shape_mismatch, "the MXFP4 scales do not have the shape of the groups")
                         .with_values(to_string(expected), to_string(scales.shape)),
                     scales),
              false;
@@ -223,12 +223,12 @@ class dequantized_reader final : public torch_file::archive_forwarding_reader {
     shape[rank - 2] = last.value_or(0);
     const auto count = checked_volume(shape);
     if (!last || !count || !size_bytes(dtype::float32, *count))
-      return refuse(fail(errc::overflow, "it does not fit when it is dequantized"), blocks), false;
+      return refuse(fail(errc::overflow, "its dequantized size does not fit in 64 bits"), blocks), false;
     const std::int32_t end = blocks.first_chunk + blocks.chunk_count;
     for (std::int32_t chunk = blocks.first_chunk; chunk < end; ++chunk)
       if (const box where = inner().contents().chunk_box(blocks, chunk);
           !where.is_empty() && where.sizes[rank - 1] != blocks.shape[rank - 1])
-        return refuse(fail(errc::unsupported, "MXFP4 that is sharded within its groups cannot be dequantized")
+        return refuse(fail(errc::unsupported, "MXFP4 cannot be dequantized where a chunk cuts one of its groups")
                           .with_box(where),
                       blocks),
                false;

@@ -306,8 +306,8 @@ result<load_report> load_into(checkpoint_reader& reader, std::string_view key, c
         .with_key(key)
         .with_values(to_string(tensor->shape), to_string(to.sizes))
         .with_hint(
-            "a part of the stored tensor is loaded by giving its box, too; allow_shape_mismatch cuts it or fills "
-            "it with zeros");
+            "pass a box to load a part of the stored tensor, or pass allow_shape_mismatch to cut it or fill it with "
+            "zeros");
   return load_into(reader, key, box::whole(to.sizes), to, options);
 }
 

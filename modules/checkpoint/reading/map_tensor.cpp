@@ -29,7 +29,7 @@ std::uintptr_t alignment_bytes(dtype type) {
 std::string unlike_memory(const opened_chunk& chunk) {
   if (chunk.tensor.swap_bytes) return "is stored in the other byte order";
   if (chunk.tensor.conjugate || chunk.tensor.negative) return "is stored lazily conjugated or negated";
-  if (!chunk.source->plain_file()) return "is not stored as it is: its bytes are made when they are read";
+  if (!chunk.source->plain_file()) return "is not stored in this form: its bytes are computed when they are read";
   return {};
 }
 
@@ -80,7 +80,7 @@ struct tensor_map::state {
     const std::uintptr_t alignment = alignment_bytes(stored.type);
     const auto beyond = reinterpret_cast<std::uintptr_t>(view.data) % alignment;
     if (beyond != 0 && !options.allow_unaligned && !part.is_empty())
-      return fail(errc::unaligned, "its first byte lies where its dtype cannot be read through a pointer")
+      return fail(errc::unaligned, "its first byte is not aligned for its dtype")
           .with_values(fmt::format("a multiple of {} bytes", alignment), fmt::format("{} beyond one", beyond))
           .with_hint("load it, or allow unaligned views (map_options)");
     return mapped_tensor(view, mapped);

@@ -210,9 +210,9 @@ result<std::unique_ptr<checkpoint_reader>> open_named_part(const fs::path& path,
       alike.push_back(part.name);
   }
   if (alike.empty()) return std::unique_ptr<checkpoint_reader>();
-  return fail(errc::bad_format, fmt::format("several parts are called so: {}", name_list(alike)))
+  return fail(errc::bad_format, fmt::format("several parts have this name: {}", name_list(alike)))
       .with_file(path.string())
-      .with_hint("say which, in full");
+      .with_hint("give the full name of one of them");
 }
 
 std::string names_of(std::span<const checkpoint_part> parts) {

@@ -85,9 +85,9 @@ class gathering {
     std::error_code code;
     visited_.insert(fs::canonical(at, code).string());
     if (depth > deepest) {
-      found_.problems.push_back(fail(errc::unsupported, fmt::format("lies deeper than {} folders", deepest))
+      found_.problems.push_back(fail(errc::unsupported, fmt::format("is nested deeper than {} folders", deepest))
                                     .with_file(at.string())
-                                    .with_hint("open it by itself"));
+                                    .with_hint("open it directly"));
       return {};
     }
     folder_contents contents;
@@ -198,7 +198,7 @@ class gathering {
     found_.problems.push_back(
         fail(errc::unsafe_path, "a symbolic link leads out of the folder")
             .with_file((top_ / name).string())
-            .with_hint("open the folder's parts by their names, or put the file in the link's place"));
+            .with_hint("open the folder's parts by their names, or replace the link by the file"));
   }
 
   // An unsupported format is a warning, damage is a problem.
@@ -302,13 +302,14 @@ class gathering {
       found_.warnings.push_back(fail(errc::unsupported, fmt::format("{} {}: {}", names.size(), message, listed(names)))
                                     .with_file(top_.string()));
     };
-    warn(copies_, copies_.size() == 1 ? "file is a copy of the model and is not taken"
-                                      : "files are copies of the model and are not taken");
-    warn(unknown_, unknown_.size() == 1 ? "name is of no checkpoint that can be read and is not taken"
-                                        : "names are of no checkpoint that can be read and are not taken");
+    warn(copies_, copies_.size() == 1 ? "file is a copy of the model and is skipped"
+                                      : "files are copies of the model and are skipped");
+    warn(unknown_, unknown_.size() == 1 ? "entry is not a readable checkpoint and is skipped"
+                                        : "entries are not readable checkpoints and are skipped");
     if (!followed_.empty())
-      found_.notes.push_back("links to what is taken once, under its own name: " + listed(followed_));
-    if (!beside_.empty()) found_.beside = "not taken, as no kind that holds tensors: " + listed(beside_);
+      found_.notes.push_back("links to files and folders that are read once, under their own names: " +
+                             listed(followed_));
+    if (!beside_.empty()) found_.beside = "skipped, as files of these kinds hold no tensors: " + listed(beside_);
   }
 
   const fs::path top_;

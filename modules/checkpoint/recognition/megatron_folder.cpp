@@ -58,14 +58,14 @@ result<fs::path> latest_iteration(const fs::path& folder) {
   const bool is_number = !text.empty() && text.size() <= 12 &&
                          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (!is_number && text != "release")
-    return fail(errc::bad_format, "names no iteration")
+    return fail(errc::bad_format, "does not name an iteration")
         .with_file(tracker.string())
         .with_values("a number or \"release\"", text);
   const fs::path latest = folder / (is_number ? fmt::format("iter_{:0>7}", text) : text);
   std::error_code code;
   if (fs::is_directory(latest, code)) return latest;
   const std::vector<std::string> there = folders_of(folder, "iter_");
-  return fail(errc::bad_format, "names an iteration that is not there")
+  return fail(errc::bad_format, "names an iteration that does not exist")
       .with_file(tracker.string())
       .with_values(latest.filename().string(), there.empty() ? "none" : name_list(there));
 }
@@ -81,7 +81,7 @@ result<std::optional<fs::path>> only_rank_file(const fs::path& folder) {
   if (ranks.empty()) return std::optional<fs::path>();
   const fs::path file = folder / ranks.front() / rank_file;
   if (ranks.size() == 1) return std::optional(file);
-  return fail(errc::unsupported, fmt::format("holds {} of Megatron's older format, which are not put together",
+  return fail(errc::unsupported, fmt::format("holds {} of Megatron's older format, which shardmesh does not combine",
                                              detail::counted(ranks.size(), "rank")))
       .with_file(folder.string())
       .with_hint(fmt::format("open them one by one, such as {}, or save with --ckpt-format torch_dist", file.string()));

@@ -65,7 +65,7 @@ result<void> choose_by_name(choice& chosen, const std::vector<std::string>& name
     if (const auto parsed = parse_torch_model_name(name))
       models[{!parsed->variant.empty(), parsed->variant, parsed->stem, parsed->parts}].emplace(parsed->part, name);
   if (models.empty())
-    return fail(errc::bad_format, "has no pytorch_model.bin or the like").with_file(chosen.folder.string());
+    return fail(errc::bad_format, "has no pytorch_model.bin and no similar file").with_file(chosen.folder.string());
   // The first group is the most canonical: no variant, and a whole file before a series.
   const auto& [which, files] = *models.begin();
   for (const auto& [other, others] : models) {
@@ -87,7 +87,7 @@ result<void> choose_by_name(choice& chosen, const std::vector<std::string>& name
         .with_file((chosen.folder / first).string());
   }
   if (static_cast<int>(files.size()) != parts)
-    return fail(errc::bad_format, fmt::format("is no part of {:05}", parts))
+    return fail(errc::bad_format, fmt::format("is not a part of {:05}", parts))
         .with_file((chosen.folder / (files.contains(0) ? files.at(0) : files.rbegin()->second)).string());
   return {};
 }

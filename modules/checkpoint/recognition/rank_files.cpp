@@ -82,7 +82,7 @@ class rank_reader final : public composed_reader {
     for (const key_entries& entries : all) {
       if (entries.tensors.empty() && entries.objects.empty()) continue;
       if (!entries.tensors.empty() && !entries.objects.empty())
-        return at(fail(errc::disagreement, "is a tensor in one rank's file and none in another's"), entries.key,
+        return at(fail(errc::disagreement, "is a tensor in one rank's file, but not in another's"), entries.key,
                   entries.objects.front().part);
       if (entries.tensors.empty())
         SHARDMESH_TRY(merge_objects(entries));
@@ -103,7 +103,8 @@ class rank_reader final : public composed_reader {
   result<void> open_files(const open_options& options) {
     const std::int64_t ranks = std::max(group_.world_size.value_or(0), group_.files.rbegin()->first + 1);
     if (group_.world_size && ranks > *group_.world_size)
-      return fail(errc::bad_format, fmt::format("is no rank of {}", *group_.world_size))
+      return fail(errc::bad_format,
+                  fmt::format("is not the file of one of {}", detail::counted(*group_.world_size, "rank")))
           .with_file((path_ / group_.files.rbegin()->second).string());
     SHARDMESH_TRY(check_complete(ranks));
     for (const auto& [rank, name] : group_.files) {
@@ -133,7 +134,7 @@ class rank_reader final : public composed_reader {
     for (auto other = first; other != meshes_.end(); ++other)
       if (*other > 1 && *other != *first)
         return fail(errc::incomplete_save,
-                    fmt::format("is of another save than {}: its tensors are shared by another number of ranks",
+                    fmt::format("is of another save than {}: its tensors are sharded over another number of ranks",
                                 name_of(static_cast<std::size_t>(first - meshes_.begin()))))
             .with_file(file_of(static_cast<std::size_t>(other - meshes_.begin())))
             .with_values(fmt::format("{}", *first), fmt::format("{}", *other));
@@ -186,10 +187,12 @@ class rank_reader final : public composed_reader {
       entries->objects = std::move(kept);
       const std::vector<held_entry>& values = entries->tensors.empty() ? entries->objects : entries->tensors;
       if (values.empty() || is_own_of_rank(where)) continue;
-      problems_.push_back(at(fail(errc::disagreement, fmt::format("is one value here, and in another rank's file {} "
-                                                                  "lies in it: ranks of different saves",
-                                                                  escaped(sorted[i + 1].second->key))),
-                             entries->key, values.front().part));
+      problems_.push_back(at(
+          fail(
+              errc::disagreement,
+              fmt::format("is one value here, but contains {} in another rank's file: the files are of different saves",
+                          escaped(sorted[i + 1].second->key))),
+          entries->key, values.front().part));
     }
     return {};
   }
@@ -249,8 +252,8 @@ class rank_reader final : public composed_reader {
   }
 
   error values_differ(const key_entries& entries, const held_entry& held) {
-    return at(fail(errc::disagreement, fmt::format("its values differ from those of {}: ranks of different saves, or a "
-                                                   "tensor that is cut without saying how",
+    return at(fail(errc::disagreement, fmt::format("its values differ from those of {}: the files are of different "
+                                                   "saves, or the tensor is sharded without metadata",
                                                    name_of(entries.tensors.front().part))),
               entries.key, held.part);
   }
@@ -284,7 +287,7 @@ class rank_reader final : public composed_reader {
       problems_.push_back(
           at(fail(errc::disagreement, fmt::format("its value differs from that of {}", name_of(first.part))), entry.key,
              held.part)
-              .with_hint("are these files of one save?"));
+              .with_hint("check that the files belong to one save"));
       break;
     }
     return add_object(entry.key, entry.where, first.part, first.index);

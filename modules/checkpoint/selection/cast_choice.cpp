@@ -165,7 +165,7 @@ void cast_choice::note_cast(const selectable& tensor, dtype to) {
   if (refused.count <= named_keys)
     errors_.push_back(fail(errc::narrowing, fmt::format("casting {} to {} loses values", name(tensor.type), name(to)))
                           .with_key(tensor.key)
-                          .with_hint("allow_narrowing casts it all the same"));
+                          .with_hint("pass allow_narrowing to cast it anyway"));
 }
 
 bool cast_choice::matches_any(std::size_t rule) const {
@@ -184,7 +184,7 @@ void cast_choice::report_left(selection_result& into) const {
                                  fmt::format("cast '{}' casts nothing: no tensor that it matches is {}",
                                              to_string(rule), rule.from ? name(*rule.from) : kind_name(rule.type)))
                                 .with_values("", counted(use.left))
-                                .with_hint(how + (how.empty() ? "" : "; ") + "allow_unused lets it pass"));
+                                .with_hint(how + (how.empty() ? "" : "; ") + "pass allow_unused to ignore this"));
       continue;
     }
     std::int64_t total = 0;

@@ -32,7 +32,7 @@ bool is_parameter_list(const selectable& entry) {
 error cannot_follow(std::string_view key, std::string why) {
   return fail(errc::invalid_argument, std::move(why))
       .with_key(std::string(key))
-      .with_hint("a rename or skip of its own decides");
+      .with_hint("rename or skip it with a rule of its own");
 }
 
 }  // namespace
@@ -105,9 +105,8 @@ result<std::optional<key_change>> optimizer_state_renames::follow(std::size_t in
   if (!own.renames.empty() || stripped > name.begin) return std::optional<key_change>();
   const auto renamed = new_parameter_name(parameter, name.prefix, by.key, options_.strip_prefix);
   if (!renamed)
-    return cannot_follow(
-        key, fmt::format("its parameter {} becomes {}: no telling which part of that is the parameter's name",
-                         escaped(parameter), escaped(by.key)));
+    return cannot_follow(key, fmt::format("its parameter {} becomes {}, in which the parameter's name cannot be found",
+                                          escaped(parameter), escaped(by.key)));
   const std::string_view old = parameter.substr(name.prefix);
   if (*renamed == old) return std::optional<key_change>();
   key_change made = by;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <range/v3/view/zip.hpp>
 
 #include <algorithm>
@@ -116,7 +117,8 @@ class resolver {
       if (!is_used)
         made_.errors.push_back(
             fail(errc::invalid_argument, fmt::format("rule '{}' matches no tensor", rule.pattern.text()))
-                .with_hint(suggestion(rule.pattern, keys) + "patterns match whole keys; allow_unused ignores this"));
+                .with_hint(suggestion(rule.pattern, keys) +
+                           "patterns match whole keys; pass allow_unused to ignore this"));
   }
 
   // Finds, for optimizer state without a rule, the tensor whose placements it takes.
@@ -225,8 +227,8 @@ class resolver {
       if (rule_of_[source] == no_rule && tensors_[t].shape.rank() > 0) keys.push_back(tensors_[t].key);
     }
     if (!keys.empty())
-      made_.notes.push_back(fmt::format("{} tensor{} no placement rule and {} replicated on all {} ranks: {}",
-                                        keys.size(), keys.size() == 1 ? " matches" : "s match",
+      made_.notes.push_back(fmt::format("{} no placement rule and {} replicated on all {} ranks: {}",
+                                        detail::counted(keys.size(), "tensor matches", "tensors match"),
                                         keys.size() == 1 ? "is" : "are", mesh_size_, listed(keys)));
   }
 
@@ -249,7 +251,7 @@ result<placement_rule> parse_placement_rule(std::string_view text) {
   const std::size_t equals = text.rfind('=');
   if (equals == std::string_view::npos || equals == 0)
     return fail(errc::invalid_argument, fmt::format("'{}' is not a placement rule", text))
-        .with_hint("rules are written 'RE=S(0),R'");
+        .with_hint("write a rule as 'RE=S(0),R'");
   const std::string_view expression = text.substr(0, equals);
   placement_rule rule;
   auto pattern = key_pattern::compile(expression);

@@ -117,7 +117,7 @@ class key_selection {
                                         detail::counted(all, "entry", "entries"), all == 1 ? "s" : "", followed_,
                                         followed_out_));
     else if (const auto state = follow_->left_behind())
-      made_.notes.push_back(fmt::format("no optimizer state follows the parameters: {} does not say which one it is of",
+      made_.notes.push_back(fmt::format("no optimizer state follows the parameters: {} does not name its parameter",
                                         escaped(keys_[*state].key)));
   }
 
@@ -149,7 +149,7 @@ class key_selection {
                                                                   : "matches only objects, which are not cast";
     const std::string near = pattern && matched == keys_.end() ? suggestion(*pattern, names()) : std::string();
     made_.errors.push_back(fail(errc::invalid_argument, fmt::format("{} '{}' {}", option, text, why))
-                               .with_hint(near + "allow_unused lets it pass"));
+                               .with_hint(near + "pass allow_unused to ignore this"));
   }
 
   // All keys, for suggestions.

@@ -71,7 +71,7 @@ class selecting {
     if (made.chunks.empty()) made.chunks.push_back({box::whole(stored.shape), 0});
     if (stored.key.ends_with("_flat_param"))
       into_.notes.push_back(fmt::format(
-          "{} is an FSDP1 flat parameter: the names and shapes of what it holds are not in the file", stored.key));
+          "{} is an FSDP1 flat parameter: the names and shapes of its parameters are not in the file", stored.key));
     into_.tensors.push_back(std::move(made));
     into_.sources.push_back(index);
   }
@@ -116,7 +116,7 @@ class selecting {
   }
 
   void leave_out(error why, std::int64_t tensors = 1, std::int64_t objects = 0) {
-    into_.unsupported.push_back(std::move(why).with_hint("skip_unsupported leaves it out"));
+    into_.unsupported.push_back(std::move(why).with_hint("pass skip_unsupported to leave it out"));
     into_.unsupported_tensors += tensors;
     into_.unsupported_objects += objects;
   }
@@ -134,7 +134,7 @@ class selecting {
         stored.chunk_count == 1 && contents_.chunk_box(stored, stored.first_chunk) == box::whole(stored.shape);
     if (!whole || type != stored.type) {
       error why = fail(errc::unsupported, whole ? fmt::format("a {} cannot be cast", stored.opaque_kind)
-                                                : fmt::format("a sharded {} cannot be cut anew", stored.opaque_kind))
+                                                : fmt::format("a sharded {} cannot be resharded", stored.opaque_kind))
                       .with_key(stored.key)
                       .with_file(reader_.path().string())
                       .with_values("", stored.opaque_type);
@@ -226,7 +226,7 @@ std::vector<error> find_path_conflicts(std::span<const output_tensor> tensors, s
     const auto& [inner, inner_key] = after;
     if (outer.size() > inner.size() || !std::equal(outer.begin(), outer.end(), inner.begin())) continue;
     problems.push_back(
-        fail(errc::duplicate_key, fmt::format("{} lies where {} is a value: one nested path cannot be both",
+        fail(errc::duplicate_key, fmt::format("{} is below {}, which is a value: one nested path cannot be both",
                                               escaped(*inner_key), escaped(*outer_key)))
             .with_key(*inner_key));
   }
@@ -271,7 +271,7 @@ void find_unpicklable(checkpoint_reader& reader, conversion& work) {
     why.found = value->type;
     why.code = errc::unsupported;
     work.unsupported.push_back(std::move(why).with_hint(
-        fmt::format("skip_unsupported leaves it out, or skip '{}'", exact_pattern(work.objects[i].key))));
+        fmt::format("pass skip_unsupported to leave it out, or skip '{}'", exact_pattern(work.objects[i].key))));
     ++work.unsupported_objects;
   }
   if (!bad.empty()) drop_objects(work, [&](const output_object& object) { return bad.contains(object.key); });
@@ -285,7 +285,7 @@ std::optional<error> find_lost_tensors(const checkpoint_reader& reader, const co
               fmt::format("no tensor would be written: the source's {} cannot be kept{}",
                           detail::counted(reader.unread_tensors(), "tensor"), why.empty() ? "" : " (" + why + ")"))
       .with_file(reader.path().string())
-      .with_hint("skip_unsupported leaves them out");
+      .with_hint("pass skip_unsupported to leave them out");
 }
 
 void settle_unsupported(conversion& work, bool skip, save_report& report) {

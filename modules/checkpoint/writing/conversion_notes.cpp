@@ -27,7 +27,7 @@ std::optional<std::string> note_of_dead_ends(checkpoint_reader& reader, const co
     names.push_back(fmt::format("{} (a {})", work.tensors[i].key, stored.opaque_kind));
   }
   if (names.empty()) return std::nullopt;
-  return fmt::format("{} copied whole, which no command can convert from there again (keep the source): {}",
+  return fmt::format("{} copied as stored, and no command can convert them from there (keep the source): {}",
                      detail::counted(names.size(), "tensor is", "tensors are"), name_list(names));
 }
 

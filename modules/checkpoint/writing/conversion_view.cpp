@@ -83,8 +83,7 @@ std::optional<std::string> conversion_view::note_of_lost_ways_back(const convers
   }
   if (lost.empty()) return std::nullopt;
   std::sort(lost.begin(), lost.end());
-  return fmt::format("cannot be put together again, as their components are changed, merged or left out: {}",
-                     name_list(lost));
+  return fmt::format("cannot be rebuilt, as their components are changed, merged, or left out: {}", name_list(lost));
 }
 
 void make_objects_of_layouts(conversion& work) {

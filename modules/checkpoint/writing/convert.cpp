@@ -35,7 +35,7 @@ void refuse_archives(const checkpoint_reader& reader, conversion& work) {
             .with_key(stored.key)
             .with_file(reader.path().string())
             .with_values("", stored.opaque_type)
-            .with_hint("skip_unsupported leaves it out"));
+            .with_hint("pass skip_unsupported to leave it out"));
   }
 }
 
@@ -52,7 +52,7 @@ std::vector<error> refusals_of(const checkpoint_reader& reader, std::span<const 
                            .with_key(tensor.key)
                            .with_file(reader.path().string())
                            .with_values(to_string(tensor.wanted), to_string(tensor.stored))
-                           .with_hint("allow_shape_mismatch cuts it or fills it with zeros"));
+                           .with_hint("pass allow_shape_mismatch to cut it or fill it with zeros"));
   return problems;
 }
 
@@ -101,7 +101,7 @@ class converter {
   problems check_arguments() {
     if (auto apart = check_disjoint(destination_, given_); !apart) return problem_of(std::move(apart).error());
     if (!target_.has_items && (!options_.item.empty() || options_.payload != payload_kind::torch))
-      return problem_of(fail(errc::invalid_argument, "an item and a payload are of torch-checkpointing alone")
+      return problem_of(fail(errc::invalid_argument, "item and payload apply only to torch-checkpointing")
                             .with_file(destination_.string()));
     if (!options_.like) return {};
     auto apart = check_disjoint(destination_, *options_.like);

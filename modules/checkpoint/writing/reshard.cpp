@@ -112,7 +112,7 @@ class planning {
     if (!held) return plan_.problems.push_back(std::move(held).error().with_key(tensor.key));
     if (bits(tensor.type) % 8 != 0 && holders_of(*held).size() > 1)
       return plan_.problems.push_back(
-          fail(errc::unaligned, fmt::format("{} is not cut", name(tensor.type))).with_key(tensor.key));
+          fail(errc::unaligned, fmt::format("{} cannot be cut", name(tensor.type))).with_key(tensor.key));
     tensor.chunks.clear();
     for (const auto& [where, holders] : holders_of(*held))
       tensor.chunks.push_back({where, balance_.give(holders, bytes_of(tensor, where))});
@@ -145,7 +145,7 @@ class planning {
         plan_.problems.push_back(fail(errc::shape_mismatch, "the checkpoint given by like has another shape")
                                      .with_key(tensor.key)
                                      .with_values(to_string(shape), to_string(wanted))
-                                     .with_hint("allow_shape_mismatch cuts it or fills it with zeros"));
+                                     .with_hint("pass allow_shape_mismatch to cut it or fill it with zeros"));
         continue;
       }
       tensor.chunks = found->second->chunks;
@@ -161,7 +161,7 @@ class planning {
 reshard_plan make_plan(checkpoint_reader& given, const reshard_options& options, std::vector<whole_entry>& left_out) {
   if (!options.mesh && !options.like) {
     reshard_plan refused;
-    refused.problems.push_back(fail(errc::invalid_argument, "a mesh or a checkpoint to follow is needed"));
+    refused.problems.push_back(fail(errc::invalid_argument, "pass a mesh, or the checkpoint like"));
     return refused;
   }
   const auto refuse = [](error why) {

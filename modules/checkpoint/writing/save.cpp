@@ -36,7 +36,7 @@ result<output_tensor> describe(const save_tensor& tensor, view_source& source) {
     source.views.push_back(part.from);
     if (!part.where.is_empty()) made.chunks.push_back({part.where, part.rank});
   }
-  if (made.type == dtype::undefined) return fail(errc::gap, "has no parts, so not even a dtype");
+  if (made.type == dtype::undefined) return fail(errc::gap, "has no parts, and therefore no dtype");
   if (made.chunks.empty()) made.chunks.push_back({box::whole(tensor.shape), tensor.parts.front().rank});
   SHARDMESH_TRY(made.bytes.from, parts.finish());
   made.bytes.from_type = made.bytes.to_type = made.type;

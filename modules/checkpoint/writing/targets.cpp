@@ -130,7 +130,7 @@ const target* target_by_extension(const fs::path& destination) {
 std::string target_names(std::string_view prefix) {
   std::string text;
   for (const target& one : all)
-    text += fmt::format("{}{}{}", &one == all.begin() ? "" : &one == &all.back() ? " or " : ", ", prefix, one.name);
+    text += fmt::format("{}{}{}", &one == all.begin() ? "" : &one == &all.back() ? ", or " : ", ", prefix, one.name);
   return text;
 }
 

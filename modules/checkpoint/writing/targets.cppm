@@ -58,7 +58,7 @@ const target& target_of(target_format format);
 const target* find_target(std::string_view name);
 /// Returns the entry of the single-file format that the extension of `destination` names; null if it names none.
 const target* target_by_extension(const std::filesystem::path& destination);
-/// Lists the names for messages, with `prefix` before each: "dcp, safetensors, hf, pt or torch-checkpointing".
+/// Lists the names for messages, with `prefix` before each: "dcp, safetensors, hf, pt, or torch-checkpointing".
 std::string target_names(std::string_view prefix = {});
 
 /// Returns the JSON file in which a format without pickles keeps everything except tensors; empty if the format keeps

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <bit>
@@ -45,7 +46,7 @@ result<opened_chunk> open_tensor(const torch_file::item& item, std::size_t tenso
         open_decoding_source(std::move(encoded), codec::deflate, &budget, fmt::format("{}:{}", place, storage.offset)));
     if (decoded->size_bytes() != storage.size_bytes)
       return fail(errc::bad_format, "a deflated record has another length than declared")
-          .with_values(fmt::format("{} bytes", storage.size_bytes), fmt::format("{}", decoded->size_bytes()));
+          .with_values(detail::counted(storage.size_bytes, "byte"), fmt::format("{}", decoded->size_bytes()));
     opened.source = std::move(decoded);
     opened.tensor.begin = 0;
     opened.reads_in_order = true;

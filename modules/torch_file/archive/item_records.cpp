@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <array>
@@ -44,7 +45,7 @@ result<std::unique_ptr<byte_source>> open_record(const byte_source& source, cons
   if (decoded->size_bytes() != record.size_bytes)
     return fail(errc::bad_format, fmt::format("record \"{}\" has another length than declared", escaped(record.name)))
         .with_file(source.name())
-        .with_values(fmt::format("{} bytes", record.size_bytes), fmt::format("{}", decoded->size_bytes()));
+        .with_values(detail::counted(record.size_bytes, "byte"), fmt::format("{}", decoded->size_bytes()));
   return decoded;
 }
 

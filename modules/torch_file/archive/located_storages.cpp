@@ -2,6 +2,7 @@
 // The storages of item_reader: declared by the pickle and located in the archive, the stream, or the pickle itself.
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -48,7 +49,7 @@ result<std::size_t> item_reader::pickled_storage_of(torch_file::item& item, cons
   const auto counted = size_bytes(storage.type == dtype::undefined ? dtype::uint8 : storage.type, found.count);
   if (storage.size_bytes != found.length || found.count < 0 || counted != found.length)
     return bad(fmt::format("the storage {} does not have its declared size", key))
-        .with_values(fmt::format("{} bytes", storage.size_bytes), fmt::format("{} bytes", found.length));
+        .with_values(detail::counted(storage.size_bytes, "byte"), detail::counted(found.length, "byte"));
   storage.key = key;
   return add_pickled(item, std::move(storage), found.begin);
 }
@@ -90,7 +91,7 @@ result<void> item_reader::locate(torch_file::storage& storage) {
   if (record == nullptr) return bad(fmt::format("the archive has no data of storage \"{}\"", escaped(storage.key)));
   if (record->size_bytes != storage.size_bytes)
     return bad(fmt::format("storage \"{}\" does not have its declared size", escaped(storage.key)))
-        .with_values(fmt::format("{} bytes", storage.size_bytes), fmt::format("{} bytes", record->size_bytes));
+        .with_values(detail::counted(storage.size_bytes, "byte"), detail::counted(record->size_bytes, "byte"));
   if (record->method != 0 && record->method != 8)
     return fail(errc::unsupported, fmt::format("ZIP compression method {} is not supported", record->method));
   storage.offset = record->offset;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -82,14 +83,14 @@ result<void> payload_reader::add_chunk(const box& where, const tensor_payload& p
     bool is_odd = payload.strides.rank() != where.sizes.rank() || payload.storage_offset < 0;
     for (const std::int64_t stride : payload.strides) is_odd = is_odd || stride < 0;
     if (is_odd)
-      return refuse(fail(errc::bad_format, "its strides and offset are none of its sizes")
+      return refuse(fail(errc::bad_format, "its strides and offset do not fit its sizes")
                         .with_values(to_string(where.sizes), to_string(payload.strides)));
     const auto elements = reach(where.sizes, payload.strides, payload.storage_offset);
     const auto bytes = elements ? size_bytes(tensor.type, *elements) : std::nullopt;
     if (!bytes || !checked_volume(where.sizes)) return refuse(fail(errc::overflow, "its size does not fit"));
     if (payload.place.length < 0 || *bytes > payload.place.length)
       return refuse(fail(errc::out_of_bounds, "has fewer bytes than its elements need")
-                        .with_values(fmt::format("{} bytes", *bytes), fmt::format("{}", payload.place.length)));
+                        .with_values(detail::counted(*bytes, "byte"), fmt::format("{}", payload.place.length)));
   }
   contents_.add_chunk(where, payload.place);
   payloads_.push_back(payload);

@@ -22,7 +22,7 @@ namespace {
 constexpr std::string_view magic_number = "119547037146038801333356";
 
 error damaged() {
-  return fail(errc::bad_format, "a tensor of a pickle is no stream of torch.save with one storage");
+  return fail(errc::bad_format, "a tensor of a pickle is not a stream of torch.save with one storage");
 }
 
 struct code_type {

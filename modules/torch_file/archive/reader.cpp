@@ -110,12 +110,12 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
   void say_what_is_missing() {
     if (!first_part_) return;
     const auto& [tensor, holder] = *first_part_;
-    problems_.push_back(fail(errc::incomplete_save, fmt::format("is one rank's part ({}): the files of all ranks hold "
-                                                                "it together",
-                                                                holder))
-                            .with_key(contents_.tensors[tensor].key)
-                            .with_file(path_.string())
-                            .with_hint("open the folder that they lie in"));
+    problems_.push_back(
+        fail(errc::incomplete_save,
+             fmt::format("is one rank's part ({}): only the files of all ranks together hold the tensor", holder))
+            .with_key(contents_.tensors[tensor].key)
+            .with_file(path_.string())
+            .with_hint("open the folder that holds them"));
   }
 
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {

@@ -143,7 +143,7 @@ class state_pickler {
     const auto found = key ? numbers.find(*key) : numbers.end();
     if (found == numbers.end() || parts[0].text() != "storage") {
       out_.none();
-      return fail(errc::unsupported, "refers to something that is no storage of it");
+      return fail(errc::unsupported, "refers to something that is not one of its storages");
     }
     out_.begin_tuple();
     out_.text("storage");

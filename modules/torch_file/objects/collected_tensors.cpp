@@ -2,6 +2,7 @@
 // The walk of item_reader over the pickle: every rebuild record becomes a tensor, checked against its storage.
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <bit>
@@ -189,7 +190,7 @@ result<bool> item_reader::read_tensor(torch_file::item& item, const pickle::valu
   const pickle::items given = args.items();
   const std::size_t least = v3 ? 7 : v2 ? 6 : 4;
   if (given.size() < least || given.size() > least + (v2 || v3 ? 1 : 0))
-    return fail(errc::bad_format, fmt::format("a tensor is rebuilt from {} arguments", given.size()))
+    return fail(errc::bad_format, fmt::format("a tensor is rebuilt from {}", detail::counted(given.size(), "argument")))
         .with_values(fmt::format("{}", least), fmt::format("{}", given.size()));
   std::optional<dtype> argument_type;
   if (v3) {
@@ -213,7 +214,7 @@ result<bool> item_reader::read_tensor(torch_file::item& item, const pickle::valu
     if (bits.is_record_of("torch.jit._pickle", "restore_type_tag") && !bits.args().items().empty())
       bits = bits.args().items()[0];
     if (bits.kind() != pickle::kind::dict && !bits.is_none())
-      return fail(errc::bad_format, "a tensor's metadata (conj, neg) is no dict");
+      return fail(errc::bad_format, "a tensor's metadata (conj, neg) is not a dict");
     out.conj = bits.find("conj").as_bool().value_or(false);
     out.neg = bits.find("neg").as_bool().value_or(false);
   }

@@ -133,7 +133,7 @@ bool walker::enter(const pickle::value& mapping) {
     path_.push_back(steps.next(pairs[i].key).value_or(steps.position(i)));
     if (path_.back().is_python()) key_bytes_ += path_.back().pickled().size();
     if (key_bytes_ > most_key_bytes_of(item_))
-      return stop(errc::unsupported, "its dicts have keys that share more than the file explains");
+      return stop(errc::unsupported, "its dicts have keys that share more data than the file's size justifies");
     if (!visit(pairs[i].value)) return false;
     path_.pop_back();
   }

@@ -349,7 +349,7 @@ result<void> write_numpy(pickle::writer& out, const numpy_value& value) {
   const auto code = parse_code(value.dtype);
   const auto bytes = code ? bytes_of_shape(value.shape, code->item_bytes) : std::nullopt;
   if (!bytes || *bytes > most_bytes || *bytes != static_cast<std::int64_t>(value.data.size()))
-    return fail(errc::bad_format, "a numpy value's dtype, shape and bytes disagree")
+    return fail(errc::bad_format, "a numpy value's dtype, shape, and bytes disagree")
         .with_values(bytes ? fmt::format("{} bytes", *bytes) : "a dtype and a shape that numpy knows",
                      fmt::format("{}, {} bytes", escaped(value.dtype), value.data.size()));
   // Every release reads numpy.core: since 2.0 it keeps these two names for old pickles.

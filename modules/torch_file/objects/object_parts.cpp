@@ -59,8 +59,8 @@ class apart {
     for (const flat_entry& entry : entries) names_.insert(entry.fqn);
     for (std::size_t i = 0; i < entries.size(); ++i) settle(std::move(entries[i]), std::move(parts[i]));
     if (noted_ > named_notes)
-      made_.notes.push_back(fmt::format("... and {} taken apart",
-                                        detail::counted(noted_ - named_notes, "more object is", "more objects are")));
+      made_.notes.push_back(
+          fmt::format("... and {} split", detail::counted(noted_ - named_notes, "more object is", "more objects are")));
     return std::move(made_);
   }
 
@@ -248,7 +248,7 @@ class apart {
     made_.unread_tensors += static_cast<std::int64_t>(parts.transient.size());
     if ((!parts.entries.empty() || !parts.transient.empty()) && noted_++ < named_notes) {
       std::string note =
-          fmt::format("{} (a {}) is taken apart: {} and {}", entry.fqn.empty() ? "the file" : entry.fqn, type,
+          fmt::format("{} (a {}) is split into {} and {}", entry.fqn.empty() ? "the file" : entry.fqn, type,
                       detail::counted(tensors, "tensor"),
                       detail::counted(parts.entries.size() - static_cast<std::size_t>(tensors), "object"));
       if (parts.attributes > 0)
@@ -256,9 +256,9 @@ class apart {
                                                              "other attributes of modules are"));
       if (parts.positions > 0)
         note += fmt::format(
-            "; positions stand for {}",
-            detail::counted(parts.positions, "key, which is a tensor, too large, or pickled as another key is",
-                            "keys, which are tensors, too large, or pickled as another key is"));
+            "; positions replace {}",
+            detail::counted(parts.positions, "key that is a tensor, too large, or pickled as another key is",
+                            "keys that are tensors, too large, or pickled as another key is"));
       if (!parts.transient.empty())
         note += fmt::format("; {} not kept: {}",
                             detail::counted(parts.transient.size(), "buffer that is not persistent is",

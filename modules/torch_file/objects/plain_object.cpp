@@ -191,7 +191,8 @@ result<std::vector<std::byte>> archive_of_object(const local_state_object& objec
   if (!is_container)
     if (const auto* const opaque = std::get_if<opaque_object>(&object.leaves.front())) {
       if (is_archive(opaque->bytes)) return opaque->bytes;
-      return fail(errc::unsupported, "an opaque object's bytes are no archive of torch.save, so they cannot be stored")
+      return fail(errc::unsupported,
+                  "an opaque object's bytes are not an archive of torch.save, so they cannot be stored")
           .with_values("", opaque->type_name);
     }
   for (const plain_value& leaf : object.leaves)

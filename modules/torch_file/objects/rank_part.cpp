@@ -38,14 +38,14 @@ result<extents> numbers_of(const pickle::value& value, std::string_view what) {
   const bool is_list =
       value.kind() == pickle::kind::list || value.kind() == pickle::kind::tuple || value.is_record_of("torch", "Size");
   const pickle::items items = pickle::sequence_items(value);
-  if (!is_list) return bad(fmt::format("its {} are no list of numbers", what));
+  if (!is_list) return bad(fmt::format("its {} are not a list of numbers", what));
   if (items.size() > max_rank)
     return fail(errc::rank_too_large, fmt::format("its {} have {} entries", what, items.size()))
         .with_values(fmt::format("at most {}", max_rank), fmt::format("{}", items.size()));
   extents numbers;
   for (const pickle::value item : items) {
     const auto number = item.as_int();
-    if (!number || *number < 0) return bad(fmt::format("its {} hold what is no size", what));
+    if (!number || *number < 0) return bad(fmt::format("its {} hold a value that is not a size", what));
     numbers.push_back(*number);
   }
   return numbers;
@@ -58,7 +58,7 @@ result<std::int64_t> mesh_size(const pickle::value& shape) {
   for (const pickle::value part : shape.items()) {
     const auto size = part.as_int();  // nesting is one level deep, because PyTorch coalesces
     const auto product = size && *size > 0 ? checked_multiply(all, *size) : std::nullopt;
-    if (!product) return bad("its mesh has a size that is none");
+    if (!product) return bad("its mesh has an invalid size");
     all = *product;
   }
   return all;
@@ -109,7 +109,7 @@ result<placement> placement_of(const pickle::value& value) {
   if (kind == "Shard" || kind == "_StridedShard") {
     const auto dim = value.attribute("dim").as_int();
     if (!dim || *dim < -static_cast<std::int64_t>(max_rank) || *dim >= static_cast<std::int64_t>(max_rank))
-      return bad("a placement cuts a dimension that there is not");
+      return bad("a placement cuts a dimension that does not exist");
     if (kind == "Shard") return placement::shard(static_cast<std::int32_t>(*dim));
     const auto factor = value.attribute("split_factor").as_int();
     if (!factor || *factor < 1) return bad("a strided shard has no split factor");

@@ -94,7 +94,7 @@ std::optional<std::int64_t> integer_of(const json& value) {
 
 result<extents> integers_of(const json& list, std::string_view what) {
   extents numbers;
-  if (!list.is_array()) return fail(errc::bad_format, fmt::format("its {} are no list", what));
+  if (!list.is_array()) return fail(errc::bad_format, fmt::format("its {} are not a list", what));
   if (list.size() > max_rank)
     return fail(errc::rank_too_large, fmt::format("it has {} dimensions", list.size()))
         .with_values(fmt::format("at most {}", max_rank), fmt::format("{}", list.size()));
@@ -163,7 +163,7 @@ class program_reader final : public payload_reader {
     SHARDMESH_TRY(check_json_depth(text, 64));
     json document = json::parse(text, nullptr, false);
     if (document.is_discarded() || !member(document, "config").is_object())
-      return fail(errc::bad_format, fmt::format("its list of weights \"{}\" is none", escaped(record.name)));
+      return fail(errc::bad_format, fmt::format("its list of weights \"{}\" is malformed", escaped(record.name)));
     return document;
   }
 
@@ -212,7 +212,7 @@ class program_reader final : public payload_reader {
         return fail(errc::unsupported, "it is not strided");
       SHARDMESH_TRY(payload.strides, integers_of(member(meta, "strides"), "strides"));
       const auto storage_offset = integer_of(member(meta, "storage_offset"));
-      if (!storage_offset) return fail(errc::bad_format, "its storage offset is no number");
+      if (!storage_offset) return fail(errc::bad_format, "its storage offset is not a number");
       payload.storage_offset = *storage_offset;
     }
     const box whole = box::whole(entry.shape);

@@ -84,7 +84,7 @@ class script_walker {
     prefix_ = archive_prefix(directory_);
     SHARDMESH_TRY(const module_class* root, class_of(item_.root()));
     if (root == nullptr)
-      return fail(errc::unsupported, fmt::format("the root of a TorchScript archive is no module but a {}",
+      return fail(errc::unsupported, fmt::format("the root of a TorchScript archive is not a module but a {}",
                                                  escaped(classify(item_, item_.root()).type)))
           .with_hint("torch.save(torch.jit.load(FILE).state_dict(), ...)");
     SHARDMESH_TRY(enter(item_.root(), *root));

@@ -45,8 +45,7 @@ class component_reader final : public forwarding_reader {
         add_whole_tensor(i);
         continue;
       }
-      if (!way_back)
-        notes_.push_back(fmt::format("{} cannot be put together again: {}", tensor.key, way_back.error().message));
+      if (!way_back) notes_.push_back(fmt::format("{} cannot be rebuilt: {}", tensor.key, way_back.error().message));
       taken.push_back(fmt::format("{} ({})", tensor.key, tensor_kind(opened->value)));
       const unwrapped_tensor where{contents_.tensors.size(), parts->components.size(), contents_.objects.size()};
       taken_.emplace(i, where);

@@ -60,8 +60,7 @@ class wrapped_reader final : public forwarding_reader, public assembled_tensors 
         add_wrapper(wrapper_of[i]);
     }
     say_what_was_made();
-    if (auto distinct = check_distinct_keys(contents_, "an entry has the name of a tensor that is put together");
-        !distinct)
+    if (auto distinct = check_distinct_keys(contents_, "an entry has the name of a rebuilt tensor"); !distinct)
       return std::move(distinct).error().with_file(path_.string());
     return true;
   }
@@ -141,12 +140,12 @@ class wrapped_reader final : public forwarding_reader, public assembled_tensors 
       };
       if (found == nullptr) return say(errc::missing_key, "is missing");
       if (found->type != component.type)
-        return say(errc::dtype_mismatch, "has another dtype than it had")
+        return say(errc::dtype_mismatch, "has another dtype than when it was written")
             .with_values(std::string(name(component.type)), std::string(name(found->type)));
       if (found->shape != component.shape)
-        return say(errc::shape_mismatch, "has another shape than it had")
+        return say(errc::shape_mismatch, "has another shape than when it was written")
             .with_values(to_string(component.shape), to_string(found->shape));
-      if (!found->opaque_type.empty()) return say(errc::unsupported, "is no plain tensor");
+      if (!found->opaque_type.empty()) return say(errc::unsupported, "is not a plain tensor");
       auto held = stored.distribution_of(*found);
       if (!held) return located(std::move(held).error(), key);
       if (const cover_report cover = check_cover(*held); !cover.ok())
@@ -193,7 +192,7 @@ class wrapped_reader final : public forwarding_reader, public assembled_tensors 
   void say_what_was_made() {
     std::vector<std::string> made;
     for (const auto& wrapper : wrappers_) made.push_back(fmt::format("{} ({})", wrapper->key, wrapper->form.kind()));
-    notes_.push_back("put together of their components: " + name_list(made));
+    notes_.push_back("rebuilt from their components: " + name_list(made));
   }
 
   result<std::vector<std::byte>> make_archive(const made_wrapper& made) {
@@ -234,7 +233,7 @@ class wrapped_reader final : public forwarding_reader, public assembled_tensors 
   }
 
   to_wrap which_;
-  static constexpr std::string_view way_out = "components leaves them apart";
+  static constexpr std::string_view way_out = "pass components to keep them as components";
   std::vector<std::shared_ptr<const made_wrapper>> wrappers_;
   std::unordered_map<std::int32_t, std::shared_ptr<const made_wrapper>> wrapper_of_chunk_;
 };

@@ -76,7 +76,7 @@ class form_reader {
     for (const pickle::pair pair : given.pairs()) {
       const auto name = pair.key.text();
       if (!name || !is_attribute_name(*name) || made_.find(*name) != nullptr)
-        return bad("a component's name is no name");
+        return bad("a component's name is not valid");
       const auto type_text = pair.value.find("dtype").text();
       const auto type = type_text ? parse_dtype(*type_text) : std::nullopt;
       const auto shape = numbers_of(pair.value.find("shape"));
@@ -127,7 +127,7 @@ class form_reader {
 
   result<void> read_size() {
     const auto size = numbers_of(given_.find("size"));
-    if (!size) return bad("its size is none");
+    if (!size) return bad("its size is invalid");
     if (!checked_volume(*size))
       return fail(errc::overflow, "a wrapping tensor's size does not fit: " + to_string(*size));
     made_.size = *size;
@@ -160,7 +160,7 @@ class form_reader {
     SHARDMESH_TRY(read_size());
     if (const pickle::value flag = given_.find("is_coalesced")) {
       made_.is_coalesced = flag.as_bool();
-      if (!made_.is_coalesced) return bad("is_coalesced is no bool");
+      if (!made_.is_coalesced) return bad("is_coalesced is not a bool");
     }
     SHARDMESH_TRY(check_type("indices", {dtype::int64}));
     const extents& indices = made_.find("indices")->shape;
@@ -230,7 +230,7 @@ class form_reader {
     SHARDMESH_TRY(check_type("offsets", {dtype::int64, dtype::int32}));
     const auto ragged = given_.find("ragged_dimension").as_int();
     if (!ragged || *ragged < 1 || *ragged > static_cast<std::int64_t>(made_.size.rank()))
-      return bad("its ragged dimension is none of its values'");
+      return bad("its ragged dimension is not one of its values");
     made_.ragged_dimension = *ragged;
     const extents& offsets = made_.find("offsets")->shape;
     if (offsets.rank() != 1 || offsets[0] < 1) return misfit("offsets", {1});
@@ -255,18 +255,18 @@ class form_reader {
     else
       SHARDMESH_TRY(expect({"int_repr"}));
     made_.quantized = find_quantized_dtype(given_.find("dtype").text().value_or(""));
-    if (made_.quantized == nullptr) return bad("its dtype is no quantized one");
+    if (made_.quantized == nullptr) return bad("its dtype is not a quantized one");
     SHARDMESH_TRY(check_type("int_repr", {made_.quantized->stored}));
     made_.size = made_.find("int_repr")->shape;
     if (!by_channel) {
       made_.scale = given_.find("scale");
       made_.zero_point = given_.find("zero_point");
-      if (!made_.scale.as_float() || !made_.zero_point.as_int()) return bad("its scale or zero point is no number");
+      if (!made_.scale.as_float() || !made_.zero_point.as_int()) return bad("its scale or zero point is not a number");
       return {};
     }
     made_.axis = given_.find("axis").as_int().value_or(-1);
     if (made_.axis < 0 || made_.axis >= static_cast<std::int64_t>(made_.size.rank()))
-      return bad("its axis is none of its dimensions");
+      return bad("its axis is not one of its dimensions");
     SHARDMESH_TRY(check_type("scales", {dtype::float64, dtype::float32}));
     const bool in_floats = made_.find("scales")->type == dtype::float32;
     SHARDMESH_TRY(check_type("zero_points", {in_floats ? dtype::float32 : dtype::int64}));
@@ -288,8 +288,8 @@ class form_reader {
     const pickle::value type = given_.find("dtype");
     const auto strides = numbers_of(given_.find("strides"));
     const auto element_type = type.global_module() == "torch" ? parse_dtype(type.global_name()) : std::nullopt;
-    if (!element_type || !tensor_pickle(*element_type, {})) return bad("its dtype is none that tensors show");
-    if (!strides || !fits(*strides, *element_type)) return bad("its strides are none of its size");
+    if (!element_type || !tensor_pickle(*element_type, {})) return bad("its dtype is not one that tensors show");
+    if (!strides || !fits(*strides, *element_type)) return bad("its strides do not fit its size");
     made_.element_type = *element_type;
     made_.strides = *strides;
     made_.attributes = given_.find("attributes");
@@ -318,11 +318,11 @@ class form_reader {
     for (const component_form& component : made_.components) wanted.push_back(component.name);
     for (const pickle::pair pair : made_.attributes.pairs()) {
       const auto name = pair.key.text();
-      if (!name || !is_attribute_name(*name)) return bad("an attribute's name is no name");
+      if (!name || !is_attribute_name(*name)) return bad("an attribute's name is not valid");
       pickle::writer scratch(2);
       if (auto done = write_setting(scratch, pair.value); !done)
         return fail(done.error().code,
-                    fmt::format("its attribute {} cannot be made again: {}", *name, done.error().message));
+                    fmt::format("its attribute {} cannot be rebuilt: {}", *name, done.error().message));
       wanted.push_back(*name);
     }
     std::sort(named.begin(), named.end());

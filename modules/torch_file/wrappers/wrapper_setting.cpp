@@ -141,7 +141,7 @@ class setting_writer {
     if (spelled.kind() == pickle::kind::dict) return write_object(spelled, level);
     const bool is_list = spelled.kind() == pickle::kind::list;
     if ((!is_list && spelled.kind() != pickle::kind::tuple) || spelled.size() > most_items)
-      return fail(errc::bad_format, "a setting is no plain data")
+      return fail(errc::bad_format, "a setting is not plain data")
           .with_values("plain data", std::string(pickle::name(spelled.kind())));
     if (!is_list && spelled.size() == 0) return out_.empty_tuple(), result<void>{};
     is_list ? out_.begin_list() : out_.begin_tuple();
@@ -196,7 +196,7 @@ class setting_writer {
     out_.begin_dict();
     for (const pickle::pair pair : state.pairs()) {
       const auto name = pair.key.text();
-      if (!name || !is_attribute_name(*name)) return fail(errc::bad_format, "an attribute's name is no name");
+      if (!name || !is_attribute_name(*name)) return fail(errc::bad_format, "an attribute's name is not valid");
       out_.text(*name);
       SHARDMESH_TRY(write(pair.value, level + 1));
     }

@@ -105,7 +105,7 @@ class tensor_run {
     }
     if (missing != 0)
       return fail(missing > 0 ? errc::gap : errc::overlap,
-                  missing > 0 ? "some cells are held by nobody" : "some cells are held twice")
+                  missing > 0 ? "some cells are held by no owner" : "some cells are held twice")
           .with_box(slab);
     for (const outgoing& part : parts) SHARDMESH_TRY(write(part));
     return {};

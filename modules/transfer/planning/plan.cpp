@@ -111,9 +111,9 @@ result<void> check_gaps(const cover_report& source, const distribution& to) {
     if (missing.size() >= most_missing) break;
   }
   if (missing.empty() && !source.total_is_exact)  // the search ended early
-    return fail(errc::gap, "the source has too many gaps and overlaps to tell whether what is wanted is held");
+    return fail(errc::gap, "the source has too many gaps and overlaps to determine whether it holds the wanted boxes");
   if (missing.empty()) return {};
-  error e = fail(errc::gap, fmt::format("{}{} held by nobody", missing.size() >= most_missing ? "at least " : "",
+  error e = fail(errc::gap, fmt::format("{}{} held by no owner", missing.size() >= most_missing ? "at least " : "",
                                         detail::counted(missing.size(), "wanted box is", "wanted boxes are")));
   missing.resize(std::min(missing.size(), named_boxes));
   e.boxes = std::move(missing);

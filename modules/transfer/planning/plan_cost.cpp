@@ -98,10 +98,10 @@ plan_cost transfer_plan::cost() const {
 }
 
 std::string to_string(const plan_cost& cost) {
-  std::string text =
-      fmt::format("{} copied, {} of it between owners (the least possible: {}), at most {} taken beside the tensors",
-                  human_bytes(cost.bytes_total), human_bytes(cost.bytes_moved), human_bytes(cost.lower_bound),
-                  human_bytes(cost.peak_bytes));
+  std::string text = fmt::format(
+      "{} copied, {} of it between owners (the least possible: {}), at most {} of memory beside the tensors",
+      human_bytes(cost.bytes_total), human_bytes(cost.bytes_moved), human_bytes(cost.lower_bound),
+      human_bytes(cost.peak_bytes));
   auto link = cost.links.begin();
   for (std::size_t i = 0; i < std::min(cost.owners.size(), named_owners); ++i) {
     const owner_cost& one = cost.owners[i];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 #include <strided_memory.hpp>
 
@@ -127,7 +128,8 @@ result<void> bound_memory::check(const side<View>& s, std::span<const basic_tens
     const std::vector<View>& slots = bindings[t].slots;
     if (static_cast<std::size_t>(need.slot) >= slots.size())
       return problem(errc::invalid_argument, "is not bound")
-          .with_values(fmt::format("{} slots or more", need.slot + 1), fmt::format("{}", slots.size()));
+          .with_values(fmt::format("{} or more", detail::counted(need.slot + 1, "slot")),
+                       fmt::format("{}", slots.size()));
     const View& view = slots[static_cast<std::size_t>(need.slot)];
     if (const auto reached = check_reachable(view); !reached)
       return problem(errc::unsupported, "lies in memory that no backend reaches")
@@ -148,7 +150,7 @@ result<void> bound_memory::check(const side<View>& s, std::span<const basic_tens
     if (!may_be_larger && view.sizes != least)
       return problem(errc::shape_mismatch, "is larger than this rank's part of the tensor")
           .with_values(to_string(least), to_string(view.sizes))
-          .with_hint("bind the part alone, or say slot_room::larger");
+          .with_hint("bind only the part, or pass slot_room::larger");
     if (!s.is_source)
       if (const auto fillable = check_fillable(view); !fillable)
         return problem(errc::unsupported, "has one place in memory for several elements")

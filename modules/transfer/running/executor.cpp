@@ -68,7 +68,7 @@ result<ability> common(const agreement_notes& notes) {
   for (std::size_t rank = 0; rank < notes.size(); ++rank) {
     ability one;
     if (notes[rank].size() < sizeof one)
-      return fail(errc::disagreement, "a rank makes something else than an executor")
+      return fail(errc::disagreement, "a rank is in another call than the making of an executor")
           .with_rank(static_cast<std::int32_t>(rank));
     std::memcpy(&one, notes[rank].data(), sizeof one);
     all.lends &= one.lends;
@@ -83,7 +83,7 @@ result<ability> common(const agreement_notes& notes) {
       return fail(errc::no_memory, "the exchange needs more than the memory budget, however finely it is cut")
           .with_rank(static_cast<std::int32_t>(rank))
           .with_values(fmt::format("at most {} bytes", one.budget_bytes), fmt::format("{} bytes", one.needed_bytes))
-          .with_hint("give it a larger memory_bytes");
+          .with_hint("pass a larger memory_bytes");
     all.rounds = std::max(all.rounds, rounds);
   }
   return all;

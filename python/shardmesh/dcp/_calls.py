@@ -103,7 +103,7 @@ class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
                 if shape != tuple(found.size):
                     native.load_whole(key, (0, name_of(value.dtype), shape, (0,) * len(shape)), None)
             elif isinstance(found, dcp.TensorStorageMetadata):
-                raise failure("dtype_mismatch", "a tensor is stored, and what it is to be loaded into is none", key=key,
+                raise failure("dtype_mismatch", "a tensor is stored, but its destination is not a tensor", key=key,
                               path=self._reader.path, expected="a tensor", found=type(value).__name__)
 
 

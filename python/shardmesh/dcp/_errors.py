@@ -18,7 +18,8 @@ class CheckpointError(Error, CheckpointException):
     rank's error."""
 
     def __init__(self, problem: Error, failures: dict[int, Any]) -> None:
-        Error.__init__(self, problem.code, str(problem))
+        Error.__init__(self, problem.code, problem.message)
+        self.args = problem.args  # the same line
         self.__dict__.update(problem.__dict__)
         self._failures = failures
 
@@ -63,5 +64,5 @@ def _as_ours(problem: BaseException) -> BaseException:
     if isinstance(problem, RecursionError):
         return failure("invalid_argument", "a container of the state dict holds itself, or is nested too deeply")
     if isinstance(problem, UnicodeEncodeError):
-        return failure("invalid_argument", "a key of the state dict is no valid Unicode", found=ascii(problem.object)[:100])
+        return failure("invalid_argument", "a key of the state dict is not valid Unicode", found=ascii(problem.object)[:100])
     return problem

@@ -91,11 +91,11 @@ TEST_CASE("a full pool refuses a save naming what it has and what was asked for"
   held_up_save first(folder.path / "first", pool, 6'400, 1);
   REQUIRE(first.saving);
   CHECK(held_up_save(folder.path / "second", pool, 6'400, 2).refusal() ==
-        "the pool of staging is full (rank 0): expected at most 2 saves and 9.8 KiB, found one save under way with 6.2 "
+        "the staging pool is full (rank 0): expected at most 2 saves and 9.8 KiB, found one save under way with 6.2 "
         "KiB; another one of 6.2 KiB");
   held_up_save third(folder.path / "third", pool, 640, 3);
   CHECK(pool.use() == staging_use{.saves = 2, .used_bytes = 7'040, .taken = 2});
-  CHECK(held_up_save(folder.path / "fourth", pool, 1, 4).refusal().starts_with("the pool of staging is full (rank 0)"));
+  CHECK(held_up_save(folder.path / "fourth", pool, 1, 4).refusal().starts_with("the staging pool is full (rank 0)"));
   CHECK(first.finish(1) == "");
   CHECK(third.finish(3) == "");
   CHECK(pool.use() == staging_use{.kept_bytes = 7'040, .taken = 2});
@@ -176,8 +176,9 @@ TEST_CASE("ranks that share a pool are told so, and do not wait for each other")
 }
 
 TEST_CASE("a pool of nothing is refused") {
-  CHECK(to_string(staging_pool::make({.max_saves = 0}).error()) ==
-        "a pool of staging has room for at least one save, and for no negative bytes: found 0 saves, 0 bytes");
+  CHECK(
+      to_string(staging_pool::make({.max_saves = 0}).error()) ==
+      "a staging pool has room for at least one save, and its number of bytes is not negative: found 0 saves, 0 bytes");
   CHECK(staging_pool::make({.max_bytes = -1}).error().code == errc::invalid_argument);
   CHECK(staging_pool().is_none());
 }

@@ -102,7 +102,7 @@ TEST_CASE("a handle of another kind is refused") {
   std::int64_t count = 0;
   CHECK(told([&](shardmesh_error** x) {
           return shardmesh_layout_rank_count(reinterpret_cast<const shardmesh_layout*>(from.c()), &count, x);
-        }) == "invalid_argument: the argument layout is no such handle");
+        }) == "invalid_argument: the argument layout is not a valid handle of this kind");
 }
 
 TEST_CASE("options of a newer header are taken as long as what is new is 0") {
@@ -267,7 +267,7 @@ TEST_CASE("numbers that make no sense are errors that name key and number") {
   for (const auto& strides :
        {std::array{most, most}, {least, std::int64_t{1}}, {most / 4, most / 4}, {most / 4 + 1, least / 2}}) {
     request.to = {memory.data(), two, strides.data(), SHARDMESH_DTYPE_FLOAT32, 2};
-    CHECK(told(load).rfind("overflow: " + key + ": the strides of a tensor reach further", 0) == 0);
+    CHECK(told(load).rfind("overflow: " + key + ": the strides of a tensor do not fit", 0) == 0);
   }
   shardmesh_load_options options{};
   options.struct_size = sizeof options;
@@ -278,7 +278,7 @@ TEST_CASE("numbers that make no sense are errors that name key and number") {
   saving.struct_size = sizeof saving;
   saving.format = 4;
   CHECK(told([&](shardmesh_error** x) { return shardmesh_save("x", nullptr, 0, &saving, nullptr, x); }) ==
-        "invalid_argument: no format that is written has this number: expected DCP, TORCH, SAFETENSORS, HF or "
+        "invalid_argument: no format that can be written has this number: expected DCP, TORCH, SAFETENSORS, HF, or "
         "TORCH_CHECKPOINTING, found 4");
   shardmesh_text text{};
   CHECK(told([&](shardmesh_error** x) {

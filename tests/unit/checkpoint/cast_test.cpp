@@ -72,7 +72,7 @@ TEST_CASE("a cast to a smaller floating type is made, and a note counts the tens
 TEST_CASE("a rule that matches tensors of other kinds alone is an error that says how they are named") {
   const auto chosen = cast({"step=float32"});
   CHECK(lines(chosen.errors) == texts{"cast 'step=float32' casts nothing: no tensor that it matches is floating: found "
-                                      "int64 (1); 'step=int64:float32' casts int64; allow_unused lets it pass"});
+                                      "int64 (1); 'step=int64:float32' casts int64; pass allow_unused to ignore this"});
   CHECK(changed(chosen).empty());
   const auto passed = cast({"step=float32"}, false, true);
   CHECK(passed.errors.empty());
@@ -87,16 +87,16 @@ TEST_CASE("a rule that matches tensors of other kinds alone is an error that say
             .starts_with("cast 'step=int32:float64' casts nothing: no "
                          "tensor that it matches is int32: found int64"));
   CHECK(lines(cast({"int16:float64"}).errors) ==
-        texts{"cast 'int16:float64' matches no key; allow_unused lets it pass"});
+        texts{"cast 'int16:float64' matches no key; pass allow_unused to ignore this"});
 }
 
 TEST_CASE("a cast that loses values of integers is refused with its key unless narrowing is allowed") {
   for (const auto& [rule, line] : std::vector<std::pair<std::string, std::string>>{
-           {"int64:float32", "step: casting int64 to float32 loses values; allow_narrowing casts it all the same"},
-           {"step=int32", "step: casting int64 to int32 loses values; allow_narrowing casts it all the same"},
-           {"w=float32:int32", "w: casting float32 to int32 loses values; allow_narrowing casts it all the same"},
+           {"int64:float32", "step: casting int64 to float32 loses values; pass allow_narrowing to cast it anyway"},
+           {"step=int32", "step: casting int64 to int32 loses values; pass allow_narrowing to cast it anyway"},
+           {"w=float32:int32", "w: casting float32 to int32 loses values; pass allow_narrowing to cast it anyway"},
            {"complex64:float32",
-            "spectrum: casting complex64 to float32 loses values; allow_narrowing casts it all the same"}}) {
+            "spectrum: casting complex64 to float32 loses values; pass allow_narrowing to cast it anyway"}}) {
     INFO(rule);
     const auto refused = cast({rule});
     CHECK(lines(refused.errors) == texts{line});

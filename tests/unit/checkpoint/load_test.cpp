@@ -106,7 +106,7 @@ TEST_CASE("a key that is not there is answered with the one that is near, an obj
   REQUIRE_FALSE(golden->contents().objects.empty());
   const error why = load_tensor(*golden, golden->contents().objects[0].key).error();
   CHECK(why.code == errc::dtype_mismatch);
-  CHECK(why.message == "a tensor is wanted and the checkpoint has another kind");
+  CHECK(why.message == "a tensor is wanted, but the checkpoint has the other kind of entry");
 }
 
 TEST_CASE("a box is loaded into a tensor of its sizes, and other sizes are named beside it") {

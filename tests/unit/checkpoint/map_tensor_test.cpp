@@ -181,7 +181,7 @@ TEST_CASE("what does not lie plain in one run of a file is refused with the reas
         continue;
       }
       CHECK(mapped.error().code == errc::unsupported);
-      CHECK(mapped.error().message == "is not stored as it is: its bytes are made when they are read");
+      CHECK(mapped.error().message == "is not stored in this form: its bytes are computed when they are read");
       CHECK(mapped.error().hint == "load it");
       ++deflated;
     }

@@ -61,12 +61,12 @@ TEST_CASE("an object whose part would have another entry's name stays one, with 
   CHECK((*reader)->contents().objects.front().hidden_tensors == 1);
 }
 
-TEST_CASE("what is taken apart and what of it is not kept is said") {
+TEST_CASE("a note names what is split, and what of it is not kept") {
   const auto reader = open_checkpoint(fixtures / "module.pt");
   if (!reader) FAIL(to_string(reader.error()));
   CHECK((*reader)->notes() ==
         std::vector<std::string>{
-            "the file (a __main__.Net) is taken apart: 10 tensors and 0 objects; 14 other "
+            "the file (a __main__.Net) is split into 10 tensors and 0 objects; 14 other "
             "attributes of modules are not kept; 1 buffer that is not persistent is not kept: transient"});
 }
 
@@ -92,7 +92,7 @@ TEST_CASE("a tensor that nothing can carry refuses every conversion by name, and
   CHECK(written->skipped_objects == 1);
 }
 
-TEST_CASE("an object of a DCP folder that holds tensors is copied whole to DCP and taken apart for safetensors") {
+TEST_CASE("an object of a DCP folder that holds tensors is copied whole to DCP and split for safetensors") {
   const scratch_folder folder;
   const auto reader = open_checkpoint(data::golden() / "options_no_flatten" / "checkpoint");
   if (!reader) FAIL(to_string(reader.error()));

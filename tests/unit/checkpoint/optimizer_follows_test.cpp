@@ -226,7 +226,7 @@ TEST_CASE("how many entries followed is said in one line") {
 
 TEST_CASE("that nothing follows is said where the state is numbered") {
   const keys numbered{"model.w", "optim.state.0.exp_avg", "optim.state.1.exp_avg", "optim.param_groups.0.params()"};
-  const keys said{"no optimizer state follows the parameters: optim.state.0.exp_avg does not say which one it is of"};
+  const keys said{"no optimizer state follows the parameters: optim.state.0.exp_avg does not name its parameter"};
   CHECK(select({.rename = {"model.w=model.v"}}, numbered).notes == said);
   CHECK(select({.skip = {"model.w"}}, numbered).notes == said);
   CHECK(select({.rename = {"optim.state.0.exp_avg=kept"}}, numbered).notes.empty());
@@ -242,8 +242,8 @@ TEST_CASE("state that meets another entry is an error that names both") {
 TEST_CASE("state whose parameter's new name is not known is an error, which a rule of its own mends") {
   const keys names{"model.w", "optim.state.w.step"};
   CHECK(only_error({.rename = {"model.w=net.v"}}, names) ==
-        "optim.state.w.step: its parameter model.w becomes net.v: no telling which part of that is the parameter's "
-        "name; a rename or skip of its own decides");
+        "optim.state.w.step: its parameter model.w becomes net.v, in which the parameter's name cannot be found; "
+        "rename or skip it with a rule of its own");
   CHECK(kept({.rename = {"model.w=net.v", "optim.state.w.(.*)=optim.state.v.\\1"}}, names) ==
         keys{"net.v", "optim.state.v.step"});
 }
@@ -251,7 +251,7 @@ TEST_CASE("state whose parameter's new name is not known is an error, which a ru
 TEST_CASE("state that could be of two parameters is an error where they part") {
   const keys names{"left.w", "right.w", "optim.state.w.step"};
   CHECK(only_error({.rename = {"left.w=left.v"}}, names) ==
-        "optim.state.w.step: left.w and right.w could be its parameter; a rename or skip of its own decides");
+        "optim.state.w.step: left.w and right.w could be its parameter; rename or skip it with a rule of its own");
   CHECK(kept({.rename = {"(left|right).w=\\1.v"}}, names) == keys{"left.v", "right.v", "optim.state.v.step"});
   CHECK(kept({.skip = {".*t.w"}}, names).empty());
   CHECK(kept({.rename = {"model.w=model.v"}}, {"ema.w", "model.w", "optim.state.w.step"}) ==

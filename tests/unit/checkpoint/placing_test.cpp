@@ -255,7 +255,7 @@ TEST_CASE("on a file system that hosts share, only locks of this host are believ
   CHECK(found[0].owner == leftover_owner::unknown);
   const auto refused = remove_leftover(theirs, {.shared = true});
   REQUIRE_FALSE(refused);
-  CHECK(to_string(refused.error()).find("cannot be seen from here") != std::string::npos);
+  CHECK(to_string(refused.error()).find("cannot determine whether its owner is alive") != std::string::npos);
   fs::path ours;
   {
     auto output = folder_with(scratch / "p", "ours");
@@ -273,12 +273,12 @@ TEST_CASE("the next output for a destination notes its leftovers, and an overwri
   {
     const auto output = folder_with(scratch / "o", "new");
     REQUIRE(output.notes().size() == 1);
-    CHECK(output.notes()[0] == dead.string() + ": 4 bytes by a run that was killed; nothing needs it");
+    CHECK(output.notes()[0] == dead.string() + ": 4 bytes left by a run that was killed; it is not needed");
   }
   CHECK(fs::exists(dead));
   const auto output = folder_with(scratch / "o", "new", true);
   REQUIRE(output.notes().size() == 1);
-  CHECK(output.notes()[0] == dead.string() + ": 4 bytes by a run that was killed; removed");
+  CHECK(output.notes()[0] == dead.string() + ": 4 bytes left by a run that was killed; removed");
   CHECK_FALSE(fs::exists(dead));
 }
 

@@ -99,11 +99,12 @@ TEST_CASE("an unused rule that matches keys says why none of them is changed") {
   keys.push_back({"o", dtype::undefined, false});
   std::vector<std::string> texts;
   for (const error& e : select_keys(keys, options).errors) texts.push_back(to_string(e));
-  CHECK(texts == std::vector<std::string>{
-                     "strip_prefix 'a.' matches only keys that the selection leaves out; allow_unused lets it pass",
-                     "rename 'a.(x)=b' matches only keys that the selection leaves out; allow_unused lets it pass",
-                     "cast 'a.x=half' matches only keys that the selection leaves out; allow_unused lets it pass",
-                     "cast 'o=half' matches only objects, which are not cast; allow_unused lets it pass"});
+  CHECK(texts ==
+        std::vector<std::string>{
+            "strip_prefix 'a.' matches only keys that the selection leaves out; pass allow_unused to ignore this",
+            "rename 'a.(x)=b' matches only keys that the selection leaves out; pass allow_unused to ignore this",
+            "cast 'a.x=half' matches only keys that the selection leaves out; pass allow_unused to ignore this",
+            "cast 'o=half' matches only objects, which are not cast; pass allow_unused to ignore this"});
 }
 
 TEST_CASE("a rule that matches nothing is an error unless that is allowed") {
@@ -187,7 +188,7 @@ TEST_CASE("a name that matches nothing is answered with the key that is near, an
   const auto hint = [](const selection_options& options) {
     return select_keys(tensors({"model.layers.0.weight", "model.layers.0.bias"}), options).errors.at(0).hint;
   };
-  const std::string lets = "allow_unused lets it pass";
+  const std::string lets = "pass allow_unused to ignore this";
   CHECK(hint({.only = patterns({"model.layers.0.wieght"})}) == "did you mean model.layers.0.weight? " + lets);
   CHECK(hint({.skip = patterns({R"(layers\.0\.bias)"})}) == "did you mean model.layers.0.bias? " + lets);
   CHECK(hint({.rename = renames({"model.layer.0.bias=b"})}) == "did you mean model.layers.0.bias? " + lets);

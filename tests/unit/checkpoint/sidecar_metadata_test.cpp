@@ -177,7 +177,7 @@ TEST_CASE("the side files of a Hugging Face folder are copied to another, everyt
 
   const std::string torch_files =
       source.string() +
-      ": has the model as files of torch.save, too, which are not read: pytorch_model.bin; open one "
+      ": also has the model as files of torch.save, which are not read: pytorch_model.bin; open one "
       "of them by its name to read it";
 
   const fs::path out = folder.path() / "out";

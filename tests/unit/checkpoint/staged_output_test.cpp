@@ -62,7 +62,7 @@ TEST_CASE("an existing destination needs overwrite, and is then replaced whole")
   const auto refused = save(scratch.path / "out", "new", false);
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code == errc::destination_exists);
-  CHECK(to_string(refused.error()).find("overwrite replaces it") != std::string::npos);
+  CHECK(to_string(refused.error()).find("pass overwrite to replace it") != std::string::npos);
   CHECK(text_of(scratch.path / "out" / "__0_0.distcp") == "old");
   write_text(scratch.path / "out" / "__7_0.distcp", "stale");
   REQUIRE(save(scratch.path / "out", "new", true));

@@ -70,8 +70,8 @@ TEST_CASE("a .pt file that is cut off is one problem, and its names are not know
                                                                                 "end record (cut off?)"});
     CHECK(report.more_problems == 0);
     CHECK(lines_of(report.warnings) ==
-          std::vector<std::string>{file.string() + ": it cannot be read: the names in its pickles are not known; "
-                                                   "Python may read it all the same, and look up what it names"});
+          std::vector<std::string>{file.string() + ": it cannot be read: the names in its pickles are unknown; "
+                                                   "Python may still read it, and look up the names in it"});
     CHECK(count_globals(report.globals).dangerous == std::vector<std::string>{});
   }
   for (const auto& [bytes, said] :

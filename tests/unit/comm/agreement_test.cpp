@@ -141,7 +141,7 @@ TEST_CASE("what would be read as a ballot but for its first number is not taken 
     return {};
   }).value();
   REQUIRE(got);
-  CHECK(to_string(*got) == "a rank does something else while the others compare tensors (rank 1)");
+  CHECK(to_string(*got) == "a rank is in another call while the others compare tensors (rank 1)");
 }
 
 TEST_CASE("a rank in another collective is named") {

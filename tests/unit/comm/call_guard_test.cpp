@@ -132,13 +132,14 @@ TEST_CASE("the error of a deadline names the operation, the peers, the tag, and 
   CHECK(both.message.starts_with("rank 1 waited 2"));
   CHECK(both.message.find(" s in vain for ") != std::string::npos);
   CHECK(both.ranks == std::vector<std::int32_t>{0, 2, 3});
-  CHECK(without_time(both) ==
-        "rank 1 waited ... in vain for messages from 0, 3, and for its own to be taken by 0, 2 in an exchange of save "
-        "(tag 3)");
+  CHECK(
+      without_time(both) ==
+      "rank 1 waited ... in vain for messages from 0, 3, and for its own to be received by 0, 2 in an exchange of save "
+      "(tag 3)");
   CHECK(without_time(waited({2}, {})) ==
         "rank 1 waited ... in vain for messages from 2 in an exchange of save (tag 3)");
   CHECK(without_time(waited({}, {2})) ==
-        "rank 1 waited ... in vain for its messages to be taken by 2 in an exchange of save (tag 3)");
+        "rank 1 waited ... in vain for its messages to be received by 2 in an exchange of save (tag 3)");
   const error unknown = waited({}, {});
   CHECK(without_time(unknown) == "rank 1 waited ... in vain for other ranks in an exchange of save (tag 3)");
   CHECK(unknown.ranks.empty());

@@ -121,7 +121,7 @@ TEST_CASE("a deadline names the ranks that did not come and what they were doing
   CHECK(done.error().code == errc::deadline_exceeded);
   CHECK(done.error().ranks == std::vector<std::int32_t>{2});
   CHECK(says(done.error(), "rank 0 waited "));
-  CHECK(says(done.error(), " in vain for messages from 2, and for its own to be taken by 2 in an exchange (tag 0)"));
+  CHECK(says(done.error(), " in vain for messages from 2, and for its own to be received by 2 in an exchange (tag 0)"));
   CHECK(says(done.error(), "rank 2 in all_gather for"));
   REQUIRE(got.errors[1].has_value());
   CHECK(got.errors[1] == got.errors[0]);  // the same text on a rank that waited without a deadline
@@ -358,7 +358,7 @@ TEST_CASE("a borrower that gives up does not keep the lender waiting") {
     return started->wait();  // rank 1 never reads the lent memory
   });
   REQUIRE_FALSE(done.has_value());
-  CHECK(says(done.error(), "rank 1 gave up a lending"));
+  CHECK(says(done.error(), "rank 1 ended a lending"));
 }
 
 TEST_CASE("the trace of a group tells each rank's calls") {

@@ -81,7 +81,7 @@ TEST_CASE("nesting keys of which one lies inside another is a problem that names
   REQUIRE_FALSE(refused);
   REQUIRE(refused.error().problem_count() == 1);
   CHECK(refused.error().code == errc::duplicate_key);
-  CHECK(to_string(refused.error()) == "a.b: a.b lies where a is a value: one nested path cannot be both");
+  CHECK(to_string(refused.error()) == "a.b: a.b is below a, which is a value: one nested path cannot be both");
   CHECK_FALSE(fs::exists(work.path() / "nested"));
   options.nest = false;
   CHECK(convert(*reader, work.path() / "flat", options));

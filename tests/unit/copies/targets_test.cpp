@@ -22,8 +22,8 @@ TEST_CASE("a format is found by its number, its name and, where it is one file, 
     names.emplace_back(one.name);
   }
   CHECK(names == std::vector<std::string>{"dcp", "safetensors", "hf", "pt", "torch-checkpointing"});
-  CHECK(target_names() == "dcp, safetensors, hf, pt or torch-checkpointing");
-  CHECK(target_names("--to ") == "--to dcp, --to safetensors, --to hf, --to pt or --to torch-checkpointing");
+  CHECK(target_names() == "dcp, safetensors, hf, pt, or torch-checkpointing");
+  CHECK(target_names("--to ") == "--to dcp, --to safetensors, --to hf, --to pt, or --to torch-checkpointing");
   for (const char* name : {"", "torch", "DCP", "safetensors ", ".pt"}) CHECK(find_target(name) == nullptr);
   for (const char* path : {"", "out", "out.pt/", "out.pth", ".pt", "pt"}) CHECK(target_by_extension(path) == nullptr);
 }

@@ -265,7 +265,7 @@ TEST_CASE("a rank that sends nonsense is named by every other") {
   });
   REQUIRE(ran);
   for (const std::string& text : texts)
-    CHECK(text == "a rank does something else while the others compare arguments of init_from_local_shards (rank 1)");
+    CHECK(text == "a rank is in another call while the others compare arguments of init_from_local_shards (rank 1)");
 }
 
 TEST_CASE("messages of any length that are cut or changed anywhere give an answer, not a crash") {

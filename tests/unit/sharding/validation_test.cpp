@@ -61,7 +61,7 @@ TEST_CASE("shards of another number of dimensions are problems of their own") {
   CHECK(
       to_string(check_tensor(std::vector{torn}, {2}).error()) ==
       "shard 0 with offsets [0, 0] and sizes [2] does not have the tensor's number of dimensions (rank 4): expected 1, "
-      "found 2 offsets, 1 sizes; and 1 more problem");
+      "found 2 offsets, 1 size; and 1 more problem");
   CHECK(!validate_non_overlapping_shards_metadata(shards));
   // Only a scalar's shard covers a scalar.
   CHECK(!check_tensor(std::vector{at(0, {0}, {1})}, {}));
@@ -102,7 +102,7 @@ TEST_CASE("numbers near 2^63 are compared, not wrapped") {
   CHECK(check_tensor(std::vector{at(0, {0}, {huge}), at(1, {1}, {huge})}, {huge}).error().code == errc::out_of_bounds);
   const auto wrapped = validate_non_overlapping_shards_metadata(std::vector{at(0, {0}, {1}), at(1, {2}, {huge})});
   REQUIRE(!wrapped);
-  CHECK(to_string(wrapped.error()) == "shard 1 is no box: offsets [2] and sizes [9223372036854775807] (rank 1)");
+  CHECK(to_string(wrapped.error()) == "shard 1 is not a box: offsets [2] and sizes [9223372036854775807] (rank 1)");
   CHECK(!validate_non_overlapping_shards_metadata(std::vector{at(0, {0, 0}, {huge, huge}), at(1, {5, 5}, {1, 1})}));
   CHECK(check_tensor({}, {huge, 2}).error().code == errc::overflow);
   CHECK(check_tensor({}, {-1}).error().code == errc::invalid_argument);

@@ -293,7 +293,7 @@ TEST_CASE("diff names what differs at each place, and counts beyond its limit") 
   u.where = {device_type::cuda, 1};
   CHECK(difference(t, u) == "layers[0].w: placement cpu against cuda:1");
   CHECK(difference(u, u).starts_with(
-      "layers[0].w: cannot be read: the memory is not the host's, and no backend reaches it"));
+      "layers[0].w: cannot be read: the memory is not host memory, and no backend reaches it"));
 
   const auto mesh = device_mesh::make(extents{2}).value();
   const auto on = [&](placement p, const array_tensor& local) {

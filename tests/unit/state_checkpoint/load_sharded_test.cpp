@@ -229,7 +229,7 @@ TEST_CASE("a rank outside of the mesh, rules that do not fit and partial sums ar
   why = refusal(s, mesh, rules({"modle.w=S(0)"}), 0);
   CHECK(why.code == errc::invalid_argument);
   CHECK(why.message == "rule 'modle.w' matches no tensor");
-  CHECK(why.hint == "did you mean model.w? patterns match whole keys; allow_unused ignores this");
+  CHECK(why.hint == "did you mean model.w? patterns match whole keys; pass allow_unused to ignore this");
   why = refusal(s, mesh, rules({"model.*=S(1)"}), 0);
   CHECK(why.message == "rule 'model.*=S(1)' names a dimension that 1 tensor lacks: model.b");
   why = refusal(s, mesh, rules({"model.*=S(0),R"}), 0);

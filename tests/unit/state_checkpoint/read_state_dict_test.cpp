@@ -260,7 +260,7 @@ TEST_CASE("what cannot be read as a state dict is refused with file and key") {
   CHECK(why.code == errc::invalid_argument);
   CHECK(why.file == (folder.path() / "step").string());
   CHECK(why.message == "only 'model.v' matches no key");
-  CHECK(why.hint == "did you mean model.w? allow_unused lets it pass");
+  CHECK(why.hint == "did you mean model.w? pass allow_unused to ignore this");
   // An object of which a safetensors file keeps only the type's name.
   auto reader = open_checkpoint(checkpoint_data::golden() / "nested_objects/checkpoint").value();
   REQUIRE(convert(
@@ -271,7 +271,7 @@ TEST_CASE("what cannot be read as a state dict is refused with file and key") {
   CHECK(why.key == "namespace");
   CHECK(why.file == (folder.path() / "one.safetensors").string());
   CHECK(why.found == "argparse.Namespace");
-  CHECK(why.hint == "the option objects = false reads tensors alone");
+  CHECK(why.hint == "set objects = false to read only tensors");
   CHECK(read_state_dict<host_tensor>(folder.path() / "one.safetensors", {.objects = false}).value().size() == 1);
   // One entry lies inside another.
   why = refusal(folder.path() / "step", {.selection = {.only = {key_pattern::compile("model.w|step").value()},

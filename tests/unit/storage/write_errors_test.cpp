@@ -352,7 +352,7 @@ TEST_CASE("a new folder that cannot be taken back is whole, and the error says w
   system_faults().renamed_to = ".shardmesh-tmp-";
   const auto done = save(folder / "made", 2, {});
   REQUIRE_FALSE(done);
-  CHECK(done.error().hint == "the new one is in place and whole, but a power cut may lose it");
+  CHECK(done.error().hint == "the new one is in place and complete, but a power failure may lose it");
   CHECK(all_in(folder) ==
         std::map<std::string, std::string>{{"made", "/"}, {"made/f0", "newnew"}, {"made/f1", "newnew"}});
 }

@@ -99,7 +99,7 @@ TEST_CASE("no picture is written into the checkpoint that it shows, nor where no
   const std::string path = (folder / "checkpoint").string();
   const auto inside = run_tool("inspect " + path + " --svg " + path + "/__0_0.distcp");
   CHECK(inside.status == 2);
-  CHECK(inside.err == path + "/__0_0.distcp: --svg would write into the checkpoint\n");
+  CHECK(inside.err == path + "/__0_0.distcp: --svg would write into the checkpoint [invalid_argument]\n");
   CHECK(run_tool("verify " + path).status == 0);
   CHECK(run_tool("inspect " + path + " --svg " + (folder / "no/such/maps.svg").string()).status == 3);
 }

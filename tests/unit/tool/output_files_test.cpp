@@ -32,7 +32,7 @@ TEST_CASE("a file that exists is replaced with --force alone, whichever option n
     for (const std::string before : {"", " --json"}) {
       const auto refused = run_tool(call + file.string() + before);
       CHECK(refused.status == 2);
-      CHECK(refused.err == file.string() + ": exists already; --force replaces it\n");
+      CHECK(refused.err == file.string() + ": exists already; pass --force to replace it [destination_exists]\n");
       CHECK(read_text(file) == "mine");
     }
     const auto forced = run_tool(call + file.string() + " --force");
@@ -59,7 +59,7 @@ TEST_CASE("a link to a file is that file, a link that leads nowhere and a folder
     CHECK(run_tool(call + "/dev/full").status == 3);
     const auto nowhere = run_tool(call + (folder / "no" / "file").string());
     CHECK(nowhere.status == 3);
-    CHECK(nowhere.err == (folder / "no" / "file").string() + ": cannot write: No such file or directory\n");
+    CHECK(nowhere.err == (folder / "no" / "file").string() + ": cannot write: No such file or directory [io]\n");
   }
 }
 

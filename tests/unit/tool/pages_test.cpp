@@ -68,7 +68,7 @@ TEST_CASE("a page that exists is replaced with --force alone") {
     const auto refused = run_tool(call + " --html " + page.string());
     CHECK(refused.status == 2);
     CHECK(refused.error_lines() == 1);
-    CHECK(refused.err.find("--force replaces it") != std::string::npos);
+    CHECK(refused.err.find("pass --force to replace it") != std::string::npos);
     CHECK(read_text(page) == "mine");
     CHECK(run_tool(call + " --force --html " + page.string()).status == 0);
     CHECK(read_text(page).starts_with("<!doctype html>"));

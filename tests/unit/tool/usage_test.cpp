@@ -42,16 +42,19 @@ TEST_CASE("rules and destinations are refused in the words of the command line, 
   const scratch_folder folder;
   const std::string source = SHARDMESH_TEST_DATA "/golden/single_rank/checkpoint", to = (folder / "to").string();
   const std::string other = SHARDMESH_TEST_DATA "/golden/dtensor_shard0_4/checkpoint";
-  const auto line = [&](const std::string& arguments, int status, const std::string& expected) {
+  const auto line = [&](const std::string& arguments, int status, const std::string& text,
+                        const std::string& code = "invalid_argument") {
     INFO(arguments);
+    const std::string expected = text + " [" + code + "]";
     const auto run = run_tool(arguments);
     CHECK(run.status == status);
     CHECK(run.err == expected + "\n");
     const auto document = json::parse(run_tool(arguments + " --json").out);
     CHECK(document["problems"][0]["text"] == expected);
+    CHECK(document["problems"][0]["code"] == code);
   };
   const std::string convert = "convert " + source + " " + to + " --to dcp ",
-                    lets = " matches no key; --allow-unused lets it pass";
+                    lets = " matches no key; pass --allow-unused to ignore this";
   line(convert + "--only 'no(thing)'", 2, "--only 'no(thing)'" + lets);
   line(convert + "--skip 'a|b'", 2, "--skip 'a|b'" + lets);
   line(convert + "--strip-prefix pre.", 2, "--strip-prefix 'pre.'" + lets);
@@ -61,14 +64,14 @@ TEST_CASE("rules and destinations are refused in the words of the command line, 
   line(convert + "--rename abc", 2, "--rename 'abc' is not RE=REPLACEMENT");
   line(convert + "--dtype ':float32'", 2, "--dtype ':float32': the name of a dtype is missing");
   CHECK(run_tool("convert " + source + " -- -x --to dcp").err ==
-        "shardmesh convert: unexpected argument '--to'; options go in front of -- (shardmesh convert --help says "
-        "more)\n");
+        "shardmesh convert: unexpected argument '--to'; options stand before -- (see 'shardmesh convert --help') "
+        "[invalid_argument]\n");
   line(convert + "--dtype floaty", 2, "--dtype 'floaty': no dtype is called floaty; did you mean float32?");
   line("reshard " + source + " " + to + " --mesh 2 --place 'q+=R'", 2,
-       "rule 'q+' matches no tensor; patterns match whole keys; --allow-unused ignores this");
+       "rule 'q+' matches no tensor; patterns match whole keys; pass --allow-unused to ignore this");
   line("reshard " + source + " " + to + " --mesh 2 --place '(=R'", 2, "'(' is not a regular expression: missing ): (");
   REQUIRE(run_tool(convert).status == 0);
-  line(convert, 2, to + ": exists already; --force replaces it");
+  line(convert, 2, to + ": exists already; pass --force to replace it", "destination_exists");
   const auto like = run_tool("reshard " + source + " " + (folder / "like").string() + " --like " + other);
   CHECK(like.status == 1);
   CHECK(like.err.find(": the checkpoint given by --like has no such tensor") != std::string::npos);
@@ -144,11 +147,11 @@ TEST_CASE("a picture that cannot be written is an error with its name, and nothi
   const std::string call = "layout --shape 4 --mesh 2 --place 'S(0)' --svg ";
   const auto run = run_tool(call + picture.string() + " --json");
   CHECK(run.status == 3);
-  CHECK(run.err == picture.string() + ": cannot write: No such file or directory\n");
+  CHECK(run.err == picture.string() + ": cannot write: No such file or directory [io]\n");
   CHECK(json::parse(run.out)["problems"][0]["file"] == picture.string());
   const auto full = run_tool(call + "/dev/full");
   CHECK(full.status == 3);
-  CHECK(full.err == "/dev/full: cannot write: No space left on device\n");
+  CHECK(full.err == "/dev/full: cannot write: No space left on device [no_space]\n");
   CHECK(run_tool(call + (folder / "picture.svg").string()).status == 0);
   CHECK(read_text(folder / "picture.svg").starts_with("<svg"));
   CHECK(std::distance(std::filesystem::directory_iterator(folder / ""), {}) == 1);

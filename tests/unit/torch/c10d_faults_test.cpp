@@ -183,7 +183,7 @@ TEST_CASE("a communicator of c10d for which no thread can be started is an error
           "no thread can be started for a process group: found Resource temporarily unavailable");
     const auto waited = one->all_gather({}, {});
     REQUIRE_FALSE(waited);
-    CHECK(to_string(waited.error()) == "rank 1 waits for rank 0, which has let go of the communicator (rank 0)");
+    CHECK(to_string(waited.error()) == "rank 1 waits for rank 0, which has destroyed the communicator (rank 0)");
     one = fail(errc::cancelled, "let go");
     CHECK(group.is_let_go());
   }
@@ -217,8 +217,9 @@ TEST_CASE("no tag of c10d belongs to two communicators that live, however many c
     if (!zero) {
       ++refused;
       CHECK(to_string(zero.error()) ==
-            "the process group tags has had 1024 communicators since one that lives; let go of communicators of the "
-            "group that are not needed any more, or make another group");
+            "the process group tags has had 1024 communicators since one that is still alive; destroy communicators of "
+            "the "
+            "group that are no longer needed, or make another group");
       CHECK(to_string(one.error()) == to_string(zero.error()));
       oldest.reset();
       continue;

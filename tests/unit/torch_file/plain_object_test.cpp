@@ -91,7 +91,7 @@ TEST_CASE("objects that no archive can hold are refused") {
         "an opaque object lies inside a container, which cannot be stored: found my.type");
   object = {{}, {}, {opaque_object{"my.type", std::vector<std::byte>(7)}}};
   CHECK(to_string(torch_file::archive_of_object(object).error()) ==
-        "an opaque object's bytes are no archive of torch.save, so they cannot be stored: found my.type");
+        "an opaque object's bytes are not an archive of torch.save, so they cannot be stored: found my.type");
 }
 
 TEST_CASE("an object that contains itself is kept as it is") {

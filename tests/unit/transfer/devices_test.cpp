@@ -46,7 +46,7 @@ TEST_CASE("the backend of a device is the one whose scope was opened last, and t
   const auto missing = backend_for(gpu);
   REQUIRE(!missing);
   CHECK(missing.error().code == errc::unsupported);
-  CHECK(missing.error().message == "the memory is not the host's, and no backend reaches it");
+  CHECK(missing.error().message == "the memory is not host memory, and no backend reaches it");
   CHECK(missing.error().found == "cuda:0");
   const auto first = std::make_shared<test::fake_backend>(device_type::cuda);
   const auto second = std::make_shared<test::fake_backend>(device_type::cuda);

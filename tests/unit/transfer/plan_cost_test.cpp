@@ -114,14 +114,14 @@ TEST_CASE("a plan is told in some lines") {
   // Each rank keeps 2 x 3 elements and sends as many, of two bytes each.
   CHECK(to_string(one.value()) ==
         "1 transfer: 48 bytes copied, 24 bytes of it between owners (the least possible: 24 bytes), at most 24 bytes "
-        "taken beside the "
+        "of memory beside the "
         "tensors\n"
         "  rank 0: sends 12 bytes (12 bytes to 1), receives 12 bytes, takes 24 bytes\n"
         "  rank 1: sends 12 bytes (12 bytes to 0), receives 12 bytes, takes 24 bytes\n"
         "  transfer 0: float32 [4, 6] as bfloat16, 2 ranks to 2 ranks");
   CHECK(to_string(transfer_plan()) ==
         "0 transfers: 0 bytes copied, 0 bytes of it between owners (the least possible: 0 bytes), at most 0 bytes "
-        "taken beside the "
+        "of memory beside the "
         "tensors");
 }
 

@@ -29,13 +29,19 @@ function shown(name, most = 400) {
 // A key can be empty.
 const shown_key = (key, most) => (key === "" ? '""' : shown(key, most));
 
-// As the command line prints them: "512 bytes", "1.5 KiB".
+// Rounds as the command line does: ties to even, while toFixed rounds them up.
+function rounded(amount, digits) {
+  const scaled = amount * 10 ** digits, below = Math.floor(scaled);
+  return ((scaled - below === 0.5 ? below + (below % 2) : Math.round(scaled)) / 10 ** digits).toFixed(digits);
+}
+
+// As the command line prints them: "1 byte", "512 bytes", "1.5 KiB".
 function human_bytes(size) {
-  if (size < 1024) return `${size} bytes`;
+  if (size < 1024) return `${size} byte${size === 1 ? "" : "s"}`;
   const units = ["KiB", "MiB", "GiB", "TiB", "PiB"];
   let amount = size / 1024, unit = 0;
   for (; amount >= 1024 && unit + 1 < units.length; ++unit) amount /= 1024;
-  return `${amount.toFixed(amount < 10 ? 1 : 0)} ${units[unit]}`;
+  return `${rounded(amount, amount < 10 ? 1 : 0)} ${units[unit]}`;
 }
 
 // Beyond 2^53 numbers are not exact here.
