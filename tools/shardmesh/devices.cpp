@@ -57,7 +57,8 @@ int run_devices(bool json) {
 void add_devices(CLI::App& app, invocation& call) {
   auto json = std::make_shared<bool>(false);
   CLI::App* command =
-      app.add_subcommand("devices", "The GPUs of this machine, the libraries for them, and what to install");
+      app.add_subcommand("devices", "Show the GPUs of this machine, the libraries for them, and what to install");
+  command->footer("shardmesh devices\nshardmesh devices --json");
   command->add_flag("--json", *json, "Print one JSON document");
   command->callback([json, &call] { call.status = run_devices(*json); });
 }
