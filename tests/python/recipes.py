@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs in Python of docs/recipes run, each in an empty folder beside a copy of a checkpoint, and print what they
+should. Those of several ranks get the environment of torchrun."""
+import os
+import shutil
+import socket
+import subprocess
+import sys
+
+import common
+
+common.need_torch()
+RECIPES = common.DATA.parent.parent / "examples" / "recipes"
+TRAINED, NEW = "fsdp2_tp_2x2/checkpoint", "era_torch_2.15.0/checkpoint"
+MATRIX = "model.mlp.up.weight"
+# (program, arguments, checkpoint, exit status, what it prints)
+ALONE = [
+    ("read_tensor", ["checkpoint", MATRIX], TRAINED, 0, rf"{MATRIX}: float32\[16, 10\], row 1 from "),
+    ("rank_part", ["checkpoint", "2"], TRAINED, 0, rf"{MATRIX}: \[\[4, 10\]\]\n"),
+    ("rename_and_cast", ["checkpoint", "model.safetensors"], TRAINED, 0, r"^7 tensors\n$"),
+    ("fuse_qkv", ["checkpoint", "fused", "qkv", "model.norm.weight", "model.norm.bias", "model.mlp.up.bias"], TRAINED, 0,
+     r"^qkv: float32\[\d+\] of 3 tensors\n$"),
+    ("untrusted", ["checkpoint"], TRAINED, 0, r"nothing found\n$"),
+    ("untrusted", ["checkpoint"], "corrupt/blob_evil_pickle/checkpoint", 1, r"problem: .*\ndo not load this with Python\n$"),
+    ("older_pytorch", ["checkpoint", "older"], NEW, 0, r"^\d+ tensors in 4 files, \d+ entries\n$"),
+    ("convert_formats", ["checkpoint"], TRAINED, 0, r"(copy\.\w+: 28 tensors and 13 objects are equal\n){4}$"),
+]
+# (program, arguments of each run, what all runs print)
+ON_RANKS = [
+    ("move_between_layouts", [[]], r"rank 1: \[3, 4\], \[6, 2\]\n"),
+    ("save_keep_resume", [["run", "3"], ["run", "5"]],
+     r"resumes after step 0\nkeeps steps \[2, 3\]\nresumes after step 3\nkeeps steps \[4, 5\]\n"),
+]
+WORLD = 2
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Recipes(common.WorkTest):
+    def start(self, program, arguments, **environment):
+        return subprocess.Popen([sys.executable, "-B", RECIPES / f"{program}.py", *arguments], cwd=self.work, text=True,
+                                env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def test_programs_of_one_process(self):
+        for program, arguments, checkpoint, status, prints in ALONE:
+            with self.subTest(program=program, checkpoint=checkpoint):
+                shutil.rmtree(self.work)
+                shutil.copytree(common.GOLDEN / checkpoint, self.work / "checkpoint")
+                os.utime(self.work / "checkpoint" / ".metadata")  # git keeps no times; PyTorch writes it last
+                running = self.start(program, arguments)
+                said = running.communicate(timeout=120)[0]
+                self.assertEqual(running.returncode, status, said)
+                self.assertRegex(said, prints)
+
+    def test_programs_of_several_ranks(self):
+        for program, runs, prints in ON_RANKS:
+            with self.subTest(program=program):
+                said = ""
+                for arguments in runs:
+                    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(WORLD),
+                             "LOCAL_WORLD_SIZE": str(WORLD), "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+                    running = [self.start(program, arguments, RANK=str(rank), LOCAL_RANK=str(rank), **group)
+                               for rank in range(WORLD)]
+                    for one in running:
+                        said += one.communicate(timeout=120)[0]
+                        self.assertEqual(one.returncode, 0, said)
+                self.assertRegex(said, prints)
+
+    def test_every_program_runs(self):
+        run = {program for program, *_ in ALONE} | {program for program, *_ in ON_RANKS}
+        self.assertEqual(run, {file.stem for file in RECIPES.glob("*.py")})
+
+
+if __name__ == "__main__":
+    common.main()
