@@ -3,7 +3,8 @@
 
     build.py ROOT BUILD    the pages in BUILD/pages, the site in BUILD/site, the links that leave it in BUILD/external_links.txt
 
-Exit status 1 with every warning of mkdocs and every link of the site that leads nowhere.
+Exit status 1 with every warning of mkdocs, every link of the site that leads nowhere, and every list that does not
+render.
 """
 import logging
 import re
@@ -18,12 +19,14 @@ from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
 
 import c_reference
+from lists import unrendered
 from pages import Pages
 from reference import Reference
+from tabs import tabbed
 
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(((?:\.\./)+)([^)\s#]+)(#[^)\s]*)?\)")
 FENCE = re.compile(r"(^ *```.*?^ *```$)", re.M | re.S)
-LANGUAGES = {".cpp": "cpp", ".hpp": "cpp", ".h": "cpp", ".cppm": "cpp", ".py": "python", ".sh": "bash"}
+LANGUAGES = {".cpp": "cpp", ".hpp": "cpp", ".h": "cpp", ".c": "c", ".cppm": "cpp", ".py": "python", ".sh": "bash"}
 
 
 def named(nav):
@@ -31,6 +34,11 @@ def named(nav):
     for entry in nav:
         for value in entry.values() if isinstance(entry, dict) else [entry]:
             yield from named(value) if isinstance(value, list) else [value]
+
+
+def weight(name):
+    """How much a page counts in the search: tasks before explanations, and these before lists of every name."""
+    return {"recipes": 4, "reference": 0.2, "project": 0.1, "decisions": 0.3, "rooms": 0.3}.get(name.partition("/")[0], 1)
 
 
 class Staging:
@@ -56,17 +64,20 @@ class Staging:
         return "".join(part if i % 2 else LINK.sub(link, part) for i, part in enumerate(parts))
 
     def write(self, name, text):
-        path = self.folder / name
+        path, name = self.folder / name, str(name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        head = f"---\nsearch:\n  boost: {weight(name)}\n---\n\n" if name.endswith(".md") else ""
+        path.write_text(head + text)
 
     def run(self):
         shutil.rmtree(self.folder, ignore_errors=True)
         for page in sorted((self.root / "docs").rglob("*.md")):
             of = page.relative_to(self.root).as_posix()
-            self.write(page.relative_to(self.root / "docs"), self.rewritten(page.read_text(), of))
+            self.write(page.relative_to(self.root / "docs"), tabbed(self.rewritten(page.read_text(), of)))
         for image in sorted((self.root / "docs/images").glob("*.svg")):
             self.write(f"images/{image.name}", image.read_text())
+        for asset in sorted((self.root / "docs/site/assets").iterdir()):
+            self.write(f"assets/{asset.name}", asset.read_text())
         for name in sorted(self.wanted):
             text = (self.root / name).read_text()
             if name.endswith(".md"):
@@ -139,6 +150,9 @@ def main(root, folder):
     except Abort as problem:
         warnings.found.append(str(problem))
     broken, external = check_links(folder / "site")
+    for page in sorted((folder / "site").rglob("*.html")):
+        broken += [f"{page.relative_to(folder / 'site')}: a list without an empty line before it: {line!r}"
+                   for line in unrendered(page.read_text())]
     (folder / "external_links.txt").write_text("".join(f"{link}\n" for link in sorted(external)))
     wrong = warnings.found + broken
     print("\n".join(wrong) or f"{len(list((folder / 'site').rglob('*.html')))} pages, no warning, no broken link: {folder / 'site/index.html'}")

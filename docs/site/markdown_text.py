@@ -3,6 +3,7 @@
 import re
 
 TAG = re.compile(r"\\(param|returns|errors)\b ?(\w+)?")
+ITEM = re.compile(r" *(-|\d+\.) (.*)")
 LABEL = re.compile(r"^(Cost|Source|Precondition|Preconditions|Complexity): ?")
 
 
@@ -42,9 +43,10 @@ def prose(lines):
             out.append(f"\n**{tag.group(1).capitalize()}:** {escaped(rest)}")
         elif label:
             out.append(f"\n**{label.group(1)}:** {escaped(line[label.end():])}")
-        elif re.match(r" *- ", line):
-            first = not out or not re.match(r"\s*- ", out[-1])
-            out.append(("\n" if first else "") + "- " + escaped(line.strip()[2:]))
+        elif ITEM.match(line):
+            first = not out or not ITEM.match(out[-1].lstrip("\n"))
+            marker, item = ITEM.match(line).groups()
+            out.append(("\n" if first else "") + f"{marker} {escaped(item)}")
         else:
             out.append(escaped(line.strip()))
     if code:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves a DTensor from rows to columns, and to another mesh. Usage: torchrun --nproc-per-node 2 move_between_layouts.py"""
+"""Moves a DTensor from rows to columns, and to another mesh.
+
+Usage: torchrun --nproc-per-node 2 move_between_layouts.py
+"""
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh

@@ -8,8 +8,9 @@
   `<!-- compiled -->` needs no file: doc_code.py makes a unit of it.)
 - Our code is only in such blocks: an indented block has no line with `import shardmesh` or `shardmesh::`, except
   CMake's.
-- Python code is on pages that a test runs (tests/python/page.py, tests/docs/ten_minutes.py), or quotes such a page: the
-  block's first line is `# PAGE`, its lines occur there as those of C++ do, and `# ...` stands for omitted lines.
+- Python code is on pages that a test runs (tests/python/page.py, tests/docs/ten_minutes.py), or quotes such a page or a
+  program of examples/recipes: the block's first line is `# FILE`, its lines occur there as those of C++ do, and `# ...`
+  stands for omitted lines.
 - A link to a file of the project points to an existing file, and its #anchor to a heading there.
 - The page of a room (docs/rooms/ROOM.md) lists every interface file of it in its table, and only existing files; the
   tests that it names exist. Every format's room has such a page.
@@ -84,10 +85,13 @@ def check_run(root, page, say):
         where = f"{name}:{text.count(chr(10), 0, found.start()) + 1}"
         block = lines(found.group(1))
         quoted = block[0].removeprefix("# ") if block else ""
-        if quoted not in RUN:
+        if quoted.startswith("examples/recipes/") and (root / quoted).is_file():  # tests/python/recipes.py runs it
+            source = lines((root / quoted).read_text())
+        elif quoted in RUN:
+            source = lines("".join(PYTHON.findall((root / quoted).read_text())))
+        else:
             say(f"{where}: a block of Python that no test runs")
             continue
-        source = lines("".join(PYTHON.findall((root / quoted).read_text())))
         wrong = not_quoted(block[1:], source, "# ...")
         if wrong is not None:
             say(f"{where}: not (or not in this order) in {quoted}: {wrong!r} and what follows")
