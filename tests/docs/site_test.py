@@ -17,6 +17,7 @@ if not importlib.util.find_spec("mkdocs") or not importlib.util.find_spec("mater
 ROOT, FOLDER = Path(sys.argv[1]), Path(sys.argv[2])
 # The names that readers look up first have a page, and code links to it.
 TYPES = "result error errc dtype host_tensor tensor_entry rank_plan communicator device_mesh placement sharded_tensor".split()
+FETCHED = re.compile(r'<(?:script|img|iframe)[^>]* src="(https?:[^"]*)"|<link[^>]* rel="(?:stylesheet|preconnect)"[^>]* href="(http[^"]*)"')
 
 
 def build(root, folder):
@@ -41,6 +42,17 @@ def check_site():
     for mode in "light", "dark":
         assert f'<img src="images/idea-{mode}.svg#only-{mode}"' in front, f"no {mode} picture on the front page"
         assert (FOLDER / f"site/images/idea-{mode}.svg").is_file(), mode
+    # Pages work from the disk: the search has its index as a script, and no page fetches anything from elsewhere.
+    assert (FOLDER / "site/search/search_index.js").read_text().startswith("var __index = ")
+    assert '<script src="assets/iframe-worker.js"></script>' in front
+    for page in (FOLDER / "site").rglob("*.html"):
+        fetched = FETCHED.findall(page.read_text())
+        assert not fetched, f"{page} fetches {fetched}"
+    recipe = (FOLDER / "site/recipes/read-a-tensor.html").read_text()
+    for title in "C++", "Python", "C", "Command line":
+        assert f">{title}</label>" in recipe, f"no tab {title}"
+    order = re.findall(r'href="([^"]*)" class="md-nav__link', front)
+    assert order[:2] == ["index.html", "recipes/index.html"], f"the tree begins with {order[:2]}"
     print(said.strip())
 
 
@@ -49,7 +61,8 @@ def check_that_mistakes_are_seen():
     root = FOLDER / "wrong"
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(ROOT / "docs/site", root / "docs/site")
-    (root / "docs/index.md").write_text("# Home\n\n[a](nowhere.md) [b](#no-such-heading) [c](../LICENSE) [d](../NONE)\n")
+    shutil.copytree(ROOT / "docs/images", root / "docs/images")  # the logo is on every page
+    (root / "docs/index.md").write_text("# Home\n\n[a](nowhere.md) [b](#no-such-heading) [c](../LICENSE) [d](../NONE)\n\nTwo:\n- one\n- two\n")
     (root / "LICENSE").write_text("Anything.\n")
     (root / "docs/left.md").write_text("# Left out of the nav\n")
     config = root / "docs/site/mkdocs.yml"
@@ -61,7 +74,9 @@ def check_that_mistakes_are_seen():
               "Doc file 'index.md' contains a link '#no-such-heading', but there is no such anchor on this page.",
               "index.html: nowhere.md leads nowhere",
               "index.html: #no-such-heading: no such place in that page",
-              "index.html: ../NONE leads nowhere"]
+              "index.html: ../NONE leads nowhere",
+              "index.html: a list without an empty line before it: '- one'",
+              "index.html: a list without an empty line before it: '- two'"]
     lines = [line for line in said.splitlines() if not line.endswith("lost.md leads nowhere")]  # in every page's nav
     assert '<a href="left.html"' in (root / "out/site/index.html").read_text(), "a page outside of the nav is lost"
     assert status == 1 and [line for line in lines if line] == wanted, said
