@@ -20,7 +20,7 @@ sm::result<void> convert_formats(const char* source) {
                                                           {"copy.pt", target_format::pt}};
   for (const auto& [name, format] : copies) {
     sm::convert_options options;
-    options.to = format;
+    options.format = format;
     SHARDMESH_TRY(sm::convert(trained, name, options));
     SHARDMESH_TRY(const sm::checkpoint copy, sm::open(name));
     SHARDMESH_TRY(const sm::diff_report found, sm::diff(trained, copy));

@@ -12,7 +12,7 @@ namespace sm = shardmesh;
 sm::result<void> rewrite(const char* source, const char* destination) {
   SHARDMESH_TRY(const sm::checkpoint written, sm::open(source));
   sm::convert_options options;
-  options.to = sm::target_format::dcp;  // keeps the ranks' files and chunks
+  options.format = sm::target_format::dcp;  // keeps the ranks' files and chunks
   SHARDMESH_TRY(const sm::save_report report, sm::convert(written, destination, options));
   SHARDMESH_TRY(const sm::checkpoint rewritten, sm::open(destination));
   SHARDMESH_TRY(const sm::diff_report differences, sm::diff(written, rewritten));

@@ -18,7 +18,7 @@ sm::result<void> rename_and_cast(const char* source, const char* destination) {
   sm::convert_options options;
   options.selection.no_optimizer = true;
   options.selection.rename.push_back(std::move(shorter));
-  options.selection.casts.push_back(std::move(half));
+  options.selection.cast.push_back(std::move(half));
   SHARDMESH_TRY(const sm::save_report report, sm::convert(trained, destination, options));
   std::printf("%d tensors\n", static_cast<int>(report.tensors));
   for (const std::string& note : report.notes) std::printf("note: %s\n", note.c_str());
