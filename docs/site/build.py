@@ -6,6 +6,7 @@
 Exit status 1 with every warning of mkdocs, every link of the site that leads nowhere, and every list that does not
 render.
 """
+import json
 import logging
 import re
 import shutil
@@ -34,6 +35,20 @@ def named(nav):
     for entry in nav:
         for value in entry.values() if isinstance(entry, dict) else [entry]:
             yield from named(value) if isinstance(value, list) else [value]
+
+
+def with_reference(nav, groups):
+    """The nav with the rooms of the reference, and their groups, behind the index of the reference."""
+    rooms = {}
+    for room, group in groups:
+        rooms.setdefault(room, [f"reference/{room}/index.md"]).append({group: f"reference/{room}/{group}.md"})
+    made = []
+    for entry in nav:
+        pages = next(iter(entry.values())) if isinstance(entry, dict) else []
+        if isinstance(pages, list) and pages[:1] == ["reference/index.md"]:
+            pages[1:1] = [{room: below} for room, below in rooms.items()]
+        made.append(entry)
+    return made
 
 
 def weight(name):
@@ -70,6 +85,7 @@ class Staging:
         path.write_text(head + text)
 
     def run(self):
+        """Writes all pages; returns the (room, group) pairs of the reference."""
         shutil.rmtree(self.folder, ignore_errors=True)
         for page in sorted((self.root / "docs").rglob("*.md")):
             of = page.relative_to(self.root).as_posix()
@@ -86,8 +102,11 @@ class Staging:
                 self.write(f"project/{name}", re.sub(r'(\]\(|src="|srcset=")docs/', rf"\g<1>{up}", text))
             else:
                 self.write(f"project/{name}.md", f"# {name}\n\n```{LANGUAGES.get(Path(name).suffix, 'text')}\n{text}```\n")
-        for name, text in {**Pages(Reference(self.root)).all(), **c_reference.pages(self.root)}.items():
+        pages = Pages(Reference(self.root))
+        for name, text in {**pages.all(), **c_reference.pages(self.root)}.items():
             self.write(f"reference/{name}", text)
+        self.folder.with_name("names.json").write_text(json.dumps(pages.names()))  # for links.py
+        return list(pages.groups)
 
 
 class Links(HTMLParser):
@@ -137,10 +156,11 @@ class Warnings(logging.Handler):
 
 
 def main(root, folder):
-    Staging(root, folder / "pages").run()
+    groups = Staging(root, folder / "pages").run()
     warnings = Warnings()
     logging.getLogger("mkdocs").addHandler(warnings)
     config = load_config(str(Path(__file__).with_name("mkdocs.yml")), docs_dir=str(folder / "pages"), site_dir=str(folder / "site"), strict=False)
+    config["nav"] = with_reference(config["nav"], groups)
     listed = set(named(config["nav"]))
     more = [page for page in sorted(path.name for path in (root / "docs").glob("*.md")) if page not in listed]
     if more:  # a page that nobody put into its place is found all the same

@@ -65,13 +65,23 @@ def definitions(declarations):
     return first[:1] + [d for d in declarations if specialised(d)]
 
 
+def inner_page(d, anchors):
+    """A type that users do not name: its definition, with all its members in one block."""
+    whole = d.kind == "enum" or is_plain(d)
+    out = [heading(2, [d], anchors), prose(d.comment),
+           fence(d.text + (" {\n" + d.body.strip("\n") + "\n};" if d.body and whole else ""))]
+    if d.kind == "type" and d.body and not whole:
+        out.append(fence("\n".join("\n".join(["// " + line for line in m.comment] + [m.text]) for m in members_of(d))))
+    return "\n".join(out)
+
+
 def definition_page(d, anchors, said):
     """The definition; of each member's entry, `said(members, anchor)`."""
     out = []
     if d.kind == "enum":
         values = enumerators(d)
         if any(text for _, text in values):
-            rows = [f'| <a id="{name}"></a>`{name}` | {cell(text)} |' for name, text in values]
+            rows = [f'| <a id="{d.name}-{name}"></a>`{name}` | {cell(text)} |' for name, text in values]
             out += [fence(d.text + ";"), "| value | |\n|---|---|", *rows, ""]
         else:
             out.append(fence(d.text + " {" + d.body + "};"))
@@ -80,7 +90,6 @@ def definition_page(d, anchors, said):
         out.append(fence(d.text + " {\n" + "\n".join(lines) + "\n};"))
     elif d.kind == "type" and d.body:
         out.append(fence(d.text + ";"))
-        out.append("## Members\n" if not specialised(d) else "")
         mine = members_of(d)
         grouped = {}
         for m in mine:

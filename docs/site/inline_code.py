@@ -13,7 +13,7 @@ ENTITY = re.compile(r"&\w+;|&#\d+;")
 
 def word(text):
     if len(ENTITY.sub("x", text)) > LONG:
-        return re.sub(r"(::|[._/,])(?=\w)", r"\1<wbr>", text)
+        return re.sub(r"(::|[._/,])(?=\S)", r"\1<wbr>", text)
     return f'<span class="whole">{text}</span>' if "-" in text else text
 
 

@@ -7,6 +7,7 @@ table of PyTorch's names, the middle column leads to functions too.
 
 A <picture> with a light and a dark image follows the reader's system. On the site it follows the site's switch.
 """
+import json
 import re
 from pathlib import Path
 
@@ -15,42 +16,34 @@ TABLE = "from-pytorch.md"
 MIDDLE = re.compile(r"(?<=<tr>\n)<td>.*?</td>\n<td>(.*?)</td>", re.S)
 IN_BLOCK = re.compile(r'(<span class="(?:n|o|p)">(?:std|filesystem|chrono|ranges|::|\.|-&gt;)</span>\s*)*<span class="n[cf]?">(\w+)</span>')
 IN_TEXT = re.compile(r"<code>(?:shardmesh::)?(errc::)?(\w+)(?:&lt;\w+&gt;|::\w+)?</code>(?!</a>)")
-HEADING = re.compile(r"^### (`[^{]*`) \{#([\w-]+)\}$", re.M)
 PICTURE = re.compile(r'<picture>\s*<source media="\(prefers-color-scheme: dark\)" srcset="([^"]*)">\s*<img src="([^"]*)"([^>]*)>\s*</picture>')
 names = {}
 functions = {}
 
 
 def on_files(files, config):
-    folder = Path(config["docs_dir"]) / "reference"
-    names.clear()
-    names.update({page.stem: f"reference/{page.stem}.html" for page in folder.glob("*.md") if page.stem != "index"})
-    functions.clear()
-    for room in sorted(folder.glob("rooms/*.md")):
-        text = room.read_text()
-        if "(`import shardmesh;` shows" in text or room.stem in ("nccl", "torch"):
-            for heads, anchor in HEADING.findall(text):
-                for name in re.findall(r"`([^`]*)`", heads):
-                    functions.setdefault(name, f"reference/rooms/{room.stem}.html#{anchor}")
+    known = json.loads(Path(config["docs_dir"]).with_name("names.json").read_text())  # build.py wrote it
+    for places, found in (names, known["types"]), (functions, known["functions"]):
+        places.clear()
+        places.update({name: "reference/" + place.replace(".md", ".html") for name, place in found.items()})
     return files
 
 
 def on_page_content(html, page, config, files):
     up = "../" * page.url.count("/")
-    here = page.url.rpartition("/")[2].removesuffix(".html") if page.url.startswith("reference/") else None
 
     def in_block(found):
         name = found.group(2)
         before = found.group(1) or ""
-        if name not in names or name == here or before:
+        if name not in names or before:
             return found.group()
         return f'{found.group()[:-len("</span>") - len(name)]}<a href="{up}{names[name]}">{name}</a></span>'
 
     def in_text(found):
         name, code = found.group(2), found.group()
         if found.group(1):
-            return f'<a href="{up}reference/errc.html#{name}">{code}</a>' if here != "errc" else code
-        return f'<a href="{up}{names[name]}">{code}</a>' if name in names and name != here else code
+            return f'<a href="{up}{names["errc"]}-{name}">{code}</a>' if "errc" in names else code
+        return f'<a href="{up}{names[name]}">{code}</a>' if name in names else code
 
     def in_middle(found):
         row = re.sub(r"<code>(\w+)</code>", lambda code: f'<a href="{up}{functions[code.group(1)]}">{code.group()}</a>'

@@ -1,52 +1,125 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference as pages of markdown: one per type that users see, one per room with its functions, and the index."""
-import re
+"""The reference as pages of markdown: the index, a page per room, and in each room a page per group of declarations.
 
-from entries import comment_of, definition_page, definitions, group_page, heading, is_plain, members_of, specialised
-from markdown_text import Anchors, fence, prose, summary
+A group is an interface file of a room, with the public header of the same name: types, then functions and constants.
+"""
+import re
+from pathlib import PurePath
+
+from entries import comment_of, definition_page, definitions, group_page, inner_page, members_of, specialised
+from markdown_text import Anchors, prose, summary
 from reference import COMPONENTS, signature
 
 MANY = 40  # a type that more functions take than this is everywhere: a list says nothing
 
 
+def group_of(d):
+    """(room, group) of a declaration."""
+    return d.room, PurePath(d.file).stem
+
+
 class Pages:
     def __init__(self, reference):
         self.reference = reference
-        self.anchors_of_functions, self.comments, self.words_of = {}, {}, {}
-        self.members = []  # (type, member, anchor)
-        self.bodies = {name: self.type(name, declarations) for name, declarations in reference.types.items()}
-        self.rooms = {f"rooms/{room}.md": self.room(room) for room in reference.rooms}
+        self.places = {}  # of a declaration's id: "room/group.md#anchor"
+        self.comments, self.words_of = {}, {}
+        self.members = []  # (type, member, place)
+        self.heads = {(one.room, PurePath(one.path).stem): one.head for one in reference.interfaces if one.room}
+        self.groups = self.all_groups()
+        # Bodies first: lists of uses need the places of all functions.
+        self.bodies = {key: self.body(key, *parts) for key, parts in self.groups.items()}
+
+    def all_groups(self):
+        """{(room, group): (names of public types, inner types, functions)}, in the order of rooms and files."""
+        found = {}
+
+        def of(d):
+            return found.setdefault(group_of(d), ([], [], []))
+
+        reference = self.reference
+        for room in reference.rooms:
+            for name, declarations in reference.types.items():
+                first = definitions(declarations)[0]
+                if first.room == room:
+                    of(first)[0].append(name)
+            for kind, groups in (1, reference.inner_types(room)), (2, reference.functions(room)):
+                for group in groups:
+                    of(group[0])[kind].append(group)
+        return dict(sorted(found.items()))
 
     def all(self):
         """{path below reference/: text}"""
-        pages = {"index.md": self.index(), **self.rooms}
-        for name, body in self.bodies.items():
-            pages[f"{name}.md"] = "\n".join([body, *self.uses(name)])
+        pages = {"index.md": self.index(), **{f"{room}/index.md": self.room(room) for room in self.reference.rooms}}
+        for (room, group), sections in self.bodies.items():
+            text = "\n".join(line for name, section in sections for line in [section, *(self.uses(name) if name else [])])
+            pages[f"{room}/{group}.md"] = text
         return pages
 
-    def function_link(self, d, room_prefix):
-        return f"[`{d.name}`]({room_prefix}rooms/{d.room}.md#{self.anchors_of_functions[id(d)]})"
+    def names(self):
+        """{"types": {name: place}, "functions": {name: place}}: the names that code on any page leads to."""
+        types = {name: self.place_of_type(name) for name in self.reference.types}
+        functions = {}
+        for (room, _), (_, _, groups) in self.groups.items():
+            if room in self.reference.shown or room in ("nccl", "torch"):
+                for d in (d for group in groups for d in group):
+                    functions.setdefault(d.name, self.places[id(d)])
+        return {"types": types, "functions": functions}
 
-    def type(self, name, declarations):
+    def place_of_type(self, name):
+        return self.places[id(definitions(self.reference.types[name])[0])]
+
+    def link(self, d, up):
+        return f"[`{d.name}`]({up}{self.places[id(d)]})"
+
+    def body(self, key, types, inner, functions):
+        """[(name of a public type or "", section)]"""
+        page, anchors = "/".join(key) + ".md", Anchors()
+        for name in types:  # a type has its own name as its anchor, whatever its members are called
+            anchors.taken[name] = 1
+            self.places[id(definitions(self.reference.types[name])[0])] = f"{page}#{name}"
+        sections = [("", self.head(key))]
+        sections += [(name, self.type(name, anchors, page)) for name in types]
+        for group in inner:
+            sections.append(("", "\n".join(inner_page(d, anchors) for d in group)))
+        for group in functions:
+            text = group_page(2, group, anchors)
+            for d in group:
+                self.places[id(d)] = f"{page}#{anchors.last}"
+                self.comments[id(d)] = comment_of(group)
+            sections.append(("", text))
+        return sections
+
+    def said_of(self, room, group):
+        """What the group's file says of itself."""
+        return [re.sub(rf"^(shardmesh\.)?{group}: ", "", line) for line in self.heads.get((room, group), [])]
+
+    def files(self, key):
+        return dict.fromkeys(d.file for d in self.reference.everything if group_of(d) == key)
+
+    def head(self, key):
+        room, group = key
+        files = ", ".join(f"`{file}`" for file in self.files(key))
+        return f"# {group}\n\nRoom [{room}](index.md) · `import shardmesh.{room};` · {files}\n\n{prose(self.said_of(*key))}"
+
+    def type(self, name, anchors, page):
+        declarations = self.reference.types[name]
         first = definitions(declarations)[0]
         kinds = {"type": "class" if "class " in first.text else "struct", "alias": "type alias"}
-        anchors = Anchors()
-        anchors.taken[name] = 1  # the page itself
-        out = [f"# {name}\n",
-               f"*{kinds.get(first.kind, first.kind)}* · `import {self.reference.importing(first)};` · "
-               f"room [{first.room}](rooms/{first.room}.md) · `{first.file}`\n"]
+        out = [f"## `{name}` {{#{name}}}\n",
+               f"*{kinds.get(first.kind, first.kind)}* · `import {self.reference.importing(first)};`\n"]
         for i, d in enumerate(definitions(declarations)):
             if i > 0:
-                out.append(f"## `{specialised(d)}`\n\n`{d.file}`\n")
+                out.append(f"### `{specialised(d)}` {{#{anchors.of(name)}}}\n\n`{d.file}`\n")
             out.append(prose(d.comment if i > 0 else self.type_comment(d)))
-            out.append(definition_page(d, anchors, lambda group, anchor: self.members.extend((name, m, anchor) for m in group)))
+            said = lambda group, anchor: self.members.extend((name, m, f"{page}#{anchor}") for m in group)
+            out.append(definition_page(d, anchors, said))
         return "\n".join(out)
 
     def uses(self, name):
         is_concept = self.reference.types[name][0].kind == "concept"
         takes, gives = [], []
         for d in self.reference.public:
-            if d.kind == "function" and id(d) in self.anchors_of_functions:
+            if d.kind == "function" and id(d) in self.places:
                 before, behind = signature(d)
                 if name in behind or name in before and is_concept:
                     takes.append(d)
@@ -54,25 +127,24 @@ class Pages:
                     gives.append(d)
         for title, found in ("Functions that ask for it" if is_concept else "Functions that take it", takes), ("Functions that give it", gives):
             if len(found) > MANY:
-                yield f"## {title}\n\n{len(found)}, in all rooms: see the [index](index.md#functions).\n"
+                yield f"**{title}:** {len(found)}, in all rooms. See the [index](../index.md#functions).\n"
             elif found:
-                yield f"## {title}\n"
+                yield f"**{title}:**\n"
                 groups = {}
                 for d in found:
-                    groups.setdefault((d.room, self.anchors_of_functions[id(d)]), []).append(d)
+                    groups.setdefault(self.places[id(d)], []).append(d)
                 for group in groups.values():
-                    links = dict.fromkeys(self.function_link(d, "") for d in group)
+                    links = dict.fromkeys(self.link(d, "../") for d in group)
                     what = summary(self.comments[id(group[0])])
                     yield f"- {', '.join(links)}{': ' + what if what else ''}"
                 yield ""
-        giving = dict.fromkeys(f"[`{of}::{m.name}`]({of}.md#{anchor})" for of, m, anchor in self.members
+        giving = dict.fromkeys(f"[`{of}::{m.name}`](../{place})" for of, m, place in self.members
                                if of != name and m.kind == "function" and name in signature(m)[0])
         if 0 < len(giving) <= MANY and not is_concept:
-            yield f"## Members that give it\n\n{', '.join(sorted(giving))}\n"
+            yield f"**Members that give it:** {', '.join(sorted(giving))}\n"
         named = sorted(other for other in self.reference.types if other != name and name in self.words(other))
         if 0 < len(named) <= MANY:
-            yield "## Types that name it\n"
-            yield ", ".join(f"[`{other}`]({other}.md)" for other in named) + "\n"
+            yield "**Types that name it:** " + ", ".join(f"[`{other}`](../{self.place_of_type(other)})" for other in named) + "\n"
 
     def brief(self, d):
         """What a table says of a type: its first sentence, or else which functions take it."""
@@ -90,42 +162,17 @@ class Pages:
         return self.words_of[name]
 
     def room(self, room):
-        reference = self.reference
-        main = next((one for one in reference.interfaces if one.path == f"modules/{room}/{room}.cppm"), None)
-        also = " (`import shardmesh;` shows the names that most programs need)" if room in reference.shown else ""
-        anchors = Anchors()
-        out = [f"# Room {room}\n", f"`import shardmesh.{room};`{also}\n"]
-        if main:
-            out.append(prose(main.head))
-        mine = [definitions(ds)[0] for ds in reference.types.values() if definitions(ds)[0].room == room]
-        if mine:
-            out += ["## Types\n", "| name | |\n|---|---|"]
-            out += [f"| [`{d.name}`](../{d.name}.md) | {self.brief(d)} |" for d in sorted(mine, key=lambda d: d.name)]
-            out.append("")
-        inner = reference.inner_types(room)
-        if inner:
-            out.append("## Types of the insides\n")
-            for group in inner:
-                for d in group:
-                    out.append(heading(3, [d], anchors))
-                    out.append(prose(d.comment))
-                    out.append(fence(d.text + (" {\n" + d.body.strip("\n") + "\n};" if d.body and (d.kind == "enum" or is_plain(d)) else "")))
-                    if d.kind == "type" and d.body and not is_plain(d):
-                        out.append(fence("\n".join("\n".join(["// " + line for line in m.comment] + [m.text]) for m in members_of(d))))
-        groups = reference.functions(room)
-        file = None
-        if groups:
-            out.append("## Functions and constants\n")
-        for group in groups:
-            if group[0].file != file:
-                file = group[0].file
-                out.append(f"*`{file}`*\n")
-            text = group_page(3, group, anchors)
-            for d in group:
-                self.anchors_of_functions[id(d)] = anchors.last
-                self.comments[id(d)] = comment_of(group)
-            out.append(text)
-        return "\n".join(out)
+        also = " (`import shardmesh;` shows the names that most programs need)" if room in self.reference.shown else ""
+        out = [f"# Room {room}\n", f"`import shardmesh.{room};`{also}\n", prose(self.said_of(room, room)),
+               "| group | names |\n|---|---|"]
+        for (of, group), (types, inner, functions) in self.groups.items():
+            if of == room:
+                known = [*(definitions(self.reference.types[name])[0] for name in types), *(d for one in functions for d in one)]
+                names = {d.name: self.link(d, "../") for d in reversed(known)} | {d.name: f"`{d.name}`" for one in inner for d in one}
+                order = dict.fromkeys(d.name for d in [*known, *(d for one in inner for d in one)])
+                shown = ", ".join(names[name] for name in order if not name.startswith("operator"))
+                out.append(f"| [{group}]({group}.md) | {shown} |")
+        return "\n".join(out) + "\n"
 
     def type_comment(self, d):
         of_all = [other.comment for other in self.reference.types[d.name] if not specialised(other)]
@@ -140,17 +187,15 @@ class Pages:
                "own imports.\n",
                "## Rooms\n", "| room | |\n|---|---|"]
         for room in reference.rooms:
-            main = next((one for one in reference.interfaces if one.path == f"modules/{room}/{room}.cppm"), None)
-            head = [re.sub(rf"^(shardmesh\.)?{room}: ", "", line) for line in main.head] if main else []
-            out.append(f"| [{room}](rooms/{room}.md) | {summary(head)} |")
+            out.append(f"| [{room}]({room}/index.md) | {summary(self.said_of(room, room))} |")
         out += ["", "## Types\n", "| name | room | |\n|---|---|---|"]
         for name in sorted(reference.types):
             d = definitions(reference.types[name])[0]
-            out.append(f"| [`{name}`]({name}.md) | [{d.room}](rooms/{d.room}.md) | {self.brief(d)} |")
+            out.append(f"| {self.link(d, '')} | [{d.room}]({d.room}/index.md) | {self.brief(d)} |")
         out += ["", "## Functions\n"]
         links = {}
         for d in reference.public:
-            if id(d) in self.anchors_of_functions and not d.name.startswith("operator"):
-                links.setdefault(d.name, {}).setdefault(d.room, self.function_link(d, ""))
+            if d.kind in ("function", "variable") and id(d) in self.places and not d.name.startswith("operator"):
+                links.setdefault(d.name, {}).setdefault(d.room, self.link(d, ""))
         out.append(",\n".join(" ".join(rooms.values()) for _, rooms in sorted(links.items())) + "\n")
         return "\n".join(out)

@@ -114,9 +114,84 @@ DECLARATIONS = [
     ("type", "hash", "template <>\nstruct std::hash<shardmesh::extent>", [], "", 10, True),
 ]
 
-HOLDER_PAGE = '''# holder
+GROUP_PAGE = '''# small
 
-*class* · `import shardmesh;` · room [small](rooms/small.md) · `modules/small/small.cppm`
+Room [small](index.md) · `import shardmesh.small;` · `modules/small/small.cppm`
+
+a room for this test. Not here: others.
+
+## `trouble` {#trouble}
+
+*enum* · `import shardmesh.small;`
+
+What may go wrong.
+
+```cpp
+enum class trouble : int;
+```
+
+| value | |
+|---|---|
+| <a id="trouble-none"></a>`none` |  |
+| <a id="trouble-lost"></a>`lost` | a file \\| is gone |
+
+## `make_options` {#make_options}
+
+*struct* · `import shardmesh.small;`
+
+
+```cpp
+struct make_options {
+  extent most{};
+};
+```
+
+**Functions that take it:**
+
+- [`make`](../small/small.md#make-2): The same, of none
+
+## `source` {#source}
+
+*class* · `import shardmesh.small;`
+
+Makes an extent.
+
+```cpp
+class source;
+```
+
+### `next` {#next}
+
+```cpp
+extent next();
+```
+
+The next one.
+
+## `extent` {#extent}
+
+*struct* · `import shardmesh;`
+
+A shape of `n` things.
+
+```cpp
+struct extent {
+  int n = 0;  // of things
+  friend bool operator==(const extent&, const extent&) = default;
+};
+```
+
+**Functions that take it:**
+
+- [`make`](../small/small.md#make): A holder of `count` things
+
+**Members that give it:** [`source::next`](../small/small.md#next)
+
+**Types that name it:** [`make_options`](../small/small.md#make_options), [`source`](../small/small.md#source)
+
+## `holder` {#holder}
+
+*class* · `import shardmesh;`
 
 Holds T's. Moves.
 
@@ -125,8 +200,6 @@ template <class T>
   requires(sizeof(T) > 1 && requires(T t) { t.size(); })
 class [[nodiscard("keep it")]] holder;
 ```
-
-## Members
 
 ### `holder` {#holder-2}
 
@@ -152,34 +225,21 @@ explicit operator bool() const;
 ```
 
 
-## Functions that give it
+**Functions that give it:**
 
-- [`make`](rooms/small.md#make): A holder of `count` things
-- [`make`](rooms/small.md#make-2): The same, of none
-'''
+- [`make`](../small/small.md#make): A holder of `count` things
+- [`make`](../small/small.md#make-2): The same, of none
 
-ROOM_PAGE = '''# Room small
+## `shown` {#shown}
 
-`import shardmesh.small;` (`import shardmesh;` shows the names that most programs need)
+*class* · `import shardmesh.small;`
 
-small: a room for this test. Not here: others.
 
-## Types
+```cpp
+class shown;  // said here
+```
 
-| name | |
-|---|---|
-| [`extent`](../extent.md) | A shape of `n` things |
-| [`holder`](../holder.md) | Holds T's |
-| [`make_options`](../make_options.md) | Taken by `make` |
-| [`shown`](../shown.md) |  |
-| [`source`](../source.md) | Makes an extent |
-| [`trouble`](../trouble.md) | What may go wrong |
-
-## Functions and constants
-
-*`modules/small/small.cppm`*
-
-### `make` {#make}
+## `make` {#make}
 
 ```cpp
 template <class T>
@@ -197,7 +257,7 @@ A holder of `count` things.
 
 **Cost:** O(count).
 
-### `make`, `most` {#make-2}
+## `make`, `most` {#make-2}
 
 ```cpp
 template <class T>
@@ -208,47 +268,29 @@ inline constexpr int most = 3;
 The same, of none.
 '''
 
-TROUBLE_PAGE = '''# trouble
+ROOM_PAGE = '''# Room small
 
-*enum* · `import shardmesh.small;` · room [small](rooms/small.md) · `modules/small/small.cppm`
+`import shardmesh.small;` (`import shardmesh;` shows the names that most programs need)
 
-What may go wrong.
+a room for this test. Not here: others.
 
-```cpp
-enum class trouble : int;
-```
-
-| value | |
+| group | names |
 |---|---|
-| <a id="none"></a>`none` |  |
-| <a id="lost"></a>`lost` | a file \\| is gone |
+ROW
 '''
+ROW = "| [small](small.md) | " + ", ".join([
+    "[`trouble`](../small/small.md#trouble)",
+    "[`make_options`](../small/small.md#make_options)",
+    "[`source`](../small/small.md#source)",
+    "[`extent`](../small/small.md#extent)",
+    "[`holder`](../small/small.md#holder)",
+    "[`shown`](../small/small.md#shown)",
+    "[`make`](../small/small.md#make)",
+    "[`most`](../small/small.md#make-2)"]) + " |"
 
-EXTENT_PAGE = '''# extent
-
-*struct* · `import shardmesh;` · room [small](rooms/small.md) · `modules/small/small.cppm`
-
-A shape of `n` things.
-
-```cpp
-struct extent {
-  int n = 0;  // of things
-  friend bool operator==(const extent&, const extent&) = default;
-};
-```
-
-## Functions that take it
-
-- [`make`](rooms/small.md#make): A holder of `count` things
-
-## Members that give it
-
-[`source::next`](source.md#next)
-
-## Types that name it
-
-[`make_options`](make_options.md), [`source`](source.md)
-'''
+NAMES = {
+    "types": {name: f"small/small.md#{name}" for name in ("trouble", "make_options", "source", "extent", "holder", "shown")},
+    "functions": {"make": "small/small.md#make", "most": "small/small.md#make-2"}}
 
 
 UMBRELLA = """// SPDX
@@ -281,10 +323,12 @@ def test_the_walk(folder):
 
 
 def test_the_pages(folder):
-    made = pages.Pages(reference.Reference(folder)).all()
-    assert sorted(made) == ["extent.md", "holder.md", "index.md", "make_options.md", "rooms/small.md", "shown.md", "source.md", "trouble.md"], sorted(made)
-    for name, wanted in {"holder.md": HOLDER_PAGE, "rooms/small.md": ROOM_PAGE, "trouble.md": TROUBLE_PAGE, "extent.md": EXTENT_PAGE}.items():
-        equal(made[name], wanted, name)
+    every = pages.Pages(reference.Reference(folder))
+    made = every.all()
+    assert sorted(made) == ["index.md", "small/index.md", "small/small.md"], sorted(made)
+    equal(made["small/small.md"], GROUP_PAGE, "small/small.md")
+    equal(made["small/index.md"], ROOM_PAGE.replace("ROW", ROW), "small/index.md")
+    assert every.names() == NAMES, every.names()
 
 
 def test_no_name_is_missing():

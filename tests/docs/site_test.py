@@ -4,6 +4,7 @@
     site_test.py ROOT FOLDER
 """
 import importlib.util
+import json
 import re
 import shutil
 import subprocess
@@ -25,19 +26,27 @@ def build(root, folder):
     return done.returncode, done.stdout + done.stderr
 
 
+def reference_page(page):
+    return (FOLDER / "site/reference" / page.replace(".md", ".html")).read_text()
+
+
 def check_site():
     status, said = build(ROOT, FOLDER)
     assert status == 0, said
+    places = json.loads((FOLDER / "names.json").read_text())["types"]
     for name in TYPES:
-        assert f"<h1 id=\"{name}\">{name}" in (FOLDER / f"site/reference/{name}.html").read_text(), name
-    page = (FOLDER / "site/reference/rank_plan.html").read_text()
-    assert '<a href="../reference/peer_traffic.html">peer_traffic</a>' in page, "code does not lead to its types"
-    assert '<a href="../reference/errc.html#overflow"><code>errc::overflow</code></a>' in \
-        (FOLDER / "site/reference/host_tensor.html").read_text()
+        page, _, anchor = places[name].partition("#")
+        assert f'<h2 id="{anchor}"><code>{name}</code>' in reference_page(page), name
+    plan = places["rank_plan"].partition("#")[0]
+    traffic = places["peer_traffic"].replace(".md", ".html")
+    assert f'<a href="../../reference/{traffic}">peer_traffic</a>' in reference_page(plan), "code does not lead to its types"
+    assert '<a href="../../reference/core/error.html#errc-overflow"><code>errc::overflow</code></a>' in \
+        reference_page("core/host_tensor.md")
+    assert 'id="errc-overflow"' in reference_page("core/error.md")
     table = (FOLDER / "site/from-pytorch.html").read_text()
-    assert '<a href="reference/rooms/checkpoint.html#convert"><code>convert</code></a>' in table
-    assert '<a href="reference/device_mesh.html"><code>device_mesh</code></a>' in table
-    assert '"reference/dtype.html"' not in (FOLDER / "site/python.html").read_text(), "Python's words are not ours"
+    assert '<a href="reference/checkpoint/convert.html#convert"><code>convert</code></a>' in table
+    assert '<a href="reference/layout/mesh.html#device_mesh"><code>device_mesh</code></a>' in table
+    assert '"reference/core/dtype.html#dtype"' not in (FOLDER / "site/python.html").read_text(), "Python's words are not ours"
     front = (FOLDER / "site/index.html").read_text()
     for mode in "light", "dark":
         assert f'<img src="images/idea-{mode}.svg#only-{mode}"' in front, f"no {mode} picture on the front page"
