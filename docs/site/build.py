@@ -20,6 +20,7 @@ from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
 
 import c_reference
+from flowchart import drawn
 from lists import unrendered
 from pages import Pages
 from reference import Reference
@@ -89,7 +90,7 @@ class Staging:
         shutil.rmtree(self.folder, ignore_errors=True)
         for page in sorted((self.root / "docs").rglob("*.md")):
             of = page.relative_to(self.root).as_posix()
-            self.write(page.relative_to(self.root / "docs"), tabbed(self.rewritten(page.read_text(), of)))
+            self.write(page.relative_to(self.root / "docs"), drawn(tabbed(self.rewritten(page.read_text(), of))))
         for image in sorted((self.root / "docs/images").glob("*.svg")):
             self.write(f"images/{image.name}", image.read_text())
         for asset in sorted((self.root / "docs/site/assets").iterdir()):

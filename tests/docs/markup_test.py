@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(sys.argv[1])
 sys.path[:0] = [str(ROOT / "docs/site"), str(ROOT / "tests/static")]
 import recipes
+from flowchart import drawn, levels, placed, width_of
 from inline_code import kept
 from lists import unrendered
 from markdown_text import prose
@@ -45,6 +46,24 @@ def test_names_of_code_stay_whole():
         "<code>shardmesh::<wbr>rank_<wbr>save_<wbr>options::<wbr>staging_<wbr>pool</code>"
     assert kept("<pre><code>a --b-c</code></pre>") == "<pre><code>a --b-c</code></pre>"
     assert kept("<code>a&lt;b&gt; --c</code>") == '<code>a&lt;b&gt; <span class="whole">--c</span></code>'
+
+
+def test_flowcharts_become_pictures():
+    edges = [("c", "b"), ("b", "a"), ("c", "a"), ("d", "a")]
+    assert levels(edges) == {"a": 0, "b": 1, "c": 2, "d": 1}
+    places, width, rows = placed(edges)
+    assert rows == 3 and all(0 < x < width for x, _ in places.values()), places
+    page = "Above\n\n```mermaid\nflowchart BT\n  b --> a\n```\nBelow\n"
+    made = drawn(page)
+    assert made.startswith('Above\n\n<div class="flowchart"><svg ') and made.endswith("</svg></div>\nBelow\n"), made
+    assert ">a</text>" in made and "<title>b imports a</title>" in made, made
+    # The map of rooms: no two boxes of a row overlap.
+    text = (ROOT / "docs/architecture.md").read_text()
+    rooms = [tuple(line.split(" --> ")) for line in text.split("```mermaid")[1].split("```")[0].split("\n") if "-->" in line]
+    places, _, _ = placed([(a.strip(), b.strip()) for a, b in rooms])
+    for a, (x, row) in places.items():
+        for b, (y, other) in places.items():
+            assert a == b or row != other or abs(x - y) >= (width_of(a) + width_of(b)) / 2, (a, b)
 
 
 def test_recipes():

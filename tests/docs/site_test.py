@@ -57,6 +57,8 @@ def check_site():
     for page in (FOLDER / "site").rglob("*.html"):
         fetched = FETCHED.findall(page.read_text())
         assert not fetched, f"{page} fetches {fetched}"
+    map_of_rooms = (FOLDER / "site/architecture.html").read_text()
+    assert '<div class="flowchart"><svg ' in map_of_rooms and ">collective_checkpoint</text>" in map_of_rooms
     recipe = (FOLDER / "site/recipes/read-a-tensor.html").read_text()
     for title in "C++", "Python", "C", "Command line":
         assert f">{title}</label>" in recipe, f"no tab {title}"
