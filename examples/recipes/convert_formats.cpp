@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a checkpoint of any format in four formats, and compares each with the source. Usage: convert_formats
-// CHECKPOINT
+// Writes a checkpoint of any format in four formats, and compares each with the source.
+// Usage: convert_formats CHECKPOINT
 #include <shardmesh/try.hpp>
 
 #include <cstdio>

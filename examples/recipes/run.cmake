@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Run by ctest: runs COMMAND with ARGS in an empty folder WORK, in which `checkpoint` is a copy of DATA; then with AGAIN,
-# if it is given. Both must exit with STATUS, and together they must print PRINTS. The folder TOOLS is first in PATH.
+# unless it is empty. Both must exit with STATUS, and together they must print PRINTS. The folder TOOLS is first in PATH.
 file(REMOVE_RECURSE ${WORK})
 file(COPY ${DATA}/ DESTINATION ${WORK}/checkpoint)
 if(EXISTS ${WORK}/checkpoint/.metadata)
@@ -9,7 +9,7 @@ endif()
 set(ENV{PATH} "${TOOLS}:$ENV{PATH}")
 set(all)
 foreach(arguments IN ITEMS ARGS AGAIN)
-  if(arguments STREQUAL "AGAIN" AND NOT DEFINED AGAIN)
+  if(arguments STREQUAL "AGAIN" AND AGAIN STREQUAL "")
     break()
   endif()
   execute_process(
