@@ -39,7 +39,6 @@ using holdings::random_boxes;
 using holdings::random_models;
 using holdings::tensor_model;
 using saving::text_of;
-using saving::within;
 
 }  // namespace
 
