@@ -276,7 +276,7 @@ TEST_CASE("parallel parameters that make no sense are errors with the name") {
   const placement r = placement::replicate(), s0 = placement::shard(0);
   CHECK_THAT(text({"w", {4}, {s0, r}}), ContainsSubstring("w: ") && ContainsSubstring("in use already"));
   CHECK_THAT(text({"w", {4}, {r, placement::partial(reduce_op::sum)}}),
-             ContainsSubstring("w: ") && ContainsSubstring("term"));
+             ContainsSubstring("w: ") && ContainsSubstring("Partial"));
   CHECK_THAT(text({"w", {4}, {r}}), ContainsSubstring("w: "));
   CHECK_THAT(text({"w", {4}, {r, placement::shard(1)}}), ContainsSubstring("w: "));
   CHECK_THAT(text({"w", {4, 2}, {r, s0}, dtype::float32, true, {0, 0}}),

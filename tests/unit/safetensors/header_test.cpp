@@ -125,7 +125,7 @@ TEST_CASE("each broken header is refused with its key and reason") {
                 errc::overflow, "w", "");
   check_refused(one(R"("dtype":"U8","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],"data_offsets":[0,1])"), 1,
                 errc::rank_too_large, "w", "16");
-  check_refused(one(R"("dtype":"U8","shape":[1],"data_offsets":[1,2])"), 2, errc::bad_format, "w", "hole");
+  check_refused(one(R"("dtype":"U8","shape":[1],"data_offsets":[1,2])"), 2, errc::bad_format, "w", "gap");
   check_refused(one(R"("dtype":"U8","shape":[1],"data_offsets":[0,1])"), 2, errc::bad_format, "", "longer");
   check_refused(one(R"("dtype":"U8","shape":[2],"data_offsets":[0,2])"), 1, errc::bad_format, "w", "shorter");
   check_refused(

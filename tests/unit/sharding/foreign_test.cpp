@@ -132,8 +132,8 @@ TEST_CASE("metadata is built from another framework's shards, and refused, as fr
       {{placed({0, 0}, {2, 3}, 7)}, {{2, 2}}, {dtype::int64}, "[0:2, 0:3) (rank 7)"},
       {{placed({0, 0}, {2, 3}, 4)}, {{2, 3}}, {dtype::int64}, "its placement is not on this rank"},
       {{placed({0, 0}, {2, 3}, 5)}, {{2, 3}}, {dtype::int64}, "global rank 5 does not exist"},
-      {{placed({0, -1}, {2, 3}, 7)}, {{2, 3}}, {dtype::int64}, "no box"},
-      {{placed({0}, {2, 3}, 7)}, {{2, 3}}, {dtype::int64}, "no box"},
+      {{placed({0, -1}, {2, 3}, 7)}, {{2, 3}}, {dtype::int64}, "do not form a box"},
+      {{placed({0}, {2, 3}, 7)}, {{2, 3}}, {dtype::int64}, "do not form a box"},
       {{placed({0}, {2}, 7), placed({2}, {2}, 7)}, {{2}, {2}}, {dtype::int64, dtype::uint64}, "torch.uint64"},
       {{}, {}, {}, "no local shards"}};
   for (const example& e : examples) {

@@ -173,8 +173,8 @@ TEST_CASE("shard metadata is refused when PyTorch refuses it, naming what is wro
     const std::string text = to_string(made.error());
     if (contains(torch_error(c), "Could not parse")) CHECK(contains(text, "'" + placement + "'"));
     if (contains(torch_error(c), "same number"))
-      CHECK(contains(text,
-                     "expected " + std::to_string(offsets.size()) + " sizes, found " + std::to_string(sizes.size())));
+      CHECK(contains(text, "expected " + std::to_string(offsets.size()) + (offsets.size() == 1 ? " size" : " sizes") +
+                               ", found " + std::to_string(sizes.size())));
     if (contains(torch_error(c), ">=0")) CHECK(contains(text, "offset is negative in dimension 1: -1"));
     if (contains(torch_error(c), ">= 0")) CHECK(contains(text, "size is negative in dimension 1: -3"));
   }
