@@ -115,7 +115,7 @@ def main():
     (oracle.work / "lost" / "__0_0.distcp").unlink()
     for arguments in (["verify", oracle.work / "lost"], ["convert", oracle.work / "lost", oracle.work / "lost.pt"]):
         status, _, err = oracle.run(*arguments)
-        oracle.check(status == 1 and "__0_0.distcp: the file is missing\n" in err and "cannot open" not in err, "lost file", f"{status}: {err}")
+        oracle.check(status == 1 and "__0_0.distcp: the file is missing [" in err and "cannot open" not in err, "lost file", f"{status}: {err}")
     for name in ("new.pt", "new.safetensors"):
         status, _, err = oracle.run("convert", source, f"/proc/{name}", "--skip-unsupported")
         refused(oracle, "no place for files", status, 3, err, f"/proc/{name}: cannot create")

@@ -81,7 +81,7 @@ def missing(oracle):
     folder = copy_of(oracle, "sharded_2", "beyond")
     (folder / "rank1.pt").rename(folder / "model_world_size_1_rank_1.pt")
     (folder / "rank0.pt").rename(folder / "model_world_size_1_rank_0.pt")
-    refused(oracle, "a rank that is none", folder, "model_world_size_1_rank_1.pt", "no rank of 1")
+    refused(oracle, "a rank that is none", folder, "model_world_size_1_rank_1.pt", "its rank is not one of 1 rank")
     folder = copy_of(oracle, "sharded_2", "twice")
     shutil.copy(folder / "rank1.pt", folder / "rank_01.pt")
     refused(oracle, "a rank twice", folder, "rank_01.pt", "rank 1")

@@ -136,7 +136,7 @@ def hostile(oracle, samples):
             lambda d, f: d["manifest"][shard]["shards"][0].update(sizes=[2, 3]), "ranks")
     changed("shard_rank", ["sharded.rows", "dimensions"],
             lambda d, f: d["manifest"][shard]["shards"][0].update(sizes=[3], offsets=[6]), "ranks")
-    changed("shard_dtype", ["sharded.rows", "different things"],
+    changed("shard_dtype", ["sharded.rows", "ranks describe it differently"],
             lambda d, f: d["manifest"][shard]["shards"][0]["tensor"].update(dtype="torch.int32"), "ranks")
     changed("shard_end", ["sharded.rows"],
             lambda d, f: d["manifest"][shard]["shards"][0].update(offsets=[(1 << 63) - 1, 0]), "ranks")

@@ -104,7 +104,7 @@ class rank_reader final : public composed_reader {
     const std::int64_t ranks = std::max(group_.world_size.value_or(0), group_.files.rbegin()->first + 1);
     if (group_.world_size && ranks > *group_.world_size)
       return fail(errc::bad_format,
-                  fmt::format("is not the file of one of {}", detail::counted(*group_.world_size, "rank")))
+                  fmt::format("its rank is not one of {}", detail::counted(*group_.world_size, "rank")))
           .with_file((path_ / group_.files.rbegin()->second).string());
     SHARDMESH_TRY(check_complete(ranks));
     for (const auto& [rank, name] : group_.files) {
