@@ -203,6 +203,7 @@ class Walk:
             whole = whole.rstrip() + ("" if kind in ("type", "enum", "namespace") else ";")
         if trailing:
             whole += "  " + trailing.group(1)
+        whole = re.sub(r"[ \t]*// NOLINT[^\n]*", "", whole)  # a note to clang-tidy, not to users
         if self.fresh:
             self.group += 1
         inside = text[body + 1:body_end - 1] if body is not None and kind in ("type", "enum", "namespace") else ""
