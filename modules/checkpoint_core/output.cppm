@@ -45,7 +45,7 @@ struct commit_hooks {
   folder_rule may_replace{};  // with `overwrite`: decides which folders; empty: those that hold one checkpoint alone
   /// Called when everything is written: the last moment at which cancellation takes effect.
   std::function<void()> before_commit{};
-  /// Called before `before_commit` by single-process writers. An error leaves nothing behind.
+  /// Called before `before_commit`; of ranks that save together, on each rank. An error leaves nothing behind.
   std::function<result<void>()> last_check{};
 };
 

@@ -255,6 +255,7 @@ class rank_save {
       if (comm_.rank() == 0 && !is_one_file()) SHARDMESH_TRY(output.remove_file(token_file_));
       SHARDMESH_TRY(note, uncancelled(writer_->write(output, run)));
       SHARDMESH_TRY(output.prepare());
+      if (saving_.hooks.last_check) SHARDMESH_TRY(saving_.hooks.last_check());
       if (saving_.hooks.before_commit) saving_.hooks.before_commit();
       SHARDMESH_TRY(enter(save_phase::finish));
       return {};

@@ -8,8 +8,9 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-/// Limits of one opened checkpoint. Each grows with the bytes that were really read, so that no honest file reaches
-/// one. Metadata takes some ten times its size in memory, and compressed weights rarely shrink to half their size.
+/// Limits of one opened checkpoint. Those on memory grow with the bytes that were really read, so that ordinary files
+/// do not reach them. Metadata takes some ten times its size in memory, and compressed weights rarely shrink to half
+/// their size.
 struct read_limits {
   /// The largest pickle, JSON header, or index that is read: `.metadata`, `data.pkl`, a record of checksums.
   std::int64_t description_bytes = std::int64_t{1} << 30;

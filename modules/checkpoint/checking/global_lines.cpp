@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of `verify` and other commands about the names that `find_globals` found. Finding them is in globals.cpp.
+// Messages of `verify` and other commands about the names that `find_globals` found. Finding them is in pickle_globals.
 module;
 #include <fmt/format.h>
 #include <plural.hpp>

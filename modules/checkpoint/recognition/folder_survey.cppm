@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: sorts the names in one folder into files that may be checkpoints, folders, links, and the rest. Reads
-// only the first bytes of a file. The choice and the names of parts are in parts and all_parts.
+// only the first bytes of a file. The choice and the names of parts are in folder_parts and all_parts.
 module shardmesh.checkpoint:folder_survey;
 
 import shardmesh.std;

@@ -30,7 +30,7 @@ struct plan_options {
   std::int64_t memory_bytes = 0;
   bool allow_narrowing = false;  // permits casts that lose values
   /// Sums terms in ascending order. If false, a `collective_communicator` does every reduction that is an all_reduce or
-  /// a reduce_scatter of the whole communicator, in its own order.
+  /// a reduce_scatter, of the whole communicator or along one dimension of the mesh, in its own order.
   bool deterministic = true;
   std::int64_t reduce_grain_bytes = 4096;  // smallest part into which a reduction is spread over owners
 };

@@ -258,6 +258,39 @@ TEST_CASE("one process selects, and leaves objects out, in every format") {
   }
 }
 
+TEST_CASE("the last check of a save is called in every format and on every rank, and its error leaves nothing behind") {
+  const safetensors_files::temporary_folder scratch;
+  const dict state = make_dict(true);
+  rank_save_options options = quick;
+  for (const target_format format : {target_format::dcp, target_format::safetensors, target_format::hf,
+                                     target_format::pt, target_format::torch_checkpointing}) {
+    CAPTURE(target_of(format).name);
+    options.format = format;
+    int calls = 0;
+    options.hooks.last_check = [&]() -> result<void> {
+      ++calls;
+      return fail(errc::bad_format, "the check found something");
+    };
+    const auto refused =
+        save(scratch.path() / (std::string("new") + std::string(target_of(format).extension)), state, options);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().message == "the check found something");
+    CHECK(calls == 1);
+    CHECK(fs::is_empty(scratch.path()));
+  }
+  options.format = target_format::dcp;
+  const std::vector<std::string> outcomes = on_two_ranks([&](any_communicator& comm) {
+    rank_save_options own = options;
+    own.hooks.last_check = [&]() -> result<void> {
+      if (comm.rank() == 0) return {};
+      return fail(errc::bad_format, "the check found something");
+    };
+    return text_of(save(scratch.path() / "new", state, comm, own));
+  });
+  for (const std::string& outcome : outcomes) CHECK(outcome.find("the check found something") != std::string::npos);
+  CHECK(fs::is_empty(scratch.path()));
+}
+
 TEST_CASE("maps from text to tensors are saved and loaded as they are") {
   const auto numbered = [](std::int64_t count, float first) {
     host_tensor made = host_tensor::zeros(dtype::float32, {count}).value();
