@@ -32,6 +32,9 @@ ON_RANKS = [
      r"resumes after step 0\nkeeps steps \[2, 3\]\nresumes after step 3\nkeeps steps \[4, 5\]\n"),
 ]
 WORLD = 2
+# Runs the program that follows. Threads of gloo may still exist when it ends, and an ordinary exit then aborts at times.
+AS_RANK = "import os, runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__'); " \
+          "sys.stdout.flush(); os._exit(0)"
 
 
 def free_port():
@@ -41,9 +44,11 @@ def free_port():
 
 
 class Recipes(common.WorkTest):
-    def start(self, program, arguments, **environment):
-        started = subprocess.Popen([sys.executable, "-B", RECIPES / f"{program}.py", *arguments], cwd=self.work, text=True,
-                                   env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    def start(self, program, arguments, *before, **environment):
+        """Starts a program; `before`: what stands before it on the command line."""
+        started = subprocess.Popen([sys.executable, "-B", *before, RECIPES / f"{program}.py", *arguments], cwd=self.work,
+                                   text=True, env={**os.environ, **environment}, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
         self.addCleanup(started.kill)  # a rank that waits for one that failed
         return started
 
@@ -68,7 +73,7 @@ class Recipes(common.WorkTest):
                 for arguments in runs:
                     group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(WORLD),
                              "LOCAL_WORLD_SIZE": str(WORLD), "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-                    running = [self.start(program, arguments, RANK=str(rank), LOCAL_RANK=str(rank), **group)
+                    running = [self.start(program, arguments, "-c", AS_RANK, RANK=str(rank), LOCAL_RANK=str(rank), **group)
                                for rank in range(WORLD)]
                     said += "".join([self.end(one) for one in running])
                 self.assertRegex(said, prints)
