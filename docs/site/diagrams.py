@@ -6,7 +6,7 @@
 """
 import sys
 
-from drawing import RANKS, arrow, box, rect, text, write_or_check
+from drawing import RANKS, arrow, box, files_of, rect, text, write_or_check
 
 
 def commit():
@@ -116,5 +116,5 @@ def flat():
 PICTURES = {"commit": commit, "load": load, "strided-shard": strided, "flat-parameter": flat}
 
 if __name__ == "__main__":
-    sys.exit(write_or_check({name: draw() for name, draw in PICTURES.items()}, sys.argv[1], "--check" in sys.argv[2:],
+    sys.exit(write_or_check(files_of({name: draw() for name, draw in PICTURES.items()}), sys.argv[1], "--check" in sys.argv[2:],
                             f"docs/site/diagrams.py {sys.argv[1]}"))

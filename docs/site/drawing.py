@@ -49,15 +49,20 @@ def picture(title, about, height, parts, style):
         '<rect class="page" width="100%" height="100%" rx="8"/>', *parts, "</svg>"]) + "\n"
 
 
-def write_or_check(pictures, folder, check, command):
-    """pictures: {name: (title, about, height, parts)}. Writes NAME-light.svg and NAME-dark.svg, or compares them."""
+def files_of(pictures):
+    """pictures: {name: (title, about, height, parts)}. The texts of NAME-light.svg and NAME-dark.svg, by file name."""
+    return {f"{name}-{mode}.svg": picture(title, about, height, parts, style)
+            for name, (title, about, height, parts) in pictures.items() for mode, style in STYLES.items()}
+
+
+def write_or_check(files, folder, check, command):
+    """files: {name: text}. Writes them, or compares them with those that are there; returns the exit status."""
     wrong = []
-    for name, (title, about, height, parts) in pictures.items():
-        for mode, style in STYLES.items():
-            file, now = Path(folder) / f"{name}-{mode}.svg", picture(title, about, height, parts, style)
-            if not check:
-                file.write_text(now)
-            elif not file.is_file() or file.read_text() != now:
-                wrong.append(f"{file} is not what the script draws: run {command}")
-    print("\n".join(wrong) or f"{2 * len(pictures)} pictures in {folder} are {'up to date' if check else 'written'}")
+    for name, text_now in files.items():
+        file = Path(folder) / name
+        if not check:
+            file.write_text(text_now)
+        elif not file.is_file() or file.read_text() != text_now:
+            wrong.append(f"{file} is not what the script draws: run {command}")
+    print("\n".join(wrong) or f"{len(files)} pictures in {folder} are {'up to date' if check else 'written'}")
     return 1 if wrong else 0

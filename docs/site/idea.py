@@ -15,6 +15,8 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from drawing import write_or_check
+
 SHAPE, SOURCE, TARGET = "8,8", ("4", "S(0)"), ("3", "S(1)")
 SIDE, TOP, STEP = 212, 102, 300  # a panel's side, its upper edge, and the distance from one panel to the next
 LEFT = 20
@@ -116,15 +118,8 @@ def main(program, folder, check):
                 drawn(program, "plan", "--shape", SHAPE, "--from-mesh", SOURCE[0], "--from", SOURCE[1],
                       "--to-mesh", TARGET[0], "--to", TARGET[1]),
                 drawn(program, "layout", "--shape", SHAPE, "--mesh", TARGET[0], "--place", TARGET[1]))
-    wrong = []
-    for name, style in styles(pictures[0]).items():
-        file, now = folder / f"idea-{name}.svg", composed(pictures, style)
-        if not check:
-            file.write_text(now)
-        elif not file.is_file() or file.read_text() != now:
-            wrong.append(f"{file} is not what the program draws: run docs/site/idea.py {program} {folder}")
-    print("\n".join(wrong) or f"{folder}/idea-light.svg and idea-dark.svg are {'up to date' if check else 'written'}")
-    return 1 if wrong else 0
+    files = {f"idea-{name}.svg": composed(pictures, style) for name, style in styles(pictures[0]).items()}
+    return write_or_check(files, folder, check, f"docs/site/idea.py {program} {folder}")
 
 
 if __name__ == "__main__":
