@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of saving in those of the calls that save.
+// Fills the options that `convert` and `reshard` share with `save`.
 #pragma once
 #include <utility>
 

@@ -12,7 +12,7 @@
 
 namespace bindings {
 
-/// The work's side of the link: it asks whether to go on, and reports its progress. Both work from any thread.
+/// The work's side of the link: it asks whether to continue, and reports its progress. Both work from any thread.
 struct watch {
   std::stop_source stop;
   std::atomic<std::int64_t> bytes = 0;

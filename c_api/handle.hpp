@@ -7,7 +7,7 @@
 
 namespace c_api {
 
-/// Kinds of handles, as stored in memory. The values are large: other structs may begin with small numbers, too.
+/// Kinds of handles, as stored in memory. The values are large, because other structs may begin with small numbers.
 enum class handle_kind : std::uint64_t {
   checkpoint = 0x5ead'6e54'c0de'0001,
   save_report,

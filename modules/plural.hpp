@@ -15,7 +15,7 @@
 
 namespace shardmesh::detail {
 
-/// Spells a count with its noun. Pass `many` when the plural is not `one` with an "s".
+/// Formats a count with its noun. Pass `many` when the plural is not `one` with an "s".
 template <std::integral Number>
 std::string counted(Number count, std::string_view one, std::string_view many = {}) {
   if (count == 1) return fmt::format("1 {}", one);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rewrites a DCP folder so that PyTorch versions before 2.15 load it, too. Usage: older_pytorch.py CHECKPOINT NEW"""
+"""Rewrites a DCP folder so that PyTorch before version 2.15 also loads it. Usage: older_pytorch.py CHECKPOINT NEW"""
 import sys
 
 from torch.distributed.checkpoint import FileSystemReader

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a matrix of a checkpoint of any format: whole, one row, and into memory that is there already.
+"""Reads a matrix of a checkpoint of any format: whole, one row, and into existing memory.
 
 Usage: read_tensor.py CHECKPOINT KEY
 """

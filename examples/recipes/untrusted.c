@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Examines a checkpoint from a source that nobody vouches for. Runs nothing in it. Usage: untrusted CHECKPOINT */
+/* Examines a checkpoint from an untrusted source. Runs nothing in it. Usage: untrusted CHECKPOINT */
 #include <shardmesh/c_api.h>
 
 #include <stdio.h>

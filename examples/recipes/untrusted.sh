@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Examines a checkpoint from a source that nobody vouches for, and keeps only its weights. Runs nothing in it.
+# Examines a checkpoint from an untrusted source, and keeps only its weights. Runs nothing in it.
 # Usage: untrusted.sh CHECKPOINT WEIGHTS.safetensors
 set -euo pipefail
 shardmesh inspect "$1" --limit 5                 # its entries, and the number of names in its pickles

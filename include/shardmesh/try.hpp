@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SHARDMESH_TRY: returns the error of a `result` from the enclosing function, or goes on with its value. A macro,
+// SHARDMESH_TRY: returns the error of a `result` from the enclosing function, or continues with its value. A macro,
 // because no function can return from its caller. Include it before `import shardmesh;`.
 #pragma once
 #include <utility>

@@ -59,7 +59,7 @@ struct check_outcome {
 struct object_value {
   std::string kind;  // "int", "str", "dict", ... "opaque"
   std::string type;  // Python's type, "builtins.int"
-  std::string json;  // the value in the tags of docs/formats.md; {"$other":TYPE} for opaque
+  std::string json;  // the value as JSON, with the tags of docs/formats.md; {"$other":TYPE} for opaque
   /// Tensors inside, with the keys that they get when a conversion to safetensors or hf turns them into entries.
   std::vector<tensor_entry> tensors{};
 };
@@ -70,7 +70,7 @@ struct open_options {
   std::size_t max_open_files = 128;  // at a time; never more than a fifth of the process's limit
   read_limits limits = {};           // for DCP folders and files of torch.save
   /// When not empty: the only keys that will be requested. A DCP reader skips the description of all other keys, and
-  /// its catalog has few or none of them. Formats that gain nothing by this show everything.
+  /// its catalog has few or none of them. In formats that gain nothing by this, the catalog has all keys.
   std::vector<std::string> only_keys = {};
   /// For DCP folders whose ranks saved without collectives, and so may hold different values under one key: the rank
   /// whose values are read. Without a rank, opening the checkpoint warns of such a key, and reading it is a conflict

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the files beside a checkpoint in its folder, and copies them into a destination of the same family of formats.
 // Examples: config.json and the tokenizer of a Hugging Face folder, Megatron's common.pt and metadata.json, and
-// Lightning's meta.pt. `carried` decides which conversions copy them. A safetensors file's own texts are in
+// Lightning's meta.pt. `sidecar_metadata` decides which conversions copy them. A safetensors file's own texts are in
 // `file_texts`.
 export module shardmesh.checkpoint_core:side_files;
 

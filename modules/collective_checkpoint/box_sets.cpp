@@ -38,7 +38,7 @@ class covering {
     item_bytes_ = item_bytes;
   }
 
-  // The boxes over the dimensions from `d` on. In the dimensions before, they have only the chunk's first index.
+  // The boxes over the dimensions from `d` on. In the dimensions before `d`, they span only the chunk's first index.
   std::vector<box> boxes(const std::vector<const box*>& wanted, std::size_t d) const {
     if (d == chunk_.rank()) {
       box one = chunk_;

@@ -77,7 +77,7 @@ concept has_local_view = detail::viewed<State> && detail::view_to_save<detail::v
 
 /// A state with a local view that `load` can write through: a `local_state`, or a type with a `to_load(has)` that
 /// returns one. Loaded objects go to `set_objects(state, objects)`, which argument-dependent look-up finds. A state
-/// without this function has tensors only. A const `state_dict<T>` is no model.
+/// without this function has tensors only. A const `state_dict<T>` is not a model.
 template <class State>
 concept has_writable_local_view = has_local_view<State> && detail::view_to_load<detail::view_of_state<State>>;
 

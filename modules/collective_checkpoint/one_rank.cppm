@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: helpers of calls that make this rank's part themselves. A rank that cannot make it tells the others; a
-// process without other ranks is named in no error.
+// Not exported: helpers of calls that make this rank's part themselves. A rank that cannot make it tells the others. In
+// a process without other ranks, errors name no rank.
 module shardmesh.collective_checkpoint:one_rank;
 
 import shardmesh.std;

@@ -31,7 +31,7 @@ result<save_in_progress> start_save_viewed(const std::filesystem::path& destinat
 template <class State>
 using view_to_keep = std::optional<view_of_state<std::remove_reference_t<State>>>;
 
-// An argument of `save` that is neither a state nor what another `save` takes: the parts themselves.
+// An argument of `save` that is neither a state nor the parts of one, which other overloads of `save` take.
 template <class State>
 concept no_state_to_save =
     !has_local_view<std::remove_reference_t<State>> && !std::convertible_to<State, const const_local_state&> &&

@@ -24,8 +24,8 @@ class staging_lease {
   ~staging_lease() { give_back(); }
 
   // Takes a place among the running saves, and memory of `size_bytes`.
-  // \param rank  whose save it is. Saves of two ranks cannot run in one pool, since each would wait for the other.
-  // \errors errc::no_memory naming the sizes (more than the pool may have, a full pool that refuses, or no memory left
+  // \param rank  the rank that saves. Saves of two ranks cannot run in one pool, since each would wait for the other.
+  // \errors errc::no_memory naming the sizes (more than the pool's bound, a full pool that refuses, or no memory left
   //         in the system), errc::deadline_exceeded, errc::cancelled, errc::invalid_argument (another rank's pool)
   static result<staging_lease> take(const staging_pool& pool, std::int64_t size_bytes, std::int32_t rank,
                                     const call_options& call);

@@ -45,7 +45,7 @@ class staging_pool {
   /// Makes a pool without allocating memory. \errors errc::invalid_argument (negative bytes, no saves)
   static result<staging_pool> make(const staging_pool_options& options = {});
 
-  /// True for a default-made value.
+  /// True for a default-constructed value.
   bool is_none() const { return !state_; }
   // The rest has a precondition: !is_none().
 

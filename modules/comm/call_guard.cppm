@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// call_guard: what every transport checks before it starts a call, and the errors of calls that a cancellation or a
-// deadline ends. Work without peers has core's call_limits.
+// call_guard: the checks of every transport before it starts a call, and the errors of calls that a cancellation or a
+// deadline ends. Work without peers uses core's call_limits.
 export module shardmesh.comm:call_guard;
 
 import shardmesh.std;

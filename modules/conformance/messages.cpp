@@ -51,7 +51,7 @@ void check_ranks(trial& t) {
   if (!t.expect(t.size >= 1 && t.rank >= 0 && t.rank < t.size, "a rank of 0 .. size() - 1",
                 fmt::format("rank {} of {}", t.rank, t.size)))
     return;
-  // Each rank sends its own bytes, so some rank notices another order or another number of ranks.
+  // Each rank sends its own bytes, so a wrong order or a wrong number of ranks shows on some rank.
   gather(t, 1, [](std::int32_t rank) { return static_cast<std::size_t>(rank) + 1; });
 }
 

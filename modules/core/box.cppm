@@ -62,7 +62,7 @@ box shifted(const box& b, const extents& distance);
 /// Returns `b` relative to `origin`: its offsets minus the offsets of `origin`.
 box relative_to(const box& b, const box& origin);
 
-/// Spells a box as "[4:6, 0:8)"; a scalar's box is "[)".
+/// Formats a box as "[4:6, 0:8)"; a scalar's box as "[)".
 std::string to_string(const box& b);
 
 }  // namespace shardmesh

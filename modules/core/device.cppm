@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spelling of devices ("cpu", "cuda:0") and of remote devices ("rank:1/cuda:0", "worker0/cpu").
+// The text of devices ("cpu", "cuda:0") and of remote devices ("rank:1/cuda:0", "worker0/cpu").
 export module shardmesh.core:device;
 
 import shardmesh.std;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names, sizes, and kinds of element types. Conversions are in room kernels, and file spellings in room checkpoint.
+// Names, sizes, and kinds of element types. Conversions are in room kernels; each format's room has its own names of
+// dtypes.
 export module shardmesh.core:dtype;
 
 import shardmesh.std;

@@ -15,9 +15,9 @@ constexpr bool are_combinable(reduce_op a, reduce_op b) {
   return a == b || (averages(a) && averages(b));
 }
 
-/// PyTorch's spelling: "sum", "avg", "product", "min", "max", "band", "bor", "bxor". Any other value is "none".
+/// PyTorch's name: "sum", "avg", "product", "min", "max", "band", "bor", "bxor". Any other value is "none".
 std::string_view to_string(reduce_op op);
-/// Returns the operation with that spelling, or nothing. "none" is not accepted.
+/// Returns the operation of that name, or nothing. "none" is not accepted.
 std::optional<reduce_op> parse_reduce_op(std::string_view text);
 
 }  // namespace shardmesh

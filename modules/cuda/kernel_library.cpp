@@ -45,8 +45,8 @@ std::vector<fs::path> folders() {
   std::vector<fs::path> made;
   const fs::path own = own_folder();
   if (!own.empty()) made.push_back(own);
-  // Above and beside a folder of programs only: other people may have write access to what is beside any other folder.
-  // A Python package has the library above its `bin`.
+  // Searches above and beside only a folder of programs: other users may be able to write beside any other folder. A
+  // Python package has the library above its `bin`.
   if (own.filename() == "bin") {
     made.push_back(own.parent_path());
     for (const char* const below : {"lib", "lib64", "lib/" SHARDMESH_LIBRARY_ARCHITECTURE})

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel_library: the library of CUDA kernels, and the places where it is looked for. kernels/cuda_kernels.h declares
+// kernel_library: the library of CUDA kernels, and the places that are searched for it. kernels/cuda_kernels.h declares
 // its functions; launcher runs batches with them.
 export module shardmesh.cuda:kernel_library;
 
@@ -18,7 +18,7 @@ struct kernel_library {
   /// Loads the library at `path`. If `path` is empty, loads the one at the path in SHARDMESH_CUDA_KERNELS; if that is
   /// not set, the first that exists of `places`. The path `none` means that no library is used.
   /// \returns null when no library is used, or none was found
-  /// \errors errc::unsupported: the library cannot be loaded, is no library of kernels, or has another version; the
+  /// \errors errc::unsupported: the library cannot be loaded, is not a library of kernels, or has another version; the
   ///         error names both versions and the remedy
   static result<std::shared_ptr<const kernel_library>> find(const std::string& path = {});
 

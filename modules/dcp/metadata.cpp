@@ -27,8 +27,8 @@ namespace shardmesh::dcp {
 namespace {
 
 // Moves the values beside the entries to a graph of their own. The graph of the whole description takes several times
-// the file's bytes, and would live as long as the reader. If a value cannot be written again, all values stay where
-// they are.
+// the file's size in memory, and would live as long as the reader. If a value cannot be written again, all values stay
+// where they are.
 void move_to_own_graph(dcp::extras& extras) {
   pickle::writer out;
   out.begin_list();
@@ -94,8 +94,9 @@ class metadata_parser {
     std::string_view in;  // the field that holds it
   };
 
-  // The costs of entries that are built, in bytes. Shared parts of the pickle are built for each entry that has them. A
-  // chunk costs more than its own memory: it is opened and checked, and the caller may report errors on it.
+  // The costs of entries that are built, in bytes. Parts of the pickle that entries share are built once for each of
+  // these entries. A chunk costs more than its own memory: it is opened and checked, and the caller may report errors
+  // on it.
   static constexpr std::size_t entry_bytes = 512, chunk_bytes = 2048, place_bytes = 64;
 
   bool spend(std::size_t bytes, std::string_view key) { return account_.spend(bytes, key); }
@@ -106,7 +107,7 @@ class metadata_parser {
   void problem(error e, std::string_view key) { account_.problem(std::move(e), key); }
 
   // Reserves memory, because a growing vector holds its elements twice while it moves them. A short pickle may list one
-  // entry a million times, so a number counts only as far as the pickle's bytes explain it.
+  // entry a million times, so each number is capped by the entries that the pickle's bytes can hold.
   void reserve(std::size_t tensors, std::size_t chunks) {
     constexpr std::size_t least_bytes_of_tensor = 128, least_bytes_of_chunk = 64;
     made_.contents.reserve(std::min(tensors, graph_->consumed_bytes() / least_bytes_of_tensor),
@@ -134,7 +135,7 @@ class metadata_parser {
     made_.contents.version = made_.extras.version;
   }
 
-  // Limits the total, because a pickle may name one long text a million times.
+  // Limits the total, because a pickle may refer to one long text a million times.
   void read_texts(pickle::value texts) {
     std::int64_t total = 0;
     for (const auto [key, value] : texts.pairs()) {
@@ -176,8 +177,8 @@ class metadata_parser {
     return made ? std::optional(*std::move(made)) : std::nullopt;
   }
 
-  // PyTorch writes planner_data in the order of the entries, so the next item mostly has this key. At the first key
-  // where it does not, a table is built. No key is looked up twice.
+  // PyTorch writes planner_data in the order of the entries, so the next item usually has this key. The first time it
+  // does not, a table is built. No key is looked up twice.
   std::optional<given_path> planned_path_of(std::string_view key) {
     if (planned_.empty()) {
       if (next_planned_ == planner_.size()) return std::nullopt;
@@ -262,8 +263,8 @@ class metadata_parser {
     }
   }
 
-  // Keeps the name of a dtype that we lack, so that a copy states the same. torch.undefined, or a name that does not
-  // belong to torch, stops PyTorch from reading the whole metadata.
+  // Keeps the name of a dtype that shardmesh lacks, so that a copy has the same name. torch.undefined, or a name that
+  // does not belong to torch, stops PyTorch from reading the whole metadata.
   void note_foreign_dtype(pickle::value type, std::string_view key, tensor_entry& tensor) {
     const std::string_view spelled = type.global_name();
     const bool is_name = !spelled.empty() && std::all_of(spelled.begin(), spelled.end(), [](char c) {

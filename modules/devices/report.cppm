@@ -54,7 +54,7 @@ struct device_options {
 };
 
 /// Looks for the GPUs of this machine and for the libraries that shardmesh uses for them. A missing library is part of
-/// the report, and no failure. It loads the libraries, allocates nothing on a GPU, and needs no rank.
+/// the report, not a failure. It loads the libraries, allocates nothing on a GPU, and needs no rank.
 /// Cost: the start of the CUDA runtime, at the first call of a process.
 device_report devices(const device_options& options = {});
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hex_digits: spells bytes as hexadecimal digits.
+// hex_digits: formats bytes as hexadecimal digits.
 export module shardmesh.digest:hex;
 
 import shardmesh.std;

@@ -9,7 +9,7 @@ import :text;
 export namespace shardmesh {
 
 /// Draws a tree, one line per node. A line has the node's key, then the number of children of a container ("{2}" a
-/// mapping, "[2]" a sequence, "(2)" a tuple), or the label of a leaf. Keys are spelled as in `to_string(path)`; control
+/// mapping, "[2]" a sequence, "(2)" a tuple), or the label of a leaf. Keys are written as in `to_string(path)`; control
 /// bytes of keys and labels are escaped. With `color`, keys of containers are coloured by kind.
 ///     {2}
 ///     |- model {2}

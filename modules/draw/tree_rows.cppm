@@ -11,7 +11,7 @@ struct tree_row {
   std::size_t node = 0, depth = 0;
   std::size_t parent = 0;  // the parent's row; for the root its own
   bool is_last = true;     // the last of its parent's children
-  std::string key{};       // as a path spells it, escaped; the root has none
+  std::string key{};       // as in a path's text, escaped; the root has none
   std::string rest{};      // a container's number of children, or a leaf's label, escaped
 };
 

@@ -25,7 +25,7 @@ struct cover_problem {
   friend bool operator==(const cover_problem&, const cover_problem&) = default;
 };
 
-/// Spells a problem: "ranks 2 and 5 overlap in [4:6, 0:8)", "[6:7, 0:8) is held by no rank", "rank 3 leaves the tensor
+/// Formats a problem: "ranks 2 and 5 overlap in [4:6, 0:8)", "[6:7, 0:8) is held by no rank", "rank 3 leaves the tensor
 /// with [6:9)".
 std::string to_string(const cover_problem& problem);
 

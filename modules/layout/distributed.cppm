@@ -34,8 +34,8 @@ template <class D>
 concept distributed_object = distributed<D> && !std::same_as<D, distribution>;
 
 /// Returns the fragments of one owner, in slot order; none for an owner that holds nothing.
-/// `distribution::fragments_of` visits them without a list. \errors those of `distribution_of`. Cost: O(result); for
-/// lists, plus O(log n).
+/// `distribution::fragments_of` visits them without a list. \errors those of `distribution_of`. Cost: O(result), plus
+/// O(log n) for a distribution that is a list of n fragments.
 template <distributed D>
 result<std::vector<fragment>> fragments_of(const D& d, owner_id owner) {
   const auto held = distribution_of(d);
@@ -48,7 +48,8 @@ result<std::vector<fragment>> fragments_of(const D& d, owner_id owner) {
   return found;
 }
 
-/// Checks that the fragments cover the tensor, as `check_cover` for a distribution. \errors those of `distribution_of`
+/// Checks that the fragments cover the tensor, as `check_cover` does for a distribution. \errors those of
+/// `distribution_of`
 template <distributed_object D>
 result<cover_report> check_cover(const D& d, std::size_t max_problems = 100) {
   const auto held = distribution_of(d);

@@ -65,7 +65,7 @@ class device_mesh {
   std::shared_ptr<const numbering> numbering_;
 };
 
-/// Spells a mesh as "2,3" or "dp=2,tp=3".
+/// Formats a mesh as "2,3" or "dp=2,tp=3".
 std::string to_string(const device_mesh& mesh);
 
 /// Parses "2,3" or "dp=2,tp=3" (either all dimensions are named or none).

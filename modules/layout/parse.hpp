@@ -15,7 +15,7 @@ inline std::string_view trim(std::string_view text) {
   return text;
 }
 
-/// Parses the whole text as a decimal number; returns nothing when it is none or does not fit.
+/// Parses the whole text as a decimal number; returns nothing when it is not a number or does not fit.
 inline std::optional<std::int64_t> integer(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);

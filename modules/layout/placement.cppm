@@ -42,9 +42,9 @@ struct placement {
   friend constexpr auto operator<=>(const placement&, const placement&) = default;
 };
 
-/// Spells a placement as "S(0)", "SS(0,2)", "R", or "P(sum)".
+/// Formats a placement as "S(0)", "SS(0,2)", "R", or "P(sum)".
 std::string to_string(const placement& p);
-/// Spells the placements of all mesh dimensions: "S(0), R".
+/// Formats the placements of all mesh dimensions: "S(0), R".
 std::string to_string(const std::vector<placement>& placements);
 
 /// Parses a comma-separated list of "S(d)", "SS(d,k)", "R", "P", and "P(op)". `P` is `P(sum)`, d may be negative, and

@@ -111,9 +111,9 @@ class split_rule {
   std::vector<std::int64_t> ends_;
 };
 
-/// Spells a rule as "torch_chunk", "balanced", "sizes:3,3,4", or "weights:1,2".
+/// Formats a rule as "torch_chunk", "balanced", "sizes:3,3,4", or "weights:1,2".
 std::string to_string(const split_rule& rule);
-/// Parses the spelling of a rule. \errors errc::invalid_argument with the text, errc::overflow
+/// Parses the text of a rule. \errors errc::invalid_argument with the text, errc::overflow
 result<split_rule> parse_split_rule(std::string_view text);
 
 }  // namespace shardmesh

@@ -69,7 +69,7 @@ class layout {
   std::shared_ptr<const description> description_;
 };
 
-/// Spells a layout as "[10, 7] on 2,3 as S(0), S(1)".
+/// Formats a layout as "[10, 7] on 2,3 as S(0), S(1)".
 std::string to_string(const layout& l);
 
 }  // namespace shardmesh

@@ -144,8 +144,8 @@ error engine::failed(error why, const char* verb, std::int32_t peer, const excha
   return std::move(why).with_rank(peer);
 }
 
-// Ends all transfers. MPI may still hold a message that the receiver has acknowledged, because the request is not
-// complete; its staging memory then outlives the engine.
+// Ends all transfers. The request of a message that the receiver has acknowledged may still be incomplete. The
+// message's staging memory then outlives the engine.
 void engine::end_transfers() {
   const auto last = clock::now() + flush_time;
   for (std::deque<transfer>* transfers : {&receiving_, &sending_, &pushing_})
@@ -343,7 +343,7 @@ void engine::poison(error reason, bool doubt, bool tell_peers) noexcept {
   flush(flush_time);
 }
 
-// Waits until all records have left, for a limited time, because a stopped peer takes none.
+// Waits until all records have left, for a limited time, because a stopped peer receives none.
 void engine::flush(std::chrono::milliseconds most) {
   const auto last = clock::now() + most;
   while (!control_->is_flushed() && clock::now() < last) std::this_thread::yield();

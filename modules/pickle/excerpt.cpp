@@ -110,7 +110,7 @@ std::vector<opcode_range> kept_beside(const std::vector<opcode_range>& dropped, 
 result<std::optional<std::vector<std::byte>>> excerpt(read_at read, std::int64_t size_bytes,
                                                       const excerpt_filter& filter) {
   const std::optional<std::vector<std::byte>> nothing;
-  for (const std::string& text : filter.wanted)  // such a key could be mistaken for the attribute
+  for (const std::string& text : filter.wanted)  // a wanted key with the name of a dict could be mistaken for that dict
     if (std::find(filter.dicts.begin(), filter.dicts.end(), text) != filter.dicts.end()) return nothing;
   opcode_stream all(read, 0, size_bytes, pass_window_bytes, true);
   skimmer choice(&filter, {});
@@ -125,8 +125,8 @@ result<std::optional<std::vector<std::byte>>> excerpt(read_at read, std::int64_t
     SHARDMESH_TRY(const bool looked, source.look_at(range, use));
     if (!looked) return nothing;
   }
-  // The kept parts need entries that the dropped ranges make, and these may need others. Definitions precede the kept
-  // parts, so entries that the kept parts make come too late for them.
+  // The kept parts need entries that the dropped ranges make, and these may need others. The copied definitions precede
+  // the kept parts, so they cannot use entries that the kept parts make.
   std::set<std::uint64_t> needed;
   std::set_difference(use.gets.begin(), use.gets.end(), use.puts.begin(), use.puts.end(),
                       std::inserter(needed, needed.end()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lists the functions and classes that Python would look up and call while loading a pickle. This code looks up
-// nothing. `globals` finds a checkpoint's pickles.
+// nothing. `pickle_globals` finds a checkpoint's pickles.
 export module shardmesh.pickle:names;
 
 import shardmesh.std;

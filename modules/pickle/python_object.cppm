@@ -26,10 +26,10 @@ value mapping_entries(const pickle::value& value);
 /// Returns Python's `isinstance(value, Mapping)` for the standard library's mappings that occur in checkpoints.
 bool is_mapping(const pickle::value& value);
 
-/// Returns the items of a set or frozenset (also as protocol 2 spells them), a torch.Size, a list, or a tuple.
+/// Returns the items of a set or frozenset (also in the form of protocol 2), a torch.Size, a list, or a tuple.
 items sequence_items(const pickle::value& value);
 
-/// Returns the bytes of a bytes or bytearray, also as protocol 2 spells them (`_codecs.encode`).
+/// Returns the bytes of a bytes or bytearray, also in the form of protocol 2 (`_codecs.encode`).
 std::optional<std::string> bytes_of(const pickle::value& value);
 
 /// Returns start, stop, and step of a range (`xrange` in protocol 2) when they fit into 64 bits.

@@ -18,7 +18,7 @@ import :python_text;
 namespace shardmesh::pickle {
 namespace {
 
-// Keys are names. Longer or deeper values are not names, and a small hostile tuple could print for ever.
+// Keys are names. Longer or deeper values are not names, and the text of a small hostile tuple could grow without end.
 constexpr std::size_t most_characters = 4096;
 constexpr int deepest = 16;
 

@@ -106,7 +106,7 @@ std::span<const std::byte> raw_opcode(const pickle::arena& arena, std::uint64_t 
 export namespace shardmesh::pickle {
 
 /// Kinds of values as a reader sees them. A `record` is any value that only Python can make: a callable with its
-/// arguments, its state, and items added later. `none` is Python's None; `absent` is no value at all.
+/// arguments, its state, and items added later. `none` is Python's None; `absent` means that there is no value.
 enum class kind : std::uint8_t {
   absent,
   none,

@@ -190,7 +190,7 @@ void writer::open_persistent(const pickle::value& parsed, agenda& later) {
 void writer::open_record(const pickle::value& parsed, agenda& later) {
   const bool is_changed = parsed.assigned() || parsed.appended() || parsed.state();  // Python refuses these on bytes
   const bool makes_bytes = !is_changed && (parsed.is_record_of("_codecs", "encode") || is_builtin(parsed, "bytes"));
-  // Protocols 0 to 2 spell bytes as text.
+  // Protocols 0 to 2 write bytes as text.
   if (const auto plain = makes_bytes && !is_protocol2() ? bytes_of(parsed) : std::nullopt) {
     bytes(std::as_bytes(std::span(*plain)));
     return remember(parsed);

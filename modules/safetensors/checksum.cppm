@@ -13,7 +13,7 @@ export namespace shardmesh::safetensors {
 
 /// The __metadata__ key. Its value has 32 lower-case hex digits per checksum: first the header's, then each tensor's in
 /// file order. The header's checksum covers every byte before the data, with all digits of the value as '0'. XXH3-128,
-/// seed 0, canonical (big-endian) spelling.
+/// seed 0, in canonical (big-endian) byte order.
 inline constexpr std::string_view checksum_key = "shardmesh.xxh3";
 
 /// Returns the value for laying out a file: zeros for the header and for `tensors` tensors.

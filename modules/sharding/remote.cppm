@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resolves a shard's placement to a process, and checks it against a group. The spelling of remote devices is in room
-// core.
+// Resolves a shard's placement to a process, and checks it against a group. Room core parses and formats remote
+// devices.
 export module shardmesh.sharding:remote;
 
 import shardmesh.std;

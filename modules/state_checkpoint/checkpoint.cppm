@@ -14,7 +14,7 @@ import :read_state_dict;
 export namespace shardmesh {
 
 /// An opened checkpoint of any format: a handle that is cheap to copy. Copies share one reader. Views (`select`,
-/// `dequantized`) are checkpoints, too, and keep what they show open.
+/// `dequantized`) are also checkpoints, and keep the shown checkpoint open.
 /// Every call that takes a `checkpoint_reader&` (`verify`, `diff`, `convert`, `reshard`, `load`) takes a checkpoint.
 /// Source: safetensors.safe_open; torch.distributed.checkpoint.FileSystemReader
 class checkpoint {
@@ -99,7 +99,7 @@ class checkpoint {
   std::shared_ptr<checkpoint_reader> reader_;
 };
 
-/// Opens a checkpoint of any format: what `open_checkpoint` opens.
+/// Opens a checkpoint of any format that `open_checkpoint` accepts.
 /// \errors those of `open_checkpoint`
 /// Cost: reads descriptions (metadata, headers), no tensor.
 result<checkpoint> open(const std::filesystem::path& path, const open_options& options = {});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records what is at a destination, to detect later changes: only recorded files and folders are ever replaced or
-// deleted. `folder_rule` and, for known formats, `checkpoint`'s `replaceable` decide whether a destination may be
+// deleted. `folder_rule` and, for known formats, `checkpoint`'s `overwrite_rule` decide whether a destination may be
 // replaced at all.
 export module shardmesh.storage:destination_snapshot;
 

@@ -8,7 +8,7 @@ import :folder_rule;
 
 export namespace shardmesh {
 
-/// What a `staged_output` may replace, and whether its files are synced. By default, it replaces nothing and syncs.
+/// The options of a `staged_output`. By default, it replaces nothing and syncs its files.
 struct output_options {
   bool overwrite = false;     // replace an existing destination
   bool durable = true;        // fsync before and after the rename; without it, a power cut can lose the new data

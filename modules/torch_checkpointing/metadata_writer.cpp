@@ -17,7 +17,7 @@ import shardmesh.pickle;
 namespace shardmesh::torch_checkpointing {
 namespace {
 
-// Spells a key as the package's json.dumps does. Keys that JSON cannot express, tuples and enum members, become text.
+// Writes a key as the package's json.dumps does. Keys that JSON cannot express, tuples and enum members, become text.
 std::string json_of(const path_key& step) {
   if (step.is_index()) return std::to_string(step.index());
   if (step.is_integer()) return std::string(step.name());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // path_key: one step of a path, an index or a name, in 16 bytes. Trees hold one key per node and paths one per level,
 // so the size determines the cost of flattening. `inline` is explicit, since a body in a class of a module does not
-// imply it. Paths and their spelling are in `path`.
+// imply it. Paths and their text are in `path`.
 export module shardmesh.tree:key;
 
 import shardmesh.std;

@@ -177,7 +177,7 @@ result<std::vector<named_item>> items_of(const tree_spec& tree, std::span<const 
 result<std::vector<named_item>> flatten(const tree_spec& tree, std::span<const std::uint8_t> is_tensor,
                                         key_policy policy) {
   SHARDMESH_TRY(auto items, items_of(tree, is_tensor, policy));
-  if (policy == key_policy::typed) return items;  // different paths have different exact spellings
+  if (policy == key_policy::typed) return items;  // different paths have different exact texts
   if (!names_may_collide(tree)) return items;
   std::vector<const std::string*> names;
   names.reserve(items.size());

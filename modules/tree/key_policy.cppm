@@ -17,7 +17,7 @@ enum class key_policy : std::uint8_t {
   torch_dcp,
   /// Up to 2.3: as above, but a mapping without a tensor below it (through mappings and lists) is one item.
   torch_dcp_2_3,
-  /// Every container is descended into, and empty ones are items. Names are exact spellings of typed paths, so none
+  /// Every container is descended into, and empty ones are items. Names are the exact texts of typed paths, so none
   /// collide.
   typed,
 };

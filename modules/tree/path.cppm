@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // path: the place of a leaf in nested containers. Keys are typed, so the string "0" and the index 0 never collide; the
-// dotted spelling is only a view. Trees are in `spec`, and the choice of containers to descend into is in `key_policy`.
+// dotted text is only a view. Trees are in `spec`, and the choice of containers to descend into is in `key_policy`.
 export module shardmesh.tree:path;
 
 import shardmesh.std;
@@ -38,11 +38,11 @@ class path {
   std::vector<path_key> keys_;
 };
 
-/// Spells a path exactly: different paths of a tree have different spellings, such as `model.layers[0]["a.b"]`. Names
-/// of letters, digits, and '_' that do not begin with a digit are written as they are; other names are quoted.
+/// Formats a path exactly: different paths of a tree have different texts, such as `model.layers[0]["a.b"]`. Names of
+/// letters, digits, and '_' that do not begin with a digit are written as they are; other names are quoted.
 std::string to_string(const path& p);
-/// Spells a path as PyTorch does: the keys from `first` on, joined with ".", such as "layers.0.weight". Different paths
-/// can have the same spelling.
+/// Formats a path as PyTorch does: the keys from `first` on, joined with ".", such as "layers.0.weight". Different
+/// paths can have the same text.
 std::string dotted(const path& p, std::size_t first = 0);
 /// Combines the hashes of the keys.
 std::size_t hash_value(const path& p);

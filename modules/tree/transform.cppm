@@ -46,8 +46,8 @@ struct is_transformed : std::false_type {};
 template <class To>
 struct is_transformed<transformed<To>> : std::true_type {};
 
-/// The node type that the transformer F makes from a From; void when F is no transformer (its constraint then reports
-/// it).
+/// The node type that the transformer F makes from a From; void when F is not a transformer (its constraint then
+/// reports it).
 template <class F, class From>
 struct made_by {
   using type = void;

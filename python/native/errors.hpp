@@ -13,12 +13,13 @@ import shardmesh.checkpoint;
 
 namespace bindings {
 
-/// A str. Bytes that are not UTF-8, which keys and paths may contain, become Python's surrogate escapes.
+/// Returns a str. Bytes that are not UTF-8, which keys and paths may contain, become Python's surrogate escapes.
 pybind11::str text(std::string_view bytes);
 /// The reverse of `text`. Raises invalid_argument for other surrogates.
 std::string bytes_of(const pybind11::handle& text);
 
-/// An instance of shardmesh.Error with the error's fields and its text. The error's others are in its field `others`.
+/// Returns a shardmesh.Error with the error's fields and its text. The exception's `others` holds the error's further
+/// problems.
 pybind11::object to_python(const shardmesh::error& e);
 pybind11::list to_python(const std::vector<shardmesh::error>& errors);
 

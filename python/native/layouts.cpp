@@ -20,7 +20,7 @@ using namespace shardmesh;
 
 namespace {
 
-// The layout of a mesh and one placement per mesh dimension, spelled "S(0), R".
+// The layout of a mesh and one placement per mesh dimension, given as "S(0), R".
 layout layout_of(const py::handle& shape, const std::vector<std::int64_t>& mesh_sizes,
                  std::vector<std::int32_t> mesh_ranks, const py::handle& placements) {
   auto mesh = value_of(device_mesh::make(mesh_sizes, {}, std::move(mesh_ranks)));

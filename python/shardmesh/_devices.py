@@ -51,7 +51,7 @@ class DeviceReport:
 
 def devices() -> DeviceReport:
     """Looks for the GPUs of this machine and for the libraries that shardmesh uses for them. A missing library is part
-    of the report, and no error. Import torch first to include the libraries that PyTorch brings."""
+    of the report, not an error. Import torch first to include the libraries that PyTorch brings."""
     found = _native.devices()
     libraries = [GpuLibrary(*one) for one in found["libraries"]]
     return DeviceReport([Gpu(*one) for one in found["gpus"]], found["problem"],

@@ -24,8 +24,8 @@ class Loading:
                 use(state[key])
 
     If an exception leaves the `with` block, the load is cancelled; otherwise the block waits for its end. A program
-    that ends waits, too. Only one thread may iterate; any thread may call the rest. In a process that was forked
-    meanwhile, `wait`, `done`, and the iteration raise Error: the load is not there.
+    that ends also waits for it. Only one thread may iterate; any thread may call the rest. In a process that was forked
+    meanwhile, `wait`, `done`, and the iteration raise Error, because the load does not run there.
     """
 
     def __init__(self, load: Callable[[Callable[[str], None], Callable[[int], None]], None],

@@ -92,7 +92,7 @@ def full_state_dict(state_dict: Mapping[str, Any], *, rank: Optional[int] = None
     rank: the only rank of the process group (else of all ranks) that gets tensors; the others get None for each. None:
     every rank gets them.
 
-    Tensors inside dicts and lists are whole, too, all of an entry at a time. Other values are passed through.
+    Tensors inside dicts and lists are also whole, all of an entry at a time. Other values are passed through.
     """
     if not isinstance(state_dict, Mapping):
         raise failure("invalid_argument", "a state dict is a mapping", found=type(state_dict).__name__)

@@ -18,7 +18,7 @@ from ._redistribute import redistribute
 
 class DTensorExtensions(torch_fsdp.DTensorExtensions):
     """PyTorch's extensions, with shardmesh for the two that move or cut tensors. Uneven and strided shards, and meshes
-    of more than two dimensions, are no special cases."""
+    of more than two dimensions, need no special cases."""
 
     def chunk_dtensor(self, tensor: torch.Tensor, rank: int, device_mesh: DeviceMesh) -> DTensor:
         """Returns this rank's part of a parameter that its tensor-parallel rank holds whole."""

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A transport that lacks a function is no communicator, and the concept names the required functions.
+// A transport that lacks a function is not a communicator, and the concept names the required functions.
 // says: a communicator has rank, size, all_gather, start_exchange, and abort
 #include <cstddef>
 #include <cstdint>

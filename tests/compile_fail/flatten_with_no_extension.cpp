@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A type that lacks FSDP's functions is no extension.
+// A type that lacks FSDP's functions is not an extension.
 // expect: error: no matching function.*fsdp_extension
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A held state refers to the state dict's tensors: a temporary's would be destroyed before the save.
+// A local view refers to the state dict's tensors: a temporary's would be destroyed before the save.
 // expect: error: call to deleted function 'local_view'
 import shardmesh.state;
 

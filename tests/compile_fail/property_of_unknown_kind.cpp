@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Only properties of tensors are compared and described in PyTorch's words; a number is none.
+// Only properties of tensors are compared and described in PyTorch's words; a number is not one.
 // expect: error: no matching function.*does not satisfy 'tensor_property'
 import shardmesh.sharding;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A type without an adapter is no tensor, whatever members it has.
+// A type without an adapter is not a tensor, whatever members it has.
 // expect: error: no matching function.*does not satisfy 'local_tensor'
 #include <cstddef>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process group itself is no communicator; c10d_communicator::of makes one from it.
+// A process group itself is not a communicator; c10d_communicator::of makes one from it.
 // expect: error: no matching function for call to 'agree'.*incomplete type 'c10d::ProcessGroup'
 #include <shardmesh/torch_forward.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers are entries of a module: a type without named_buffers is no module.
+// Buffers are entries of a module: a type without named_buffers is not a module.
 // expect: error: no matching function for call to 'save_checkpoint'.*does not satisfy 'torch_module'.*named_buffers
 #include <shardmesh/adapter.hpp>
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The generator of the C interface's reference: entries of a small header, and every function and comment of ours.
+"""Checks the generator of the C interface's reference, on a small header and on every header of the C interface.
 
     c_reference_test.py ROOT
 """

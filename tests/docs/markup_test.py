@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipes show their programs; the parts of the site's build that find lists, make tabs, and keep names of code whole.
+"""Checks that recipes show their programs, and the parts of the site's build that find lists, make tabs, and keep names
+of code whole.
 
     markup_test.py ROOT
 """

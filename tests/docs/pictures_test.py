@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pictures of the guides and the logo are what their scripts draw, and the scripts notice a picture that is not.
+"""Checks that the guides' pictures and the logo are as their scripts draw them, and that the scripts notice a picture
+that is out of date.
 
     pictures_test.py ROOT
 """

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The generator of the reference pages: the walk over interfaces, comments as markdown, a page of a small room.
+"""Checks the generator of the reference pages: the walk over interfaces, comments as Markdown, and the page of a small
+room.
 
     reference_test.py ROOT
 """

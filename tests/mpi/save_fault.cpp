@@ -40,7 +40,7 @@ local_state held_rows(std::vector<std::int32_t>& memory, std::int32_t rank, std:
   return held;
 }
 
-// What one process sees: the complete old checkpoint, or an error.
+// Describes the checkpoint as one process reads it: complete, or an error.
 std::string seen(const std::filesystem::path& checkpoint) {
   auto reader = open_checkpoint(checkpoint);
   if (!reader) return to_string(reader.error());

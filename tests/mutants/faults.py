@@ -74,7 +74,7 @@ FAULTS = [
     ("state/nest.cpp", "listed < local.size()", "false", ["unit_state"]),
     ("fsdp/shard_group.cpp", "positions[rank] < -1 ||", "false ||", ["unit_fsdp"]),
     ("fsdp/load.cpp", "!is_unknown && notes[*first].types[i] != notes[r].types[i]", "false", ["unit_fsdp"]),
-    # catalog and formats
+    # checkpoint_core and formats
     ("checkpoint_core/chunk_cache.cpp", "offset > whole->size_bytes() || length > whole->size_bytes() - offset",
      "offset > whole->size_bytes()", ["unit_checkpoint_core"]),
     ("checkpoint_core/nearest_key.cpp", "found <= limit", "found < limit", ["unit_checkpoint_core"]),

@@ -180,7 +180,7 @@ def keys_of(value, where=""):
 
 
 def check_lists(oracle):
-    """A list that no rank holds completely: None marks an element that a rank lacks, and is no entry."""
+    """A list that no rank holds completely: None marks an element that a rank lacks, and is not an entry."""
     from torch.distributed.checkpoint import FileSystemWriter, save
     name, work = "lists", oracle.work / "lists"
     work.mkdir()
@@ -231,7 +231,7 @@ def check_items(oracle):
 
 
 def check_empty_dicts(oracle):
-    """An empty dict is kept. On a rank that lacks the contents that others have there, it is no entry."""
+    """An empty dict is kept. On a rank that lacks the contents that others have there, it is not an entry."""
     import collections
     name, work = "empty dicts", oracle.work / "empty_dicts"
     work.mkdir()

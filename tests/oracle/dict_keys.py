@@ -86,7 +86,7 @@ def check_keys(oracle):
                 oracle.check(f"{2 * len(PLAIN) - 4} keys of dicts that only Python has become text for PyTorch's" in said, case, said)
             oracle.succeeds(case, "diff", source, there)
             if lost is None and to in ("safetensors", "hf"):
-                continue  # JSON has only the type: nothing_lost.py
+                continue # JSON has only the type: nothing_left.py
             if oracle.succeeds(case, "convert", there, back) is None:
                 continue
             if "root" in name and to == "torch-checkpointing":  # items have names

@@ -144,7 +144,7 @@ def main():
     # A rule that matches nothing can be allowed.
     oracle.succeeds("unused", "inspect", checker.values["dcp"], "--only", "w", "--json")
     oracle.succeeds("unused", "diff", checker.values["dcp"], checker.values["dcp"], "--skip", "no such key", "--allow-unused")
-    # A failing write to stdout is reported, and is no success.
+    # A failing write to stdout is reported as a failure.
     for name, arguments in COMMANDS.items():
         shutil.rmtree(checker.values["out"], ignore_errors=True)
         os.mkdir(checker.values["out"])

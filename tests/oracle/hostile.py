@@ -345,7 +345,7 @@ def sparse_directory_of_many(path):
 
 @case("directory")
 def sparse_directory_of_comments(path):
-    """Entries with comments of 64 KiB, which are holes, followed by bytes that are no entry."""
+    """Entries with comments of 64 KiB, which are holes, followed by bytes that are not an entry."""
     entries, step = 20000, 46 + 16 + 0xffff
     begin = pt(path, ("w", tensor("0", 1, [1], [1])), records=[("data/0", b"\0\0\0\0")]).stat().st_size
     file = sparse_zip(path, entries * step, records=entries)

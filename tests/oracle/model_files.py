@@ -114,7 +114,7 @@ def without_index(oracle):
     shutil.copy(folder / "pytorch_model-00001-of-00002.bin", folder / "pytorch_model-00002-of-00002.bin")
     refused(oracle, "a part twice", folder, "pytorch_model-00002-of-00002.bin", "model.embed_tokens.weight",
             "is also in pytorch_model-00001-of-00002.bin")
-    # Files beside a model are no models: a variant is named, and the optimizer's file is not read.
+    # Other files beside a model are not models: a variant is named, and the optimizer's file is not read.
     folder, _ = copy_of_sample(oracle, "variants", "whole")
     shutil.copy(folder / "pytorch_model.bin", folder / "pytorch_model.fp16.bin")
     (folder / "training_args.bin").write_bytes(b"not looked at")

@@ -60,8 +60,9 @@ FILES = {
         [r"\w+", r"cases\[\]\.(function|note|input)\b.*"]),
 }
 
-# The files of every golden case: samples of each kind of field, questions. The name of a tensor or object is no kind.
-# The cases share their kinds, so each case gets every CASE_SHAREth change, different from its neighbours' changes.
+# The files of every golden case: samples of each kind of field, questions. The name of a tensor or object is not a
+# kind. The cases share their kinds, so each case gets every CASE_SHAREth change, different from its neighbours'
+# changes.
 CASE_SHARE = 3
 CASE_FILES = {
     "expected.json": (1, [

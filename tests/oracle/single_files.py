@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are no state dict of torch.save: a bare tensor, a list, an object; pickles of pickle.dump with tensors
+"""Files that are not a state dict of torch.save: a bare tensor, a list, an object; pickles of pickle.dump with tensors
 and numpy arrays; TorchScript archives and exported programs of this PyTorch and (tests/data/writers/torch_*) of
 others. The tool's reading is compared, bit for bit, with PyTorch's own; hostile files are refused with one line."""
 import json
@@ -181,7 +181,7 @@ def hostile_texts(oracle):
         for cut in (len(good) // 3, len(good) - 1):
             file.write_bytes(good[:cut])
             refused(oracle, f"{name}_cut", file)
-        # Letters that fit no byte: a pickle that Python cannot load is no data.
+        # Letters that do not fit into a byte: a pickle that Python cannot load has no data.
         letter = b"\\u0142" if protocol == 0 else "\u0142".encode()
         old = b"\x80A" if protocol == 0 else "\x80A".encode()
         assert old in good

@@ -220,7 +220,7 @@ def check_ranks(oracle):
         compare(oracle, f"ranks {case}", {key: made.get(key) for key in wanted}, wanted)
         compare(oracle, f"ranks {case}", made["rng"]["state"], {"rank_0": first, "rank_1": second})
         oracle.check(made["e"] == {} and made["o"] == {"state": {}, "lr": 1}, f"ranks {case}", f"empty dicts become {made['e']}, {made['o']}")
-    # An empty dict on one rank is no entry, and another value is a problem.
+    # An empty dict on one rank is not an entry, and another value is a problem.
     folder = oracle.work / "ranks_nothing"
     folder.mkdir()
     torch.save({"a": {"b": 1, "t": eye}}, folder / "model_world_size_2_rank_0.pt")

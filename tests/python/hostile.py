@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever a caller passes, the result is a shardmesh.Error; and destinations that share memory."""
+"""Checks that bad arguments of any kind raise shardmesh.Error, and when destinations may share memory."""
 import gc
 import math
 import os

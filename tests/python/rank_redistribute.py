@@ -358,7 +358,7 @@ def with_a_rank_that_ends(rank, world):
             shardmesh.redistribute(tensor, mesh, [Shard(1)])
         except shardmesh.Error as problem:
             said.append((problem.code, "has ended" in str(problem), problem.ranks))
-    time.sleep(2)  # the others check for this one, too
+    time.sleep(2) # the others also check for this one
     return said
 
 

@@ -53,7 +53,7 @@ class Recipes(common.WorkTest):
         return started
 
     def end(self, started, status=0):
-        """What the program printed."""
+        """Returns the program's output."""
         said, problems = started.communicate(timeout=120)
         self.assertEqual(started.returncode, status, said + problems)
         return said

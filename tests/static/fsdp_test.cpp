@@ -51,13 +51,13 @@ static_assert(fsdp_extension<tensor_parallel_extension, host_tensor>);
 static_assert(fsdp_extension<can_gather, host_tensor>);
 static_assert(!fsdp_extension<cannot_gather, host_tensor>);
 static_assert(!fsdp_extension<gathers_dtensors, host_tensor>);
-static_assert(!fsdp_extension<tensor_parallel_extension, int>);  // int is no tensor
+static_assert(!fsdp_extension<tensor_parallel_extension, int>);  // int is not a tensor
 
 static_assert(std::regular<parallel_parameter_info>);
 static_assert(std::semiregular<parallel_parameters>);
 static_assert(std::regular<parameter_info>);
 static_assert(std::regular<load_entry>);
-// A held model knows whether it is read or written.
+// A local view of a model knows whether it is read or written.
 static_assert(std::movable<local_model_view> && !std::copyable<local_model_view>);
 static_assert(std::same_as<decltype(std::declval<local_model_view&>().to_save()), result<const_local_state>>);
 static_assert(std::same_as<decltype(std::declval<const local_model_view&>().to_load()), local_state>);

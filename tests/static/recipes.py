@@ -33,7 +33,7 @@ def written(root, page):
 
 
 def check_tabs(text):
-    """What is wrong with the tabs of a page."""
+    """Yields the defects of a page's tabs."""
     if text.count("<!-- tabs -->") != len(TABS.findall(text)) or text.count("<!-- end of tabs -->") != len(TABS.findall(text)):
         yield "tabs without a beginning or an end"
     for inside in TABS.findall(text):

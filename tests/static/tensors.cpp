@@ -88,7 +88,7 @@ template <class T>
 concept viewed_as_temporary = requires(T&& t) { view_of(std::move(t)); };
 static_assert(!viewed_as_temporary<host_tensor> && !viewed_as_temporary<const host_tensor>);
 
-// The same holds for types made of views: bindings, sides of a move, and held states.
+// The same holds for types made of views: bindings, sides of a move, and local states.
 template <class Writable, class Read>
 inline constexpr bool is_one_way = std::is_convertible_v<Writable, Read> && !std::is_convertible_v<Read, Writable>;
 static_assert(is_one_way<tensor_binding, const_tensor_binding>);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor of another framework that claims to be in device memory, counts writes into it, and may be no plain memory
+// A tensor of another framework that claims to be in device memory, counts writes into it, and may not be plain memory
 // at all ("conjugated"). Its adapter has every optional member, including `check`, which needs `result` and so is in
 // far_tensor_adapter. Include before imports.
 #pragma once

@@ -3,13 +3,13 @@
 // data. It counts the calls that change files below $FAULT_UNDER. At call number $FAULT_AT (from 1):
 //   FAULT_MODE=fail   fails it with errno $FAULT_ERRNO (default EIO); with FAULT_STICKY=1 every later call that needs
 //                     space fails as well, as on a full disk
-//   FAULT_MODE=short  lets a write do half of its bytes
+//   FAULT_MODE=short  lets a write transfer half of its bytes
 //   FAULT_MODE=kill   kills the process before the call is made
 //   FAULT_MODE=interrupt  lets a signal interrupt it (EINTR), where that is possible: opening, writing, fsync
 //   FAULT_MODE=lost   lets a write succeed whose bytes never reach the disk: fsync or close of the same descriptor
 //                     reports the loss, once; other descriptors do not
 // With FAULT_KIND=write, fsync or close only such calls count; a close counts only if its descriptor was written
-// through. Whatever the number, FAULT_MODE=plain acts as a file system with plain renames only: no flags of renameat2,
+// through. FAULT_MODE=plain needs no number: it acts as a file system with plain renames only: no flags of renameat2,
 // and no hard links unless FAULT_LINKS=1. At exit it writes the number of calls to $FAULT_COUNT_FILE. Tests only.
 #include <fcntl.h>
 #include <limits.h>

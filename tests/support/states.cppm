@@ -22,7 +22,7 @@ shardmesh::path path_of(const nlohmann::json& keys);
 /// The value of an object's only tag, as in {"$tuple": value}; null if it has none.
 const nlohmann::json* tagged(const nlohmann::json& j, const char* tag);
 
-/// The entries of a mapping, ordered or not; null if it is no mapping.
+/// The entries of a mapping, ordered or not; null if it is not a mapping.
 const nlohmann::json* mapping_of(const nlohmann::json& j);
 
 /// The child at a key, in PyTorch's terms, or null.

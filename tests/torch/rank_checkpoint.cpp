@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// C++ ranks, which are threads or MPI processes, save or load the module of checkpoints.py, each its part:
+// C++ ranks, which are threads or MPI processes, each save or load their part of the module of checkpoints.py:
 //   rank_checkpoint (threads N | mpi) (save | load) FOLDER MESH RULE...
 // Exits with 0 if every rank succeeds.
 #include <ATen/ATen.h>
@@ -58,7 +58,7 @@ std::vector<whole_entry> whole_entries() {
   return all;
 }
 
-// A module that registers entries below it by their full names.
+// A module that registers entries at any depth below it by their full names.
 struct tree : torch::nn::Module {
   void add(std::string_view name, at::Tensor value) {
     const std::size_t dot = name.find('.');

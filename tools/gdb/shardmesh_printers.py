@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gdb prints shardmesh's values as the library spells them: `source shardmesh_printers.py`, in gdb or in ~/.gdbinit.
+"""gdb prints shardmesh's values as the library formats them: `source shardmesh_printers.py`, in gdb or in ~/.gdbinit.
 
-Only memory is read and no function of the program is called, so this works on core dumps, too. Types are found by their
+Only memory is read and no function of the program is called, so this also works on core dumps. Types are found by their
 names without the module (`box@shardmesh.layout` is `box`). The standard library's containers are read in libstdc++'s
 layout. Values that gdb does not know (a library without debug information) or cannot read are reported in angle
 brackets.
@@ -121,7 +121,7 @@ def remote_device(value):
 
 
 def error(value):
-    """Spells an error like to_string(error), with the code before it."""
+    """Formats an error like to_string(error), with the code before it."""
     if enumerator(value["code"]) == "ok":
         return "no error"
     line = enumerator(value["code"]) + ": "
@@ -215,7 +215,7 @@ def path_key(value):
 
 
 def spelled(keys):
-    """Returns an exact spelling: model.layers[0]["a.b"]."""
+    """Returns the exact text of a path: model.layers[0]["a.b"]."""
     line = ""
     for one in keys:
         if isinstance(one, int):

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The output of this process: lines on stderr, text or one JSON document on stdout, and its last words if it cannot go
-// on. stdout and stderr belong to the process, so their state is global; nothing else here is. The texts of errors and
-// notes are in report.hpp.
+// The output of this process: lines on stderr, text or one JSON document on stdout, and the last output of a process
+// that cannot continue. stdout and stderr belong to the process, so their state is global; nothing else here is. The
+// texts of errors and notes are in report.hpp.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -13,7 +13,7 @@ namespace tool {
 void begin_json();
 bool is_json();
 
-/// Sets the path that errors without a file refer to. Also prepares the last words of `out_of_memory`, while there is
+/// Sets the path that errors without a file refer to. Also prepares the output of `out_of_memory`, while there is
 /// memory.
 void works_on(const std::string& path);
 /// The path of `works_on`; "shardmesh" before that.

@@ -84,7 +84,7 @@ std::string compared_text(const diff_report& outcome) {
                      counted_if_any(outcome.objects, "object")});
 }
 
-// Tensors that no entry names, so that they are not compared: on the left and on the right side.
+// The numbers of tensors that no entry names, and which are therefore not compared: left side, right side.
 using unread_counts = std::array<std::int64_t, 2>;
 
 // "; not read, so not compared: 3 tensors of a.pt and 1 tensor of b.pt"; empty when there are none.
@@ -163,7 +163,7 @@ int run(arguments& given, const common_options& common) {
     for (const std::string& note : reader->notes())
       if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
   print_notes(notes);
-  // An unreadable entry is a difference itself; the comparison goes on.
+  // An unreadable entry is a difference itself; the comparison continues.
   std::vector<error>& problems = outcome->problems;
   for (const auto* reader : {left->get(), right->get()})
     for (const error& e : reader->problems()) {

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t narrowest = 40, widest = 120, usual = 80;
 
-// The value of COLUMNS, or 0 if it is no number.
+// The value of COLUMNS, or 0 if it is not a number.
 std::size_t columns_variable() {
   const char* const value = std::getenv("COLUMNS");
   if (value == nullptr) return 0;
@@ -70,7 +70,7 @@ std::string heading_of(const described_option& option) {
   return made;
 }
 
-// "Usage: shardmesh layout --shape SHAPE [OPTIONS]": what must be given, in order.
+// "Usage: shardmesh layout --shape SHAPE [OPTIONS]": the required arguments, in order.
 std::string usage(const std::string& name, const described_command& command, bool is_tool, std::size_t width) {
   std::string required, positional;
   for (const described_option& option : command.options) {

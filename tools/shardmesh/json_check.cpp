@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks whether a text is JSON, exactly as RFC 8259 defines it. The scanner does not recurse, since values from files
-// nest arbitrarily deep. Libraries refuse a lone surrogate (`\udcff`, the spelling of bytes that are not UTF-8), which
+// nest arbitrarily deep. Libraries refuse a lone surrogate (`\udcff`, which stands for a byte that is not UTF-8), which
 // is grammatical: hence our own scanner.
 #include <cstddef>
 #include <string>

@@ -10,7 +10,7 @@ import shardmesh;
 
 namespace tool {
 
-/// The options as typed.
+/// The options as the user typed them.
 struct selection_arguments {
   std::vector<std::string> only, skip, rename, dtype;
   std::string strip_prefix;

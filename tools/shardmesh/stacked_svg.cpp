@@ -20,7 +20,7 @@ constexpr std::string_view style =
     "<style>.page{fill:#fff}text{fill:#222}.caption{font-size:13px;font-weight:600}"
     "@media(prefers-color-scheme:dark){.page{fill:#16181d}text{fill:#ddd}}</style>\n";
 
-// Spells control bytes and invalid UTF-8 as escapes, so that any name of a tensor gives a valid document.
+// Escapes control bytes and invalid UTF-8, so that any name of a tensor gives a valid document.
 std::string text_in_svg(std::string_view text) {
   std::string safe;
   for (const char c : shardmesh::escaped(text))

@@ -25,7 +25,7 @@ typedef struct shardmesh_start_load_options {
 typedef struct shardmesh_loading shardmesh_loading;
 
 /* As `shardmesh_load`, but returns as soon as the load has begun. The requests are copied. Until the load has ended,
- * the checkpoint must stay open, and nobody may touch the memory being filled (for a key: until it has arrived).
+ * the checkpoint must stay open, and no other code may touch the memory being filled (for a key: until it has arrived).
  * Invalid requests are errors of this call; all others are errors of `shardmesh_loading_wait`. */
 SHARDMESH_C_EXPORT shardmesh_status shardmesh_start_load(shardmesh_checkpoint* checkpoint,
                                                          const shardmesh_load_request* requests, size_t request_count,

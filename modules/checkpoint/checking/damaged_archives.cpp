@@ -19,7 +19,7 @@ namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
 
-// Calls `visit` with the file, when it is an archive. What cannot be opened is the reader's problem.
+// Calls `visit` if the file is an archive. The reader reports files that cannot be opened.
 void with_archive(const fs::path& path, function_ref<void(const byte_source&)> visit) {
   file_pool pool(1);
   const auto source = pool.open(path);
@@ -27,7 +27,7 @@ void with_archive(const fs::path& path, function_ref<void(const byte_source&)> v
   if (const auto windows = windowed_source::open(**source)) visit(*windows);
 }
 
-// Files of items and of safetensors are no archives: they are not opened.
+// Files of items (such as .distcp) and safetensors files are not archives, so they are not opened.
 bool may_hold_archives(checkpoint_format format, std::string_view file) {
   return format != checkpoint_format::dcp && format != checkpoint_format::torchsnapshot &&
          format != checkpoint_format::torch_checkpointing && !file.ends_with(".safetensors") &&
@@ -66,7 +66,7 @@ std::vector<error> damaged_archives(const checkpoint_reader& reader, const read_
         with_archive(folder / file, [&](const auto& source) { scan_inner_archives(source, file, found); });
   }
   global_report report = found.take();
-  // Names in angle brackets stand for what could not be read.
+  // A name in angle brackets stands for a part that could not be read.
   std::erase_if(report.names, [](const named_global& name) { return !name.dangerous || !name.name.starts_with('<'); });
   for (error& problem : dangers_of(report, path)) report.problems.push_back(std::move(problem));
   if (report.more_problems > 0 && !report.problems.empty()) report.problems.back().more += report.more_problems;

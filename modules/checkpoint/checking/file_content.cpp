@@ -57,7 +57,7 @@ std::string_view packed_kind(std::string_view head, bool may_be_packed) {
   return head.size() > tar_mark_at && head.substr(tar_mark_at).starts_with(tar_mark) ? tar_kind : std::string_view();
 }
 
-// Where the pickle of an array of objects begins. The header is a Python literal, which can spell the type "O" in
+// Where the pickle of an array of objects begins. The header is a Python literal, which may write the type "O" in
 // several ways, so anything that may be such a type counts. Elements that are not a pickle name nothing.
 std::optional<std::int64_t> pickle_of_array(const byte_source& source, std::string_view head) {
   constexpr std::string_view magic = "\x93NUMPY";
@@ -146,7 +146,7 @@ result<record_content> record_content::open(const byte_source& source, const zip
     const std::string place = fmt::format("{}:{}:{}:{}", source.name(), record.name, record.crc32, record.offset);
     const bool is_too_large =
         record.size_bytes > std::min(limit, budget.left_to_decode(place, record.compressed_bytes));
-    // Weights may have the name of a pickle. Their first bytes have shown that they are none.
+    // Weights may have the name of a pickle. Their first bytes have shown that they are not one.
     if (is_too_large && !holds_pickles) return opened;
     if (is_too_large)
       return fail(errc::invalid_argument, fmt::format("record \"{}\" is too large", escaped(record.name)))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: recognises a file, or a record of an archive, by its first bytes, and opens a record's bytes as a
-// source. Searching the pickles is in globals.
+// source. pickle_scan searches the pickles.
 module shardmesh.checkpoint:file_content;
 
 import shardmesh.std;

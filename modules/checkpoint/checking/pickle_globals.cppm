@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// globals: finds the functions and classes that the pickles of a checkpoint name, without loading anything. A safe way
-// to inspect a download. Parsing one pickle is in room pickle (names).
+// pickle_globals: finds the functions and classes that the pickles of a checkpoint name, without loading anything. A
+// safe way to inspect a download. Parsing one pickle is in room pickle (names).
 export module shardmesh.checkpoint:pickle_globals;
 
 import shardmesh.std;

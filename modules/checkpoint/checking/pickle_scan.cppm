@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: searches bytes for pickles by their content, not by their names, through archives in archives. What is
-// found goes to a global_collector. Which files and items are searched is decided in pickle_globals and item_scan.
+// Not exported: searches bytes for pickles by their content, not by their names, through archives in archives. The
+// findings go to a global_collector. pickle_globals and item_scan choose the files and items to search.
 module shardmesh.checkpoint:pickle_scan;
 
 import shardmesh.std;
@@ -11,7 +11,7 @@ import :global_collector;
 
 namespace shardmesh {
 
-/// Where bytes lie, for the names found in them, and what is known of them.
+/// The place of some bytes, for messages about the names found in them, and facts that are known about them.
 struct scanned_place {
   const std::string& file;                    // with the records of archives around the bytes: "m.pt!m/x.pkl"
   const std::string& key;                     // of the item; empty elsewhere

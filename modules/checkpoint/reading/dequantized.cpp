@@ -142,8 +142,8 @@ class dequantized_reader final : public torch_file::archive_forwarding_reader {
 
   void add_made_chunk(const box& where, std::int32_t number) {
     stored_range place = inner().contents().chunk_places[static_cast<std::size_t>(number)];
-    // Weights that share bytes, as in a .pt file, are different tensors if their scales differ. Folders of these two
-    // formats share no bytes, and looking up their recorded checksums takes the whole place.
+    // Weights that share bytes, as in a .pt file, are different tensors if their scales differ. DCP and Hugging Face
+    // folders share no bytes, and the look-up of their recorded checksums needs the offset and the length.
     const bool may_share = contents_.format != checkpoint_format::dcp && contents_.format != checkpoint_format::hf;
     if (may_share) place.length = 0;
     add_chunk(where, place, {static_cast<std::int32_t>(*origin_of_tensor(made_of_.size() - 1)), number});

@@ -34,8 +34,8 @@ bool is_same_memory(const tensor_view& a, const tensor_view& b) {
   return true;
 }
 
-// True when both are parts of one strided tensor in which every element of the key has a place of its own. They then
-// share in memory exactly the elements that they share in the tensor.
+// True when both are parts of one strided tensor in which each element has an address of its own. They then overlap in
+// memory exactly where their boxes overlap in the tensor.
 bool are_parts_of_one(const load_request& a, const load_request& b) {
   const tensor_view &x = filled_by(a), &y = filled_by(b);
   if (x.type != y.type || x.where != y.where || bits(x.type) % 8 != 0) return false;

@@ -41,7 +41,7 @@ result<std::unique_ptr<checkpoint_reader>> open_torch_files(const fs::path& fold
   return open_model_files(folder, options);
 }
 
-// Opens a folder that is a checkpoint; null when it is none.
+// Opens a folder that is a checkpoint; null when it is not one.
 result<std::unique_ptr<checkpoint_reader>> open_folder(const fs::path& path, const open_options& options) {
   SHARDMESH_TRY(const auto format, format_of_folder(path));
   if (!format) return std::unique_ptr<checkpoint_reader>();

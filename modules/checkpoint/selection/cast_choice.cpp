@@ -107,7 +107,7 @@ std::string overflow_text(dtype from, dtype to) {
   return fmt::format("; numbers beyond {:.5g} become {} and are not counted", largest(to), becomes);
 }
 
-// "'w=int64:float32' casts int64": the rule, spelled for one of the dtypes that can be cast. Prefers any other dtype to
+// "'w=int64:float32' casts int64": the rule, written for one of the dtypes that can be cast. Prefers any other dtype to
 // bool.
 std::string way_of_naming(const cast_rule& rule, const std::map<dtype, std::int64_t>& types) {
   std::optional<dtype> chosen;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: merges tensors of a conversion, which are then written once, under the first of their keys
-// (convert_options::merge).
+// (convert_options::dedup).
 module shardmesh.checkpoint:merge_tensors;
 
 import shardmesh.std;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// replaceable: decides which folders an overwrite may replace: those that hold one checkpoint and nothing else. The
+// overwrite_rule: decides which folders an overwrite may replace: those that hold one checkpoint and nothing else. The
 // rule is documented in docs/formats.md. destination_snapshot detects whether a folder has changed since it was
 // inspected.
 export module shardmesh.checkpoint:overwrite_rule;

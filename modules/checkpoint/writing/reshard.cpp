@@ -44,7 +44,7 @@ std::int64_t bytes_of(const output_tensor& tensor, const box& where) {
 
 class planning {
  public:
-  // `left_out` receives the entries that are left out as unsupported.
+  // `left_out` receives the entries that are skipped as unsupported.
   planning(checkpoint_reader& reader, const reshard_options& options, std::vector<whole_entry>& left_out)
       : options_(options) {
     conversion chosen = select_for_output(reader, options.selection);

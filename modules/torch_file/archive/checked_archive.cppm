@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only way to open an archive of PyTorch (torch.save, torch.jit.save, torch.export.save). It refuses archives that
 // contradict themselves and damaged pickles, so no reader or writer accepts an archive that `verify` refuses. The
-// meaning of the records is in `item` and `exported_program`; the names in pickles are in `globals`.
+// meaning of the records is in `item` and `exported_program`; room pickle lists the names in pickles.
 export module shardmesh.torch_file:checked_archive;
 
 import shardmesh.std;

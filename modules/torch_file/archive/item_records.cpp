@@ -108,7 +108,7 @@ class content_sum {
         number(value.bytes()->size());
         return sum_.update(*value.bytes());
       case pickle::kind::global: {
-        // Python 3's name: old protocols spell some names differently, and a rewritten pickle has the new spelling.
+        // Python 3's name: old protocols write some names differently, and a rewritten pickle has the new form.
         const auto [module_name, name] = python3_name(value);
         text(module_name);
         return text(name);

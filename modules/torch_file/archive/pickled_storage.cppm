@@ -20,7 +20,7 @@ struct pickled_storage {
 
 // Finds the storage in a `_load_from_bytes` record. `file` is the whole pickle that contains the record, at the address
 // from which it was parsed.
-// \errors errc::unsupported for protocols 0 to 2, which spell bytes as text; errc::bad_format
+// \errors errc::unsupported for protocols 0 to 2, which write bytes as text; errc::bad_format
 // Source: torch.storage.TypedStorage.__reduce__, torch.serialization._legacy_save
 result<pickled_storage> find_pickled_storage(const pickle::value& record, std::span<const std::byte> file);
 
@@ -33,7 +33,7 @@ struct pickled_array {
 
 // Finds the elements of a numpy array. Empty for values that are not arrays and for arrays that cannot be tensors:
 // scalars, dates, texts, records, big-endian elements, dtypes that PyTorch lacks, and too many dimensions. It is also
-// empty where the pickle spells the bytes as text.
+// empty where the pickle has the bytes as text.
 std::optional<pickled_array> find_pickled_array(const pickle::value& record, std::span<const std::byte> file);
 
 }  // namespace shardmesh::torch_file

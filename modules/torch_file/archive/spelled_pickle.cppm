@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rewrites pickles of protocols 0 to 2, which spell bytes as text, with plain bytes. The result is read by `item`. Not
+// Rewrites pickles of protocols 0 to 2, which write bytes as text, with plain bytes. The result is read by `item`. Not
 // exported.
 module shardmesh.torch_file:spelled_pickle;
 

@@ -67,7 +67,7 @@ bool is_any_rebuild(const pickle::value& callable) {
          (callable.global_module() == "torch._utils" || callable.global_module() == "torch._tensor");
 }
 
-// Protocol 2 spells bytes as text: _codecs.encode(text, "latin1"). Python refuses text beyond Latin-1. This refuses it
+// Protocol 2 writes bytes as text: _codecs.encode(text, "latin1"). Python refuses text beyond Latin-1. This refuses it
 // once, because every record that refers to the text would otherwise read it to its end again.
 result<void> item_reader::check_bytes_text(const pickle::value& record) {
   if (!record.is_record_of("_codecs", "encode") || record.args().size() < 2) return {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the keys of one dict into steps of paths. A key that only Python can spell is named after its value, so its
-// name does not depend on the order of the dict's entries. Single keys in pickles and JSON are in `python_keys`. Not
-// exported.
+// Turns the keys of one dict into steps of paths. A key whose text only Python can compute is named after its value.
+// The name then does not depend on the order of the dict's entries. Single keys in pickles and JSON are in
+// `python_keys`. Not exported.
 module shardmesh.torch_file:key_steps;
 
 import shardmesh.std;

@@ -29,7 +29,7 @@ struct numpy_array {
   std::vector<std::int64_t> strides;  // in elements: row-major, column-major, or with transposed axes
 };
 
-// Like `numpy_value_of`, but for arrays of any length. Empty for scalars, and when the pickle spells the bytes as text.
+// Like `numpy_value_of`, but for arrays of any length. Empty for scalars, and when the pickle has the bytes as text.
 // Cost: O(1).
 std::optional<numpy_array> numpy_array_of(const pickle::value& value);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes objects with tensors apart. The tensors become entries, with the names that PyTorch's state_dict() or
+// Splits objects that hold tensors. The tensors become entries, with the names that PyTorch's state_dict() or
 // flattening would give them. State dicts are flattened in `flatten`. Not exported.
 module shardmesh.torch_file:object_parts;
 

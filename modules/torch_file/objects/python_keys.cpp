@@ -26,7 +26,7 @@ std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Pickles a key by itself. Empty for a key with a tensor or storage, whose bytes lie outside the pickle.
+// Pickles a key on its own. Empty for a key with a tensor or storage, whose bytes lie outside the pickle.
 std::optional<std::string> pickled_key(const pickle::value& key, std::size_t most_bytes) {
   pickle::writer out(2);
   bool has_storage = false;
@@ -78,7 +78,7 @@ result<path_key> key_of_json(std::string_view text, std::string_view json) {
   if (json.size() > 4 * most_key_bytes) return fail(errc::bad_format, "a key of a dict is too long");
   SHARDMESH_TRY(const std::vector<std::byte> pickled, pickle_from_json(json));
   SHARDMESH_TRY(const auto parsed, pickle::graph::parse(pickled));
-  // A document may pair any text with a key, so a key that only Python can spell gets its .pt name instead.
+  // A document may pair any text with a key, so a key whose text only Python can compute gets its .pt name instead.
   if (!pickle::python_str(parsed.root())) return marked_key(text_of(pickled));
   return path_key::of_python(text, text_of(pickled));
 }

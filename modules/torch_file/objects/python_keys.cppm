@@ -14,7 +14,8 @@ export namespace shardmesh::torch_file {
 /// Returns the key as JSON (tags as in docs/formats.md); empty when JSON cannot hold the whole key (an enum member, an
 /// instance). Precondition: key.is_python().
 std::optional<std::string> json_of_key(const path_key& key);
-/// Rebuilds the key, with the name `text`. A key that only Python can spell gets the name that a .pt file gives it.
+/// Rebuilds the key, with the name `text`. A key whose text only Python can compute gets the name that a .pt file gives
+/// it.
 /// \errors errc::bad_format; errc::unsupported for keys that are not plain data
 result<path_key> key_of_json(std::string_view text, std::string_view json);
 
@@ -33,7 +34,7 @@ namespace shardmesh::torch_file {
 inline constexpr std::size_t most_key_bytes = 16384;
 
 // Turns a dict's key into a step of a path: text, an integer, or the pickled key. `unnamed` is its name if only Python
-// can spell it. Empty if the pickle cannot stand alone (a tensor is a key) or is too long.
+// can compute its text. Empty if the pickle cannot stand alone (a tensor is a key) or is too long.
 std::optional<path_key> step_of(const pickle::value& key, std::string_view unnamed);
 
 // Returns whether Python's str() of the key is known. Cost: that of the text.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Presents the tensors inside a checkpoint's objects as entries, for destinations that cannot store such objects.
-// Objects are taken apart in `object_parts`.
+// `object_parts` splits the objects.
 export module shardmesh.torch_file:split_reader;
 
 import shardmesh.std;

@@ -27,7 +27,7 @@ class component_reader final : public forwarding_reader {
  public:
   component_reader(checkpoint_reader& inner, to_unwrap which) : forwarding_reader(inner), which_(which) {}
 
-  // False when nothing was taken apart.
+  // False when nothing was split.
   result<bool> unwrap() {
     inner().identify_opaque_tensors();
     const auto& tensors = inner().contents().tensors;
@@ -80,7 +80,7 @@ class component_reader final : public forwarding_reader {
     return descriptions_[index - first_description()];
   }
 
-  void identify_opaque_tensors() override {}  // done before any tensor was taken apart
+  void identify_opaque_tensors() override {}  // done before any tensor was split
 
   // Checking a component checks the whole wrapper, whose archive has other records as well.
   check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {

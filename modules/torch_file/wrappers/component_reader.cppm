@@ -39,7 +39,7 @@ struct unwrapped_tensor {
 
 /// A checkpoint without wrapping tensors.
 struct unwrapped_checkpoint {
-  std::unique_ptr<checkpoint_reader> reader;                // null when nothing was taken apart
+  std::unique_ptr<checkpoint_reader> reader;                // null when nothing was split
   std::unordered_map<std::size_t, unwrapped_tensor> taken;  // by index into the inner reader's tensors
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decodes PyTorch's sparse, nested, and quantized tensors, and torchao's subclasses, whose state is a dict of tensors
-// and settings. A pickle that deviates from the known form is not taken apart: an overlooked part would be lost.
+// and settings. A pickle that deviates from the known form is not split: an overlooked part would be lost.
 module;
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes known wrapping tensors apart into their components, which `component_reader` presents as entries. Not exported.
+// Splits known wrapping tensors into their components, which `component_reader` presents as entries. Not exported.
 module shardmesh.torch_file:known_wrapper;
 
 import shardmesh.std;
@@ -21,8 +21,8 @@ struct wrapper_parts {
   std::vector<std::byte> description;
 };
 
-// Takes an opaque tensor apart. Empty for unknown classes, and for pickles of another form than the known one, such as
-// those of later versions.
+// Splits an opaque tensor. Empty for unknown classes, and for pickles of another form than the known one, such as those
+// of later versions.
 // Cost: O(size of the description).
 std::optional<wrapper_parts> take_wrapper_apart(const torch_file::item& item, const pickle::value& value);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks the description of a wrapping tensor (docs/formats.md), and builds the wrapper's archive from it and the
-// components' bytes. `known_wrapper` takes wrappers apart; `wrapped_reader` finds the stored components. Not exported.
+// components' bytes. `known_wrapper` splits wrappers; `wrapped_reader` finds the stored components. Not exported.
 module shardmesh.torch_file:wrapper_form;
 
 import shardmesh.std;
@@ -38,7 +38,7 @@ struct wrapper_form {
   const wrapper_class* subclass = nullptr;        // subclass
   dtype element_type = dtype::undefined;          // as the tensor reports it; undefined with `quantized`
   extents strides;                                // subclass
-  // For a subclass: a dict of spelled settings, and the names of the state in order.
+  // For a subclass: a dict of settings as plain data, and the names of the state in order.
   pickle::value attributes, order;
 
   const component_form* find(std::string_view name) const;

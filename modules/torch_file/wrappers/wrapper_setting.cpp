@@ -67,7 +67,7 @@ class speller {
   }
 
  private:
-  // JSON has a tag for the dtypes that shardmesh has. Others ("int4") are spelled by name.
+  // JSON has a tag for the dtypes that shardmesh has. Others ("int4") are written by name.
   static bool is_known_only_by_name(const pickle::value& value) {
     return value.kind() == pickle::kind::global && !parse_dtype(value.global_name());
   }

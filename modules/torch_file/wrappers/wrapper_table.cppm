@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The known classes of wrapping tensors and their contents. Only classes and contents in these tables are taken apart
-// or rebuilt; others belong to unknown versions. `known_wrapper` and `wrapper_form` do the conversions. Not exported.
+// The known classes of wrapping tensors and their contents. Only classes and contents in these tables are split or
+// rebuilt; others belong to unknown versions. `known_wrapper` and `wrapper_form` do the conversions. Not exported.
 module shardmesh.torch_file:wrapper_table;
 
 import shardmesh.std;

@@ -85,7 +85,7 @@ result<void> host_worker::carry_out(const task& work, const step& s, const const
         return accumulate(to, from, s.reduction);
       case step_kind::fill:
         return fill_identity(to, s.reduction);
-      case step_kind::divide:  // a product with 1 / n would round twice
+      case step_kind::divide:  // multiplying by 1 / n would round twice
         return divide(to, static_cast<double>(s.factor));
       case step_kind::scale:
         break;
@@ -98,7 +98,8 @@ result<void> host_worker::carry_out(const task& work, const step& s, const const
   return check_interruption(size_bytes);
 }
 
-// Rounds sums in a wider type to the source's type, in place. The narrow elements never overtake the wide ones.
+// Rounds sums in a wider type to the source's type, in place. Rounded elements are narrower, so writing them never
+// overtakes reading.
 result<void> host_worker::round_sums(const batch_route& batch) {
   constexpr std::int64_t block = 1024;
   std::byte rounded[block * 16];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a round's messages in host memory: where they lie in a slot or in staging, they are sent from there and
-// received there; other messages are packed, or their pieces lent. The messages in flight are in `round_messages`.
-// Exports nothing.
+// The bytes of a round's messages in host memory. A message that is contiguous in a slot or in staging is sent from
+// there or received there. Other messages are packed, or their pieces are lent. The messages in flight are in
+// `round_messages`. Exports nothing.
 module shardmesh.transfer:message_packing;
 
 import shardmesh.std;

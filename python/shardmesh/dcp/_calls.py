@@ -137,7 +137,7 @@ def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
     rank, extension_registry: as in `StorageReader`.
 
     Raises shardmesh.Error, the same on all ranks: that of the lowest rank that failed. It is a CheckpointError, so code
-    that catches PyTorch's CheckpointException catches it, too.
+    that catches PyTorch's CheckpointException also catches it.
     """
     no_dist = _arguments.flag("no_dist", no_dist)
     with one_error("load", process_group, no_dist):
@@ -242,7 +242,7 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
     use_collectives: False is refused.
 
     Raises shardmesh.Error, the same on all ranks: that of the lowest rank that failed. It is a CheckpointError, so code
-    that catches PyTorch's CheckpointException catches it, too. The destination is then unchanged.
+    that catches PyTorch's CheckpointException also catches it. The destination is then unchanged.
     """
     no_dist = _arguments.flag("no_dist", no_dist)
     with one_error("save", process_group, no_dist):
@@ -262,7 +262,7 @@ def async_save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[s
                memory_bytes: int = 0, progress: Progress = False) -> Any:
     """Runs `save` in the background, after copying the state dict. Collective. Like
     torch.distributed.checkpoint.async_save, it returns a Future of the Metadata, or an AsyncSaveResponse if the stager
-    copies in the background, too. The futures raise the errors of `save`."""
+    also copies in the background. The futures raise the errors of `save`."""
     no_dist = _arguments.flag("no_dist", no_dist)
     with one_error("save", process_group, no_dist):
         writer = _writer_of(state_dict, checkpoint_id, use_collectives, overwrite=overwrite, threads=threads,

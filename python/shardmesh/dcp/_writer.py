@@ -77,8 +77,8 @@ class StorageWriter(storage.StorageWriter):
     overwrite: replace an existing checkpoint once the new one is on the disk. Without it, an existing checkpoint is an
     error; PyTorch's own writer adds to the folder. All ranks must see the folder. Parent folders are created.
 
-    The other arguments are those of PyTorch's FileSystemWriter. thread_count means `threads`. The others accept only
-    their defaults: another value raises Error, of code "unsupported", with the alternative.
+    `thread_count` is PyTorch's name for `threads`. The arguments after it are those of PyTorch's FileSystemWriter, and
+    accept only their defaults: another value raises Error, of code "unsupported", with the alternative.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, overwrite: bool = False, threads: int = 0,

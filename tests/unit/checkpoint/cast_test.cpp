@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests casts: rules that match tensors of another kind, casts that lose values, and names that are no dtype.
+// Tests casts: rules that match tensors of another kind, casts that lose values, and names that are not a dtype.
 #include <catch2/catch_test_macros.hpp>
 #include <shardmesh/dtype.hpp>
 

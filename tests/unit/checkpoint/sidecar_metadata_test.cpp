@@ -285,7 +285,7 @@ TEST_CASE("file stems are kept, with their index") {
 TEST_CASE("plans of the old layout are dropped when the layout changes, and carried when it does not") {
   const safetensors_files::temporary_folder folder;
   const fs::path at = folder.path();
-  // Megatron's Metadata: plans found by name, plans of that class under another name, and an object that is no plan.
+  // Megatron's Metadata: plans found by name, plans of that class under another name, and an object that is not a plan.
   pickle::writer w;
   w.begin_dict();
   const auto plan = [&] {

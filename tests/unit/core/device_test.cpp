@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the spelling of remote devices, as PyTorch's _remote_device parses them.
+// Tests the text of remote devices, as PyTorch's _remote_device parses it.
 #include <catch2/catch_test_macros.hpp>
 #include <optional>
 #include <string>

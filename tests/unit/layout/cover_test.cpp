@@ -110,7 +110,7 @@ TEST_CASE("equal boxes are replicas, or overlap where replicas are not known") {
   CHECK(shards({4}, offsets, sizes, 4) ==
         lines{"ranks 0 and 2 overlap in [0:2)", "ranks 0 and 3 overlap in [0:2)", "ranks 2 and 3 overlap in [0:2)"});
   CHECK(overlaps(1, offsets, sizes, 4).size() == 3);
-  // A tensor of one cell is no scalar: two holders are replicas in a distribution, and overlap as shards.
+  // A tensor of one cell is not a scalar: two holders are replicas in a distribution, and overlap as shards.
   CHECK(check_boxes({1}, list{0, 0}, list{1, 1}, owners(2)).ok());
   CHECK(shards({1}, {0, 0}, {1, 1}, 2) == lines{"ranks 0 and 1 overlap in [0:1)"});
 }

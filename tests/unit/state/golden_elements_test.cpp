@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares every field of setting and finding in state dicts with PyTorch's set_element and get_element
+// Compares setting and finding in state dicts with the results of PyTorch's set_element and get_element
 // (seeds/traverse.json). The differences are in tests/data/differences/traverse.json, with rules that say where ours is
 // better.
 #include <array_tensor.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint: an opened checkpoint as a value; what it reads, what its views show, and what they refuse.
+// Tests `checkpoint`, an opened checkpoint as a value: its reads, its views, and their errors.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>

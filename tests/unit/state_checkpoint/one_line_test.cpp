@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `save`, `start_save`, and `load` of states with a local view: state dicts, FSDP models, and a user's own types. One
-// process, and several ranks. The calls on a `local_state` are tested in tests/distributed.
+// Tests `save`, `start_save`, and `load` of states with a local view, in one process and on several ranks: state dicts,
+// FSDP models, and a user's own types. The calls on a `local_state` are tested in tests/distributed.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -455,7 +455,7 @@ TEST_CASE("every rank gets the error of the rank without a view, and the communi
       user::trainer good = user::trainer::filled(comm.rank(), 2);
       if (const auto report = save(saved, good, comm, quick); !report) return text_of(report);
       const auto report = load(saved, state, comm);
-      // The same communicator goes on.
+      // The same communicator continues to work.
       if (const auto after = load(saved, good, comm); !after) return text_of(after);
       return text_of(report);
     });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flat options of calls, and the options of lower rooms that they make. That structs share members and defaults is
-// tested by tests/static/options.py.
+// Tests the flat options of calls, and the options of lower rooms that they are turned into. That structs share members
+// and defaults is tested by tests/static/options.py.
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstdint>

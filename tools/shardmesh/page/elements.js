@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements, numbers and names. Names come from files that nobody vouches for: they only ever become text.
+// Elements, numbers and names. Names come from untrusted files: they only ever become text.
 
 function fill(made, attributes, children) {
   for (const [name, value] of Object.entries(attributes))
