@@ -4,7 +4,7 @@
 //   shardmesh_stage_bench CASE FOLDER BYTES REPEAT DURABLE [RANKS]
 //   CASE: save_in_place, save_state, plain_write, load_in_place, load_state, plain_read, start, start_pool, plain_copy
 // Rank 0 prints {"bytes":n,"seconds":[..],"extra_bytes":n,"faults":n}: for each repetition the slowest rank's time; the
-// largest resident memory beside the model; page faults of the last repetition.
+// largest resident memory in addition to the model; page faults of the last repetition.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -184,7 +184,7 @@ class rank_bench {
 
   const bench_case& case_;
   any_communicator& comm_;
-  any_communicator saver_;  // for saves that go on while the ranks meet
+  any_communicator saver_;  // for saves that continue while the ranks meet
   sharded_model mine_;
   fs::path file_;
   rank_save_options options_;

@@ -24,8 +24,8 @@ struct refusal {
   std::vector<shardmesh::error> problems;
 };
 
-/// Throws a problem, with the others that it carries. Work that may be stopped calls this within the watched call,
-/// which knows why it was stopped.
+/// Throws a problem, with the others that it carries. Work that may be stopped throws inside the watched call, which
+/// knows the reason for a stop.
 [[noreturn]] void refuse(const shardmesh::error& problem);
 /// Throws invalid_argument with the text "argument NAME WHY".
 [[noreturn]] void refuse_argument(std::string_view name, std::string_view why);

@@ -42,7 +42,7 @@ std::size_t composed_reader::add_part(std::unique_ptr<checkpoint_reader> part, c
   std::copy(contents.transforms.begin() + 1, contents.transforms.end(), std::back_inserter(contents_.transforms));
   std::copy(part->warnings().begin(), part->warnings().end(), std::back_inserter(warnings_));
   std::copy(part->problems().begin(), part->problems().end(), std::back_inserter(problems_));
-  for (const std::string& note : part->notes())  // ranks' files often have the same notes
+  for (const std::string& note : part->notes())  // files of several ranks often have the same notes
     if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(note);
   unread_tensors_ += part->unread_tensors();
   parts_.push_back({std::move(part), first_file, first_transform - 1});

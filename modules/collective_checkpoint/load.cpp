@@ -146,7 +146,7 @@ class rank_load {
       all.text(tensor.key);
       all.number(static_cast<std::int64_t>(tensor.type));
       all.numbers(tensor.shape);
-      // Ranks that read for each other also compare the places of the chunks, because they must deal them out
+      // Ranks that read for each other also compare the places of the chunks, because they must assign them
       // identically.
       if (options_.sharing == read_sharing::each_rank) continue;
       for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
@@ -377,7 +377,7 @@ class rank_load {
     return {};
   }
 
-  // At the very end, so that an error leaves objects unchanged.
+  // Called at the very end, so that an error leaves objects unchanged.
   result<void> set_objects(const agreement_notes& notes) {
     for (const std::vector<std::byte>& note : notes) {
       detail::wire_reader in(note);

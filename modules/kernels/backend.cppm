@@ -72,7 +72,7 @@ class kernel_backend {
                                    std::int64_t size_bytes, stream_ref stream) = 0;
 
   virtual result<std::unique_ptr<device_event>> record(device where, stream_ref stream) = 0;
-  /// Makes a stream beside the backend's own order, if the backend has streams.
+  /// Makes a stream, which is independent of the backend's own order, if the backend has streams.
   virtual result<owned_stream> make_stream(device) { return owned_stream{}; }
 };
 

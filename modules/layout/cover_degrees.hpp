@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts for each of many boxes the others with which it shares cells, without visiting the pairs. In up to two
+// Counts, for each of many boxes, the other boxes that share cells with it, without visiting the pairs. In up to two
 // dimensions, this is a sweep with counting trees: O(n log n), however many pairs there are. Every further dimension
 // adds a segment tree around the sweep and a factor of log n. (These are the streamed segment trees of Zomorodian and
 // Edelsbrunner, with counting for the innermost two dimensions.) box_index.hpp finds the pairs themselves. Private to
@@ -106,9 +106,9 @@ class degree_counter {
       }
   }
 
-  // Counts pairs of a box of `a` and a box of `b` that begins within it along `d`, not before it. (Of equal begins, the
-  // greater index is later.) It uses a segment tree over the begins of `b`. Each interval of `a` is stored at few nodes
-  // and meets, along `d`, all boxes below them.
+  // Counts the pairs of a box of `a` and a box of `b` that begins inside it along `d`. (If both begin at one place, the
+  // one with the greater index counts as later.) It uses a segment tree over the begins of `b`. Each interval of `a` is
+  // stored at few nodes and meets, along `d`, all boxes below them.
   void pair_up_along(std::size_t d, indices a, indices b) {
     const auto begins = sorted_by(b, [&](std::uint32_t i) { return along(i, d).begin; });
     std::vector<std::uint32_t> points;

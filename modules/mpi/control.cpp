@@ -10,7 +10,7 @@ import :session;
 
 namespace shardmesh::mpi {
 
-// A buffer that MPI still holds is leaked, not freed: its request cannot be revoked (a stopped or dead peer).
+// Leaks the buffers that MPI still holds: their requests cannot be revoked, for example when a peer has died.
 control_channel::~control_channel() {
   const bool up = is_up();
   if (arriving_ != MPI_REQUEST_NULL) {

@@ -23,7 +23,7 @@ namespace shardmesh::pickle {
 namespace {
 
 constexpr std::size_t longest_name = 300;  // longer names are cut, because they come from the file
-constexpr std::string_view torch_magic_number = "119547037146038801333356";  // begins a file of torch.save before 1.6
+constexpr std::string_view torch_magic_number = "119547037146038801333356";  // starts files of PyTorch before 1.6
 constexpr std::size_t most_names = 10'000;                                   // in one run of bytes
 
 std::string cut(std::string text) {
@@ -92,9 +92,9 @@ bool involves_getattr(const value& value, int depth = 0) {
          (involves_getattr(value.callable(), depth + 1) || involves_getattr(value.args(), depth + 1));
 }
 
-// Returns the risk of getattr(CLASS, "name"). Protocols below 4 write nested classes this way, and Python 3.11 enum
-// members. Such a call is as risky as the name CLASS.name. Any other attribute name or object is the start of a chain
-// and is dangerous.
+// Returns the risk of getattr(CLASS, "name"). Protocols below 4 write nested classes this way, and Python 3.11 and
+// later write enum members this way. Such a call is as risky as the name CLASS.name. Any other attribute name or object
+// is the start of a chain and is dangerous.
 risk risk_of_getattr(const value& call) {
   const items args = call.args().items();
   if (args.size() != 2 || args[0].kind() != kind::global || !args[1].text()) return risk::dangerous;
@@ -148,7 +148,7 @@ class naming {
   }
 
   void add(const pickle::trace& trace) {
-    // The risk of getattr is the highest risk of the noted calls. A getattr without calls may serve a chain.
+    // The risk of getattr is the highest risk of the noted calls. A getattr without calls may be part of a chain.
     const auto highest_risk = [&] {
       risk highest = risk::harmless;
       std::size_t calls = 0;

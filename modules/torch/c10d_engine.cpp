@@ -208,7 +208,8 @@ void engine::expect(std::int32_t peer, bool is_gather, expected receive) {
   match(peer, head, std::move(receive));
 }
 
-// Returns the number, and thus the tag, of a payload: one that no untaken payload to the peer has.
+// Returns the number of a payload, which decides its tag. No other payload that the peer has not yet taken has this
+// number.
 std::uint32_t engine::free_number(std::int32_t peer) {
   std::uint32_t& next = payloads_[static_cast<std::size_t>(peer)];
   constexpr std::uint32_t count = record_slot;
@@ -243,7 +244,7 @@ void engine::announce(std::int32_t peer, record_kind kind, std::span<const std::
     if (owner) owner->takers.push_back(peer);
     send_record(peer, head);
     if (owner) return;
-    to_finish_.push_back({std::move(at->second.moving), peer, named(head)});  // an error, which every rank takes
+    to_finish_.push_back({std::move(at->second.moving), peer, named(head)});  // an error has no owner
     sent_.erase(at);
   } catch (const std::exception& problem) {
     poison(channel_problem(problem, "sends to", peer, named(head)), true);
@@ -314,8 +315,8 @@ result<void> engine::status() {
   return {};
 }
 
-// Messages under way stay in the engine, whose threads end when they have arrived: a backend's buffers must not be
-// freed.
+// Messages under way stay in the engine, because a backend still uses their buffers. The engine's threads end when
+// these messages have arrived.
 void engine::poison(error reason, bool tells_peers) noexcept {
   if (poison_) return;
   poison_ = std::move(reason);

@@ -75,7 +75,8 @@ class snapshot_reader final : public torch_file::payload_reader {
     return files_->section(place.file, place.offset, place.length);
   }
 
-  // Opens archives, so that callers can inspect the names in them. Refuses plain elements, even if they look like one.
+  // Opens archives, so that callers can inspect the names in them. Refuses plain elements, even if they look like an
+  // archive.
   result<std::shared_ptr<const byte_source>> item_bytes(const stored_range& place) override {
     if (archives_.contains({place.file, place.offset})) return section(place);
     return checkpoint_reader::item_bytes(place);

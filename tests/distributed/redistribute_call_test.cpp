@@ -24,7 +24,7 @@ layout on_mesh(const extents& mesh, std::vector<placement> placements, const ext
   return layout::make(device_mesh::make(mesh).value(), std::move(placements), shape).value();
 }
 
-// A rank's local tensor: every element is its number in the whole tensor, or 0 if not filled.
+// A rank's local tensor: every element is its number in the whole tensor, or -1 if not filled.
 host_tensor local_of(const distribution& d, owner_id rank, bool filled) {
   extents sizes = extents::filled(d.global_shape().rank(), 0);
   d.fragments_of(rank, [&](const fragment& f) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders that DeepSpeed saved, compared bit for bit with the output of its own zero_to_fp32.py (make_deepspeed.py).
+"""Compares folders that DeepSpeed saved, bit for bit, with the output of its own zero_to_fp32.py (make_deepspeed.py).
 The same folders are damaged: each gives one line that names the file, status 1, and no output. Needs no package."""
 import json
 import shutil

@@ -21,7 +21,7 @@ def is_wrapper(value):
 
 
 def changed(rng, tensor):
-    """(the same with one number changed, its component); None if it has no number."""
+    """Returns (the tensor with one number changed, the name of the component); None if it has no number."""
     def put(values):
         if values.numel() == 0:
             return False

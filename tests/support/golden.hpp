@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden JSON: the files of tests/data/golden, and the values that all of them write alike. shardmesh.test.layouts and
-// shardmesh.test.shards read module types. Include before imports.
+// Golden JSON: the files of tests/data/golden, and readers of the values that all of them have in one form. The modules
+// shardmesh.test.layouts and shardmesh.test.shards read types of shardmesh's modules. Include this header before
+// imports.
 // SHARDMESH_GOLDEN_DIR names another folder to read from: tests/oracle/mutate_golden.py makes copies with one answer
 // changed, which a test must notice.
 #pragma once

@@ -36,8 +36,8 @@ class device_bytes {
   device_tensor tensor_;
 };
 
-/// A communicator for host memory over a communicator for device memory. Every call is staged through device memory and
-/// waits there. Thus suites for host memory run over NCCL.
+/// A communicator for host memory over a communicator for device memory. Every call goes through copies in device
+/// memory, so suites for host memory can run over NCCL.
 class staged_communicator {
  public:
   explicit staged_communicator(nccl_communicator inner) : inner_(std::move(inner)) {}

@@ -32,7 +32,7 @@ std::string text_of(std::span<const shardmesh::error> problems);
 /// Returns "" if there are problems and their text contains all of `texts`.
 std::string must_say(std::span<const shardmesh::error> problems, const std::vector<std::string>& texts);
 
-/// fabric::on_ranks.
+/// Calls `fabric::on_ranks`, compiled once for all tests.
 void on_ranks(const std::vector<std::int32_t>& sizes,
               const std::function<std::string(shardmesh::any_communicator&)>& body);
 

@@ -310,7 +310,7 @@ def distribution(value):
 
 def kind_of(model):
     """Returns the class of an object, from the symbol of its virtual table; None if gdb does not know the class.
-    gdb's own dynamic types use names that modules spell otherwise, with a warning for each."""
+    gdb's own dynamic types use names that differ from those of modules, with a warning for each."""
     table = int(at_begin(model, gdb.lookup_type("long")))
     symbol = re.match(r"vtable for (\S.*?)(@[\w.]+)? \+ ", gdb.execute(f"info symbol {table}", to_string=True))
     try:

@@ -146,7 +146,7 @@ int write_document(json_writer& out, checkpoint_reader& reader, const shown_entr
     if (value) {
       values[i] = std::move(*value);
     } else if (!is_said(reader, value.error()) && (problems.empty() || problems.back() != value.error())) {
-      // A limit that was reached is also reported once.
+      // Likewise, a limit that was reached is reported only once.
       status = std::max(status, report(value.error()));
       problems.push_back(value.error());
     }
@@ -183,7 +183,7 @@ int write_document(json_writer& out, checkpoint_reader& reader, const shown_entr
 void write_document_of_nothing(json_writer& out, const error& cause, const global_report* globals) {
   out.begin_object().key("format").null().key("version").null();
   for (const char* none : {"tensors", "objects"}) out.key(none).begin_object().end_object();
-  // `cause` also covers the defects of its pickles.
+  // `cause` also covers defects of the checkpoint's pickles, so those of `globals` are not repeated.
   end_document(out, {cause}, globals);
 }
 

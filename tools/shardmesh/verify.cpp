@@ -73,7 +73,7 @@ void print_dangerous(const std::string& path, const global_counts& names) {
                          names.unknown > 0 ? "; " + count_of_unknown(names) : std::string()));
 }
 
-// Returns the chunks and objects without a checksum; empty if there are none.
+// Returns a text that counts the chunks and objects without a checksum; empty if there are none.
 std::string unchecked(const verify_report& report) {
   const auto told = [](std::int64_t count, std::int64_t all, std::string_view what) {
     return count == 0
@@ -84,7 +84,7 @@ std::string unchecked(const verify_report& report) {
          told(report.unchecked_objects, report.objects, "object");
 }
 
-// Returns the tensors that no entry names; empty if there are none.
+// Returns a text that counts the tensors that no entry names; empty if there are none.
 std::string unread(const verify_report& report) {
   return report.unread_tensors == 0
              ? std::string()

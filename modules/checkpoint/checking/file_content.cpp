@@ -58,7 +58,8 @@ std::string_view packed_kind(std::string_view head, bool may_be_packed) {
 }
 
 // Where the pickle of an array of objects begins. The header is a Python literal, which may write the type "O" in
-// several ways, so anything that may be such a type counts. Elements that are not a pickle name nothing.
+// several ways, so anything that may be such a type counts. If the elements turn out not to be a pickle, no names are
+// found.
 std::optional<std::int64_t> pickle_of_array(const byte_source& source, std::string_view head) {
   constexpr std::string_view magic = "\x93NUMPY";
   constexpr std::int64_t longest = 1 << 20;

@@ -44,8 +44,7 @@ std::vector<std::size_t> ends_of_runs(std::span<const keyed_item> items) {
   return ends;
 }
 
-// Scans one item. Returns false if its file cannot be opened. `verify` reports items that cannot be read; here, they
-// just name nothing.
+// Scans one item. Returns false if its file cannot be opened. Skips items that cannot be read, which `verify` reports.
 bool scan_item(checkpoint_reader& reader, const keyed_item& item, global_collector& into) {
   const auto source = reader.item_bytes(item.first);
   if (!source) return source.error().code == errc::out_of_bounds;

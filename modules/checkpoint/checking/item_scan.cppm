@@ -8,8 +8,8 @@ import :global_collector;
 
 namespace shardmesh {
 
-/// Searches the items of a DCP folder, or the archives of a snapshot. Items that cannot be read name nothing here:
-/// `verify` reports them.
+/// Searches the items of a DCP folder, or the archives of a snapshot. Skips items that cannot be read, which `verify`
+/// reports.
 /// \param threads  0: all cores
 void scan_items(checkpoint_reader& reader, int threads, global_collector& into);
 

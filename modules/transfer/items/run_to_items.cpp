@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files to files: each thread moves one tensor at a time, slab by slab.
+// Moves tensors from files to files: each thread moves one tensor at a time, slab by slab.
 module;
 #include <fmt/format.h>
 #include <range/v3/action/sort.hpp>
@@ -22,10 +22,10 @@ namespace shardmesh {
 namespace actions = ranges::actions;
 namespace {
 
-constexpr std::int64_t largest_slab_bytes = std::int64_t{8} << 20;  // larger ones only leave the caches
+constexpr std::int64_t largest_slab_bytes = std::int64_t{8} << 20;  // larger ones do not fit the caches
 
 // The fragments that intersect `where`, one per distinct box. Replicas hold the same bytes, so the first in owner order
-// serves.
+// is used.
 std::vector<fragment> distinct_holders(const distribution& from, const box& where) {
   std::vector<fragment> found;
   from.overlapping(where, [&](const fragment& f) { return found.push_back(f), true; });
@@ -151,7 +151,7 @@ class tensor_run {
   }
 
   result<void> write(const outgoing& part) {
-    // The part is contiguous in the destination, so the offset of its first element places all of it.
+    // The part is contiguous in the destination, so the offset of its first element is enough.
     const extents strides = contiguous_strides(part.to.where.sizes);
     std::int64_t first = 0;
     for (std::size_t d = 0; d < part.part.rank(); ++d)

@@ -13,7 +13,7 @@ import :transfer_class;
 namespace shardmesh {
 
 // Recycles the lists of fragments that this thread makes during the object's lifetime. A plan of many tensors makes
-// thousands of lists of some hundred KB each; mapping new pages for them would take half of the time.
+// thousands of lists of some hundred KB each; mapping new pages for them would take half of the planning time.
 class expansion_memory {
  public:
   expansion_memory();

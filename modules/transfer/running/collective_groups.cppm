@@ -14,7 +14,7 @@ namespace shardmesh {
 struct ranks_in_groups {
   collective_kind kind = collective_kind::all_reduce;
   std::int32_t ranks = 0;
-  std::vector<std::int32_t> group_of;  // per rank; groups count from 0 by their lowest ranks; one group: all 0
+  std::vector<std::int32_t> group_of;  // per rank, from 0, in the order of the groups' lowest ranks
   std::vector<std::int32_t> root_of;   // of a broadcast: per group, the root's place in it
 };
 

@@ -35,11 +35,11 @@ namespace {
 
 constexpr std::uint32_t collects_reductions = 1, collects_gathers = 2, collects_in_groups = 4;
 
-// A rank's data, beside the digest, in the agreement that makes an executor.
+// A rank's data in the agreement of `executor::make`, in addition to the digest.
 struct ability {
   std::uint32_t lends = 0;
   std::uint32_t collects = 0;  // supported collectives, as bits
-  // The number of rounds that keeps the memory budget, with packed messages and with lent memory; 0: no number does.
+  // The number of rounds that fits the memory budget, with packed messages and with lent memory; 0: no number does.
   std::int64_t rounds = 1, lending_rounds = 1;
   std::int64_t budget_bytes = 0, needed_bytes = 0;
   std::int64_t sent_bytes = 0;

@@ -173,8 +173,8 @@ static std::vector<operation_ref> needed_for(const operation_ref& wanted, bool& 
   return found;
 }
 
-// Runs one operation. With `narrow`, it chooses one that `wanted` needs. If none of those can run, it chooses any:
-// `wanted` may wait for a message of another rank.
+// Runs one operation. With `narrow`, it chooses one that `wanted` needs. If none of those is ready or running, it
+// chooses any: `wanted` may wait for a message of another rank.
 bool engine::step(const operation_ref* wanted, bool narrow) {
   if (ready_.empty()) {
     if (deferred_.empty()) return false;

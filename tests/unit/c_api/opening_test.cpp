@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares opening through the C interface, and `convert` with options beside selections, with the library's results
-// for the same options.
+// Compares the C interface with the library, with the same options: opening, and `convert` with options other than
+// selections.
 #include <algorithm>
 #include <c_answers.hpp>
 #include <catch2/catch_test_macros.hpp>

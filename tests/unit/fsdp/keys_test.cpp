@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests names without wrappers.
+// Tests that the names of wrappers are removed from keys.
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <string>

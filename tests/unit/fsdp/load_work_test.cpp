@@ -14,7 +14,7 @@ using namespace shardmesh;
 
 namespace {
 
-// The clock ticks for loading `count` buffers, beside as many unexpected keys.
+// The clock ticks for loading `count` buffers from a state dict with as many unexpected keys.
 std::clock_t ticks_of(std::size_t count) {
   std::vector<float> values(count, -1.0F);
   fsdp_model model;
