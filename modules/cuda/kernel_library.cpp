@@ -109,7 +109,7 @@ result<std::shared_ptr<const kernel_library>> kernel_library::find(const std::st
   if (chosen == "none") return std::shared_ptr<const kernel_library>();
   if (!chosen.empty()) return opened(chosen);
   for (const std::string& place : places()) {
-    // Only the loader knows whether there is a library of a name without a folder.
+    // Only the loader can find a library by a name without a folder.
     std::error_code code;
     const bool is_there = place.find('/') == std::string::npos
                               ? shared_library::open(what, place, variable, {}).has_value()

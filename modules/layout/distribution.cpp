@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The members of `distribution`, which its model answers, and the digest.
+// The members of `distribution`, which forward to its model, and the digest.
 module;
 #include <algorithm>
 #include <bit>

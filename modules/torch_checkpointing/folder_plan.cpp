@@ -39,7 +39,7 @@ path below_first(const path& where) {
 
 // Returns true when "ITEM_RANK.pt" is a visible file inside the folder.
 bool is_file_name(std::string_view item) {
-  // The checksum record spells names as messages do, so escaped names are refused.
+  // The checksum record escapes names as messages do, so escaped names are refused.
   return escaped(item) == item && !item.empty() && item.size() <= longest_name && item.front() != '.' &&
          std::all_of(item.begin(), item.end(), [](char c) { return c != '/' && c != '\\' && c != '\0'; });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages over MPI arrive complete, in order, and in place. They are read in place or through staging memory, with
-// many in flight. Requirements of any transport are in tests/distributed/conformance_test.cpp.
+// Tests that messages over MPI arrive complete, in order, and in place: read from the sender's memory or sent through
+// staging memory, and with many in flight. Requirements of any transport are in tests/distributed/conformance_test.cpp.
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>

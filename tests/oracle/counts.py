@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fails if a chunk, tensor, or message costs more system calls or allocations than benchmarks/baseline.json records.
 A count depends on the machine, but the slope between two sizes does not: the extra cost of 3,000 tensors over 1,000,
-for each of the 2,000. One more call for each of them fails. `./dev bench --baseline slopes` writes the slopes. Needs
+divided by 2,000. One more call per tensor fails the test. `./dev bench --baseline slopes` writes the slopes. Needs
 no package."""
 import json
 import sys

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `json_writer`: one JSON document, written as it grows. Every document of the command line goes through it, so that
 // none can lack a value, a comma, or a bracket. It keeps no tree in memory: a document lists millions of chunks. Names
-// that are not UTF-8 are spelled as in `json_quoted`; no JSON library that we know offers this.
+// that are not UTF-8 are written as in `json_quoted`; no JSON library that we know offers this.
 #pragma once
 #include <concepts>
 #include <cstdint>

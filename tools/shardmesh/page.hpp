@@ -11,9 +11,9 @@ namespace tool {
 
 /// Makes an HTML page about `title`, any bytes, that shows `document` with these scripts of page/, in this order.
 ///
-/// Nothing in either can become markup or a script. The title is escaped. A "<" in the document is spelled \u003c; it
-/// occurs only in strings, so the document stays the same. The page's policy allows only our scripts, by their digests,
-/// and no request.
+/// Nothing in either can become markup or a script. The title is escaped. A "<" in the document is written as \u003c;
+/// it occurs only in strings, so the document stays the same. The page's policy allows only our scripts, by their
+/// digests, and no request.
 std::string make_page(std::string_view title, std::initializer_list<std::string_view> scripts,
                       std::string_view document);
 

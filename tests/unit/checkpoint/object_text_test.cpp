@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the readable text of objects: the tags of objects.json spelled as in Python.
+// Tests the readable text of objects: the tags of objects.json become Python's notation.
 #include <catch2/catch_test_macros.hpp>
 
 #include <limits>

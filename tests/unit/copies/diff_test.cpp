@@ -128,7 +128,7 @@ TEST_CASE("wrapping tensors are compared by their components, foreign objects by
 }
 
 TEST_CASE("an object is the same whichever protocol spelt the names in it") {
-  // {"cfg": getattr(m.E, "A")}, which is how protocol 2 spells enums of Python 3.11.0; protocol 3 renamed `__builtin__`
+  // {"cfg": getattr(m.E, "A")}, which is how protocol 2 writes enums of Python 3.11.0; protocol 3 renamed `__builtin__`
   // to `builtins`.
   const std::string_view pickled("\x80\x02}X\x03\0\0\0cfgc__builtin__\ngetattr\ncm\nE\nX\x01\0\0\0A\x86Rs.", 47);
   const safetensors_files::temporary_folder folder;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares static_transfer with the planner, and both with a count of elements. Every layout is spelled twice: as a
+// Compares static_transfer with the planner, and both with a count of elements. Every layout is written twice: as a
 // type, and as text for the planner.
 #include <algorithm>
 #include <catch2/catch_template_test_macros.hpp>

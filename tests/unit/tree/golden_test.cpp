@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares with PyTorch's own answers (tests/data/golden/seeds/traverse.json): structures, unflatten, and print_tensor,
 // every field. tests/data/differences/traverse.json lists the differences, which follow from these rules:
-//  - PyTorch's names and paths spell integer keys of mappings as strings; our paths keep them (torch_path below);
+//  - PyTorch's names and paths write integer keys of mappings as strings; our paths keep them (torch_path below);
 //  - two items with one name are an error in both; our error names both paths, and key_policy::typed has no such pair;
 //  - PyTorch's round trip loses what flattening loses (empty mappings, OrderedDict); ours is exact by the spec, for
 //    which an OrderedDict is a mapping like any other;
