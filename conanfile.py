@@ -60,6 +60,7 @@ class ShardmeshConan(ConanFile):
         self.requires("fmt/[>=9 <13]")
         self.requires("range-v3/[>=0.12 <1]", visible=False)
         self.requires("nlohmann_json/[>=3.11 <4]", visible=False)
+        self.requires("tomlplusplus/[>=3.3 <4]", visible=False)
         self.requires("zlib/[>=1.2.11 <2]")
         self.requires("zstd/[>=1.5 <2]")
         self.requires("openssl/[>=3 <4]")

@@ -17,6 +17,13 @@ shardmesh_third_party(
   LICENSE MIT
   PURL pkg:github/nlohmann/json
 )
+shardmesh_third_party(
+  tomlplusplus
+  TARGET TomlPlusPlus::headers
+  FIND TomlPlusPlus 3.3
+  LICENSE MIT
+  PURL pkg:github/marzer/tomlplusplus
+)
 shardmesh_third_party(zlib TARGET ZLIB::ZLIB FIND ZLIB LICENSE Zlib FLAGS -lz PURL pkg:github/madler/zlib)
 shardmesh_third_party(
   zstd

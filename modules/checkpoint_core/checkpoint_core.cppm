@@ -11,6 +11,7 @@ export import shardmesh.storage;
 export import :checked_source;
 export import :chunk_cache;
 export import :composed_reader;
+export import :computed_source;
 export import :entries;
 export import :file_maps;
 export import :file_texts;

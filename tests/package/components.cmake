@@ -20,6 +20,7 @@ function(expect components packages targets)
     forbidden
     fmt
     nlohmann_json
+    TomlPlusPlus
     range-v3
     simdjson
     ZLIB

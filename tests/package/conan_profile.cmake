@@ -6,6 +6,7 @@
 set(debian_fmt libfmt-dev)
 set(debian_range-v3 librange-v3-dev)
 set(debian_nlohmann_json nlohmann-json3-dev)
+set(debian_tomlplusplus libtomlplusplus-dev)
 set(debian_simdjson libsimdjson-dev)
 set(debian_zlib zlib1g-dev)
 set(debian_zstd libzstd-dev)

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 # Package: (section, beginnings of its dependencies, files). MULTIARCH is lib/x86_64-linux-gnu, or lib.
-# range-v3, nlohmann-json, and CLI11 are headers, and the modules are in no package.
+# range-v3, nlohmann-json, toml++, and CLI11 are headers, and the modules are in no package.
 SYSTEM = ["libc6", "libstdc++6", "libgcc-s1"]
 LIBRARIES = ["libfmt", "libxxhash", "libisal", "libssl", "zlib1g", "libzstd", "libre2-"]
 PACKAGES = {

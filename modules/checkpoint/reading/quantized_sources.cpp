@@ -25,79 +25,9 @@ import :quantized_sources;
 namespace shardmesh {
 namespace {
 
-// Elements computed at a time. They stay in a core's cache between reading and scaling.
-constexpr std::int64_t piece_elements = std::int64_t{1} << 17;
-
 tensor_view contiguous_view(void* data, dtype type, const extents& sizes) {
   return {static_cast<std::byte*>(data), type, {}, sizes, contiguous_strides(sizes)};
 }
-
-// The next box of a row-major tensor: a run of at most `count` elements that begins at element `first`. Long runs are
-// cut into pieces where a dimension allows it.
-box next_run(const extents& sizes, std::int64_t first, std::int64_t count) {
-  const extents strides = contiguous_strides(sizes);
-  const std::int64_t most = std::min(count, piece_elements);
-  std::size_t along = sizes.rank() - 1;
-  for (std::size_t d = 0; d < sizes.rank(); ++d)
-    if (first % strides[d] == 0 && strides[d] <= most) {
-      along = d;
-      break;
-    }
-  box run = box::whole(sizes);
-  for (std::size_t d = 0; d <= along; ++d) {
-    run.offsets[d] = first / strides[d] % sizes[d];
-    run.sizes[d] = d < along ? 1 : std::min(most / strides[d], sizes[d] - run.offsets[d]);
-  }
-  return run;
-}
-
-// Row-major float32 elements of a shape, computed while they are read.
-class computed_source : public byte_source {
- public:
-  computed_source(extents sizes, std::string file) : sizes_(std::move(sizes)), file_(std::move(file)) {}
-  std::int64_t size_bytes() const override {
-    return shardmesh::size_bytes(dtype::float32, box::whole(sizes_).volume()).value_or(0);
-  }
-  std::string name() const override { return file_; }
-
-  result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
-    const auto length = static_cast<std::int64_t>(out.size());
-    if (offset < 0 || length > size_bytes() || offset > size_bytes() - length)
-      return fail(errc::out_of_bounds, "reads past the end").with_file(file_);
-    constexpr std::int64_t item = sizeof(float);
-    const bool is_aligned =
-        offset % item == 0 && length % item == 0 && reinterpret_cast<std::uintptr_t>(out.data()) % alignof(float) == 0;
-    if (is_aligned) return make_run(offset / item, length / item, reinterpret_cast<float*>(out.data()));
-    std::vector<float> made(static_cast<std::size_t>(std::min(length / item + 2, piece_elements)));
-    for (std::int64_t at = 0; at < length;) {
-      const std::int64_t first = (offset + at) / item, skipped = (offset + at) % item;
-      const std::int64_t bytes = std::min(length - at, static_cast<std::int64_t>(made.size()) * item - skipped);
-      SHARDMESH_TRY(make_run(first, (skipped + bytes + item - 1) / item, made.data()));
-      std::memcpy(out.data() + at, reinterpret_cast<const std::byte*>(made.data()) + skipped,
-                  static_cast<std::size_t>(bytes));
-      at += bytes;
-    }
-    return {};
-  }
-
- protected:
-  // Fills `to` (contiguous) with a box of the chunk.
-  virtual result<void> make(const box& part, float* to) const = 0;
-
- private:
-  result<void> make_run(std::int64_t first, std::int64_t count, float* to) const {
-    while (count > 0) {
-      const box part = next_run(sizes_, first, count);
-      SHARDMESH_TRY(make(part, to));
-      const std::int64_t done = part.volume();
-      first += done, count -= done, to += done;
-    }
-    return {};
-  }
-
-  extents sizes_;
-  std::string file_;
-};
 
 // Converts a part of a chunk to a box of the whole tensor.
 box within_whole(const box& chunk, box part) {
@@ -108,12 +38,13 @@ box within_whole(const box& chunk, box part) {
 class fp8_source final : public computed_source {
  public:
   fp8_source(quantized_chunk weight, stored_boxes scales, std::int64_t block)
-      : computed_source(weight.where.sizes, weight.file), weight_(std::move(weight)), scales_(scales), block_(block) {}
+      : computed_source(dtype::float32, weight.where.sizes, weight.file), weight_(std::move(weight)), scales_(scales), block_(block) {}
 
  private:
-  result<void> make(const box& part, float* to) const override {
+  result<void> make(const box& part, const tensor_view& made) const override {
+    float* to = reinterpret_cast<float*>(made.data);
     SHARDMESH_TRY(const known_scales* scales, scales_of_chunk());
-    SHARDMESH_TRY(weight_.of.source->read({0, weight_.number}, part, contiguous_view(to, dtype::float32, part.sizes)));
+    SHARDMESH_TRY(weight_.of.source->read({0, weight_.number}, part, made));
     const box whole = within_whole(weight_.where, part);
     const std::int64_t begin = whole.offsets[1], end = begin + whole.sizes[1];
     for (std::int64_t i = 0; i < whole.sizes[0]; ++i) {
@@ -163,7 +94,7 @@ constexpr std::array<float, 16> fp4_values{0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.
 class mxfp4_source final : public computed_source {
  public:
   mxfp4_source(quantized_chunk blocks, stored_boxes scales)
-      : computed_source(merged(blocks.where.sizes), blocks.file), blocks_(std::move(blocks)), scales_(scales) {}
+      : computed_source(dtype::float32, merged(blocks.where.sizes), blocks.file), blocks_(std::move(blocks)), scales_(scales) {}
 
  private:
   static extents merged(extents sizes) {
@@ -174,7 +105,8 @@ class mxfp4_source final : public computed_source {
   }
 
   // Reads all groups that the part touches. Drops the elements of the first and last group that are outside the part.
-  result<void> make(const box& part, float* to) const override {
+  result<void> make(const box& part, const tensor_view& made) const override {
+    float* to = reinterpret_cast<float*>(made.data);
     const std::size_t last = part.rank() - 1;
     const std::int64_t bytes = blocks_.where.sizes[last + 1], group = bytes * 2;
     box stored = part, scales = part;
@@ -223,17 +155,6 @@ class mxfp4_source final : public computed_source {
 };
 
 }  // namespace
-
-result<void> stored_boxes::read(const box& part, const tensor_view& to) const {
-  const catalog& contents = reader->contents();
-  if (tensor->chunk_count == 1 && contents.chunk_box(*tensor, tensor->first_chunk) == box::whole(tensor->shape))
-    return source->read({0, tensor->first_chunk}, part, to);
-  SHARDMESH_TRY(const distribution held, contents.distribution_of(*tensor));
-  const memory_target target{0, part, to};
-  item_run_options alone;
-  alone.threads = 1;  // the caller is one of several threads already
-  return run_to_memory({&held, 1}, {&tensor->key, 1}, {&target, 1}, *source, alone);
-}
 
 std::shared_ptr<const byte_source> make_fp8_source(quantized_chunk weight, stored_boxes scales, std::int64_t block) {
   return std::make_shared<const fp8_source>(std::move(weight), scales, block);

@@ -10,16 +10,6 @@ import shardmesh.checkpoint_core;
 
 namespace shardmesh {
 
-// A stored tensor that can be read box by box, whatever its chunks are. Everything that it points to must outlive it.
-struct stored_boxes {
-  checkpoint_reader* reader = nullptr;
-  chunk_source* source = nullptr;
-  const tensor_entry* tensor = nullptr;
-
-  // Fills `to` with the box `part` of the whole tensor.
-  result<void> read(const box& part, const tensor_view& to) const;
-};
-
 // One chunk of a quantized tensor: its number, and its box in the stored tensor.
 struct quantized_chunk {
   stored_boxes of;

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <shardmesh/try.hpp>
+
+#include <algorithm>
+#include <cctype>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+module shardmesh.mapping;
+
+namespace shardmesh {
+namespace {
+
+// A configuration from a file must not make us spell names without end.
+constexpr std::int64_t most_names = std::int64_t{1} << 24;
+
+std::string described(const mapping_rule& rule) {
+  return rule.line > 0 ? fmt::format("the rule '{}' (line {})", rule.name, rule.line)
+                       : fmt::format("the rule '{}'", rule.name);
+}
+
+// A rule's captures: `shared` ones are in names of both sides and make instances; others are dimensions.
+struct rule_captures {
+  std::vector<std::string> shared;
+  std::vector<std::vector<std::string>> left_stacked, right_stacked;  // per tensor
+  index_rule index;                                                   // with the stacked captures as dimensions
+};
+
+class binder {
+ public:
+  binder(const mapping_rules& mapping, const catalog& source) : source_(source) {
+    made_.mapping = mapping;
+    users_.resize(source.tensors.size());
+  }
+
+  result<bound_mapping> run(const model_sizes& sizes) {
+    SHARDMESH_TRY(sizes_, sizes.resolve(made_.mapping, missing_));
+    for (const named_expression& one : made_.mapping.captures) {
+      const auto found = sizes_.find(one.name);
+      if (found == sizes_.end()) return located(missing_.find(one.name)->second);
+      if (found->second < 0)
+        return located(fail(errc::invalid_argument, fmt::format("the range of the capture '{}' is negative", one.name))
+                           .with_values("0 or more", fmt::format("{}", found->second)));
+      ranges_.emplace(one.name, found->second);
+    }
+    for (std::size_t r = 0; r < made_.mapping.rules.size(); ++r) SHARDMESH_TRY(bind_rule(r));
+    for (const ignored_tensors& one : made_.mapping.ignored)
+      if (one.is_left) SHARDMESH_TRY(ignore(one));
+    for (const tied_tensor& one : made_.mapping.tied)
+      if (one.is_left) SHARDMESH_TRY(tie(one));
+    check_users();
+    if (!problems_.empty()) return fail_all(std::move(problems_), more_);
+    return std::move(made_);
+  }
+
+ private:
+  error located(error e) const { return e.file.empty() ? std::move(e).with_file(made_.mapping.file) : e; }
+
+  void refuse(error e) {
+    if (problems_.size() > error::max_others) {
+      ++more_;
+      return;
+    }
+    problems_.push_back(located(std::move(e)));
+  }
+
+  bool is_capture(const std::string& name) const { return ranges_.contains(name); }
+
+  // Calls `visit` for each assignment of the captures, in row-major order; `sizes_` then has their values.
+  template <class Visit>
+  result<void> for_each_value(const std::vector<std::string>& captures, const Visit& visit) {
+    std::int64_t count = 1;
+    for (const std::string& name : captures) count = checked_multiply(count, ranges_.find(name)->second).value_or(most_names);
+    names_ += count;
+    if (count > most_names || names_ > most_names)
+      return located(fail(errc::overflow, "the ranges of the captures make too many names")
+                         .with_values(fmt::format("at most {}", most_names), ""));
+    named_sizes before;
+    for (const std::string& name : captures) {
+      const auto found = sizes_.find(name);
+      if (found != sizes_.end()) before.insert(*found);
+    }
+    result<void> done;
+    for (std::int64_t i = 0; i < count && done; ++i) {
+      std::int64_t rest = i;
+      for (std::size_t c = captures.size(); c-- > 0;) {
+        const std::int64_t range = ranges_.find(captures[c])->second;
+        sizes_[captures[c]] = rest % range;
+        rest /= range;
+      }
+      done = visit();
+    }
+    for (const std::string& name : captures) {
+      const auto found = before.find(name);
+      if (found != before.end()) sizes_[name] = found->second;
+    }
+    return done;
+  }
+
+  result<bool> applies(const std::optional<size_expression>& condition) {
+    if (!condition) return true;
+    auto value = condition->evaluate(sizes_);
+    if (!value) return located(std::move(value).error());
+    return *value != 0;
+  }
+
+  // Spells a name for all values of the stacked captures.
+  result<std::vector<std::string>> spell_all(const name_template& name, const std::vector<std::string>& stacked) {
+    std::vector<std::string> made;
+    SHARDMESH_TRY(for_each_value(stacked, [&]() -> result<void> {
+      auto spelled = name.spell(sizes_);
+      if (!spelled) return located(std::move(spelled).error());
+      made.push_back(*std::move(spelled));
+      return {};
+    }));
+    return made;
+  }
+
+  result<rule_captures> captures_of(const mapping_rule& rule) const {
+    rule_captures made;
+    const auto has = [](const std::vector<named_tensor>& side, const std::string& capture) {
+      return std::any_of(side.begin(), side.end(), [&](const named_tensor& tensor) {
+        const auto& names = tensor.name.captures();
+        return std::find(names.begin(), names.end(), capture) != names.end();
+      });
+    };
+    for (const named_tensor& tensor : rule.left)
+      for (const std::string& name : tensor.name.captures())
+        if (is_capture(name) && has(rule.right, name) &&
+            std::find(made.shared.begin(), made.shared.end(), name) == made.shared.end())
+          made.shared.push_back(name);
+    made.index = rule.index;
+    const auto stack = [&](const std::vector<named_tensor>& side, std::vector<index_tensor>& tensors,
+                           std::vector<std::vector<std::string>>& stacked) -> result<void> {
+      for (std::size_t t = 0; t < side.size(); ++t) {
+        std::vector<std::string>& here = stacked.emplace_back();
+        for (const std::string& name : side[t].name.captures())
+          if (is_capture(name) && std::find(made.shared.begin(), made.shared.end(), name) == made.shared.end())
+            here.push_back(name);
+        if (here.empty()) continue;
+        if (tensors.empty())
+          return located(fail(errc::invalid_argument, fmt::format("{} has the capture '{}' on one side only",
+                                                                  described(rule), here[0]))
+                             .with_hint("add an index expression, in which it is a factor of the other side"));
+        auto& dimensions = tensors[t].dimensions;
+        for (std::size_t c = here.size(); c-- > 0;) dimensions.insert(dimensions.begin(), std::vector<index_term>{{index_factor{here[c], false}, {}}});
+      }
+      return {};
+    };
+    SHARDMESH_TRY(stack(rule.left, made.index.left, made.left_stacked));
+    SHARDMESH_TRY(stack(rule.right, made.index.right, made.right_stacked));
+    return made;
+  }
+
+  result<void> bind_rule(std::size_t number) {
+    const mapping_rule& rule = made_.mapping.rules[number];
+    SHARDMESH_TRY(const rule_captures captures, captures_of(rule));
+    known_ = {};
+    return for_each_value(captures.shared, [&]() -> result<void> {
+      SHARDMESH_TRY(const bool is_active, applies(rule.condition));
+      return is_active ? bind_instance(number, captures) : result<void>{};
+    });
+  }
+
+  // The source tensors of an instance, and what they have in common.
+  struct instance_sources {
+    bound_instance instance;
+    std::vector<extents> shapes;  // per left tensor, with the stacked dimensions first
+    dtype type = dtype::undefined;
+    std::size_t missing = 0;
+    bool is_consistent = true;
+  };
+
+  result<instance_sources> find_sources(const mapping_rule& rule, const rule_captures& captures) {
+    instance_sources found;
+    std::vector<std::string> missing;
+    for (std::size_t t = 0; t < rule.left.size(); ++t) {
+      SHARDMESH_TRY(const auto keys, spell_all(rule.left[t].name, captures.left_stacked[t]));
+      found.instance.first_source.push_back(found.instance.sources.size());
+      extents shape;
+      for (const std::string& name : captures.left_stacked[t]) shape.push_back(ranges_.find(name)->second);
+      const tensor_entry* first = nullptr;
+      for (const std::string& key : keys) {
+        const tensor_entry* const entry = source_.find(key);
+        if (entry == nullptr) {
+          missing.push_back(key);
+          continue;
+        }
+        found.instance.sources.push_back(static_cast<std::size_t>(entry - source_.tensors.data()));
+        if (first == nullptr) {
+          first = entry;
+          for (const std::int64_t size : entry->shape)
+            if (shape.rank() < max_rank) shape.push_back(size);
+        } else if (entry->shape != first->shape) {
+          found.is_consistent = false;
+          refuse(fail(errc::shape_mismatch, fmt::format("{} stacks tensors of several shapes", described(rule)))
+                     .with_key(key)
+                     .with_values(to_string(first->shape), to_string(entry->shape)));
+        }
+        if (found.type == dtype::undefined) found.type = entry->type;
+        if (entry->type != found.type) {
+          found.is_consistent = false;
+          refuse(fail(errc::dtype_mismatch, fmt::format("{} joins tensors of several dtypes", described(rule)))
+                     .with_key(key)
+                     .with_values(std::string(name(found.type)), std::string(name(entry->type)))
+                     .with_hint("cast them first"));
+        }
+      }
+      found.shapes.push_back(shape);
+    }
+    found.missing = missing.size();
+    if (rule.is_optional && found.instance.sources.empty()) return found;
+    for (const std::string& key : missing)
+      refuse(fail(errc::missing_key, fmt::format("{} needs this tensor, and the checkpoint lacks it", described(rule)))
+                 .with_key(key)
+                 .with_hint(did_you_mean(nearest_key(source_, key))));
+    return found;
+  }
+
+  result<void> bind_instance(std::size_t number, const rule_captures& captures) {
+    const mapping_rule& rule = made_.mapping.rules[number];
+    SHARDMESH_TRY(instance_sources found, find_sources(rule, captures));
+    for (const std::size_t source : found.instance.sources) users_[source].push_back(number);
+    if (found.missing > 0 || !found.is_consistent) return {};
+    const tensor_entry* const first =
+        found.instance.sources.empty() ? nullptr : &source_.tensors[found.instance.sources[0]];
+    auto relation = relation_of(number, captures, found.shapes, first);
+    if (!relation) {
+      error why = std::move(relation).error();
+      why.message = fmt::format("{}: {}", described(rule), why.message);
+      if (why.key.empty() && first != nullptr) why.key = first->key;
+      refuse(std::move(why));
+      return {};
+    }
+    found.instance.relation = *relation;
+    const bound_relation& bound = made_.relations[*relation];
+    const bool is_rename = rule.index.is_rename();
+    const bool is_computed = !is_rename || !rule.values.empty();
+    if (is_computed && first != nullptr &&
+        (bits(found.type) == 0 || bits(found.type) % 8 != 0 || !first->opaque_type.empty())) {
+      refuse(fail(errc::unsupported, fmt::format("{} cannot compute with tensors of this kind", described(rule)))
+                 .with_key(first->key)
+                 .with_values("a dtype of whole bytes", first->opaque_type.empty() ? std::string(name(found.type))
+                                                                                  : first->opaque_kind));
+      return {};
+    }
+    const std::size_t instance = made_.instances.size();
+    for (std::size_t t = 0; t < rule.right.size(); ++t) {
+      SHARDMESH_TRY(auto keys, spell_all(rule.right[t].name, captures.right_stacked[t]));
+      extents shape = is_rename ? found.shapes[0] : bound.relation.right[t].shape;
+      extents stacks, rest;
+      for (std::size_t d = 0; d < shape.rank(); ++d)
+        (d < captures.right_stacked[t].size() ? stacks : rest).push_back(shape[d]);
+      const extents strides = contiguous_strides(stacks);
+      for (std::size_t k = 0; k < keys.size(); ++k) {
+        const auto [taken, is_new] = makers_.emplace(keys[k], number);
+        if (!is_new)
+          refuse(fail(errc::duplicate_key, fmt::format("{} makes a tensor that {} makes, too", described(rule),
+                                                       described(made_.mapping.rules[taken->second])))
+                     .with_key(keys[k]));
+        bound_tensor made{std::move(keys[k]), found.type, rest, instance, t, {}};
+        for (std::size_t d = 0; d < stacks.rank(); ++d)
+          made.stacked.push_back(static_cast<std::int64_t>(k) / strides[d] % std::max(stacks[d], std::int64_t{1}));
+        made_.tensors.push_back(std::move(made));
+        made_.renamed_tensors += is_computed ? 0 : 1;
+      }
+      if (!is_rename)
+        made_.filled_elements += box::whole(shape).volume() - bound.relation.right[t].related_elements;
+    }
+    for (const related_tensor& one : bound.relation.left)
+      made_.dropped_elements += box::whole(one.shape).volume() - one.related_elements;
+    made_.instances.push_back(std::move(found.instance));
+    return {};
+  }
+
+  // Returns the relation for these shapes: that of the last instance of the rule, usually.
+  result<std::size_t> relation_of(std::size_t number, const rule_captures& captures, const std::vector<extents>& shapes,
+                                  const tensor_entry* first) {
+    if (const auto known = known_.find(shapes); known != known_.end()) return known->second;
+    bound_relation made{number, {}, {}, {}};
+    for (const auto& stacked : captures.left_stacked) made.left_stacked.push_back(stacked.size());
+    for (const auto& stacked : captures.right_stacked) made.right_stacked.push_back(stacked.size());
+    if (!captures.index.is_rename()) {
+      named_sizes sizes = sizes_;
+      for (const auto* side : {&captures.left_stacked, &captures.right_stacked})
+        for (const auto& stacked : *side)
+          for (const std::string& name : stacked) sizes[name] = ranges_.find(name)->second;
+      std::vector<std::optional<extents>> left(shapes.begin(), shapes.end());
+      const std::vector<std::optional<extents>> right(captures.index.right.size());
+      SHARDMESH_TRY(infer_sizes(captures.index, left, right, sizes));
+      auto related = relate(captures.index, sizes);
+      if (!related) {
+        // The reason why a size is unknown is a better message than that it is.
+        if (related.error().code == errc::missing_key)
+          for (const auto& [name, why] : missing_)
+            if (related.error().message.find(fmt::format("'{}'", name)) != std::string::npos) return why;
+        return std::move(related).error();
+      }
+      made.relation = *std::move(related);
+      for (std::size_t t = 0; t < shapes.size(); ++t)
+        if (made.relation.left[t].shape != shapes[t])
+          return fail(errc::shape_mismatch, fmt::format("'{}' has another shape than the sizes give", made.relation.left[t].alias))
+              .with_key(first != nullptr && t == 0 ? first->key : std::string())
+              .with_values(to_string(made.relation.left[t].shape), to_string(shapes[t]));
+    }
+    made_.relations.push_back(std::move(made));
+    known_.emplace(shapes, made_.relations.size() - 1);
+    return made_.relations.size() - 1;
+  }
+
+  // Finds the captures of a name, and calls `visit` with each spelling that the checkpoint has.
+  template <class Visit>
+  result<void> for_each_entry(const name_template& name, const std::optional<size_expression>& condition,
+                              const Visit& visit) {
+    std::vector<std::string> captures;
+    for (const std::string& one : name.captures())
+      if (is_capture(one)) captures.push_back(one);
+    return for_each_value(captures, [&]() -> result<void> {
+      SHARDMESH_TRY(const bool is_active, applies(condition));
+      if (!is_active) return {};
+      auto key = name.spell(sizes_);
+      if (!key) return located(std::move(key).error());
+      const tensor_entry* const entry = source_.find(*key);
+      return entry == nullptr ? result<void>{} : visit(static_cast<std::size_t>(entry - source_.tensors.data()));
+    });
+  }
+
+  result<void> ignore(const ignored_tensors& one) {
+    return for_each_entry(one.name, one.condition, [&](std::size_t source) -> result<void> {
+      users_[source].push_back(unused_user);
+      made_.unused.push_back({source, one.reason, {}});
+      return {};
+    });
+  }
+
+  result<void> tie(const tied_tensor& one) {
+    return for_each_entry(one.name, one.condition, [&](std::size_t source) -> result<void> {
+      auto key = one.same_as.spell(sizes_);
+      if (!key) return located(std::move(key).error());
+      const tensor_entry* const partner = source_.find(*key);
+      const tensor_entry& tied = source_.tensors[source];
+      if (partner == nullptr || partner == &tied || partner->shape != tied.shape || partner->type != tied.type) {
+        refuse(fail(errc::missing_key, fmt::format("this tensor is tied to '{}', which the checkpoint lacks, or has with "
+                                                   "another shape or dtype", *key))
+                   .with_key(tied.key));
+        return {};
+      }
+      users_[source].push_back(unused_user);
+      made_.unused.push_back({source, fmt::format("tied to {}", *key),
+                              static_cast<std::size_t>(partner - source_.tensors.data())});
+      return {};
+    });
+  }
+
+  // The rule whose name is nearest to a key, when numbers do not count.
+  std::string nearest_rule(const std::string& key) const {
+    const auto without_numbers = [](std::string_view text) {
+      std::string made;
+      bool is_capture = false;
+      for (const char c : text) {
+        if (c == '{') is_capture = true;
+        const bool is_number = is_capture || std::isdigit(static_cast<unsigned char>(c)) != 0;
+        if (!is_number) made.push_back(c);
+        else if (made.empty() || made.back() != '#') made.push_back('#');
+        if (c == '}') is_capture = false;
+      }
+      return made;
+    };
+    std::vector<std::string> names;
+    std::vector<std::string_view> texts;
+    for (const mapping_rule& rule : made_.mapping.rules)
+      for (const named_tensor& tensor : rule.left) {
+        names.push_back(without_numbers(tensor.name.text()));
+        texts.push_back(tensor.name.text());
+      }
+    const std::vector<std::string_view> views(names.begin(), names.end());
+    const auto found = nearest_key(views, without_numbers(key));
+    if (!found) return "";
+    const auto index = std::find(views.begin(), views.end(), *found) - views.begin();
+    return fmt::format("the nearest name of a rule is {}", texts[static_cast<std::size_t>(index)]);
+  }
+
+  void check_users() {
+    for (std::size_t i = 0; i < users_.size(); ++i) {
+      const tensor_entry& entry = source_.tensors[i];
+      if (users_[i].empty()) {
+        const bool suggests = problems_.size() < most_suggestions;
+        refuse(fail(errc::missing_key, fmt::format("no rule of the mapping {}:{} uses this tensor", made_.mapping.left,
+                                                   made_.mapping.right))
+                   .with_key(entry.key)
+                   .with_hint(suggests ? nearest_rule(entry.key) : ""));
+      } else if (users_[i].size() > 1) {
+        const auto user = [&](std::size_t number) {
+          return number == unused_user ? "[[ignore]] or [[tie]]" : described(made_.mapping.rules[number]);
+        };
+        refuse(fail(errc::duplicate_key, fmt::format("{} and {} use the same tensor", user(users_[i][0]), user(users_[i][1])))
+                   .with_key(entry.key));
+      }
+    }
+  }
+
+  static constexpr std::size_t unused_user = static_cast<std::size_t>(-1);
+
+  const catalog& source_;
+  bound_mapping made_;
+  named_sizes sizes_;                                   // with the values of the captures during a visit
+  std::map<std::string, error, std::less<>> missing_;   // sizes that could not be computed
+  std::map<std::string, std::int64_t, std::less<>> ranges_;  // of the captures
+  std::map<std::vector<extents>, std::size_t> known_;   // relations of the current rule, by shapes
+  std::vector<std::vector<std::size_t>> users_;         // per source tensor: rules
+  std::unordered_map<std::string, std::size_t> makers_;  // of targets: rules
+  std::vector<error> problems_;
+  std::int64_t more_ = 0, names_ = 0;
+};
+
+}  // namespace
+
+result<bound_mapping> bind(const mapping_rules& mapping, const catalog& source, const model_sizes& sizes) {
+  return binder(mapping, source).run(sizes);
+}
+
+}  // namespace shardmesh

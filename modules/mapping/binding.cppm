@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// A mapping that is bound to a checkpoint: which tensor is made of which, and the proof that nothing is left out.
+export module shardmesh.mapping:binding;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.checkpoint_core;
+import :index_relation;
+import :model_sizes;
+import :rules;
+
+export namespace shardmesh {
+
+/// A relation of a rule, with the number of leading dimensions that stand for captures: names on that side.
+struct bound_relation {
+  std::size_t rule = 0;
+  index_relation relation;  // without pieces for a rename
+  std::vector<std::size_t> left_stacked, right_stacked;  // per tensor
+};
+
+/// One instance of a rule: its relation, and the checkpoint's tensors.
+struct bound_instance {
+  std::size_t relation = 0;
+  /// Indices of the checkpoint's tensors: those of the first left tensor, then those of the second, and so on. The
+  /// tensors of a stacked one are in row-major order of its captures.
+  std::vector<std::size_t> sources;
+  std::vector<std::size_t> first_source;  // per left tensor: index into `sources`
+};
+
+/// A tensor that the mapping makes.
+struct bound_tensor {
+  std::string key;
+  dtype type = dtype::undefined;
+  extents shape;
+  std::size_t instance = 0;
+  std::size_t tensor = 0;  // of the relation's right side
+  extents stacked;         // its index in the leading dimensions that stand for captures
+};
+
+/// A source tensor that no tensor is made of, and the reason.
+struct unused_tensor {
+  std::size_t source = 0;
+  std::string reason;
+  std::optional<std::size_t> same_as;  // a tied tensor's partner
+};
+
+/// A mapping, bound. Every tensor of the checkpoint is in exactly one instance, or in `unused`.
+struct bound_mapping {
+  mapping_rules mapping;
+  std::vector<bound_relation> relations;
+  std::vector<bound_instance> instances;
+  std::vector<bound_tensor> tensors;
+  std::vector<unused_tensor> unused;
+  std::int64_t filled_elements = 0;   // of targets: zeros
+  std::int64_t dropped_elements = 0;  // of sources: filler
+  std::int64_t renamed_tensors = 0;   // of targets: no computation
+
+  const mapping_rule& rule_of(const bound_instance& instance) const {
+    return mapping.rules[relations[instance.relation].rule];
+  }
+};
+
+/// Binds a mapping to the tensors of a checkpoint, and proves that it is complete: every tensor is used by one rule, or
+/// ignored or tied by name; every target is made once; and the shapes agree with the sizes.
+/// \errors those of `infer_sizes` and `relate`; errc::missing_key for a tensor that a rule needs, and for a tensor that
+///         no rule uses; errc::duplicate_key for a tensor that is used or made twice; errc::shape_mismatch;
+///         errc::dtype_mismatch. All problems are reported; each names the key and the rule
+/// Cost: O(tensors); the sizes of a rule are computed once for all tensors of equal shapes.
+result<bound_mapping> bind(const mapping_rules& mapping, const catalog& source, const model_sizes& sizes);
+
+}  // namespace shardmesh

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mappings that ship with shardmesh, by the names of the conventions that they relate.
+export module shardmesh.mapping:conventions;
+
+import shardmesh.std;
+import shardmesh.core;
+import :rules;
+
+export namespace shardmesh {
+
+/// A mapping that ships with shardmesh.
+struct shipped_convention {
+  std::string left, right;  // such as "hf.llama" and "meta.llama"
+  std::string_view text;    // the TOML file
+};
+
+/// Returns the shipped mappings, sorted by their names. A mapping works in both directions.
+std::vector<shipped_convention> shipped_conventions();
+
+/// Finds the mapping from one convention to another, given as "hf.llama:meta.llama": a shipped mapping, the inverse of
+/// one, or several that are applied one after another, as few as possible.
+/// \errors errc::invalid_argument for a name of another form, or for conventions that no mapping relates; the hint
+///         lists the known ones
+result<std::vector<mapping_rules>> find_mappings(std::string_view name);
+
+}  // namespace shardmesh

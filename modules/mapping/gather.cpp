@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <shardmesh/try.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+module shardmesh.mapping;
+
+import :gather;
+
+namespace shardmesh {
+namespace {
+
+// A source box is read whole, with the elements between those that are needed, if it has at most this many bytes.
+constexpr std::int64_t most_gap_bytes = std::int64_t{64} << 10;
+constexpr std::int64_t most_staging_bytes = std::int64_t{4} << 20;
+
+// The ranges of the loops of one dimension, in the order of `cutter`'s loops.
+using ranges_of_dimension = std::vector<loop_range>;
+
+// Splits an interval of one dimension into boxes of the loops that move in it.
+class cutter {
+ public:
+  struct loop {
+    std::size_t number = 0;
+    std::int64_t extent = 1, stride = 1;
+  };
+
+  cutter(const index_piece& piece, std::int32_t dimension) {
+    for (std::size_t l = 0; l < piece.loops.size(); ++l)
+      if (piece.loops[l].right.dimension == dimension)
+        loops_.push_back({l, piece.loops[l].extent, piece.loops[l].right.stride});
+    std::sort(loops_.begin(), loops_.end(), [](const loop& a, const loop& b) { return a.stride > b.stride; });
+    widths_.assign(loops_.size() + 1, 1);
+    for (std::size_t l = loops_.size(); l-- > 0;)
+      widths_[l] = widths_[l + 1] + (loops_[l].extent - 1) * loops_[l].stride;
+  }
+
+  // Cuts the positions [begin, end), counted from the piece's origin.
+  std::vector<ranges_of_dimension> cut(std::int64_t begin, std::int64_t end) {
+    found_.clear();
+    here_.assign(loops_.size(), {});
+    descend(0, begin, end);
+    return std::exchange(found_, {});
+  }
+  const std::vector<loop>& loops() const { return loops_; }
+
+ private:
+  void descend(std::size_t l, std::int64_t begin, std::int64_t end) {
+    begin = std::max(begin, std::int64_t{0});
+    end = std::min(end, widths_[l]);
+    if (begin >= end) return;
+    if (l == loops_.size()) return found_.push_back(here_);
+    const auto& [number, extent, stride] = loops_[l];
+    const std::int64_t width = widths_[l + 1];  // of one step's positions, at most `stride`
+    const std::int64_t first = begin < width ? 0 : (begin - width) / stride + 1;
+    const std::int64_t last = std::min(extent - 1, (end - 1) / stride);
+    // The steps that lie within the interval as a whole are one box.
+    const std::int64_t whole_first = (begin + stride - 1) / stride;
+    const std::int64_t whole_end = end < width ? 0 : std::min(extent, (end - width) / stride + 1);
+    for (std::int64_t i = first; i <= last; ++i) {
+      const bool is_whole = i >= whole_first && i < whole_end;
+      here_[l] = {i, is_whole ? whole_end - i : 1};
+      descend(l + 1, is_whole ? 0 : begin - i * stride, is_whole ? width : end - i * stride);
+      if (is_whole) i = whole_end - 1;
+    }
+  }
+
+  std::vector<loop> loops_;
+  std::vector<std::int64_t> widths_;  // number of positions from the first to the last of loops l and later
+  ranges_of_dimension here_;
+  std::vector<ranges_of_dimension> found_;
+};
+
+// The memory and the reader of one call of `gather`.
+class gatherer {
+ public:
+  gatherer(const index_piece& piece, const box& part, const tensor_view& to, box_reader read)
+      : piece_(piece), to_(to), read_(read), item_(item_bytes(to.type)) {
+    for (const index_loop& loop : piece.loops)
+      memory_strides_.push_back(
+          loop.right.dimension < 0
+              ? 0
+              : to.strides[static_cast<std::size_t>(loop.right.dimension)] * loop.right.stride);
+    for (std::size_t d = 0; d < part.rank(); ++d)
+      origin_ += (piece.right_origin[d] - part.offsets[d]) * to.strides[d];
+  }
+
+  result<void> copy(std::vector<loop_range>& ranges) {
+    const std::size_t rank = piece_.left_origin.rank();
+    box from{piece_.left_origin, extents::filled(rank, 1)};
+    extents counts = extents::filled(rank, 1);
+    for (std::size_t l = 0; l < ranges.size(); ++l) {
+      const auto& [dimension, stride] = piece_.loops[l].left;
+      if (dimension < 0) continue;
+      const auto d = static_cast<std::size_t>(dimension);
+      from.offsets[d] += ranges[l].begin * stride;
+      from.sizes[d] += (ranges[l].size - 1) * stride;
+      counts[d] *= ranges[l].size;
+    }
+    const std::int64_t bytes = from.volume() * item_;
+    if (from.sizes != counts && bytes > most_gap_bytes)
+      return split(ranges, outermost(ranges, [&](std::size_t d) { return from.sizes[d] != counts[d]; }), 1);
+    if (const auto straight = from.sizes == counts ? direct_view(ranges, from) : std::nullopt)
+      return read_(from, *straight);
+    if (bytes > most_staging_bytes) {
+      const std::size_t widest = outermost(ranges, [](std::size_t) { return true; });
+      return split(ranges, widest, (ranges[widest].size + 1) / 2);
+    }
+    return copy_staged(ranges, from);
+  }
+
+ private:
+  // The loop with the greatest stride on the left, of those with several indices in the dimensions that `counts`.
+  template <class Predicate>
+  std::size_t outermost(const std::vector<loop_range>& ranges, const Predicate& counts) const {
+    std::size_t found = 0;
+    std::int64_t greatest = -1;
+    for (std::size_t l = 0; l < ranges.size(); ++l) {
+      const auto& [dimension, stride] = piece_.loops[l].left;
+      if (dimension < 0 || ranges[l].size == 1 || !counts(static_cast<std::size_t>(dimension))) continue;
+      if (stride > greatest) greatest = stride, found = l;
+    }
+    return found;
+  }
+
+  result<void> split(std::vector<loop_range>& ranges, std::size_t along, std::int64_t step) {
+    const loop_range whole = ranges[along];
+    for (std::int64_t i = 0; i < whole.size; i += step) {
+      ranges[along] = {whole.begin + i, std::min(step, whole.size - i)};
+      SHARDMESH_TRY(copy(ranges));
+    }
+    ranges[along] = whole;
+    return {};
+  }
+
+  std::byte* target_of(const std::vector<loop_range>& ranges) const {
+    std::int64_t at = origin_;
+    for (std::size_t l = 0; l < ranges.size(); ++l) at += ranges[l].begin * memory_strides_[l];
+    return to_.data + at * item_;
+  }
+
+  // Returns the view of `to` into which the box can be read as it is: the loops of each dimension on the left must move
+  // through the target's memory like one loop.
+  std::optional<tensor_view> direct_view(const std::vector<loop_range>& ranges, const box& from) const {
+    tensor_view view{target_of(ranges), to_.type, to_.where, from.sizes, extents::filled(from.rank(), 1)};
+    for (std::size_t d = 0; d < from.rank(); ++d) {
+      std::vector<std::size_t> loops;
+      for (std::size_t l = 0; l < ranges.size(); ++l)
+        if (piece_.loops[l].left.dimension == static_cast<std::int32_t>(d) && ranges[l].size > 1) loops.push_back(l);
+      std::sort(loops.begin(), loops.end(),
+                [&](std::size_t a, std::size_t b) { return piece_.loops[a].left.stride < piece_.loops[b].left.stride; });
+      std::int64_t count = 1;
+      for (const std::size_t l : loops) {
+        if (count == 1) view.strides[d] = memory_strides_[l];
+        if (piece_.loops[l].left.stride != count || memory_strides_[l] != view.strides[d] * count) return std::nullopt;
+        count *= ranges[l].size;
+      }
+    }
+    return view;
+  }
+
+  result<void> copy_staged(const std::vector<loop_range>& ranges, const box& from) {
+    const std::int64_t bytes = from.volume() * item_;
+    if (bytes > staging_bytes_) {
+      staging_.reset(new (std::nothrow) std::byte[static_cast<std::size_t>(bytes)]);
+      if (staging_ == nullptr) return fail(errc::no_memory, "there is no memory for the staging of a mapping");
+      staging_bytes_ = bytes;
+    }
+    const extents strides = contiguous_strides(from.sizes);
+    SHARDMESH_TRY(read_(from, {staging_.get(), to_.type, {}, from.sizes, strides}));
+    tensor_view target{target_of(ranges), to_.type, to_.where, {}, {}};
+    const_tensor_view source{staging_.get(), to_.type, {}, {}, {}};
+    for (std::size_t l = 0; l < ranges.size(); ++l) {
+      if (ranges[l].size == 1) continue;
+      const auto& [dimension, stride] = piece_.loops[l].left;
+      target.sizes.push_back(ranges[l].size);
+      target.strides.push_back(memory_strides_[l]);
+      source.sizes.push_back(ranges[l].size);
+      source.strides.push_back(dimension < 0 ? 0 : stride * strides[static_cast<std::size_t>(dimension)]);
+    }
+    return copy_between(target, source);
+  }
+
+  const index_piece& piece_;
+  const tensor_view& to_;
+  box_reader read_;
+  std::int64_t item_;
+  std::vector<std::int64_t> memory_strides_;  // one per loop: elements of `to` that one step moves
+  std::int64_t origin_ = 0;                   // elements of `to` from its first to the piece's first
+  std::unique_ptr<std::byte[]> staging_;
+  std::int64_t staging_bytes_ = 0;
+};
+
+}  // namespace
+
+result<void> for_each_loop_box(const index_piece& piece, const box& part,
+                               function_ref<result<void>(std::vector<loop_range>& ranges)> visit) {
+  for (const index_loop& loop : piece.loops)
+    if (loop.extent == 0) return {};
+  std::vector<cutter> cutters;
+  std::vector<std::vector<ranges_of_dimension>> choices;  // per dimension
+  for (std::size_t d = 0; d < part.rank(); ++d) {
+    cutter& made = cutters.emplace_back(piece, static_cast<std::int32_t>(d));
+    const std::int64_t begin = part.offsets[d] - piece.right_origin[d];
+    choices.push_back(made.cut(begin, begin + part.sizes[d]));
+    if (choices.back().empty()) return {};
+  }
+  std::vector<loop_range> ranges(piece.loops.size());
+  std::vector<std::size_t> chosen(part.rank(), 0);
+  while (true) {
+    for (std::size_t d = 0; d < part.rank(); ++d)
+      for (std::size_t l = 0; l < cutters[d].loops().size(); ++l)
+        ranges[cutters[d].loops()[l].number] = choices[d][chosen[d]][l];
+    SHARDMESH_TRY(visit(ranges));
+    std::size_t d = part.rank();
+    while (d > 0 && ++chosen[d - 1] == choices[d - 1].size()) chosen[--d] = 0;
+    if (d == 0) return {};
+  }
+}
+
+result<void> gather(const index_piece& piece, const box& part, const tensor_view& to, box_reader read,
+                    std::span<const std::int64_t> repetition) {
+  gatherer work(piece, part, to, read);
+  return for_each_loop_box(piece, part, [&](std::vector<loop_range>& ranges) -> result<void> {
+    std::size_t next = 0;
+    for (std::size_t l = 0; l < ranges.size() && next < repetition.size(); ++l)
+      if (piece.loops[l].right.dimension < 0) ranges[l] = {repetition[next++], 1};
+    return work.copy(ranges);
+  });
+}
+
+}  // namespace shardmesh

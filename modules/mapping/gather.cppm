@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: fills a box of a target tensor from boxes of source tensors, by the arithmetic of an `index_piece`.
+module shardmesh.mapping:gather;
+
+import shardmesh.std;
+import shardmesh.core;
+import :index_relation;
+
+namespace shardmesh {
+
+// The indices [begin, begin + size) of a loop.
+struct loop_range {
+  std::int64_t begin = 0, size = 1;
+  friend bool operator==(const loop_range&, const loop_range&) = default;
+};
+
+// Calls `visit` for disjoint boxes of the piece's loops whose elements on the right side are those of the piece in
+// `part`. A loop that the right side lacks has the range [0, 1).
+// Cost: at most two boxes per factor and dimension of `part`.
+result<void> for_each_loop_box(const index_piece& piece, const box& part,
+                               function_ref<result<void>(std::vector<loop_range>& ranges)> visit);
+
+// Reads a box of a left tensor into `to`, which has the sizes of the box, and any strides and dtype.
+using box_reader = function_ref<result<void>(const box& part, const tensor_view& to)>;
+
+// Fills the elements of `to` that come from `piece`. `to` is a view of the box `part` of the piece's right tensor.
+// Data that both sides order alike are read straight into `to`.
+// \param repetition  the index of each loop that the right side lacks, in the order of the loops; empty: all 0
+// \errors those of `read`; errc::no_memory
+// Memory: 4 MiB beside `to`
+result<void> gather(const index_piece& piece, const box& part, const tensor_view& to, box_reader read,
+                    std::span<const std::int64_t> repetition = {});
+
+}  // namespace shardmesh

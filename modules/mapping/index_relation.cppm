@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rule with known sizes: which element of which tensor corresponds to which, as arithmetic on indices.
+export module shardmesh.mapping:index_relation;
+
+import shardmesh.std;
+import shardmesh.core;
+import :index_rule;
+import :size_expression;
+
+export namespace shardmesh {
+
+/// An index that runs from 0 to `extent`, and moves the position in one dimension of each side.
+struct index_loop {
+  /// A side's dimension, and how far one step of the loop moves in it. `dimension` is -1 if the side does not move: it
+  /// has one element where the other side has a repetition.
+  struct step {
+    std::int32_t dimension = -1;
+    std::int64_t stride = 0;
+  };
+  std::int64_t extent = 1;
+  step left, right;
+};
+
+/// The elements that one tensor of the left shares with one of the right: element (i0, i1, ..) of the loops is at
+/// origin + sum of i * stride in each dimension.
+struct index_piece {
+  std::size_t left_tensor = 0, right_tensor = 0;
+  extents left_origin, right_origin;
+  std::vector<index_loop> loops;  // with an extent of 2 or more, at most max_rank
+};
+
+/// One tensor of a relation.
+struct related_tensor {
+  std::string alias;
+  extents shape;
+  std::int64_t related_elements = 0;  // of pieces; the other elements are filler
+};
+
+/// A rule with known sizes. Each element of a tensor belongs to exactly one piece, or is filler.
+struct index_relation {
+  std::vector<related_tensor> left, right;
+  std::vector<index_piece> pieces;
+};
+
+/// Computes the factors that `sizes` lacks from the tensors' shapes: a dimension with one unknown factor and no sum
+/// determines it. `left` has one shape per tensor of the rule's left side, or nothing where the shape is unknown;
+/// `right` likewise.
+/// \errors errc::shape_mismatch for a tensor of another rank, or a dimension that its known factors do not divide
+result<void> infer_sizes(const index_rule& rule, std::span<const std::optional<extents>> left,
+                         std::span<const std::optional<extents>> right, named_sizes& sizes);
+
+/// Makes the relation of a rule. It also proves that the rule is complete: the segments of a sum divide a tensor
+/// without gap or overlap, and each part is on both sides once, with equal loops.
+/// \errors errc::missing_key for a factor of unknown size; errc::invalid_argument for a part that one side lacks or has
+///         twice, a factor that one side of a part lacks, and a factor that occurs twice; errc::overflow
+result<index_relation> relate(const index_rule& rule, const named_sizes& sizes);
+
+}  // namespace shardmesh

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <shardmesh/try.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+module shardmesh.mapping;
+
+import :gather;
+import :mapped_source;
+
+namespace shardmesh {
+namespace {
+
+class mapped_source final : public computed_source {
+ public:
+  mapped_source(const mapping_input& input, const bound_tensor& tensor, std::string file)
+      : computed_source(tensor.type, tensor.shape, std::move(file)),
+        input_(input),
+        tensor_(tensor),
+        instance_(input.bound->instances[tensor.instance]),
+        relation_(input.bound->relations[instance_.relation]) {}
+
+ private:
+  result<void> make(const box& part, const tensor_view& to) const override {
+    const mapping_rule& rule = input_.bound->rule_of(instance_);
+    if (rule.index.is_rename()) {
+      SHARDMESH_TRY(stored(instance_.sources[0]).read(part, to));
+      return apply(rule.values, to);
+    }
+    const related_tensor& related = relation_.relation.right[tensor_.tensor];
+    const auto bytes = static_cast<std::size_t>(numel(to) * item_bytes(to.type));
+    if (related.related_elements < box::whole(related.shape).volume()) std::memset(to.data, 0, bytes);
+    // The tensor is one index of the dimensions that stand for captures.
+    box whole;
+    tensor_view view{to.data, to.type, to.where, {}, {}};
+    for (const std::int64_t index : tensor_.stacked) {
+      whole.offsets.push_back(index);
+      whole.sizes.push_back(1);
+      view.strides.push_back(0);
+    }
+    for (std::size_t d = 0; d < part.rank(); ++d) {
+      whole.offsets.push_back(part.offsets[d]);
+      whole.sizes.push_back(part.sizes[d]);
+      view.strides.push_back(to.strides[d]);
+    }
+    view.sizes = whole.sizes;
+    for (const index_piece& piece : relation_.relation.pieces)
+      if (piece.right_tensor == tensor_.tensor) SHARDMESH_TRY(make_piece(piece, whole, view));
+    return apply(rule.values, to);
+  }
+
+  result<void> make_piece(const index_piece& piece, const box& whole, const tensor_view& view) const {
+    const auto read = [&](const box& part, const tensor_view& to) { return read_left(piece.left_tensor, part, to); };
+    SHARDMESH_TRY(gather(piece, whole, view, read));
+    std::vector<std::int64_t> extents_of_repetitions;
+    for (const index_loop& loop : piece.loops)
+      if (loop.right.dimension < 0) extents_of_repetitions.push_back(loop.extent);
+    return extents_of_repetitions.empty() ? result<void>{}
+                                          : compare_repetitions(piece, whole, view, extents_of_repetitions);
+  }
+
+  // Reads every repetition of the elements in `view`, and compares it.
+  result<void> compare_repetitions(const index_piece& piece, const box& whole, const tensor_view& view,
+                                   const std::vector<std::int64_t>& repetitions) const {
+    const auto read = [&](const box& part, const tensor_view& to) { return read_left(piece.left_tensor, part, to); };
+    const auto bytes = static_cast<std::size_t>(whole.volume() * item_bytes(view.type));
+    std::vector<std::byte> again(view.data, view.data + bytes);
+    tensor_view other = view;
+    other.data = again.data();
+    std::vector<std::int64_t> index(repetitions.size(), 0);
+    while (true) {
+      std::size_t r = index.size();
+      while (r > 0 && ++index[r - 1] == repetitions[r - 1]) index[--r] = 0;
+      if (r == 0) return {};
+      SHARDMESH_TRY(gather(piece, whole, other, read, index));
+      if (std::memcmp(again.data(), view.data, bytes) != 0)
+        return fail(errc::disagreement, "the repetitions of an element differ, so it has no single value")
+            .with_key(tensor_.key)
+            .with_box(whole);
+    }
+  }
+
+  stored_boxes stored(std::size_t source) const {
+    return {input_.reader, input_.source, &input_.reader->contents().tensors[source]};
+  }
+
+  // Reads a box of a left tensor of the relation. Its leading dimensions choose the stored tensors.
+  result<void> read_left(std::size_t tensor, const box& part, const tensor_view& to) const {
+    const std::size_t stacked = relation_.left_stacked[tensor];
+    const extents& shape = relation_.relation.left[tensor].shape;
+    box inner;
+    tensor_view view{to.data, to.type, to.where, {}, {}};
+    for (std::size_t d = stacked; d < part.rank(); ++d) {
+      inner.offsets.push_back(part.offsets[d]);
+      inner.sizes.push_back(part.sizes[d]);
+      view.strides.push_back(to.strides[d]);
+    }
+    view.sizes = inner.sizes;
+    extents index = extents::filled(stacked, 0);
+    while (true) {
+      std::int64_t number = 0, at = 0;
+      for (std::size_t d = 0; d < stacked; ++d) {
+        number = number * shape[d] + part.offsets[d] + index[d];
+        at += index[d] * to.strides[d];
+      }
+      view.data = to.data + at * item_bytes(to.type);
+      const std::size_t source = instance_.first_source[tensor] + static_cast<std::size_t>(number);
+      SHARDMESH_TRY(stored(instance_.sources[source]).read(inner, view));
+      std::size_t d = stacked;
+      while (d > 0 && ++index[d - 1] == part.sizes[d - 1]) index[--d] = 0;
+      if (d == 0) return {};
+    }
+  }
+
+  mapping_input input_;
+  const bound_tensor& tensor_;
+  const bound_instance& instance_;
+  const bound_relation& relation_;
+};
+
+}  // namespace
+
+std::shared_ptr<const byte_source> make_mapped_source(const mapping_input& input, const bound_tensor& tensor,
+                                                      std::string file) {
+  return std::make_shared<const mapped_source>(input, tensor, std::move(file));
+}
+
+}  // namespace shardmesh

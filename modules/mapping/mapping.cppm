@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The primary interface of room mapping: how the tensors of one naming convention correspond to those of another.
+//
+// A `mapping_rules` value lists rules: names with captures, and index expressions. `bind` combines it with a checkpoint
+// and the sizes of a model, and proves that every tensor and element is used and made once. `mapped` then shows the
+// checkpoint under the other convention: any box of any tensor can be read, in bounded memory.
+export module shardmesh.mapping;
+
+export import shardmesh.checkpoint_core;
+
+export import :binding;
+export import :conventions;
+export import :index_relation;
+export import :index_rule;
+export import :mapped;
+export import :model_sizes;
+export import :name_template;
+export import :rules;
+export import :size_expression;
+export import :value_step;

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <shardmesh/try.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+module shardmesh.mapping;
+
+namespace shardmesh {
+namespace {
+
+constexpr std::int64_t most_file_bytes = std::int64_t{16} << 20;
+// Configurations nest two or three objects. Deeper ones are not followed.
+constexpr int most_levels = 8;
+
+void add_numbers(const nlohmann::json& object, const std::string& prefix, int level, named_sizes& to) {
+  for (const auto& [key, value] : object.items()) {
+    const std::string name = prefix + key;
+    if (value.is_boolean()) {
+      to[name] = value.get<bool>() ? 1 : 0;
+    } else if (value.is_number_unsigned()) {
+      const auto number = value.get<std::uint64_t>();
+      if (number <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+        to[name] = static_cast<std::int64_t>(number);
+    } else if (value.is_number_integer()) {
+      to[name] = value.get<std::int64_t>();
+    } else if (value.is_object() && level < most_levels) {
+      add_numbers(value, name + ".", level + 1, to);
+    }
+  }
+}
+
+}  // namespace
+
+result<named_sizes> model_sizes::resolve(const mapping_rules& mapping,
+                                         std::map<std::string, error, std::less<>>& missing) const {
+  named_sizes made = config;
+  for (const auto* list : {&mapping.sizes, &mapping.captures})
+    for (const named_expression& one : *list) {
+      if (const auto found = given.find(one.name); found != given.end()) {
+        made[one.name] = found->second;
+        continue;
+      }
+      auto value = one.value.evaluate(made);
+      if (value) {
+        made[one.name] = *value;
+      } else if (value.error().code == errc::missing_key) {
+        made.erase(one.name);
+        missing.emplace(one.name, std::move(value).error());
+      } else {
+        error why = std::move(value).error();
+        why.message = fmt::format("the size '{}': {}", one.name, why.message);
+        return why.file.empty() ? std::move(why).with_file(mapping.file) : why;
+      }
+    }
+  for (const auto& [name, value] : given) made[name] = value;
+  return made;
+}
+
+result<named_sizes> read_config(const std::filesystem::path& file) {
+  SHARDMESH_TRY(const auto bytes, read_file(file, most_file_bytes));
+  const auto* const text = reinterpret_cast<const char*>(bytes.data());
+  // The parser recurses: a text that nests deeper than any configuration is refused before.
+  const nlohmann::json parsed = nlohmann::json::parse(
+      text, text + bytes.size(),
+      [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) { return depth <= most_levels + 1; }, false);
+  if (parsed.is_discarded() || !parsed.is_object())
+    return fail(errc::bad_format, "the configuration is not a JSON object").with_file(file.string());
+  named_sizes made;
+  add_numbers(parsed, "", 0, made);
+  return made;
+}
+
+}  // namespace shardmesh

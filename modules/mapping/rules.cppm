@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// A mapping as a value: the rules that relate the tensors of two conventions, and its text form.
+export module shardmesh.mapping:rules;
+
+import shardmesh.std;
+import shardmesh.core;
+import :index_rule;
+import :name_template;
+import :size_expression;
+import :value_step;
+
+export namespace shardmesh {
+
+/// A tensor of a rule: the alias in the rule's expression, and the name in checkpoints.
+struct named_tensor {
+  std::string alias;
+  name_template name;
+};
+
+/// Relates tensors of the left convention to tensors of the right one. A capture of names on both sides makes one
+/// instance of the rule for each of its values. A capture that only one side has is a dimension of the other: stacked
+/// experts, for example. In the expression, it is a factor of the other side.
+struct mapping_rule {
+  std::string name;  // for messages
+  std::vector<named_tensor> left, right;
+  index_rule index;                // a rename if empty
+  std::vector<value_step> values;  // from left to right, in order
+  std::optional<size_expression> condition;  // the rule applies where this is not 0; it may use captures
+  /// The rule does not apply to a checkpoint without any of its source tensors: optional biases.
+  bool is_optional = false;
+  int line = 0;  // of the file; 0: not from a file
+};
+
+/// Tensors of one side that have no counterpart on the other.
+struct ignored_tensors {
+  name_template name;
+  std::string reason;
+  std::optional<size_expression> condition;
+  bool is_left = true;
+  int line = 0;
+};
+
+/// A tensor that may be stored beside another one of equal contents on the same side: tied embeddings. Reading uses
+/// the other, and compares the two. It is not made.
+struct tied_tensor {
+  name_template name, same_as;
+  std::optional<size_expression> condition;
+  bool is_left = true;
+  int line = 0;
+};
+
+/// A size of the model, or the range of a capture: its name, and the expression of its value.
+struct named_expression {
+  std::string name;
+  size_expression value;
+};
+
+/// A mapping between two conventions.
+struct mapping_rules {
+  std::string left, right;                 // names of the conventions: "hf.llama", "megatron.gpt"
+  std::string file;                        // where it was read; for messages
+  std::vector<named_expression> sizes;     // in order: an expression may use the names above it
+  std::vector<named_expression> captures;  // a capture takes the values 0 to its size - 1
+  std::vector<mapping_rule> rules;
+  std::vector<ignored_tensors> ignored;
+  std::vector<tied_tensor> tied;
+
+  /// Returns the mapping from right to left.
+  mapping_rules inverse() const;
+};
+
+/// Parses a mapping of TOML; docs/mapping.md describes the keys.
+/// \param file  for messages
+/// \errors errc::bad_format for text that is not TOML, and errc::invalid_argument for a wrong key or expression; each
+///         names the file, line, and column
+result<mapping_rules> parse_mapping(std::string_view text, std::string_view file = "");
+/// Reads a mapping from a file of at most 4 MiB.
+/// \errors those of `parse_mapping`; errc::io
+result<mapping_rules> read_mapping(const std::filesystem::path& file);
+
+}  // namespace shardmesh
