@@ -94,6 +94,22 @@ std::string escaped(std::string_view text) {
   return safe;
 }
 
+std::string shortened(std::string_view text, std::size_t most) {
+  constexpr std::string_view dots = "...";
+  const auto begins_character = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
+  const auto characters = static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins_character));
+  if (characters <= most) return std::string(text);
+  if (most <= dots.size()) return std::string(dots.substr(0, most));
+  const std::size_t kept = most - dots.size(), head = kept / 3;
+  // Both walks stay within the text, which has more than `kept` characters.
+  std::size_t head_end = 0, tail_begin = text.size();
+  for (std::size_t i = 0; i < head; ++i)
+    for (++head_end; !begins_character(text[head_end]);) ++head_end;
+  for (std::size_t i = head; i < kept; ++i)
+    for (--tail_begin; !begins_character(text[tail_begin]);) --tail_begin;
+  return std::string(text.substr(0, head_end)).append(dots).append(text.substr(tail_begin));
+}
+
 std::string json_quoted(std::string_view text) {
   std::string quoted = "\"";
   quoted.reserve(text.size() + 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text for people: escaped untrusted names, and amounts of bytes.
+// Text for people: escaped and shortened untrusted names, and amounts of bytes.
 export module shardmesh.core:text;
 
 import shardmesh.std;
@@ -10,6 +10,10 @@ export namespace shardmesh {
 /// that are invisible or reorder a line (format, bidirectional, and zero-width characters, separators, variation
 /// selectors, tags). The escapes are \n, \t, \r, or one \xNN per byte.
 std::string escaped(std::string_view text);
+/// Shortens `text` to at most `most` characters (code points of well-formed UTF-8, as `escaped` returns it). A longer
+/// text keeps its beginning and twice as much of its end, with "..." between them: the keys of a model begin alike and
+/// differ at their ends. Cost: O(size of text).
+std::string shortened(std::string_view text, std::size_t most);
 /// Quotes `text` as a JSON string that is always valid. Characters that `escaped` would replace become \uNNNN. Each
 /// byte that is not UTF-8 becomes a lone surrogate, as in Python's surrogateescape (0xFF is "\\udcff"). A surrogate
 /// that is encoded in three bytes becomes its own \uNNNN.

@@ -7,6 +7,7 @@ module;
 #include <cmath>
 #include <cstdint>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +20,26 @@ namespace shardmesh {
 namespace {
 
 constexpr std::size_t max_slices = 64;
-constexpr double map_width = 480, map_height = 320, gap = 56;
+constexpr double map_width = 480, map_height = 320, gap = 56, line_height = 16;
+
+// Lines from this height down. Their text has any bytes and any length.
+struct caption_lines {
+  std::string body;
+  double height = 0, width = 0;
+};
+
+caption_lines caption_at(double top, std::span<const std::string> lines) {
+  constexpr std::size_t longest = 120;
+  constexpr double character = 7;  // the approximate width
+  caption_lines made;
+  for (const std::string& line : lines) {
+    const std::string text = shortened(escaped(line), longest);
+    made.body += svg_text_at(gap, top + made.height, "start", svg_text(text), "caption");
+    made.height += line_height;
+    made.width = std::max(made.width, character * static_cast<double>(text.size()));
+  }
+  return made;
+}
 
 std::string frame_at(double x, double y, double width, double height) {
   return fmt::format("<rect class=\"frame\" x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\"/>\n", x, y,
@@ -91,10 +111,23 @@ std::string map_of(const slice& s, const scene& all, double top) {
 
 }  // namespace
 
-std::string svg_layout(const distribution& d) {
+std::vector<std::string> placement_lines(const device_mesh& mesh, std::span<const placement> placements) {
+  constexpr std::size_t longest_name = 60;
+  std::vector<std::string> lines;
+  for (std::size_t m = 0; m < mesh.rank(); ++m) {
+    const std::string label =
+        mesh.names().empty() ? fmt::format("mesh dimension {}", m) : shortened(escaped(mesh.names()[m]), longest_name);
+    lines.push_back(
+        fmt::format("{} ({}): {}", label, detail::counted(mesh.sizes()[m], "rank"), to_string(placements[m])));
+  }
+  return lines;
+}
+
+std::string svg_layout(const distribution& d, std::span<const std::string> caption) {
   const scene all = make_scene(d, max_slices);
-  std::string body = svg_text_at(gap, 20, "start", "shape " + to_string(d.global_shape()));
-  double top = gap + 28;
+  const caption_lines lines = caption_at(20 + line_height, caption);
+  std::string body = svg_text_at(gap, 20, "start", "shape " + to_string(d.global_shape())) + lines.body;
+  double top = gap + 28 + lines.height;
   for (const slice& s : all.slices) {
     body += map_of(s, all, top);
     top += map_height + gap;
@@ -106,10 +139,16 @@ std::string svg_layout(const distribution& d) {
                     detail::counted(all.slice_count - static_cast<std::int64_t>(all.slices.size()), "more slice")));
     top += gap;
   }
-  return svg_document(map_width + 2 * gap, top, body);
+  return svg_document(std::max(map_width, lines.width) + 2 * gap, top, body);
 }
 
-std::string svg_plan(const transfer_plan& plan) {
+result<std::string> svg_layout(const layout& l) {
+  const auto held = distribute(l);
+  if (!held) return held.error();
+  return svg_layout(*held, placement_lines(l.mesh(), l.placements()));
+}
+
+std::string svg_plan(const transfer_plan& plan, std::span<const std::string> caption) {
   const auto traffic = traffic_of(plan);
   owner_id owners = 1;
   std::int64_t most = 1;
@@ -119,7 +158,9 @@ std::string svg_plan(const transfer_plan& plan) {
   std::string body = svg_text_at(
       gap, 20, "start",
       fmt::format("{} move, at least {}", human_bytes(plan.bytes_moved()), human_bytes(plan.lower_bound())));
-  const double top = gap + 28;
+  const caption_lines lines = caption_at(20 + line_height, caption);
+  body += lines.body;
+  const double top = gap + 28 + lines.height;
   body += svg_text_at(gap + size / 2, top - 22, "middle", "receiver", "edge");
   body += svg_text_at(gap, top - 22, "end", "sender", "edge");
   for (const auto& [pair, bytes] : traffic) {
@@ -138,7 +179,7 @@ std::string svg_plan(const transfer_plan& plan) {
       body += svg_text_at(gap + cell * owner + cell / 2, top - 6, "middle", std::to_string(owner), "edge");
     }
   body += frame_at(gap, top, size, size);
-  return svg_document(size + 2 * gap, top + size + gap, body);
+  return svg_document(std::max(size, lines.width) + 2 * gap, top + size + gap, body);
 }
 
 }  // namespace shardmesh

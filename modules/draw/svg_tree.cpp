@@ -65,7 +65,7 @@ std::string svg_tree(const tree_spec& tree, std::span<const std::string> leaf_la
     if (row.depth > 0)
       body += fmt::format("<path class=\"branch\" d=\"M{:.0f} {:.0f}V{:.0f}H{:.0f}\"/>\n",
                           left_of(rows[row.parent]) + 5, base_of(row.parent) + 5, y - 4, x - 3);
-    const std::string_view key = cut_text(row.key, options.max_columns);
+    const std::string key = shortened(row.key, options.max_columns);
     const std::string_view rest = cut_text(row.rest, options.max_columns - std::min(options.max_columns, key.size()));
     const std::string_view gap = key.empty() || rest.empty() ? "" : "&#160; ";
     body += svg_text_at(x, y, "start",

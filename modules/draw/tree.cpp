@@ -16,9 +16,9 @@ import :tree_rows;
 namespace shardmesh {
 namespace {
 
-// "key {2}" or "key  label", cut to `room` characters.
+// "key {2}" or "key  label" in `room` characters. A key keeps its end, a label its beginning.
 std::string row_text(const tree_row& row, node_kind kind, std::size_t room, bool color) {
-  const std::string fitted(cut_text(row.key, room));
+  const std::string fitted = shortened(row.key, room);
   room -= std::min(room, fitted.size());
   std::string rest = row.rest;
   if (!fitted.empty() && !rest.empty()) rest.insert(0, kind == node_kind::leaf ? "  " : " ");

@@ -19,8 +19,9 @@ export namespace shardmesh {
 ///        |- [0]  0.9
 ///        `- [1]  0.99
 /// \param leaf_labels  a label for each leaf, in leaf order; leaves beyond its end have none
-/// \returns at most `max_lines` lines, and one more with the number of further nodes. Each is cut at `max_columns`
-///          characters, but never within its branch lines. Ends with a newline; empty for an empty spec.
+/// \returns at most `max_lines` lines, and one more with the number of further nodes. Each has at most `max_columns`
+///          characters, if its branch lines have fewer: a long key is `shortened`, so that its end stays visible, and a
+///          label is cut at its end. Ends with a newline; empty for an empty spec.
 /// Cost: O(lines * depth + children of the containers drawn). No recursion.
 std::string draw_tree(const tree_spec& tree, std::span<const std::string> leaf_labels = {},
                       const draw_options& options = {});

@@ -19,7 +19,7 @@ struct tree_row {
 // empty.
 std::vector<tree_row> rows_of(const tree_spec& tree, std::span<const std::string> leaf_labels, std::size_t most);
 
-// Returns the first `most` characters (code points) of well-formed text.
+// Returns the first `most` characters (code points) of well-formed text: of labels. Keys are `shortened`.
 std::string_view cut_text(std::string_view text, std::size_t most);
 
 }  // namespace shardmesh

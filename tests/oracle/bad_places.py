@@ -70,7 +70,8 @@ def empty_paths(oracle):
                                  (3, "diff", source, ""), (3, "convert", "", f"{other}.pt"), (2, "convert", source, "", "--to", "dcp"),
                                  (3, "check-shards", ""), (3, "reshard", "", other, "--mesh", "2"),
                                  (2, "reshard", source, "", "--mesh", "2"), (3, "clean", ""), (2, "inspect", source, "--svg", ""),
-                                 (2, "inspect", source, "--html", ""), (2, "plan", "4", "S(0)", "2", "R", "--svg", ""),
+                                 (2, "inspect", source, "--html", ""), (2, "diff", source, source, "--html", ""),
+                                 (2, "plan", "4", "S(0)", "2", "R", "--svg", ""),
                                  (2, "convert", source, f"{other}.pt", "--flat-spec", ""), (2, "convert", source, f"{other}.pt", "--like", ""),
                                  (2, "reshard", source, other, "--like", "")):
         status, out, err = oracle.run(*arguments)

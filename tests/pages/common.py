@@ -22,14 +22,14 @@ def run(*arguments, status=0):
     return done.stdout.decode()
 
 
-def write_safetensors(path, tensors):
-    """tensors: {key: (dtype, shape, bytes)}; all bytes are zero."""
+def write_safetensors(path, tensors, byte=0):
+    """tensors: {key: (dtype, shape, bytes)}; every byte has this value."""
     header, at = {}, 0
     for key, (dtype, shape, size) in tensors.items():
         header[key] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + size]}
         at += size
     text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(at))
+    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes([byte]) * at)
 
 
 class PageTest(unittest.TestCase):
@@ -43,11 +43,11 @@ class PageTest(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.folder = Path(scratch.name)
 
-    def make(self, command, *arguments):
+    def make(self, command, *arguments, status=0):
         """The page of a command, and the document that the same command prints."""
         page = self.folder / "page.html"
-        self.assertEqual(run(command, *arguments, "--html", page, "--force"), "")
-        return page, json.loads(run(command, *arguments, "--json"))
+        self.assertEqual(run(command, *arguments, "--html", page, "--force", status=status), "")
+        return page, json.loads(run(command, *arguments, "--json", status=status))
 
     def check_quiet(self, page):
         """The page complained of nothing, made no other request, and is not wider than the window."""

@@ -26,8 +26,8 @@ class PlanPage(PageTest):
         self.assertEqual(links, counted)
         self.assertEqual(sum(links.values()), self.document["bytes_moved"])
         self.assertEqual({name: self.document[name] for name in ("shape", "dtype", "from", "to")}, {
-            "shape": [16, 12, 10], "dtype": "bfloat16", "from": {"mesh": [4], "placements": ["S(0)"]},
-            "to": {"mesh": [2, 3], "placements": ["S(1)", "S(2)"]}})
+            "shape": [16, 12, 10], "dtype": "bfloat16", "from": {"mesh": [4], "mesh_names": [], "placements": ["S(0)"]},
+            "to": {"mesh": [2, 3], "mesh_names": ["dp", "tp"], "placements": ["S(1)", "S(2)"]}})
 
     def test_numbers_are_those_of_the_document(self):
         links, peaks = self.document["links"], self.document["peak_bytes"]
@@ -59,6 +59,11 @@ class PlanPage(PageTest):
         wanted = [[str(one["from"]), str(one["to"]), str(prod(one["sizes"]))] for one in self.document["copies"] if (one["from"], one["to"]) == (1, 3)]
         self.assertEqual([[row[0], row[1], row[3]] for row in self.rows("copies")], wanted)
         self.assertGreater(len(wanted), 0)
+
+    def test_both_meshes_are_labelled(self):
+        self.browser.open(self.page)
+        self.assertEqual(self.browser.texts("#sides"), ["bfloat16 [16, 12, 10]: from mesh dimension 0 (4 ranks): S(0) → "
+                                                        "to dp (2 ranks): S(1), tp (3 ranks): S(2)"])
 
     def test_slices_of_the_outer_dimension_can_be_chosen(self):
         self.browser.open(self.page)

@@ -4,13 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <memory>
 #include <range/v3/view/take.hpp>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,8 +17,11 @@
 #include "command.hpp"
 #include "console.hpp"
 #include "counted.hpp"
+#include "diff_json.hpp"
 #include "json_writer.hpp"
 #include "opening.hpp"
+#include "output_file.hpp"
+#include "page.hpp"
 #include "report.hpp"
 #include "selection_options.hpp"
 
@@ -35,43 +36,19 @@ namespace {
 using namespace shardmesh;
 
 struct arguments {
-  std::string left, right;
-  bool json = false;
+  std::string left, right, html;
+  bool json = false, force = false;
   std::int64_t limit = -1;  // -1: the default
   diff_options options;
   selection_arguments selection;
 };
 
-void write(json_writer& out, const key_difference& d) {
-  out.begin_object().member("key", d.key).member("kind", name(d.kind)).member("text", d.text);
-  if (d.kind == difference_kind::values)
-    out.member("different", d.different)
-        .member("elements", d.elements)
-        .key("first_index")
-        .list(d.first_index)
-        .member("largest_difference", fmt::format("{}", d.largest));
-  out.end_object();
-}
-
-// Writes null if unreadable entries are the only differences.
-void write_equality(json_writer& out, const diff_report& report) {
-  out.key("equal");
-  for (const key_difference& d : report.differences)
-    if (d.kind != difference_kind::unreadable) return static_cast<void>(out.value(false));
-  if (report.problems.empty())
-    out.value(true);
-  else
-    out.null();
-}
-
 // "3 keys differ: 2 values, 1 shape".
 std::string summary(const std::vector<key_difference>& differences) {
-  std::map<std::string_view, std::int64_t> by_kind;
-  std::set<std::string_view> keys;
-  for (const key_difference& d : differences) ++by_kind[name(d.kind)], keys.insert(d.key);
-  std::string text = fmt::format("{} {}: ", counted(keys.size(), "key"), keys.size() == 1 ? "differs" : "differ");
+  const difference_counts counts = counts_of(differences);
+  std::string text = fmt::format("{} {}: ", counted(counts.keys, "key"), counts.keys == 1 ? "differs" : "differ");
   std::string_view separator;
-  for (const auto& [kind, count] : by_kind) {
+  for (const auto& [kind, count] : counts.by_kind) {
     text += fmt::format("{}{} {}", separator, count, kind);
     separator = ", ";
   }
@@ -84,9 +61,6 @@ std::string compared_text(const diff_report& outcome) {
                      counted_if_any(outcome.objects, "object")});
 }
 
-// The numbers of tensors that no entry names, and which are therefore not compared: left side, right side.
-using unread_counts = std::array<std::int64_t, 2>;
-
 // "; not read, so not compared: 3 tensors of a.pt and 1 tensor of b.pt"; empty when there are none.
 std::string unread_text(const unread_counts& unread, const arguments& given) {
   const auto of = [](std::int64_t count, const std::string& path) {
@@ -96,48 +70,31 @@ std::string unread_text(const unread_counts& unread, const arguments& given) {
   return text.empty() ? text : "; not read, so not compared: " + text;
 }
 
-std::string line_of(const key_difference& d) {
-  return fmt::format("{}: {}", escaped(d.key), escaped(d.text));
+// -1 is the default; 0 means all.
+std::size_t limit_of(const arguments& given, std::size_t by_default) {
+  constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
+  return given.limit < 0 ? by_default : given.limit == 0 ? all : static_cast<std::size_t>(given.limit);
 }
 
-// The first problems are the unreadable differences, in the same order; their lines are already printed.
-void write_problems(json_writer& out, const diff_report& outcome) {
-  auto unreadable = outcome.differences.begin();
-  out.begin_list();
-  for (const error& problem : outcome.problems) {
-    unreadable = std::find_if(unreadable, outcome.differences.end(),
-                              [](const key_difference& d) { return d.kind == difference_kind::unreadable; });
-    if (unreadable == outcome.differences.end())
-      write(out, problem);
-    else
-      write(out, problem, line_of(*unreadable++));
-  }
-  out.end_list();
-}
-
-void print_json(const diff_report& outcome, std::int64_t limit, const unread_counts& unread,
-                const std::vector<std::string>& notes) {
-  const auto shown = std::min(outcome.differences.size(), static_cast<std::size_t>(limit));
+void print_json(const compared_checkpoints& compared, const arguments& given) {
   json_writer out;
-  out.begin_object().member("ok", outcome.problems.empty());
-  write_equality(out, outcome);
-  out.key("differences").begin_list();
-  for (std::size_t i = 0; i < shown; ++i) write(out, outcome.differences[i]);
-  out.end_list().member("more_differences", outcome.differences.size() - shown).key("problems");
-  write_problems(out, outcome);
-  out.member("tensors", outcome.tensors)
-      .member("objects", outcome.objects)
-      .member("bytes", outcome.bytes)
-      .key("unread_tensors")
-      .list(unread)
-      .key("notes")
-      .list(notes)
-      .end_object()
-      .finish();
+  write_document(out, compared, {.differences = limit_of(given, std::numeric_limits<std::size_t>::max())});
 }
 
-void print_text(const diff_report& outcome, std::int64_t limit) {
-  const auto shown = std::min(outcome.differences.size(), static_cast<std::size_t>(limit));
+// The page holds the document that --json prints, or the beginning of a document that is too large for a browser.
+int print_page(const compared_checkpoints& compared, const arguments& given, output_file& destination) {
+  diff_limits most{.problems = 1000, .notes = 1000};
+  most.differences = limit_of(given, 100'000);
+  if (given.limit != 0) most.difference_bytes = 64 << 20;
+  std::string document;
+  json_writer out([&](const std::string& text) { document += text; });
+  write_document(out, compared, most);
+  return destination.write(make_page(compared.left + " and " + compared.right,
+                                     {"elements.js", "page_state.js", "table.js", "diff.js"}, document));
+}
+
+void print_text(const diff_report& outcome, std::size_t limit) {
+  const std::size_t shown = std::min(outcome.differences.size(), limit);
   for (const key_difference& d : outcome.differences | ranges::views::take(shown)) print_line(line_of(d));
   if (shown < outcome.differences.size())
     print_line(fmt::format("... and {}", counted(outcome.differences.size() - shown, "more difference")));
@@ -145,6 +102,8 @@ void print_text(const diff_report& outcome, std::int64_t limit) {
 
 int run(arguments& given, const common_options& common) {
   works_on(given.left);
+  auto page = output_file::open("--html", given.html, given.force, {given.left, given.right});
+  if (!page) return report(page.error());
   auto left = open_source(given.left, common);
   if (!left) return report(left.error());
   works_on(given.right);
@@ -170,11 +129,13 @@ int run(arguments& given, const common_options& common) {
       print_problem(e);
       problems.push_back(e);
     }
-  constexpr std::int64_t all = std::numeric_limits<std::int64_t>::max(), lines = 100;
-  print_text(*outcome, given.limit < 0 ? lines : given.limit == 0 ? all : given.limit);
+  const compared_checkpoints compared{*outcome, given.left, given.right, unread, notes};
+  print_text(*outcome, limit_of(given, 100));
+  if (*page)
+    if (const int written = print_page(compared, given, **page); written != done) return written;
   if (given.json)
-    print_json(*outcome, given.limit <= 0 ? all : given.limit, unread, notes);
-  else if (!outcome->differences.empty() || problems.empty())
+    print_json(compared, given);
+  else if (!*page && (!outcome->differences.empty() || problems.empty()))
     print(fmt::format("{}{}{}\n",
                       outcome->differences.empty() ? "equal: " : summary(outcome->differences) + "; compared ",
                       compared_text(*outcome), unread_text(unread, given)));
@@ -192,7 +153,8 @@ void add_diff(CLI::App& app, invocation& call) {
       app.add_subcommand("diff", "Compare two checkpoints of any formats: names, dtypes, shapes, values, and objects");
   command->footer(
       "shardmesh diff CKPT model.safetensors --no-optimizer\n"
-      "shardmesh diff OLD NEW --tolerance 1e-6 --ignore-dtype");
+      "shardmesh diff OLD NEW --tolerance 1e-6 --ignore-dtype\n"
+      "shardmesh diff OLD NEW --html page.html");
   command->add_option("A", given->left, "The left checkpoint")->required();
   command->add_option("B", given->right, "The right checkpoint")->required();
   command->add_flag("--json", given->json, "Print one JSON document");
@@ -203,11 +165,15 @@ void add_diff(CLI::App& app, invocation& call) {
       ->type_name("T")
       ->check(tolerance());
   command->add_option("--limit", given->limit, "List at most N differences and count the rest; 0 lists all")
-      ->default_str("100; all with --json")
+      ->default_str("100; all with --json; 100000 with --html")
       ->type_name("N")
       ->check(whole_number());
   command->add_flag("--layout", given->options.layout, "Also compare how tensors are cut into chunks");
   command->add_flag("--ignore-dtype", given->options.ignore_dtype, "Compare values even if the dtypes differ");
+  command->add_option("--html", given->html, "Write a page for a browser to FILE; it needs no network")
+      ->type_name("FILE")
+      ->check(some_path());
+  add_force_option(*command, given->force, "--html");
   add_selection_options(*command, given->selection);
   command->callback([given, &call] { call.status = run(*given, call.common); });
 }

@@ -192,9 +192,9 @@ int print_page(checkpoint_reader& reader, const shown_entries& shown, const argu
 
 int run(const arguments& given, const common_options& common) {
   works_on(given.path);
-  auto picture = output_file::open("--svg", given.svg, given.force, given.path);
+  auto picture = output_file::open("--svg", given.svg, given.force, {given.path});
   if (!picture) return report(picture.error());
-  auto page = output_file::open("--html", given.html, given.force, given.path);
+  auto page = output_file::open("--html", given.html, given.force, {given.path});
   if (!page) return report(page.error());
   const read_limits limits = read_limits{}.times(common.limit_factor);
   auto reader = open_source(given.path, common, given.keys);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,16 +13,21 @@
 #include "command.hpp"
 #include "console.hpp"
 #include "counted.hpp"
+#include "element_type.hpp"
 #include "json_writer.hpp"
+#include "layout_json.hpp"
 #include "output_file.hpp"
+#include "page.hpp"
 #include "report.hpp"
+
 import shardmesh;
+import shardmesh.draw;
 
 namespace tool {
 namespace {
 
 struct layout_arguments {
-  std::string shape, mesh, place, rule = "torch_chunk", svg;
+  std::string shape, mesh, place, rule = "torch_chunk", dtype_name = "float32", svg, html;
   bool json = false, force = false;
 };
 
@@ -37,27 +43,20 @@ shardmesh::result<shardmesh::layout> make_layout(const layout_arguments& a) {
   return shardmesh::layout::make(*mesh, *placements, *shape, *rule);
 }
 
-void write_rank(json_writer& out, const shardmesh::layout& l, std::int32_t rank) {
-  out.begin_object().member("rank", rank).key("coordinate").list(*l.mesh().coordinate_of(rank));
-  out.key("local_shape").list(l.local_shape(rank)).key("boxes").begin_list();
-  for (const shardmesh::placed_box& b : l.boxes(rank)) {
-    out.begin_object();
-    write_box(out, b.where);
-    out.end_object();
-  }
-  out.end_list().end_object();
+int print_json(const shardmesh::layout& l, shardmesh::dtype type) {
+  json_writer out;
+  write_document(out, l, type);
+  return done;
 }
 
-// Writes the document piece by piece: a mesh can have a million ranks.
-int print_json(const shardmesh::layout& l) {
-  json_writer out;
-  out.begin_object().key("shape").list(l.shape()).key("mesh").list(l.mesh().sizes());
-  out.key("placements").begin_list();
-  for (const shardmesh::placement& p : l.placements()) out.value(shardmesh::to_string(p));
-  out.end_list().key("ranks").begin_list();
-  for (std::int64_t i = 0; i < l.mesh().size(); ++i) write_rank(out, l, l.mesh().rank_of_position(i));
-  out.end_list().end_object().finish();
-  return done;
+// The page holds the document that --json prints, or the beginning of a document that is too large for a browser.
+int print_page(const shardmesh::layout& l, shardmesh::dtype type, output_file& destination) {
+  std::string document;
+  json_writer out([&](const std::string& text) { document += text; });
+  write_document(out, l, type, {.ranks = 65'536, .boxes = 65'536});
+  const std::string title = fmt::format("{} {}", shardmesh::to_string(type), shardmesh::to_string(l));
+  return destination.write(make_page(
+      title, {"elements.js", "page_state.js", "mesh.js", "table.js", "bars.js", "boxes.js", "layout.js"}, document));
 }
 
 int print_text(const shardmesh::layout& l, const shardmesh::distribution& d) {
@@ -79,15 +78,21 @@ int print_text(const shardmesh::layout& l, const shardmesh::distribution& d) {
 int run_layout(const layout_arguments& a) {
   const auto l = make_layout(a);
   if (!l) return refuse(l.error());
+  const auto type = element_type(a.dtype_name);
+  if (!type) return refuse(type.error());
   const auto d = shardmesh::distribute(*l);
   if (!d) return refuse(d.error());
-  if (!a.svg.empty()) {
-    auto picture = output_file::open(a.svg, a.force);
-    if (!picture) return report(picture.error());
-    if (const int status = picture->write(shardmesh::svg_layout(*d)); status != done) return status;
+  auto picture = output_file::open("--svg", a.svg, a.force), page = output_file::open("--html", a.html, a.force);
+  if (!picture) return report(picture.error());
+  if (!page) return report(page.error());
+  if (*picture) {
+    const std::vector<std::string> labels = shardmesh::placement_lines(l->mesh(), l->placements());
+    if (const int status = (*picture)->write(shardmesh::svg_layout(*d, labels)); status != done) return status;
   }
-  if (a.json) return print_json(*l);
-  return a.svg.empty() ? print_text(*l, *d) : done;
+  if (*page)
+    if (const int status = print_page(*l, *type, **page); status != done) return status;
+  if (a.json) return print_json(*l, *type);
+  return *picture || *page ? done : print_text(*l, *d);
 }
 
 }  // namespace
@@ -97,7 +102,8 @@ void add_layout(CLI::App& app, invocation& call) {
   CLI::App* command = app.add_subcommand("layout", "Show which rank holds which part of a tensor");
   command->footer(
       "shardmesh layout --shape 10,7 --mesh 2,3 --place 'S(0),S(1)'\n"
-      "shardmesh layout --shape 9 --mesh dp=2,tp=2 --place 'R,S(0)' --json");
+      "shardmesh layout --shape 9 --mesh dp=2,tp=2 --place 'R,S(0)' --json\n"
+      "shardmesh layout --shape 9 --mesh 2 --place 'S(0)' --html page.html");
   command->add_option("--shape", a->shape, "Sizes of the whole tensor, such as 10,7; [] for a scalar")
       ->type_name("SHAPE")
       ->required();
@@ -108,9 +114,15 @@ void add_layout(CLI::App& app, invocation& call) {
   command->add_option("--rule", a->rule, "How lengths are cut: torch_chunk, balanced, sizes:3,3,4, or weights:1,2")
       ->type_name("RULE")
       ->capture_default_str();
+  command->add_option("--dtype", a->dtype_name, "Type of the elements, for the bytes of --json and --html")
+      ->type_name("NAME")
+      ->capture_default_str();
   command->add_flag("--json", a->json, "Print one JSON document");
   command->add_option("--svg", a->svg, "Write a picture to FILE")->type_name("FILE")->check(some_path());
-  add_force_option(*command, a->force, "--svg");
+  command->add_option("--html", a->html, "Write a page for a browser to FILE; it needs no network")
+      ->type_name("FILE")
+      ->check(some_path());
+  add_force_option(*command, a->force, "--svg and --html");
   command->callback([a, &call] { call.status = run_layout(*a); });
 }
 

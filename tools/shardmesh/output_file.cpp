@@ -15,6 +15,7 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "report.hpp"
 
@@ -82,10 +83,12 @@ result<output_file> output_file::open(const std::string& path, bool force) {
 }
 
 result<std::optional<output_file>> output_file::open(std::string_view option, const std::string& path, bool force,
-                                                     const std::string& checkpoint) {
+                                                     const std::vector<std::string>& checkpoints) {
   if (path.empty()) return std::optional<output_file>();
-  if (!checkpoint.empty())
+  for (const std::string& checkpoint : checkpoints) {
+    if (checkpoint.empty()) continue;  // the command reports it
     if (auto outside = check_outside(option, path, checkpoint); !outside) return std::move(outside).error();
+  }
   auto made = open(path, force);
   if (!made) return std::move(made).error();
   return std::optional(*std::move(made));

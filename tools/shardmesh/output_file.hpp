@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "command.hpp"
 
@@ -21,9 +22,10 @@ class output_file {
   /// \errors errc::destination_exists without `force`; errc::io if the folder does not exist; those of staged_output
   static shardmesh::result<output_file> open(const std::string& path, bool force);
   /// The same for an optional option: empty for an empty path. `option` ("--svg") begins the messages about
-  /// `checkpoint`: no output may become a part of the checkpoint that it shows, or replace one of its files.
+  /// `checkpoints`: no output may become a part of a checkpoint that it shows, or replace one of its files.
   static shardmesh::result<std::optional<output_file>> open(std::string_view option, const std::string& path,
-                                                            bool force, const std::string& checkpoint = {});
+                                                            bool force,
+                                                            const std::vector<std::string>& checkpoints = {});
 
   /// Writes everything and gives the file its name. Returns the exit status, and reports failures.
   int write(std::string_view text);

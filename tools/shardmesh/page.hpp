@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages of --html: one file that needs nothing else and contains exactly the document that --json prints. The
-// document's contents are in inspect_json.cpp and plan_json.cpp, its display is in page/, and writing it is in
-// output_file.hpp.
+// Pages of --html: one file that needs nothing else and contains the document that --json prints, or its beginning
+// where that is too large for a browser. The document's contents are in COMMAND_json.cpp, its display is in page/, and
+// writing it is in output_file.hpp.
 #pragma once
 #include <initializer_list>
 #include <string>

@@ -11,14 +11,16 @@
 
 #include "command.hpp"
 #include "console.hpp"
+#include "element_type.hpp"
 #include "json_writer.hpp"
 #include "output_file.hpp"
 #include "page.hpp"
 #include "plan_json.hpp"
 #include "report.hpp"
+
 import shardmesh;
-import shardmesh.checkpoint;
 import shardmesh.core;
+import shardmesh.draw;
 
 namespace tool {
 namespace {
@@ -61,13 +63,8 @@ result<transfer_plan> make_plan(const plan_arguments& a, const sides& both) {
   if (!shape) return std::move(shape).error();
   auto rule = parse_split_rule(a.rule);
   if (!rule) return std::move(rule).error();
-  const auto type = parse_dtype(a.dtype_name);
-  if (!type) {
-    const auto near = nearest_dtype(a.dtype_name);
-    return fail(errc::invalid_argument, "'" + a.dtype_name + "' is not a dtype")
-        .with_hint(near ? fmt::format("did you mean {}?", name(*near))
-                        : "use PyTorch's name of a dtype, such as bfloat16");
-  }
+  const auto type = element_type(a.dtype_name);
+  if (!type) return type.error();
   auto from = placed(*shape, both.from, *rule);
   if (!from) return std::move(from).error();
   auto to = placed(*shape, both.to, *rule);
@@ -84,6 +81,14 @@ int print_text(const transfer_plan& p) {
   return print(text + draw_plan(p, {.color = isatty(STDOUT_FILENO) != 0})) ? done : not_completed;
 }
 
+// The labels of both meshes above the picture.
+std::vector<std::string> caption_of(const sides& both) {
+  std::vector<std::string> lines;
+  for (const std::string& line : placement_lines(both.from.mesh, both.from.placements)) lines.push_back("from " + line);
+  for (const std::string& line : placement_lines(both.to.mesh, both.to.placements)) lines.push_back("to " + line);
+  return lines;
+}
+
 // The page holds the document that --json prints; both are made once.
 int print_page(const transfer_plan& p, const plan_arguments& a, const sides& both, output_file& destination) {
   std::string document;
@@ -91,7 +96,8 @@ int print_page(const transfer_plan& p, const plan_arguments& a, const sides& bot
   write_document(out, p, both.from, both.to);
   const std::string title = fmt::format("{} {}: {} to {}", a.dtype_name, a.shape, a.from, a.to);
   const std::string page = make_page(
-      title, {"elements.js", "page_state.js", "table.js", "bars.js", "boxes.js", "matrix.js", "plan.js"}, document);
+      title, {"elements.js", "page_state.js", "mesh.js", "table.js", "bars.js", "boxes.js", "matrix.js", "plan.js"},
+      document);
   if (a.json) print(std::move(document));
   return destination.write(page);
 }
@@ -105,7 +111,7 @@ int run_plan(const plan_arguments& a) {
   if (!picture) return report(picture.error());
   if (!page) return report(page.error());
   if (*picture)
-    if (const int status = (*picture)->write(svg_plan(*p)); status != done) return status;
+    if (const int status = (*picture)->write(svg_plan(*p, caption_of(*both))); status != done) return status;
   if (*page) return print_page(*p, a, *both, **page);
   if (!a.json) return *picture ? done : print_text(*p);
   json_writer out;

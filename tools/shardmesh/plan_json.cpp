@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "layout_json.hpp"
 #include "report.hpp"
 
 import shardmesh;
@@ -21,11 +22,11 @@ bool is_copy(const step& s) {
   return (s.kind == step_kind::copy || s.kind == step_kind::accumulate) && s.from.side != buffer_side::destination;
 }
 
-// {"mesh":[2,2],"placements":["S(0)","R"]}
+// {"mesh":[2,2],"mesh_names":["dp","tp"],"placements":["S(0)","R"]}
 void write_side(json_writer& out, std::string_view name, const plan_side& side) {
-  out.key(name).begin_object().key("mesh").list(side.mesh.sizes()).key("placements").begin_list();
-  for (const placement& one : side.placements) out.value(to_string(one));
-  out.end_list().end_object();
+  out.key(name).begin_object();
+  write_mesh(out, side.mesh, side.placements);
+  out.end_object();
 }
 
 void write_copies(json_writer& out, const transfer_plan& p) {

@@ -15,16 +15,15 @@ namespace tool {
 namespace {
 
 constexpr int left = 56, line = 28;
+constexpr std::size_t longest_caption = 200;  // characters
 // The same style as the pictures, which applies also outside them.
 constexpr std::string_view style =
     "<style>.page{fill:#fff}text{fill:#222}.caption{font-size:13px;font-weight:600}"
     "@media(prefers-color-scheme:dark){.page{fill:#16181d}text{fill:#ddd}}</style>\n";
 
-// Escapes control bytes and invalid UTF-8, so that any name of a tensor gives a valid document.
 std::string text_in_svg(std::string_view text) {
   std::string safe;
-  for (const char c : shardmesh::escaped(text))
-    safe += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
+  for (const char c : text) safe += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
   return safe;
 }
 
@@ -40,11 +39,13 @@ std::string stacked_svg(const std::vector<captioned_picture>& pictures, const st
   constexpr std::string_view opening = "<svg ";
   std::string body;
   int top = 0, width = 2 * left;
-  const auto add_line = [&](const std::string& text) {
+  const auto add_line = [&](std::string_view given) {
+    // Control bytes and invalid UTF-8 are escaped, so that any name of a tensor gives a valid document.
+    const std::string text = shardmesh::shortened(shardmesh::escaped(given), longest_caption);
     body +=
         fmt::format("<text class=\"caption\" x=\"{}\" y=\"{}\">{}</text>\n", left, top + line - 4, text_in_svg(text));
     top += line;
-    width = std::max(width, 2 * left + 9 * static_cast<int>(std::min<std::size_t>(text.size(), 200)));
+    width = std::max(width, 2 * left + 9 * static_cast<int>(text.size()));
   };
   for (const captioned_picture& one : pictures) {
     add_line(one.caption);

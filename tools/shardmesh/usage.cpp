@@ -27,7 +27,7 @@ using namespace shardmesh;
 namespace {
 
 std::string in_quotes(std::string_view text) {
-  return fmt::format("'{}'", escaped(text).substr(0, 200));
+  return fmt::format("'{}'", shortened(escaped(text), 200));
 }
 
 template <class Number>

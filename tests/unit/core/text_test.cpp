@@ -53,6 +53,30 @@ TEST_CASE("every byte string has a JSON spelling of its own") {
   CHECK(json_quoted("\xf0\x9f\x98\x80") == "\"\xf0\x9f\x98\x80\"");
 }
 
+TEST_CASE("a long key is shortened in its middle, so that keys that differ at their ends stay different") {
+  CHECK(shortened("model.weight", 12) == "model.weight");
+  CHECK(shortened("model.layers.10.mlp.weight", 15) == "mode...p.weight");
+  CHECK(shortened("model.layers.10.mlp.weight", 18) == "model...mlp.weight");
+  CHECK(shortened(std::string(500, 'a') + ".bias", 20).ends_with("aaa.bias"));
+  CHECK(shortened("model.weight", 11) == "mo...weight");
+  CHECK(shortened("model.weight", 4) == "...t");
+  CHECK(shortened("model.weight", 3) == "...");
+  CHECK(shortened("model.weight", 1) == ".");
+  CHECK(shortened("model.weight", 0).empty());
+  CHECK(shortened("", 0).empty());
+}
+
+TEST_CASE("a shortened text counts characters, and cuts none of them") {
+  const std::string letter = "\xc3\xa4", face = "\xf0\x9f\x98\x80";
+  CHECK(shortened(letter + letter + letter + letter, 4) == letter + letter + letter + letter);
+  const std::string text = face + letter + face + letter + face + letter + face + letter + face + letter;
+  CHECK(shortened(text, 9) == face + letter + "..." + face + letter + face + letter);
+  for (std::size_t most = 0; most < 12; ++most) CHECK(is_utf8(shortened(text, most)));
+  // Stray bytes of a character: any text is safe, though only well-formed text is shortened as promised.
+  for (std::size_t most = 0; most < 12; ++most)
+    CHECK(shortened("\xa4\xa4" + text + "\xa4", most).size() <= 4 * text.size());
+}
+
 TEST_CASE("UTF-8 is checked by the standard's table") {
   CHECK(is_utf8("\xf0\x9f\x98\x80"));
   CHECK_FALSE(is_utf8("\xc0\xaf"));      // overlong

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <string>
+#include <vector>
 import shardmesh.draw;
 
 using namespace shardmesh;
@@ -39,7 +40,35 @@ TEST_CASE("whatever is distributed is drawn as its distribution") {
       "+-----------+-----------+\n";
   CHECK(draw_layout(l, {.max_columns = 30}).value() == draw_layout(grid("2", "S(0)", {2}), {.max_columns = 30}));
   CHECK(draw_layout(l, {.max_columns = 30}).value() == picture);
-  CHECK(svg_layout(l).value() == svg_layout(grid("2", "S(0)", {2})));
+  CHECK(svg_layout(l).value() == svg_layout(grid("2", "S(0)", {2}), placement_lines(l.mesh(), l.placements())));
+}
+
+TEST_CASE("pictures label each mesh dimension with its size and its placement") {
+  const auto lines = [](const char* mesh, const char* placements) {
+    return placement_lines(parse_mesh(mesh).value(), parse_placements(placements).value());
+  };
+  CHECK(lines("dp=2,tp=1", "R,S(0)") == std::vector<std::string>{"dp (2 ranks): R", "tp (1 rank): S(0)"});
+  CHECK(lines("3", "P(sum)") == std::vector<std::string>{"mesh dimension 0 (3 ranks): P(sum)"});
+  const layout l = layout::make(parse_mesh("dp=2,tp=3").value(), parse_placements("S(0),R").value(), {4, 6}).value();
+  const std::string picture = svg_layout(l).value();
+  CHECK(picture.find(">shape [4, 6]</text>") != std::string::npos);
+  CHECK(picture.find(">dp (2 ranks): S(0)</text>") != std::string::npos);
+  CHECK(picture.find(">tp (3 ranks): R</text>") != std::string::npos);
+}
+
+TEST_CASE("no name of a mesh dimension, and no caption, is markup in a picture or widens it without end") {
+  const std::vector<std::string> caption{"<script>&\x1b", std::string(5000, 'c') + "end"};
+  const auto planned = plan({{grid("2", "S(0)", {4}), grid("2", "R", {4}), dtype::float32, dtype::float32}}).value();
+  for (const std::string& picture : {svg_layout(grid("2", "R", {4}), caption), svg_plan(planned, caption)}) {
+    INFO(picture);
+    CHECK(picture.find("<script") == std::string::npos);
+    CHECK(picture.find(">&lt;script&gt;&amp;\\x1b</text>") != std::string::npos);
+    CHECK(picture.find("cend</text>") != std::string::npos);
+    CHECK(picture.size() < 5000);
+    CHECK(std::stoi(picture.substr(picture.find("width=\"") + 7)) < 1100);
+  }
+  const auto mesh = device_mesh::make({2}, {std::string(5000, 'm') + "<b>"}).value();
+  CHECK(placement_lines(mesh, parse_placements("R").value()).front().size() < 100);
 }
 
 TEST_CASE("vectors, scalars, replicas, gaps and slices are drawn") {

@@ -12,11 +12,12 @@ TEST_CASE("layout prints what every rank holds as JSON") {
   const auto run = run_tool("layout --shape 5,2 --mesh dp=4 --place 'S(0)' --json");
   REQUIRE(run.status == 0);
   CHECK(run.err.empty());
-  CHECK(json::parse(run.out) == json::parse(R"j({"shape":[5,2],"mesh":[4],"placements":["S(0)"],"ranks":[
-    {"rank":0,"coordinate":[0],"local_shape":[2,2],"boxes":[{"offsets":[0,0],"sizes":[2,2]}]},
-    {"rank":1,"coordinate":[1],"local_shape":[2,2],"boxes":[{"offsets":[2,0],"sizes":[2,2]}]},
-    {"rank":2,"coordinate":[2],"local_shape":[1,2],"boxes":[{"offsets":[4,0],"sizes":[1,2]}]},
-    {"rank":3,"coordinate":[3],"local_shape":[0,2],"boxes":[]}]})j"));
+  CHECK(json::parse(run.out) == json::parse(R"j({"shape":[5,2],"dtype":"float32","bytes":40,"mesh":[4],
+    "mesh_names":["dp"],"placements":["S(0)"],"ranks":[
+    {"rank":0,"coordinate":[0],"local_shape":[2,2],"bytes":16,"boxes":[{"offsets":[0,0],"sizes":[2,2]}]},
+    {"rank":1,"coordinate":[1],"local_shape":[2,2],"bytes":16,"boxes":[{"offsets":[2,0],"sizes":[2,2]}]},
+    {"rank":2,"coordinate":[2],"local_shape":[1,2],"bytes":8,"boxes":[{"offsets":[4,0],"sizes":[1,2]}]},
+    {"rank":3,"coordinate":[3],"local_shape":[0,2],"bytes":0,"boxes":[]}]})j"));
 }
 
 TEST_CASE("layout knows scalars, negative dimensions, strided shards and other rules") {
@@ -24,13 +25,27 @@ TEST_CASE("layout knows scalars, negative dimensions, strided shards and other r
     const auto run = run_tool("layout --shape '" + shape + "' --mesh 2 --place R --json");
     REQUIRE(run.status == 0);
     CHECK(json::parse(run.out)["ranks"][1] ==
-          json::parse(R"({"rank":1,"coordinate":[1],"local_shape":[],"boxes":[{"offsets":[],"sizes":[]}]})"));
+          json::parse(R"({"rank":1,"coordinate":[1],"local_shape":[],"bytes":4,"boxes":[{"offsets":[],"sizes":[]}]})"));
   }
   const auto strided = json::parse(run_tool("layout --shape 9 --mesh 4 --place 'SS(-1,2)' --json").out);
   CHECK(strided["placements"] == json::parse(R"j(["SS(0,2)"])j"));
   CHECK(strided["ranks"][0]["boxes"] == json::parse(R"([{"offsets":[0],"sizes":[2]},{"offsets":[5],"sizes":[1]}])"));
   const auto balanced = json::parse(run_tool("layout --shape 10 --mesh 4 --place 'S(0)' --rule balanced --json").out);
   CHECK(balanced["ranks"][3]["local_shape"] == json::parse("[2]"));
+}
+
+TEST_CASE("layout counts bytes of a dtype, and says null where elements fill no whole number of bytes") {
+  const std::string call = "layout --shape 3 --mesh 2 --place R --json --dtype ";
+  const json halves = json::parse(run_tool(call + "bfloat16").out);
+  CHECK(halves["dtype"] == "bfloat16");
+  CHECK(halves["bytes"] == 6);
+  CHECK(halves["mesh_names"].empty());
+  const json nibbles = json::parse(run_tool(call + "float4_e2m1fn").out);
+  CHECK(nibbles["bytes"].is_null());
+  CHECK(nibbles["ranks"][1]["bytes"].is_null());
+  const auto wrong = run_tool(call + "float99");
+  CHECK(wrong.status == 2);
+  CHECK(wrong.err.find("'float99' is not a dtype") != std::string::npos);
 }
 
 TEST_CASE("layout draws, and a million ranks are no trouble") {
@@ -81,9 +96,12 @@ TEST_CASE("pictures are written to files, or it is status 3") {
   const auto svg = folder / "layout.svg";
   CHECK(run_tool("layout --shape 4,4 --mesh 2,2 --place 'S(0),S(1)' --svg " + svg.string()).status == 0);
   CHECK(read_text(svg).find("</svg>") != std::string::npos);
-  CHECK(
-      run_tool("plan --shape 4 --from-mesh 2 --from 'S(0)' --to-mesh 2 --to R --svg " + (folder / "plan.svg").string())
-          .status == 0);
+  CHECK(read_text(svg).find(">mesh dimension 1 (2 ranks): S(1)</text>") != std::string::npos);
+  const auto plan = folder / "plan.svg";
+  CHECK(run_tool("plan --shape 4 --from-mesh 2 --from 'S(0)' --to-mesh tp=2 --to R --svg " + plan.string()).status ==
+        0);
+  CHECK(read_text(plan).find(">from mesh dimension 0 (2 ranks): S(0)</text>") != std::string::npos);
+  CHECK(read_text(plan).find(">to tp (2 ranks): R</text>") != std::string::npos);
   const auto denied = run_tool("layout --shape 4 --mesh 2 --place R --svg " + (folder / "no/such/folder.svg").string());
   CHECK(denied.status == 3);
   CHECK(denied.error_lines() == 1);

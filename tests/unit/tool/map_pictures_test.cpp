@@ -93,6 +93,22 @@ TEST_CASE("no name in a checkpoint is markup in the picture of its maps") {
   CHECK(maps_of(read_text(picture)) == expected);
 }
 
+TEST_CASE("the caption of a long key keeps its end, and the picture is as wide as the caption") {
+  const scratch_folder folder;
+  const auto picture = folder / "maps.svg", file = folder / "a.safetensors";
+  const std::string key = std::string(150, 'a') + std::string(150, 'b') + ".weight";
+  std::string header = R"({")" + key + R"(":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+  header.resize(400, ' ');
+  std::ofstream(file, std::ios::binary) << '\x90' << '\x01' << std::string(6, '\0') << header << 'x';
+  REQUIRE(run_tool("inspect " + file.string() + " --svg " + picture.string()).status == 0);
+  const std::string svg = read_text(picture);
+  const std::string caption = drawn_map::between(svg, "class=\"caption\"", "</text>");
+  CHECK(caption.ends_with("bbb.weight  uint8"));
+  CHECK(caption.find(">aaa") != std::string::npos);
+  CHECK(caption.find(key) == std::string::npos);
+  CHECK(std::stoi(drawn_map::between(svg, " width=\"", "\"")) > 200 * 7);
+}
+
 TEST_CASE("no picture is written into the checkpoint that it shows, nor where nothing can be") {
   const scratch_folder folder;
   std::filesystem::copy(golden, folder / "checkpoint", std::filesystem::copy_options::recursive);

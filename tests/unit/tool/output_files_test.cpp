@@ -12,14 +12,17 @@ namespace {
 
 const std::string golden = std::string(SHARDMESH_TEST_DATA) + "/golden/dtensor_shard0_4/checkpoint";
 const std::string plan = "plan --shape 4 --from-mesh 2 --from 'S(0)' --to-mesh 2 --to R";
+const std::string layout = "layout --shape 4 --mesh 2 --place 'S(0)'";
 
 // The commands, without the file's name.
 const std::string calls[] = {"inspect " + golden + " --svg ",
                              "inspect " + golden + " --tree --svg ",
                              "inspect " + golden + " --html ",
                              plan + " --svg ",
+                             "diff " + golden + " " + golden + " --html ",
                              plan + " --html ",
-                             "layout --shape 4 --mesh 2 --place 'S(0)' --svg "};
+                             layout + " --svg ",
+                             layout + " --html "};
 
 }  // namespace
 

@@ -2,11 +2,13 @@
 // Tests the files of --html pages: where they are written, where not, and that they hold the document of --json.
 // tests/pages tests them in a browser.
 #include <catch2/catch_test_macros.hpp>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <run_tool.hpp>
 #include <string>
+#include <vector>
 
 using nlohmann::json;
 
@@ -15,6 +17,8 @@ namespace {
 const std::string golden = std::string(SHARDMESH_TEST_DATA) + "/golden/fsdp2_tp_2x2/checkpoint";
 const std::string plan_call =
     "plan --shape 4,2 --from-mesh 2 --from 'S(0)' --to-mesh dp=1,tp=2 --to 'R,S(1)' --dtype bfloat16";
+const std::vector<std::string> calls{"inspect " + golden, "diff " + golden + " " + golden, plan_call,
+                                     "layout --shape 10,7 --mesh dp=2,tp=3 --place 'S(0),S(1)'"};
 
 std::string between(const std::string& text, const std::string& begin, const std::string& end) {
   const std::size_t from = text.find(begin) + begin.size();
@@ -25,12 +29,23 @@ json document_in(const std::filesystem::path& page) {
   return json::parse(between(read_text(page), R"(<script type="application/json" id="data">)", "</script>"));
 }
 
+// A safetensors file with one byte for each key.
+void write_safetensors(const std::filesystem::path& path, const std::vector<std::string>& keys, char value) {
+  json header = json::object();
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    header[keys[i]] = {{"dtype", "U8"}, {"shape", json::array({1})}, {"data_offsets", json::array({i, i + 1})}};
+  const std::string text = header.dump();
+  const std::uint64_t size = text.size();
+  std::ofstream(path, std::ios::binary) << std::string(reinterpret_cast<const char*>(&size), 8) << text
+                                        << std::string(keys.size(), value);
+}
+
 }  // namespace
 
 TEST_CASE("pages hold the document that --json prints") {
   const scratch_folder folder;
   const auto page = folder / "page.html";
-  for (const std::string& call : {"inspect " + golden, plan_call}) {
+  for (const std::string& call : calls) {
     INFO(call);
     const auto alone = run_tool(call + " --force --html " + page.string());
     CHECK(alone.status == 0);
@@ -45,8 +60,9 @@ TEST_CASE("pages hold the document that --json prints") {
 
 TEST_CASE("a plan's document says what moves from where to where, link by link") {
   const json plan = json::parse(run_tool(plan_call + " --json").out);
-  CHECK(plan == json::parse(R"j({"shape":[4,2],"dtype":"bfloat16","from":{"mesh":[2],"placements":["S(0)"]},
-    "to":{"mesh":[1,2],"placements":["R","S(1)"]},"bytes_total":16,"bytes_moved":8,"lower_bound":8,
+  CHECK(plan == json::parse(R"j({"shape":[4,2],"dtype":"bfloat16","from":{"mesh":[2],"mesh_names":[],
+    "placements":["S(0)"]},"to":{"mesh":[1,2],"mesh_names":["dp","tp"],"placements":["R","S(1)"]},
+    "bytes_total":16,"bytes_moved":8,"lower_bound":8,
     "peak_bytes":{"0":8,"1":8},"links":[{"from":0,"to":1,"bytes":4},{"from":1,"to":0,"bytes":4}],"copies":[
     {"from":0,"to":0,"offsets":[0,0],"sizes":[2,1]},{"from":0,"to":1,"offsets":[0,1],"sizes":[2,1]},
     {"from":1,"to":0,"offsets":[2,0],"sizes":[2,1]},{"from":1,"to":1,"offsets":[2,1],"sizes":[2,1]}]})j"));
@@ -59,10 +75,76 @@ TEST_CASE("a checkpoint's document has the bytes of tensors and the ranks of fil
     "__2_0.distcp":{"rank":2},"__3_0.distcp":{"rank":3}})"));
 }
 
+TEST_CASE("a document of differences names both sides and counts the kinds") {
+  const scratch_folder folder;
+  const std::string left = (folder / "left.safetensors").string(), right = (folder / "right.safetensors").string();
+  write_safetensors(left, {"a", "b", "gone"}, 'x');
+  write_safetensors(right, {"a", "b", "new"}, 'y');
+  const auto run = run_tool("diff " + left + " " + right + " --json");
+  CHECK(run.status == 1);
+  const json document = json::parse(run.out);
+  CHECK(document["left"] == left);
+  CHECK(document["right"] == right);
+  CHECK(document["equal"] == false);
+  CHECK(document["differing_keys"] == 4);
+  CHECK(document["kinds"] == json::parse(R"({"only-left":1,"only-right":1,"values":2})"));
+  CHECK(document["differences"][0]["key"] == "a");
+  CHECK(document["differences"][0]["different"] == 1);
+  CHECK(document["differences"][0]["largest_difference"] == "1");
+}
+
+TEST_CASE("the page of a comparison lists a hundred thousand differences or --limit, and counts the rest") {
+  const scratch_folder folder;
+  const std::string left = (folder / "left.safetensors").string(), right = (folder / "right.safetensors").string();
+  const auto page = folder / "page.html";
+  std::vector<std::string> keys;
+  for (int i = 0; i < 100'050; ++i) keys.push_back("model.layers." + std::to_string(i));
+  write_safetensors(left, keys, 'x');
+  write_safetensors(right, {"another"}, 'x');
+  const std::string call = "diff " + left + " " + right + " --force --html " + page.string();
+  const auto document_of = [&](const std::string& options) {
+    const auto run = run_tool(call + options);
+    CHECK(run.status == 1);
+    CHECK(run.out.empty());
+    json document = document_in(page);
+    CHECK(document["differing_keys"] == 100'051);
+    CHECK(document["kinds"] == json::parse(R"({"only-left":100050,"only-right":1})"));
+    return document;
+  };
+  const json whole = document_of("");
+  CHECK(whole["differences"].size() == 100'000);
+  CHECK(whole["more_differences"] == 51);
+  const json first = document_of(" --limit 2");
+  CHECK(first["differences"].size() == 2);
+  CHECK(first["more_differences"] == 100'049);
+  CHECK(document_of(" --limit 0")["differences"].size() == 100'051);
+}
+
+TEST_CASE("the page of a layout lists 65536 ranks or boxes and counts the rest, which --json lists") {
+  const scratch_folder folder;
+  const auto page = folder / "page.html";
+  const std::string ranks = "layout --shape 100000,8 --mesh 100000 --place 'S(0)'";
+  REQUIRE(run_tool(ranks + " --html " + page.string()).status == 0);
+  const json many_ranks = document_in(page);
+  CHECK(many_ranks["ranks"].size() == 65'536);
+  CHECK(many_ranks["more_ranks"] == 34'464);
+  const json all_ranks = json::parse(run_tool(ranks + " --json").out);
+  CHECK(all_ranks["ranks"].size() == 100'000);
+  CHECK_FALSE(all_ranks.contains("more_ranks"));
+  // Each rank holds every second element.
+  REQUIRE(run_tool("layout --shape 200000 --mesh 2 --place 'SS(0,100000)' --force --html " + page.string()).status ==
+          0);
+  const json many_boxes = document_in(page);
+  REQUIRE(many_boxes["ranks"].size() == 1);
+  CHECK(many_boxes["ranks"][0]["boxes"].size() == 65'536);
+  CHECK(many_boxes["ranks"][0]["more_boxes"] == 34'464);
+  CHECK(many_boxes["more_ranks"] == 1);
+}
+
 TEST_CASE("a page that exists is replaced with --force alone") {
   const scratch_folder folder;
   const auto page = folder / "page.html";
-  for (const std::string& call : {"inspect " + golden, plan_call}) {
+  for (const std::string& call : calls) {
     INFO(call);
     std::ofstream(page) << "mine";
     const auto refused = run_tool(call + " --html " + page.string());
@@ -85,11 +167,18 @@ TEST_CASE("no page is written into the checkpoint that it shows, nor of what can
     const auto run = run_tool("inspect " + path + " --force --html " + page);
     CHECK(run.status == 2);
     CHECK(run.err.find("--html would write into the checkpoint") != std::string::npos);
+    for (const std::string& sides : {path + " " + golden, golden + " " + path}) {
+      const auto compared = run_tool("diff " + sides + " --force --html " + page);
+      CHECK(compared.status == 2);
+      CHECK(compared.err.find("--html would write into the checkpoint") != std::string::npos);
+    }
   }
   CHECK(run_tool("verify " + path).status == 0);
   const auto page = folder / "page.html";
   CHECK(run_tool("inspect " + (folder / "nothing").string() + " --html " + page.string()).status == 3);
   CHECK(run_tool("inspect " + path + " --only nothing --html " + page.string()).status == 2);
+  CHECK(run_tool("diff " + path + " " + (folder / "nothing").string() + " --html " + page.string()).status == 3);
+  CHECK(run_tool("layout --shape 4 --mesh 2 --place 'S(1)' --html " + page.string()).status == 2);
   CHECK(run_tool(plan_call + " --html " + (folder / "no/such/page.html").string()).status == 3);
   std::size_t left = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder / "")) ++left;
@@ -109,4 +198,20 @@ TEST_CASE("a page's policy names its own style and script, and no name can end a
   const std::string policy = between(text, "Content-Security-Policy\" content=\"", "\"");
   CHECK(policy.starts_with("default-src 'none'; script-src 'sha256-"));
   CHECK(policy.find("unsafe") == std::string::npos);
+}
+
+TEST_CASE("no key, file, or mesh dimension can end an element of the pages of diff and layout") {
+  const scratch_folder folder;
+  const auto page = folder / "page.html", left = folder / "<b>.safetensors", right = folder / "right.safetensors";
+  write_safetensors(left, {"</script><!--"}, 'x');
+  write_safetensors(right, {"a"}, 'x');
+  const std::string call = "diff '" + left.string() + "' " + right.string() + " --html " + page.string();
+  REQUIRE(run_tool(call).status == 1);
+  CHECK(document_in(page)["differences"][0]["key"] == "</script><!--");
+  CHECK(read_text(page).find("</script><!--") == std::string::npos);
+  CHECK(read_text(page).find("<b>.safetensors") == std::string::npos);
+  const std::string name = "</script><img src=x>";
+  REQUIRE(run_tool("layout --shape 4 --mesh '" + name + "=2' --place R --force --html " + page.string()).status == 0);
+  CHECK(document_in(page)["mesh_names"][0] == name);
+  CHECK(read_text(page).find(name) == std::string::npos);
 }

@@ -11,7 +11,7 @@ function make_bars(items, hover, empty = "nothing") {
     const bar = element("div", {class: item.bytes > 0 ? "fill" : ""});
     bar.style.width = `${(100 * item.bytes) / largest}%`;
     bar.style.background = item.color;
-    const parts = [element("div", {class: "name"}, shown(item.name)), element("div", {class: "track"}, bar),
+    const parts = [element("div", {class: "name tail"}, with_tail(shown(item.name))), element("div", {class: "track"}, bar),
       element("div", {class: "amount", "data-value": item.bytes}, human_bytes(item.bytes))];
     for (const part of parts) part.item = item;
     bar.item = item;

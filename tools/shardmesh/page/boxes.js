@@ -3,15 +3,16 @@
 
 const most_drawn_boxes = 4096;
 
-// The outer dimensions' intervals between the edges of boxes: [{offsets, sizes}], the first hundred.
+// The outer dimensions' intervals between the edges of boxes: [{offsets, sizes}], the first hundred, and the number of all.
 function slices_of(shape, boxes) {
-  let slices = [{offsets: [], sizes: []}];
+  let slices = [{offsets: [], sizes: []}], count = 1;
   for (let d = 0; d + 2 < shape.length; ++d) {
     const edges = [...new Set([0, shape[d], ...boxes.flatMap((box) => [box.offsets[d], box.offsets[d] + box.sizes[d]])])].sort((a, b) => a - b);
+    count *= edges.length - 1;
     slices = slices.flatMap((slice) => edges.slice(1, 101).map((end, i) =>
       ({offsets: [...slice.offsets, edges[i]], sizes: [...slice.sizes, end - edges[i]]}))).slice(0, 100);
   }
-  return slices;
+  return {slices, count};
 }
 
 // Equal boxes are one, held by all of their holders: {offsets, sizes, parts}.
@@ -28,7 +29,7 @@ function merged(boxes) {
 function make_box_map(shape, boxes, {label, color, hover}) {
   if (boxes.length > most_drawn_boxes) return element("p", {class: "soft"}, `${exact(boxes.length)} boxes are too many to draw`);
   if (shape.includes(0)) return element("p", {class: "soft"}, "no cells");
-  const all = merged(boxes), rank = shape.length, slices = slices_of(shape, all);
+  const all = merged(boxes), rank = shape.length, {slices, count} = slices_of(shape, all);
   const rows = rank > 1 ? shape[rank - 2] : 1, columns = rank > 0 ? shape[rank - 1] : 1;
   const width = 330, height = rank > 1 ? Math.min(330, Math.max(110, (width * rows) / columns)) : 56, left = 34, top = 16;
   const view = element("div");
@@ -73,5 +74,5 @@ function make_box_map(shape, boxes, {label, color, hover}) {
   if (slices.length === 1) return view;
   const select = element("select", {"aria-label": "slice of the outer dimensions", onchange: () => draw(slices[select.selectedIndex])},
     ...slices.map((slice) => element("option", {}, `slice ${interval(slice)}`)));
-  return element("div", {}, select, view);
+  return element("div", {}, select, count > slices.length ? ` and ${exact(count - slices.length)} more slices` : "", view);
 }

@@ -18,12 +18,25 @@ function drawing(tag, attributes = {}, ...children) {
   return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 }
 
+// A long text loses its middle, and keeps twice as much of its end as of its beginning: the keys of a model differ at their
+// ends. The command line does the same. No pair of surrogates is cut.
+function shortened(text, most) {
+  if (text.length <= most) return text;
+  const is_second = (at) => (text.charCodeAt(at) & 0xfc00) === 0xdc00, kept = Math.max(0, most - 3);
+  let head = Math.floor(kept / 3), tail = text.length - (kept - head);
+  if (head > 0 && is_second(head)) --head;
+  if (is_second(tail)) ++tail;
+  return `${text.slice(0, head)}...${text.slice(tail)}`;
+}
+
+// The text of an element of class "tail", which shows the end of a text that does not fit.
+const with_tail = (text) => element("bdi", {dir: "ltr"}, text);
+
 // What no one can see, or what turns the order of letters around, is spelled: as the command line does it. Halves of
 // surrogate pairs are bytes that were no UTF-8.
 const hidden = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
 function shown(name, most = 400) {
-  const text = name.length > most ? `${name.slice(0, most)}...` : name;
-  return text.replace(hidden, (letter) => `\\u{${letter.codePointAt(0).toString(16)}}`);
+  return shortened(name, most).replace(hidden, (letter) => `\\u{${letter.codePointAt(0).toString(16)}}`);
 }
 
 // A key can be empty.
@@ -69,6 +82,12 @@ function ranges(numbers) {
 
 // Neighbouring ranks get colours far apart: the golden angle.
 const color_of = (number) => `hsl(${(number * 137.508 + 210) % 360} 62% ${number % 2 ? 70 : 64}%)`;
+
+// Items of a list, at most so many. The last one counts the rest, and `more` that are not in `all`.
+function listed(all, most, text, more = 0) {
+  const items = all.slice(0, most).map((one) => element("li", {}, text(one))), rest = all.length - items.length + more;
+  return rest > 0 ? [...items, element("li", {class: "soft"}, `and ${exact(rest)} more`)] : items;
+}
 
 // A figure at the top; its exact number stands beside the rounded one.
 function figure(title, text, note = "", value = undefined) {

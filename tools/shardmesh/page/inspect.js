@@ -90,13 +90,14 @@ function show_treemap() {
   const root = view === by_holder ? group_by_holder(title, checkpoint, shown_tensors)
     : group_by_module(title, shown_tensors.map((tensor) => ({key: tensor.key, bytes: tensor.bytes, entry: tensor})));
   path = [root];
-  const colors = view === by_holder ? checkpoint.holders.slice(0, 24).map((holder) => [holder.name, holder.color])
+  const most = 24, more = view === by_holder ? checkpoint.holders.length - most : 0;
+  const colors = view === by_holder ? checkpoint.holders.slice(0, most).map((holder) => [holder.name, holder.color])
     : dtype_order.map((dtype) => [`${dtype} (${human_bytes(dtypes.get(dtype))})`, dtype_color(dtype)]);
   legend.replaceChildren(...colors.map(([name, color]) => {
     const swatch = element("span", {class: "swatch"});
     swatch.style.background = color;
     return element("span", {}, swatch, shown(name, 60));
-  }));
+  }), more > 0 ? `and ${exact(more)} more` : "");
   show_path();
 }
 
@@ -105,7 +106,7 @@ const table = make_table("tensors", [
   {title: "dtype", width: "minmax(72px, 0.7fr)", text: (t) => t.dtype, value: (t) => t.dtype},
   {title: "shape", width: "minmax(80px, 1fr)", text: (t) => shape_text(t.shape), value: (t) => volume(t.shape), optional: true},
   {title: "chunks", width: "80px", number: true, text: (t) => exact(t.chunks.length), value: (t) => t.chunks.length, optional: true},
-  {title: checkpoint.by_rank ? "ranks" : "files", width: "minmax(80px, 1fr)", text: holders_text, value: (t) => t.held.size, optional: true},
+  {title: checkpoint.by_rank ? "ranks" : "files", width: "minmax(80px, 1fr)", text: holders_text, value: (t) => t.held.size, optional: true, tail: true},
   {title: "bytes", width: "minmax(92px, 0.8fr)", number: true, text: (t) => exact(t.bytes), value: (t) => t.bytes},
 ], {hover: lines_of, choose});
 
@@ -139,7 +140,7 @@ function value_text(value) {
 }
 const object_columns = [["key", "minmax(140px, 2fr)"], ["kind", "minmax(70px, 0.6fr)"], ["value", "minmax(100px, 2fr)"]];
 const object_table = make_table("objects", object_columns.map(([name, width]) =>
-  ({title: name, width, key: name !== "kind", text: (row) => shown_key(row[name]), value: (row) => row[name]})),
+  ({title: name, width, key: name === "key", code: name === "value", text: (row) => shown_key(row[name]), value: (row) => row[name]})),
 {hover: (row) => [shown(row.key), shown(row.type), shown(row.value, 1500)], choose: () => {}});
 
 const rows_of = (pairs) => element("dl", {class: "facts"}, ...pairs.flatMap(([name, value]) =>
@@ -158,10 +159,10 @@ document.getElementById("page").replaceChildren(...[
     figure("objects", exact(objects.length), "that are not tensors", objects.length),
     figure("files", exact(Object.keys(data.files).length), checkpoint.by_rank ? `of ${plural(checkpoint.holders.length, "rank")}` : "", Object.keys(data.files).length)),
   problems.length > 0 && element("section", {class: "card problems whole"}, element("h2", {}, "Problems"),
-    element("ul", {}, ...problems.slice(0, 200).map((text) => element("li", {}, shown(text, 1000))))),
+    element("ul", {}, ...listed(problems, 200, (text) => shown(text, 1000)))),
   doubtful.length > 0 && element("section", {class: "card problems whole"},
     element("h2", {}, "Names in pickles beside plain data: Python would look them up, and may call them"),
-    element("ul", {}, ...doubtful.slice(0, 200).map((name) => element("li", {class: "mono"}, `${shown(name.name)} (${shown(name.file)}${name.key ? `: ${shown(name.key)}` : ""})`)))),
+    element("ul", {class: "mono"}, ...listed(doubtful, 200, (name) => `${shown(name.name)} (${shown(name.file)}${name.key ? `: ${shown(name.key)}` : ""})`))),
   card("Map of bytes", {controls: [choice(["by module", by_holder], view, (name) => {
     view = name;
     page_state.set("view", name === by_holder ? "holders" : "");
@@ -172,7 +173,7 @@ document.getElementById("page").replaceChildren(...[
   card("Tensors", {controls: [found, box]}, table.table),
   detail,
   objects.length > 0 && card("Objects", {class: "card whole"}, object_table.table),
-  metadata.length > 0 && card("Texts of the files", {class: "card whole"}, rows_of(metadata.slice(0, 200))),
+  metadata.length > 0 && card("Texts of the files", {class: "card whole"}, rows_of(metadata.length > 200 ? [...metadata.slice(0, 200), [`and ${metadata.length - 200} more`, ""]] : metadata)),
 ].filter(Boolean));
 
 theme_switch(() => {});

@@ -8,7 +8,7 @@ for (const {from, to, bytes} of data.links) {
   sent[from] += bytes;
   received[to] += bytes;
 }
-const side = ({mesh, placements}) => `${placements.join(", ")} on ${mesh.join(" x ")}`;
+const side = (one) => placement_lines(one).join(", ");
 
 const links = data.links.map((link) => ({...link, name: `${link.from} to ${link.to}`}));
 const busiest = [...links].sort((a, b) => b.bytes - a.bytes);
@@ -21,7 +21,7 @@ const copies = data.copies.map((copy) => ({...copy, cells: volume(copy.sizes), w
 const table = make_table("copies", [
   {title: "from", width: "minmax(60px, 0.6fr)", number: true, text: (c) => String(c.from), value: (c) => c.from},
   {title: "to", width: "minmax(60px, 0.6fr)", number: true, text: (c) => String(c.to), value: (c) => c.to},
-  {title: "box", width: "minmax(130px, 3fr)", key: true, text: (c) => c.where, value: (c) => c.offsets.join()},
+  {title: "box", width: "minmax(130px, 3fr)", code: true, text: (c) => c.where, value: (c) => c.offsets.join()},
   {title: "elements", width: "minmax(90px, 1fr)", number: true, text: (c) => exact(c.cells), value: (c) => c.cells},
 ], {
   hover: (copy) => [copy.from === copy.to ? `rank ${copy.from} keeps` : `rank ${copy.from} to rank ${copy.to}`, copy.where, plural(copy.cells, "element")],
@@ -63,7 +63,7 @@ function show_map(name) {
 }
 
 document.getElementById("kind").textContent = "plan";
-document.getElementById("page").classList.add("plan");
+document.getElementById("page").classList.add("halves");
 document.getElementById("page").replaceChildren(
   element("dl", {class: "figures whole"},
     figure("moves between ranks", human_bytes(data.bytes_moved), plural(data.bytes_moved, "byte"), data.bytes_moved),
@@ -72,7 +72,7 @@ document.getElementById("page").replaceChildren(
     figure("most messages on a rank", human_bytes(peaks.reduce((most, peak) => Math.max(most, peak.bytes), 0)), "bytes at once",
       peaks.reduce((most, peak) => Math.max(most, peak.bytes), 0)),
     figure("links", exact(links.length), `of ${plural(ranks, "rank")}`, links.length)),
-  element("p", {class: "whole soft mono", id: "sides"}, `${data.dtype} ${shape_text(data.shape)}: ${side(data.from)} → ${side(data.to)}`),
+  element("p", {class: "whole soft mono", id: "sides"}, `${data.dtype} ${shape_text(data.shape)}: from ${side(data.from)} → to ${side(data.to)}`),
   card("Bytes from sender (rows) to receiver (columns)", {}, matrix.area, matrix.legend),
   card("Busiest links", {}, make_bars(busiest.map((link) => ({...link, color: "var(--accent)"})), link_lines, "nothing moves")),
   element("div", {class: "whole thirds"},

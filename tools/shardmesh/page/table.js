@@ -4,7 +4,8 @@
 
 const row_height = 28, most_rows = 1000000; // browsers end at 33 million pixels
 
-// columns: [{title, width, text(row), value(row), number, optional}], value being what is sorted by.
+// columns: [{title, width, text(row), value(row), number, optional, key, tail, code}], value being what is sorted by. Keys, and
+// texts with a tail, keep their ends where they do not fit.
 // hover(row): lines of a tooltip; choose(row).
 function make_table(name, columns, {hover, choose}) {
   let rows = [], sorted_by = -1, descending = false, chosen = null;
@@ -16,7 +17,7 @@ function make_table(name, columns, {hover, choose}) {
   const table = element("div", {class: "table", role: "grid", tabindex: "0", "aria-label": name}, head, body);
 
   function class_of(column) {
-    return `cell ${column.number ? "number" : ""} ${column.optional ? "optional" : ""} ${column.key ? "key" : ""}`;
+    return `cell ${column.number ? "number" : ""} ${column.optional ? "optional" : ""} ${column.key || column.code ? "code" : ""} ${column.key || column.tail ? "tail" : ""}`;
   }
 
   function lay_columns() {
@@ -30,7 +31,7 @@ function make_table(name, columns, {hover, choose}) {
     const made = [];
     for (let i = first + (first % 2); i < last; ++i) {
       const row = rows[i];
-      const cells = columns.map((column) => element("div", {class: class_of(column), role: "gridcell"}, column.text(row)));
+      const cells = columns.map((column) => element("div", {class: class_of(column), role: "gridcell"}, column.key || column.tail ? with_tail(column.text(row)) : column.text(row)));
       const line = element("div", {class: row === chosen ? "row chosen" : "row", role: "row", "aria-rowindex": i + 2}, ...cells);
       line.style.top = `${i * row_height}px`;
       line.row = row;
