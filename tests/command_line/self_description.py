@@ -45,6 +45,13 @@ FISH = {
     "shardmesh layout ": [],
     "shardmesh verify f": ["folder/"],
     "shardmesh completion f": ["fish"],
+    "shardmesh --threads 2 lay": ["layout"],
+    "shardmesh convert --payload=s": ["--payload=safetensors"],
+    "shardmesh convert --dedup=": ["--dedup=equal", "--dedup=tied"],
+    "shardmesh layout --svg b": ["b.svg"],
+    "shardmesh layout --svg=b": ["--svg=b.svg"],
+    "shardmesh verify plan --f": [],  # a path, not the command, which has --from
+    "shardmesh man ": [],
 }
 # Zsh's completion of a line after the Tab key.
 ZSH = {
@@ -55,6 +62,11 @@ ZSH = {
     "shardmesh verify fol": "shardmesh verify folder/",
     "shardmesh completion fi": "shardmesh completion fish",
     "shardmesh --thr": "shardmesh --threads",
+    "shardmesh --threads 2 lay": "shardmesh --threads 2 layout",
+    "shardmesh convert a fol": "shardmesh convert a folder/",
+    "shardmesh convert --payload saf": "shardmesh convert --payload safetensors",
+    "shardmesh layout --svg b": "shardmesh layout --svg b.svg",
+    "shardmesh convert --only x --onl": "shardmesh convert --only x --only",
 }
 
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion for fish: one `complete` per command and option, with the texts of --help.
+// Completion for fish: one `complete` per command and option, with the texts of --help, and a function that finds the
+// command in the line.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,6 +12,24 @@
 
 namespace tool {
 namespace {
+
+// A fish function that tells whether the line has this command, or none. fish's own __fish_use_subcommand takes the
+// value of an option before the command for the command, and its __fish_seen_subcommand_from takes a path with a
+// command's name for that command.
+std::string command_test(const std::vector<std::string>& commands) {
+  return fmt::format(R"(function __shardmesh_command_is
+  set -l found
+  for word in (commandline -opc)[2..]
+    if contains -- $word {}
+      set found $word
+      break
+    end
+  end
+  test "$found" = "$argv"
+end
+)",
+                     fmt::join(commands, " "));
+}
 
 std::string in_quotes(std::string_view text) {
   std::string made = "'";
@@ -36,15 +55,23 @@ std::string line_of(const described_option& option, std::string_view condition) 
 }  // namespace
 
 std::string fish_completion(const described_tool& tool) {
+  std::vector<std::string> commands;
+  for (const described_command& command : tool.commands) commands.push_back(command.name);
   std::string text = "# fish completion of shardmesh: made by `shardmesh completion fish`\n";
+  text += command_test(commands);
   text += "complete -c shardmesh -f\n";
   for (const described_option& option : tool.options) text += line_of(option, "");
   for (const described_command& command : tool.commands)
-    text += fmt::format("complete -c shardmesh -n __fish_use_subcommand -a {} -d {}\n", command.name,
+    text += fmt::format("complete -c shardmesh -n __shardmesh_command_is -a {} -d {}\n", command.name,
                         in_quotes(command.summary()));
   for (const described_command& command : tool.commands) {
-    const std::string condition = fmt::format(" -n '__fish_seen_subcommand_from {}'", command.name);
-    if (command.takes_paths()) text += fmt::format("complete -c shardmesh{} -F\n", condition);
+    const std::string condition = fmt::format(" -n '__shardmesh_command_is {}'", command.name);
+    // Not after the equals sign of an option, whose own values fish lists.
+    if (command.takes_paths())
+      text += fmt::format(
+          "complete -c shardmesh -n '__shardmesh_command_is {}; and not string match -q -- \"-*=*\" (commandline -ct)' "
+          "-F\n",
+          command.name);
     for (const described_option& option : command.options)
       if (!option.is_positional())
         text += line_of(option, condition);
