@@ -118,9 +118,10 @@ class save_in_progress {
 /// With a `staging_pool` in the options, the copies lie in memory that earlier saves have used. A save that the pool
 /// has no room for waits or is refused (`staging_pool_options::when_full`). The pool's memory and place become free
 /// when the save has ended on this rank, even if no caller waits for it.
-/// \errors those of `save` before a file exists; errc::no_memory for the copies, naming sizes if the pool's bound is
-///         the cause; errc::deadline_exceeded and errc::cancelled, also while the save waits for the pool;
-///         errc::invalid_argument (ranks that share a pool); the same on every rank. `wait` returns later errors.
+/// \errors those of `save` before a file exists, except errc::destination_exists; errc::no_memory for the copies,
+///         naming sizes if the pool's bound is the cause; errc::deadline_exceeded and errc::cancelled, also while the
+///         save waits for the pool; errc::invalid_argument (ranks that share a pool); the same on every rank. `wait`
+///         returns all others.
 /// Cost: as `save`, and one more round; memory for what this rank writes (not for replicas that others write).
 /// Source: torch.distributed.checkpoint.async_save
 result<save_in_progress> start_save(const std::filesystem::path& destination, const const_local_state& held,

@@ -21,7 +21,8 @@ if not (SITE / "index.html").is_file():
 
 # What a reader types, and the page that comes first.
 QUERIES = {"keep last checkpoints": "recipes/save-keep-resume.html", "fuse qkv": "recipes/rename-cast-fuse.html",
-           "async save": "recipes/save-keep-resume.html", "untrusted": "recipes/untrusted-file.html"}
+           "async save": "recipes/save-keep-resume.html", "untrusted": "recipes/untrusted-file.html",
+           "retention": "recipes/save-keep-resume.html", "background load": "checkpoints.html"}
 NARROW = ("index.html", "architecture.html", "options.html", "commands.html", "saving.html", "formats.html", "from-pytorch.html", "performance.html",
           "concepts.html", "recipes/read-a-tensor.html", "reference/index.html", "reference/checkpoint/selection.html",
           "reference/core/index.html")

@@ -11,6 +11,7 @@ import re
 import sys
 from pathlib import Path
 
+HEADERS = ("chrono", "cstdint", "stop_token", "string", "utility", "vector")  # that any block may use
 BLOCK = re.compile(r"^<!-- compiled -->\n```cpp\n(.*?)^```$", re.M | re.S)
 ROOM = re.compile(r"^import shardmesh\.\w+;", re.M)
 
@@ -31,7 +32,7 @@ def main(output, files):
     if not code:
         sys.exit("no document has code to compile")
     named = [f"namespace block_{i} {{\n{block}}}  // namespace block_{i}\n" for i, block in enumerate(code)]
-    head = "#include <chrono>\n#include <cstdint>\n#include <vector>\nimport shardmesh;\n" + "".join(f"{room}\n" for room in rooms)
+    head = "".join(f"#include <{name}>\n" for name in HEADERS) + "import shardmesh;\n" + "".join(f"{room}\n" for room in rooms)
     head += "using namespace shardmesh;\n\n"
     Path(output).write_text(head + "\n".join(named))
 

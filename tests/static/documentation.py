@@ -13,7 +13,8 @@
   stands for omitted lines.
 - A link to a file of the project points to an existing file, and its #anchor to a heading there.
 - The page of a room (docs/rooms/ROOM.md) lists every interface file of it in its table, and only existing files; the
-  tests that it names exist. Every format's room has such a page.
+  tests that it names exist. Every format's room has such a page. docs/rooms/README.md leads to each of these pages,
+  and names every room.
 - docs/errors.md has a row for every error code, because the command line and Python end their lines in a code.
 """
 import re
@@ -137,6 +138,16 @@ def check_room(root, room, say):
                 say(f"docs/rooms/{room}.md: there is no {head + choice + tail}")
 
 
+def check_rooms(root, pages, say):
+    index = (root / "docs/rooms/README.md").read_text()
+    linked, named = set(re.findall(r"\]\((\w+)\.md\)", index)), set(re.findall(r"`(\w+)`", index))
+    for name in sorted(pages - linked):
+        say(f"docs/rooms/README.md does not lead to {name}.md")
+    rooms = {folder.name for folder in (root / "modules").iterdir() if (folder / f"{folder.name}.cppm").is_file()}
+    for name in sorted(rooms - {"std"} - linked - named):
+        say(f"docs/rooms/README.md does not name the room {name}")
+
+
 def check_codes(root, say):
     source = (root / "modules/core/error.cppm").read_text()
     codes = re.findall(r"^  (\w+)(?:,|$)", re.sub(r" *//.*", "", source.partition("enum class errc {")[2].partition("};")[0]), re.M)
@@ -156,8 +167,10 @@ def main(root):
         check_indented(root, page, wrong.append)
         check_run(root, page, wrong.append)
         check_links(root, page, wrong.append)
-    for room in sorted({*FORMATS, *(page.stem for page in (root / "docs/rooms").glob("*.md"))}):
+    described = {page.stem for page in (root / "docs/rooms").glob("*.md")} - {"README"}
+    for room in sorted({*FORMATS, *described}):
         check_room(root, room, wrong.append)
+    check_rooms(root, described, wrong.append)
     check_codes(root, wrong.append)
     print("\n".join(wrong) or f"{len(pages)} pages are as they should be")
     return 1 if wrong else 0

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares docs/options.md, the table of options, with the sources of C++, Python, and the command line.
+"""Compares docs/options.md, the table of options, with the sources of C++, C, Python, and the command line.
 
     options.py ROOT
 
 - Every option in the table exists, and every option in the sources is in exactly one row of the table. C++: the members
-  of STRUCTS. Python: the parameters with defaults of FUNCTIONS, and the fields of Selection. Command line: the flags of
-  the commands that read a checkpoint.
+  of STRUCTS. C: the members of C_STRUCTS. Python: the parameters with defaults of FUNCTIONS, and the fields of
+  Selection. Command line: the flags of the commands that read a checkpoint.
 - A row whose spellings differ gives the reason, and no other row does. Dashes count as underscores.
 - Structs with the same option agree about it: see SAME. Their members have one order, type, and default.
-- Nothing new is forgotten: every option struct of ROOMS is in STRUCTS or OTHER_STRUCTS. Every public function of the
-  Python package, and every public method with such parameters, is in FUNCTIONS or OTHER_FUNCTIONS.
+- Nothing new is forgotten: every option struct of ROOMS is in STRUCTS or OTHER_STRUCTS, and every one of the C headers
+  in C_STRUCTS or OTHER_C_STRUCTS. Every public function of the Python package, and every public method with such
+  parameters, is in FUNCTIONS or OTHER_FUNCTIONS.
 
-A cell of C++ lists `struct::member`. The other cells list `keyword` of `function`, `function`; with ";" in between.
+A cell of C++ lists `struct::member`, and one of C `struct.member`. The other cells list `keyword` of `function`,
+`function`; with ";" in between.
 """
 import ast
 import re
@@ -23,7 +25,7 @@ from exported_names import declarations, without_arguments, without_comments
 
 PAGE = "docs/options.md"
 SCRIPT = "tests/static/options.py"
-COLUMNS = ["option", "C++", "Python", "command line", "why they differ"]
+COLUMNS = ["option", "C++", "C", "Python", "command line", "why they differ"]
 STRUCTS = """open_options load_options read_options read_state_options load_sharded_options placement_options
              map_options dequantize_options selection_options save_options commit_hooks output_options convert_options
              reshard_options verify_options diff_options rank_save_options rank_load_options call_options""".split()
@@ -36,6 +38,12 @@ SAME = {"save_options": ("all", "convert_options reshard_options rank_save_optio
         "read_state_options": ("all", "load_sharded_options"), "placement_options": ("all", "load_sharded_options")}
 # Of calls between ranks in general, not of these verbs.
 OTHER_MEMBERS = {"call_options::stream", "call_options::tag", "call_options::name"}
+C_STRUCTS = ["shardmesh_" + name for name in """open_options load_options start_load_options map_options save_options
+             convert_options reshard_options selection verify_options diff_options call""".split()]
+# Of plans, which read no checkpoint.
+OTHER_C_STRUCTS = {"shardmesh_plan_options"}
+# The struct's size, and padding, which must be 0.
+NO_OPTIONS_OF_C = {"struct_size", "reserved"}
 FUNCTIONS = """open inspect load map_tensor Checkpoint.load Checkpoint.load_into Checkpoint.load_object
                Checkpoint.map_tensor Checkpoint.start_load Loading.wait ObjectEntry.load TensorEntry.load
                TensorEntry.map save Selection convert reshard verify diff dcp.load dcp.save dcp.async_save
@@ -80,6 +88,31 @@ def compare_members(found, say):
                 if here != there:
                     say(f"modules: {base} and {other} differ: '{here or 'nothing'}' and '{there or 'nothing'}'")
                     break
+
+
+def c_members(root, say):
+    """`struct.member` of every option struct of the C headers."""
+    found = {}
+    for file in sorted((root / "include/shardmesh/c_api").glob("*.h")):
+        text = without_comments(file.read_text())
+        for struct, body in re.findall(r"^typedef struct (\w+) \{(.*?)^\} \1;", text, re.M | re.S):
+            if struct not in C_STRUCTS:
+                if struct.endswith("_options") and struct not in OTHER_C_STRUCTS:
+                    say(f"{file.name}: {struct} is neither in C_STRUCTS nor in OTHER_C_STRUCTS of {SCRIPT}")
+                continue
+            last = ""
+            for declaration in body.split(";")[:-1]:
+                name = re.search(r"\(\*(\w+)\)|(\w+)\s*$", declaration)
+                name = name.group(1) or name.group(2)
+                # An array is a pointer and the number of its elements: one option.
+                is_length = name.endswith("_count") and "*" in last
+                if name not in NO_OPTIONS_OF_C and not is_length:
+                    found[f"{struct}.{name}"] = name
+                last = declaration
+    for struct in C_STRUCTS:
+        if not any(name.startswith(struct + ".") for name in found):
+            sys.exit(f"include/shardmesh/c_api: no members of the struct {struct} were found")
+    return found
 
 
 def public(package):
@@ -170,7 +203,7 @@ def listed(cell, spelled):
 
 
 def rows(root):
-    """(line number, C++ options, Python options, flags, reason) of each row of the table."""
+    """(line number, C++ options, C options, Python options, flags, reason) of each row of the table."""
     text = (root / PAGE).read_text().splitlines()
     for number, line in enumerate(text, 1):
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.startswith("|") else []
@@ -179,14 +212,14 @@ def rows(root):
             continue
         if len(cells) != len(COLUMNS):
             sys.exit(f"{PAGE}:{number}: the row has {len(cells)} cells, not {len(COLUMNS)}")
-        yield (number, words(cells[1]), list(listed(cells[2], lambda name, of: f"{of}({name})")),
-               list(listed(cells[3], lambda name, of: f"{of} {name}")), cells[4])
+        yield (number, words(cells[1]), words(cells[2]), list(listed(cells[3], lambda name, of: f"{of}({name})")),
+               list(listed(cells[4], lambda name, of: f"{of} {name}")), cells[5])
 
 
 def main(root):
     wrong = []
-    known = {"C++": members(root, wrong.append), "Python": keywords(root, wrong.append),
-             "command line": flags(root, wrong.append)}
+    known = {"C++": members(root, wrong.append), "C": c_members(root, wrong.append),
+             "Python": keywords(root, wrong.append), "command line": flags(root, wrong.append)}
     for name in OTHER_MEMBERS:
         if known["C++"].pop(name, None) is None:
             wrong.append(f"modules: there is no {name}, which {SCRIPT} leaves out")

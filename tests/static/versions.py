@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that one version is everywhere: CMake's, the header's (text and numbers), and the changelog's, unless its
-newest changes are unreleased.
+"""Checks that one version is everywhere: CMake's, the header's (text and numbers), that in a test of the C interface,
+and the changelog's, unless its newest changes are unreleased.
 
     versions.py ROOT
 """
@@ -14,7 +14,8 @@ def versions(root):
     numbers = dict(re.findall(r"#define SHARDMESH_VERSION_(MAJOR|MINOR|PATCH) (\d+)", header))
     yield "include/shardmesh/version.hpp, numbers", ".".join(numbers.get(n, "?") for n in ("MAJOR", "MINOR", "PATCH"))
     for file, pattern in {"CMakeLists.txt": r"project\(shardmesh VERSION ([\d.]+)",
-                          "include/shardmesh/version.hpp": r'#define SHARDMESH_VERSION "([\d.]+)"'}.items():
+                          "include/shardmesh/version.hpp": r'#define SHARDMESH_VERSION "([\d.]+)"',
+                          "tests/unit/c_api/border_test.cpp": r'shardmesh_library_version\(\)\) == "([\d.]+)"'}.items():
         found = re.search(pattern, (root / file).read_text(), re.M)
         yield file, found.group(1) if found else "none"
     changes = (root / "CHANGELOG.md").read_text()

@@ -44,7 +44,7 @@ TEST_CASE("names that are found while a pickle is parsed are those of a run for 
     INFO(file);
     check(data::read(file));
   }
-  // Calls of getattr, calls of something that is no global, persistent ids, an extension, and pickles after the first
+  // Calls of getattr, calls of something that is not a global, persistent ids, an extension, and pickles after the first
   // one.
   check(
       bytes_of("\x80\x02"

@@ -149,7 +149,7 @@ TEST_CASE("every rank gets the error of the rank without a view, and the communi
       user::trainer good = user::trainer::filled(comm.rank(), 2);
       if (const auto report = save(saved, good, comm, quick); !report) return text_of(report);
       const auto report = load(saved, state, comm);
-      // The same communicator goes on.
+      // The same communicator continues to work.
       if (const auto after = load(saved, good, comm); !after) return text_of(after);
       return text_of(report);
     });
