@@ -199,14 +199,14 @@ class socket_rank {
     const auto gone =
         std::find_if(missing.begin(), missing.end(), [&](std::int32_t peer) { return link(peer).closed; });
     if (gone != missing.end())
-      return give_up(fail(errc::communication, me + " waits for a rank that has gone").with_rank(*gone));
+      return give_up(fail(errc::communication, me + " waits for a rank that has left").with_rank(*gone));
     if (options.cancel.stop_requested())
       return give_up(fail(errc::cancelled, me + " was cancelled in " + e->what).with_rank(rank_));
     const auto now = clock_type::now();
     if (!options.within || now < *options.within) return;
     const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - e->began);
-    error late = fail(errc::deadline_exceeded,
-                      me + " waited " + std::to_string(waited.count()) + " ms in vain for other ranks in " + e->what);
+    error late = fail(errc::deadline_exceeded, me + " timed out after " + std::to_string(waited.count()) +
+                                                   " ms waiting for other ranks in " + e->what);
     late.ranks = missing;
     give_up(std::move(late));
   }

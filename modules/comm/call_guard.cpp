@@ -29,9 +29,9 @@ error ended_before(const call_identity& call, errc ended) {
 
 std::string awaited_text(const std::vector<std::int32_t>& senders, const std::vector<std::int32_t>& takers) {
   if (senders.empty() && takers.empty()) return "other ranks";
-  if (takers.empty()) return "messages from " + rank_list(senders);
-  if (senders.empty()) return "its messages to be received by " + rank_list(takers);
-  return fmt::format("messages from {}, and for its own to be received by {}", rank_list(senders), rank_list(takers));
+  if (takers.empty()) return "messages from " + ranks_text(senders);
+  if (senders.empty()) return ranks_text(takers) + " to receive its messages";
+  return fmt::format("messages from {}, and for {} to receive its own", ranks_text(senders), ranks_text(takers));
 }
 
 }  // namespace
@@ -40,9 +40,10 @@ result<call_limits> begin_call(const call_identity& call, const call_options& op
                                const std::optional<error>& poison, function_ref<void(error)> set_poison) {
   if (poison) return *poison;
   if (streams == stream_policy::refused && options.stream.handle != nullptr)
-    return fail(errc::unsupported, fmt::format("rank {} gives {} a device stream, which host memory does not have",
+    return fail(errc::unsupported, fmt::format("rank {} passes a device stream to {}, which works on host memory",
                                                call.rank, text_of(call)))
-        .with_rank(call.rank);
+        .with_rank(call.rank)
+        .with_hint("pass no stream");
   call_limits limits(options);
   const errc ended = limits.reached(limits.began);
   if (ended == errc::ok) return limits;
@@ -63,7 +64,7 @@ error ended_wait(const call_identity& call, const call_limits& limits, errc ende
   std::sort(senders.begin(), senders.end());
   std::sort(takers.begin(), takers.end());
   const std::string waited = duration_text(std::chrono::steady_clock::now() - limits.began);
-  error problem = fail(ended, fmt::format("rank {} waited {} in vain for {} in {}", call.rank, waited,
+  error problem = fail(ended, fmt::format("rank {} timed out after {} waiting for {} in {}", call.rank, waited,
                                           awaited_text(senders, takers), text_of(call)));
   std::set_union(senders.begin(), senders.end(), takers.begin(), takers.end(), std::back_inserter(problem.ranks));
   return problem;

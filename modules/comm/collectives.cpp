@@ -33,9 +33,9 @@ dtype wide(dtype type) {
 
 result<void> check_sizes(const message_group& group, const char* what, std::size_t expected, std::size_t found) {
   if (expected == found) return {};
-  return fail(errc::invalid_argument, fmt::format("the buffers of {} do not fit each other", what))
+  return fail(errc::invalid_argument, fmt::format("the sizes of the buffers of {} do not match", what))
       .with_rank(group.rank)
-      .with_values(detail::counted(expected, "byte") + " to receive", detail::counted(found, "byte"));
+      .with_values(detail::counted(expected, "byte"), detail::counted(found, "byte"));
 }
 
 result<void> check_reduction(const message_group& group, const char* what, std::size_t size_bytes, dtype type,
@@ -45,7 +45,8 @@ result<void> check_reduction(const message_group& group, const char* what, std::
         .with_rank(group.rank);
   const auto item = static_cast<std::size_t>(bits(type) / 8);
   if (size_bytes % item == 0) return {};
-  return fail(errc::invalid_argument, fmt::format("the buffers of {} are not whole elements of {}", what, name(type)))
+  return fail(errc::invalid_argument,
+              fmt::format("the buffers of {} do not hold a whole number of {} elements", what, name(type)))
       .with_rank(group.rank)
       .with_values(fmt::format("a multiple of {} bytes", item), detail::counted(size_bytes, "byte"));
 }
@@ -108,7 +109,8 @@ struct reduction final : pending::operation {
     const auto sum = checked_multiply(first(group.rank + 1) - first(group.rank), bits(wide(type)) / 8);
     const auto total = terms && sum ? checked_add(*terms, *sum) : std::nullopt;
     if (total) memory.reset(new (std::nothrow) std::byte[static_cast<std::size_t>(*total)]);
-    if (!memory) return fail(errc::no_memory, "no memory for the terms of a reduction").with_rank(group.rank);
+    if (!memory)
+      return fail(errc::no_memory, "there is not enough memory for the terms of a reduction").with_rank(group.rank);
     auto begun =
         with_all(group, [&](std::int32_t r) { return sent(r); }, [&](std::int32_t r) { return room_of(r); }, options);
     if (!begun) return std::move(begun).error();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -25,7 +26,8 @@ result<void> check_list(std::int32_t rank, std::int32_t size, std::span<const Me
   };
   for (const Message& m : messages) {
     if (m.peer == rank) return problem(m.peer, "itself");
-    if (m.peer < 0 || m.peer >= size) return problem(m.peer, fmt::format("rank {}, of a group of {}", m.peer, size));
+    if (m.peer < 0 || m.peer >= size)
+      return problem(m.peer, fmt::format("rank {}, but the group has {}", m.peer, counted(size, "rank")));
     if (m.bytes.empty()) return problem(m.peer, fmt::format("rank {}, but the message is empty", m.peer));
     peers.push_back(m.peer);
   }
@@ -45,7 +47,7 @@ result<void> check_peers(std::int32_t rank, std::int32_t size, std::span<const o
 
 error of_another_process(std::int32_t rank, std::string_view hint) {
   return fail(errc::invalid_argument,
-              fmt::format("rank {} belongs to the process that forked this one, which cannot use it", rank))
+              fmt::format("the communicator of rank {} belongs to the process that forked this one", rank))
       .with_rank(rank)
       .with_hint(hint);
 }

@@ -121,8 +121,9 @@ result<std::uint32_t> object_numbers::choose(numbered_object kind, std::span<con
   number_set live;
   for (std::size_t member = 0; member < offers.size(); ++member)
     if (!decode(offers[member], next, live))
-      return fail(errc::disagreement, "a rank offers no numbers for a new subgroup or executor")
-          .with_rank(static_cast<std::int32_t>(member));
+      return fail(errc::disagreement, "a rank is in another call while the others make a subgroup or an executor")
+          .with_rank(static_cast<std::int32_t>(member))
+          .with_hint("make subgroups and executors on all ranks, in the same order");
   const std::uint32_t count = largest(kind);
   std::uint32_t tried = 0;
   while (tried < count && live[1 + (next + tried) % count]) ++tried;

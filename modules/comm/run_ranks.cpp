@@ -26,7 +26,9 @@ result<void> run_body(any_communicator& comm, function_ref<result<void>(any_comm
     return fail(errc::communication, fmt::format("the function of rank {} threw: {}", comm.rank(), e.what()))
         .with_rank(comm.rank());
   } catch (...) {
-    return fail(errc::communication, fmt::format("the function of rank {} threw", comm.rank())).with_rank(comm.rank());
+    return fail(errc::communication,
+                fmt::format("the function of rank {} threw an exception that is not a std::exception", comm.rank()))
+        .with_rank(comm.rank());
   }
 }
 

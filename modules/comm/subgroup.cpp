@@ -4,6 +4,7 @@
 module;
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -57,7 +58,7 @@ call_options subgroup_communicator::inside(const call_options& options) const {
 
 result<void> subgroup_communicator::check_tag(const call_options& options) const {
   if (options.tag < tag_limit) return {};
-  return fail(errc::invalid_argument, "a subgroup has no such tag")
+  return fail(errc::invalid_argument, "the tag is too large for a subgroup")
       .with_rank(members_.global(rank_))
       .with_values(fmt::format("below {}", tag_limit), fmt::format("{}", options.tag));
 }
@@ -68,8 +69,8 @@ result<void> subgroup_communicator::translate(std::span<const Message> messages,
   translated.assign(messages.begin(), messages.end());
   for (Message& m : translated) {
     if (m.peer < 0 || m.peer >= size())
-      return fail(errc::invalid_argument,
-                  fmt::format("rank {} of a subgroup of {} names rank {}", rank_, size(), m.peer))
+      return fail(errc::invalid_argument, fmt::format("rank {} names rank {}, but its subgroup has {}", rank_, m.peer,
+                                                      detail::counted(size(), "rank")))
           .with_rank(m.peer);
     m.peer = members_.global(m.peer);
   }
@@ -164,8 +165,8 @@ result<any_communicator> subgroup(communicator_ref comm, const rank_group& membe
   std::vector<std::int32_t> ranks = members.globals();
   for (std::int32_t& rank : ranks) {
     if (rank >= comm.size())
-      return fail(errc::invalid_argument, fmt::format("the subgroup {} names a rank that the group of {} lacks",
-                                                      to_string(members), comm.size()))
+      return fail(errc::invalid_argument, fmt::format("the subgroup {} has a rank that is not in the group of {}",
+                                                      to_string(members), detail::counted(comm.size(), "rank")))
           .with_rank(rank);
     if (const auto* inner = comm.target<subgroup_communicator>()) {
       rank = inner->members().global(rank);

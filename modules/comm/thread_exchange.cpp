@@ -67,7 +67,7 @@ result<void> check_peers(thread_state& group, std::int32_t rank, std::span<const
     const part m = part_of(message);
     if (m.peer == rank) return problem("itself", m.peer);
     if (m.peer < 0 || m.peer >= group.size)
-      return problem(fmt::format("rank {}, of a group of {}", m.peer, group.size), m.peer);
+      return problem(fmt::format("rank {}, but the group has {}", m.peer, detail::counted(group.size, "rank")), m.peer);
     if (m.size <= 0) return problem(fmt::format("rank {}, but the message is empty", m.peer), m.peer);
     std::uint64_t& met = desk.seen[static_cast<std::size_t>(m.peer)];
     if (met == list) return problem(fmt::format("rank {} twice in one call", m.peer), m.peer);
@@ -104,10 +104,11 @@ void meet(thread_state& group, message_end& end) {
   if (other == nullptr || other->sends == end.sends) {
     line.push_back(end);
     if (group.desk(end.peer).left)
-      group.set_poison(fail(errc::communication, fmt::format("rank {} waits for rank {}, which has left (tag {})",
-                                                             owner.rank, end.peer, owner.tag))
-                           .with_rank(end.peer),
-                       owner.rank);
+      group.set_poison(
+          fail(errc::communication, fmt::format("rank {} waits for rank {}, which has left the group (tag {})",
+                                                owner.rank, end.peer, owner.tag))
+              .with_rank(end.peer),
+          owner.rank);
     return;
   }
   line.remove(*other);
@@ -396,10 +397,11 @@ result<void> thread_exchange::lending_face::wait() {
   bool never_read = false;
   for (std::size_t i = self.sends; i < self.ends.size(); ++i) never_read |= self.ends[i].state != end_state::done;
   if (never_read && !self.group->poison)
-    self.group->set_poison(fail(errc::communication,
-                                fmt::format("rank {} ended a lending before it was read (tag {})", self.rank, self.tag))
-                               .with_rank(self.rank),
-                           self.rank);
+    self.group->set_poison(
+        fail(errc::communication,
+             fmt::format("rank {} stopped lending its memory before it was read (tag {})", self.rank, self.tag))
+            .with_rank(self.rank),
+        self.rank);
   SHARDMESH_TRY(wait_for_all(self, locked));
   // All lent pieces are back, but a reader that failed gave them back unread.
   if (self.group->poison) return *self.group->poison;

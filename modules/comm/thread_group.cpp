@@ -174,7 +174,7 @@ std::string thread_state::doing(std::span<const std::int32_t> ranks) {
   std::string text;
   for (const std::int32_t rank : ranks.first(std::min(ranks.size(), named_ranks))) {
     const rank_desk& d = desk(rank);
-    text += fmt::format("{}rank {} {}", text.empty() ? "" : ", ", rank, d.left ? "has left" : d.trace.now());
+    text += fmt::format("{}rank {} {}", text.empty() ? "" : ", ", rank, d.left ? "has left the group" : d.trace.now());
   }
   if (ranks.size() > named_ranks)
     text += fmt::format(", and {}", detail::counted(ranks.size() - named_ranks, "more rank"));
@@ -200,7 +200,9 @@ result<gathered> thread_state::all_gather(std::int32_t rank, std::span<const std
   const std::shared_ptr<gathering> mine = gather;
   const auto place = static_cast<std::size_t>(rank);
   if (mine->came[place])
-    return fail(errc::invalid_argument, "two all_gather calls of one rank at the same time").with_rank(rank);
+    return fail(errc::invalid_argument, "all_gather was called while an all_gather of the same rank is running")
+        .with_rank(rank)
+        .with_hint("wait for the first call to return");
   const std::uint64_t event = desk(rank).trace.begin("all_gather", options.tag, 0, 0, options.name);
   mine->parts[place].assign(bytes.begin(), bytes.end());
   mine->came[place] = true;
@@ -213,8 +215,8 @@ result<gathered> thread_state::all_gather(std::int32_t rank, std::span<const std
     if (const errc ended = limits.reached(); ended != errc::ok)
       set_poison(ended_wait(*this, *mine, {rank, gather_part, options.name, options.tag}, limits, ended), rank);
     else if (const auto gone = deserter(*this, *mine))
-      set_poison(fail(errc::communication, fmt::format("rank {} waits in {} for rank {}, which has left", rank,
-                                                       detail::part_of_call(gather_part, options.name), *gone))
+      set_poison(fail(errc::communication, fmt::format("rank {} waits in {} for rank {}, which has left the group",
+                                                       rank, detail::part_of_call(gather_part, options.name), *gone))
                      .with_rank(*gone),
                  rank);
     else
@@ -324,7 +326,7 @@ void thread_group::leave(std::int32_t rank) const {
     };
     if (waiting(state_->between(rank, other), false) || waiting(state_->between(other, rank), true))
       state_->set_poison(
-          fail(errc::communication, fmt::format("rank {} waits for rank {}, which has left", other, rank))
+          fail(errc::communication, fmt::format("rank {} waits for rank {}, which has left the group", other, rank))
               .with_rank(rank),
           other);
     state_->desk(other).signal();

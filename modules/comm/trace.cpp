@@ -42,7 +42,7 @@ void trace_ring::end(std::uint64_t number) {
 }
 
 std::string trace_ring::now() const {
-  if (next_ == 0) return "has called nothing";
+  if (next_ == 0) return "has made no call";
   const std::uint64_t first = next_ - std::min<std::uint64_t>(next_, capacity);
   const clock::time_point now = clock::now();
   for (std::uint64_t i = next_; i-- > first;)
@@ -58,7 +58,7 @@ std::string trace_ring::history() const {
   for (std::uint64_t i = first; i < next_; ++i) {
     const trace_event& e = (*this)[i];
     if (!text.empty()) text += ", ";
-    text += text_of(e) + (e.is_over ? " " + detail::duration_text(e.ended - e.began) : std::string(" (not over)"));
+    text += text_of(e) + (e.is_over ? " " + detail::duration_text(e.ended - e.began) : std::string(" (running)"));
   }
   return text;
 }

@@ -34,7 +34,7 @@ class trace_ring {
   /// Returns event `number`. Precondition: it is among the last `capacity` events.
   const trace_event& operator[](std::uint64_t number) const { return events_[number % capacity]; }
 
-  /// Describes the current state: "in all_gather for 120 ms", "in all_gather of save for 2 s", "has called nothing",
+  /// Describes the current state: "in all_gather for 120 ms", "in all_gather of save for 2 s", "has made no call",
   /// "idle for 3 s after exchange (tag 7, 2 messages, 4.0 KiB)".
   std::string now() const;
   /// Describes the events in the ring, oldest first: "all_gather 0.1 ms, exchange (..) 3 ms, ...".

@@ -129,7 +129,7 @@ void check_lending(trial& t) {
   started->give_back();
   if (!t.succeeds(started->wait(), "wait of a lending")) return;
   mine.assign(mine.size(), -1);  // nothing reads it any more
-  compare(t, values_of(previous, block), got, "what was lent");
+  compare(t, values_of(previous, block), got, "lent memory");
 }
 
 }  // namespace shardmesh

@@ -71,7 +71,7 @@ void check_says_call(trial& t, const result<void>& done, std::string_view operat
   if (done) return;
   const std::string& text = done.error().message;
   for (const std::string& part : {std::string(operation), std::string(trial::hasty_name), fmt::format("tag {}", tag)})
-    t.expect(text.find(part) != std::string::npos, fmt::format("a message that says '{}'", part), text);
+    t.expect(text.find(part) != std::string::npos, fmt::format("a message that contains '{}'", part), text);
 }
 
 // Expects that the error of a hasty call also says how long the call has waited.

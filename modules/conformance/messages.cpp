@@ -34,7 +34,7 @@ bool gathered_well(trial& t, const gathered& all, std::uint32_t number,
     const auto& part = (*all)[static_cast<std::size_t>(from)];
     if (!t.expect(part == message_bytes(from, 0, number, size_of(from)),
                   fmt::format("the {} bytes of rank {} in place {}", size_of(from), from, from),
-                  fmt::format("{} bytes, not those", part.size())))
+                  fmt::format("{} other bytes", part.size())))
       return false;
   }
   return true;

@@ -70,7 +70,7 @@ bool decode(std::span<const std::byte> bytes, std::int32_t rank, std::vector<con
 // Gathers the problems of all ranks on every rank.
 std::vector<conformance_problem> gathered(std::vector<conformance_problem> mine, communicator_ref comm,
                                           const conformance_options& options) {
-  trial t("what the ranks found can be gathered", comm, options);
+  trial t("the problems of all ranks can be gathered", comm, options);
   const auto all = comm.all_gather(encode(mine), t.patient());
   std::vector<conformance_problem> found;
   if (t.succeeds(all ? result<void>{} : result<void>(all.error()), "all_gather"))
@@ -90,7 +90,7 @@ std::string to_string(const conformance_problem& problem) {
 }
 
 std::string to_string(const conformance_report& report) {
-  if (report.ok()) return fmt::format("all of {} checks hold", report.checks.size());
+  if (report.ok()) return fmt::format("all {} checks passed", report.checks.size());
   std::string text = fmt::format("{} in {}", detail::counted(report.problems.size(), "problem"),
                                  detail::counted(report.checks.size(), "check"));
   for (const conformance_problem& p : report.problems) text += "\n" + to_string(p);
@@ -140,7 +140,7 @@ conformance_report check_communicator(function_ref<result<any_communicator>()> m
     report.checks.emplace_back(check.name);
     for (conformance_problem& p : run_check(check, *comm, options)) report.problems.push_back(std::move(p));
   }
-  if (any_communicator* const comm = open("gathering what was found"))
+  if (any_communicator* const comm = open("gathering the problems of all ranks"))
     report.problems = gathered(std::move(report.problems), *comm, options);
   return report;
 }

@@ -61,7 +61,7 @@ struct conformance_report {
   result<void> outcome() const;
 };
 
-/// One line per problem, or "all of 25 checks hold".
+/// One line per problem, or "all 25 checks passed".
 std::string to_string(const conformance_report& report);
 
 /// Runs all checks, each in a group of its own. Collective: every rank calls it with its part of the same groups.

@@ -127,7 +127,7 @@ bool arrived(trial& t, const started_exchange& e, std::string_view what) {
   for (const auto& one : e.received)
     if (!t.expect(one.room->holds(one.bytes),
                   fmt::format("{}: {} bytes of rank {}, as they were sent", what, one.bytes.size(), one.from),
-                  "other bytes, or some beside them"))
+                  "other bytes, or bytes written outside the buffer"))
       return false;
   return true;
 }

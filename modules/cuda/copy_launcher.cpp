@@ -32,7 +32,7 @@ struct call {
 };
 
 error refusal(const batch_item& item, device where, std::string_view why) {
-  return fail(errc::unsupported, "without kernels " + std::string(why) + " on " + to_string(where))
+  return fail(errc::unsupported, "without the library of CUDA kernels, " + std::string(why) + " on " + to_string(where))
       .with_values("copies of a few runs of bytes", describe(item))
       .with_hint(
           "install the component cuda_kernels (CMake: SHARDMESH_WITH_CUDA_KERNELS=ON), or name its library in "
@@ -62,7 +62,7 @@ result<void> append(const batch_item& item, int depth, call at, std::int64_t max
     }
     return {};
   }
-  if (calls.size() == most_calls) return refusal(item, where, "too many copies would be needed");
+  if (calls.size() == most_calls) return refusal(item, where, "this would take too many copies");
   calls.push_back(at);
   return {};
 }
@@ -105,8 +105,8 @@ class by_copies final : public launcher {
     std::vector<call> calls;
     for (const std::size_t i : order) {
       const batch_item& item = items[i];
-      if (item.op != batch_op::copy) return refusal(item, where, "nothing is computed");
-      if (item.to_type != item.from_type) return refusal(item, where, "nothing is converted");
+      if (item.op != batch_op::copy) return refusal(item, where, "nothing can be computed");
+      if (item.to_type != item.from_type) return refusal(item, where, "no dtype can be converted");
       call first{item.to_slot, item.from_slot, item.to_offset, item.from_offset,
                  static_cast<std::size_t>(item_bytes(item.to_type))};
       batch_item rest = item;
@@ -131,7 +131,7 @@ std::string describe(const batch_item& item) {
     text += " (" + std::string(to_string(item.reduction)) + ")";
   text += " of " + to_string(item.from_type == dtype::undefined ? item.to_type : item.from_type);
   if (item.from_type != dtype::undefined && item.from_type != item.to_type) text += " to " + to_string(item.to_type);
-  return text + " in " + std::to_string(item.rank) + " loops";
+  return text + " in " + std::to_string(item.rank) + (item.rank == 1 ? " loop" : " loops");
 }
 
 std::shared_ptr<launcher> copy_launcher(const runtime& cuda) {

@@ -80,7 +80,7 @@ result<std::shared_ptr<const kernel_library>> opened(const std::string& path) {
                      version_text(version(), made->build))
         .with_hint(remedy);
   if (const std::size_t size = item_bytes(); size != sizeof(batch_item))
-    return fail(errc::unsupported, made->library.file() + " has items of another size")
+    return fail(errc::unsupported, made->library.file() + " was built for batch items of another size")
         .with_values(std::to_string(sizeof(batch_item)) + " bytes", std::to_string(size) + " bytes")
         .with_hint(remedy);
   return std::shared_ptr<const kernel_library>(std::move(made));

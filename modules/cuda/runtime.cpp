@@ -97,7 +97,7 @@ result<std::int32_t> runtime::device_count() const {
 
 result<device> runtime::resolve(device where) const {
   if (where.type != device_type::cuda)
-    return fail(errc::invalid_argument, "not a CUDA device").with_values("cuda:N", to_string(where));
+    return fail(errc::invalid_argument, "the device is not a CUDA device").with_values("cuda:N", to_string(where));
   SHARDMESH_TRY(const std::int32_t count, device_count());
   if (where.index < 0) {
     int current = 0;
@@ -106,7 +106,8 @@ result<device> runtime::resolve(device where) const {
   }
   if (where.index < count) return where;
   return fail(errc::invalid_argument, "there is no such CUDA device")
-      .with_values("cuda:0 to cuda:" + std::to_string(count - 1), to_string(where));
+      .with_values(count == 0 ? "a CUDA device, of which there is none" : "cuda:0 to cuda:" + std::to_string(count - 1),
+                   to_string(where));
 }
 
 current_device::current_device(const runtime& cuda, device where) : cuda_(cuda) {

@@ -33,7 +33,7 @@ result<shared_library> shared_library::open(std::string_view what, const std::st
       if (attempt(name)) return made;
   }
   return fail(errc::unsupported, std::string(what) + " cannot be loaded (" + reasons + ")")
-      .with_values("a library named by an option, by " + std::string(variable) + " or on the loader's path", tried);
+      .with_values("a library named by an option, by " + std::string(variable) + ", or on the loader's path", tried);
 }
 
 std::string shared_library::file() const {
@@ -50,7 +50,7 @@ void* shared_library::address_of(const char* function_name) const {
 result<void> function_loader::outcome() const {
   if (missing_.empty()) return {};
   return fail(errc::unsupported, library_.name() + " has no function " + missing_)
-      .with_hint("a newer version of the library is needed");
+      .with_hint("install a newer version of the library");
 }
 
 }  // namespace shardmesh::cuda

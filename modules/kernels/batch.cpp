@@ -81,7 +81,7 @@ result<std::vector<batch_loop>> loops_in_bytes(const loop_nest& nest, batch_item
     for (std::size_t d = 0; d < rank; ++d) whole = whole && nest.loops[d].a % 8 == 0 && nest.loops[d].b % 8 == 0;
     if (!whole || nest.a % 8 != 0 || nest.b % 8 != 0)
       return fail(errc::unaligned,
-                  "a run of " + std::string(name(item.to_type)) + " does not start and end at whole bytes");
+                  "a run of " + std::string(name(item.to_type)) + " does not start and end at byte boundaries");
     item.to_type = item.from_type = dtype::uint8;
     for (std::size_t d = 0; d < rank; ++d)
       loops.push_back({nest.loops[d].size, nest.loops[d].a / 8, nest.loops[d].b / 8});
@@ -95,7 +95,7 @@ result<std::vector<batch_loop>> loops_in_bytes(const loop_nest& nest, batch_item
 
 result<void> check_sizes_fit(const placed_view& v) {
   if (v.sizes.rank() == v.strides.rank()) return {};
-  return fail(errc::shape_mismatch, "a view has not as many strides as sizes")
+  return fail(errc::shape_mismatch, "a view does not have as many strides as sizes")
       .with_values(std::to_string(v.sizes.rank()), std::to_string(v.strides.rank()));
 }
 
@@ -110,7 +110,7 @@ result<void> batch_builder::add(batch_item item, const placed_view& to, const pl
   SHARDMESH_TRY(check_sizes_fit(from));
   SHARDMESH_TRY(check_shapes(to.sizes, from.sizes));
   if (const auto volume = checked_volume(to.sizes); !volume)
-    return fail(errc::overflow, "a view has sizes that no tensor can have").with_values("", to_string(to.sizes));
+    return fail(errc::overflow, "the sizes of a view overflow 64 bits").with_values("", to_string(to.sizes));
   const const_tensor_view a = at_zero(to), b = at_zero(from);
   const loop_nest nest = free_nest(a, b);
   if (nest.empty) return {};
@@ -119,7 +119,7 @@ result<void> batch_builder::add(batch_item item, const placed_view& to, const pl
   SHARDMESH_TRY(std::vector<batch_loop> loops, loops_in_bytes(nest, item));
   const std::int64_t width = item_bytes(item.to_type);
   if (writes_twice(loops, width))
-    return fail(errc::invalid_argument, "a destination has two indices for one element")
+    return fail(errc::invalid_argument, "two indices of a destination refer to the same memory")
         .with_values("strides that keep elements apart",
                      to_string(to.sizes) + " with strides " + to_string(to.strides));
   item.to_slot = to.slot;
@@ -128,7 +128,7 @@ result<void> batch_builder::add(batch_item item, const placed_view& to, const pl
   item.from_offset = from.offset_bytes + nest.b / 8;
   if (!reach_of(item.to_offset, loops, &batch_loop::to, width) ||
       !reach_of(item.from_offset, loops, &batch_loop::from, item_bytes(item.from_type)))
-    return fail(errc::overflow, "strides lead out of the address space")
+    return fail(errc::overflow, "the strides of a view reach beyond the address space")
         .with_values("", to_string(to.strides) + " and " + to_string(from.strides));
 
   // If there are too many loops, those with the largest strides are unrolled.

@@ -59,7 +59,7 @@ result<void> check_whole_bytes(const loop_nest& nest, std::int64_t run_bits, dty
   bool whole = run_bits % 8 == 0 && nest.a % 8 == 0 && nest.b % 8 == 0;
   for (std::size_t d = 0; d < nest.rank; ++d) whole = whole && nest.loops[d].a % 8 == 0 && nest.loops[d].b % 8 == 0;
   if (whole) return {};
-  return fail(errc::unaligned, "a run of " + std::string(name(type)) + " does not start and end at whole bytes");
+  return fail(errc::unaligned, "a run of " + std::string(name(type)) + " does not start and end at byte boundaries");
 }
 
 // Moves the loop along which `from` is densest next to the innermost one. Returns false, without a change, if no other

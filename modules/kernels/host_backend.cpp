@@ -82,7 +82,7 @@ class host final : public kernel_backend {
     auto* const memory = static_cast<std::byte*>(
         ::operator new(static_cast<std::size_t>(size_bytes), std::align_val_t(alignment), std::nothrow));
     if (memory == nullptr)
-      return fail(errc::no_memory, "no " + human_bytes(size_bytes) + " of memory on " + to_string(where));
+      return fail(errc::no_memory, "cannot allocate " + human_bytes(size_bytes) + " of memory on " + to_string(where));
     return device_buffer(memory, size_bytes, where, std::shared_ptr<void>(memory, [](void* bytes) {
                            ::operator delete(bytes, std::align_val_t(alignment));
                          }));

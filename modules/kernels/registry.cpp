@@ -34,7 +34,7 @@ result<std::shared_ptr<kernel_backend>> backend_for(device where) {
   if (host->reaches(where)) return host;
   return fail(errc::unsupported, "the memory is not host memory, and no backend reaches it")
       .with_values("cpu, or a device of a backend", to_string(where))
-      .with_hint("open the scope of a backend that does (cuda_scope, kokkos_scope)");
+      .with_hint("open the scope of a backend that reaches it (cuda_scope, kokkos_scope)");
 }
 
 result<void> check_reachable(device where) {

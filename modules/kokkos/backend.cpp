@@ -79,7 +79,8 @@ class kokkos final : public kernel_backend {
     void* memory = nullptr;
     const std::string problem = kokkos_engine::allocate_on_device(size_bytes, stream.handle, memory);
     if (!problem.empty())
-      return fail(errc::no_memory, problem + ": no " + human_bytes(size_bytes) + " on " + to_string(where));
+      return fail(errc::no_memory,
+                  "cannot allocate " + human_bytes(size_bytes) + " on " + to_string(where) + ": " + problem);
     return device_buffer(
         static_cast<std::byte*>(memory), size_bytes, where,
         std::shared_ptr<void>(memory, [stream](void* bytes) { kokkos_engine::free_on_device(bytes, stream.handle); }));
@@ -97,9 +98,9 @@ class kokkos final : public kernel_backend {
     SHARDMESH_TRY(check_reached(where));
     for (const batch_item& item : items)
       if (!kokkos_engine::has_kernel(item))
-        return fail(errc::unsupported, name_ + " has no kernel for an item on " + to_string(where))
-            .with_values("dtypes with values", std::string(shardmesh::name(item.from_type)) + " to " +
-                                                   std::string(shardmesh::name(item.to_type)));
+        return fail(errc::unsupported, name_ + " has no kernel for these dtypes on " + to_string(where))
+            .with_values("dtypes of numbers", std::string(shardmesh::name(item.from_type)) + " to " +
+                                                  std::string(shardmesh::name(item.to_type)));
     if (where.type == device_type::cpu) {
       auto made = std::make_unique<kokkos_host_batch>();
       made->tables = kokkos_engine::prepare_on_host(items.data(), items.size());
@@ -140,7 +141,7 @@ class kokkos final : public kernel_backend {
  private:
   result<void> check_runs(device where) const {
     if (kokkos_engine::is_initialised()) return {};
-    return fail(errc::unsupported, name_ + " cannot run a batch on " + to_string(where) + ": Kokkos has ended")
+    return fail(errc::unsupported, name_ + " cannot run a batch on " + to_string(where) + ": Kokkos was finalised")
         .with_hint("keep the kokkos_scope alive as long as the batches that it prepared");
   }
   result<void> check_reached(device where) const {
@@ -157,8 +158,9 @@ class kokkos final : public kernel_backend {
 
 result<std::shared_ptr<kernel_backend>> kokkos_backend() {
   if (!kokkos_engine::is_initialised())
-    return fail(errc::unsupported, kokkos_engine::is_finalised() ? "Kokkos has ended" : "Kokkos has not been started")
-        .with_hint("open a kokkos_scope");
+    return kokkos_engine::is_finalised()
+               ? fail(errc::unsupported, "Kokkos was finalised and cannot be initialised again in this process")
+               : fail(errc::unsupported, "Kokkos is not initialised").with_hint("open a kokkos_scope");
   static const std::shared_ptr<kernel_backend> only = std::make_shared<kokkos>();
   return only;
 }

@@ -120,7 +120,7 @@ std::string prepare_on_device(const batch_item* items, std::size_t count, device
     if (reads(item.op)) made->from_slots = std::max(made->from_slots, item.from_slot + 1);
   }
   if (made->to_slots + made->from_slots > many_slots)
-    return "a batch of " + std::to_string(made->to_slots + made->from_slots) + " slots; a launch takes " +
+    return "a batch has " + std::to_string(made->to_slots + made->from_slots) + " slots, but a launch takes at most " +
            std::to_string(many_slots);
   if (count == 0) return {};
   const std::size_t item_bytes = tables.items.size() * sizeof(tile_item);
@@ -185,7 +185,7 @@ void destroy_on_device(void* event) {
 
 namespace shardmesh::kokkos_engine {
 namespace {
-const char* const none = "this Kokkos has no device";
+const char* const none = "this Kokkos was built without a device";
 }
 class device_batch {};
 void device_batch_deleter::operator()(device_batch* batch) const noexcept {

@@ -29,21 +29,21 @@ class kokkos_scope::session {
     static std::weak_ptr<session> current;
     const std::lock_guard locked(lock);
     if (kokkos_engine::is_finalised())
-      return fail(errc::unsupported, "Kokkos has ended and cannot be started again in this process")
+      return fail(errc::unsupported, "Kokkos was finalised and cannot be initialised again in this process")
           .with_hint("keep one kokkos_scope, or an initialisation of your own, until the end of the program");
     if (kokkos_engine::is_initialised()) {
       const int running = kokkos_engine::host_threads();
       if (threads != 0 && threads != running)
-        return fail(errc::invalid_argument, "Kokkos runs with another number of threads already")
+        return fail(errc::invalid_argument, "Kokkos already runs with another number of threads")
             .with_values(std::to_string(threads), std::to_string(running))
-            .with_hint("leave kokkos_options::threads at 0 where the application starts Kokkos");
+            .with_hint("leave kokkos_options::threads at 0 if the application initialises Kokkos");
       if (auto shared = current.lock()) return shared;
       auto joined = std::make_shared<session>(false);
       current = joined;
       return joined;
     }
     if (const std::string problem = kokkos_engine::initialise(threads); !problem.empty())
-      return fail(errc::unsupported, "Kokkos does not start: " + problem);
+      return fail(errc::unsupported, "Kokkos cannot be initialised: " + problem);
     auto started = std::make_shared<session>(true);
     current = started;
     return started;
@@ -55,7 +55,7 @@ class kokkos_scope::session {
 
 result<kokkos_scope> kokkos_scope::open(const kokkos_options& options) {
   if (options.threads < 0)
-    return fail(errc::invalid_argument, "a number of threads is negative")
+    return fail(errc::invalid_argument, "kokkos_options::threads is negative")
         .with_values("0 or more", std::to_string(options.threads));
   kokkos_scope made;
   SHARDMESH_TRY(made.session_, session::open(options.threads));

@@ -66,8 +66,8 @@ result<void> engine::open(MPI_Comm parent, const mpi_options& options) {
         called([&] { return MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN); }, "cannot set an MPI error handler"));
   }
   int rank = 0, size = 0;
-  SHARDMESH_TRY(called([&] { return MPI_Comm_rank(control_comm_, &rank); }, "cannot ask for the rank"));
-  SHARDMESH_TRY(called([&] { return MPI_Comm_size(control_comm_, &size); }, "cannot ask for the number of ranks"));
+  SHARDMESH_TRY(called([&] { return MPI_Comm_rank(control_comm_, &rank); }, "cannot query the rank"));
+  SHARDMESH_TRY(called([&] { return MPI_Comm_size(control_comm_, &size); }, "cannot query the number of ranks"));
   rank_ = rank;
   size_ = size;
   guard_word_ = random_word();
@@ -222,7 +222,7 @@ result<void> engine::wait(exchange& e) {
 }
 
 std::string engine::trace() {
-  if (is_forked()) return fmt::format("rank {} belongs to the process that forked this one", rank_);
+  if (is_forked()) return fmt::format("the communicator of rank {} belongs to the process that forked this one", rank_);
   const guard locked(lock_);
   return fmt::format("rank {}: {}; {}", rank_, trace_.now(), trace_.history());
 }

@@ -42,8 +42,8 @@ result<mpi_communicator> mpi_communicator::from_handle(std::int32_t fortran_hand
   // OpenMPI returns a null pointer for an unknown handle; a query on that would end the job.
   if (comm == MPI_COMM_NULL || comm == MPI_Comm{} ||
       !mpi::succeeds([&] { return MPI_Comm_test_inter(comm, &between_groups); }) || between_groups != 0)
-    return fail(errc::invalid_argument, "not the Fortran handle of an MPI intra-communicator")
-        .with_values("MPI_Comm_c2f of one", std::to_string(fortran_handle));
+    return fail(errc::invalid_argument, "the value is not the Fortran handle of an MPI intra-communicator")
+        .with_values("a result of MPI_Comm_c2f", std::to_string(fortran_handle));
   SHARDMESH_TRY(auto engine, mpi::engine::make(std::move(session), comm, options));
   return mpi_communicator(std::move(engine));
 }

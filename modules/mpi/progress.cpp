@@ -144,9 +144,10 @@ void engine::handle(std::int32_t peer, const record_head& head, std::span<const 
     case record_kind::taken:
       return sent(head.sender_id);
     case record_kind::stop:
-      return poison(
-          error_from_bytes(bytes).value_or(fail(errc::communication, "a peer ended the communicator").with_rank(peer)),
-          head.size != 0, false);
+      return poison(error_from_bytes(bytes).value_or(
+                        fail(errc::communication, "a rank ended the communicator, and its reason cannot be read")
+                            .with_rank(peer)),
+                    head.size != 0, false);
   }
 }
 

@@ -31,7 +31,7 @@ const char* level_name(int level) {
 std::atomic<std::uint64_t> owner = 0;
 
 error too_low(int level) {
-  return fail(errc::unsupported, "MPI runs with a thread level at which waits of several threads are not safe")
+  return fail(errc::unsupported, "the thread level of MPI is too low")
       .with_values("MPI_THREAD_MULTIPLE", level_name(level))
       .with_hint("call MPI_Init_thread(.., MPI_THREAD_MULTIPLE, ..), or let mpi_communicator::world initialise MPI");
 }
@@ -85,7 +85,7 @@ result<std::shared_ptr<session>> session::open(bool may_initialise) {
   static std::mutex lock;
   static std::weak_ptr<session> current;
   if (is_forked())  // checked before the lock, which a fork may have copied while it was locked
-    return fail(errc::unsupported, "MPI belongs to the process that forked this one")
+    return fail(errc::unsupported, "MPI was initialised by the process that forked this one")
         .with_hint("start ranks with mpirun, or fork before the first communicator is made");
   const std::lock_guard locked(lock);
   int initialised = 0, level = MPI_THREAD_SINGLE;
@@ -93,12 +93,13 @@ result<std::shared_ptr<session>> session::open(bool may_initialise) {
     return fail(errc::unsupported, "MPI was finalised and cannot be started again in this process")
         .with_hint("keep one mpi_communicator until the end of the program");
   if (auto running = current.lock()) return running;
-  SHARDMESH_TRY(called([&] { return MPI_Initialized(&initialised); }, "cannot ask whether MPI is initialised"));
+  SHARDMESH_TRY(called([&] { return MPI_Initialized(&initialised); }, "cannot query whether MPI is initialised"));
   if (initialised == 0 && !may_initialise)
-    return fail(errc::unsupported, "MPI is not initialised, so there is no communicator to use");
+    return fail(errc::unsupported, "MPI is not initialised, so it has no communicator to use")
+        .with_hint("call MPI_Init_thread first, or use mpi_communicator::world");
   std::shared_ptr<session> opened(new session);
   if (initialised == 0) SHARDMESH_TRY(opened->initialise());
-  SHARDMESH_TRY(called([&] { return MPI_Query_thread(&level); }, "cannot ask for MPI's thread level"));
+  SHARDMESH_TRY(called([&] { return MPI_Query_thread(&level); }, "cannot query MPI's thread level"));
   if (level < MPI_THREAD_MULTIPLE) return too_low(level);
   current = opened;
   owner = detail::process_token();

@@ -69,9 +69,9 @@ std::optional<int> reduction_of(dtype type, reduce_op op) {
 
 result<void> check_sizes(const engine& on, const char* what, std::size_t expected, std::size_t found) {
   if (expected == found) return {};
-  return fail(errc::invalid_argument, std::string("the buffers of ") + what + " do not fit each other")
+  return fail(errc::invalid_argument, std::string("the sizes of the buffers of ") + what + " do not match")
       .with_rank(on.rank())
-      .with_values(std::to_string(expected) + " bytes to receive", std::to_string(found) + " bytes");
+      .with_values(std::to_string(expected) + " bytes", std::to_string(found) + " bytes");
 }
 
 // A reduction in NCCL's terms.
@@ -87,8 +87,8 @@ result<combining> combining_of(const engine& on, const char* what, std::size_t s
                                        std::string(name(type)) + " is not defined")
         .with_rank(on.rank());
   if (size_bytes % static_cast<std::size_t>(item_bytes(type)) != 0)
-    return fail(errc::invalid_argument,
-                std::string("the buffers of ") + what + " are not whole elements of " + std::string(name(type)))
+    return fail(errc::invalid_argument, std::string("the buffers of ") + what + " do not hold a whole number of " +
+                                            std::string(name(type)) + " elements")
         .with_rank(on.rank())
         .with_values("a multiple of " + std::to_string(item_bytes(type)) + " bytes",
                      std::to_string(size_bytes) + " bytes");
@@ -128,7 +128,7 @@ result<pending> nccl_communicator::all_to_all(const_bytes send, bytes receive, c
   SHARDMESH_TRY(check_sizes(*engine_, "all_to_all", send.size(), receive.size()));
   const auto ranks = static_cast<std::size_t>(size());
   if (send.size() % ranks != 0)
-    return fail(errc::invalid_argument, "the buffers of all_to_all are not equal blocks for all ranks")
+    return fail(errc::invalid_argument, "the buffers of all_to_all cannot be divided into equal blocks for all ranks")
         .with_rank(rank())
         .with_values("a multiple of " + std::to_string(ranks) + " bytes", std::to_string(send.size()) + " bytes");
   return start(*engine_, "all_to_all", send, receive, options,
@@ -173,7 +173,8 @@ result<pending> nccl_communicator::broadcast(const_bytes send, bytes receive, st
   SHARDMESH_TRY(engine_->check_call(options, "broadcast"));
   if (root < 0 || root >= size())
     return fail(errc::invalid_argument, "rank " + std::to_string(rank()) + " broadcasts from rank " +
-                                            std::to_string(root) + ", of a group of " + std::to_string(size()))
+                                            std::to_string(root) + ", but the group has " + std::to_string(size()) +
+                                            (size() == 1 ? " rank" : " ranks"))
         .with_rank(root);
   SHARDMESH_TRY(check_sizes(*engine_, "broadcast", rank() == root ? receive.size() : 0, send.size()));
   return start(*engine_, "broadcast", send, receive, options,

@@ -66,7 +66,8 @@ result<void> engine::check_memory(const std::byte* address, const char* part) co
   const device where = found.type == cuda::memory_type_device
                            ? device{device_type::cuda, static_cast<std::int16_t>(found.device)}
                            : device{};
-  return fail(errc::unsupported, "rank " + std::to_string(rank_) + " gives " + part + " over NCCL other memory")
+  return fail(errc::unsupported,
+              "rank " + std::to_string(rank_) + " passes memory of another device to " + part + " over NCCL")
       .with_rank(rank_)
       .with_values(to_string(parts_.where), to_string(where));
 }
@@ -84,7 +85,7 @@ result<pending> engine::start(std::shared_ptr<operation> op, const call_options&
       if (op->is_streamed && !watcher_.joinable())
         watcher_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
     } catch (const std::system_error& e) {
-      return fail(errc::communication, std::string("no thread can be started to watch a stream: ") + e.what())
+      return fail(errc::communication, std::string("cannot start a thread that watches a stream: ") + e.what())
           .with_rank(rank_);
     }
     queue_.push_back(op);

@@ -135,7 +135,7 @@ result<std::shared_ptr<engine>> engine::make(communicator_ref control, device wh
   SHARDMESH_TRY(const agreement_notes notes, agree(control, records, agreeing, call));
   unique_id id;
   if (notes.empty() || notes[0].size() != sizeof id.internal)
-    return fail(errc::disagreement, "rank 0 gave no id of NCCL").with_rank(0);
+    return fail(errc::disagreement, "rank 0 sent no ncclUniqueId").with_rank(0);
   std::memcpy(id.internal, notes[0].data(), sizeof id.internal);
 
   parts& made = mine->made;

@@ -28,7 +28,8 @@ result<void> check_messages(const engine& on, std::span<const Message> messages,
     };
     const std::string peer = "rank " + std::to_string(m.peer);
     if (m.peer == on.rank()) return problem("itself");
-    if (m.peer < 0 || m.peer >= on.size()) return problem(peer + ", of a group of " + std::to_string(on.size()));
+    if (m.peer < 0 || m.peer >= on.size())
+      return problem(peer + ", but the group has " + std::to_string(on.size()) + (on.size() == 1 ? " rank" : " ranks"));
     if (m.bytes.empty()) return problem(peer + ", but the message is empty");
     SHARDMESH_TRY(on.check_memory(m.bytes.data(), "an exchange"));
     peers.push_back(m.peer);
@@ -104,9 +105,11 @@ result<std::optional<nccl_communicator>> nccl_communicator::split(std::int32_t g
 
 result<nccl_communicator*> nccl_communicator::groups(std::span<const std::int32_t> group_of, const call_options& call) {
   if (std::ssize(group_of) != size() || std::ranges::any_of(group_of, [](std::int32_t group) { return group < 0; }))
-    return fail(errc::invalid_argument, "groups need one number for each rank, from 0")
+    return fail(errc::invalid_argument, "groups need one number for each rank, and none below 0")
         .with_rank(rank())
-        .with_values(std::to_string(size()) + " numbers", std::to_string(group_of.size()));
+        .with_values(
+            std::to_string(size()) + " numbers",
+            std::to_string(group_of.size()) + (std::ssize(group_of) == size() ? ", some of them below 0" : ""));
   if (engine_->is_forked()) return engine_->of_another_process();
   if (nccl_communicator* const known = engine_->kept_group(group_of)) return known;
   SHARDMESH_TRY(auto made,

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Progress of frames: from this rank's messages into the rings, and out of the rings into the receivers' buffers.
 module;
+#include <fmt/format.h>
+#include <plural.hpp>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -110,10 +113,11 @@ bool engine::pull(std::int32_t peer) {
 
 bool engine::fits(std::int32_t peer, const frame& head, const wanted& receive) {
   if (receive.grows != nullptr || receive.room.size() == head.size_bytes) return true;
-  poison(fail(errc::communication, "rank " + std::to_string(peer) + " sends a message of another size than rank " +
-                                       std::to_string(rank_) + " receives (tag " + std::to_string(head.tag) + ")")
+  poison(fail(errc::communication,
+              fmt::format("the message of rank {} does not have the size that rank {} expects (tag {})", peer, rank_,
+                          head.tag))
              .with_rank(peer)
-             .with_values(std::to_string(receive.room.size()) + " bytes", std::to_string(head.size_bytes) + " bytes"));
+             .with_values(detail::counted(receive.room.size(), "byte"), detail::counted(head.size_bytes, "byte")));
   return false;
 }
 
@@ -144,8 +148,8 @@ void engine::begin_frame(std::int32_t peer, const frame& head) {
     const std::span<std::byte> room = receive.room;
     at.now.emplace(arriving{head, room, std::move(receive)});
   } catch (const std::bad_alloc&) {
-    poison(fail(errc::no_memory, "rank " + std::to_string(rank_) + " has no memory for a message of " +
-                                     std::to_string(head.size_bytes) + " bytes")
+    poison(fail(errc::no_memory, fmt::format("rank {} has no memory for a message of {}", rank_,
+                                             detail::counted(head.size_bytes, "byte")))
                .with_rank(rank_));
   }
 }

@@ -163,8 +163,9 @@ std::string segment::token() const {
 
 result<std::shared_ptr<segment>> segment::open(std::string_view token) {
   const auto no_token = [&] {
-    return fail(errc::invalid_argument, "this is not the token of a group of processes")
-        .with_values("", std::string(token));
+    return fail(errc::invalid_argument, "the token is not that of a group of processes")
+        .with_values("", std::string(token))
+        .with_hint("pass the result of shared_memory_group::token");
   };
   std::array<std::int32_t, 2> numbers{};
   std::array<std::uint64_t, 2> id{};
@@ -292,7 +293,7 @@ void segment::note_call(std::int32_t rank, std::string_view part) {
 std::string segment::last_call(std::int32_t rank) {
   desk& other = desk_of(rank);
   const std::int64_t then = other.called_at.load(std::memory_order_relaxed);
-  if (then == 0) return fmt::format("rank {} has made no call with a name", rank);
+  if (then == 0) return fmt::format("rank {} has made no named call", rank);
   std::string call;
   for (const std::atomic<char>& letter : other.call) {
     const char c = letter.load(std::memory_order_relaxed);
@@ -329,7 +330,9 @@ std::optional<error> segment::poison() {
   const auto unreadable = [&](errc code) {
     return fail(code, fmt::format("rank {} ended the group, and its reason cannot be read", rank)).with_rank(rank);
   };
-  if (rank >= size()) return fail(errc::communication, "the group's error is of a rank that it does not have");
+  if (rank >= size())
+    return fail(errc::communication,
+                "the shared memory of the group is corrupt: its error names a rank outside the group");
   const poison_note& note = note_of(rank);
   const bool is_code = note.code > 0 && note.code <= static_cast<std::uint32_t>(errc::communication);
   auto reason =

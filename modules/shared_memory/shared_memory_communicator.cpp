@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -47,12 +48,13 @@ message_group messages_of(const shared_memory_communicator& comm) {
 result<shared_memory_group> shared_memory_group::make(std::int32_t ranks, const shared_memory_options& options) {
   constexpr std::int64_t smallest = 4096, usual = 128 << 10, largest = 1 << 30, all = 32 << 20;
   if (ranks < 1 || ranks > 1024)
-    return fail(errc::invalid_argument, fmt::format("a group of {} processes", ranks)).with_values("1 to 1024", "");
+    return fail(errc::invalid_argument, "a group of processes cannot have this size")
+        .with_values("1 to 1024 ranks", detail::counted(ranks, "rank"));
   std::int64_t buffer = options.buffer_bytes;
   if (buffer == 0) buffer = std::clamp(all / ranks / ranks / 64 * 64, smallest, usual);
   if (buffer < smallest || buffer > largest)
-    return fail(errc::invalid_argument, fmt::format("buffers of {} bytes between processes", buffer))
-        .with_values(fmt::format("{} to {} bytes", smallest, largest), "");
+    return fail(errc::invalid_argument, "shared_memory_options::buffer_bytes is out of range")
+        .with_values(fmt::format("{} to {}", smallest, largest), fmt::to_string(buffer));
   auto memory =
       shared_memory::segment::make(ranks, static_cast<std::uint64_t>(buffer) / 64 * 64, options.read_peer_memory);
   if (!memory) return std::move(memory).error();
@@ -67,8 +69,9 @@ result<shared_memory_communicator> shared_memory_communicator::join(std::string_
   auto memory = shared_memory::segment::open(token);
   if (!memory) return std::move(memory).error();
   if (rank < 0 || rank >= (*memory)->size())
-    return fail(errc::invalid_argument, fmt::format("rank {} joins a group of {}", rank, (*memory)->size()))
-        .with_rank(rank);
+    return fail(errc::invalid_argument, fmt::format("rank {} cannot join the group", rank))
+        .with_rank(rank)
+        .with_values(fmt::format("0 to {}", (*memory)->size() - 1), fmt::to_string(rank));
   const auto engine = std::make_shared<shared_memory::engine>(*memory, rank, std::move(goes_on));
   SHARDMESH_TRY((*memory)->take_place(rank, engine->guard_word()));
   shared_memory_communicator made(

@@ -34,7 +34,7 @@ class work_transfer final : public transfer {
     return {static_cast<std::byte*>(tensors_[0].mutable_data_ptr()), static_cast<std::size_t>(tensors_[0].numel())};
   }
   std::int32_t wait() override {
-    if (!work_->wait(no_limit)) throw std::runtime_error("the message was withdrawn");
+    if (!work_->wait(no_limit)) throw std::runtime_error("the process group ended the message");
     return tells_source_ ? work_->sourceRank() : -1;
   }
 

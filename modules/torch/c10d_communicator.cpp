@@ -54,7 +54,7 @@ message_group messages_of(const c10d_communicator& comm) {
 template <class Open>
 result<c10d_communicator> c10d_communicator::make(Open&& open) {
   if (c10d_detail::engine::groups_are_of_parent())
-    return fail(errc::unsupported, "process groups of c10d belong to the process that forked this one")
+    return fail(errc::unsupported, "the c10d process groups belong to the process that forked this one")
         .with_hint("fork before the first communicator is made");
   try {
     const auto engine = std::make_shared<c10d_detail::engine>(open());
@@ -68,11 +68,11 @@ result<c10d_communicator> c10d_communicator::make(Open&& open) {
     return fail(errc::unsupported, first_line(problem.what()))
         .with_hint("make the group with the backend gloo, or \"cpu:gloo,cuda:nccl\"; room nccl is for NCCL alone");
   } catch (const std::bad_alloc&) {
-    return fail(errc::no_memory, "there is not enough memory for a communicator of c10d");
+    return fail(errc::no_memory, "there is not enough memory for a c10d communicator");
   } catch (const std::system_error& problem) {
-    return fail(errc::communication, "no thread can be started for a process group").with_values("", problem.what());
+    return fail(errc::communication, "cannot start a thread for the process group").with_values("", problem.what());
   } catch (const std::exception& problem) {
-    error made = fail(errc::invalid_argument, "no process group can be created");
+    error made = fail(errc::invalid_argument, "cannot create a process group");
     made.found = first_line(problem.what());
     return made;
   }

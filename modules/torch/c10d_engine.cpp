@@ -83,7 +83,7 @@ engine::engine(std::shared_ptr<channel> group) : group_(std::move(group)) {
   const std::uint32_t slot = known.made++ % most_engines;
   if (known.is_live[slot])
     throw std::length_error("the process group " + group_->name() +
-                            " has had 1024 communicators since one that is still alive");
+                            " has made 1024 communicators since one that still exists");
   known.is_live[slot] = true;
   base_tag_ = (1 << 30) + static_cast<std::int32_t>(slot) * (record_slot + 1);
 }
@@ -218,7 +218,7 @@ std::uint32_t engine::free_number(std::int32_t peer) {
     next = (next + 1) % count;
     if (!sent_.contains({peer, number})) return number;
   }
-  throw std::length_error("no more than 2^20 messages can be under way to a rank");
+  throw std::length_error("more than 2^20 messages to one rank are not received yet");
 }
 
 // Copies the bytes, so that the user's memory may be freed as soon as an error is known.

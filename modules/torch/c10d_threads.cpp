@@ -259,11 +259,12 @@ void engine::handle(std::int32_t peer, const record& head) {
 // Joins an announced message and the receive that matches it.
 void engine::match(std::int32_t peer, const record& head, expected receive) {
   if (head.kind == record_kind::message && receive.owner && receive.room.size() != head.size_bytes) {
-    poison(fail(errc::communication, "rank " + std::to_string(peer) + " sends a message of another size than rank " +
-                                         std::to_string(rank()) + " receives (tag " + std::to_string(head.tag) + ")")
-               .with_rank(peer)
-               .with_values(std::to_string(receive.room.size()) + " bytes", std::to_string(head.size_bytes) + " bytes"),
-           true);
+    poison(
+        fail(errc::communication, "the message of rank " + std::to_string(peer) + " does not have the size that rank " +
+                                      std::to_string(rank()) + " expects (tag " + std::to_string(head.tag) + ")")
+            .with_rank(peer)
+            .with_values(std::to_string(receive.room.size()) + " bytes", std::to_string(head.size_bytes) + " bytes"),
+        true);
     receive = {};
   }
   if (head.size_bytes <= head.inside.size()) {

@@ -66,7 +66,7 @@ result<c10::IValue> node_adapter<c10::IValue>::make(node_kind container,
     dict.reserve(children.size());
     for (auto& [key, child] : children) {
       if (key.is_index() != is_indexed)
-        return fail(errc::invalid_argument, "a dict of LibTorch has names or integers as keys, not both");
+        return fail(errc::invalid_argument, "a LibTorch dict cannot mix names and integers as keys");
       dict.insert(key.is_index() ? c10::IValue(key.index()) : c10::IValue(std::string(key.name())), std::move(child));
     }
     return c10::IValue(std::move(dict));

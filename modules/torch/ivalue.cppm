@@ -67,7 +67,7 @@ result<Value> ivalue_of(state_dict<T> state) {
     if (const auto* held = leaf.integer()) return Value(*held);
     if (const auto* held = leaf.floating()) return Value(*held);
     if (const auto* held = leaf.text()) return Value(*held);
-    return fail(errc::unsupported, "LibTorch has no value for this").with_values("", std::string(name(leaf.kind())));
+    return fail(errc::unsupported, "LibTorch cannot hold this value").with_values("", std::string(name(leaf.kind())));
   };
   return tree_from<Value>(std::move(state), write);
 }

@@ -34,7 +34,8 @@ template <tensor_view_type View>
 result<std::vector<basic_local_part<View>>> parts_of(const View& memory, const layout& laid, std::int32_t rank) {
   const extents wanted = laid.local_shape(rank);
   if (memory.sizes != wanted)
-    return fail(errc::shape_mismatch, "the module's tensor is not this rank's part of " + to_string(laid))
+    return fail(errc::shape_mismatch,
+                "the module's tensor does not have the shape of this rank's part of " + to_string(laid))
         .with_rank(rank)
         .with_values(to_string(wanted), to_string(memory.sizes));
   std::vector<basic_local_part<View>> parts;
@@ -42,7 +43,9 @@ result<std::vector<basic_local_part<View>>> parts_of(const View& memory, const l
     const box inside{part.local_offsets, part.where.sizes};
     const bool is_all = inside == box::whole(memory.sizes);
     if (!is_all && bits(memory.type) % 8 != 0)
-      return fail(errc::unaligned, std::string(name(memory.type)) + " is not cut").with_rank(rank).with_box(part.where);
+      return fail(errc::unaligned, "a tensor of " + std::string(name(memory.type)) + " cannot be cut")
+          .with_rank(rank)
+          .with_box(part.where);
     parts.push_back({part.where, is_all ? memory : subview(memory, inside)});
   }
   return parts;

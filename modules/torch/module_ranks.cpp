@@ -27,7 +27,7 @@ result<void> check_mesh(const device_mesh& mesh, communicator_ref comm, bool is_
   if (!mesh.coordinate_of(comm.rank()))
     return fail(errc::invalid_argument, "the rank is not in the mesh " + to_string(mesh)).with_rank(comm.rank());
   if (mesh.rank_limit() > comm.size() || (is_of_all && mesh.size() != comm.size()))
-    return fail(errc::invalid_argument, "the mesh " + to_string(mesh) + " is not of the communicator's ranks")
+    return fail(errc::invalid_argument, "the mesh " + to_string(mesh) + " does not have the communicator's ranks")
         .with_values(std::to_string(comm.size()) + " ranks",
                      std::to_string(mesh.size()) + ", up to rank " + std::to_string(mesh.rank_limit() - 1));
   return {};
@@ -79,7 +79,7 @@ result<extents> whole_shape(const device_mesh& mesh, std::span<const placement> 
       }
       if (!counts) continue;
       const auto sum = checked_add(shape[d], sizes[d]);
-      if (!sum) return fail(errc::overflow, "the ranks' parts are larger together than 64 bits can count");
+      if (!sum) return fail(errc::overflow, "the size of the whole tensor overflows 64 bits");
       shape[d] = *sum;
     }
   }
@@ -93,17 +93,19 @@ result<const_local_state_tensor> held_of(const placed_memory<const_tensor_view>&
                                          std::span<const sizes_of_rank> all, std::size_t entry, std::int32_t rank) {
   for (const sizes_of_rank& of_rank : all)
     if (of_rank[entry].size() != mine.memory.sizes.size())
-      return fail(errc::bad_format, "ranks state other numbers of dimensions than they agreed on");
+      return fail(errc::bad_format,
+                  "a rank sent a number of dimensions that differs from the one that the ranks agreed on");
   SHARDMESH_TRY(extents shape, whole_shape(mesh, placements, all, entry));
   SHARDMESH_TRY(const layout laid, stored_layout(mesh, std::move(placements), shape));
   for (std::size_t other = 0; other < all.size(); ++other) {
     const extents wanted = laid.local_shape(static_cast<std::int32_t>(other));
     if (all[other][entry] != wanted)
-      return fail(errc::shape_mismatch, "the module's tensor is not this rank's part of " + to_string(laid))
+      return fail(errc::shape_mismatch,
+                  "the module's tensor does not have the shape of this rank's part of " + to_string(laid))
           .with_rank(static_cast<std::int32_t>(other))
           .with_values(to_string(wanted), to_string(all[other][entry]));
     if (bits(mine.memory.type) % 8 != 0 && laid.boxes(static_cast<std::int32_t>(other)).size() > 1)
-      return fail(errc::unaligned, std::string(name(mine.memory.type)) + " is not cut")
+      return fail(errc::unaligned, "a tensor of " + std::string(name(mine.memory.type)) + " cannot be cut")
           .with_rank(static_cast<std::int32_t>(other));
   }
   SHARDMESH_TRY(auto parts, parts_of(mine.memory, laid, rank));

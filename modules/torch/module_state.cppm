@@ -83,7 +83,7 @@ result<void> put_state(M& module, const state_dict<detail::module_tensor<M>>& st
       if (auto plain = check_tensor(*side); !plain) return std::move(plain).error().with_key(one.name);
     const extents wanted = view_of(std::as_const(one.tensor)).sizes, given = view_of(*value->tensor()).sizes;
     if (wanted != given)
-      return fail(errc::shape_mismatch, "the module's tensor has another shape")
+      return fail(errc::shape_mismatch, "the module's tensor and that of the state dict differ in shape")
           .with_key(one.name)
           .with_values(to_string(wanted), to_string(given));
     sources.push_back(value->tensor());

@@ -89,7 +89,7 @@ TEST_CASE("a deadline says the call, who did not come, and what that rank did la
     const std::string text = to_string(done.error());
     if (done.error().code != errc::deadline_exceeded) return text;
     const std::string rank = "rank " + std::to_string(absent);
-    return lacks(text, {" in vain for ", "of redistribute", rank, "of warm_up"});
+    return lacks(text, {" waiting for ", "of redistribute", rank, "of warm_up"});
   });
 }
 

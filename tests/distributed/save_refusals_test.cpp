@@ -108,12 +108,13 @@ TEST_CASE("memory that does not fit is refused naming key, box and rank") {
 }
 
 TEST_CASE("memory that nobody reaches is refused naming key, box, rank and device", "[host_memory]") {
-  refuses("device",
-          [](rows& mine, any_communicator& comm) {
-            if (comm.rank() == 1) mine.part().memory.where = {device_type::cuda, 0};
-          },
-          {"w: the memory is not host memory, and no backend reaches it in [64:128, 0:32) (rank 1): expected cpu, or a "
-           "device of a backend, found cuda:0; open the scope of a backend that does (cuda_scope, kokkos_scope)"});
+  refuses(
+      "device",
+      [](rows& mine, any_communicator& comm) {
+        if (comm.rank() == 1) mine.part().memory.where = {device_type::cuda, 0};
+      },
+      {"w: the memory is not host memory, and no backend reaches it in [64:128, 0:32) (rank 1): expected cpu, or a "
+       "device of a backend, found cuda:0; open the scope of a backend that reaches it (cuda_scope, kokkos_scope)"});
 }
 
 TEST_CASE("objects that differ are refused naming both values, unless the lowest rank's is asked for") {

@@ -182,7 +182,7 @@ int check(const scene& now, const shared_page& page) {
   const std::string old_error = page.of[0].old_error.data(), next_error = page.of[0].next_error.data();
   // A peer that waits for the victim in one call may itself be awaited in the next call; then both are named.
   const auto is_of_victim = [](const std::string& problem, const std::string& part) {
-    constexpr std::string_view waits = " in vain for ";
+    constexpr std::string_view waits = " waiting for ";
     const std::size_t begin = problem.find(waits);
     if (begin == std::string::npos) return false;
     const std::size_t end = problem.find(" in " + part, begin + waits.size());

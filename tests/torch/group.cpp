@@ -66,14 +66,15 @@ const char* check_forks(const char* group) {
 
   const std::string name = "rank " + std::to_string(rank);
   const auto is_refused = [&](const error& e) {
-    return e.code == errc::invalid_argument &&
-           to_string(e) == name + " belongs to the process that forked this one, which cannot use it (" + name +
-                               "); make the call in the parent";
+    return e.code == errc::invalid_argument && to_string(e) == "the communicator of " + name +
+                                                                   " belongs to the process that forked this one (" +
+                                                                   name + "); make the call in the parent";
   };
   const auto is_unsupported = [](const error& e) {
-    return e.code == errc::unsupported && to_string(e) ==
-                                              "process groups of c10d belong to the process that forked this one; fork "
-                                              "before the first communicator is made";
+    return e.code == errc::unsupported &&
+           to_string(e) ==
+               "the c10d process groups belong to the process that forked this one; fork "
+               "before the first communicator is made";
   };
   const int status = status_of_child([&] {
     if (!is_refused(comm->all_gather({}, {}).error())) return 1;

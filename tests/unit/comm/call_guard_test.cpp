@@ -37,10 +37,10 @@ detail::call_limits since(clock_type::duration ago) {
   return made;
 }
 
-// The message of a deadline with the time waited left out, which follows "waited ".
+// The message of a deadline with the time waited left out, which follows "timed out after ".
 std::string without_time(const error& e) {
-  const std::string begin = "rank 1 waited ";
-  const std::size_t end = e.message.find(" in vain");
+  const std::string begin = "rank 1 timed out after ";
+  const std::size_t end = e.message.find(" waiting for ");
   if (!e.message.starts_with(begin) || end == std::string::npos) return e.message;
   return begin + "..." + e.message.substr(end);
 }
@@ -84,7 +84,8 @@ TEST_CASE("a stream is refused where memory is the host's, which poisons nothing
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code == errc::unsupported);
   CHECK(to_string(refused.error()) ==
-        "rank 1 gives an exchange of save (tag 3) a device stream, which host memory does not have (rank 1)");
+        "rank 1 passes a device stream to an exchange of save (tag 3), which works on host memory (rank 1); pass no "
+        "stream");
   CHECK_FALSE(t.poison);
   CHECK(t.begin(options, stream_policy::taken));
 }
@@ -129,19 +130,18 @@ TEST_CASE("the error of a deadline names the operation, the peers, the tag, and 
   };
   const error both = waited({3, 0}, {2, 0});
   CHECK(both.code == errc::deadline_exceeded);
-  CHECK(both.message.starts_with("rank 1 waited 2"));
-  CHECK(both.message.find(" s in vain for ") != std::string::npos);
+  CHECK(both.message.starts_with("rank 1 timed out after 2"));
+  CHECK(both.message.find(" s waiting for ") != std::string::npos);
   CHECK(both.ranks == std::vector<std::int32_t>{0, 2, 3});
-  CHECK(
-      without_time(both) ==
-      "rank 1 waited ... in vain for messages from 0, 3, and for its own to be received by 0, 2 in an exchange of save "
-      "(tag 3)");
+  CHECK(without_time(both) ==
+        "rank 1 timed out after ... waiting for messages from ranks 0, 3, and for ranks 0, 2 to receive its own in an "
+        "exchange of save (tag 3)");
   CHECK(without_time(waited({2}, {})) ==
-        "rank 1 waited ... in vain for messages from 2 in an exchange of save (tag 3)");
+        "rank 1 timed out after ... waiting for messages from rank 2 in an exchange of save (tag 3)");
   CHECK(without_time(waited({}, {2})) ==
-        "rank 1 waited ... in vain for its messages to be received by 2 in an exchange of save (tag 3)");
+        "rank 1 timed out after ... waiting for rank 2 to receive its messages in an exchange of save (tag 3)");
   const error unknown = waited({}, {});
-  CHECK(without_time(unknown) == "rank 1 waited ... in vain for other ranks in an exchange of save (tag 3)");
+  CHECK(without_time(unknown) == "rank 1 timed out after ... waiting for other ranks in an exchange of save (tag 3)");
   CHECK(unknown.ranks.empty());
 }
 
@@ -149,9 +149,10 @@ TEST_CASE("a call without a name, and many peers, have short texts") {
   std::vector<std::int32_t> many;
   for (std::int32_t rank = 2; rank < 22; ++rank) many.push_back(rank);
   const error e = detail::ended_wait({1, "an all_gather", {}, 0}, since(1ms), errc::deadline_exceeded, many);
-  CHECK(without_time(e) ==
-        "rank 1 waited ... in vain for messages from 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17 and 4 more "
-        "in an all_gather (tag 0)");
+  CHECK(
+      without_time(e) ==
+      "rank 1 timed out after ... waiting for messages from ranks 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, "
+      "17 and 4 more in an all_gather (tag 0)");
   CHECK(e.ranks == many);
 }
 

@@ -44,8 +44,8 @@ TEST_CASE("messages to other ranks of the group, each named once, are taken in a
 }
 
 TEST_CASE("a peer outside the group, oneself and a peer that is named twice are refused by name") {
-  CHECK(said_of_sends({3}) == "rank 1 sends to rank 3, of a group of 3 (rank 3)");
-  CHECK(said_of_receives({-1}) == "rank 1 receives from rank -1, of a group of 3 (rank -1)");
+  CHECK(said_of_sends({3}) == "rank 1 sends to rank 3, but the group has 3 ranks (rank 3)");
+  CHECK(said_of_receives({-1}) == "rank 1 receives from rank -1, but the group has 3 ranks (rank -1)");
   CHECK(said_of_sends({0, 1}) == "rank 1 sends to itself (rank 1)");
   CHECK(said_of_sends({2, 0, 2}) == "rank 1 sends to rank 2 twice in one call (rank 2)");
   CHECK(said_of_receives({0, 0}) == "rank 1 receives from rank 0 twice in one call (rank 0)");

@@ -35,7 +35,7 @@ bool sleeps(pid_t thread) {
 bool is_refusal(const error& problem, std::int32_t rank) {
   const std::string name = "rank " + std::to_string(rank);
   return problem.code == errc::invalid_argument &&
-         to_string(problem) == name + " belongs to the process that forked this one, which cannot use it (" + name +
+         to_string(problem) == "the communicator of " + name + " belongs to the process that forked this one (" + name +
                                    "); make a group in the child, or make the call in the parent";
 }
 

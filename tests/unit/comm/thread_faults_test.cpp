@@ -74,7 +74,7 @@ TEST_CASE("messages to oneself, to nobody, twice to one peer and empty ones are 
   };
   CHECK(says(problem({{1, data}}, {}), "rank 1 sends to itself"));
   CHECK(says(problem({}, {{1, data}}), "rank 1 receives from itself"));
-  CHECK(says(problem({{3, data}}, {}), "rank 1 sends to rank 3, of a group of 3"));
+  CHECK(says(problem({{3, data}}, {}), "rank 1 sends to rank 3, but the group has 3 ranks"));
   CHECK(problem({}, {{-1, data}}).ranks == std::vector<std::int32_t>{-1});
   CHECK(says(problem({{0, data}, {2, data}, {0, data}}, {}), "rank 1 sends to rank 0 twice in one call"));
   CHECK(says(problem({}, {{2, data}, {2, data}}), "rank 1 receives from rank 2 twice in one call"));
@@ -120,8 +120,9 @@ TEST_CASE("a deadline names the ranks that did not come and what they were doing
   REQUIRE_FALSE(done.has_value());
   CHECK(done.error().code == errc::deadline_exceeded);
   CHECK(done.error().ranks == std::vector<std::int32_t>{2});
-  CHECK(says(done.error(), "rank 0 waited "));
-  CHECK(says(done.error(), " in vain for messages from 2, and for its own to be received by 2 in an exchange (tag 0)"));
+  CHECK(says(done.error(), "rank 0 timed out after "));
+  CHECK(says(done.error(),
+             " waiting for messages from rank 2, and for rank 2 to receive its own in an exchange (tag 0)"));
   CHECK(says(done.error(), "rank 2 in all_gather for"));
   REQUIRE(got.errors[1].has_value());
   CHECK(got.errors[1] == got.errors[0]);  // the same text on a rank that waited without a deadline
@@ -135,9 +136,9 @@ TEST_CASE("all_gather names the ranks that did not come by its deadline") {
   REQUIRE_FALSE(all.has_value());
   CHECK(all.error().code == errc::deadline_exceeded);
   CHECK(all.error().ranks == std::vector<std::int32_t>{0, 2});
-  CHECK(all.error().message.starts_with("rank 1 waited "));
-  CHECK(all.error().message.ends_with(" in vain for messages from 0, 2 in an all_gather (tag 0)"));
-  CHECK(says(all.error(), "rank 0 has called nothing"));
+  CHECK(all.error().message.starts_with("rank 1 timed out after "));
+  CHECK(all.error().message.ends_with(" waiting for messages from ranks 0, 2 in an all_gather (tag 0)"));
+  CHECK(says(all.error(), "rank 0 has made no call"));
   // From then on, every call on every rank fails with this error.
   CHECK(group.communicator(0).all_gather({}, {}).error() == all.error());
   CHECK(group.communicator(2).start_exchange({}, {}, {}).error() == all.error());
@@ -358,7 +359,7 @@ TEST_CASE("a borrower that gives up does not keep the lender waiting") {
     return started->wait();  // rank 1 never reads the lent memory
   });
   REQUIRE_FALSE(done.has_value());
-  CHECK(says(done.error(), "rank 1 ended a lending"));
+  CHECK(says(done.error(), "rank 1 stopped lending its memory"));
 }
 
 TEST_CASE("the trace of a group tells each rank's calls") {
@@ -374,7 +375,7 @@ TEST_CASE("the trace of a group tells each rank's calls") {
   CHECK(text.find("rank 0: idle for") != std::string::npos);
   CHECK(text.find("after all_gather") != std::string::npos);
   trace_ring ring;
-  CHECK(ring.now() == "has called nothing");
+  CHECK(ring.now() == "has made no call");
   for (std::uint32_t i = 0; i < 100; ++i) {
     const std::uint64_t number = ring.begin("exchange", i, 2, 4096);
     if (i != 99) ring.end(number);

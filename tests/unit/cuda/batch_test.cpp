@@ -240,6 +240,6 @@ TEST_CASE("kernels of a library run batches on their stream, and what it has non
     REQUIRE(!refused);
     CHECK(refused.error().code == errc::unsupported);
     CHECK_THAT(to_string(refused.error()),
-               ContainsSubstring("has no kernel for copy of float32 to bfloat16 in 1 loops on cuda:0"));
+               ContainsSubstring("has no kernel for copy of float32 to bfloat16 in 1 loop on cuda:0"));
   }
 }

@@ -167,10 +167,10 @@ TEST_CASE("what NCCL cannot combine is refused with dtype and operation, and wha
                  refused(comm.reduce_scatter(m, o.first(12), dtype::float8_e5m2, reduce_op::sum, {}), errc::unsupported,
                          "sum of float8_e5m2 is not defined") +
                  refused(comm.all_reduce(m, o.first(20), dtype::int32, reduce_op::sum, {}), errc::invalid_argument,
-                         "expected 24 bytes to receive, found 20 bytes") +
+                         "expected 24 bytes, found 20 bytes") +
                  refused(comm.all_reduce(m.first(7), o.first(7), dtype::int32, reduce_op::sum, {}),
                          errc::invalid_argument, "a multiple of 4 bytes") +
-                 refused(comm.all_gather_into(m, o, {}), errc::invalid_argument, "expected 48 bytes to receive") +
+                 refused(comm.all_gather_into(m, o, {}), errc::invalid_argument, "expected 48 bytes") +
                  refused(comm.all_to_all(m.first(7), o.first(7), {}), errc::invalid_argument, "equal blocks") +
                  (comm.broadcast(m, m, 2, {}).error().ranks == std::vector{2} ? "" : "another rank is named");
         }) == "");

@@ -31,9 +31,9 @@ int use_and_destroy(std::optional<nccl_communicator> comm, std::optional<pending
                     any_communicator& control) {
   const std::string name = "rank " + std::to_string(comm->rank());
   const auto is_refused = [&](const error& e, const std::string& hint) {
-    return e.code == errc::invalid_argument &&
-           to_string(e) ==
-               name + " belongs to the process that forked this one, which cannot use it (" + name + "); " + hint;
+    return e.code == errc::invalid_argument && to_string(e) == "the communicator of " + name +
+                                                                   " belongs to the process that forked this one (" +
+                                                                   name + "); " + hint;
   };
   const std::string hint = "make the call in the parent";
   const outgoing to_other{1 - comm->rank(), memory};

@@ -66,10 +66,12 @@ TEST_CASE("shared memory passes the conformance suite") {
 
 TEST_CASE("what cannot be a group of processes is refused") {
   const auto text = [](const auto& made) { return made ? "no error" : to_string(made.error()); };
-  CHECK(text(shared_memory_group::make(0)) == "a group of 0 processes: expected 1 to 1024");
-  CHECK(text(shared_memory_group::make(1025)) == "a group of 1025 processes: expected 1 to 1024");
+  CHECK(text(shared_memory_group::make(0)) ==
+        "a group of processes cannot have this size: expected 1 to 1024 ranks, found 0 ranks");
+  CHECK(text(shared_memory_group::make(1025)) ==
+        "a group of processes cannot have this size: expected 1 to 1024 ranks, found 1025 ranks");
   CHECK(text(shared_memory_group::make(2, {.buffer_bytes = 100})) ==
-        "buffers of 100 bytes between processes: expected 4096 to 1073741824 bytes");
+        "shared_memory_options::buffer_bytes is out of range: expected 4096 to 1073741824, found 100");
   for (const std::string token : {"", "1", "1:2", "1:2:", "-1:3:00000000000000000000000000000000", "x:y:z",
                                   "1:2:0000000000000000000000000000000g", "1:2:000000000000000000000000000000001"})
     CHECK(shared_memory_communicator::join(token, 0).error().code == errc::invalid_argument);
@@ -86,11 +88,11 @@ TEST_CASE("what cannot be a group of processes is refused") {
 TEST_CASE("each rank of a group of processes joins once, and all of them in time") {
   const auto group = shared_memory_group::make(2).value();
   const auto outside = shared_memory_communicator::join(group.token(), 2);
-  CHECK(to_string(outside.error()) == "rank 2 joins a group of 2 (rank 2)");
+  CHECK(to_string(outside.error()) == "rank 2 cannot join the group (rank 2): expected 0 to 1, found 2");
   const auto alone = shared_memory_communicator::join(group.token(), 0, {.within = 50ms});
   REQUIRE(alone.error().code == errc::deadline_exceeded);
   CHECK(alone.error().ranks == std::vector<std::int32_t>{1});
-  CHECK(alone.error().message.ends_with(" in vain for messages from 1 in joining a group of processes (tag 0)"));
+  CHECK(alone.error().message.ends_with(" waiting for messages from rank 1 in joining a group of processes (tag 0)"));
   const auto again = shared_memory_communicator::join(group.token(), 0);
   CHECK(again.error().code == errc::invalid_argument);
   CHECK(again.error().ranks == std::vector<std::int32_t>{0});

@@ -180,7 +180,7 @@ TEST_CASE("a communicator of c10d for which no thread can be started is an error
     threads_left = -1;
     REQUIRE_FALSE(zero);
     CHECK(to_string(zero.error()) ==
-          "no thread can be started for a process group: found Resource temporarily unavailable");
+          "cannot start a thread for the process group: found Resource temporarily unavailable");
     const auto waited = one->all_gather({}, {});
     REQUIRE_FALSE(waited);
     CHECK(to_string(waited.error()) == "rank 1 waits for rank 0, which has destroyed the communicator (rank 0)");
@@ -217,9 +217,8 @@ TEST_CASE("no tag of c10d belongs to two communicators that live, however many c
     if (!zero) {
       ++refused;
       CHECK(to_string(zero.error()) ==
-            "the process group tags has had 1024 communicators since one that is still alive; destroy communicators of "
-            "the "
-            "group that are no longer needed, or make another group");
+            "the process group tags has made 1024 communicators since one that still exists; destroy communicators of "
+            "the group that are no longer needed, or make another group");
       CHECK(to_string(one.error()) == to_string(zero.error()));
       oldest.reset();
       continue;

@@ -185,8 +185,8 @@ TEST_CASE("parts that no whole tensor gives are refused on every rank, and nothi
   const auto texts = texts_of_ranks(2, [&](any_communicator& comm) {
     return text_of(save_checkpoint(module_of_rows(comm.rank() == 0 ? 3 : 4), folder.path, mesh, rows_rule(), comm));
   });
-  CHECK(texts == std::set<std::string>{"weight: the module's tensor is not this rank's part of [7, 5] on tp=2 as S(0) "
-                                       "(rank 0): expected [4, 5], found [3, 5]\n"});
+  CHECK(texts == std::set<std::string>{"weight: the module's tensor does not have the shape of this rank's part of "
+                                       "[7, 5] on tp=2 as S(0) (rank 0): expected [4, 5], found [3, 5]\n"});
   CHECK_FALSE(std::filesystem::exists(folder.path));
 }
 
@@ -211,12 +211,14 @@ TEST_CASE("ranks that place a module differently, or on another mesh, are told s
                                     "dp=2 on rank 1 (rank 1): expected tp=2 on rank 0, found dp=2 on rank 1\n"});
   CHECK(texts([&](any_communicator& comm) {
           return save_checkpoint(module_of_rows(3), folder.path, parse_mesh("3").value(), rows, comm);
-        }) == std::set<std::string>{
-                  "the mesh 3 is not of the communicator's ranks (rank 0): expected 2 ranks, found 3, up to rank 2\n"});
+        }) ==
+        std::set<std::string>{
+            "the mesh 3 does not have the communicator's ranks (rank 0): expected 2 ranks, found 3, up to rank 2\n"});
   CHECK(texts([&](any_communicator& comm) {
           return save_checkpoint(module_of_rows(3), folder.path, parse_mesh("1").value(), rows, comm);
-        }) == std::set<std::string>{
-                  "the mesh 1 is not of the communicator's ranks (rank 0): expected 2 ranks, found 1, up to rank 0\n"});
+        }) ==
+        std::set<std::string>{
+            "the mesh 1 does not have the communicator's ranks (rank 0): expected 2 ranks, found 1, up to rank 0\n"});
   CHECK_FALSE(std::filesystem::exists(folder.path));
 }
 
@@ -231,8 +233,9 @@ TEST_CASE("what one rank cannot load is an error on every rank, naming entry and
           parts mine = module_of_rows(4);
           return load_checkpoint(mine, folder.path, mesh, rows_rule(), comm);
         }) ==
-        std::set<std::string>{folder.path.string() + ": weight: the module's tensor is not this rank's part of [7, 5] "
-                                                     "on tp=2 as S(0) (rank 1): expected [3, 5], found [4, 5]\n"});
+        std::set<std::string>{folder.path.string() +
+                              ": weight: the module's tensor does not have the shape of this rank's part of [7, 5] "
+                              "on tp=2 as S(0) (rank 1): expected [3, 5], found [4, 5]\n"});
   CHECK(texts([&](any_communicator& comm) {
           parts mine = module_of_rows(comm.rank() == 0 ? 4 : 3);
           return load_checkpoint(mine, folder.path, mesh, rows_rule(), comm, {.inside = {"model"}});
