@@ -87,7 +87,7 @@ Options given(const Options* options, std::string_view name, std::size_t first_s
   std::size_t size = 0;
   std::memcpy(&size, options, sizeof size);
   if (size < first_size) refuse_argument(name, "has no struct_size, or one that is too small");
-  if (size > (std::size_t{1} << 16)) refuse_argument(name, "has a struct_size that no version of it has");
+  if (size > (std::size_t{1} << 16)) refuse_argument(name, "has a struct_size that is too large for any version");
   const auto* bytes = reinterpret_cast<const unsigned char*>(options);
   for (std::size_t i = sizeof made; i < size; ++i)
     if (bytes[i] != 0) refuse_unknown_field(name);
@@ -105,7 +105,7 @@ void give(Description* to, const Description& made, std::string_view name,
   std::size_t size = 0;
   std::memcpy(&size, &needed(to, name), sizeof size);
   if (size < first_size) refuse_argument(name, "has no struct_size, or one that is too small");
-  if (size > (std::size_t{1} << 16)) refuse_argument(name, "has a struct_size that no version of it has");
+  if (size > (std::size_t{1} << 16)) refuse_argument(name, "has a struct_size that is too large for any version");
   const std::size_t known = std::min(size, sizeof made);
   auto* const bytes = reinterpret_cast<unsigned char*>(to);
   std::memcpy(bytes, &made, known);

@@ -23,7 +23,7 @@ namespace shardmesh {
 namespace {
 
 error altered(const opened_chunk& chunk, std::string expected, std::string found) {
-  return fail(errc::checksum_mismatch, "the tensor's bytes are not what was written")
+  return fail(errc::checksum_mismatch, "the tensor's bytes differ from their checksum")
       .with_file(chunk.source->name())
       .with_values(std::move(expected), std::move(found));
 }

@@ -57,7 +57,7 @@ stored_range composed_reader::place_here(std::size_t part, stored_range place) c
 
 result<void> composed_reader::take_key(const std::string& key) {
   if (keys_.insert(key).second) return {};
-  return fail(errc::duplicate_key, "two entries have one name").with_key(key).with_file(path_.string());
+  return fail(errc::duplicate_key, "two entries have the same name").with_key(key).with_file(path_.string());
 }
 
 result<void> composed_reader::add_tensor(tensor_entry entry) {
@@ -77,10 +77,10 @@ result<void> composed_reader::add_chunk(const box& where, const chunk_piece& fro
     return std::move(e).with_key(made.key).with_box(where).with_file(file_of(part, stored, from.chunk));
   };
   if (stored.type != made.type)
-    return refuse(fail(errc::dtype_mismatch, "its parts have several dtypes")
+    return refuse(fail(errc::dtype_mismatch, "its parts have different dtypes")
                       .with_values(std::string(name(made.type)), std::string(name(stored.type))));
   if (where.sizes != from.sizes)
-    return refuse(fail(errc::shape_mismatch, "a part has another shape than its place")
+    return refuse(fail(errc::shape_mismatch, "the shape of a part is not that of its place")
                       .with_values(to_string(where.sizes), to_string(from.sizes)));
   if (where.rank() != made.shape.rank() || !is_well_formed(where) || !lies_within(where, box::whole(made.shape)))
     return refuse(fail(errc::out_of_bounds, "a part lies outside of the tensor")

@@ -43,7 +43,7 @@ std::int64_t computed_source::size_bytes() const {
 result<void> computed_source::read(std::int64_t offset, std::span<std::byte> out) const {
   const auto length = static_cast<std::int64_t>(out.size());
   if (offset < 0 || length > size_bytes() || offset > size_bytes() - length)
-    return fail(errc::out_of_bounds, "reads past the end").with_file(file_);
+    return fail(errc::out_of_bounds, "a read goes beyond the end of the data").with_file(file_);
   const std::int64_t item = item_bytes(type_);
   const bool is_aligned = offset % item == 0 && length % item == 0 &&
                           reinterpret_cast<std::uintptr_t>(out.data()) % static_cast<std::uintptr_t>(item) == 0;

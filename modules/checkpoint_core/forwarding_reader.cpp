@@ -67,7 +67,7 @@ result<std::shared_ptr<const opened_chunk>> forwarding_reader::open_chunk(const 
                                                                           std::int32_t chunk) {
   const inner_chunk& from = origin_of_chunk(chunk);
   if (from.chunk < 0)
-    return located(fail(errc::unsupported, "the chunk has no elements in the checkpoint that is shown"), tensor.key);
+    return located(fail(errc::unsupported, "the chunk has no elements in this view of the checkpoint"), tensor.key);
   return inner_->open_chunk(inner_->contents().tensors[static_cast<std::size_t>(from.tensor)], from.chunk);
 }
 

@@ -90,10 +90,10 @@ error no_such_entry(const checkpoint_reader& reader, std::string_view key, entry
   const catalog& contents = reader.contents();
   const bool is_other_kind =
       wanted == entry_kind::tensor ? contents.find_object(key) != nullptr : contents.find(key) != nullptr;
-  error made = is_other_kind ? fail(errc::dtype_mismatch,
-                                    fmt::format("{} {} is wanted, but the checkpoint has the other kind of entry",
-                                                wanted == entry_kind::tensor ? "a" : "an", name(wanted)))
-                             : fail(errc::missing_key, fmt::format("the checkpoint has no such {}", name(wanted)));
+  error made = is_other_kind
+                   ? fail(errc::dtype_mismatch, fmt::format("{} {} is requested, but the entry is of the other kind",
+                                                            wanted == entry_kind::tensor ? "a" : "an", name(wanted)))
+                   : fail(errc::missing_key, fmt::format("the checkpoint has no such {}", name(wanted)));
   if (!is_other_kind && suggests) made.hint = did_you_mean(nearest_key(contents, key));
   return std::move(made).with_file(reader.path().string()).with_key(key);
 }

@@ -47,8 +47,8 @@ std::int64_t read_cost_bytes(const stored_tensor& tensor, const box& part, const
 /// strides, and any dtype that `copy` converts to. Rows that are contiguous in the source and in `to`, and need no
 /// conversion, are read straight into `to`.
 /// \param maps  the mapped files, for `map_rows`; null: no file is mapped
-/// \errors those of the source and of `copy`; errc::out_of_bounds when `part` leaves the tensor; errc::unaligned for a
-///         part of a sub-byte tensor
+/// \errors those of the source and of `copy`; errc::out_of_bounds when `part` extends beyond the tensor;
+///         errc::unaligned for a part of a sub-byte tensor
 /// Cost: at most 1.25 times the part's bytes when its runs in the source are `min_run_bytes` or longer.
 result<void> read_box(const byte_source& source, const stored_tensor& tensor, const box& part, const tensor_view& to,
                       const read_options& options = {}, file_maps* maps = nullptr);

@@ -190,7 +190,7 @@ class rank_load {
       if (asked.contains(key)) return;
       report_.unexpected.push_back(key);
       if (options_.unexpected == key_check::strict)
-        complain(fail(errc::missing_key, "the checkpoint has it, but no rank wants it")
+        complain(fail(errc::missing_key, "the checkpoint has this entry, but no rank requests it")
                      .with_file(reader_->path().string())
                      .with_key(key));
     };
@@ -200,7 +200,7 @@ class rank_load {
 
   void match_tensor(const merged_tensor& wanted, const tensor_entry& stored) {
     if (stored.shape != wanted.shape)
-      return complain(fail(errc::shape_mismatch, "the wanted tensor has another shape than the stored one")
+      return complain(fail(errc::shape_mismatch, "the requested tensor has a different shape than the stored one")
                           .with_key(wanted.key)
                           .with_rank(wanted.ranks.front())
                           .with_values(to_string(stored.shape), to_string(wanted.shape)));

@@ -28,12 +28,12 @@ result<void> check_part(const const_local_state_tensor& tensor, const const_loca
   const auto at = [&](error e) { return std::move(e).with_box(part.where); };
   if (part.where.rank() != tensor.shape.rank() || !is_well_formed(part.where) ||
       !lies_within(part.where, box::whole(tensor.shape)))
-    return at(fail(errc::out_of_bounds, "a part leaves the tensor").with_values(to_string(tensor.shape), ""));
+    return at(fail(errc::out_of_bounds, "a part extends beyond the tensor").with_values(to_string(tensor.shape), ""));
   if (part.memory.sizes != part.where.sizes)
-    return at(fail(errc::shape_mismatch, "the memory does not fit its box")
+    return at(fail(errc::shape_mismatch, "the memory does not have the sizes of its box")
                   .with_values(to_string(part.where.sizes), to_string(part.memory.sizes)));
   if (part.memory.type != tensor.type)
-    return at(fail(errc::dtype_mismatch, "the memory has another dtype than the tensor")
+    return at(fail(errc::dtype_mismatch, "the memory has a different dtype than the tensor")
                   .with_values(std::string(name(tensor.type)), std::string(name(part.memory.type))));
   if (auto held = check_reachable(part.memory); !held) return at(std::move(held).error());
   if (part.memory.data == nullptr && !part.where.is_empty())

@@ -20,7 +20,7 @@ namespace {
 
 error cover_error(const cover_problem& problem, const std::string& key) {
   if (problem.kind == cover_kind::overlap)
-    return fail(errc::overlap, "two ranks hold boxes that are not equal and share cells")
+    return fail(errc::overlap, "two ranks hold different boxes that overlap")
         .with_key(key)
         .with_rank(problem.first)
         .with_rank(problem.second)

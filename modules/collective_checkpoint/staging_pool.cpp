@@ -66,7 +66,7 @@ struct staging_pool::state {
 result<staging_pool> staging_pool::make(const staging_pool_options& options) {
   if (options.max_bytes < 0 || options.max_saves < 1)
     return fail(errc::invalid_argument,
-                "a staging pool has room for at least one save, and its number of bytes is not negative")
+                "a staging pool must have room for at least one save, and its number of bytes cannot be negative")
         .with_values("", fmt::format("{}, {}", detail::counted(options.max_saves, "save"),
                                      detail::counted(options.max_bytes, "byte")));
   staging_pool made;

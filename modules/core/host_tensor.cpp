@@ -19,11 +19,13 @@ void host_tensor::free_aligned::operator()(std::byte* memory) const {
 
 result<host_tensor> host_tensor::make(dtype type, const extents& sizes) {
   const auto count = checked_volume(sizes);
-  if (!count) return fail(errc::overflow, fmt::format("a tensor of {} does not fit in 64 bits", to_string(sizes)));
+  if (!count)
+    return fail(errc::overflow, fmt::format("a tensor of sizes {} does not fit in 64 bits", to_string(sizes)));
   const auto bytes = shardmesh::size_bytes(type, *count);
   if (!bytes)
     return fail(bits(type) % 8 != 0 ? errc::unaligned : errc::overflow,
-                fmt::format("{} of {} is not a whole number of bytes", name(type), to_string(sizes)));
+                fmt::format("a tensor of {} of sizes {} {}", name(type), to_string(sizes),
+                            bits(type) % 8 != 0 ? "is not a whole number of bytes" : "does not fit in 64 bits"));
   host_tensor made;
   made.type_ = type;
   made.sizes_ = sizes;

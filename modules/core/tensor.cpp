@@ -40,9 +40,9 @@ result<void> check_fillable(const extents& sizes, const extents& strides) {
     repeats |= sizes[d] > 1 && strides[d] == 0;
   }
   if (!repeats) return {};
-  return fail(errc::unsupported, "the memory cannot be filled: several elements have the same place in it")
+  return fail(errc::unsupported, "the memory cannot be filled, because several elements share one address")
       .with_values("no stride of 0", "strides " + to_string(strides))
-      .with_hint("fill a tensor of its own and copy it (expand shares memory)");
+      .with_hint("fill a contiguous copy instead: expand shares memory between elements");
 }
 
 std::int64_t numel(const extents& sizes) {

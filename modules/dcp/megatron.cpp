@@ -113,7 +113,9 @@ class megatron_reader final : public composed_reader, public torch_file::archive
   result<std::unique_ptr<checkpoint_reader>> open_common(const open_options& options) const {
     SHARDMESH_TRY(check_inside(path_, std::string(common_file)));
     auto opened = torch_file::open(path_ / common_file, options);
-    if (!opened) return std::move(opened).error().with_hint("Megatron keeps what is not sharded in this file");
+    if (!opened)
+      return std::move(opened).error().with_hint(
+          "restore the file: Megatron keeps in it all values that are not sharded");
     return opened;
   }
 

@@ -151,7 +151,7 @@ class catalog_merge {
   std::optional<error> conflict_in(const holders& all) {
     for (const held_entry& entry : all)
       if (!are_described_alike(all.front(), entry))
-        return conflict(all, "saved different things under this key")
+        return conflict(all, "saved different entries under this key")
             .with_values(description_of(all.front()), description_of(entry));
     if (all.front().object) {
       for (const held_entry& entry : all)

@@ -290,7 +290,7 @@ class metadata_parser {
     if (!sizes) return problem(std::move(sizes).error(), key);
     const box where{*offsets, *sizes};
     if (offsets->rank() != shape.rank() || sizes->rank() != shape.rank())
-      return problem(fail(errc::shape_mismatch, "a chunk has another number of dimensions than the tensor")
+      return problem(fail(errc::shape_mismatch, "a chunk has a different number of dimensions than the tensor")
                          .with_values(fmt::format("{}", shape.rank()),
                                       fmt::format("{}, {}", detail::counted(offsets->rank(), "offset"),
                                                   detail::counted(sizes->rank(), "size"))),
@@ -310,7 +310,7 @@ class metadata_parser {
       for (const auto [index, info] : storage.pairs())
         if (spend(place_bytes, {})) places.read(index, info);
     } else if (has_entries) {
-      problem(errc::bad_format, "storage_data is missing: nothing says where the bytes are", {});
+      problem(errc::bad_format, "storage_data is missing, which says where the bytes are", {});
     }
     if (!account_.refusal()) places.check_complete();
   }

@@ -265,13 +265,12 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
 
   // Returns the item's bytes, decoded when it has a transform.
   result<std::shared_ptr<const byte_source>> item_source_of(const stored_range& place) {
-    if (place.file < 0) return fail(errc::missing_key, "nothing says where it is stored");
+    if (place.file < 0) return fail(errc::missing_key, "the metadata does not say where it is stored");
     SHARDMESH_TRY(auto section, files_.section(place.file, place.offset, place.length));
     const std::string& transform = contents_.transforms[static_cast<std::size_t>(place.transform)];
     if (transform.empty()) return place.length <= small_item_bytes ? with_bytes(place, section) : section;
     if (!transform.starts_with("stream.zstd") || transform.find('+') != std::string::npos)
-      return fail(errc::unsupported, "is stored through a transform that we do not know")
-          .with_values("stream.zstd/1", transform);
+      return fail(errc::unsupported, "is stored through an unknown transform").with_values("stream.zstd/1", transform);
     // Entries that share a stream share its decoder, because opening one decodes the whole stream to measure it.
     const place_key key = key_of(place);
     {
@@ -350,7 +349,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
       const torch_file::object_class what = classify(item, item.root());
       if (what.kind == torch_file::object_kind::opaque_tensor)
         return fail(errc::unsupported,
-                    fmt::format("holds a {}, which is not read", torch_file::tensor_kind(item.root())))
+                    fmt::format("holds a {}, which is not supported", torch_file::tensor_kind(item.root())))
             .with_values("", what.type);
       return fail(errc::bad_format, "the item is not a tensor").with_values("torch.Tensor", what.type);
     }

@@ -35,7 +35,7 @@ class dcp_save {
     std::set<std::string_view> keys;
     const auto check_key = [&](const std::string& key) {
       if (!keys.insert(key).second)
-        problems.push_back(fail(errc::duplicate_key, "two entries have this key").with_key(key));
+        problems.push_back(fail(errc::duplicate_key, "two entries have the same key").with_key(key));
     };
     for (const output_tensor& tensor : tensors_) {
       check_key(tensor.key);

@@ -65,7 +65,7 @@ std::optional<stored_range> storage_data_reader::read_info(std::string_view key,
   const auto offset = account_.field(info, "offset").as_int();
   const auto length = account_.field(info, "length").as_int();
   if (!relative || !offset || !length || *offset < 0 || *length < 0 || !checked_add(*offset, *length)) {
-    account_.problem(errc::bad_format, "its place in a file is not a name, an offset, and a length", key);
+    account_.problem(errc::bad_format, "its place in a file lacks a valid name, offset, or length", key);
     return std::nullopt;
   }
   if (!account_.spend(relative->size(), key)) return std::nullopt;
@@ -133,11 +133,12 @@ void storage_data_reader::check_complete() const {
       const std::int32_t chunk = tensor.first_chunk + i;
       const box where = contents_.chunk_box(tensor, chunk);
       if (contents_.chunk_places[static_cast<std::size_t>(chunk)].file < 0 && !where.is_empty())
-        account_.problem(fail(errc::missing_key, "nothing says where a chunk is stored").with_box(where), tensor.key);
+        account_.problem(fail(errc::missing_key, "the metadata does not say where a chunk is stored").with_box(where),
+                         tensor.key);
     }
   for (const object_entry& object : contents_.objects)
     if (object.place.file < 0)
-      account_.problem(errc::missing_key, "nothing says where the object is stored", object.key);
+      account_.problem(errc::missing_key, "the metadata does not say where the object is stored", object.key);
 }
 
 }  // namespace shardmesh::dcp

@@ -30,7 +30,7 @@ class float_source final : public byte_source {
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
     const auto length = static_cast<std::int64_t>(out.size());
     if (offset < 0 || offset > size_ || length > size_ - offset)
-      return fail(errc::out_of_bounds, "reads past the end").with_file(name());
+      return fail(errc::out_of_bounds, "a read goes beyond the end of the data").with_file(name());
     if (offset % float_bytes == 0 && length % float_bytes == 0) return convert(offset / float_bytes, out);
     // A read that is not aligned to elements converts the elements around it.
     const std::int64_t first = offset / float_bytes, end = (offset + length + float_bytes - 1) / float_bytes;
@@ -79,7 +79,7 @@ class float_reader final : public checkpoint_reader {
     if (opened->crc_length > 0) {
       SHARDMESH_TRY(const std::uint32_t sum, crc32_of_range(*opened->source, opened->crc_begin, opened->crc_length));
       if (sum != opened->crc32)
-        return fail(errc::checksum_mismatch, "its bytes are not those that were saved")
+        return fail(errc::checksum_mismatch, "is damaged: its CRC-32 differs")
             .with_key(tensor.key)
             .with_file(path_.string());
     }

@@ -107,7 +107,7 @@ result<fs::path> step_folder(const fs::path& folder) {
         .with_hint(steps.empty() ? "" : fmt::format("open one of them: {}", name_list(steps)));
   }
   if (!is_plain_name(tag))
-    return fail(errc::unsafe_path, "it does not hold the name of a folder beside it")
+    return fail(errc::unsafe_path, "it does not contain the name of a folder beside it")
         .with_file(latest.string())
         .with_values("", tag.size() > longest_name ? fmt::format("{} bytes", tag.size()) : tag);
   std::error_code ignored;

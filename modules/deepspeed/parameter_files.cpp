@@ -114,7 +114,7 @@ result<void> parameter_files::add(std::size_t number) {
   const pickle::value held = opened.entries ? opened.entries.find("param") : opened.item.root();
   if (opened.tensor) return add_tensor(opened, number, *opened.tensor);
   if (held && opened.item.is_opaque_tensor(held))
-    return fail(errc::unsupported, fmt::format("it holds a {}, which is not read", torch_file::tensor_kind(held)));
+    return fail(errc::unsupported, fmt::format("it holds a {}, which is not supported", torch_file::tensor_kind(held)));
   if (state == "fp32" || opened.entries)
     return fail(errc::bad_format, "it is not a parameter of a universal checkpoint")
         .with_values("a tensor, or a dict with the tensor 'param'", torch_file::classify(opened.item, held).type);

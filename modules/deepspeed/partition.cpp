@@ -27,13 +27,14 @@ error do_not_fit(const model_states& model, std::string message, std::int64_t ex
       .with_file(model.file.file())
       .with_values(fmt::format("{}, as 'param_shapes' says", detail::counted(expected, "element")),
                    fmt::format("{} in the flat buffers", found))
-      .with_hint("the model's and the optimizers' files may be of different saves");
+      .with_hint("check that the model's and the optimizers' files are of one save");
 }
 
 // File sizes bound each size, but not the sums.
 result<std::int64_t> sum(const model_states& model, std::int64_t a, std::int64_t b) {
   if (const auto total = checked_add(a, b)) return *total;
-  return fail(errc::overflow, "its parameters have more elements than 64 bits can count").with_file(model.file.file());
+  return fail(errc::overflow, "the number of elements of its parameters does not fit in 64 bits")
+      .with_file(model.file.file());
 }
 
 std::int64_t aligned(std::int64_t numel, std::int64_t to) {
@@ -49,7 +50,7 @@ result<partition> partition::make(const model_states& model, std::span<const opt
   std::set<std::string_view> names;
   for (const placed_parameter& parameter : made.parameters_)
     if (!names.insert(parameter.name).second)
-      return fail(errc::bad_format, "two parameters have one name")
+      return fail(errc::bad_format, "two parameters have the same name")
           .with_key(parameter.name)
           .with_file(model.file.file());
   made.weights_ = made.buffers_of([ranks](std::size_t rank, std::size_t group) -> std::optional<std::size_t> {
@@ -74,16 +75,16 @@ result<void> partition::check_sizes() const {
       return fail(errc::shape_mismatch, std::move(what))
           .with_file(ranks_[rank].file.file())
           .with_values(fmt::format("{}, as rank 0 has", expected), fmt::format("{}", found))
-          .with_hint("it may be of another save");
+          .with_hint("check that all files are of one save");
     };
     if (ranks_[rank].weights.size() != groups)
-      return refuse("another number of parameter groups", groups, ranks_[rank].weights.size());
+      return refuse("the number of parameter groups differs from that of rank 0", groups, ranks_[rank].weights.size());
     for (std::size_t group = 0; group < groups; ++group) {
       const std::int64_t first = numel_of(0, group), before = numel_of(rank - 1, group), here = numel_of(rank, group);
       const bool is_last = here <= before && (before == first || here == 0) && !is_stage_3();
       if (here != first && !is_last)
-        return refuse(fmt::format("another part of group {}", group), static_cast<std::size_t>(first),
-                      static_cast<std::size_t>(here));
+        return refuse(fmt::format("the part of group {} does not have the size of rank 0's", group),
+                      static_cast<std::size_t>(first), static_cast<std::size_t>(here));
     }
   }
   return {};
@@ -92,7 +93,7 @@ result<void> partition::check_sizes() const {
 result<void> partition::place_over_ranks(const model_states& model) {
   const optimizer_states& first = ranks_.front();
   if (model.groups.size() > first.weights.size())  // if there are fewer, the last buffers have no parameters
-    return do_not_fit(model, "another number of groups of parameters", static_cast<std::int64_t>(model.groups.size()),
+    return do_not_fit(model, "the numbers of parameter groups differ", static_cast<std::int64_t>(model.groups.size()),
                       static_cast<std::int64_t>(first.weights.size()));
   const std::int64_t alignment = 2 * static_cast<std::int64_t>(ranks_.size());
   for (std::size_t group = 0; group < first.weights.size(); ++group) {
@@ -100,7 +101,7 @@ result<void> partition::place_over_ranks(const model_states& model) {
     const std::vector<named_shape>& parameters = group < model.groups.size() ? model.groups[group] : none;
     const bool is_padded = group < first.paddings.size();
     if (!first.paddings.empty() && (!is_padded || first.paddings[group].size() != parameters.size()))
-      return fail(errc::shape_mismatch, fmt::format("group {} has not as many paddings as parameters", group))
+      return fail(errc::shape_mismatch, fmt::format("group {} does not have as many paddings as parameters", group))
           .with_file(first.file.file());
     std::int64_t available = 0, offset = 0;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -114,12 +115,12 @@ result<void> partition::place_over_ranks(const model_states& model) {
             .with_key(parameter.name);
       parameters_.push_back({parameter.name, parameter.shape, parameter.numel, offset, group});
       const std::int64_t padding = is_padded ? first.paddings[group][i] : 0;
-      if (padding < 0) return do_not_fit(model, "a negative padding", 0, padding).with_key(parameter.name);
+      if (padding < 0) return do_not_fit(model, "a padding is negative", 0, padding).with_key(parameter.name);
       SHARDMESH_TRY(offset, sum(model, end, padding));
     }
     // The buffers may or may not include the padding after the last parameter, so only the aligned lengths must agree.
     if (offset > available + alignment || aligned(offset, alignment) != aligned(available, alignment))
-      return do_not_fit(model, fmt::format("group {} has another length than its parameters", group), offset,
+      return do_not_fit(model, fmt::format("group {} does not have the length of its parameters", group), offset,
                         available);
   }
   return {};

@@ -109,7 +109,7 @@ result<std::map<std::int64_t, model_parallel_rank>> list_rank_files(const fs::pa
     std::string* place = &rank.model;
     if (parsed->data_rank) place = &(parsed->is_optimizer ? rank.optimizers : rank.models)[*parsed->data_rank];
     if (!place->empty())
-      return fail(errc::bad_format, "two files are of one rank: they are of different saves")
+      return fail(errc::bad_format, "two files are of one rank, so they are of different saves")
           .with_file((step / name).string())
           .with_values("one file", *place);
     *place = name;

@@ -65,7 +65,7 @@ result<std::vector<optimizer_states>> rank_loader::optimizers_of(const model_par
     count = read.front().partitions;
   }
   if (rank.optimizers.size() != read.size())
-    return fail(errc::disagreement, "there are optimizer files of more ranks than saved it: they are of another save")
+    return fail(errc::disagreement, "there are more optimizer files than ranks that saved it: some are of another save")
         .with_file((made_.step() / rank.optimizers.rbegin()->second).string())
         .with_values(fmt::format("{}, as 'partition_count' says", detail::counted(read.size(), "file")),
                      fmt::format("{}", rank.optimizers.size()));

@@ -98,7 +98,7 @@ class deepspeed_reader final : public folder_reader {
         fmt::format("parameters of {} of tensor parallelism are combined as 'universal_checkpoint_info' says",
                     detail::counted(ranks.size(), "rank")));
     if (!buffers.entries.empty())
-      notes_.push_back(fmt::format("{} without a rule there: rank 0's part is taken: {}",
+      notes_.push_back(fmt::format("{} without a rule in 'universal_checkpoint_info': rank 0's part is taken: {}",
                                    detail::counted(buffers.entries.size(), "entry", "entries"),
                                    name_list(names_of(buffers))));
     return add_others(first, ranks.front().optimizers.front()).transform([] { return std::string(); });

@@ -36,7 +36,7 @@ error other_kind(const saved_file& from, std::size_t object, std::string expecte
   constexpr std::size_t longest = 80;
   std::string found = value ? value->json : value.error().message;
   if (found.size() > longest) found = found.substr(0, longest) + "...";
-  return fail(errc::bad_format, "it has a value of another kind")
+  return fail(errc::bad_format, "its value is of another kind")
       .with_key(from.reader->contents().objects[object].key)
       .with_file(from.file())
       .with_values(std::move(expected), std::move(found));
@@ -90,7 +90,7 @@ result<extents> read_shape(const saved_file& from, std::size_t object) {
   extents shape;
   for (const std::int64_t size : *sizes) shape.push_back(size);
   if (!checked_volume(shape))
-    return fail(errc::overflow, "a parameter has more elements than 64 bits can count")
+    return fail(errc::overflow, "the number of elements of a parameter does not fit in 64 bits")
         .with_key(from.reader->contents().objects[object].key)
         .with_file(from.file());
   return shape;

@@ -60,7 +60,7 @@ result<planned_tensor> gathered_frozen(std::span<const model_states> models, con
     left -= here;
   }
   if (left == 0) return made;
-  return fail(errc::shape_mismatch, "the ranks' parts of a frozen parameter are fewer elements than it has")
+  return fail(errc::shape_mismatch, "the ranks' parts of a frozen parameter have fewer elements than the parameter")
       .with_key(frozen.name)
       .with_file(models.front().file.file())
       .with_values(fmt::format("{}", frozen.numel), fmt::format("{}", frozen.numel - left));

@@ -110,11 +110,11 @@ result<tensor_rules> tensor_rules::read(const model_states& model) {
       for (const std::string& text : std::span(texts).first(std::min(texts.size(), most_patterns))) {
         patterns->push_back(std::make_unique<re2::RE2>(text, re2::RE2::Quiet));
         if (!patterns->back()->ok())
-          made.reason_ = fmt::format("'{}' has a pattern that is not read, '{}'", name, escaped(text));
+          made.reason_ = fmt::format("'{}' has a pattern that is not supported, '{}'", name, escaped(text));
       }
     }
   }
-  if (!has_any) made.reason_ = "no file says how";
+  if (!has_any) made.reason_ = "no file says how to combine them";
   if (!found->vocabulary.empty() && !made.rows_) made.reason_ = "'original_vocab_size' is missing";
   made.patterns_ = std::move(found);
   return made;
@@ -135,10 +135,10 @@ result<void> add_merged(composed_reader& reader, const std::string& key, shardme
                         std::span<const planned_tensor* const> ranks, const merge_rule& rule) {
   const planned_tensor& first = *ranks.front();
   const auto refuse = [&](const extents& found) {
-    return fail(errc::shape_mismatch, "parts of ranks of tensor parallelism do not fit each other")
+    return fail(errc::shape_mismatch, "the shapes of the tensor-parallel ranks' parts do not match")
         .with_key(key)
         .with_file(reader.path().string())
-        .with_values(fmt::format("as {}, but for dimension {}", to_string(first.shape), rule.dim), to_string(found));
+        .with_values(fmt::format("{}, apart from dimension {}", to_string(first.shape), rule.dim), to_string(found));
   };
   tensor_entry entry;
   entry.key = key;

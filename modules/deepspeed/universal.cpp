@@ -70,7 +70,7 @@ class universal_reader final : public folder_reader {
     for (const auto& [number, rank] : ranks) {
       if (number != next++) break;
       if (!rank.optimizers.empty())
-        return fail(errc::disagreement, "a universal checkpoint has no files of ranks' optimizers")
+        return fail(errc::disagreement, "a universal checkpoint cannot have optimizer files of ranks")
             .with_file((step_ / rank.optimizers.begin()->second).string());
       SHARDMESH_TRY(open_models_of(rank));
     }
@@ -170,7 +170,7 @@ class universal_reader final : public folder_reader {
       return planned_tensor{held.type, said->second.shape, {{part_, file.index, 0, said->second.numel}}, {}};
     if (file.is_described && (ranks_ > 1 || file.is_vocabulary))
       return planned_tensor{held.type, held.shape, {}, std::pair(part_, file.index)};
-    return fail(errc::shape_mismatch, "it has another shape than 'param_shapes' of the model file says")
+    return fail(errc::shape_mismatch, "it does not have the shape in 'param_shapes' of the model file")
         .with_key(name)
         .with_file(path_of(name, file))
         .with_values(to_string(said->second.shape), to_string(held.shape));
@@ -187,7 +187,7 @@ class universal_reader final : public folder_reader {
           continue;
         }
         if (entry_of(file).shape != shape)
-          return fail(errc::shape_mismatch, "a state of a parameter has another shape than its weights")
+          return fail(errc::shape_mismatch, "a state of a parameter does not have the shape of its weights")
               .with_key(name)
               .with_file(path_of(name, file))
               .with_values(to_string(shape), to_string(entry_of(file).shape));
@@ -201,7 +201,8 @@ class universal_reader final : public folder_reader {
   // Adds the values of rank 0's optimizer beside its part of the states.
   result<void> add_common_state() {
     std::error_code code;
-    if (!fs::exists(step_ / common_state_file, code)) return missing(common_state_file, "what the optimizer shares");
+    if (!fs::exists(step_ / common_state_file, code))
+      return missing(common_state_file, "the state that the optimizer's ranks share");
     SHARDMESH_TRY(const saved_file file, open_file(std::string(common_state_file)));
     const catalog& contents = file.reader->contents();
     for (std::size_t i = 0; i < contents.tensors.size(); ++i)

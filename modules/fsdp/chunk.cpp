@@ -65,7 +65,7 @@ bool is_listed_chunk(const box& chunk, const extents& shape) {
 
 result<std::vector<box>> chunk_boxes(const extents& shape, std::int32_t parts, const chunk_options& options) {
   if (parts < 1)
-    return fail(errc::invalid_argument, "a tensor is cut over at least one rank")
+    return fail(errc::invalid_argument, "a tensor must be cut over at least one rank")
         .with_values("at least 1", std::to_string(parts));
   if (shape.rank() == 0) return std::vector{box::whole(shape)};
   std::vector<box> chunks(static_cast<std::size_t>(parts), box::whole(shape));

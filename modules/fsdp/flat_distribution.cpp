@@ -26,11 +26,11 @@ result<void> check_shard(const flat_parameter& flat, std::string_view key, std::
                          const const_tensor_view& shard) {
   const std::int64_t held = flat.shard_range(position).size;
   if (shard.sizes.rank() != 1 || shard.sizes[0] < held || shard.sizes[0] > flat.sharded_numel())
-    return fail(errc::shape_mismatch, "a flat shard is 1-D and holds what its rank holds, with padding or without")
+    return fail(errc::shape_mismatch, "a flat shard must be 1-D and hold its rank's elements, with or without padding")
         .with_key(key)
         .with_values(to_string(extents{flat.sharded_numel()}), to_string(shard.sizes));
   if (!flat.parameters().empty() && shard.type != flat.type())
-    return fail(errc::dtype_mismatch, "the flat shard has another dtype than its parameters")
+    return fail(errc::dtype_mismatch, "the flat shard has a different dtype than its parameters")
         .with_key(key)
         .with_values(std::string(name(flat.type())), std::string(name(shard.type)));
   return {};

@@ -46,10 +46,10 @@ result<std::int64_t> numel_of(const parameter_info& p) {
 
 result<void> check_options(const flat_parameter_options& options) {
   if (options.group_size < 1)
-    return fail(errc::invalid_argument, "the group of a flat parameter has at least one rank")
+    return fail(errc::invalid_argument, "the group of a flat parameter must have at least one rank")
         .with_values("at least 1", std::to_string(options.group_size));
   if (options.alignment < 0)
-    return fail(errc::invalid_argument, "the alignment of a flat parameter is not negative")
+    return fail(errc::invalid_argument, "the alignment of a flat parameter cannot be negative")
         .with_values("at least 0 elements", std::to_string(options.alignment));
   return {};
 }
@@ -87,22 +87,22 @@ result<flat_parameter> flat_parameter::make(std::vector<parameter_info> paramete
     parameter_info& p = parameters[i];
     if (p.strides.empty()) p.strides = contiguous_strides(p.shape);
     if (p.type != parameters[0].type)
-      return fail(errc::dtype_mismatch, "the parameters of a flat parameter have one dtype")
+      return fail(errc::dtype_mismatch, "the parameters of a flat parameter must have the same dtype")
           .with_key(p.fqn)
           .with_values(std::string(name(parameters[0].type)), std::string(name(p.type)));
     if (bits(p.type) == 0 || bits(p.type) % 8 != 0)
-      return fail(errc::unsupported, "the elements of a flat parameter are whole bytes")
+      return fail(errc::unsupported, "the elements of a flat parameter must be whole bytes")
           .with_key(p.fqn)
           .with_values("a dtype of whole bytes", std::string(name(p.type)));
     SHARDMESH_TRY(const std::int64_t numel, numel_of(p));
     const auto order = memory_order(p.shape, p.strides);
     if (!order)
-      return fail(errc::unsupported, "a parameter of a flat parameter is dense in memory")
+      return fail(errc::unsupported, "a parameter of a flat parameter must be dense in memory")
           .with_key(p.fqn)
           .with_values(fmt::format("strides like {}", to_string(contiguous_strides(p.shape))), to_string(p.strides))
           .with_hint("flatten a contiguous copy of it");
     if (!made->by_name.emplace(p.fqn, i).second)
-      return fail(errc::duplicate_key, "two parameters of a flat parameter have one name").with_key(p.fqn);
+      return fail(errc::duplicate_key, "two parameters of a flat parameter have the same name").with_key(p.fqn);
     const std::int64_t beyond = options.alignment > 0 ? total % options.alignment : 0;
     if (beyond != 0 && !append(options.alignment - beyond, std::nullopt)) return too_large(p.fqn);
     made->segment_of.push_back(made->segments.size());
@@ -112,11 +112,11 @@ result<flat_parameter> flat_parameter::make(std::vector<parameter_info> paramete
   for (const shared_parameter_info& s : shared) {
     const auto stored = made->by_name.find(s.of);
     if (stored == made->by_name.end())
-      return fail(errc::missing_key, "a shared parameter names one that is not there")
+      return fail(errc::missing_key, "a shared parameter refers to one that the unit lacks")
           .with_key(s.fqn)
           .with_values("a parameter of the unit", s.of);
     if (!made->by_name.emplace(s.fqn, stored->second).second)
-      return fail(errc::duplicate_key, "two parameters of a flat parameter have one name").with_key(s.fqn);
+      return fail(errc::duplicate_key, "two parameters of a flat parameter have the same name").with_key(s.fqn);
   }
   // With alignment, PyTorch also pads the end, in the same way, so that the group size divides the whole.
   const std::int64_t group = options.group_size;
@@ -234,7 +234,7 @@ result<void> flat_parameter::fill_padding(std::int32_t rank, const tensor_view& 
         .with_rank(rank)
         .with_values(std::string(name(type())), std::string(name(shard.type)));
   if (shard.where.type != device_type::cpu)
-    return fail(errc::unsupported, "padding is written in host memory only")
+    return fail(errc::unsupported, "padding can only be written in host memory")
         .with_rank(rank)
         .with_values("cpu", to_string(shard.where));
   const auto fill = [&](std::int64_t begin, std::int64_t end, std::int32_t value) -> result<void> {

@@ -154,7 +154,7 @@ class loader {
         if (auto held = check_reachable(view); !held)
           return std::move(held).error().with_key(entry.key).with_rank(comm_.rank());
       if (offer.shape == shape_of(entry)) continue;
-      error e = fail(errc::shape_mismatch, "the state dict has another shape than the model")
+      error e = fail(errc::shape_mismatch, "the state dict has a different shape than the model")
                     .with_key(entry.key)
                     .with_rank(comm_.rank())
                     .with_values(to_string(shape_of(entry)), to_string(offer.shape));

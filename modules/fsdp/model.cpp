@@ -118,7 +118,7 @@ result<std::vector<fsdp_entry>> entries_of(const fsdp_model& model, fsdp_entries
   std::set<std::string_view> seen;
   for (const std::size_t i : sorted)
     if (!seen.insert(placed[i].entry.key).second)
-      return fail(errc::duplicate_key, "two entries of the model have one key").with_key(placed[i].entry.key);
+      return fail(errc::duplicate_key, "two entries of the model have the same key").with_key(placed[i].entry.key);
   for (const std::size_t i : sorted) {
     entries.push_back(std::move(placed[i].entry));
     entries.back().key = model.key_prefix + entries.back().key;

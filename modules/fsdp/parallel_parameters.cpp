@@ -53,7 +53,7 @@ result<extents> strides_of(const extents& sizes, const extents& order) {
   for (std::size_t k = order.rank(); k-- > 0;) {
     const auto d = static_cast<std::size_t>(order[k]);
     if (order.rank() != sizes.rank() || order[k] < 0 || d >= sizes.rank() || strides[d] != -1)
-      return fail(errc::invalid_argument, "the order of a parameter's dimensions names each of them once")
+      return fail(errc::invalid_argument, "the order of a parameter's dimensions must name each of them once")
           .with_values(fmt::format("0 to {}", static_cast<std::int64_t>(sizes.rank()) - 1), to_string(order));
     strides[d] = step;
     if (!is_empty) step *= sizes[d];  // shapes have been checked; without elements, the product has no meaning

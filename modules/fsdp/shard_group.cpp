@@ -40,7 +40,7 @@ result<shard_group> shard_group::make(std::vector<std::int32_t> positions) {
           .with_values(fmt::format("-1 to {}", positions.size() - 1), std::to_string(positions[rank]));
     size = std::max(size, positions[rank] + 1);
   }
-  if (size == 0) return fail(errc::invalid_argument, "a shard group has at least one rank");
+  if (size == 0) return fail(errc::invalid_argument, "a shard group must have at least one rank");
   auto made = std::make_shared<description>();
   std::vector<std::size_t> count(static_cast<std::size_t>(size) + 1);
   for (const std::int32_t position : positions)

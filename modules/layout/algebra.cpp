@@ -37,12 +37,12 @@ std::string combination(const distribution& d) {
 
 result<void> same_tensor(const distribution& a, const distribution& b) {
   if (a.global_shape() != b.global_shape())
-    return fail(errc::shape_mismatch, "distributions of different tensors")
+    return fail(errc::shape_mismatch, "the distributions are of different tensors")
         .with_values(to_string(a.global_shape()), to_string(b.global_shape()));
   if (a.space() != b.space())
-    return fail(errc::invalid_argument, "distributions over different owners (ranks and items)");
+    return fail(errc::invalid_argument, "one distribution is over ranks, the other over items");
   if (a.reduction() != b.reduction() || a.divisor() != b.divisor())
-    return fail(errc::mixed_partial, "distributions whose terms combine differently")
+    return fail(errc::mixed_partial, "the terms of the distributions combine differently")
         .with_values(combination(a), combination(b));
   return {};
 }
@@ -97,7 +97,7 @@ result<distribution> embed(const distribution& outer, owner_id owner, std::int32
 }
 
 result<distribution> merge(std::span<const distribution> parts) {
-  if (parts.empty()) return fail(errc::invalid_argument, "nothing to merge");
+  if (parts.empty()) return fail(errc::invalid_argument, "there are no distributions to merge");
   distribution_builder builder(parts[0].global_shape(), parts[0].space(), parts[0].reduction(), parts[0].divisor());
   for (const distribution& part : parts) {
     SHARDMESH_TRY(same_tensor(parts[0], part));

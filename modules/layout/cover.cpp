@@ -259,7 +259,7 @@ std::string to_string(const cover_problem& p) {
       if (!is_well_formed(p.where))
         return fmt::format("{} {} has a box with offsets {} and sizes {}", one, p.first, to_string(p.where.offsets),
                            to_string(p.where.sizes));
-      return fmt::format("{} {} leaves the tensor with {}", one, p.first, to_string(p.where));
+      return fmt::format("{} {} extends beyond the tensor with {}", one, p.first, to_string(p.where));
   }
   return {};
 }
@@ -306,7 +306,7 @@ cover_report check_boxes(const extents& shape, std::span<const std::int64_t> off
   const boxes given{shape.rank(), offsets, sizes, owners};
   if (is_partition(shape, owners.size(), [&](std::size_t i) { return given.at_index(i); })) return {};
   report_writer out(max_problems, space);
-  std::vector<std::int64_t> clipped_offsets, clipped_sizes;  // copies, when a box leaves the tensor
+  std::vector<std::int64_t> clipped_offsets, clipped_sizes;  // copies, when a box extends beyond the tensor
   for (std::uint32_t i = 0; i < owners.size(); ++i) {
     if (is_within(shape, given.offsets_of(i), given.sizes_of(i))) continue;
     out.add({cover_kind::out_of_bounds, given.at(i), owners[i], owners[i], i, i, {}});

@@ -3,6 +3,7 @@
 // the distribution of a single fragment.
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -112,7 +113,7 @@ result<void> check(const distribution::model& tensor, const fragment_view& f) {
   const box where{extents(f.offsets), extents(f.sizes)};
   error e =
       !within ? (is_well_formed(where)
-                     ? fail(errc::out_of_bounds, "a fragment leaves the tensor")
+                     ? fail(errc::out_of_bounds, "a fragment extends beyond the tensor")
                            .with_values("a box within " + to_string(tensor.shape), to_string(where))
                      : fail(errc::out_of_bounds, fmt::format("a fragment has offsets {} and sizes {}",
                                                              to_string(where.offsets), to_string(where.sizes))))
@@ -187,9 +188,9 @@ void distribution_builder::add(owner_id owner, std::int32_t slot, std::span<cons
   const std::size_t rank = l.shape.rank();
   if (offsets.size() != rank || sizes.size() != rank || (!local_offsets.empty() && local_offsets.size() != rank)) {
     if (state_->first_error.code == errc::ok)
-      state_->first_error =
-          fail(errc::shape_mismatch, fmt::format("a fragment of {} dimensions in a tensor of {}", sizes.size(), rank))
-              .with_rank(owner);
+      state_->first_error = fail(errc::shape_mismatch, fmt::format("a fragment has {}, but its tensor has {}",
+                                                                   detail::counted(sizes.size(), "dimension"), rank))
+                                .with_rank(owner);
     return;
   }
   l.offsets.insert(l.offsets.end(), offsets.begin(), offsets.end());
@@ -211,7 +212,7 @@ result<distribution> distribution_builder::finish() {
   list& l = *state_->made;
   if (state_->first_error.code != errc::ok) return state_->first_error;
   if (l.owner.size() > std::numeric_limits<std::uint32_t>::max() / 4)
-    return fail(errc::overflow, "more than 2^30 fragments");
+    return fail(errc::overflow, "the distribution has more than 2^30 fragments");
   bool sorted = true;
   for (std::uint32_t i = 0; i < l.owner.size(); ++i) {
     const std::size_t rank = l.shape.rank();

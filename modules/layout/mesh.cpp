@@ -57,9 +57,11 @@ result<void> check_names(const std::vector<std::string>& names) {
 
 error refused_mesh(const layout_problem& problem, std::span<const std::int64_t> sizes) {
   if (problem.fault == layout_fault::too_many_mesh_dimensions)
-    return fail(errc::rank_too_large, fmt::format("a mesh of {} dimensions; at most {}", sizes.size(), max_rank));
+    return fail(errc::rank_too_large,
+                fmt::format("a mesh has {} dimensions, but at most {} are supported", sizes.size(), max_rank));
   if (problem.fault == layout_fault::empty_mesh_dimension)
-    return bad_mesh(fmt::format("mesh dimension {} has size {}; at least 1", problem.at, sizes[problem.at]));
+    return bad_mesh(
+        fmt::format("mesh dimension {} has size {}, but must have at least 1", problem.at, sizes[problem.at]));
   return fail(errc::overflow, "the mesh has more than 2147483647 ranks");
 }
 
@@ -69,8 +71,8 @@ result<device_mesh> device_mesh::make(std::span<const std::int64_t> sizes, std::
                                       std::vector<std::int32_t> ranks) {
   if (const auto problem = find_mesh_problem(sizes)) return refused_mesh(problem, sizes);
   if (!names.empty() && names.size() != sizes.size())
-    return bad_mesh(fmt::format("{} for {}", detail::counted(names.size(), "name"),
-                                detail::counted(sizes.size(), "mesh dimension")));
+    return bad_mesh(fmt::format("the mesh has {}, but {} given", detail::counted(sizes.size(), "dimension"),
+                                detail::counted(names.size(), "name is", "names are")));
   SHARDMESH_TRY(check_names(names));
 
   device_mesh mesh;
@@ -80,11 +82,12 @@ result<device_mesh> device_mesh::make(std::span<const std::int64_t> sizes, std::
   if (ranks.empty()) return mesh;
 
   if (static_cast<std::int64_t>(ranks.size()) != mesh.size_)
-    return bad_mesh(fmt::format("{} for a mesh of {}", detail::counted(ranks.size(), "rank"), mesh.size_));
+    return bad_mesh(fmt::format("the mesh has {}, but {} given", detail::counted(mesh.size_, "position"),
+                                detail::counted(ranks.size(), "rank is", "ranks are")));
   auto table = std::make_shared<numbering>();
   for (const auto& [i, rank] : views::enumerate(ranks)) {
     if (rank < 0 || rank == std::numeric_limits<std::int32_t>::max())
-      return bad_mesh(fmt::format("rank {} at position {} of the mesh", rank, i));
+      return bad_mesh(fmt::format("the mesh has an invalid rank, {}, at position {}", rank, i));
     table->positions.emplace_back(rank, static_cast<std::int64_t>(i));
   }
   std::ranges::sort(table->positions);

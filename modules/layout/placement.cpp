@@ -52,7 +52,7 @@ result<placement> parse_placement(std::string_view text) {
     auto dim = parse_dim(text, parse::trim(arguments->substr(0, comma)));
     if (!dim) return std::move(dim).error();
     const auto factor = parse::integer(parse::trim(arguments->substr(comma + 1)));
-    if (!factor || *factor < 1) return bad_placement(text, "the split factor is a number of at least 1");
+    if (!factor || *factor < 1) return bad_placement(text, "the split factor must be a number of at least 1");
     return placement::strided_shard(*dim, *factor);
   }
   if (const auto dim_text = argument(text, "S")) {

@@ -17,11 +17,12 @@ namespace shardmesh {
 namespace {
 
 result<std::vector<std::int64_t>> running_sums(std::vector<std::int64_t> values, std::string_view what) {
-  if (values.empty()) return fail(errc::invalid_argument, fmt::format("no {} are given", what));
+  if (values.empty())
+    return fail(errc::invalid_argument, fmt::format("a split rule needs at least one of its {}", what));
   std::int64_t sum = 0;
   for (std::int64_t& value : values) {
     if (value < 0)
-      return fail(errc::invalid_argument, fmt::format("{} of a split rule are not negative", what))
+      return fail(errc::invalid_argument, fmt::format("the {} of a split rule cannot be negative", what))
           .with_values("", std::to_string(value));
     const auto next = checked_add(sum, value);
     if (!next) return fail(errc::overflow, fmt::format("the sum of the {} does not fit in 64 bits", what));

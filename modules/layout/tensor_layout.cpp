@@ -25,12 +25,12 @@ error refusal(const layout_problem& problem, const device_mesh& mesh, std::span<
   switch (problem.fault) {
     case layout_fault::wrong_number_of_placements:
       return fail(errc::invalid_argument,
-                  fmt::format("{} placement{} for a mesh of {} dimension{}", placements.size(),
-                              placements.size() == 1 ? "" : "s", mesh.rank(), mesh.rank() == 1 ? "" : "s"));
+                  fmt::format("the mesh has {}, but {} given", detail::counted(mesh.rank(), "dimension"),
+                              detail::counted(placements.size(), "placement is", "placements are")));
     case layout_fault::wrong_number_of_rules:
       return fail(errc::invalid_argument,
-                  fmt::format("{} for a mesh of {}", detail::counted(rules.size(), "split rule"),
-                              detail::counted(mesh.rank(), "dimension")));
+                  fmt::format("the mesh has {}, but {} given", detail::counted(mesh.rank(), "dimension"),
+                              detail::counted(rules.size(), "split rule is", "split rules are")));
     case layout_fault::missing_dimension:
       return fail(
           errc::out_of_bounds,

@@ -171,7 +171,7 @@ class naming {
             add("<call of " + expression(event.value) + ">", how);
           break;
         case event::what::persistent:
-          if (!is_storage_id(event.value)) add("<persistent id that is no storage>");
+          if (!is_storage_id(event.value)) add("<persistent id that is not a storage>");
           break;
         case event::what::extension:
           add(fmt::format("<extension {}>", event.value.extension_code()));
@@ -251,7 +251,7 @@ used_names names_in(std::span<const std::byte> bytes, int depth, const trace* fi
     is_legacy |= pickles == 0 && value(trace.arena.get(), trace.arena->root).decimal() == torch_magic_number;
     at += std::max<std::size_t>(trace.ended_at, 1);
     if (pickles == 1000) {
-      found.add("<more pickles than are looked at>");
+      found.add("<more pickles than are examined>");
       break;
     }
   }

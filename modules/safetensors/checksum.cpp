@@ -62,8 +62,8 @@ result<std::optional<std::vector<digest128>>> read_checksums(std::span<const std
     return fail(code, std::move(message)).with_key("__metadata__");
   };
   if (value->size() != (header.entries.size() + 1) * 32)
-    return bad(errc::bad_format,
-               fmt::format("{} does not fit {}", checksum_key, detail::counted(header.entries.size(), "tensor")))
+    return bad(errc::bad_format, fmt::format("the length of {} does not match {}", checksum_key,
+                                             detail::counted(header.entries.size(), "tensor")))
         .with_values(fmt::format("{} digits", (header.entries.size() + 1) * 32), fmt::format("{}", value->size()));
   std::vector<digest128> digests;
   for (std::size_t at = 0; at < value->size(); at += 32) {

@@ -92,7 +92,8 @@ result<entry> check_entry(raw_entry& raw, std::int64_t data_begin) {
                fmt::format("{} of {} does not fit its data_offsets", raw.type, to_string(entry.shape)))
         .with_values(detail::counted(*bit_count / 8, "byte"), fmt::format("{}", end - begin));
   const auto absolute_end = checked_add(end, data_begin);
-  if (!absolute_end) return bad(errc::overflow, fmt::format("data_offsets end at {}", end));
+  if (!absolute_end)
+    return bad(errc::overflow, fmt::format("data_offsets end at {}, which does not fit in 64 bits", end));
   entry.begin = begin + data_begin;
   entry.end = *absolute_end;
   // PyTorch's F4 tensors hold two values per byte.

@@ -57,7 +57,7 @@ result<void> objects_copy::commit(std::vector<std::string>& notes) {
   if (!old_.self || !now || change_between(old_, *now, false)) return {};
   std::error_code code;
   std::filesystem::remove(beside_, code);
-  if (code) notes.push_back(beside_.string() + ": of the old file, and could not be removed: " + code.message());
+  if (code) notes.push_back(beside_.string() + ": belongs to the old file and could not be removed: " + code.message());
   return {};
 }
 

@@ -174,7 +174,7 @@ class document_reader final : public nlohmann::json_sax<json> {
 
   bool begin_entry(const std::string& name) {
     if (!keys_.insert(name).second) {
-      problem = fail(errc::duplicate_key, "two objects have one name").with_key(name);
+      problem = fail(errc::duplicate_key, "two objects have the same name").with_key(name);
       return false;
     }
     made.objects.emplace_back().key = name;
@@ -185,7 +185,7 @@ class document_reader final : public nlohmann::json_sax<json> {
 
   bool begin_tensor(const std::string& name) {
     if (!keys_of_tensors_.insert(name).second) {
-      problem = fail(errc::duplicate_key, "two tensors have one name").with_key(name);
+      problem = fail(errc::duplicate_key, "two tensors have the same name").with_key(name);
       return false;
     }
     return made.tensor_paths.emplace_back(name, path{}), true;
@@ -197,10 +197,10 @@ class document_reader final : public nlohmann::json_sax<json> {
       if (!members_.contains(needed)) return wrong(fmt::format("an entry lacks its {}", needed));
     const std::string& kind = object.value.kind;
     if (!is_kind(kind)) return wrong(fmt::format("'{}' is not a kind of object", escaped(kind)));
-    if (!matches(kind, value_.kind)) return mismatch("a value is not of its kind", kind, value_.kind);
+    if (!matches(kind, value_.kind)) return mismatch("a value does not match its kind", kind, value_.kind);
     const std::string_view type = type_of_kind(kind);
     if (object.value.type.empty() || (!type.empty() && type != object.value.type))
-      return mismatch("the type is not that of the kind", std::string(type), object.value.type);
+      return mismatch("the type does not match the kind", std::string(type), object.value.type);
     object.value.json = std::move(value_.out);
     at_ = place::objects;
     return true;

@@ -100,7 +100,7 @@ result<std::vector<std::string>> objects_not_held_whole(std::span<const output_o
     if (torch_file::is_whole_json(*value)) continue;
     const bool has_tensors = value->find("{\"$tensor\":") != std::string::npos;
     lines.push_back(fmt::format(
-        "{} is not held whole by objects.json: it has {}", object.key,
+        "objects.json holds only a part of {}: it has {}", object.key,
         has_tensors ? "tensors inside, of which only the digests are kept" : "values that are not plain data"));
   }
   return lines;
@@ -113,7 +113,8 @@ result<stored_objects> parse_objects(std::string_view text) {
   zeroed.replace(opening.size(), digit_count, std::string(digit_count, '0'));
   const std::string_view stated = text.substr(opening.size(), digit_count);
   if (const std::string found = digest_of(zeroed); found != stated)
-    return fail(errc::checksum_mismatch, "is not what was written").with_values(std::string(stated), found);
+    return fail(errc::checksum_mismatch, "was changed after it was written: its checksum differs")
+        .with_values(std::string(stated), found);
   return read_objects_document(text);
 }
 

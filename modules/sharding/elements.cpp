@@ -110,7 +110,7 @@ result<box> check_shard(const shard_metadata_view& shard, const extents& sizes, 
                     shard);
   if (origin == nullptr) return where;
   if (origin->rank() != where.rank())
-    return at_shard(fail(errc::shape_mismatch, "a shard has another number of dimensions than its tensor")
+    return at_shard(fail(errc::shape_mismatch, "a shard has a different number of dimensions than its tensor")
                         .with_values(std::to_string(origin->rank()), std::to_string(where.rank())),
                     shard);
   return shifted(where, *origin);

@@ -30,7 +30,7 @@ result<void> check_fits(const shard_metadata& first, const shard_metadata& shard
         .with_values("a placement such as rank:0/cpu", shard.placement ? to_string(*shard.placement) : "none");
   if (shard.sizes.rank() != rank || shard.offsets.rank() != rank)
     return at(
-        at(fail(errc::shape_mismatch, fmt::format("shard {} has another number of dimensions than shard 0", index))
+        at(fail(errc::shape_mismatch, fmt::format("shard {} has a different number of dimensions than shard 0", index))
                .with_values(to_string(first.sizes), to_string(shard.sizes)),
            first),
         shard);

@@ -46,7 +46,7 @@ result<void> redistribute(const layout& from, const layout& to, dtype type, std:
     for (const device_mesh* mesh : {&from.mesh(), &to.mesh()})
       if (mesh->rank_limit() > comm.size())
         return fail(errc::invalid_argument,
-                    fmt::format("the mesh {} has a rank that the group lacks", to_string(*mesh)))
+                    fmt::format("the mesh {} has a rank that is not in the group", to_string(*mesh)))
             .with_rank(mesh->rank_limit() - 1)
             .with_values(fmt::format("ranks 0 to {}", comm.size() - 1), fmt::format("rank {}", mesh->rank_limit() - 1));
     SHARDMESH_TRY(distribution here, distribute(from));

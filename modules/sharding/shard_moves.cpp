@@ -19,7 +19,7 @@ result<void> check_movable(const sharded_tensor_metadata& metadata, std::span<co
                            std::int32_t nesting, const rank_group& group, std::int32_t rank, communicator_ref comm) {
   SHARDMESH_TRY(check_same_ranks(comm, group));
   if (rank != comm.rank())
-    return fail(errc::invalid_argument, "the tensor is of another rank than the communicator")
+    return fail(errc::invalid_argument, "the tensor and the communicator are of different ranks")
         .with_rank(comm.rank())
         .with_values(std::to_string(comm.rank()), std::to_string(rank));
   if (nesting > 0)

@@ -120,7 +120,7 @@ error first_error(const cover_problem& p, const shard_metadata_list& shards, std
                                                   detail::counted(first.sizes().size(), "size")))),
         p, shards);
   error e = fail(errc::out_of_bounds,
-                 size ? fmt::format("shard {}{} leaves the tensor", p.first_index, what)
+                 size ? fmt::format("shard {}{} extends beyond the tensor", p.first_index, what)
                       : fmt::format("shard {} is not a box: {}", p.first_index, detail::box_text(first)));
   if (size) e = std::move(e).with_values("within " + to_string(box::whole(*size)), detail::box_text(first));
   return with_ranks(at_box(std::move(e)), p, shards);
@@ -165,7 +165,7 @@ std::string describe(const cover_problem& problem, const shard_metadata_list& sh
   }
   if (!first.is_well_formed())
     return fmt::format("{} has a shard with {}", name(problem.first_index), detail::box_text(first));
-  return fmt::format("{} leaves the tensor with {}", name(problem.first_index), to_string(problem.where));
+  return fmt::format("{} extends beyond the tensor with {}", name(problem.first_index), to_string(problem.where));
 }
 
 result<void> validate_non_overlapping_shards_metadata(const shard_metadata_list& shards) {

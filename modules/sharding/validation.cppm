@@ -21,8 +21,8 @@ export namespace shardmesh {
 cover_report check_shards(const shard_metadata_list& shards, const extents& size, std::size_t max_problems = 100);
 
 /// Describes a problem of `check_shards(shards, ..)`. The text names global ranks, or list positions for shards without
-/// a rank: "ranks 2 and 5 overlap in [4:6, 0:8)", "[6:7, 0:8) is held by no rank", "shard 3 leaves the tensor with
-/// [6:9)".
+/// a rank: "ranks 2 and 5 overlap in [4:6, 0:8)", "[6:7, 0:8) is held by no rank", "shard 3 extends beyond the tensor
+/// with [6:9)".
 std::string describe(const cover_problem& problem, const shard_metadata_list& shards);
 
 /// Checks that no two shards share a cell, whatever the size of their tensor.

@@ -66,8 +66,8 @@ using state_entry = std::pair<path, state_value<T>>;
 /// Builds the state dict whose leaves have these paths, in any order. A container whose keys are all indices becomes a
 /// sequence, with empty leaves for missing indices. Any other container becomes a mapping, in order of first
 /// appearance.
-/// \errors errc::duplicate_key; errc::invalid_argument if one path leads through another or more than 2^20 indices are
-///         missing; each names the paths
+/// \errors errc::duplicate_key; errc::invalid_argument if a path continues below the leaf of another or more than
+///         2^20 indices are missing; each names the paths
 /// Cost: O(total length of the paths).
 template <local_tensor T>
 result<state_dict<T>> build_state_dict(std::vector<state_entry<T>> entries) {

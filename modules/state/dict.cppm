@@ -59,7 +59,7 @@ class state_dict {
   /// Cost: O(1).
   static result<state_dict> make(tree_spec spec, std::vector<value_type> leaves) {
     if (spec.nodes().empty() || spec.leaves() != leaves.size())
-      return fail(errc::invalid_argument, "the leaves do not fit the state dict's tree")
+      return fail(errc::invalid_argument, "the number of leaves is not that of the state dict's tree")
           .with_values(std::to_string(spec.leaves()) + " leaves", std::to_string(leaves.size()));
     state_dict made;
     made.tree_ = detail::dict_tree(std::move(spec));
@@ -133,7 +133,7 @@ class state_dict {
     requires std::copy_constructible<T>
   {
     const auto node = tree_.find(where);
-    if (!node) return fail(errc::missing_key, "nothing is there").with_key(to_string(where));
+    if (!node) return fail(errc::missing_key, "the state dict has no such entry").with_key(to_string(where));
     const auto first = leaves_.begin() + static_cast<std::ptrdiff_t>(tree_.first_leaf(*node));
     return make(tree_editor::subtree(spec(), *node),
                 std::vector<value_type>(first, first + static_cast<std::ptrdiff_t>(spec().nodes()[*node].leaves)));

@@ -67,8 +67,7 @@ result<tree_spec> chain(const path& where, std::size_t first, std::int64_t made_
       continue;
     }
     if (key.index() < 0)
-      return fail(errc::out_of_bounds, "a negative index counts from the end of a sequence that is not there")
-          .with_key(spelled(where, i + 1));
+      return fail(errc::out_of_bounds, "a negative index needs a sequence that exists").with_key(spelled(where, i + 1));
     if (key.index() > max_made_up_leaves - made_up) return too_far(where, i);
     made_up += key.index();
     builder.begin(node_kind::sequence, own);
@@ -248,7 +247,7 @@ result<leaf_edit> dict_tree::add_child(std::size_t container, const path& where,
   const path_key& key = where[depth];
   std::int64_t gap = 0;
   if (n.kind == node_kind::tuple)
-    return fail(errc::out_of_bounds, "a tuple does not grow").with_key(spelled(where, depth + 1));
+    return fail(errc::out_of_bounds, "a tuple cannot grow").with_key(spelled(where, depth + 1));
   if (n.kind == node_kind::sequence) {
     if (!key.is_index())
       return fail(errc::invalid_argument, "a sequence's elements have indices, not names")
@@ -277,7 +276,7 @@ result<leaf_edit> dict_tree::add_child(std::size_t container, const path& where,
 result<leaf_edit> dict_tree::set(const path& where, function_ref<bool(std::size_t leaf)> is_none) {
   std::size_t node = spec_.nodes().size() - 1, parent = node;
   if (where.empty())
-    return fail(errc::invalid_argument, "the empty path is the whole state dict, which no leaf replaces");
+    return fail(errc::invalid_argument, "the empty path is the whole state dict, which a leaf cannot replace");
   for (std::size_t depth = 0; depth < where.size(); ++depth) {
     const tree_node& n = spec_.nodes()[node];
     if (n.kind == node_kind::leaf) {
@@ -306,13 +305,14 @@ result<leaf_edit> dict_tree::set(const path& where, function_ref<bool(std::size_
 }
 
 result<leaf_edit> dict_tree::erase(const path& where) {
-  if (where.empty()) return fail(errc::invalid_argument, "the empty path is the whole state dict, which stays");
+  if (where.empty())
+    return fail(errc::invalid_argument, "the empty path is the whole state dict, which cannot be erased");
   const auto node = find(where);
-  if (!node) return fail(errc::missing_key, "nothing to erase").with_key(to_string(where));
+  if (!node) return fail(errc::missing_key, "there is nothing to erase").with_key(to_string(where));
   std::size_t parent = *node + 1;
   while (first_of(spec_, parent) > *node) ++parent;
   if (spec_.nodes()[parent].kind == node_kind::tuple)
-    return fail(errc::invalid_argument, "a tuple keeps its length")
+    return fail(errc::invalid_argument, "an element of a tuple cannot be erased")
         .with_key(to_string(where))
         .with_hint("set the element to an empty value instead");
   const leaf_edit edit{first_leaf(*node), static_cast<std::size_t>(spec_.nodes()[*node].leaves), 0, false};

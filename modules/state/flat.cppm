@@ -73,8 +73,8 @@ result<std::vector<named_part<T>>> flatten(state_dict<T> dict, key_policy policy
 /// indices becomes a sequence, with empty leaves for missing indices, as in torch.distributed.checkpoint. Tuples,
 /// mappings with the keys 0, 1, ..., and (under PyTorch's policies) empty mappings are not restored, since paths do not
 /// contain them. To restore them, pass the spec.
-/// \errors errc::duplicate_key; errc::invalid_argument if one path leads through another or more than 2^20 indices are
-///         missing; each names the paths
+/// \errors errc::duplicate_key; errc::invalid_argument if a path continues below the leaf of another or more than
+///         2^20 indices are missing; each names the paths
 /// Cost: O(nodes + total length of the paths).
 /// Source: torch.distributed.checkpoint._nested_dict.unflatten_state_dict
 template <local_tensor T>
@@ -126,20 +126,20 @@ result<state_dict<T>> unflatten(std::vector<named_part<T>> parts, tree_spec like
     const auto node = tree.find(part.where);
     const bool fits = node && (part.is_leaf() ? tree.spec().nodes()[*node].kind == node_kind::leaf
                                               : tree_editor::subtree(tree.spec(), *node) == part.container()->spec());
-    if (!fits) return fail(errc::missing_key, "the shape has no such place for a part").with_key(to_string(part.where));
+    if (!fits) return fail(errc::missing_key, "the tree has no such place for a part").with_key(to_string(part.where));
     const std::size_t first = tree.first_leaf(*node);
     const std::span<state_value<T>> given =
         part.is_leaf() ? std::span<state_value<T>>(part.leaf(), 1) : part.container()->leaves();
     for (std::size_t i = 0; i < given.size(); ++i) {
       if (filled[first + i])
-        return fail(errc::duplicate_key, "a place of the shape is filled twice").with_key(to_string(part.where));
+        return fail(errc::duplicate_key, "a place in the tree has two parts").with_key(to_string(part.where));
       filled[first + i] = true;
       leaves[first + i] = std::move(given[i]);
     }
   }
   for (std::size_t i = 0; i < filled.size(); ++i)
     if (!filled[i])
-      return fail(errc::missing_key, "a place of the shape has no part")
+      return fail(errc::missing_key, "a place in the tree has no part")
           .with_key(to_string(tree.spec().leaf_paths()[i]));
   return state_dict<T>::make(tree.spec(), std::move(leaves));
 }

@@ -171,7 +171,8 @@ result<basic_local_state<view_through<Dict>>> local_view_of_any(Dict& dict, key_
         std::move(item.where), is_leaf ? tree_spec() : tree_editor::subtree(dict.spec(), item.node), {}};
     for (std::size_t i = 0; i < item.leaves; ++i) {
       if (is_tensor(leaves[item.first_leaf + i]))
-        return fail(errc::invalid_argument, "a tensor lies in a container that is kept whole").with_key(item.name);
+        return fail(errc::invalid_argument, "a container that is kept as one object holds a tensor")
+            .with_key(item.name);
       object.leaves.push_back(plain_of(leaves[item.first_leaf + i]));
     }
     made.objects.push_back(std::move(object));
@@ -211,7 +212,8 @@ result<void> set_objects(state_dict<T>& dict, std::span<const local_state_object
   for (const local_state_object& object : objects) {
     const bool is_container = !object.form.nodes().empty();
     if (object.leaves.size() != (is_container ? object.form.leaves() : 1))
-      return fail(errc::invalid_argument, "an object's leaves do not fit its form").with_key(to_string(object.where));
+      return fail(errc::invalid_argument, "the leaves of an object do not match its structure")
+          .with_key(to_string(object.where));
     if (!is_container || !dict.contains(object.where)) {
       auto set = dict.set(object.where, is_container ? state_value<T>() : detail::value_of<T>(object.leaves.front()));
       if (!set) return set;

@@ -25,11 +25,11 @@ namespace {
 // `origin`.
 result<shard_metadata> moved(const shard_metadata_view& shard, const extents& sizes, const extents& origin) {
   if (shard.sizes().size() != sizes.rank() || shard.offsets().size() != sizes.rank())
-    return at_shard(fail(errc::shape_mismatch, "a shard has another number of dimensions than its tensor")
+    return at_shard(fail(errc::shape_mismatch, "a shard has a different number of dimensions than its tensor")
                         .with_values(std::to_string(sizes.rank()), std::to_string(shard.sizes().size())),
                     shard);
   if (!shard.is_well_formed() || !lies_within(shard.where(), box::whole(sizes)))
-    return at_shard(fail(errc::out_of_bounds, "a shard leaves its tensor of sizes " + to_string(sizes)), shard);
+    return at_shard(fail(errc::out_of_bounds, "a shard extends beyond its tensor of sizes " + to_string(sizes)), shard);
   shard_metadata made = shard.copy();
   made.offsets = shifted(shard.where(), origin).offsets;
   return made;

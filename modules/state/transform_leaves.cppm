@@ -72,7 +72,7 @@ result<state_dict<T>> transform(state_dict<T> dict, F&& f) {
   if (!changes_shape) return state_dict<T>::make(dict.spec(), std::move(leaves));
   auto spec = tree_editor::graft(dict.spec(), grafts);
   if (!spec) return std::move(spec).error();
-  if (spec->nodes().empty()) return fail(errc::invalid_argument, "the only leaf of a state dict is dropped");
+  if (spec->nodes().empty()) return fail(errc::invalid_argument, "the callback drops the only leaf of the state dict");
   return state_dict<T>::make(*std::move(spec), std::move(leaves));
 }
 

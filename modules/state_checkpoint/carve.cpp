@@ -143,7 +143,7 @@ class carved_reader final : public torch_file::archive_forwarding_reader {
     const auto [other, is_new] = names_.emplace(entry.key, origin);
     if (!is_new)
       return fail(errc::duplicate_key,
-                  fmt::format("two tensors have one name: one comes from {}, one from {}",
+                  fmt::format("two tensors have the same name: one comes from {}, one from {}",
                               inner().contents().tensors[other->second].key, inner().contents().tensors[origin].key))
           .with_key(entry.key);
     add_tensor(std::move(entry), origin);

@@ -137,7 +137,7 @@ result<std::vector<flat_unit>> parse_flat_units(const std::string& text) {
     SHARDMESH_TRY(units.emplace_back(), unit_of(listed[i], fmt::format("units[{}]", i)));
     for (std::size_t k = 0; k < i; ++k)
       if (units[k].key == units[i].key)
-        return fail(errc::duplicate_key, fmt::format("units[{}] and units[{}] are of one flat parameter", k, i))
+        return fail(errc::duplicate_key, fmt::format("units[{}] and units[{}] describe the same flat parameter", k, i))
             .with_key(units[i].key);
   }
   return units;

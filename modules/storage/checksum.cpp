@@ -50,7 +50,7 @@ std::optional<std::int64_t> number(std::string_view& text) {
 result<void> compare(const digest128& found, const checksum_range& range, const byte_source& file) {
   if (to_hex(found) == range.digits) return {};
   return fail(errc::checksum_mismatch,
-              fmt::format("bytes {} to {} are not what was written", range.offset, range.offset + range.length))
+              fmt::format("bytes {} to {} differ from their checksum", range.offset, range.offset + range.length))
       .with_file(file.name())
       .with_values(range.digits, to_hex(found));
 }
@@ -168,7 +168,7 @@ std::vector<error> check_checksums(const std::filesystem::path& folder, std::spa
       problems.push_back(std::move(cause));
     } else if ((*opened)->size_bytes() != file.length) {
       problems.push_back(
-          fail(errc::checksum_mismatch, "has another length than was written")
+          fail(errc::checksum_mismatch, "does not have the length that was written")
               .with_file((folder / name).string())
               .with_values(detail::counted(file.length, "byte"), fmt::format("{}", (*opened)->size_bytes())));
     } else {

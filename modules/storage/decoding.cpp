@@ -144,7 +144,7 @@ class decoding_source final : public byte_source {
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
     const auto length = static_cast<std::int64_t>(out.size());
     if (offset < 0 || offset > size_ || length > size_ - offset)
-      return fail(errc::out_of_bounds, "a read leaves the decoded bytes").with_file(name());
+      return fail(errc::out_of_bounds, "a read goes beyond the decoded bytes").with_file(name());
     if (copy_from(head_, 0, offset, out) ||
         copy_from(tail_, size_ - static_cast<std::int64_t>(tail_.size()), offset, out))
       return {};

@@ -63,7 +63,7 @@ std::string_view name_of_kind(std::uint32_t kind) {
     case S_IFDIR:
       return "a folder";
     case S_IFLNK:
-      return "a symbolic link to nothing";
+      return "a broken symbolic link";
     case S_IFIFO:
       return "a FIFO";
     case S_IFSOCK:
@@ -85,7 +85,7 @@ result<destination_snapshot> look_at(const fs::path& path) {
   struct stat status{};
   if (::lstat(path.c_str(), &status) != 0) {
     if (errno == ENOENT || errno == ENOTDIR) return destination_snapshot{};
-    return fail_sys(errno, "cannot look at", path.string());
+    return fail_sys(errno, "cannot stat", path.string());
   }
   if (!S_ISDIR(status.st_mode)) return destination_snapshot{identity_of(status), {}};
   const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
@@ -98,7 +98,7 @@ result<destination_snapshot> look_at(const fs::path& path) {
 
 result<destination_snapshot> look_at(int descriptor, const fs::path& name) {
   struct stat status{};
-  if (::fstat(descriptor, &status) != 0) return fail_sys(errno, "cannot look at", name.string());
+  if (::fstat(descriptor, &status) != 0) return fail_sys(errno, "cannot stat", name.string());
   destination_snapshot seen{identity_of(status), {}};
   if (!seen.is_folder()) return seen;
   // Lists through a new descriptor, from the start: `descriptor` may have been read before.
@@ -118,7 +118,7 @@ result<destination_snapshot> look_at(int descriptor, const fs::path& name) {
     if (entry_name == "." || entry_name == "..") continue;
     if (::fstatat(own, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
       if (errno == ENOENT) continue;
-      return fail_sys(errno, "cannot look at", (name / entry_name).string());
+      return fail_sys(errno, "cannot stat", (name / entry_name).string());
     }
     seen.entries.emplace(entry_name, identity_of(status));
   }
@@ -138,7 +138,7 @@ std::optional<std::string> change_between(const destination_snapshot& before, co
   if (!now.is_folder()) {
     file_identity self = *now.self;
     if (after_rename) self.changed = before.self->changed;
-    return self == *before.self ? std::nullopt : std::optional<std::string>("other contents");
+    return self == *before.self ? std::nullopt : std::optional<std::string>("different contents");
   }
   for (const auto& [name, identity] : now.entries) {
     const auto known = before.entries.find(name);

@@ -139,7 +139,7 @@ result<std::vector<leftover>> find_leftovers(const fs::path& path, const leftove
   if (const auto name = parse_temporary_name(whole.filename().string())) stems.push_back(name->stem);
   if (whole.has_relative_path())
     if (const auto listed = list(whole.parent_path(), &stems, options, found); !listed)
-      return fail_sys(listed.error().sys, "cannot list the folder of", path.string());
+      return fail_sys(listed.error().sys, "cannot list its folder", path.string());
   std::error_code code;
   if (fs::is_directory(whole, code)) SHARDMESH_TRY(list(whole, nullptr, options, found));
   std::sort(found.begin(), found.end(), [](const leftover& a, const leftover& b) { return a.path < b.path; });

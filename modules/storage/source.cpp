@@ -181,8 +181,8 @@ result<void> check_readable(const byte_source& source, std::int64_t offset, std:
       always, checked_add(limit_bytes / part_of_limit, checked_multiply(stored, per_stored_byte).value_or(INT64_MAX))
                   .value_or(INT64_MAX));
   if (length <= most) return {};
-  error refused =
-      beyond_limit(fmt::format("is a sparse file: {} bytes are wanted, of which {} are stored", length, stored), most);
+  error refused = beyond_limit(
+      fmt::format("is a sparse file: {} bytes are requested, of which {} are stored", length, stored), most);
   refused.found = fmt::format("{}", length);
   return std::move(refused).with_file(source.name());
 }

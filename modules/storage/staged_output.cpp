@@ -287,7 +287,7 @@ result<staged_output> staged_output::file(const fs::path& destination, output_op
   made->destination = resolved(destination, code);
   made->options = std::move(options);
   if (code == std::errc::not_enough_memory)
-    return fail_sys(code.value(), "cannot find the place of", destination.string());
+    return fail_sys(code.value(), "cannot resolve the path", destination.string());
   if (code || made->destination.filename().empty())
     return fail(errc::invalid_argument, "is not a file name").with_file(destination.string());
   SHARDMESH_TRY(made->place, placing::look(made->destination, made->is_directory, made->options));
@@ -303,7 +303,7 @@ result<staged_output> staged_output::directory(const fs::path& destination, outp
   made->options = std::move(options);
   made->is_directory = true;
   if (code == std::errc::not_enough_memory)
-    return fail_sys(code.value(), "cannot find the place of", destination.string());
+    return fail_sys(code.value(), "cannot resolve the path", destination.string());
   if (code || made->destination.filename().empty())
     return fail(errc::invalid_argument, "is not a folder name").with_file(destination.string());
   SHARDMESH_TRY(made->place, placing::look(made->destination, made->is_directory, made->options));
@@ -317,7 +317,7 @@ result<staged_output> staged_output::join(const fs::path& folder, output_options
   std::error_code code;
   const fs::file_status there = fs::symlink_status(folder, code);
   if (!fs::is_directory(there) && !fs::is_regular_file(there))
-    return fail_sys(code ? code.value() : ENOENT, "does not see the folder of the save", folder.string());
+    return fail_sys(code ? code.value() : ENOENT, "this rank does not see the folder of the save", folder.string());
   SHARDMESH_TRY(made->ours, presence::on(folder));
   made->staging = folder;
   made->destination = folder;  // for messages
@@ -354,8 +354,9 @@ result<void> staged_output::reserve(std::int64_t bytes) const {
   if (::statvfs(folder.c_str(), &room) != 0 || room.f_blocks == 0) return {};
   const std::uint64_t blocks = ::geteuid() == 0 ? room.f_bfree : room.f_bavail;
   if (static_cast<double>(blocks) * static_cast<double>(room.f_frsize) >= static_cast<double>(bytes)) return {};
-  error full = fail_sys(ENOSPC, "what is to be written does not fit", state_->destination.string());
-  return std::move(full).with_values(fmt::format("{} bytes of room", bytes), fmt::format("{}", blocks * room.f_frsize));
+  error full = fail_sys(ENOSPC, "there is not enough space for the data", state_->destination.string());
+  return std::move(full).with_values(fmt::format("{} bytes of free space", bytes),
+                                     fmt::format("{}", blocks * room.f_frsize));
 }
 
 const std::vector<std::string>& staged_output::notes() const {

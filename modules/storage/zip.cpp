@@ -88,7 +88,7 @@ result<extent> find_directory(const byte_source& source) {
     const std::uint64_t at = u64(locator, 8);
     if (end_at < locator_bytes + end64_bytes || at > static_cast<std::uint64_t>(end_at - locator_bytes - end64_bytes) ||
         u32(locator, 4) != 0)
-      return bad(source, "the ZIP64 end record lies outside");
+      return bad(source, "the ZIP64 end record lies outside of the file");
     std::array<std::byte, end64_bytes> end64;
     SHARDMESH_TRY(source.read(static_cast<std::int64_t>(at), end64));
     const extent wide{u64(end64, 48), u64(end64, 40), u64(end64, 32)};
@@ -106,7 +106,7 @@ result<extent> find_directory(const byte_source& source) {
   }
   const auto limit = static_cast<std::uint64_t>(directory_end);
   if (found.offset > limit || found.length != limit - found.offset)
-    return bad(source, "the directory does not lie before its end record");
+    return bad(source, "the directory does not lie directly before its end record");
   if (found.records > found.length / central_bytes)
     return bad(source, fmt::format("{} not fit into a directory of {}",
                                    detail::counted(found.records, "record does", "records do"),
@@ -185,9 +185,9 @@ result<zip_record> read_entry(const byte_source& source, directory_window& direc
   const std::uint64_t header = static_cast<std::uint64_t>(local_bytes) + name_bytes;
   if (offset > directory_offset || header > directory_offset - offset ||
       compressed > directory_offset - offset - header || size > static_cast<std::uint64_t>(INT64_MAX))
-    return bad(source, fmt::format("record \"{}\" lies outside", record.name));
+    return bad(source, fmt::format("record \"{}\" lies outside of the archive", record.name));
   if (record.method == 0 && size != compressed)
-    return bad(source, fmt::format("stored record \"{}\" has two sizes", record.name));
+    return bad(source, fmt::format("stored record \"{}\" has two different sizes", record.name));
   record.compressed_bytes = static_cast<std::int64_t>(compressed);
   record.size_bytes = static_cast<std::int64_t>(size);
   record.header_offset = static_cast<std::int64_t>(offset);
@@ -351,7 +351,7 @@ result<zip_directory> zip_directory::read(const byte_source& source, std::vector
     const auto is_alike = [&](const zip_record& other) { return are_alike_but_for_case(other.name, record.name); };
     const bool is_folded =
         is_short ? std::ranges::any_of(directory.records_, is_alike) : !folded.insert(lower_case(record.name)).second;
-    if (is_folded) return bad(source, fmt::format("two records are named \"{}\" but for case", record.name));
+    if (is_folded) return bad(source, fmt::format("two records are named \"{}\" apart from case", record.name));
     directory.records_.push_back(std::move(record));
   }
   if (window.left() != 0) return bad(source, "the directory has more records than it says");
@@ -385,7 +385,7 @@ result<std::vector<std::byte>> inflate(std::span<const std::byte> compressed, st
   // Deflate expands at most 1032 times: a larger claim is false, and no memory is allocated for it.
   const auto most = checked_multiply(static_cast<std::int64_t>(compressed.size()) + 1, 1032);
   if (size_bytes < 0 || !most || size_bytes > *most)
-    return fail(errc::bad_format, "deflated data cannot have the size that is stated");
+    return fail(errc::bad_format, "deflated data cannot have the stated size");
   std::vector<std::byte> out(static_cast<std::size_t>(size_bytes));
   z_stream stream{};
   if (inflateInit2(&stream, -15) != Z_OK) return fail(errc::io, "cannot start zlib");
@@ -408,7 +408,7 @@ result<std::vector<std::byte>> inflate(std::span<const std::byte> compressed, st
   }
   inflateEnd(&stream);
   if (status != Z_STREAM_END || out_at != out.size() || in_at != compressed.size())
-    return fail(errc::bad_format, "deflated data is damaged or does not have the size that is stated");
+    return fail(errc::bad_format, "deflated data is damaged or does not have the stated size");
   return out;
 }
 

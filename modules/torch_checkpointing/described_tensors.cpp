@@ -138,11 +138,11 @@ bool folder_reader::check_local(const tensor_entry& entry, const sharding& group
   if (stored.chunk_count != 1) return refuse(fail(errc::unsupported, "the file does not hold a part of a tensor"));
   if (stored.type != entry.type)
     return refuse(
-        fail(errc::dtype_mismatch, "the metadata says another dtype than the file")
+        fail(errc::dtype_mismatch, "the metadata and the file have different dtypes")
             .with_values(std::string(shardmesh::name(entry.type)), std::string(shardmesh::name(stored.type))));
   const auto expected = group.local_shape(rank);
   if (expected && *expected != stored.shape)
-    return refuse(fail(errc::shape_mismatch, "the rank's part has another shape than the metadata says")
+    return refuse(fail(errc::shape_mismatch, "the rank's part does not have the shape that the metadata gives")
                       .with_values(to_string(*expected), to_string(stored.shape)));
   for (const placed_box& one : boxes)
     if (!lies_within({one.local_offsets, one.where.sizes}, box::whole(stored.shape)))

@@ -64,7 +64,7 @@ class planning {
 
   result<folder_plan> run() {
     if (format_.files != payload::torch && format_.files != payload::safetensors)
-      return fail(errc::unsupported, "tensors lie in files of torch.save or of safetensors");
+      return fail(errc::unsupported, "tensors can only be written as files of torch.save or safetensors");
     SHARDMESH_TRY(group());
     SHARDMESH_TRY(cut());
     made_.described.version = "2.0";
@@ -83,7 +83,7 @@ class planning {
       if (!format_.item.empty()) whole.push_back(format_.item);
       whole.append(place_of(where, key));
       if (!names.insert(dotted(whole)).second)
-        return fail(errc::duplicate_key, "two entries have one name").with_key(dotted(whole));
+        return fail(errc::duplicate_key, "two entries have the same name").with_key(dotted(whole));
       const std::string item = key_text(whole[0]);
       const auto [found, is_new] = positions.try_emplace(item, items_.size());
       if (is_new) items_.push_back({item, whole[0], "", {}, {}});
@@ -132,7 +132,7 @@ class planning {
       if (cuts_[i].is_gathered) gathered_.push_back(tensor.key);
       if (!cuts_[i].groups.front().laid_out) boxed_.push_back(tensor.key);
       if (highest >= max_ranks)
-        return fail(errc::unsupported, "a part belongs to a rank beyond those that a folder is written for")
+        return fail(errc::unsupported, "a part belongs to a rank that is too large for this format")
             .with_key(tensor.key)
             .with_values(fmt::format("below {}", max_ranks), fmt::format("{}", highest));
     }
@@ -220,7 +220,7 @@ class planning {
 
   void add_notes() {
     if (!renamed_.empty())
-      made_.notes.push_back(fmt::format("{} {} of the root that {} no text become{} {} of items: {}", renamed_.size(),
+      made_.notes.push_back(fmt::format("{} {} of the root that {} not text become{} {} of items: {}", renamed_.size(),
                                         renamed_.size() == 1 ? "key" : "keys", renamed_.size() == 1 ? "is" : "are",
                                         renamed_.size() == 1 ? "s" : "", renamed_.size() == 1 ? "the name" : "names",
                                         name_list(renamed_)));

@@ -50,7 +50,7 @@ result<void> folder_reader::open() {
   if (unread_descriptions_ > 0)
     problems_.push_back(
         fail(errc::bad_format,
-             fmt::format("{} not looked at, after {} problems",
+             fmt::format("{} not checked, after {} problems",
                          detail::counted(unread_descriptions_, "more tensor is", "more tensors are"), most_problems))
             .with_file((path_ / metadata_file_name).string()));
   SHARDMESH_TRY(const stray_files strays, find_strays(path_, described));
@@ -103,7 +103,7 @@ result<void> folder_reader::add_item(const item_metadata& item, std::int32_t wor
     if (!fs::exists(path_ / file.name, code)) continue;
     if (file.how != payload::torch && file.how != payload::safetensors) {
       if (needed.contains(rank))
-        return fail(errc::bad_format, "its metadata says that tensors lie in a file that can hold none")
+        return fail(errc::bad_format, "its metadata places tensors in a file that cannot hold any")
             .with_key(item.key)
             .with_file((path_ / file.name).string());
       continue;

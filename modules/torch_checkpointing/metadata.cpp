@@ -168,7 +168,9 @@ class metadata_parser {
           .with_values(fmt::format("{}", made_.world_size), fmt::format("{}", files.size()));
     item.files.resize(files.size());
     for (const auto& [rank, layout] : files) {
-      if (rank >= made_.world_size) return damaged(fmt::format("an item names a file of rank {}", rank));
+      if (rank >= made_.world_size)
+        return damaged(
+            fmt::format("an item names a file of rank {}, but the world size is {}", rank, made_.world_size));
       rank_file& file = item.files[static_cast<std::size_t>(rank)];
       if (!file.name.empty()) return damaged(fmt::format("an item names two files of rank {}", rank));
       if (!layout || layout.is_none()) {
@@ -187,7 +189,7 @@ class metadata_parser {
     for (const item_metadata& item : made_.items)
       for (const rank_file& file : item.files)
         if (!names.insert(file.name).second)
-          return named(damaged(fmt::format("two ranks or items have one file, {}", escaped(file.name))), item.key);
+          return named(damaged(fmt::format("two ranks or items use the same file, {}", escaped(file.name))), item.key);
     return {};
   }
 

@@ -144,7 +144,7 @@ result<sharding> sharding_of(const pickle::value& packed, std::int32_t world_siz
   SHARDMESH_TRY(made.type, dtype_of(data.find("dtype")));
   const auto count = checked_volume(made.shape);
   if (!count || (made.type != dtype::undefined && !size_bytes(made.type, *count)))
-    return damaged("global_shape", "a size that fits");
+    return damaged("global_shape", "a size that fits in 64 bits");
   if (type == "default_tensor_v1")
     SHARDMESH_TRY(read_boxes(data, made));
   else

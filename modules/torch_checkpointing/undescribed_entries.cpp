@@ -142,7 +142,7 @@ result<void> folder_reader::add_rest(const std::string& key, const std::vector<o
       SHARDMESH_TRY(add_one(found[0], where));
       continue;
     }
-    notes_.push_back(fmt::format("{} differs between ranks: it is seen as {}.rank_{} and so on", dotted(where),
+    notes_.push_back(fmt::format("{} differs between ranks: it is shown as {}.rank_{} and so on", dotted(where),
                                  dotted(where), found[0].rank));
     for (const occurrence& one : found) {
       tree_path of_rank = where;

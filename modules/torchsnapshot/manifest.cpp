@@ -304,7 +304,7 @@ class manifest_reader {
       SHARDMESH_TRY(const std::string text, text_of(value, "serialized_value"));
       SHARDMESH_TRY(made.archive, archive_of_value(type, text));
     } else {
-      return fail(errc::unsupported, fmt::format("is a {}, which is not known", escaped(type)));
+      return fail(errc::unsupported, fmt::format("is of the unknown type {}", escaped(type)));
     }
     return {};
   }

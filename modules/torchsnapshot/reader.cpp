@@ -59,7 +59,7 @@ class snapshot_reader final : public torch_file::payload_reader {
     std::set<std::string> keys;
     for (const merged_entry& one : merged(described)) {
       if (!keys.insert(one.key).second)
-        return fail(errc::duplicate_key, "two entries have one name").with_key(one.key).with_file(file.string());
+        return fail(errc::duplicate_key, "two entries have the same name").with_key(one.key).with_file(file.string());
       if (auto added = add(one); !added) {
         error problem = std::move(added).error();
         if (problem.key.empty()) problem.key = one.key;
@@ -174,7 +174,7 @@ class snapshot_reader final : public torch_file::payload_reader {
         return fail(errc::shape_mismatch, "its shards have different numbers of dimensions");
       for (std::size_t d = 0; d < shape.rank(); ++d) {
         const auto end = checked_add(where.offsets[d], where.sizes[d]);
-        if (!end) return fail(errc::overflow, "a shard's end does not fit").with_box(where);
+        if (!end) return fail(errc::overflow, "the end of a shard does not fit in 64 bits").with_box(where);
         shape[d] = std::max(shape[d], *end);
       }
     }
@@ -186,9 +186,10 @@ class snapshot_reader final : public torch_file::payload_reader {
     const payload& stored = shard.stored;
     const auto refuse = [&](error e) { return std::move(e).with_box(shard.where); };
     if (stored.dtype != dtype_name)
-      return refuse(fail(errc::dtype_mismatch, "its parts have several dtypes").with_values(dtype_name, stored.dtype));
+      return refuse(
+          fail(errc::dtype_mismatch, "its parts have different dtypes").with_values(dtype_name, stored.dtype));
     if (stored.shape != shard.where.sizes)
-      return refuse(fail(errc::shape_mismatch, "a part has another shape than its place")
+      return refuse(fail(errc::shape_mismatch, "the shape of a part is not that of its place")
                         .with_values(to_string(shard.where.sizes), to_string(stored.shape)));
     // torchsnapshot writes a scalar's chunk with one dimension.
     const bool is_scalar = tensor.shape.rank() == 0 && shard.where == box::whole(extents{1});
@@ -201,7 +202,7 @@ class snapshot_reader final : public torch_file::payload_reader {
     if (!made.is_archive && stored.serializer != "buffer_protocol") return unknown_serializer(stored);
     const auto count = checked_volume(stored.shape);
     const auto bytes = count ? size_bytes(tensor.type, *count) : std::nullopt;
-    if (!bytes) return refuse(fail(errc::overflow, "its size does not fit"));
+    if (!bytes) return refuse(fail(errc::overflow, "its size does not fit in 64 bits"));
     auto place = place_of(stored, made.is_archive ? std::nullopt : bytes);
     if (!place) return refuse(std::move(place).error());
     made.place = *place;
@@ -210,7 +211,8 @@ class snapshot_reader final : public torch_file::payload_reader {
   }
 
   static error unknown_serializer(const payload& stored) {
-    return fail(errc::unsupported, fmt::format("is written by \"{}\", which is not known", escaped(stored.serializer)))
+    return fail(errc::unsupported,
+                fmt::format("was written by the unknown serializer \"{}\"", escaped(stored.serializer)))
         .with_values("buffer_protocol or torch_save", stored.serializer);
   }
 
@@ -234,9 +236,9 @@ class snapshot_reader final : public torch_file::payload_reader {
     // Opening the missing file reports the error.
     if (there < 0) return stored_range{file, 0, begin, bytes.value_or(end - begin)};
     if ((bytes && end - begin != *bytes) || end > there)
-      return fail(errc::out_of_bounds, stored.byte_range
-                                           ? "its range of bytes is not that of its elements, or not in the file"
-                                           : "the file has another length than its elements")
+      return fail(errc::out_of_bounds,
+                  stored.byte_range ? "its range of bytes does not have the size of its elements, or exceeds the file"
+                                    : "the file does not have the size of its elements")
           .with_file(path.string())
           .with_values(detail::counted(bytes.value_or(end - begin), "byte"),
                        fmt::format("{} of {}", end - begin, detail::counted(there, "byte")));

@@ -114,8 +114,8 @@ tree_spec tree_editor::subtree(const tree_spec& tree, std::size_t node) {
 
 result<tree_spec> tree_editor::graft(const tree_spec& tree, std::span<const leaf_graft> grafts) {
   if (grafts.size() != tree.leaves())
-    return fail(errc::invalid_argument, "the grafts do not fit the tree")
-        .with_values(std::to_string(tree.leaves()) + " leaves", std::to_string(grafts.size()));
+    return fail(errc::invalid_argument, "a graft needs one entry per leaf of the tree")
+        .with_values(std::to_string(tree.leaves()), std::to_string(grafts.size()));
   tree_spec made;
   made.nodes_.reserve(tree.nodes_.size());
   made.keys_.reserve(tree.keys_.size());

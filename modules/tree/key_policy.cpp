@@ -103,9 +103,9 @@ std::optional<std::pair<std::size_t, std::size_t>> first_duplicate(std::span<con
 }
 
 error one_name(const path& a, const path& b, const std::string& name) {
-  return fail(errc::duplicate_key, "the paths " + to_string(a) + " and " + to_string(b) + " have one name")
+  return fail(errc::duplicate_key, "the paths " + to_string(a) + " and " + to_string(b) + " have the same name")
       .with_key(name)
-      .with_hint("key_policy::typed gives every path a name of its own");
+      .with_hint("use key_policy::typed, which gives every path its own name");
 }
 
 // A container that is being named. Its children's names begin with the first `name_length` characters.
@@ -133,7 +133,7 @@ result<std::vector<std::string>> names_of(std::span<const path> paths, key_polic
 result<std::vector<named_item>> items_of(const tree_spec& tree, std::span<const std::uint8_t> is_tensor,
                                          key_policy policy) {
   if (is_tensor.size() != tree.leaves())
-    return fail(errc::invalid_argument, "is_tensor does not fit the tree")
+    return fail(errc::invalid_argument, "is_tensor needs one value per leaf of the tree")
         .with_values(std::to_string(tree.leaves()), std::to_string(is_tensor.size()));
   const auto nodes = tree.nodes();
   const auto keys = tree.keys();

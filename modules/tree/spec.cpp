@@ -92,13 +92,13 @@ void tree_builder::reserve(std::size_t nodes) {
 
 void tree_builder::key(path_key k) {
   if (open_.empty() || open_.back().kind != node_kind::mapping || next_key_)
-    complain("a key where no child of a mapping follows");
+    complain("a key was given where no child of a mapping follows");
   next_key_ = std::move(k);
 }
 
 path_key tree_builder::take_key(path_key* given) {
   if (open_.empty()) {
-    if (++roots_ > 1) complain("more than one root");
+    if (++roots_ > 1) complain("there is more than one root");
     return 0;
   }
   open_node& parent = open_.back();
@@ -110,7 +110,7 @@ path_key tree_builder::take_key(path_key* given) {
   if (parent.kind != node_kind::mapping) return position;
   if (given != nullptr) return std::move(*given);
   if (!next_key_) {
-    complain("a child of a mapping without a key");
+    complain("a child of a mapping has no key");
     return position;
   }
   path_key taken = *std::move(next_key_);
@@ -177,8 +177,8 @@ void tree_builder::check_keys(const open_node& mapping) {
 }
 
 void tree_builder::end() {
-  if (open_.empty()) return complain("an end without a begin");
-  if (next_key_) complain("a key without a child");
+  if (open_.empty()) return complain("end was called without begin");
+  if (next_key_) complain("a key has no child");
   if (open_.back().kind == node_kind::mapping && open_.back().arity > 1) check_keys(open_.back());
   open_node done = std::move(open_.back());
   open_.pop_back();
@@ -192,8 +192,8 @@ void tree_builder::end(node_kind container) {
 }
 
 result<tree_spec> tree_builder::finish() {
-  if (!open_.empty()) complain("a container that is not ended");
-  if (roots_ == 0) complain("no root");
+  if (!open_.empty()) complain("a container was not ended");
+  if (roots_ == 0) complain("there is no root");
   tree_builder done = std::exchange(*this, {});
   if (done.problem_) return *std::move(done.problem_);
   return std::move(done.made_);

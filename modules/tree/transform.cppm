@@ -126,7 +126,8 @@ result<typename detail::made_by<F, From>::type> transform(const From& root, F&& 
     if constexpr (std::constructible_from<To, const From&>)
       return add(key, To(node)), result<void>{};
     else
-      return fail(errc::invalid_argument, "a leaf is kept that cannot be converted").with_key(to_string(where));
+      return fail(errc::invalid_argument, "the callback keeps a leaf that cannot be converted to the new type")
+          .with_key(to_string(where));
   };
   if (auto done = handle(0, root); !done) return std::move(done).error();
   while (!open.empty()) {
@@ -147,7 +148,7 @@ result<typename detail::made_by<F, From>::type> transform(const From& root, F&& 
     add(std::move(done.key), *std::move(made));
     if (!open.empty()) where.pop_back();
   }
-  if (built.empty()) return fail(errc::invalid_argument, "the root of a tree is dropped");
+  if (built.empty()) return fail(errc::invalid_argument, "the callback drops the root of the tree");
   return std::move(built.front().second);
 }
 

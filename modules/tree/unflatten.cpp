@@ -19,7 +19,8 @@ namespace shardmesh {
 namespace {
 
 error through(const path& a, const path& b) {
-  return fail(errc::invalid_argument, "one path leads through another").with_values(to_string(a), to_string(b));
+  return fail(errc::invalid_argument, "a path continues below the leaf of another path")
+      .with_values(to_string(a), to_string(b));
 }
 
 // Puts every path into the trie. Paths mostly come in tree order, so each path starts where it parts from the previous
@@ -118,7 +119,7 @@ class spec_writer {
     const std::int64_t holes = largest - count + 1;
     if (count == 0 || (holes > 0 && max_holes_ == 0)) return elements;
     if (holes > holes_left_)
-      return fail(errc::invalid_argument, "sequences would have too many places that no path names")
+      return fail(errc::invalid_argument, "the sequences would have too many positions that no path names")
           .with_key(to_string(paths_[n.some_path]))
           .with_values("at most " + std::to_string(max_holes_), "more");
     holes_left_ -= holes;

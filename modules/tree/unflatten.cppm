@@ -27,9 +27,9 @@ struct unflattened {
 
 /// Builds the tree whose leaves have these paths, in any order. Containers whose keys are the indices 0 .. n-1 become
 /// sequences; all others become mappings, with keys in order of first appearance. No paths make an empty mapping.
-/// \errors errc::duplicate_key, or errc::invalid_argument when one path leads through another, both naming the paths;
-///         errc::invalid_argument when the sequences need more holes than a `max_holes` above 0; errc::overflow for too
-///         many nodes (2^32 - 1)
+/// \errors errc::duplicate_key, or errc::invalid_argument when a path continues below the leaf of another, both naming
+///         the paths; errc::invalid_argument when the sequences need more holes than a `max_holes` above 0;
+///         errc::overflow for too many nodes (2^32 - 1)
 /// Cost: O(total length). No recursion.
 /// Source: torch.distributed.checkpoint._nested_dict.unflatten_state_dict
 result<unflattened> unflatten(std::span<const path> paths, const unflatten_options& options = {});

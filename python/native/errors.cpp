@@ -39,7 +39,7 @@ std::string bytes_of(const py::handle& text) {
   PyErr_Clear();
   const auto spelled = py::reinterpret_steal<py::str>(PyObject_ASCII(text.ptr()));
   if (!spelled) throw py::error_already_set();
-  raise(fail(errc::invalid_argument, "a text holds a surrogate without its pair, which UTF-8 cannot spell")
+  raise(fail(errc::invalid_argument, "a text holds a lone surrogate, which UTF-8 cannot encode")
             .with_values("valid Unicode", std::string(spelled)));
 }
 

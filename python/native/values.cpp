@@ -70,7 +70,7 @@ dtype to_dtype(const py::handle& name) {
   const std::string spelled = bytes_of(name);
   const auto type = parse_dtype(spelled);
   if (type) return *type;
-  error unknown = fail(errc::unsupported, "a dtype that shardmesh does not have: " + spelled);
+  error unknown = fail(errc::unsupported, "shardmesh has no such dtype: " + spelled);
   if (const auto near = nearest_dtype(spelled))
     unknown.hint = "did you mean " + std::string(shardmesh::name(*near)) + "?";
   raise(unknown);

@@ -122,7 +122,7 @@ def _local(url: str, scheme: str) -> str:
     if scheme.lower() != "file":
         raise failure("unsupported", f"is a URL of a store ({scheme}://), which shardmesh does not read or write",
                       path=url, expected="a path of this machine, or file://",
-                      hint="mount or copy it, or take torch.distributed.checkpoint's FsspecReader and FsspecWriter")
+                      hint="mount or copy it, or use torch.distributed.checkpoint's FsspecReader and FsspecWriter")
     host, _, below = url[len("file://"):].partition("/")
     if host not in ("", "localhost"):
         raise failure("unsupported", "is a file:// URL of another machine", path=url, expected="file:///path",

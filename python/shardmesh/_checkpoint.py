@@ -333,13 +333,13 @@ class Checkpoint(Mapping[str, Entry]):
                 entry = self._entries[key]
                 kind = entry.type if isinstance(entry, ObjectEntry) else ""
                 raise failure("unsupported", f"is a {kind}, which is more than plain data", key=key, path=self.path,
-                              hint="weights_only=False runs its pickle, which may do anything") from cause
+                              hint="pass weights_only=False to run its pickle, which may do anything") from cause
 
     def object_bytes(self, key: str) -> bytes:
         """Returns the bytes that `torch.save` would write for the object."""
         entry = self._entries.get(_arguments.key(key))
         if not isinstance(entry, ObjectEntry):
-            raise failure("missing_key", "there is no object of this key", key=key, path=self.path)
+            raise failure("missing_key", "there is no object with this key", key=key, path=self.path)
         with self._calling() as native:
             return native.object_archive(entry._index)
 
@@ -380,8 +380,8 @@ def box_of_slices(shape: tuple[int, ...], index: Any, key: str) -> Box:
         given[at:at + 1] = [slice(None)] * (len(shape) - len(given) + 1)
     given += [slice(None)] * (len(shape) - len(given))
     if len(given) > len(shape) or not all(_is_range(one) for one in given):
-        raise failure("invalid_argument", "an entry is indexed with a box", key=key, expected="slices of step 1",
-                      found=_arguments.shown(index), hint="index the loaded tensor for anything else")
+        raise failure("invalid_argument", "an entry can only be indexed with a box", key=key, expected="slices of step 1",
+                      found=_arguments.shown(index), hint="index the loaded tensor for other selections")
     bounds = [one.indices(size) for one, size in zip(given, shape)]
     return Box(tuple(begin for begin, _, _ in bounds), tuple(max(0, end - begin) for begin, end, _ in bounds))
 

@@ -43,7 +43,7 @@ class Loading:
         try:
             self._thread.start()
         except RuntimeError as cause:
-            raise failure("no_memory", f"no thread can be started: {cause}") from cause
+            raise failure("no_memory", f"cannot start a thread: {cause}") from cause
 
     @property
     def bytes(self) -> int:

@@ -66,7 +66,7 @@ class MappedTensor:
         name = _OF_NUMPY.get(self.dtype)
         if name is None:
             raise failure("unsupported", f"numpy has no dtype {self.dtype}", key=self.key, path=self._path,
-                          hint="take torch()")
+                          hint="call torch()")
         dtype = numpy.dtype(name)
         steps = tuple(step * dtype.itemsize for step in self.strides)
         if 0 in self.shape:
@@ -87,7 +87,7 @@ class MappedTensor:
         if self._memory.address % item:
             raise failure("unaligned", "its first byte is not aligned for its dtype in PyTorch", key=self.key,
                           path=self._path, expected=f"a multiple of {item} bytes",
-                          found=f"{self._memory.address % item} beyond one", hint="take numpy(), or load it")
+                          found=f"{self._memory.address % item} beyond one", hint="call numpy(), or load it")
         # frombuffer of the memory itself would warn about a read-only buffer. The array keeps the mapping alive.
         held = (ctypes.c_ubyte * size).from_address(self._memory.address)
         held._memory = self._memory  # type: ignore[attr-defined]
@@ -109,7 +109,7 @@ class MappedTensor:
         try:
             return made.astype(wanted, copy=must_copy)
         except (TypeError, ValueError) as cause:
-            raise failure("unsupported", f"numpy does not convert {made.dtype} to {wanted}", key=self.key,
+            raise failure("unsupported", f"numpy cannot convert {made.dtype} to {wanted}", key=self.key,
                           path=self._path) from cause
 
     def __repr__(self) -> str:

@@ -51,11 +51,12 @@ def redistribute(tensor: Distributed, device_mesh: Optional[DeviceMesh] = None,
     options = (process_group, _arguments.seconds("timeout", timeout), _arguments.number("memory_bytes", memory_bytes), progress)
     if sharding_spec is not None:
         if device_mesh is not None or placements is not None:
-            raise failure("invalid_argument", "both placements and a sharding spec say where the tensor goes")
+            raise failure("invalid_argument", "both placements and a sharding spec say where the tensor goes",
+                          hint="pass one of them")
         return _to_sharded_tensor(tensor, sharding_spec, options)
     if device_mesh is None:
         if not isinstance(tensor, DTensor):
-            raise failure("invalid_argument", "a ShardedTensor has no mesh to stay on", hint="device_mesh=...")
+            raise failure("invalid_argument", "a ShardedTensor has no mesh to stay on", hint="pass device_mesh")
         device_mesh = tensor.device_mesh
     if not isinstance(device_mesh, DeviceMesh):
         raise _arguments.wrong("device_mesh", "a DeviceMesh", device_mesh)
@@ -95,7 +96,7 @@ def full_state_dict(state_dict: Mapping[str, Any], *, rank: Optional[int] = None
     Tensors inside dicts and lists are also whole, all of an entry at a time. Other values are passed through.
     """
     if not isinstance(state_dict, Mapping):
-        raise failure("invalid_argument", "a state dict is a mapping", found=type(state_dict).__name__)
+        raise failure("invalid_argument", "a state dict must be a mapping", found=type(state_dict).__name__)
     check_containers(state_dict)
     if not dist.is_initialized():
         raise failure("unsupported", "the default process group has not been initialized",

@@ -127,7 +127,7 @@ def _flattened(state_dict: Mapping[str, Any], format: str) -> list[tuple[str, tu
     from torch.distributed.checkpoint.stateful import Stateful
 
     if not isinstance(state_dict, Mapping):
-        raise failure("invalid_argument", "a state dict is a mapping", found=type(state_dict).__name__)
+        raise failure("invalid_argument", "a state dict must be a mapping", found=type(state_dict).__name__)
     plain = {key: value.state_dict() if isinstance(value, Stateful) else value for key, value in state_dict.items()}
     check_containers(plain)
     if format in ("pt", "torch-checkpointing"):
@@ -190,7 +190,7 @@ def check_name(name: Any, key: str) -> None:
         try:
             name = str(name)
         except Exception as cause:
-            raise failure("invalid_argument", "a key of a state dict has no text", key=key,
+            raise failure("invalid_argument", "a key of a state dict cannot be converted to text", key=key,
                           found=type(name).__name__) from cause
     if isinstance(name, str):
         try:

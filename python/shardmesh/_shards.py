@@ -100,7 +100,7 @@ def flatten_sharded_tensors(state_dict: Mapping[str, Any]) -> dict[str, Any]:
     that holds another rank's inner shard: as in PyTorch, they are meant for saving and loading.
     """
     if not isinstance(state_dict, Mapping):
-        raise failure("invalid_argument", "a state dict is a mapping", found=type(state_dict).__name__)
+        raise failure("invalid_argument", "a state dict must be a mapping", found=type(state_dict).__name__)
     check_containers(state_dict)
     return {key: _flat(value) for key, value in state_dict.items()}
 

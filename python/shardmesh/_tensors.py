@@ -145,7 +145,7 @@ class Destination:
         refuse_without_memory(tensor, key, "fill")
         if _overlaps(tensor):
             raise failure("unsupported", "cannot be filled: several of its elements share memory", key=key,
-                          hint="load into a tensor of its own and copy it (expand shares memory)")
+                          hint="load into a contiguous tensor and copy it: expand shares memory between elements")
         self.key = key
         self.tensor = tensor.detach()
         is_plain = tensor.device.type == "cpu" and not tensor.is_conj() and not tensor.is_neg()

@@ -54,9 +54,9 @@ TEST_CASE("a load names the keys that are missing, surplus or of another kind, a
         {"step: "});
     if (!wrong.empty()) return wrong;
     if (comm.size() == 1) {
-      wrong =
-          says([](local_state& s) { s.tensors.front().shape[0] += 1; },
-               {"w: the wanted tensor has another shape than the stored one (rank 0): expected [64, 32], found [65"});
+      wrong = says(
+          [](local_state& s) { s.tensors.front().shape[0] += 1; },
+          {"w: the requested tensor has a different shape than the stored one (rank 0): expected [64, 32], found [65"});
       if (!wrong.empty()) return wrong;
     }
     // Missing keys may be ignored and surplus ones refused.
@@ -70,7 +70,7 @@ TEST_CASE("a load names the keys that are missing, surplus or of another kind, a
     if (wanted.memory != mine.memory) return "the values differ";
     return must_say(problems_of(load(checkpoint, wanted.state, comm,
                                      {.missing = key_check::ignore, .unexpected = key_check::strict})),
-                    {"step: the checkpoint has it, but no rank wants it"});
+                    {"step: the checkpoint has this entry, but no rank requests it"});
   });
 }
 

@@ -80,7 +80,7 @@ TEST_CASE("boxes that do not tile a tensor are refused naming key, ranks and box
           [](rows& mine, any_communicator& comm) {
             if (comm.rank() == 1) mine.part().where.offsets[0] -= 1;
           },
-          {"w: two ranks hold boxes that are not equal and share cells in [63:64, 0:32) (ranks 0, 1)",
+          {"w: two ranks hold different boxes that overlap in [63:64, 0:32) (ranks 0, 1)",
            "w: is held by no rank in [127:128, 0:32)"});
   refuses("twice",
           [](rows& mine, any_communicator& comm) {
@@ -91,7 +91,7 @@ TEST_CASE("boxes that do not tile a tensor are refused naming key, ranks and box
           [](rows& mine, any_communicator& comm) {
             if (comm.rank() == 1) mine.part().where.offsets[0] = 1'000'000;
           },
-          {"w: a part leaves the tensor in [1000000:1000064, 0:32) (rank 1)"});
+          {"w: a part extends beyond the tensor in [1000000:1000064, 0:32) (rank 1)"});
 }
 
 TEST_CASE("memory that does not fit is refused naming key, box and rank") {
@@ -99,7 +99,8 @@ TEST_CASE("memory that does not fit is refused naming key, box and rank") {
           [](rows& mine, any_communicator& comm) {
             if (comm.rank() == 1) mine.part().memory.sizes[1] = 31;
           },
-          {"w: the memory does not fit its box in [64:128, 0:32) (rank 1): expected [64, 32], found [64, 31]"});
+          {"w: the memory does not have the sizes of its box in [64:128, 0:32) (rank 1): expected [64, 32], found [64, "
+           "31]"});
   refuses("none",
           [](rows& mine, any_communicator& comm) {
             if (comm.rank() == 1) mine.part().memory.data = nullptr;

@@ -21,10 +21,10 @@ EXCEPTIONS = [
     ("objects/containers.pt", "*", "convert", "an object with 1 tensor inside", "only Python knows what a call makes of its tensor"),
     ("objects/collision.pt", "*", "convert", "an object with 1 tensor inside", "a part of it has the name of another entry"),
     ("golden/dtypes/checkpoint", "safetensors hf", "convert", "cannot hold complex32", "safetensors has no complex32"),
-    ("golden/options_xor/checkpoint", "*", "convert", "a transform that we do not know", "its bytes went through a program of the writer's"),
-    ("golden/nested_objects/checkpoint", "safetensors hf", "back", "does not hold it whole", "JSON has the type alone of an instance"),
+    ("golden/options_xor/checkpoint", "*", "convert", "an unknown transform", "its bytes went through a program of the writer's"),
+    ("golden/nested_objects/checkpoint", "safetensors hf", "back", "holds only a part of it", "JSON has the type alone of an instance"),
     ("writers/torch_ranks/partial_2/checkpoint", "*", "convert", "a DTensor that is Partial", "its terms were never reduced"),
-    ("pickle/cycles.pkl", "safetensors hf", "back", "does not hold it whole", "JSON has no references"),
+    ("pickle/cycles.pkl", "safetensors hf", "back", "holds only a part of it", "JSON has no references"),
 ]
 
 

@@ -213,7 +213,7 @@ BAD = {
     "a group of nothing": (lambda m, a, b: m.update(param_shapes=[{"w": torch.Size([2, 3])}, None]),
                            ["model_states", "param_shapes.1", "not a mapping"]),
     "one group too many": (lambda m, a, b: m.update(param_shapes=[{"w": torch.Size([2, 3])}, {"v": (2,)}]),
-                           ["model_states", "number of groups"]),
+                           ["model_states", "numbers of parameter groups"]),
     "a name in two groups": (lambda m, a, b: m.update(param_shapes=[{"w": (1, 3)}, {"w": (1, 3)}]) or [
         x.update(single_partition_of_fp32_groups=[torch.zeros(2), torch.zeros(2)]) for x in (a, b)],
         ["model_states", "w", "two parameters"]),
@@ -427,7 +427,7 @@ def split_otherwise(oracle):
             ("average", {**row, "parameter_to_average_patterns": ["w"]}, "parameter_to_average_patterns"),
             ("parts", {**row, "parameter_with_sub_params": [{"patterns": ["w"], "shape": (2, 3), "partition_dim": 0}]},
              "parameter_with_sub_params"),
-            ("pattern", {**row, "tp_replicated_parameter_patterns": ["w(?=x)"]}, "not read"),
+            ("pattern", {**row, "tp_replicated_parameter_patterns": ["w(?=x)"]}, "not supported"),
             ("vocabulary", {"vocabulary_parameter_patterns": ["w"]}, "original_vocab_size"),
             ("none", {"universal_checkpoint_version": 0.2}, "no file says how"),
             ("many", {**row, "tp_replicated_parameter_patterns": ["x"] * 1001}, "1001 patterns")):
@@ -436,8 +436,8 @@ def split_otherwise(oracle):
         oracle.check({"mp_rank_00.w", "mp_rank_01.w"} <= set(shown) and "w" not in shown, name, f"{sorted(shown)}")
         err = oracle.run("inspect", folder)[2]
         oracle.check(says in err and "mp_rank_00.KEY" in err, name, err)
-    for name, folder, says in (("shapes", saved("shapes", row, (3, 3)), ["w", "do not fit", "[2, 3]", "[3, 3]"]),
-                               ("ranks", saved("ranks", row, (2, 3, 1)), ["w", "do not fit"]),
+    for name, folder, says in (("shapes", saved("shapes", row, (3, 3)), ["w", "do not match", "[2, 3]", "[3, 3]"]),
+                               ("ranks", saved("ranks", row, (2, 3, 1)), ["w", "do not match"]),
                                ("saves", saved("saves", row, steps=2), ["mp_rank_01_model_states.pt", "global_steps"])):
         for command in (("inspect", folder), ("convert", folder, oracle.work / "never", "--to", "hf")):
             status, _, err = oracle.run(*command)

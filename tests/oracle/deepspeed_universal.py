@@ -67,7 +67,7 @@ def split(oracle, folder):
                  if not name.startswith(("client_state.", "optimizer.group_state."))}
         compare(oracle, case, found, wanted)
     err = oracle.run("inspect", source)[2]
-    oracle.check("are combined as" in err and "1 entry without a rule there: rank 0's part is taken: ids" in err, case, f"notes: {err}")
+    oracle.check("are combined as" in err and "1 entry without a rule in 'universal_checkpoint_info': rank 0's part is taken: ids" in err, case, f"notes: {err}")
     oracle.succeeds(case, "verify", "--strict", source)
 
 
@@ -181,7 +181,7 @@ def latest_leads_out(step, samples):
     return step.parent
 
 
-@damage("zero2_w4_fp32", "zero/cube/fp32.pt", "leaves its storage")
+@damage("zero2_w4_fp32", "zero/cube/fp32.pt", "reaches beyond its storage")
 def more_elements_than_bytes(step, samples):
     """The tensor claims more rows than the file holds."""
     file = step / "zero/cube/fp32.pt"

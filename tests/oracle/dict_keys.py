@@ -79,11 +79,11 @@ def check_keys(oracle):
                 continue
             holds_all = to in ("pt", "torch-checkpointing")
             is_lost = lost is not None and lost and not holds_all
-            note = f"{len(lost or {})} keys of dicts that only Python has become text in"
+            note = f"{len(lost or {})} Python-only dict keys become text in"
             listed = ": " + ", ".join((lost or {}).values())
             oracle.check((note in said and listed in said) == bool(is_lost), case, f"says {said}")
             if name == "plain" and to == "dcp":  # one per dict
-                oracle.check(f"{2 * len(PLAIN) - 4} keys of dicts that only Python has become text for PyTorch's" in said, case, said)
+                oracle.check(f"{2 * len(PLAIN) - 4} Python-only dict keys become text for PyTorch's" in said, case, said)
             oracle.succeeds(case, "diff", source, there)
             if lost is None and to in ("safetensors", "hf"):
                 continue # JSON has only the type: nothing_left.py
@@ -91,7 +91,7 @@ def check_keys(oracle):
                 continue
             if "root" in name and to == "torch-checkpointing":  # items have names
                 keys = [key for key in state if not isinstance(key, str)]
-                oracle.check(f"{len(keys)} keys of the root that are no text become names of items" in said, case, said)
+                oracle.check(f"{len(keys)} keys of the root that are not text become names of items" in said, case, said)
                 found = torch.load(back, weights_only=False)
                 oracle.check(all(isinstance(key, str) for key in found) and len(found) == len(state), case, f"gives {found}")
                 continue

@@ -129,7 +129,7 @@ in_archive("call_of_a_result", call(call(global_("collections", "OrderedDict")),
            "<call of collections.OrderedDict()(text)>".replace("text", "'x'"))
 in_archive("change_of_a_class", global_("collections", "OrderedDict") + dictionary(("__setstate__", NONE)) + BUILD,
            "<change of collections.OrderedDict>")
-in_archive("persistent_id", text("x") + b"Q", "<persistent id that is no storage>")
+in_archive("persistent_id", text("x") + b"Q", "<persistent id that is not a storage>")
 in_archive("name_that_is_no_text", integer(1) + integer(2) + STACK_GLOBAL, "<a name that is not text>", proto=PROTO4)
 # The memo: PUT and MEMOIZE share it, and some ways of filling it are known only to Python.
 in_archive("memo_of_both_kinds",
@@ -232,7 +232,7 @@ def second_folder(path):
     return archive(path / "m.pt", PLAIN, [("../other/data.pkl", PROTO2 + RUN + STOP)])
 
 
-@case(refused="but for case")
+@case(refused="apart from case")
 def other_case(path):
     return archive(path / "m.pt", PLAIN, [("DATA.PKL", PROTO2 + RUN + STOP)])
 

@@ -104,7 +104,7 @@ class Placing:
             precious = fingerprint(folder / name)
             out, err = process.communicate(timeout=120)
             self.refused(case, (process.returncode, out, err), 2, folder / name,
-                         "other contents" if form in FILES else "thesis.txt")
+                         "different contents" if form in FILES else "thesis.txt")
             self.oracle.check(fingerprint(folder / name) == precious, case, "what was there was harmed")
             self.nothing_left(case, folder)
 
@@ -462,7 +462,7 @@ class Placing:
                 start = time.monotonic()
                 done = self.oracle.run("convert", self.big, mount / name, *to)
                 self.refused(f"full disk {form}", done, 3, mount / name, "No space left", 128 * MIB if form == "dcp" else "1342",
-                             "bytes of room")
+                             "bytes of free space")
                 self.oracle.check(not list(mount.iterdir()), f"full disk {form}", "something is left")
                 self.oracle.check(time.monotonic() - start < 5, f"full disk {form}", "it was written to first")
         finally:

@@ -157,7 +157,7 @@ def of_some_ranks(oracle):
     torch.save({"b": {"w": torch.ones(2)}}, folder / "c.pt")
     torch.save({"w": torch.ones(3)}, folder / "c.b.pt")
     status, out, err = oracle.run("inspect", folder, "--all")
-    oracle.check(status == 1 and "c.b.w" in out and "two entries have one name" in err and ".pt" in err, "keys that meet",
+    oracle.check(status == 1 and "c.b.w" in out and "two entries have the same name" in err and ".pt" in err, "keys that meet",
                  f"{status}: {out}{err}")
 
 

@@ -104,10 +104,10 @@ def hostile(oracle, samples):
     changed("nul", ["tensors.float32", "leaves"], entry(key, location="0/tensors/float32\0x"))
     changed("linked", ["tensors.float32"], lambda d, f: ((f / key).unlink(), os.symlink(oracle.work / "secret", f / key)) and None)
     changed("missing", ["tensors.float32", "0/tensors/float32"], lambda d, f: (f / key).unlink())
-    changed("cut", ["tensors.float32", "another length"], lambda d, f: (f / key).write_bytes((f / key).read_bytes()[:-4]))
-    changed("longer", ["tensors.float32", "another length"], lambda d, f: (f / key).write_bytes(bytes(64)))
+    changed("cut", ["tensors.float32", "size of its elements"], lambda d, f: (f / key).write_bytes((f / key).read_bytes()[:-4]))
+    changed("longer", ["tensors.float32", "size of its elements"], lambda d, f: (f / key).write_bytes(bytes(64)))
     changed("huge", ["tensors.float32"], entry(key, shape=[1 << 40, 1 << 40]))
-    changed("large", ["tensors.float32", "another length"], entry(key, shape=[1 << 40]))
+    changed("large", ["tensors.float32", "size of its elements"], entry(key, shape=[1 << 40]))
     changed("negative", [key, "shape"], entry(key, shape=[-1]))
     changed("fraction", [key, "shape"], entry(key, shape=[1.5]))
     changed("dimensions", [key, "dimensions"], entry(key, shape=[1] * 200))
@@ -132,7 +132,7 @@ def hostile(oracle, samples):
     shard = "2/sharded/rows"
     changed("gap", ["sharded.rows"], lambda d, f: d["manifest"].pop("1/sharded/rows"), "ranks")
     changed("overlap", ["sharded.rows"], lambda d, f: d["manifest"][shard]["shards"][0].update(offsets=[5, 0]), "ranks")
-    changed("shard_shape", ["sharded.rows", "another shape"],
+    changed("shard_shape", ["sharded.rows", "the shape of a part"],
             lambda d, f: d["manifest"][shard]["shards"][0].update(sizes=[2, 3]), "ranks")
     changed("shard_rank", ["sharded.rows", "dimensions"],
             lambda d, f: d["manifest"][shard]["shards"][0].update(sizes=[3], offsets=[6]), "ranks")

@@ -363,7 +363,7 @@ class SaveTest(common.WorkTest):
         self.assertEqual(caught.exception.code, "duplicate_key")
         report = shardmesh.save({"v": Colour.RED, "w": torch.ones(2)}, self.work / "x.safetensors", "safetensors")
         self.assertEqual(len(report.notes), 1)
-        self.assertIn("v is not held whole by objects.json", report.notes[0])
+        self.assertIn("objects.json holds only a part of v", report.notes[0])
         self.assertFalse((self.work / "refused").exists())
 
     def test_a_save_that_progress_ends_at_its_last_byte_leaves_what_was_there(self):

@@ -319,7 +319,7 @@ class MappedTest(OnlyOursTest):
             mapped.__array__("float64", False)
         self.assertEqual(str(caught.exception), "w: float64 needs a copy of float32")
         problem = self.only_ours("numpy", self.opened.map_tensor("half").numpy)
-        self.assertEqual((problem.code, problem.key, problem.hint), ("unsupported", "half", "take torch()"))
+        self.assertEqual((problem.code, problem.key, problem.hint), ("unsupported", "half", "call torch()"))
 
     def test_after_the_checkpoint_has_gone_and_in_other_threads(self):
         mapped, found = self.opened.map_tensor("w"), []

@@ -41,7 +41,7 @@ def redistribute(library, group, dist):
 
 def errors(library, group, dist):
     text = library.error_of_group(b"no such group").decode()
-    return "" if "no process group" in text else f"the error of a group that is not there is {text!r}"
+    return "" if "cannot create a process group" in text else f"the error of a group that is not there is {text!r}"
 
 
 def memory(library, group, dist):

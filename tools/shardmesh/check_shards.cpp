@@ -43,8 +43,8 @@ std::string describe(const shard_list& list, const cover_problem& p) {
           is_well_formed(p.where)
               ? to_string(p.where)
               : fmt::format("offsets {} and sizes {}", to_string(p.where.offsets), to_string(p.where.sizes));
-      return fmt::format("shard {}{} leaves the tensor {} with {}", p.first_index, ranks_text(list, {p.first_index}),
-                         to_string(list.shape), where);
+      return fmt::format("shard {}{} extends beyond the tensor {} with {}", p.first_index,
+                         ranks_text(list, {p.first_index}), to_string(list.shape), where);
     }
     case cover_kind::gap:
       return fmt::format("{} is held by no shard", to_string(p.where));

@@ -122,7 +122,7 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
   std::vector<std::string> dtypes;
   for (const auto& [type, total] : by_dtype)
     dtypes.push_back(fmt::format("{} {} in {}", type, human_bytes(total.first), total.second));
-  if (unknown > 0) dtypes.push_back(fmt::format("not counted {} of other representations", unknown));
+  if (unknown > 0) dtypes.push_back(fmt::format("{} of other representations not counted", unknown));
   out.print("  bytes       {}{}{}\n", human_bytes(bytes), dtypes.empty() ? "" : ": ", fmt::join(dtypes, ", "));
   if (!ranks.empty()) out.print("  ranks       {}\n", ranks_text(ranks));
   std::vector<std::string> keys;

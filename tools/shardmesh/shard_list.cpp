@@ -75,7 +75,7 @@ void read_document(const dom::element& document, shard_list& list) {
   std::vector<std::int64_t> size;
   if (const auto why = read_numbers(document["size"], "size", size); !why.empty()) return list.report(why);
   if (size.size() > max_rank)
-    return list.report(fmt::format("\"size\" has {} dimensions; at most {}", size.size(), max_rank));
+    return list.report(fmt::format("\"size\" has {} dimensions, but at most {} are supported", size.size(), max_rank));
   list.shape = extents(size);
   if (const auto valid = check_shape(list.shape); !valid) return list.report(to_string(valid.error()));
   dom::array shards;

@@ -97,7 +97,7 @@ int usage_error(const CLI::App& app, const CLI::ParseError& problem) {
                                           : "unexpected argument",
                        in_quotes(first));
     if (is_option || commands.empty()) what += suggestion(app, first, is_option);
-    if (has_mark && first.starts_with('-')) what += "; options stand before --";
+    if (has_mark && first.starts_with('-')) what += "; put options before --";
   } else if (commands.empty() && is(CLI::ExitCodes::RequiredError)) {
     what = "a command is missing";
   } else if (is(CLI::ExitCodes::ArgumentMismatch)) {

@@ -47,7 +47,7 @@ inline std::vector<shardmesh_load_request> pointers(const std::vector<load_reque
   std::vector<shardmesh_load_request> made;
   for (const load_request& one : requests) {
     if (!one.offsets.empty() && one.offsets.size() != one.to.sizes.size())
-      throw std::invalid_argument("a box has as many offsets as sizes, or none");
+      throw std::invalid_argument("a box must have as many offsets as sizes, or none");
     made.push_back({one.key.data(), one.key.size(), one.offsets.empty() ? nullptr : one.offsets.data(), one.to.c()});
   }
   return made;

@@ -48,7 +48,7 @@ class mapped_tensor {
 
 inline mapped_tensor map_tensor(const checkpoint& from, const std::string& key, const map_options& options = {}) {
   if (options.offsets.size() != options.sizes.size())
-    throw std::invalid_argument("a box has as many offsets as sizes, or none");
+    throw std::invalid_argument("a box must have as many offsets as sizes, or none");
   shardmesh_map_options how{};
   how.struct_size = sizeof how;
   how.rank = static_cast<std::int64_t>(options.sizes.size());

@@ -156,7 +156,7 @@ inline save_report save(const std::string& path, const std::vector<save_tensor>&
     auto& tiles = parts.emplace_back();
     for (const save_part& part : one.parts) {
       if (!part.offsets.empty() && part.offsets.size() != part.from.sizes.size())
-        throw std::invalid_argument("a box has as many offsets as sizes, or none");
+        throw std::invalid_argument("a box must have as many offsets as sizes, or none");
       tiles.push_back({part.offsets.empty() ? nullptr : part.offsets.data(), part.from.c(), part.writer, 0});
     }
     wanted.push_back({one.key.data(), one.key.size(), one.shape.data(), static_cast<std::int64_t>(one.shape.size()),

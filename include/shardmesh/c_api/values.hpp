@@ -47,7 +47,7 @@ struct basic_tensor {
   auto c() const {
     std::conditional_t<std::is_const_v<Void>, shardmesh_const_tensor, shardmesh_tensor> made{};
     if (!strides.empty() && strides.size() != sizes.size())
-      throw std::invalid_argument("a tensor has as many strides as sizes, or none");
+      throw std::invalid_argument("a tensor must have as many strides as sizes, or none");
     made.data = data;
     made.sizes = sizes.data();
     made.strides = strides.empty() ? nullptr : strides.data();

@@ -391,7 +391,7 @@ diff_side whole_side(checkpoint_reader& reader) {
 }
 
 result<diff_report> diff(const diff_side& left, const diff_side& right, const diff_options& options) {
-  if (!(options.tolerance >= 0)) return fail(errc::invalid_argument, "a tolerance is a number of 0 or more");
+  if (!(options.tolerance >= 0)) return fail(errc::invalid_argument, "a tolerance must be a number of 0 or more");
   const auto by_key = pairs_of(left, right);
   const std::vector<std::pair<std::string_view, pair_of_entries>> pairs(by_key.begin(), by_key.end());
   left.reader.identify_opaque_tensors();

@@ -110,7 +110,7 @@ void scan_record(const byte_source& source, const zip_directory& directory, cons
         into);
   const bool is_too_large = opened.error().code == errc::invalid_argument;
   into.add(file, outer.key,
-           {{is_too_large ? "<archived data too large to look into>" : "<unreadable record>", false, 1, is_too_large}});
+           {{is_too_large ? "<archived data too large to examine>" : "<unreadable record>", false, 1, is_too_large}});
 }
 
 }  // namespace

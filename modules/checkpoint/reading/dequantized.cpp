@@ -265,7 +265,7 @@ class dequantized_reader final : public torch_file::archive_forwarding_reader {
 result<std::unique_ptr<checkpoint_reader>> dequantized(std::unique_ptr<checkpoint_reader> inner,
                                                        const dequantize_options& options) {
   if (options.block_size < 1)
-    return fail(errc::invalid_argument, "a block has at least one row and column")
+    return fail(errc::invalid_argument, "a block must have at least one row and column")
         .with_values("1 or more", fmt::format("{}", options.block_size));
   std::shared_ptr<const recorded_sums> record;
   if (options.check_sums) {

@@ -57,11 +57,11 @@ result<void> check_request(const tensor_entry& tensor, const load_request& reque
         .with_values("", tensor.opaque_type);
   if (request.where.rank() != tensor.shape.rank() || !is_well_formed(request.where) ||
       !lies_within(request.where, box::whole(tensor.shape)))
-    return fail(errc::shape_mismatch, "the wanted box does not fit the stored shape")
+    return fail(errc::shape_mismatch, "the requested box does not fit the stored shape")
         .with_box(request.where)
         .with_values(to_string(tensor.shape), to_string(request.where));
   if (request.to.sizes != request.where.sizes)
-    return fail(errc::shape_mismatch, "the tensor to load into does not have the sizes of the wanted box")
+    return fail(errc::shape_mismatch, "the tensor to load into does not have the sizes of the requested box")
         .with_box(request.where)
         .with_values(to_string(request.where.sizes), to_string(request.to.sizes));
   auto fits = check_reachable(request.to);
@@ -301,7 +301,7 @@ result<load_report> load_into(checkpoint_reader& reader, std::string_view key, c
     return report;
   }
   if (is_other)
-    return fail(errc::shape_mismatch, "the tensor to load into has another shape than the stored one")
+    return fail(errc::shape_mismatch, "the tensor to load into has a different shape than the stored one")
         .with_file(reader.path().string())
         .with_key(key)
         .with_values(to_string(tensor->shape), to_string(to.sizes))

@@ -56,7 +56,7 @@ struct tensor_map::state {
       return fail(errc::unsupported, "a tensor of an unknown representation cannot be mapped")
           .with_values("", tensor.opaque_type);
     if (where.rank() != tensor.shape.rank() || !is_well_formed(where) || !lies_within(where, box::whole(tensor.shape)))
-      return fail(errc::shape_mismatch, "the wanted box does not fit the stored shape")
+      return fail(errc::shape_mismatch, "the requested box does not fit the stored shape")
           .with_values(to_string(tensor.shape), to_string(where));
     SHARDMESH_TRY(const std::int32_t chunk, chunk_of(tensor, where));
     SHARDMESH_TRY(const auto opened, reader.open_chunk(tensor, chunk));

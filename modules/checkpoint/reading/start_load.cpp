@@ -44,7 +44,7 @@ result<load_in_progress> load_in_progress::start(std::function<result<load_repor
       running->done = true;
     });
   } catch (const std::system_error& e) {
-    return fail(errc::no_memory, fmt::format("no thread can be started: {}", e.what()));
+    return fail(errc::no_memory, fmt::format("cannot start a thread: {}", e.what()));
   }
   return load_in_progress(std::move(made));
 }

@@ -98,7 +98,7 @@ result<std::optional<fs::path>> megatron_checkpoint_in(const fs::path& folder) {
   if (is_zarr(found))
     return fail(errc::unsupported, "is a checkpoint of Megatron's zarr format, which is not read")
         .with_file(found.string())
-        .with_hint("Megatron before 0.13 loads it and saves it with --ckpt-format torch_dist");
+        .with_hint("load it with Megatron before 0.13, and save it with --ckpt-format torch_dist");
   SHARDMESH_TRY(const auto file, only_rank_file(found));
   if (file) return file;
   return found == folder ? std::nullopt : std::optional(found);

@@ -87,7 +87,7 @@ result<void> choose_by_name(choice& chosen, const std::vector<std::string>& name
         .with_file((chosen.folder / first).string());
   }
   if (static_cast<int>(files.size()) != parts)
-    return fail(errc::bad_format, fmt::format("is not a part of {:05}", parts))
+    return fail(errc::bad_format, fmt::format("is not one of the model's {} parts", parts))
         .with_file((chosen.folder / (files.contains(0) ? files.at(0) : files.rbegin()->second)).string());
   return {};
 }

@@ -267,11 +267,11 @@ class rank_reader final : public composed_reader {
 
   static error differing(const tensor_entry& a, const tensor_entry& b) {
     if (a.opaque_type != b.opaque_type || a.opaque_kind != b.opaque_kind)
-      return fail(errc::disagreement, "is of another kind than in the first rank's file");
+      return fail(errc::disagreement, "is of a different kind than in the first rank's file");
     if (a.type != b.type)
-      return fail(errc::dtype_mismatch, "has another dtype than in the first rank's file")
+      return fail(errc::dtype_mismatch, "has a different dtype than in the first rank's file")
           .with_values(std::string(name(a.type)), std::string(name(b.type)));
-    return fail(errc::shape_mismatch, "has another shape than in the first rank's file")
+    return fail(errc::shape_mismatch, "has a different shape than in the first rank's file")
         .with_values(to_string(a.shape), to_string(b.shape));
   }
 

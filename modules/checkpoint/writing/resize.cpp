@@ -47,13 +47,13 @@ result<void> check_resizable(const checkpoint_reader& reader, const tensor_entry
         .with_values(to_string(wanted), to_string(stored.shape));
   };
   if (wanted.rank() != stored.shape.rank())
-    return refuse(errc::shape_mismatch, "has another number of dimensions than the wanted shape");
+    return refuse(errc::shape_mismatch, "has a different number of dimensions than the requested shape");
   if (!stored.opaque_type.empty())
     return refuse(errc::unsupported, fmt::format("a {} cannot be resized", stored.opaque_kind));
   if (bits(stored.type) % 8 != 0) return refuse(errc::unaligned, fmt::format("{} cannot be cut", name(stored.type)));
   const auto volume = checked_volume(wanted);
   if (!volume || !size_bytes(stored.type, *volume))
-    return refuse(errc::overflow, "the wanted size does not fit in 64 bits");
+    return refuse(errc::overflow, "the requested size does not fit in 64 bits");
   return {};
 }
 

@@ -28,7 +28,7 @@ result<output_tensor> describe(const save_tensor& tensor, view_source& source) {
           .with_box(part.where)
           .with_values(std::string(name(made.type)), std::string(name(part.from.type)));
     if (part.from.sizes != part.where.sizes)
-      return fail(errc::shape_mismatch, "the memory does not fit its box")
+      return fail(errc::shape_mismatch, "the memory does not have the sizes of its box")
           .with_box(part.where)
           .with_values(to_string(part.where.sizes), to_string(part.from.sizes));
     if (auto held = check_reachable(part.from); !held) return std::move(held).error().with_box(part.where);

@@ -328,7 +328,7 @@ result<std::vector<std::byte>> tensor_pickle(dtype type, const extents& sizes) {
     return fail(errc::unsupported, fmt::format("PyTorch cannot save tensors of dtype {}", name(type)));
   const auto count = checked_volume(sizes);
   const auto bytes = count ? size_bytes(type, *count) : std::nullopt;
-  if (!bytes) return fail(errc::overflow, "the tensor's size does not fit: " + to_string(sizes));
+  if (!bytes) return fail(errc::overflow, "the tensor's size does not fit in 64 bits: " + to_string(sizes));
 
   protocol2 p;
   p.global("torch._utils", untyped ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");

@@ -45,7 +45,7 @@ result<opened_chunk> open_tensor(const torch_file::item& item, std::size_t tenso
         std::unique_ptr<byte_source> decoded,
         open_decoding_source(std::move(encoded), codec::deflate, &budget, fmt::format("{}:{}", place, storage.offset)));
     if (decoded->size_bytes() != storage.size_bytes)
-      return fail(errc::bad_format, "a deflated record has another length than declared")
+      return fail(errc::bad_format, "a deflated record does not have its declared length")
           .with_values(detail::counted(storage.size_bytes, "byte"), fmt::format("{}", decoded->size_bytes()));
     opened.source = std::move(decoded);
     opened.tensor.begin = 0;

@@ -43,7 +43,7 @@ result<std::unique_ptr<byte_source>> open_record(const byte_source& source, cons
   SHARDMESH_TRY(std::unique_ptr<byte_source> decoded, open_decoding_source(std::move(section), codec::deflate, budget,
                                                                            fmt::format("{}:{}", place, record.offset)));
   if (decoded->size_bytes() != record.size_bytes)
-    return fail(errc::bad_format, fmt::format("record \"{}\" has another length than declared", escaped(record.name)))
+    return fail(errc::bad_format, fmt::format("record \"{}\" does not have its declared length", escaped(record.name)))
         .with_file(source.name())
         .with_values(detail::counted(record.size_bytes, "byte"), fmt::format("{}", decoded->size_bytes()));
   return decoded;

@@ -67,7 +67,7 @@ result<void> item_reader::locate_legacy(torch_file::item& item, const pickle::va
   std::size_t located = 0;
   for (const pickle::value key : keys.items()) {
     const auto found = by_key_.find(std::string(key.text().value_or("")));
-    if (found == by_key_.end()) return bad("a storage of PyTorch's old format belongs to no tensor that we know");
+    if (found == by_key_.end()) return bad("a storage of PyTorch's old format belongs to no known tensor");
     torch_file::storage& storage = item.storages_[found->second];
     std::array<std::byte, 8> count_bytes;
     SHARDMESH_TRY(source_.read(at, count_bytes));

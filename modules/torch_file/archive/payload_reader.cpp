@@ -87,7 +87,7 @@ result<void> payload_reader::add_chunk(const box& where, const tensor_payload& p
                         .with_values(to_string(where.sizes), to_string(payload.strides)));
     const auto elements = reach(where.sizes, payload.strides, payload.storage_offset);
     const auto bytes = elements ? size_bytes(tensor.type, *elements) : std::nullopt;
-    if (!bytes || !checked_volume(where.sizes)) return refuse(fail(errc::overflow, "its size does not fit"));
+    if (!bytes || !checked_volume(where.sizes)) return refuse(fail(errc::overflow, "its size does not fit in 64 bits"));
     if (payload.place.length < 0 || *bytes > payload.place.length)
       return refuse(fail(errc::out_of_bounds, "has fewer bytes than its elements need")
                         .with_values(detail::counted(*bytes, "byte"), fmt::format("{}", payload.place.length)));
@@ -168,7 +168,7 @@ result<opened_chunk> payload_reader::open_payload(const tensor_entry& tensor, st
   if (!number) {
     const object_class what = classify(*archive.item, root);
     if (what.kind == object_kind::opaque_tensor)
-      return fail(errc::unsupported, fmt::format("holds a {}, which is not read", tensor_kind(root)))
+      return fail(errc::unsupported, fmt::format("holds a {}, which is not supported", tensor_kind(root)))
           .with_values("", what.type);
     return fail(errc::bad_format, "the archive is not a tensor").with_values("torch.Tensor", what.type);
   }

@@ -42,7 +42,7 @@ result<pickled_storage> find_pickled_storage(const pickle::value& record, std::s
   if (args.size() != 1) return damaged();
   const auto bytes = args[0].bytes();
   if (!bytes)
-    return fail(errc::unsupported, "its tensors are spelled as text, as protocols 0 to 2 of pickle.dump do")
+    return fail(errc::unsupported, "its tensors are written as text, as protocols 0 to 2 of pickle.dump do")
         .with_hint("load it in Python and write it with torch.save");
   // magic number, protocol version, system information, storage reference, storage keys
   std::optional<pickle::graph> reference;

@@ -39,7 +39,7 @@ result<std::vector<std::byte>> read_tensor(const byte_source& source, const torc
   stored_tensor stored = stored_form(item, tensor);
   const auto count = checked_volume(stored.sizes);
   const auto bytes = count ? size_bytes(stored.type, *count) : std::nullopt;
-  if (!bytes) return fail(errc::overflow, "a tensor's size does not fit: " + to_string(stored.sizes));
+  if (!bytes) return fail(errc::overflow, "the size of a tensor does not fit in 64 bits: " + to_string(stored.sizes));
   if (*bytes > limit_bytes)
     return fail(errc::invalid_argument, "a tensor is too large")
         .with_values(fmt::format("at most {} bytes", limit_bytes), fmt::format("{}", *bytes));

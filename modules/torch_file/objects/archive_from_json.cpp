@@ -183,7 +183,7 @@ class object_pickler {
 
   static result<void> unsupported(std::string_view what) {
     return fail(errc::unsupported,
-                fmt::format("objects.json does not hold it whole ({}), so it cannot be pickled again", what));
+                fmt::format("objects.json holds only a part of it ({}), so it cannot be pickled again", what));
   }
 
   static std::optional<double> number_of(const json& value) {

@@ -36,7 +36,7 @@ result<extents> integers_of(pickle::value value, std::string_view what) {
   for (const pickle::value item : value.items()) {
     const auto number = item.as_int();
     if (!number || *number < 0)
-      return fail(errc::bad_format, fmt::format("a tensor's {} have a negative or odd entry {}", what,
+      return fail(errc::bad_format, fmt::format("a tensor's {} have an invalid entry, {}", what,
                                                 item.decimal(40).value_or(std::string(name(item.kind())))));
     numbers.push_back(*number);
   }
@@ -74,8 +74,8 @@ result<void> item_reader::check_bytes_text(const pickle::value& record) {
   const auto text = record.args().items()[0].text(), encoding = record.args().items()[1].text();
   if (!text || text->size() < 256 || !encoding || !encoding->starts_with("latin")) return {};
   if (!checked_texts_.insert(text->data()).second || bytes_of(record)) return {};  // many records may refer to one text
-  return fail(errc::bad_pickle,
-              fmt::format("bytes are spelled as text of {} bytes that Latin-1 does not have", text->size()))
+  return fail(errc::bad_pickle, fmt::format("bytes are written as text of {}, which is not all Latin-1",
+                                            detail::counted(text->size(), "byte")))
       .with_file(source_.name());
 }
 
@@ -220,12 +220,12 @@ result<bool> item_reader::read_tensor(torch_file::item& item, const pickle::valu
   }
   const auto count = checked_volume(out.sizes);
   if (!count || !size_bytes(out.type, *count))
-    return fail(errc::overflow, "a tensor's size does not fit: " + to_string(out.sizes));
+    return fail(errc::overflow, "the size of a tensor does not fit in 64 bits: " + to_string(out.sizes));
   const auto needed = reach(out);
   const auto needed_bytes = needed ? checked_multiply(*needed, item_bytes(out.type)) : std::nullopt;
   if (!needed_bytes || *needed_bytes > storage.size_bytes)
     return fail(errc::out_of_bounds,
-                fmt::format("a tensor of sizes {}, strides {} and offset {} leaves its storage \"{}\"",
+                fmt::format("a tensor of sizes {}, strides {} and offset {} reaches beyond its storage \"{}\"",
                             to_string(out.sizes), to_string(out.strides), out.storage_offset, escaped(storage.key)))
         .with_values(fmt::format("at most {} bytes", storage.size_bytes),
                      needed_bytes ? fmt::format("{}", *needed_bytes) : "more than 2^63");

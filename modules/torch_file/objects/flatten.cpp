@@ -116,7 +116,7 @@ bool walker::add(const pickle::value& value) {
                 fmt::format("the state dict has more than {} entries, or names of more than {} bytes", most_entries_,
                             options_.max_path_bytes));
   if (!names_.insert(entry.fqn).second) {
-    problem = fail(errc::duplicate_key, "two entries of the state dict flatten to one name").with_key(entry.fqn);
+    problem = fail(errc::duplicate_key, "two entries of the state dict flatten to the same name").with_key(entry.fqn);
     return false;
   }
   entries.push_back(std::move(entry));
@@ -171,7 +171,7 @@ bool walker::visit(const pickle::value& value) {
 result<std::vector<flat_entry>> flatten_state_dict(const torch_file::item& item, const pickle::value& root,
                                                    const flatten_options& options) {
   if (options.policy == key_policy::typed)
-    return fail(errc::invalid_argument, "a pickled state dict is flattened by one of PyTorch's rules")
+    return fail(errc::invalid_argument, "a pickled state dict cannot be flattened by this key policy")
         .with_values("key_policy::torch_dcp or key_policy::torch_dcp_2_3", "key_policy::typed");
   if (options.may_be_list && root.kind() == pickle::kind::list) {
     walker made(item, options);

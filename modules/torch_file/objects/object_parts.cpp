@@ -255,10 +255,10 @@ class apart {
         note += fmt::format("; {} not kept", detail::counted(parts.attributes, "other attribute of modules is",
                                                              "other attributes of modules are"));
       if (parts.positions > 0)
-        note += fmt::format(
-            "; positions replace {}",
-            detail::counted(parts.positions, "key that is a tensor, too large, or pickled as another key is",
-                            "keys that are tensors, too large, or pickled as another key is"));
+        note +=
+            fmt::format("; positions replace {}",
+                        detail::counted(parts.positions, "key that is a tensor, too large, or pickled like another key",
+                                        "keys that are tensors, too large, or pickled like another key"));
       if (!parts.transient.empty())
         note += fmt::format("; {} not kept: {}",
                             detail::counted(parts.transient.size(), "buffer that is not persistent is",

@@ -185,7 +185,7 @@ bool read_container(const torch_file::item& item, const pickle::value& root, loc
 result<std::vector<std::byte>> archive_of_object(const local_state_object& object) {
   const bool is_container = !object.form.nodes().empty();
   if (object.leaves.size() != (is_container ? object.form.leaves() : 1))
-    return fail(errc::invalid_argument, "an object's leaves do not fit its form")
+    return fail(errc::invalid_argument, "the leaves of an object do not match its structure")
         .with_values(detail::counted(is_container ? object.form.leaves() : 1, "leaf", "leaves"),
                      fmt::format("{}", object.leaves.size()));
   if (!is_container)

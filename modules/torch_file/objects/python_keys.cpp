@@ -100,8 +100,8 @@ std::optional<std::string> note_of_python_keys(std::span<const output_tensor> te
   for (const output_tensor& tensor : tensors) look(tensor);
   for (const output_object& object : objects) look(object);
   if (names.empty()) return std::nullopt;
-  return fmt::format("{} {} of dicts that only Python has become{} {}: {}", names.size(),
-                     names.size() == 1 ? "key" : "keys", names.size() == 1 ? "s" : "", to, name_list(names));
+  return fmt::format("{} Python-only dict {} become{} {}: {}", names.size(), names.size() == 1 ? "key" : "keys",
+                     names.size() == 1 ? "s" : "", to, name_list(names));
 }
 
 }  // namespace shardmesh::torch_file

@@ -175,12 +175,12 @@ result<rank_part> dtensor_part(const torch_file::item& item, const pickle::value
   const layout& placed = *made_layout;
   const torch_file::tensor& held = item.tensors()[*local];
   if (held.type != made.type)
-    return fail(errc::dtype_mismatch, "its local tensor has another dtype than it says")
+    return fail(errc::dtype_mismatch, "its local tensor does not have the dtype that it states")
         .with_values(std::string(name(made.type)), std::string(name(held.type)));
   const extents expected = placed.local_shape(rank);
   const bool both_empty = checked_volume(expected) == 0 && checked_volume(held.sizes) == 0;
   if (expected != held.sizes && !both_empty)
-    return fail(errc::shape_mismatch, "its local tensor has another shape than its placement says")
+    return fail(errc::shape_mismatch, "its local tensor does not have the shape that its placement gives")
         .with_values(to_string(expected), to_string(held.sizes));
   for (placed_box& piece : placed.boxes(rank))
     made.pieces.push_back({std::move(piece.where), *local, std::move(piece.local_offsets)});
@@ -207,10 +207,10 @@ result<rank_part> sharded_part(const torch_file::item& item, const pickle::value
     if (!local) return fail(errc::unsupported, made.holder + ", whose shards are of an unknown representation");
     const torch_file::tensor& held = item.tensors()[*local];
     if (held.type != made.type)
-      return fail(errc::dtype_mismatch, "a shard has another dtype than its tensor")
+      return fail(errc::dtype_mismatch, "a shard has a different dtype than its tensor")
           .with_values(std::string(name(made.type)), std::string(name(held.type)));
     if (held.sizes != where.sizes || where.offsets.rank() != where.sizes.rank())
-      return fail(errc::shape_mismatch, "a shard has another shape than its metadata says")
+      return fail(errc::shape_mismatch, "a shard does not have the shape in its metadata")
           .with_values(to_string(where.sizes), to_string(held.sizes));
     bool lies_within = where.rank() == made.shape.rank() && is_well_formed(where);
     for (std::size_t d = 0; lies_within && d < where.rank(); ++d) lies_within = where.end(d) <= made.shape[d];
@@ -245,12 +245,12 @@ result<std::optional<rank_part>> rank_part_of(const torch_file::item& item, cons
   if (made_of.size() < 3) return bad("it is rebuilt from too few arguments");
   const auto type = parse_dtype(made_of[1].global_name());
   if (made_of[1].global_module() != "torch" || !type)
-    return fail(errc::unsupported, fmt::format("{} of a dtype that we do not have", kind.global_name()));
+    return fail(errc::unsupported, fmt::format("{} of an unknown dtype", kind.global_name()));
   made.type = *type;
   SHARDMESH_TRY(made.shape, numbers_of(made_of[2], "sizes"));
   const auto volume = checked_volume(made.shape);
   if (!volume || !size_bytes(made.type, *volume))
-    return fail(errc::overflow, "its size does not fit: " + to_string(made.shape));
+    return fail(errc::overflow, "its size does not fit in 64 bits: " + to_string(made.shape));
   made.requires_grad = requires_grad.value_or(made_of.size() > 7 && made_of[7].as_bool().value_or(false));
   SHARDMESH_TRY(made,
                 is_dtensor ? dtensor_part(item, state, std::move(made)) : sharded_part(item, state, std::move(made)));

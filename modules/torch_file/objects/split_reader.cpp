@@ -71,7 +71,8 @@ class split_reader final : public forwarding_reader, public opaque_values {
       }
     }
     if (!is_split) return false;
-    if (auto distinct = check_distinct_keys(contents_, "an entry and a part of an object have one name"); !distinct)
+    if (auto distinct = check_distinct_keys(contents_, "an entry and a part of an object have the same name");
+        !distinct)
       return std::move(distinct).error().with_file(path_.string());
     return true;
   }

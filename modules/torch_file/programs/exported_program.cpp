@@ -137,7 +137,7 @@ class program_reader final : public payload_reader {
       if (record.name.starts_with(folder) && record.name.ends_with(list_ending)) lists.push_back(&record);
     if (lists.empty())
       return fail(errc::unsupported, "it is a package of exported programs without weights that can be read")
-          .with_hint("torch.save(torch.export.load(FILE).state_dict, ...)");
+          .with_hint("write them in Python: torch.save(torch.export.load(FILE).state_dict, ...)");
     for (const zip_record* list : lists) {
       const std::string_view program =
           std::string_view(list->name).substr(folder.size(), list->name.size() - folder.size() - list_ending.size());
@@ -176,7 +176,7 @@ class program_reader final : public payload_reader {
       const std::string key = entry.key;
       auto added = keys_.insert(key).second
                        ? add_weight(std::move(entry), weight, folder)
-                       : result<void>(fail(errc::duplicate_key, "two weights of the programs have one name"));
+                       : result<void>(fail(errc::duplicate_key, "two weights of the programs have the same name"));
       if (!added) return std::move(added).error().with_key(key);
     }
     return {};
@@ -187,10 +187,10 @@ class program_reader final : public payload_reader {
     const json& path_name = member(weight, "path_name");
     const json& type = member(meta, "dtype");
     if (!path_name.is_string() || !meta.is_object() || !type.is_number_integer())
-      return fail(errc::bad_format, "its list of weights does not say where it lies, or what it is");
+      return fail(errc::bad_format, "its entry in the list of weights lacks its path or dtype");
     const auto known = scalar_type(type.get<std::int64_t>());
     if (!known)
-      return fail(errc::unsupported, fmt::format("has a dtype of unknown number {}", type.get<std::int64_t>()));
+      return fail(errc::unsupported, fmt::format("has an unknown dtype, number {}", type.get<std::int64_t>()));
     entry.type = *known;
     SHARDMESH_TRY(entry.shape, integers_of(member(meta, "sizes"), "sizes"));
     const json& requires_grad = member(meta, "requires_grad");
@@ -202,7 +202,7 @@ class program_reader final : public payload_reader {
       return fail(errc::bad_format, fmt::format("the archive has no record \"{}\"", escaped(name)));
     if (record->method != 0)
       return fail(errc::unsupported, fmt::format("the record \"{}\" is compressed", escaped(name)))
-          .with_hint("torch.save(torch.export.load(FILE).state_dict, ...)");
+          .with_hint("write them in Python: torch.save(torch.export.load(FILE).state_dict, ...)");
     tensor_payload payload;
     payload.place = {0, 0, record->offset, record->size_bytes};
     payload.is_archive = member(weight, "use_pickle") == true;
@@ -259,7 +259,7 @@ result<std::unique_ptr<checkpoint_reader>> open_exported_program(const fs::path&
       if (record->method != 0)
         return fail(errc::unsupported, "its weights are a compressed record")
             .with_file(file.string())
-            .with_hint("torch.save(torch.export.load(FILE).state_dict, ...)");
+            .with_hint("write them in Python: torch.save(torch.export.load(FILE).state_dict, ...)");
       return open_run(file, options, file_run{record->offset, record->size_bytes, {std::string(not_read)}});
     }
   }

@@ -176,7 +176,7 @@ class script_walker {
     if (made_.entries.size() == most_entries_)
       return fail(errc::unsupported, fmt::format("it has more than {} entries", most_entries_));
     if (!names_.insert(entry.fqn).second)
-      return fail(errc::duplicate_key, "two weights of the module have one name").with_key(entry.fqn);
+      return fail(errc::duplicate_key, "two weights of the module have the same name").with_key(entry.fqn);
     made_.entries.push_back(std::move(entry));
     return {};
   }

@@ -53,7 +53,8 @@ class component_reader final : public forwarding_reader {
     }
     if (taken.empty()) return false;
     if (which_ == to_unwrap::all) notes_.push_back("written as their components: " + name_list(taken));
-    if (auto distinct = check_distinct_keys(contents_, "an entry and a component of a tensor have one name"); !distinct)
+    if (auto distinct = check_distinct_keys(contents_, "an entry and a component of a tensor have the same name");
+        !distinct)
       return std::move(distinct).error().with_file(path_.string());
     return true;
   }

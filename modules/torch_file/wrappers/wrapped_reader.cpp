@@ -140,10 +140,10 @@ class wrapped_reader final : public forwarding_reader, public assembled_tensors 
       };
       if (found == nullptr) return say(errc::missing_key, "is missing");
       if (found->type != component.type)
-        return say(errc::dtype_mismatch, "has another dtype than when it was written")
+        return say(errc::dtype_mismatch, "has a different dtype than when it was written")
             .with_values(std::string(name(component.type)), std::string(name(found->type)));
       if (found->shape != component.shape)
-        return say(errc::shape_mismatch, "has another shape than when it was written")
+        return say(errc::shape_mismatch, "has a different shape than when it was written")
             .with_values(to_string(component.shape), to_string(found->shape));
       if (!found->opaque_type.empty()) return say(errc::unsupported, "is not a plain tensor");
       auto held = stored.distribution_of(*found);

@@ -73,7 +73,8 @@ class contents_check {
   integers numbers(std::size_t component) const { return {form_.components[component], bytes_[component]}; }
 
   static error outside(const integers& of, std::int64_t index, std::string expected, std::int64_t found) {
-    return fail(errc::out_of_bounds, fmt::format("the component {} leads out of the tensor at {}", of.name(), index))
+    return fail(errc::out_of_bounds,
+                fmt::format("the component {} leads out of the tensor at position {}", of.name(), index))
         .with_values(std::move(expected), fmt::format("{}", found));
   }
 

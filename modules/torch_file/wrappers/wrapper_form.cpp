@@ -53,7 +53,7 @@ bool are_dense(const extents& shape, const extents& strides) {
 }
 
 error bad(std::string message) {
-  return fail(errc::bad_format, "a description of a wrapping tensor: " + std::move(message));
+  return fail(errc::bad_format, "malformed description of a wrapping tensor: " + std::move(message));
 }
 
 class form_reader {
@@ -72,7 +72,7 @@ class form_reader {
   result<void> read_components() {
     const pickle::value given = given_.find("components");
     if (given.kind() != pickle::kind::dict || given.size() == 0 || given.size() > most_components)
-      return bad("its components are not given with their dtypes and shapes");
+      return bad("its components lack their dtypes and shapes");
     for (const pickle::pair pair : given.pairs()) {
       const auto name = pair.key.text();
       if (!name || !is_attribute_name(*name) || made_.find(*name) != nullptr)
@@ -85,7 +85,7 @@ class form_reader {
       component_form made{std::string(*name), *type, *shape, {}};
       const auto count = checked_volume(*shape);
       if (!count || !size_bytes(*type, *count))
-        return fail(errc::overflow, fmt::format("the size of the component {} does not fit", *name));
+        return fail(errc::overflow, fmt::format("the size of the component {} does not fit in 64 bits", *name));
       SHARDMESH_TRY(tensor_pickle(*type, *shape));
       const auto strides = numbers_of(pair.value.find("strides"));
       made.strides = strides && are_dense(*shape, *strides) ? *strides : contiguous_strides(*shape);
@@ -110,7 +110,7 @@ class form_reader {
     if (made_.type == "torch.per_tensor_affine" || made_.type == "torch.per_channel_affine") return read_quantized();
     made_.subclass = find_wrapper_class(made_.type);
     if (made_.subclass != nullptr) return read_subclass();
-    return fail(errc::unsupported, "a description of a wrapping tensor is of a type that we do not know")
+    return fail(errc::unsupported, "the description of a wrapping tensor is of an unknown type")
         .with_values("", escaped(made_.type));
   }
 
@@ -119,17 +119,17 @@ class form_reader {
     std::size_t i = 0;
     for (const std::string_view name : names)
       if (i >= made_.components.size() || made_.components[i++].name != name)
-        return bad(fmt::format("a {} has a component {}", made_.kind(), name));
+        return bad(fmt::format("a {} needs a component {}", made_.kind(), name));
     if (i < made_.components.size() && made_.components[i].name == optional) ++i;
     if (i == made_.components.size()) return {};
-    return bad(fmt::format("a {} has no component {}", made_.kind(), made_.components[i].name));
+    return bad(fmt::format("a {} cannot have a component {}", made_.kind(), made_.components[i].name));
   }
 
   result<void> read_size() {
     const auto size = numbers_of(given_.find("size"));
     if (!size) return bad("its size is invalid");
     if (!checked_volume(*size))
-      return fail(errc::overflow, "a wrapping tensor's size does not fit: " + to_string(*size));
+      return fail(errc::overflow, "the size of a wrapping tensor does not fit in 64 bits: " + to_string(*size));
     made_.size = *size;
     return {};
   }
@@ -230,7 +230,7 @@ class form_reader {
     SHARDMESH_TRY(check_type("offsets", {dtype::int64, dtype::int32}));
     const auto ragged = given_.find("ragged_dimension").as_int();
     if (!ragged || *ragged < 1 || *ragged > static_cast<std::int64_t>(made_.size.rank()))
-      return bad("its ragged dimension is not one of its values");
+      return bad("its ragged dimension is out of range");
     made_.ragged_dimension = *ragged;
     const extents& offsets = made_.find("offsets")->shape;
     if (offsets.rank() != 1 || offsets[0] < 1) return misfit("offsets", {1});
@@ -281,14 +281,14 @@ class form_reader {
     const wrapper_class& known = *made_.subclass;
     for (const component_form& component : made_.components)
       if (std::find(known.tensors.begin(), known.tensors.end(), component.name) == known.tensors.end())
-        return bad(fmt::format("a {} has no component {}", known.name, component.name));
+        return bad(fmt::format("a {} cannot have a component {}", known.name, component.name));
     for (const std::string_view needed : known.tensors.first(known.needed))
-      if (made_.find(needed) == nullptr) return bad(fmt::format("a {} has a component {}", known.name, needed));
+      if (made_.find(needed) == nullptr) return bad(fmt::format("a {} needs a component {}", known.name, needed));
     SHARDMESH_TRY(read_size());
     const pickle::value type = given_.find("dtype");
     const auto strides = numbers_of(given_.find("strides"));
     const auto element_type = type.global_module() == "torch" ? parse_dtype(type.global_name()) : std::nullopt;
-    if (!element_type || !tensor_pickle(*element_type, {})) return bad("its dtype is not one that tensors show");
+    if (!element_type || !tensor_pickle(*element_type, {})) return bad("its dtype is not one of a tensor");
     if (!strides || !fits(*strides, *element_type)) return bad("its strides do not fit its size");
     made_.element_type = *element_type;
     made_.strides = *strides;
@@ -312,7 +312,7 @@ class form_reader {
   result<void> check_order() const {
     if (made_.attributes.kind() != pickle::kind::dict || made_.order.kind() != pickle::kind::list ||
         made_.attributes.size() > 64)
-      return bad("its attributes are not given");
+      return bad("its attributes are missing");
     std::vector<std::string_view> named, wanted;
     for (const pickle::value name : made_.order.items()) named.push_back(name.text().value_or(""));
     for (const component_form& component : made_.components) wanted.push_back(component.name);

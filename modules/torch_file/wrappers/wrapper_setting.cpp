@@ -136,7 +136,7 @@ class setting_writer {
 
   result<void> write(const pickle::value& spelled, int level) {
     if (level > most_levels || ++values_ > most_values)
-      return fail(errc::bad_format, "settings are nested too deeply, or too many");
+      return fail(errc::bad_format, "there are too many settings, or they are nested too deeply");
     if (is_plain(spelled) || is_size(spelled)) return out_.value(spelled);
     if (spelled.kind() == pickle::kind::dict) return write_object(spelled, level);
     const bool is_list = spelled.kind() == pickle::kind::list;
@@ -156,10 +156,10 @@ class setting_writer {
       return out_.global("torch", *dtype_name), result<void>{};
     const auto member = spelled.find("enum").text(), instance = spelled.find("instance").text();
     const auto type = member ? member : instance ? instance : spelled.find("unknown").text();
-    if (!type) return fail(errc::bad_format, "a setting is a dict that spells no object");
+    if (!type) return fail(errc::bad_format, "a setting is a dict that does not describe an object");
     const setting_class* const known = find_setting_class(*type);
     if (known == nullptr || known->is_enum != member.has_value() || (!member && !instance))
-      return fail(errc::unsupported, fmt::format("a setting is of the class {}, which we do not know", escaped(*type)));
+      return fail(errc::unsupported, fmt::format("a setting is of the unknown class {}", escaped(*type)));
     if (member) return write_member(*known, spelled);
     return write_instance(*known, spelled, level);
   }
@@ -182,7 +182,7 @@ class setting_writer {
     const pickle::value arguments = spelled.find("arguments"), state = spelled.find("state");
     if (arguments.kind() != pickle::kind::list || arguments.size() > most_items || state.size() > most_items ||
         (state && state.kind() != pickle::kind::dict))
-      return fail(errc::bad_format, fmt::format("an object of {} is not spelled whole", known.name));
+      return fail(errc::bad_format, fmt::format("the description of an object of {} is incomplete", known.name));
     out_.global(known.module_name, known.name);
     if (arguments.size() == 0) {
       out_.empty_tuple();

@@ -235,7 +235,7 @@ class memory_run {
     const extents& shape = from_[target.transfer].global_shape();
     if (target.where.sizes != target.to.sizes || target.where.rank() != shape.rank() ||
         !lies_within(target.where, box::whole(shape)))
-      return fail(errc::shape_mismatch, "the target's sizes do not fit the box that is wanted")
+      return fail(errc::shape_mismatch, "the sizes of the target are not those of the requested box")
           .with_key(name_of(target.transfer))
           .with_box(target.where)
           .with_values(to_string(target.where.sizes), to_string(target.to.sizes));
@@ -303,7 +303,7 @@ class memory_run {
     std::int64_t held = 0;
     for (std::size_t i = static_cast<std::size_t>(known); i < demands.size(); ++i) held += demands[i].part.volume();
     if (held == target.where.volume()) return {};
-    return fail(errc::gap, "the box is not held exactly once")
+    return fail(errc::gap, "some cells of the box are not held exactly once")
         .with_key(name_of(target.transfer))
         .with_box(target.where);
   }

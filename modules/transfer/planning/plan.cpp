@@ -111,10 +111,11 @@ result<void> check_gaps(const cover_report& source, const distribution& to) {
     if (missing.size() >= most_missing) break;
   }
   if (missing.empty() && !source.total_is_exact)  // the search ended early
-    return fail(errc::gap, "the source has too many gaps and overlaps to determine whether it holds the wanted boxes");
+    return fail(errc::gap,
+                "the source has too many gaps and overlaps to determine whether it holds the requested boxes");
   if (missing.empty()) return {};
   error e = fail(errc::gap, fmt::format("{}{} held by no owner", missing.size() >= most_missing ? "at least " : "",
-                                        detail::counted(missing.size(), "wanted box is", "wanted boxes are")));
+                                        detail::counted(missing.size(), "requested box is", "requested boxes are")));
   missing.resize(std::min(missing.size(), named_boxes));
   e.boxes = std::move(missing);
   return e;
@@ -145,7 +146,7 @@ result<void> check_dtypes(const tensor_transfer& t, const plan_options& options)
 
 result<transfer_class> make_class(const tensor_transfer& t, const plan_options& options) {
   if (t.from.global_shape() != t.to.global_shape())
-    return fail(errc::shape_mismatch, "source and destination are different tensors")
+    return fail(errc::shape_mismatch, "the source and the destination differ in shape")
         .with_values(to_string(t.from.global_shape()), to_string(t.to.global_shape()));
   SHARDMESH_TRY(check_dtypes(t, options));
   SHARDMESH_TRY(check_alignment(t.from, t.from_type));
@@ -157,7 +158,7 @@ result<transfer_class> make_class(const tensor_transfer& t, const plan_options& 
   if (t.from.reduction() != reduce_op::none) {
     if (t.from.space() == owner_space::items) return fail(errc::unsupported, "items cannot hold terms of a reduction");
     if (c.mode == transfer_mode::reduce && bits(t.from_type) % 8 != 0)
-      return fail(errc::unsupported, fmt::format("reductions of {}", name(t.from_type)));
+      return fail(errc::unsupported, fmt::format("values of {} cannot be reduced", name(t.from_type)));
   }
   if (!t.from.is_complete()) {
     SHARDMESH_TRY(const cover_report report, check_overlaps(t.from, "source"));

@@ -153,11 +153,11 @@ result<void> bound_memory::check(const side<View>& s, std::span<const basic_tens
           .with_hint("bind only the part, or pass slot_room::larger");
     if (!s.is_source)
       if (const auto fillable = check_fillable(view); !fillable)
-        return problem(errc::unsupported, "has one place in memory for several elements")
+        return problem(errc::unsupported, "has several elements at one address")
             .with_values(fillable.error().expected, fillable.error().found)
             .with_hint(fillable.error().hint);
     if (!has_whole_byte_rows(view, need.region))
-      return problem(errc::unaligned, "has rows that do not begin at whole bytes");
+      return problem(errc::unaligned, "has rows that do not begin at byte boundaries");
   }
   return {};
 }
@@ -234,7 +234,7 @@ result<void> bound_memory::check_sharing(const route& r, function_ref<std::strin
       if (!share_memory(needed_part(from, true), needed_part(to, false)) || stays_as_it_is(r, to)) continue;
       return fail(errc::invalid_argument,
                   fmt::format("slot {} of the destination shares memory with slot {} of the source of '{}', and "
-                              "something in it changes",
+                              "the transfer changes it",
                               to.slot, from.slot, name_of(from.transfer)))
           .with_key(name_of(to.transfer))
           .with_rank(rank_)

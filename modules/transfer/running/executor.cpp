@@ -68,7 +68,7 @@ result<ability> common(const agreement_notes& notes) {
   for (std::size_t rank = 0; rank < notes.size(); ++rank) {
     ability one;
     if (notes[rank].size() < sizeof one)
-      return fail(errc::disagreement, "a rank is in another call than the making of an executor")
+      return fail(errc::disagreement, "a rank is in another call while the others make an executor")
           .with_rank(static_cast<std::int32_t>(rank));
     std::memcpy(&one, notes[rank].data(), sizeof one);
     all.lends &= one.lends;
@@ -138,7 +138,7 @@ result<void> check_owners(const distribution& d, std::int32_t size, const char* 
     });
   });
   if (!outside) return {};
-  return fail(errc::invalid_argument, fmt::format("the {} is held by a rank that the group lacks", side))
+  return fail(errc::invalid_argument, fmt::format("the {} is held by a rank that is not in the group", side))
       .with_rank(outside->first)
       .with_box(outside->second)
       .with_values(fmt::format("ranks 0 to {}", size - 1), fmt::format("rank {}", outside->first));

@@ -65,9 +65,9 @@ class executor {
   /// \errors before a byte moves, naming key, rank, and box: errc::invalid_argument (wrong number of bindings; a
   ///         missing slot; a source and a destination that share memory, unless nothing in the destination slot
   ///         changes), errc::shape_mismatch (a view does not hold its fragments), errc::dtype_mismatch, errc::unaligned
-  ///         (rows of a sub-byte type that do not begin at whole bytes), errc::unsupported (memory that no backend
-  ///         reaches; a destination with one place for several elements). The other ranks get the same error. From here or from `wait`: errc::cancelled,
-  ///         errc::deadline_exceeded, and others from the communicator.
+  ///         (rows of a sub-byte type that do not begin at byte boundaries), errc::unsupported (memory that no backend
+  ///         reaches; a destination with one place for several elements). The other ranks get the same error. From here
+  ///         or from `wait`: errc::cancelled, errc::deadline_exceeded, and others from the communicator.
   /// Cost: no checks if the bindings are those of the last run; `run` then allocates nothing, apart from the
   /// communicator's allocations.
   result<pending> start(std::span<const const_tensor_binding> from, std::span<const tensor_binding> to,

@@ -17,7 +17,7 @@ namespace shardmesh {
 namespace {
 
 result<void> check_shape(const extents& shape, std::int32_t rank) {
-  if (rank < 0) return fail(errc::invalid_argument, "there is no such rank").with_rank(rank);
+  if (rank < 0) return fail(errc::invalid_argument, "the rank is negative").with_rank(rank);
   for (const std::int64_t size : shape)
     if (size < 0)
       return fail(errc::invalid_argument, fmt::format("a size of the shape {} is negative", to_string(shape)));

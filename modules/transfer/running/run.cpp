@@ -85,7 +85,9 @@ result<void> executor::state::wait_for_latest_run() {
 result<void> executor::state::begin(std::span<const const_tensor_binding> from, std::span<const tensor_binding> to,
                                     const call_options& options) {
   if (running_)
-    return fail(errc::invalid_argument, "a run of this executor has not been waited for").with_rank(comm_.rank());
+    return fail(errc::invalid_argument, "an earlier run of this executor is still pending")
+        .with_rank(comm_.rank())
+        .with_hint("wait for it first");
   call_.begin(options.named("executor::run"));
   auto sound = prepare(from, to);
   if (check_ == check_policy::every_run) {
@@ -134,10 +136,10 @@ std::optional<result<void>> executor::state::advance_safely(bool may_block) {
     for (const auto& notify : written_) notify();
     return result<void>();
   } catch (const std::exception& e) {
-    give_up(fail(errc::communication, fmt::format("a run ended early: {}", e.what())).with_rank(comm_.rank()));
+    give_up(fail(errc::communication, fmt::format("an exception ended the run: {}", e.what())).with_rank(comm_.rank()));
     throw;
   } catch (...) {
-    give_up(fail(errc::communication, "a run ended early").with_rank(comm_.rank()));
+    give_up(fail(errc::communication, "an unknown exception ended the run").with_rank(comm_.rank()));
     throw;
   }
 }

@@ -153,10 +153,10 @@ def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
 
 def _refuse_other_state(state_dict: Any) -> None:
     if not isinstance(state_dict, dict):
-        raise failure("invalid_argument", "a state dict is a dict", found=type(state_dict).__name__)
+        raise failure("invalid_argument", "a state dict must be a dict", found=type(state_dict).__name__)
     for key in state_dict:
         if not isinstance(key, str):
-            raise failure("invalid_argument", "a state dict has names", expected="text", found=repr(key)[:100])
+            raise failure("invalid_argument", "a key of a state dict must be text", expected="text", found=repr(key)[:100])
 
 
 def _refuse_meta(value: Any, key: str = "") -> None:

@@ -130,7 +130,7 @@ class StorageReader(storage.StorageReader):
                 continue
             target = planner.resolve_tensor(item)
             if tuple(target.shape) != tuple(item.lengths):
-                raise failure("shape_mismatch", "the planner's tensor does not fit what is to be read", key=key,
+                raise failure("shape_mismatch", "the planner's tensor does not match the data to read", key=key,
                               expected=str(list(item.lengths)), found=str(list(target.shape)))
             origin = item.storage_index.offset or (0,) * len(item.lengths)
             offsets = tuple(begin + more for begin, more in zip(origin, item.storage_offsets))

@@ -178,7 +178,8 @@ TEST_CASE("ranks that share a pool are told so, and do not wait for each other")
 TEST_CASE("a pool of nothing is refused") {
   CHECK(
       to_string(staging_pool::make({.max_saves = 0}).error()) ==
-      "a staging pool has room for at least one save, and its number of bytes is not negative: found 0 saves, 0 bytes");
+      "a staging pool must have room for at least one save, and its number of bytes cannot be negative: found 0 saves, "
+      "0 bytes");
   CHECK(staging_pool::make({.max_bytes = -1}).error().code == errc::invalid_argument);
   CHECK(staging_pool().is_none());
 }

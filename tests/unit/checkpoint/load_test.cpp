@@ -106,7 +106,7 @@ TEST_CASE("a key that is not there is answered with the one that is near, an obj
   REQUIRE_FALSE(golden->contents().objects.empty());
   const error why = load_tensor(*golden, golden->contents().objects[0].key).error();
   CHECK(why.code == errc::dtype_mismatch);
-  CHECK(why.message == "a tensor is wanted, but the checkpoint has the other kind of entry");
+  CHECK(why.message == "a tensor is requested, but the entry is of the other kind");
 }
 
 TEST_CASE("a box is loaded into a tensor of its sizes, and other sizes are named beside it") {
@@ -128,7 +128,7 @@ TEST_CASE("a box is loaded into a tensor of its sizes, and other sizes are named
   CHECK(why.expected == "[2, 2]");
   CHECK(why.found == "[2, 3]");
   why = load_into(*reader, "w", box{{3, 0}, {2, 3}}, other).error();
-  CHECK(why.message == "the wanted box does not fit the stored shape");
+  CHECK(why.message == "the requested box does not fit the stored shape");
   CHECK(why.expected == "[4, 3]");
 }
 

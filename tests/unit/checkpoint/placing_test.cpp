@@ -155,7 +155,7 @@ TEST_CASE("an overwrite replaces only what was looked at") {
   SECTION("not a file that was written to") {
     auto output = file_with(scratch / "f", "new", true);
     write_text(scratch / "f", "newer");
-    refuses(std::move(output), scratch / "f", "other contents");
+    refuses(std::move(output), scratch / "f", "different contents");
     CHECK(contents_of(scratch / "") == lines{"f=newer", "o/__0_0.distcp=old"});
   }
   SECTION("and a place that became free is taken") {
@@ -194,7 +194,7 @@ TEST_CASE("only files and folders are replaced, whatever is said") {
   const scratch_folder scratch;
   REQUIRE(::mkfifo((scratch / "fifo").c_str(), 0600) == 0);
   fs::create_symlink(scratch / "nowhere", scratch / "link");
-  for (const auto& [name, what] : {std::pair{"fifo", "a FIFO"}, std::pair{"link", "a symbolic link to nothing"}}) {
+  for (const auto& [name, what] : {std::pair{"fifo", "a FIFO"}, std::pair{"link", "a broken symbolic link"}}) {
     for (const bool is_folder : {false, true}) {
       const auto refused = is_folder ? staged_output::directory(scratch / name, {.overwrite = true})
                                      : staged_output::file(scratch / name, {.overwrite = true});
@@ -214,7 +214,7 @@ TEST_CASE("more than a file system has room for is refused with both numbers") {
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code == errc::no_space);
   CHECK(refused.error().file == (scratch / "o").string());
-  CHECK(refused.error().expected == std::to_string(much) + " bytes of room");
+  CHECK(refused.error().expected == std::to_string(much) + " bytes of free space");
   CHECK_FALSE(refused.error().found.empty());
 }
 

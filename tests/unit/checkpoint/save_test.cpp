@@ -137,7 +137,7 @@ TEST_CASE("a load names the key that is missing and the box that does not fit") 
   CHECK(missing.error().key == "v");
   const auto outside = load_tensor(*reader, "w", {{1, 0}, {2, 2}});
   REQUIRE_FALSE(outside);
-  CHECK(to_string(outside.error()).find("w: the wanted box does not fit the stored shape in [1:3, 0:2)") !=
+  CHECK(to_string(outside.error()).find("w: the requested box does not fit the stored shape in [1:3, 0:2)") !=
         std::string::npos);
 }
 

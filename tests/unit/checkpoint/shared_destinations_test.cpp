@@ -97,9 +97,9 @@ TEST_CASE("memory with one place for several elements is not filled") {
     for (const extents& strides : {extents{4, 0}, extents{0, 1}, extents{0, 0}}) {
       const load_request requests[] = {{"a", all, view(memory, 0, shape, strides)}};
       CHECK(refusal(load(*s.reader, requests, way), s) ==
-            "FILE: a: the memory cannot be filled: several elements have the same place in it in [0:3, 0:4): expected "
+            "FILE: a: the memory cannot be filled, because several elements share one address in [0:3, 0:4): expected "
             "no stride of 0, found strides " +
-                to_string(strides) + "; fill a tensor of its own and copy it (expand shares memory)");
+                to_string(strides) + "; fill a contiguous copy instead: expand shares memory between elements");
     }
   CHECK(memory == std::vector<float>(12, -1.0F));
   // Where a dimension has one element, its stride means nothing.

@@ -26,12 +26,13 @@ std::string error_of(std::vector<parameter_info> parameters, std::vector<shared_
 TEST_CASE("a flat parameter that cannot be names what is wrong") {
   CHECK_THAT(error_of({{"a", {2}, {}}, {"b", {2}, {}, dtype::float64}}),
              ContainsSubstring("b: ") && ContainsSubstring("float32") && ContainsSubstring("float64"));
-  CHECK_THAT(error_of({{"a", {2}, {}}, {"a", {3}, {}}}), ContainsSubstring("a: ") && ContainsSubstring("one name"));
+  CHECK_THAT(error_of({{"a", {2}, {}}, {"a", {3}, {}}}),
+             ContainsSubstring("a: ") && ContainsSubstring("the same name"));
   CHECK_THAT(error_of({{"a", {4, 5}, {6, 1}}}), ContainsSubstring("a: ") && ContainsSubstring("[6, 1]"));
   CHECK_THAT(error_of({{"a", {4, 5}, {1}}}), ContainsSubstring("as many strides"));
   CHECK_THAT(error_of({{"a", {-1}, {}}}), ContainsSubstring("a: "));
   CHECK_THAT(error_of({{"a", {2}, {}}}, {{"b", "c"}}), ContainsSubstring("b: ") && ContainsSubstring("c"));
-  CHECK_THAT(error_of({{"a", {2}, {}}}, {{"a", "a"}}), ContainsSubstring("one name"));
+  CHECK_THAT(error_of({{"a", {2}, {}}}, {{"a", "a"}}), ContainsSubstring("the same name"));
   CHECK_THAT(error_of({{"a", {2}, {}, dtype::float4_e2m1fn}}), ContainsSubstring("whole bytes"));
   CHECK_THAT(error_of({{"a", {2}, {}}}, {}, {.group_size = 0}), ContainsSubstring("at least one rank"));
   CHECK_THAT(error_of({{"a", {2}, {}}}, {}, {.alignment = -4}), ContainsSubstring("-4"));

@@ -217,12 +217,13 @@ TEST_CASE("what is no model of this rank is refused naming key and rank") {
   mine.model.units[0].shard.sizes = {7};
   CHECK(
       refusal(mine.model, 0) ==
-      "m.net.again: a flat shard is 1-D and holds what its rank holds, with padding or without (rank 0): expected [8], "
-      "found [7]");
+      "m.net.again: a flat shard must be 1-D and hold its rank's elements, with or without padding (rank 0): expected "
+      "[8], found [7]");
   mine.model.units[0].shard.sizes = {8};
   mine.model.units[0].shard.type = dtype::int32;
-  CHECK(refusal(mine.model, 0) ==
-        "m.net.again: the flat shard has another dtype than its parameters (rank 0): expected float32, found int32");
+  CHECK(
+      refusal(mine.model, 0) ==
+      "m.net.again: the flat shard has a different dtype than its parameters (rank 0): expected float32, found int32");
   mine.model.units.push_back({"other", flat_parameter(), shard_group::world(2), {}});
   CHECK(refusal(mine.model, 0).starts_with("other: the groups of two units are over different communicators"));
 }

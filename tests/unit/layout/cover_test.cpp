@@ -74,7 +74,7 @@ TEST_CASE("boxes that leave the tensor are refused with rank and box, and report
   const std::vector<owner_id> owners{0, 1, 2, 3};
   const auto report = check_boxes({5}, offsets, sizes, owners);
   REQUIRE(report.total == 4);
-  CHECK(to_string(report.problems[0]) == "rank 1 leaves the tensor with [4:6)");
+  CHECK(to_string(report.problems[0]) == "rank 1 extends beyond the tensor with [4:6)");
   CHECK(to_string(report.problems[1]) == "rank 2 has a box with offsets [-1] and sizes [1]");
   CHECK(report.problems[2].first_index == 3);
   CHECK(to_string(report.problems[3]) == "ranks 0 and 1 overlap in [4:5)");

@@ -201,7 +201,7 @@ TEST_CASE("a value that the writer of objects.json would not print is an error t
     const auto found = read(kind, type_for(kind), value);
     REQUIRE_FALSE(found);
     INFO(found.error().message);
-    CHECK(found.error().message.find("the type is not") == std::string::npos);
+    CHECK(found.error().message.find("the type does not match") == std::string::npos);
     CHECK(found.error().code == errc::bad_format);
     CHECK(found.error().key == "k.v");
   }

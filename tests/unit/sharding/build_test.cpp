@@ -197,7 +197,7 @@ TEST_CASE("what cannot be recalculated is named with ranks, sizes and dimension"
         "shard 1 differs from shard 0 in dimension 1, which is not the one that is cut (ranks 0, 3): expected [2, 4], "
         "found [2, 5]");
   CHECK(texts({at(0, {0, 0}, {2, 4}), at(3, {0}, {2})}, 0) ==
-        "shard 1 has another number of dimensions than shard 0 (ranks 0, 3): expected [2, 4], found [2]");
+        "shard 1 has a different number of dimensions than shard 0 (ranks 0, 3): expected [2, 4], found [2]");
   CHECK(texts({at(0, {0, 0}, {2, 4})}, 2) ==
         "a tensor of 2 dimensions cannot be cut along dimension 2: expected -2 to 1, found 2");
   CHECK(texts({at(0, {0, 0}, {huge, 0}), at(1, {0, 0}, {1, 0})}, 0) ==

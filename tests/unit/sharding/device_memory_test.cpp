@@ -91,7 +91,7 @@ TEST_CASE("gather, reshard, shard_tensor and redistribute refuse a device's memo
   }));
 }
 
-TEST_CASE("a shard that leaves the tensor is named with its box, by init_from_local_shards too") {
+TEST_CASE("a shard that extends beyond the tensor is named with its box, by init_from_local_shards too") {
   std::vector<std::vector<box>> boxes(2);
   const auto text = error_on_all(2, [&](any_communicator& comm) -> result<void> {
     std::vector<shard<far_tensor>> own;
@@ -103,6 +103,6 @@ TEST_CASE("a shard that leaves the tensor is named with its box, by init_from_lo
     return outcome(std::move(made));
   });
   INFO(text);
-  CHECK(text.find("leaves the tensor") != std::string::npos);
+  CHECK(text.find("extends beyond the tensor") != std::string::npos);
   for (const auto& found : boxes) CHECK(found == std::vector<box>{{{3, 0}, {2, 3}}});
 }

@@ -44,14 +44,14 @@ TEST_CASE("problems are described with ranks and boxes, and by position where sh
   const shard_metadata nowhere{{0}, {3}, std::nullopt};
   CHECK(texts({nowhere, at(3, {2}, {2})}, {4}) == lines{"shard 0 and rank 3 overlap in [2:3)"});
   CHECK(texts({nowhere, nowhere}, {3}) == lines{"shards 0 and 1 overlap in [0:3)"});
-  CHECK(texts({at(7, {0}, {5})}, {4}) == lines{"rank 7 leaves the tensor with [0:5)"});
+  CHECK(texts({at(7, {0}, {5})}, {4}) == lines{"rank 7 extends beyond the tensor with [0:5)"});
   CHECK(texts({nowhere, {{3}, {-1}, std::nullopt}}, {3}) ==
         lines{"shard 1 has a shard with offsets [3] and sizes [-1]"});
 }
 
 TEST_CASE("shards of another number of dimensions are problems of their own") {
   const std::vector<shard_metadata> shards{at(0, {0, 0}, {2, 2}), at(1, {2}, {2}), at(2, {2, 0}, {2, 2})};
-  CHECK(texts(shards, {4, 2}) == lines{"rank 1 leaves the tensor with [2:4)"});
+  CHECK(texts(shards, {4, 2}) == lines{"rank 1 extends beyond the tensor with [2:4)"});
   const auto found = check_tensor(shards, {4, 2});
   REQUIRE(!found);
   CHECK(found.error().code == errc::shape_mismatch);
@@ -78,7 +78,7 @@ TEST_CASE("the error names the first problem and counts the others") {
   CHECK(to_string(gap.error()) == "cells are held by no rank in [4:10)");
   const auto outside = check_tensor(std::vector{at(8, {0}, {4})}, {3});
   CHECK(to_string(outside.error()) ==
-        "shard 0 leaves the tensor in [0:4) (rank 8): expected within [0:3), found [0:4)");
+        "shard 0 extends beyond the tensor in [0:4) (rank 8): expected within [0:3), found [0:4)");
 }
 
 TEST_CASE("equal boxes on two ranks overlap, empty shards and scalars are ordinary") {

@@ -153,5 +153,6 @@ TEST_CASE("objects go back into a state dict, into its containers or new ones") 
   CHECK(state.size() == 2);
   CHECK(*state.find({"step"})->text() == "seven");
   held.objects[0].leaves.push_back(0.5);
-  CHECK(to_string(set_objects(state, held.objects).error()) == "betas: an object's leaves do not fit its form");
+  CHECK(to_string(set_objects(state, held.objects).error()) ==
+        "betas: the leaves of an object do not match its structure");
 }

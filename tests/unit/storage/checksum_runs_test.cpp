@@ -70,7 +70,7 @@ TEST_CASE("a flipped byte is the problem of the one range that has it, in the or
       CHECK(problems[i].code == errc::checksum_mismatch);
       CHECK(problems[i].file == (scratch.path / range.file).string());
       CHECK(problems[i].message == "bytes " + std::to_string(range.offset) + " to " +
-                                       std::to_string(range.offset + range.length) + " are not what was written");
+                                       std::to_string(range.offset + range.length) + " differ from their checksum");
       CHECK(problems[i].expected == range.digits);
     }
   }

@@ -142,7 +142,7 @@ TEST_CASE("a flat spec that does not fit says what, where and by how much") {
   CHECK(says(spec_refusal(spec.dump()), "model.none._flat_param: "));
   spec = golden_spec();
   spec["units"][1]["parameters"][0]["name"] = "mlp.up.bias";
-  CHECK(says(spec_refusal(spec.dump()), "model.mlp.up.bias: two tensors have one name"));
+  CHECK(says(spec_refusal(spec.dump()), "model.mlp.up.bias: two tensors have the same name"));
   spec = golden_spec();
   spec["units"][0]["parameters"][2]["strides"] = {11, 1};
   CHECK(says(spec_refusal(spec.dump()), "parameter down.weight"));

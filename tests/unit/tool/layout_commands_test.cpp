@@ -136,7 +136,7 @@ TEST_CASE("check-shards takes the same shard on two ranks for an overlap, as PyT
   CHECK(run.err == "shards 1 and 2 (ranks 1 and 3) overlap in [2:4)\n");
 }
 
-TEST_CASE("check-shards names overlaps, gaps and what leaves the tensor, one line each") {
+TEST_CASE("check-shards names overlaps, gaps and what extends beyond the tensor, one line each") {
   const auto run = check(R"({"size":[7,8],"shards":[{"offsets":[0,0],"sizes":[2,8],"placement":"rank:0/cpu"},
     {"offsets":[2,0],"sizes":[4,8],"placement":"rank:2/cpu"},{"offsets":[4,0],"sizes":[2,8],"placement":"rank:5/cpu"}]})",
                          "--json");
@@ -145,7 +145,7 @@ TEST_CASE("check-shards names overlaps, gaps and what leaves the tensor, one lin
   CHECK(json::parse(run.out)["total"] == 2);
   const auto beyond = check(R"({"size":[5],"shards":[{"offsets":[0],"sizes":[4]},{"offsets":[4],"sizes":[2]}]})");
   CHECK(beyond.status == 1);
-  CHECK(beyond.err == "shard 1 leaves the tensor [5] with [4:6)\n");
+  CHECK(beyond.err == "shard 1 extends beyond the tensor [5] with [4:6)\n");
 }
 
 TEST_CASE("check-shards names malformed shards by their index") {

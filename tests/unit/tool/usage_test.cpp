@@ -64,7 +64,7 @@ TEST_CASE("rules and destinations are refused in the words of the command line, 
   line(convert + "--rename abc", 2, "--rename 'abc' is not RE=REPLACEMENT");
   line(convert + "--dtype ':float32'", 2, "--dtype ':float32': the name of a dtype is missing");
   CHECK(run_tool("convert " + source + " -- -x --to dcp").err ==
-        "shardmesh convert: unexpected argument '--to'; options stand before -- (see 'shardmesh convert --help') "
+        "shardmesh convert: unexpected argument '--to'; put options before -- (see 'shardmesh convert --help') "
         "[invalid_argument]\n");
   line(convert + "--dtype floaty", 2, "--dtype 'floaty': no dtype is called floaty; did you mean float32?");
   line("reshard " + source + " " + to + " --mesh 2 --place 'q+=R'", 2,

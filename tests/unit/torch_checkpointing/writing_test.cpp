@@ -222,9 +222,8 @@ TEST_CASE("a rank that no folder is written for is refused by key, and nothing i
   const auto report = save(scratch.path / "out", {&tensor, 1}, target_format::torch_checkpointing);
   REQUIRE_FALSE(report);
   REQUIRE(report.error().problem_count() == 1);
-  CHECK(
-      to_string(report.error()) ==
-      "model.w: a part belongs to a rank beyond those that a folder is written for: expected below 65536, found 65536");
+  CHECK(to_string(report.error()) ==
+        "model.w: a part belongs to a rank that is too large for this format: expected below 65536, found 65536");
   CHECK(fs::is_empty(scratch.path));
 }
 
@@ -264,5 +263,5 @@ TEST_CASE("after a thousand problems of a folder the tensors that are not looked
   CHECK(to_string(problems.back()) ==
         (scratch.path / "mixed" / "metadata.pkl").string() + ": " +
             (1003 - looked_at == 1 ? "1 more tensor is" : std::to_string(1003 - looked_at) + " more tensors are") +
-            " not looked at, after 1000 problems");
+            " not checked, after 1000 problems");
 }

@@ -85,7 +85,7 @@ TEST_CASE("objects that no archive can hold are refused") {
   local_state_object object = container();
   object.leaves.pop_back();
   CHECK(to_string(torch_file::archive_of_object(object).error()) ==
-        "an object's leaves do not fit its form: expected 5 leaves, found 4");
+        "the leaves of an object do not match its structure: expected 5 leaves, found 4");
   object.leaves.push_back(opaque_object{"my.type", {}});
   CHECK(to_string(torch_file::archive_of_object(object).error()) ==
         "an opaque object lies inside a container, which cannot be stored: found my.type");

@@ -139,7 +139,7 @@ TEST_CASE("an archive with two records of one name is refused") {
 
 TEST_CASE("an archive with two records whose names differ in case alone is refused") {
   CHECK(to_string(problem_of(two_records("a", "A"))) ==
-        "some.zip: malformed ZIP archive: two records are named \"x/A\" but for case");
+        "some.zip: malformed ZIP archive: two records are named \"x/A\" apart from case");
 }
 
 TEST_CASE("a record that is stored as it is has one size") {
@@ -147,7 +147,8 @@ TEST_CASE("a record that is stored as it is has one size") {
   const std::size_t entry = find(bytes, "PK\1\2", find(bytes, "PK\1\2") + 4);
   const std::uint32_t short_by_one = 5;
   std::memcpy(&bytes[entry + 24], &short_by_one, 4);
-  CHECK(to_string(problem_of(bytes)) == "some.zip: malformed ZIP archive: stored record \"x/b\" has two sizes");
+  CHECK(to_string(problem_of(bytes)) ==
+        "some.zip: malformed ZIP archive: stored record \"x/b\" has two different sizes");
 }
 
 TEST_CASE("a local header with another compression method is refused") {
