@@ -80,7 +80,8 @@ class binder {
   template <class Visit>
   result<void> for_each_value(const std::vector<std::string>& captures, const Visit& visit) {
     std::int64_t count = 1;
-    for (const std::string& name : captures) count = checked_multiply(count, ranges_.find(name)->second).value_or(most_names);
+    for (const std::string& name : captures)
+      count = checked_multiply(count, ranges_.find(name)->second).value_or(most_names);
     names_ += count;
     if (count > most_names || names_ > most_names)
       return located(fail(errc::overflow, "the ranges of the captures make too many names")
@@ -149,11 +150,12 @@ class binder {
             here.push_back(name);
         if (here.empty()) continue;
         if (tensors.empty())
-          return located(fail(errc::invalid_argument, fmt::format("{} has the capture '{}' on one side only",
-                                                                  described(rule), here[0]))
+          return located(fail(errc::invalid_argument,
+                              fmt::format("{} has the capture '{}' on one side only", described(rule), here[0]))
                              .with_hint("add an index expression, in which it is a factor of the other side"));
         auto& dimensions = tensors[t].dimensions;
-        for (std::size_t c = here.size(); c-- > 0;) dimensions.insert(dimensions.begin(), std::vector<index_term>{{index_factor{here[c], false}, {}}});
+        for (std::size_t c = here.size(); c-- > 0;)
+          dimensions.insert(dimensions.begin(), std::vector<index_term>{{index_factor{here[c], false}, {}}});
       }
       return {};
     };
@@ -250,8 +252,8 @@ class binder {
         (bits(found.type) == 0 || bits(found.type) % 8 != 0 || !first->opaque_type.empty())) {
       refuse(fail(errc::unsupported, fmt::format("{} cannot compute with tensors of this kind", described(rule)))
                  .with_key(first->key)
-                 .with_values("a dtype of whole bytes", first->opaque_type.empty() ? std::string(name(found.type))
-                                                                                  : first->opaque_kind));
+                 .with_values("a dtype of whole bytes",
+                              first->opaque_type.empty() ? std::string(name(found.type)) : first->opaque_kind));
       return {};
     }
     const std::size_t instance = made_.instances.size();
@@ -274,8 +276,7 @@ class binder {
         made_.tensors.push_back(std::move(made));
         made_.renamed_tensors += is_computed ? 0 : 1;
       }
-      if (!is_rename)
-        made_.filled_elements += box::whole(shape).volume() - bound.relation.right[t].related_elements;
+      if (!is_rename) made_.filled_elements += box::whole(shape).volume() - bound.relation.right[t].related_elements;
     }
     for (const related_tensor& one : bound.relation.left)
       made_.dropped_elements += box::whole(one.shape).volume() - one.related_elements;
@@ -309,7 +310,8 @@ class binder {
       made.relation = *std::move(related);
       for (std::size_t t = 0; t < shapes.size(); ++t)
         if (made.relation.left[t].shape != shapes[t])
-          return fail(errc::shape_mismatch, fmt::format("'{}' has another shape than the sizes give", made.relation.left[t].alias))
+          return fail(errc::shape_mismatch,
+                      fmt::format("'{}' has another shape than the sizes give", made.relation.left[t].alias))
               .with_key(first != nullptr && t == 0 ? first->key : std::string())
               .with_values(to_string(made.relation.left[t].shape), to_string(shapes[t]));
     }
@@ -350,14 +352,16 @@ class binder {
       const tensor_entry* const partner = source_.find(*key);
       const tensor_entry& tied = source_.tensors[source];
       if (partner == nullptr || partner == &tied || partner->shape != tied.shape || partner->type != tied.type) {
-        refuse(fail(errc::missing_key, fmt::format("this tensor is tied to '{}', which the checkpoint lacks, or has with "
-                                                   "another shape or dtype", *key))
-                   .with_key(tied.key));
+        refuse(
+            fail(errc::missing_key, fmt::format("this tensor is tied to '{}', which the checkpoint lacks, or has with "
+                                                "another shape or dtype",
+                                                *key))
+                .with_key(tied.key));
         return {};
       }
       users_[source].push_back(unused_user);
-      made_.unused.push_back({source, fmt::format("tied to {}", *key),
-                              static_cast<std::size_t>(partner - source_.tensors.data())});
+      made_.unused.push_back(
+          {source, fmt::format("tied to {}", *key), static_cast<std::size_t>(partner - source_.tensors.data())});
       return {};
     });
   }
@@ -370,8 +374,10 @@ class binder {
       for (const char c : text) {
         if (c == '{') is_capture = true;
         const bool is_number = is_capture || std::isdigit(static_cast<unsigned char>(c)) != 0;
-        if (!is_number) made.push_back(c);
-        else if (made.empty() || made.back() != '#') made.push_back('#');
+        if (!is_number)
+          made.push_back(c);
+        else if (made.empty() || made.back() != '#')
+          made.push_back('#');
         if (c == '}') is_capture = false;
       }
       return made;
@@ -403,7 +409,8 @@ class binder {
         const auto user = [&](std::size_t number) {
           return number == unused_user ? "[[ignore]] or [[tie]]" : described(made_.mapping.rules[number]);
         };
-        refuse(fail(errc::duplicate_key, fmt::format("{} and {} use the same tensor", user(users_[i][0]), user(users_[i][1])))
+        refuse(fail(errc::duplicate_key,
+                    fmt::format("{} and {} use the same tensor", user(users_[i][0]), user(users_[i][1])))
                    .with_key(entry.key));
       }
     }
@@ -413,12 +420,12 @@ class binder {
 
   const catalog& source_;
   bound_mapping made_;
-  named_sizes sizes_;                                   // with the values of the captures during a visit
-  std::map<std::string, error, std::less<>> missing_;   // sizes that could not be computed
+  named_sizes sizes_;                                        // with the values of the captures during a visit
+  std::map<std::string, error, std::less<>> missing_;        // sizes that could not be computed
   std::map<std::string, std::int64_t, std::less<>> ranges_;  // of the captures
-  std::map<std::vector<extents>, std::size_t> known_;   // relations of the current rule, by shapes
-  std::vector<std::vector<std::size_t>> users_;         // per source tensor: rules
-  std::unordered_map<std::string, std::size_t> makers_;  // of targets: rules
+  std::map<std::vector<extents>, std::size_t> known_;        // relations of the current rule, by shapes
+  std::vector<std::vector<std::size_t>> users_;              // per source tensor: rules
+  std::unordered_map<std::string, std::size_t> makers_;      // of targets: rules
   std::vector<error> problems_;
   std::int64_t more_ = 0, names_ = 0;
 };

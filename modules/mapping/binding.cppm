@@ -14,7 +14,7 @@ export namespace shardmesh {
 /// A relation of a rule, with the number of leading dimensions that stand for captures: names on that side.
 struct bound_relation {
   std::size_t rule = 0;
-  index_relation relation;  // without pieces for a rename
+  index_relation relation;                               // without pieces for a rename
   std::vector<std::size_t> left_stacked, right_stacked;  // per tensor
 };
 

@@ -19,7 +19,7 @@ namespace shardmesh {
 namespace {
 
 // A shipped mapping as a step between two conventions.
-struct step {
+struct search_step {
   std::size_t mapping = 0;
   bool is_inverse = false;
 };
@@ -34,9 +34,8 @@ std::vector<shipped_convention> shipped_conventions() {
     const std::size_t middle = stem.find("--");
     made.push_back({std::string(stem.substr(0, middle)), std::string(stem.substr(middle + 2)), one.text});
   }
-  std::sort(made.begin(), made.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.left, a.right) < std::pair(b.left, b.right);
-  });
+  std::sort(made.begin(), made.end(),
+            [](const auto& a, const auto& b) { return std::pair(a.left, a.right) < std::pair(b.left, b.right); });
   return made;
 }
 
@@ -48,7 +47,7 @@ result<std::vector<mapping_rules>> find_mappings(std::string_view name) {
   const std::string from(name.substr(0, middle)), to(name.substr(middle + 1));
   const std::vector<shipped_convention> shipped = shipped_conventions();
   // A breadth-first search over the conventions; `reached` has the step that led to each.
-  std::map<std::string, step> reached{{from, {}}};
+  std::map<std::string, search_step> reached{{from, {}}};
   std::queue<std::string> next;
   next.push(from);
   while (!next.empty() && !reached.contains(to)) {
@@ -58,7 +57,7 @@ result<std::vector<mapping_rules>> find_mappings(std::string_view name) {
       const bool is_inverse = shipped[i].right == here;
       if (!is_inverse && shipped[i].left != here) continue;
       const std::string& there = is_inverse ? shipped[i].left : shipped[i].right;
-      if (reached.emplace(there, step{i, is_inverse}).second) next.push(there);
+      if (reached.emplace(there, search_step{i, is_inverse}).second) next.push(there);
     }
   }
   if (!reached.contains(to) || from == to) {
@@ -73,7 +72,7 @@ result<std::vector<mapping_rules>> find_mappings(std::string_view name) {
   }
   std::vector<mapping_rules> made;
   for (std::string here = to; here != from;) {
-    const step& last = reached.find(here)->second;
+    const search_step& last = reached.find(here)->second;
     const shipped_convention& mapping = shipped[last.mapping];
     SHARDMESH_TRY(mapping_rules rules, parse_mapping(mapping.text, fmt::format("{}:{}", mapping.left, mapping.right)));
     made.push_back(last.is_inverse ? rules.inverse() : std::move(rules));

@@ -85,12 +85,10 @@ class gatherer {
   gatherer(const index_piece& piece, const box& part, const tensor_view& to, box_reader read)
       : piece_(piece), to_(to), read_(read), item_(item_bytes(to.type)) {
     for (const index_loop& loop : piece.loops)
-      memory_strides_.push_back(
-          loop.right.dimension < 0
-              ? 0
-              : to.strides[static_cast<std::size_t>(loop.right.dimension)] * loop.right.stride);
-    for (std::size_t d = 0; d < part.rank(); ++d)
-      origin_ += (piece.right_origin[d] - part.offsets[d]) * to.strides[d];
+      memory_strides_.push_back(loop.right.dimension < 0
+                                    ? 0
+                                    : to.strides[static_cast<std::size_t>(loop.right.dimension)] * loop.right.stride);
+    for (std::size_t d = 0; d < part.rank(); ++d) origin_ += (piece.right_origin[d] - part.offsets[d]) * to.strides[d];
   }
 
   result<void> copy(std::vector<loop_range>& ranges) {
@@ -151,12 +149,15 @@ class gatherer {
   // through the target's memory like one loop.
   std::optional<tensor_view> direct_view(const std::vector<loop_range>& ranges, const box& from) const {
     tensor_view view{target_of(ranges), to_.type, to_.where, from.sizes, extents::filled(from.rank(), 1)};
+    for (std::size_t l = 0; l < ranges.size(); ++l)
+      if (piece_.loops[l].left.dimension < 0 && ranges[l].size > 1) return std::nullopt;  // one element, many places
     for (std::size_t d = 0; d < from.rank(); ++d) {
       std::vector<std::size_t> loops;
       for (std::size_t l = 0; l < ranges.size(); ++l)
         if (piece_.loops[l].left.dimension == static_cast<std::int32_t>(d) && ranges[l].size > 1) loops.push_back(l);
-      std::sort(loops.begin(), loops.end(),
-                [&](std::size_t a, std::size_t b) { return piece_.loops[a].left.stride < piece_.loops[b].left.stride; });
+      std::sort(loops.begin(), loops.end(), [&](std::size_t a, std::size_t b) {
+        return piece_.loops[a].left.stride < piece_.loops[b].left.stride;
+      });
       std::int64_t count = 1;
       for (const std::size_t l : loops) {
         if (count == 1) view.strides[d] = memory_strides_[l];

@@ -11,6 +11,7 @@ module;
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 module shardmesh.mapping;
@@ -124,15 +125,15 @@ class part_lister {
       SHARDMESH_TRY(const std::int64_t size, size_of(tensor_, segment.factors, sizes_));
       const bool is_part = !segment.part.empty();
       if (is_part && name && *name != segment.part && !is_filler)
-        return fail(errc::invalid_argument,
-                    fmt::format("a region of '{}' belongs to the parts '{}' and '{}'", tensor_.alias, *name, segment.part))
+        return fail(errc::invalid_argument, fmt::format("a region of '{}' belongs to the parts '{}' and '{}'",
+                                                        tensor_.alias, *name, segment.part))
             .with_hint("name '_' in one of the sums, or split the rule");
       tensor_part next = here;
       next.origin[d] += begin * stride;
       SHARDMESH_TRY(add_loops(next, segment.factors, d, stride));
-      SHARDMESH_TRY(const std::int64_t below, choose(parts, std::move(next), strides, d, t + 1,
-                                                     is_part ? std::optional(segment.part) : name,
-                                                     is_filler || !is_part));
+      SHARDMESH_TRY(const std::int64_t below,
+                    choose(parts, std::move(next), strides, d, t + 1, is_part ? std::optional(segment.part) : name,
+                           is_filler || !is_part));
       related += below;
       begin += size;
     }
@@ -180,8 +181,8 @@ result<index_piece> join(const std::string& name, const tensor_part& left, const
                        index_loop::step on_right, std::string_view lacking) -> result<void> {
     const bool is_alone = on_left.dimension < 0 || on_right.dimension < 0;
     if (is_alone && !factor.repeats && extent != 1)
-      return fail(errc::invalid_argument, fmt::format("the {} side of the part '{}' lacks the factor '{}'",
-                                                      lacking, name, factor.name))
+      return fail(errc::invalid_argument,
+                  fmt::format("the {} side of the part '{}' lacks the factor '{}'", lacking, name, factor.name))
           .with_hint(fmt::format("write {0}* if its elements are repeated {0} times", factor.name));
     if (extent != 1) made.loops.push_back({extent, on_left, on_right});
     return {};
@@ -189,11 +190,10 @@ result<index_piece> join(const std::string& name, const tensor_part& left, const
   for (const side_loop& loop : left.loops) {
     const side_loop* const partner = loop.factor.name == "1" ? nullptr : find_loop(right, loop.factor);
     if (partner != nullptr && (partner->factor.repeats || loop.factor.repeats))
-      return fail(errc::invalid_argument, fmt::format("the factor '{}*' of the part '{}' is on both sides",
-                                                      loop.factor.name, name))
+      return fail(errc::invalid_argument,
+                  fmt::format("the factor '{}*' of the part '{}' is on both sides", loop.factor.name, name))
           .with_hint("leave out the '*'");
-    SHARDMESH_TRY(add(loop.factor, loop.extent, loop.step, partner ? partner->step : index_loop::step{},
-                      "right"));
+    SHARDMESH_TRY(add(loop.factor, loop.extent, loop.step, partner ? partner->step : index_loop::step{}, "right"));
   }
   for (const side_loop& loop : right.loops)
     if (loop.factor.name == "1" || find_loop(left, loop.factor) == nullptr)
@@ -212,7 +212,8 @@ result<void> infer_sizes(const index_rule& rule, std::span<const std::optional<e
   const auto learn = [&](const index_tensor& tensor, const std::optional<extents>& shape) -> result<void> {
     if (!shape) return {};
     if (shape->rank() != tensor.dimensions.size())
-      return fail(errc::shape_mismatch, fmt::format("'{}' has another number of dimensions than in the rule", tensor.alias))
+      return fail(errc::shape_mismatch,
+                  fmt::format("'{}' has another number of dimensions than in the rule", tensor.alias))
           .with_values(fmt::format("{} dimensions", tensor.dimensions.size()), to_string(*shape));
     for (std::size_t d = 0; d < tensor.dimensions.size(); ++d) {
       std::int64_t known = 1;
@@ -232,7 +233,8 @@ result<void> infer_sizes(const index_rule& rule, std::span<const std::optional<e
       }
       if (unknown == nullptr || !is_decidable || known == 0) continue;
       if ((*shape)[d] % known != 0)
-        return fail(errc::shape_mismatch, fmt::format("dimension {} of '{}' is not divisible by its known factors", d, tensor.alias))
+        return fail(errc::shape_mismatch,
+                    fmt::format("dimension {} of '{}' is not divisible by its known factors", d, tensor.alias))
             .with_values(fmt::format("a multiple of {}", known), fmt::format("{}", (*shape)[d]));
       sizes.emplace(unknown->name, (*shape)[d] / known);
       has_learned = true;
@@ -273,6 +275,10 @@ result<index_relation> relate(const index_rule& rule, const named_sizes& sizes) 
   for (const auto& [name, part] : right)
     if (!left.contains(name))
       return fail(errc::invalid_argument, fmt::format("the left side of the rule lacks the part '{}'", name));
+  std::sort(made.pieces.begin(), made.pieces.end(), [](const index_piece& a, const index_piece& b) {
+    return std::tie(a.left_tensor, a.right_tensor, a.right_origin) <
+           std::tie(b.left_tensor, b.right_tensor, b.right_origin);
+  });
   return made;
 }
 

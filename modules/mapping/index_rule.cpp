@@ -154,9 +154,12 @@ std::string spelled(const index_term& term) {
   std::vector<std::string> parts;
   for (const index_segment& one : term.segments) {
     const std::string part = one.part.empty() ? "_" : one.part;
-    if (one.factors.empty()) parts.push_back(part);
-    else if (one.factors.size() == 1) parts.push_back(fmt::format("{}:{}", part, spelled(one.factors)));
-    else parts.push_back(fmt::format("{}:({})", part, spelled(one.factors)));
+    if (one.factors.empty())
+      parts.push_back(part);
+    else if (one.factors.size() == 1)
+      parts.push_back(fmt::format("{}:{}", part, spelled(one.factors)));
+    else
+      parts.push_back(fmt::format("{}:({})", part, spelled(one.factors)));
   }
   return fmt::format("[{}]", fmt::join(parts, " | "));
 }

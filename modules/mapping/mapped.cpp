@@ -78,8 +78,7 @@ class mapped_reader final : public torch_file::archive_forwarding_reader {
     if (is_renamed(made)) {
       add_tensor(std::move(entry), sources[0]);
       for (std::int32_t chunk = first; chunk < first + count; ++chunk)
-        add_chunk(stored.chunk_box(stored.tensors[sources[0]], chunk),
-                  {static_cast<std::int32_t>(sources[0]), chunk});
+        add_chunk(stored.chunk_box(stored.tensors[sources[0]], chunk), {static_cast<std::int32_t>(sources[0]), chunk});
       return;
     }
     entry.properties.strides = {};
@@ -95,11 +94,13 @@ class mapped_reader final : public torch_file::archive_forwarding_reader {
     notes_.push_back(fmt::format("mapped from {} to {}: {} renamed, {} computed", bound_.mapping.left,
                                  bound_.mapping.right, detail::counted(bound_.renamed_tensors, "tensor"), computed));
     if (bound_.filled_elements > 0)
-      notes_.push_back(fmt::format("{} that the mapping fills with zeros", detail::counted(bound_.filled_elements, "element")));
+      notes_.push_back(
+          fmt::format("{} that the mapping fills with zeros", detail::counted(bound_.filled_elements, "element")));
     if (bound_.dropped_elements > 0)
       notes_.push_back(fmt::format("{} of filler not used", detail::counted(bound_.dropped_elements, "element")));
     for (const unused_tensor& one : bound_.unused)
-      notes_.push_back(fmt::format("{} is not used: {}", escaped(inner().contents().tensors[one.source].key), one.reason));
+      notes_.push_back(
+          fmt::format("{} is not used: {}", escaped(inner().contents().tensors[one.source].key), one.reason));
   }
 
   result<void> compare(std::size_t a, std::size_t b) {
@@ -107,18 +108,22 @@ class mapped_reader final : public torch_file::archive_forwarding_reader {
     const tensor_entry &tied = stored.tensors[a], &partner = stored.tensors[b];
     const extents& shape = tied.shape;
     if (bits(tied.type) % 8 != 0 || box::whole(shape).is_empty()) return {};
-    const std::int64_t rows = shape.rank() == 0 ? 1 : shape[0], row = box::whole(shape).volume() / rows * item_bytes(tied.type);
+    const std::int64_t rows = shape.rank() == 0 ? 1 : shape[0],
+                       row = box::whole(shape).volume() / rows * shardmesh::item_bytes(tied.type);
     const std::int64_t step = std::max(std::int64_t{1}, compared_bytes / row);
     for (std::int64_t begin = 0; begin < rows; begin += step) {
       box part = box::whole(shape);
       if (shape.rank() > 0) part.offsets[0] = begin, part.sizes[0] = std::min(step, rows - begin);
-      const auto bytes = static_cast<std::size_t>(part.volume() * item_bytes(tied.type));
+      const auto bytes = static_cast<std::size_t>(part.volume() * shardmesh::item_bytes(tied.type));
       std::vector<std::byte> left(bytes), right(bytes);
       const extents strides = contiguous_strides(part.sizes);
-      SHARDMESH_TRY((stored_boxes{&inner(), &source_, &tied}.read(part, {left.data(), tied.type, {}, part.sizes, strides})));
-      SHARDMESH_TRY((stored_boxes{&inner(), &source_, &partner}.read(part, {right.data(), tied.type, {}, part.sizes, strides})));
+      SHARDMESH_TRY(
+          (stored_boxes{&inner(), &source_, &tied}.read(part, {left.data(), tied.type, {}, part.sizes, strides})));
+      SHARDMESH_TRY(
+          (stored_boxes{&inner(), &source_, &partner}.read(part, {right.data(), tied.type, {}, part.sizes, strides})));
       if (left != right)
-        return fail(errc::disagreement, fmt::format("the mapping ties this tensor to {}, and their values differ", escaped(partner.key)))
+        return fail(errc::disagreement,
+                    fmt::format("the mapping ties this tensor to {}, and their values differ", escaped(partner.key)))
             .with_key(tied.key)
             .with_box(part)
             .with_hint("use a mapping that keeps both tensors");

@@ -32,7 +32,7 @@ class mapped_source final : public computed_source {
     const mapping_rule& rule = input_.bound->rule_of(instance_);
     if (rule.index.is_rename()) {
       SHARDMESH_TRY(stored(instance_.sources[0]).read(part, to));
-      return apply(rule.values, to);
+      return apply_steps(rule.values, to);
     }
     const related_tensor& related = relation_.relation.right[tensor_.tensor];
     const auto bytes = static_cast<std::size_t>(numel(to) * item_bytes(to.type));
@@ -53,7 +53,7 @@ class mapped_source final : public computed_source {
     view.sizes = whole.sizes;
     for (const index_piece& piece : relation_.relation.pieces)
       if (piece.right_tensor == tensor_.tensor) SHARDMESH_TRY(make_piece(piece, whole, view));
-    return apply(rule.values, to);
+    return apply_steps(rule.values, to);
   }
 
   result<void> make_piece(const index_piece& piece, const box& whole, const tensor_view& view) const {

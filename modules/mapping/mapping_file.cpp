@@ -4,8 +4,8 @@ module;
 #define TOML_EXCEPTIONS 0
 #define TOML_HEADER_ONLY 1
 #include <fmt/format.h>
-#include <shardmesh/try.hpp>
 #include <toml++/toml.h>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -100,7 +100,8 @@ class mapping_parser {
   // Returns whether the table's entry is about the left side.
   result<bool> is_left(const toml::table& table) const {
     SHARDMESH_TRY(const std::string side, text_of(table, "side"));
-    if (side != "left" && side != "right") return refuse(*table.get("side"), "the side is unknown", "left or right", side);
+    if (side != "left" && side != "right")
+      return refuse(*table.get("side"), "the side is unknown", "left or right", side);
     return side == "left";
   }
 

@@ -23,8 +23,8 @@ struct named_tensor {
 struct mapping_rule {
   std::string name;  // for messages
   std::vector<named_tensor> left, right;
-  index_rule index;                // a rename if empty
-  std::vector<value_step> values;  // from left to right, in order
+  index_rule index;                          // a rename if empty
+  std::vector<value_step> values;            // from left to right, in order
   std::optional<size_expression> condition;  // the rule applies where this is not 0; it may use captures
   /// The rule does not apply to a checkpoint without any of its source tensors: optional biases.
   bool is_optional = false;

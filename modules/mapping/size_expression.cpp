@@ -120,9 +120,8 @@ class size_expression::parser {
       bool swaps;
     };
     static constexpr symbol symbols[] = {
-        {"==", operation::equal, false},     {"!=", operation::unequal, false},
-        {"<=", operation::less_equal, false}, {">=", operation::less_equal, true},
-        {"<", operation::less, false},       {">", operation::less, true},
+        {"==", operation::equal, false},     {"!=", operation::unequal, false}, {"<=", operation::less_equal, false},
+        {">=", operation::less_equal, true}, {"<", operation::less, false},     {">", operation::less, true},
     };
     SHARDMESH_TRY(const std::size_t left, sum());
     for (const symbol& one : symbols)
@@ -147,10 +146,14 @@ class size_expression::parser {
     SHARDMESH_TRY(std::size_t left, unary());
     while (true) {
       std::optional<operation> what;
-      if (take("*")) what = operation::multiply;
-      else if (take("//")) what = operation::divide_down;
-      else if (take("/")) what = operation::divide;
-      else if (take("%")) what = operation::remainder;
+      if (take("*"))
+        what = operation::multiply;
+      else if (take("//"))
+        what = operation::divide_down;
+      else if (take("/"))
+        what = operation::divide;
+      else if (take("%"))
+        what = operation::remainder;
       if (!what) return left;
       SHARDMESH_TRY(const std::size_t right, unary());
       left = add({*what, 0, {}, left, right});
@@ -236,32 +239,45 @@ result<std::int64_t> size_expression::value_of(std::size_t index, const named_si
     value = checked_multiply(a, -1);
   } else {
     SHARDMESH_TRY(const std::int64_t b, value_of(here.right, sizes));
-    const bool divides = here.what == operation::divide || here.what == operation::divide_down ||
-                         here.what == operation::remainder;
+    const bool divides =
+        here.what == operation::divide || here.what == operation::divide_down || here.what == operation::remainder;
     if (divides && b <= 0)
-      return refuse(errc::invalid_argument, "the divisor must be positive").with_values("1 or more", fmt::format("{}", b));
+      return refuse(errc::invalid_argument, "the divisor must be positive")
+          .with_values("1 or more", fmt::format("{}", b));
     // Rounds down, also below zero.
     const auto remainder = [&] { return (a % b + b) % b; };
     switch (here.what) {
       case operation::logical_or:
-      case operation::logical_and: return b != 0 ? 1 : 0;
-      case operation::equal: return a == b ? 1 : 0;
-      case operation::unequal: return a != b ? 1 : 0;
-      case operation::less: return a < b ? 1 : 0;
-      case operation::less_equal: return a <= b ? 1 : 0;
-      case operation::add: value = checked_add(a, b); break;
+      case operation::logical_and:
+        return b != 0 ? 1 : 0;
+      case operation::equal:
+        return a == b ? 1 : 0;
+      case operation::unequal:
+        return a != b ? 1 : 0;
+      case operation::less:
+        return a < b ? 1 : 0;
+      case operation::less_equal:
+        return a <= b ? 1 : 0;
+      case operation::add:
+        value = checked_add(a, b);
+        break;
       case operation::subtract:
         if (const auto negative = checked_multiply(b, -1)) value = checked_add(a, *negative);
         break;
-      case operation::multiply: value = checked_multiply(a, b); break;
+      case operation::multiply:
+        value = checked_multiply(a, b);
+        break;
       case operation::divide:
         if (a % b != 0)
           return refuse(errc::invalid_argument, "a division has a remainder")
               .with_values(fmt::format("a multiple of {}", b), fmt::format("{}", a));
         return a / b;
-      case operation::divide_down: return (a - remainder()) / b;
-      case operation::remainder: return remainder();
-      default: break;
+      case operation::divide_down:
+        return (a - remainder()) / b;
+      case operation::remainder:
+        return remainder();
+      default:
+        break;
     }
   }
   if (!value) return refuse(errc::overflow, "a value does not fit in 64 bits");

@@ -12,8 +12,8 @@ export namespace shardmesh {
 using named_sizes = std::map<std::string, std::int64_t, std::less<>>;
 
 /// A parsed integer expression. From the loosest to the tightest operator: `a ?? b` (b if a uses a missing name), `or`,
-/// `and`, `not`, `== != < <= > >=`, `+ -`, `* / // %`, and unary `-`. `/` is exact: a remainder is an error. `//` rounds
-/// down. Comparisons give 0 or 1.
+/// `and`, `not`, `== != < <= > >=`, `+ -`, `* / // %`, and unary `-`. `/` is exact: a remainder is an error. `//`
+/// rounds down. Comparisons give 0 or 1.
 class size_expression {
  public:
   /// \errors errc::invalid_argument, naming the column

@@ -24,12 +24,18 @@ constexpr std::int64_t piece_elements = 4096;
 
 double applied(const value_step& step, double x) {
   switch (step.what) {
-    case value_step::operation::add: return x + step.constant;
-    case value_step::operation::multiply: return x * step.constant;
-    case value_step::operation::divide: return x / step.constant;
-    case value_step::operation::negate: return -x;
-    case value_step::operation::exponential: return std::exp(x);
-    case value_step::operation::logarithm: return std::log(x);
+    case value_step::operation::add:
+      return x + step.constant;
+    case value_step::operation::multiply:
+      return x * step.constant;
+    case value_step::operation::divide:
+      return x / step.constant;
+    case value_step::operation::negate:
+      return -x;
+    case value_step::operation::exponential:
+      return std::exp(x);
+    case value_step::operation::logarithm:
+      return std::log(x);
   }
   return x;
 }
@@ -52,15 +58,18 @@ result<value_step> parse_value_step(std::string_view text) {
   const auto parsed = std::from_chars(dense.data() + 2, end, constant);
   if (parsed.ec != std::errc{} || parsed.ptr != end || !std::isfinite(constant)) return refuse(text);
   switch (dense[1]) {
-    case '+': return value_step{value_step::operation::add, constant};
-    case '-': return value_step{value_step::operation::add, -constant};
+    case '+':
+      return value_step{value_step::operation::add, constant};
+    case '-':
+      return value_step{value_step::operation::add, -constant};
     case '*':
       if (constant == 0) return refuse(text);
       return value_step{value_step::operation::multiply, constant};
     case '/':
       if (constant == 0) return refuse(text);
       return value_step{value_step::operation::divide, constant};
-    default: return refuse(text);
+    default:
+      return refuse(text);
   }
 }
 
@@ -68,11 +77,16 @@ std::string to_string(const value_step& step) {
   switch (step.what) {
     case value_step::operation::add:
       return step.constant < 0 ? fmt::format("x - {}", -step.constant) : fmt::format("x + {}", step.constant);
-    case value_step::operation::multiply: return fmt::format("x * {}", step.constant);
-    case value_step::operation::divide: return fmt::format("x / {}", step.constant);
-    case value_step::operation::negate: return "-x";
-    case value_step::operation::exponential: return "exp(x)";
-    case value_step::operation::logarithm: return "log(x)";
+    case value_step::operation::multiply:
+      return fmt::format("x * {}", step.constant);
+    case value_step::operation::divide:
+      return fmt::format("x / {}", step.constant);
+    case value_step::operation::negate:
+      return "-x";
+    case value_step::operation::exponential:
+      return "exp(x)";
+    case value_step::operation::logarithm:
+      return "log(x)";
   }
   return "x";
 }
@@ -80,17 +94,23 @@ std::string to_string(const value_step& step) {
 value_step inverse_of(const value_step& step) {
   using enum value_step::operation;
   switch (step.what) {
-    case add: return {add, -step.constant};
-    case multiply: return {divide, step.constant};
-    case divide: return {multiply, step.constant};
-    case negate: return step;
-    case exponential: return {logarithm, 0};
-    case logarithm: return {exponential, 0};
+    case add:
+      return {add, -step.constant};
+    case multiply:
+      return {divide, step.constant};
+    case divide:
+      return {multiply, step.constant};
+    case negate:
+      return step;
+    case exponential:
+      return {logarithm, 0};
+    case logarithm:
+      return {exponential, 0};
   }
   return step;
 }
 
-result<void> apply(std::span<const value_step> steps, const tensor_view& elements) {
+result<void> apply_steps(std::span<const value_step> steps, const tensor_view& elements) {
   if (steps.empty()) return {};
   if (!is_floating(elements.type))
     return fail(errc::unsupported, "operations on values need a floating-point dtype")

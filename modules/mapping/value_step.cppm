@@ -30,6 +30,6 @@ namespace shardmesh {
 
 // Applies the steps to the elements of a row-major view in host memory.
 // \errors errc::unsupported for a dtype that is not floating
-result<void> apply(std::span<const value_step> steps, const tensor_view& elements);
+result<void> apply_steps(std::span<const value_step> steps, const tensor_view& elements);
 
 }  // namespace shardmesh

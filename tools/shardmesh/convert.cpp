@@ -10,6 +10,7 @@
 
 #include "command.hpp"
 #include "console.hpp"
+#include "mapping_options.hpp"
 #include "opening.hpp"
 #include "report.hpp"
 #include "saving.hpp"
@@ -32,6 +33,7 @@ struct arguments {
   bool dequantize = false;
   convert_options options;
   selection_arguments selection;
+  mapping_arguments mapping;
 };
 
 std::vector<std::string> format_names() {
@@ -72,6 +74,10 @@ int run(arguments& given, const common_options& common, bool format_given) {
     reader = dequantized(*std::move(reader), {.check_sums = true});
     if (!reader) return report(reader.error());
   }
+  if (given.mapping.is_given()) {
+    reader = apply_mappings(*std::move(reader), given.mapping, given.source);
+    if (!reader) return report(reader.error());
+  }
   auto selection = given.selection.compile();
   if (!selection) return print_report(selection.error(), given.destination, given.options.format);
   given.options.selection = *std::move(selection);
@@ -91,7 +97,8 @@ void add_convert(CLI::App& app, invocation& call) {
   command->footer(
       "shardmesh convert CKPT model.safetensors --no-optimizer\n"
       "shardmesh convert CKPT hf --to hf --max-shard-size 2GB --dtype bfloat16\n"
-      "shardmesh convert model.safetensors CKPT --to dcp");
+      "shardmesh convert model.safetensors CKPT --to dcp\n"
+      "shardmesh convert HF megatron.safetensors --map hf.llama:megatron.gpt");
   command
       ->add_option(
           "SRC", given->source,
@@ -172,6 +179,7 @@ void add_convert(CLI::App& app, invocation& call) {
       ->type_name("KIND")
       ->default_str("torch");
   add_saving_options(*command, given->options.overwrite, given->options.durable, given->options.memory_bytes);
+  add_mapping_options(*command, given->mapping);
   add_selection_options(*command, given->selection);
   command->callback([given, to, &call] { call.status = run(*given, call.common, to->count() > 0); });
 }

@@ -92,6 +92,7 @@ int run(int argc, char** argv) {
   tool::add_plan(app, call);
   tool::add_check_shards(app, call);
   tool::add_clean(app, call);
+  tool::add_map(app, call);
 #ifdef SHARDMESH_HAS_DEVICES
   tool::add_devices(app, call);
 #endif

@@ -38,7 +38,10 @@ box within_whole(const box& chunk, box part) {
 class fp8_source final : public computed_source {
  public:
   fp8_source(quantized_chunk weight, stored_boxes scales, std::int64_t block)
-      : computed_source(dtype::float32, weight.where.sizes, weight.file), weight_(std::move(weight)), scales_(scales), block_(block) {}
+      : computed_source(dtype::float32, weight.where.sizes, weight.file),
+        weight_(std::move(weight)),
+        scales_(scales),
+        block_(block) {}
 
  private:
   result<void> make(const box& part, const tensor_view& made) const override {
@@ -94,7 +97,9 @@ constexpr std::array<float, 16> fp4_values{0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.
 class mxfp4_source final : public computed_source {
  public:
   mxfp4_source(quantized_chunk blocks, stored_boxes scales)
-      : computed_source(dtype::float32, merged(blocks.where.sizes), blocks.file), blocks_(std::move(blocks)), scales_(scales) {}
+      : computed_source(dtype::float32, merged(blocks.where.sizes), blocks.file),
+        blocks_(std::move(blocks)),
+        scales_(scales) {}
 
  private:
   static extents merged(extents sizes) {

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests checkpoints that are shown under another convention: stacked experts, filler, repetitions, operations on
+// values, ties, and the errors of a mapping that does not fit.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <scratch_folder.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+import shardmesh.checkpoint;
+import shardmesh.mapping;
+
+#include <small_tensors.hpp>
+
+using namespace shardmesh;
+using small_tensors::counted;
+using small_tensors::tensors;
+
+namespace {
+
+constexpr std::string_view head = "left = 'a'\nright = 'b'\n";
+
+std::string rules_text(std::string_view rest) {
+  return std::string(head) + std::string(rest);
+}
+
+std::unique_ptr<checkpoint_reader> written(const scratch_folder& folder, tensors all) {
+  small_tensors::write(folder / "a.safetensors", all);
+  return open_checkpoint(folder / "a.safetensors").value();
+}
+
+result<std::unique_ptr<checkpoint_reader>> shown(const scratch_folder& folder, tensors all, std::string_view rest,
+                                                 const model_sizes& sizes = {}) {
+  auto inner = written(folder, std::move(all));
+  auto bound = bind(parse_mapping(rules_text(rest)).value(), inner->contents(), sizes);
+  if (!bound) return std::move(bound).error();
+  return mapped(std::move(inner), *std::move(bound), {.check_sums = true});
+}
+
+error refusal(tensors all, std::string_view rest, const model_sizes& sizes = {}) {
+  const scratch_folder folder;
+  auto made = shown(folder, std::move(all), rest, sizes);
+  REQUIRE_FALSE(made);
+  return std::move(made).error();
+}
+
+}  // namespace
+
+TEST_CASE("experts of a layer are stacked, and unstacked") {
+  const scratch_folder folder;
+  tensors all;
+  for (int e = 0; e < 3; ++e)
+    all["layers.0.experts." + std::to_string(e) + ".w"] = counted({2, 4}, static_cast<float>(e * 8));
+  constexpr std::string_view rules =
+      "[captures]\nlayer = 'layers'\nexpert = 'experts'\n"
+      "[[rule]]\nleft = 'layers.{layer}.experts.{expert}.w'\nright = 'layers.{layer}.w'\nindex = 'w: o i -> s: expert "
+      "i o'\n";
+  const model_sizes sizes{{{"layers", 1}, {"experts", 3}}, {}};
+  auto reader = shown(folder, all, rules, sizes).value();
+  auto stacked = small_tensors::read_all(*reader);
+  REQUIRE(stacked.size() == 1);
+  const auto& made = stacked.at("layers.0.w");
+  CHECK(made.shape == extents{3, 4, 2});
+  for (std::size_t e = 0; e < 3; ++e)
+    for (std::size_t i = 0; i < 4; ++i)
+      for (std::size_t o = 0; o < 2; ++o)
+        CHECK(made.values[(e * 4 + i) * 2 + o] == static_cast<float>(e * 8 + o * 4 + i));
+  small_tensors::write(folder / "b.safetensors", stacked);
+  auto inner = open_checkpoint(folder / "b.safetensors").value();
+  auto bound = bind(parse_mapping(rules_text(rules)).value().inverse(), inner->contents(), sizes).value();
+  CHECK(bound.tensors.size() == 3);
+  const auto back = mapped(std::move(inner), std::move(bound)).value();
+  CHECK(small_tensors::read_all(*back) == all);
+}
+
+TEST_CASE("a padded vocabulary is filled with zeros, and cut on the way back") {
+  const scratch_folder folder;
+  constexpr std::string_view rules =
+      "[sizes]\nv = 'vocabulary'\npad = '-v % 4'\n[[rule]]\nleft = 'e'\nright = 'p'\nindex = 'w: v h -> p: [w:v | "
+      "_:pad] h'\n";
+  const model_sizes sizes{{{"vocabulary", 5}}, {}};
+  auto reader = shown(folder, {{"e", counted({5, 2}, 1)}}, rules, sizes).value();
+  auto padded = small_tensors::read_all(*reader);
+  CHECK(padded.at("p").values == std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0, 0, 0, 0, 0});
+  CHECK(std::any_of(reader->notes().begin(), reader->notes().end(),
+                    [](const std::string& note) { return note.find("6 elements") != std::string::npos; }));
+  small_tensors::write(folder / "b.safetensors", padded);
+  auto inner = open_checkpoint(folder / "b.safetensors").value();
+  auto bound = bind(parse_mapping(rules_text(rules)).value().inverse(), inner->contents(), sizes).value();
+  CHECK(bound.dropped_elements == 6);
+  const auto back = mapped(std::move(inner), std::move(bound)).value();
+  CHECK(small_tensors::read_all(*back) == tensors{{"e", counted({5, 2}, 1)}});
+}
+
+TEST_CASE("repetitions must agree on the way back") {
+  const scratch_folder folder;
+  constexpr std::string_view rules =
+      "[sizes]\nn = 2\n[[rule]]\nleft = 'k'\nright = 'r'\nindex = 'k: g d -> r: (g n*) d'\n";
+  auto reader = shown(folder, {{"k", counted({2, 2}, 1)}}, rules).value();
+  auto repeated = small_tensors::read_all(*reader);
+  CHECK(repeated.at("r").values == std::vector<float>{1, 2, 1, 2, 3, 4, 3, 4});
+  const auto back = [&](tensors all) {
+    small_tensors::write(folder / "b.safetensors", all);
+    auto inner = open_checkpoint(folder / "b.safetensors").value();
+    auto bound = bind(parse_mapping(rules_text(rules)).value().inverse(), inner->contents(), {}).value();
+    auto made = mapped(std::move(inner), std::move(bound)).value();
+    auto read = load_tensor(*made, "k");
+    std::filesystem::remove(folder / "b.safetensors");
+    return read;
+  };
+  CHECK(back(repeated));
+  repeated.at("r").values[3] = 7;
+  const auto wrong = back(repeated);
+  REQUIRE_FALSE(wrong);
+  CHECK(wrong.error().code == errc::disagreement);
+  CHECK(wrong.error().key == "k");
+}
+
+TEST_CASE("operations on values are applied in order, and undone by the inverse") {
+  const scratch_folder folder;
+  constexpr std::string_view rules = "[[rule]]\nleft = 'w'\nright = 'v'\nvalues = ['x * 2', 'x + 1', '-x']\n";
+  auto reader = shown(folder, {{"w", counted({3}, 1)}}, rules).value();
+  auto made = small_tensors::read_all(*reader);
+  CHECK(made.at("v").values == std::vector<float>{-3, -5, -7});
+  small_tensors::write(folder / "b.safetensors", made);
+  auto inner = open_checkpoint(folder / "b.safetensors").value();
+  auto bound = bind(parse_mapping(rules_text(rules)).value().inverse(), inner->contents(), {}).value();
+  const auto back = mapped(std::move(inner), std::move(bound)).value();
+  CHECK(small_tensors::read_all(*back).at("w").values == std::vector<float>{1, 2, 3});
+}
+
+TEST_CASE("tied tensors must be equal") {
+  constexpr std::string_view rules =
+      "[rename]\n'e' = 'embedding'\n[[tie]]\nside = 'left'\nname = 'head'\nsame_as = 'e'\n";
+  const scratch_folder folder;
+  const auto equal = shown(folder, {{"e", counted({3, 2})}, {"head", counted({3, 2})}}, rules).value();
+  CHECK(equal->finish_checks());
+  CHECK(equal->contents().tensors.size() == 1);
+  std::filesystem::remove(folder / "a.safetensors");
+  const auto other = shown(folder, {{"e", counted({3, 2})}, {"head", counted({3, 2}, 1)}}, rules).value();
+  const auto done = other->finish_checks();
+  REQUIRE_FALSE(done);
+  CHECK(done.error().code == errc::disagreement);
+  CHECK(done.error().key == "head");
+}
+
+TEST_CASE("a mapping that does not fit a checkpoint names every problem") {
+  constexpr std::string_view fuse =
+      "[captures]\nexpert = 2\n[sizes]\nh = 3\n[[rule]]\nname = 'fuse'\nleft = 'e.{expert}.w'\nright = 's'\nindex = "
+      "'w: h -> s: expert h'\n";
+  SECTION("a missing expert") {
+    const error e = refusal({{"e.0.w", counted({3})}}, fuse);
+    CHECK(e.code == errc::missing_key);
+    CHECK(e.key == "e.1.w");
+    CHECK(e.message.find("fuse") != std::string::npos);
+  }
+  SECTION("a tensor that no rule uses, with the nearest name") {
+    const error e = refusal({{"e.0.w", counted({3})}, {"e.1.w", counted({3})}, {"e.2.w", counted({3})}}, fuse);
+    CHECK(e.key == "e.2.w");
+    CHECK(e.hint.find("e.{expert}.w") != std::string::npos);
+  }
+  SECTION("another shape than the sizes give") {
+    const error e = refusal({{"e.0.w", counted({4})}, {"e.1.w", counted({4})}}, fuse);
+    CHECK(e.code == errc::shape_mismatch);
+    CHECK(e.expected == "[2, 3]");
+    CHECK(e.found == "[2, 4]");
+  }
+  SECTION("stacked tensors of several shapes") {
+    CHECK(refusal({{"e.0.w", counted({3})}, {"e.1.w", counted({4})}}, fuse).code == errc::shape_mismatch);
+  }
+  SECTION("a tensor that two rules use") {
+    const error e = refusal({{"a", counted({3})}}, "[rename]\n'a' = 'b'\n[[rule]]\nleft = 'a'\nright = 'c'\n");
+    CHECK(e.code == errc::duplicate_key);
+    CHECK(e.key == "a");
+  }
+  SECTION("a tensor that two rules make") {
+    const error e = refusal({{"a", counted({3})}, {"b", counted({3})}},
+                            "[[rule]]\nleft = 'a'\nright = 'c'\n[[rule]]\nleft = 'b'\nright = 'c'\n");
+    CHECK(e.code == errc::duplicate_key);
+    CHECK(e.key == "c");
+  }
+  SECTION("an unknown size, with the reason") {
+    const error e = refusal({{"e.0.w", counted({3})}},
+                            "[captures]\nexpert = 'num_experts'\n[[rule]]\nleft = 'e.{expert}.w'\nright = 's'\nindex = "
+                            "'w: h -> s: expert h'\n");
+    CHECK(e.code == errc::missing_key);
+    CHECK(e.message.find("num_experts") != std::string::npos);
+  }
+  SECTION("a size that does not divide") {
+    const error e =
+        refusal({{"w", counted({4})}},
+                "[sizes]\nd = '10 / 4'\n[[rule]]\nleft = 'w'\nright = 'v'\nindex = 'w: (d x) -> v: (x d)'\n");
+    CHECK(e.code == errc::invalid_argument);
+    CHECK(e.message.find("'d'") != std::string::npos);
+  }
+  SECTION("every problem is kept") {
+    CHECK(refusal({{"x", counted({1})}, {"y", counted({1})}}, fuse).problem_count() == 4);  // two missing, two unused
+  }
+}
+
+TEST_CASE("rules apply where their condition and their optional tensors say so") {
+  const scratch_folder folder;
+  constexpr std::string_view rules =
+      "[captures]\nlayer = 3\n"
+      "[[rule]]\nleft = 'l.{layer}.dense'\nright = 'r.{layer}.dense'\nif = 'layer < first'\n"
+      "[[rule]]\nleft = 'l.{layer}.moe'\nright = 'r.{layer + 10}.moe'\nif = 'layer >= first'\n"
+      "[[rule]]\nleft = 'l.{layer}.bias'\nright = 'r.{layer}.bias'\noptional = true\n"
+      "[[ignore]]\nside = 'left'\nname = 'l.{layer}.cache'\nreason = 'not a weight'\n";
+  const model_sizes sizes{{{"first", 1}}, {}};
+  const auto reader = shown(folder,
+                            {{"l.0.dense", counted({1})},
+                             {"l.1.moe", counted({2})},
+                             {"l.2.moe", counted({3})},
+                             {"l.1.bias", counted({4})},
+                             {"l.2.cache", counted({5})}},
+                            rules, sizes)
+                          .value();
+  std::vector<std::string> keys;
+  for (const tensor_entry& entry : reader->contents().tensors) keys.push_back(entry.key);
+  std::sort(keys.begin(), keys.end());
+  CHECK(keys == std::vector<std::string>{"r.0.dense", "r.1.bias", "r.11.moe", "r.12.moe"});
+  CHECK(std::any_of(reader->notes().begin(), reader->notes().end(), [](const std::string& note) {
+    return note.find("l.2.cache") != std::string::npos && note.find("not a weight") != std::string::npos;
+  }));
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests the TOML form of mappings and the errors of wrong ones, which name a line and a column; and the mappings that
+// ship with the library.
+#include <catch2/catch_test_macros.hpp>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+import shardmesh.mapping;
+
+using namespace shardmesh;
+
+namespace {
+
+std::string error_of(std::string_view text) {
+  const auto parsed = parse_mapping(text, "mine.toml");
+  REQUIRE_FALSE(parsed);
+  CHECK(parsed.error().file == "mine.toml");
+  return to_string(parsed.error());
+}
+
+}  // namespace
+
+TEST_CASE("a mapping file is read") {
+  const auto mapping = parse_mapping(R"toml(
+left = "a"
+right = "b"
+[sizes]
+h = "hidden"
+d = "h / 4"
+one = 1
+[captures]
+layer = "layers"
+[rename]
+"x.{layer}" = "y.{layer}"
+[[rule]]
+name = "fuse"
+left.q = "q"
+left.k = "k"
+right.qk = "qk"
+index = "q: h, k: h -> qk: [q:h | k:h]"
+values = ["x + 1", "exp(x)"]
+if = "layers > 1"
+optional = true
+[[ignore]]
+side = "right"
+name = "freq"
+reason = "computed"
+[[tie]]
+side = "left"
+name = "head"
+same_as = "x.0"
+)toml").value();
+  CHECK(mapping.left == "a");
+  CHECK(mapping.sizes.size() == 3);
+  CHECK(mapping.sizes[0].name == "h");  // in the order of the file, not of the names
+  REQUIRE(mapping.rules.size() == 2);
+  CHECK(mapping.rules[0].index.is_rename());
+  CHECK(mapping.rules[1].left[1].name.text() == "k");
+  CHECK(mapping.rules[1].is_optional);
+  CHECK(mapping.rules[1].condition->text() == "layers > 1");
+  CHECK_FALSE(mapping.ignored[0].is_left);
+  const mapping_rules back = mapping.inverse();
+  CHECK(back.left == "b");
+  CHECK(back.rules[1].left[0].name.text() == "qk");
+  CHECK(to_string(back.rules[1].values[0]) == "log(x)");
+  CHECK(to_string(back.rules[1].values[1]) == "x - 1");
+  CHECK(back.ignored[0].is_left);
+}
+
+TEST_CASE("wrong mapping files name the line and the column") {
+  const std::vector<std::pair<std::string_view, std::string_view>> cases{
+      {"left = 'a'", "'right' is missing"},
+      {"left = 'a'\nright = 3", "line 2, column 9"},
+      {"left = 'a'\nright = 'b'\nrule = 4", "[[rule]]"},
+      {"left = 'a'\nright = 'b'\nrules = []", "'rules' is unknown"},
+      {"left = 'a'\nright = 'b'\n[sizes]\nh = '1 +'", "line 4"},
+      {"left = 'a'\nright = 'b'\n[sizes]\nh = 1.5", "must be a string"},
+      {"left = 'a'\nright = 'b'\n[rename]\n'x{' = 'y'", "without its partner"},
+      {"left = 'a'\nright = 'b'\n[[rule]]\nleft = 'x'", "'right' is missing"},
+      {"left = 'a'\nright = 'b'\n[[rule]]\nleft = 'x'\nright = 'y'\nindex = 'a: i ~ j'", "column 6"},
+      {"left = 'a'\nright = 'b'\n[[rule]]\nleft.q = 'x'\nright = 'y'", "needs the key 'index'"},
+      {"left = 'a'\nright = 'b'\n[[rule]]\nleft.p = 'x'\nright = 'y'\nindex = 'q: i -> y: i'", "'q'"},
+      {"left = 'a'\nright = 'b'\n[[rule]]\nleft = 'x'\nright = 'y'\nvalues = ['sqrt(x)']", "sqrt(x)"},
+      {"left = 'a'\nright = 'b'\n[[rule]]\nleft = 'x'\nright = 'y'\nvalues = ['x * 0']", "x * 0"},
+      {"left = 'a'\nright = 'b'\n[[ignore]]\nside = 'middle'\nname = 'x'\nreason = 'y'", "left or right"},
+      {"left = 'a\nright = 'b'", "line 1"},
+      {"left = 'a'\nleft = 'b'", "line 2"},
+  };
+  for (const auto& [text, expected] : cases) {
+    INFO(text);
+    const std::string found = error_of(text);
+    INFO(found);
+    CHECK(found.find(expected) != std::string::npos);
+  }
+}
+
+TEST_CASE("every shipped mapping is found in both directions") {
+  const auto shipped = shipped_conventions();
+  REQUIRE_FALSE(shipped.empty());
+  for (const shipped_convention& one : shipped) {
+    INFO(one.left << ":" << one.right);
+    const auto there = find_mappings(one.left + ":" + one.right);
+    REQUIRE(there);
+    REQUIRE(there->size() == 1);
+    CHECK(there->front().left == one.left);
+    CHECK(there->front().right == one.right);
+    const auto back = find_mappings(one.right + ":" + one.left).value();
+    CHECK(back.front().left == one.right);
+  }
+}
+
+TEST_CASE("conventions without a mapping of their own are related by a chain") {
+  const auto chain = find_mappings("meta.llama:megatron.gpt").value();
+  REQUIRE(chain.size() == 2);
+  CHECK(chain[0].left == "meta.llama");
+  CHECK(chain[0].right == chain[1].left);
+  CHECK(chain[1].right == "megatron.gpt");
+  for (const std::string_view wrong :
+       {"hf.llama", "hf.llama:", ":meta.llama", "hf.llama:nonsense", "hf.llama:hf.llama"}) {
+    INFO(wrong);
+    const auto found = find_mappings(wrong);
+    REQUIRE_FALSE(found);
+    CHECK(found.error().code == errc::invalid_argument);
+  }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// `shardmesh map`: lists and prints the mappings that ship with shardmesh, proves that one fits a checkpoint, and shows
+// the tensors that one tensor is made of.
+#include <fmt/format.h>
+#include <plural.hpp>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "command.hpp"
+#include "console.hpp"
+#include "mapping_options.hpp"
+#include "opening.hpp"
+#include "report.hpp"
+
+#include <shardmesh/try.hpp>
+
+import shardmesh;
+import shardmesh.core;
+import shardmesh.checkpoint_core;
+import shardmesh.mapping;
+
+namespace tool {
+namespace {
+
+using namespace shardmesh;
+
+struct map_arguments {
+  std::string action;
+  std::vector<std::string> values;
+  mapping_arguments mapping;
+};
+
+int list_mappings() {
+  std::string text;
+  for (const shipped_convention& one : shipped_conventions()) text += fmt::format("{}:{}\n", one.left, one.right);
+  return print(std::move(text)) ? done : not_completed;
+}
+
+int print_mapping(const std::string& name) {
+  std::vector<std::string_view> names;
+  const std::vector<shipped_convention> shipped = shipped_conventions();
+  for (const shipped_convention& one : shipped)
+    if (name == fmt::format("{}:{}", one.left, one.right) || name == fmt::format("{}:{}", one.right, one.left))
+      return print(std::string(one.text)) ? done : not_completed;
+  return refuse(fail(errc::invalid_argument, fmt::format("there is no mapping '{}'", escaped(name)))
+                    .with_hint("'map list' names the mappings; print each one of a chain"));
+}
+
+// A checkpoint, and the views of it under each convention on the way to the last.
+struct mapped_source {
+  std::unique_ptr<checkpoint_reader> reader;
+  bound_mapping last;  // between the last two
+};
+
+result<mapped_source> open_mapped(const map_arguments& given, const common_options& common) {
+  SHARDMESH_TRY(const std::vector<mapping_rules> mappings, find_mappings(given.mapping));
+  SHARDMESH_TRY(const model_sizes sizes, read_sizes(given.mapping, given.values[0]));
+  mapped_source made;
+  SHARDMESH_TRY(made.reader, open_source(given.values[0], common));
+  for (const mapping_rules& mapping : mappings) {
+    SHARDMESH_TRY(made.last, bind(mapping, made.reader->contents(), sizes));
+    SHARDMESH_TRY(made.reader, mapped(std::move(made.reader), made.last));
+  }
+  return made;
+}
+
+// Compares the mapped tensors with those of a checkpoint that has the other convention already.
+std::vector<error> compare(const checkpoint_reader& made, const checkpoint_reader& expected) {
+  std::vector<error> problems;
+  for (const tensor_entry& entry : expected.contents().tensors) {
+    const tensor_entry* const found = made.contents().find(entry.key);
+    if (found == nullptr)
+      problems.push_back(fail(errc::missing_key, "no rule makes this tensor").with_key(entry.key));
+    else if (found->shape != entry.shape)
+      problems.push_back(fail(errc::shape_mismatch, "the mapping makes a tensor of a different shape")
+                             .with_key(entry.key)
+                             .with_values(to_string(entry.shape), to_string(found->shape)));
+  }
+  for (const tensor_entry& entry : made.contents().tensors)
+    if (expected.contents().find(entry.key) == nullptr)
+      problems.push_back(fail(errc::missing_key, "the checkpoint lacks this tensor, which the mapping makes")
+                             .with_key(entry.key)
+                             .with_file(expected.path().string()));
+  return problems;
+}
+
+int check(const map_arguments& given, const common_options& common) {
+  works_on(given.values[0]);
+  const auto source = open_mapped(given, common);
+  if (!source) return report(source.error());
+  print_notes(source->reader->notes());
+  if (given.values.size() > 1) {
+    const auto expected = open_source(given.values[1], common);
+    if (!expected) return report(expected.error());
+    std::vector<error> problems = compare(*source->reader, **expected);
+    if (!problems.empty()) return report(fail_all(std::move(problems)));
+  }
+  const auto& made = source->last;
+  const std::string text = fmt::format(
+      "ok: every element of {} is used once; {} made, {} of them renamed only\n",
+      detail::counted(static_cast<std::int64_t>(source->reader->stored().contents().tensors.size()), "tensor"),
+      detail::counted(static_cast<std::int64_t>(made.tensors.size()), "tensor"), made.renamed_tensors);
+  return print(text) ? done : not_completed;
+}
+
+// One line per piece: its origin in both tensors, and the loops that move in them.
+std::string line_of(const index_piece& piece, const std::string& source) {
+  std::string loops;
+  for (const index_loop& loop : piece.loops) {
+    const auto step = [](const index_loop::step& one) {
+      return one.dimension < 0 ? std::string("-") : fmt::format("d{}+{}", one.dimension, one.stride);
+    };
+    loops += fmt::format("  {}x({} -> {})", loop.extent, step(loop.left), step(loop.right));
+  }
+  return fmt::format("  {} from {} to {}{}\n", source, to_string(piece.left_origin), to_string(piece.right_origin),
+                     loops);
+}
+
+int show(const map_arguments& given, const common_options& common) {
+  works_on(given.values[0]);
+  const auto source = open_mapped(given, common);
+  if (!source) return report(source.error());
+  const bound_mapping& bound = source->last;
+  const auto found = std::find_if(bound.tensors.begin(), bound.tensors.end(),
+                                  [&](const bound_tensor& tensor) { return tensor.key == given.values[1]; });
+  if (found == bound.tensors.end()) return report(no_such_entry(*source->reader, given.values[1], entry_kind::tensor));
+  const bound_instance& instance = bound.instances[found->instance];
+  const bound_relation& relation = bound.relations[instance.relation];
+  const mapping_rule& rule = bound.rule_of(instance);
+  std::string text = fmt::format("{}: {}{}\n  rule '{}'", escaped(found->key), name(found->type),
+                                 to_string(found->shape), escaped(rule.name));
+  text += rule.index.is_rename() ? " renames a tensor\n" : fmt::format(": {}\n", to_string(rule.index));
+  for (const value_step& step : rule.values) text += fmt::format("  values: {}\n", to_string(step));
+  if (rule.index.is_rename()) text += fmt::format("  {}\n", rule.left[0].name.text());
+  for (const index_piece& piece : relation.relation.pieces)
+    if (piece.right_tensor == found->tensor) text += line_of(piece, rule.left[piece.left_tensor].name.text());
+  return print(std::move(text)) ? done : not_completed;
+}
+
+int run(const map_arguments& given, const common_options& common) {
+  const auto wrong = [&](std::string_view expected) {
+    return refuse(fail(errc::invalid_argument, fmt::format("'map {}' has the wrong arguments", given.action))
+                      .with_values(std::string(expected),
+                                   detail::counted(static_cast<std::int64_t>(given.values.size()), "argument")));
+  };
+  const std::size_t count = given.values.size();
+  if (given.action == "list") return count == 0 ? list_mappings() : wrong("map list");
+  if (given.action == "print") return count == 1 ? print_mapping(given.values[0]) : wrong("map print FROM:TO");
+  if (!given.mapping.is_given())
+    return refuse(fail(errc::invalid_argument, fmt::format("'map {}' needs --map", given.action)));
+  if (given.action == "check")
+    return count == 1 || count == 2 ? check(given, common) : wrong("map check SRC [DST] --map MAPPING");
+  return count == 2 ? show(given, common) : wrong("map show SRC KEY --map MAPPING");
+}
+
+}  // namespace
+
+void add_map(CLI::App& app, invocation& call) {
+  auto given = std::make_shared<map_arguments>();
+  CLI::App* command =
+      app.add_subcommand("map", "List mappings between naming conventions, prove them, and show tensors");
+  command->footer(
+      "shardmesh map list\n"
+      "shardmesh map print hf.llama:megatron.gpt\n"
+      "shardmesh map check HF --map hf.llama:megatron.gpt\n"
+      "shardmesh map show HF decoder.layers.0.self_attention.linear_qkv.weight --map hf.llama:megatron.gpt");
+  command
+      ->add_option(
+          "ACTION", given->action,
+          "list: the mappings. print FROM:TO: one as TOML. check SRC [DST]: prove that --map fits SRC, and that "
+          "it makes the tensors of DST. show SRC KEY: what a tensor is made of")
+      ->required()
+      ->check(one_of({"list", "print", "check", "show"}));
+  command->add_option("ARGUMENTS", given->values, "A checkpoint, a key, or the name of a mapping");
+  add_mapping_options(*command, given->mapping);
+  command->callback([given, &call] { call.status = run(*given, call.common); });
+}
+
+}  // namespace tool
