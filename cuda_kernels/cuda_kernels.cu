@@ -17,11 +17,6 @@ using namespace shardmesh::kernel_bodies;
 
 namespace {
 
-// Addresses are launch arguments, so their number is a constant of the kernel: as many as fit into 4 KiB, and the
-// maximum for sm_70 and later.
-constexpr std::size_t few_slots = 480;
-constexpr std::size_t most_slots = 4000;
-
 struct table {
   int device = 0;
   tile_item* items = nullptr;  // on the device, as are the numbers below
@@ -62,10 +57,10 @@ cudaError_t upload(const tile_tables& tables, table& made) {
   return cudaStreamSynchronize(nullptr);  // a copy from pageable memory may return before it is done
 }
 
-template <std::size_t Slots>
+template <int Slots>
 cudaError_t launch(const table& what, unsigned char* const* to, std::size_t to_count, const unsigned char* const* from,
                    std::size_t from_count, cudaStream_t stream) {
-  slot_addresses<static_cast<int>(Slots)> slots;
+  slot_addresses<Slots> slots;
   slots.sources = static_cast<std::uint32_t>(to_count);
   for (std::size_t i = 0; i < to_count; ++i) slots.at[i] = reinterpret_cast<std::byte*>(to[i]);
   for (std::size_t i = 0; i < from_count; ++i)
@@ -106,7 +101,8 @@ int shardmesh_cuda_table_create(const void* items, size_t count, int device, siz
   const auto* const all = static_cast<const batch_item*>(items);
   *made = nullptr;
   for (std::size_t i = 0; i < count; ++i)
-    if (!has_kernel(all[i]) || all[i].to_slot >= most_slots || all[i].from_slot >= most_slots) {
+    if (!has_kernel(all[i]) || all[i].to_slot >= std::uint32_t{most_slots} ||
+        all[i].from_slot >= std::uint32_t{most_slots}) {
       *refused = i;
       return SHARDMESH_CUDA_KERNELS_NO_KERNEL;
     }
@@ -136,8 +132,10 @@ int shardmesh_cuda_table_launch(void* which, unsigned char* const* to, size_t to
   const on_device here(what.device);
   if (here.error != cudaSuccess) return here.error;
   const auto on = static_cast<cudaStream_t>(stream);
-  if (to_count + from_count <= few_slots) return launch<few_slots>(what, to, to_count, from, from_count, on);
-  if (to_count + from_count <= most_slots) return launch<most_slots>(what, to, to_count, from, from_count, on);
+  if (to_count + from_count <= std::size_t{few_slots})
+    return launch<few_slots>(what, to, to_count, from, from_count, on);
+  if (to_count + from_count <= std::size_t{most_slots})
+    return launch<most_slots>(what, to, to_count, from, from_count, on);
   return cudaErrorInvalidValue;
 }
 

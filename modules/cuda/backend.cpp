@@ -191,6 +191,19 @@ result<device_buffer> cuda_memory::allocate(std::int64_t size_bytes, device wher
   return made;
 }
 
+// Chooses a library of kernels, or else NVRTC, or else CUDA's own copies.
+result<std::shared_ptr<cuda::launcher>> device_launcher(const cuda::runtime& cuda, const cuda_options& options) {
+  SHARDMESH_TRY(std::shared_ptr<cuda::launcher> found, cuda::library_launcher(cuda, options.kernels));
+  if (found != nullptr) return found;
+  const std::string chosen = cuda::kernel_library::named(options.kernels);
+  if (chosen == "none") return cuda::copy_launcher(cuda);
+  SHARDMESH_TRY(auto compiler, cuda::nvrtc::find(cuda, options.nvrtc));
+  if (compiler != nullptr) return cuda::compiled_launcher(cuda, std::move(compiler));
+  if (chosen != "nvrtc") return cuda::copy_launcher(cuda);
+  return fail(errc::unsupported, "SHARDMESH_CUDA_KERNELS or cuda_options::kernels chose NVRTC, and none was found")
+      .with_hint("install NVRTC of CUDA 12.8 or newer, or name its library in SHARDMESH_NVRTC");
+}
+
 }  // namespace
 
 result<std::shared_ptr<kernel_backend>> cuda_backend(const cuda_options& options) {
@@ -201,8 +214,7 @@ result<std::shared_ptr<kernel_backend>> cuda_backend(const cuda_options& options
   if (options.kernels_on_host) {
     launcher = cuda::host_function_launcher(cuda);
   } else {
-    SHARDMESH_TRY(launcher, cuda::library_launcher(cuda, options.kernels));
-    if (launcher == nullptr) launcher = cuda::copy_launcher(cuda);
+    SHARDMESH_TRY(launcher, device_launcher(cuda, options));
   }
   return std::shared_ptr<kernel_backend>(
       std::make_shared<cuda_memory>(std::move(cuda), devices, std::move(launcher), options));

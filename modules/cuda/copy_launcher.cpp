@@ -21,9 +21,6 @@ import :launcher;
 namespace shardmesh::cuda {
 namespace {
 
-// A batch that needs more calls than this would be too slow to be useful.
-constexpr std::size_t most_calls = 65'536;
-
 // A copy of rows of `width` bytes; one row is a plain copy.
 struct call {
   std::uint32_t to_slot = 0, from_slot = 0;
@@ -35,13 +32,14 @@ error refusal(const batch_item& item, device where, std::string_view why) {
   return fail(errc::unsupported, "without the library of CUDA kernels, " + std::string(why) + " on " + to_string(where))
       .with_values("copies of a few runs of bytes", describe(item))
       .with_hint(
+          "install NVRTC of CUDA 12.8 or newer, or name its library in cuda_options::nvrtc or SHARDMESH_NVRTC; or "
           "install the component cuda_kernels (CMake: SHARDMESH_WITH_CUDA_KERNELS=ON), or name its library in "
           "cuda_options::kernels or SHARDMESH_CUDA_KERNELS");
 }
 
 // Appends the calls of an item's loops from `depth` on.
-result<void> append(const batch_item& item, int depth, call at, std::int64_t max_pitch, device where,
-                    std::vector<call>& calls) {
+result<void> append(const batch_item& item, int depth, call at, std::int64_t max_pitch, std::size_t most_calls,
+                    device where, std::vector<call>& calls) {
   const auto is_row = [&](const batch_loop& loop) {
     const auto width = static_cast<std::int64_t>(at.width);
     return loop.to >= width && loop.from >= width && loop.to <= max_pitch && loop.from <= max_pitch;
@@ -58,7 +56,7 @@ result<void> append(const batch_item& item, int depth, call at, std::int64_t max
       call next = at;
       next.to += i * loop.to;
       next.from += i * loop.from;
-      SHARDMESH_TRY(append(item, depth + 1, next, max_pitch, where, calls));
+      SHARDMESH_TRY(append(item, depth + 1, next, max_pitch, most_calls, where, calls));
     }
     return {};
   }
@@ -92,7 +90,7 @@ class copies final : public launchable {
 
 class by_copies final : public launcher {
  public:
-  explicit by_copies(const runtime& cuda) : cuda_(cuda) {}
+  by_copies(const runtime& cuda, std::size_t most_calls) : cuda_(cuda), most_calls_(most_calls) {}
   std::string_view name() const override { return "cuda (copies only)"; }
   result<std::unique_ptr<launchable>> prepare(std::span<const batch_item> items, device where) override {
     int max_pitch = 0;
@@ -113,13 +111,14 @@ class by_copies final : public launcher {
       if (rest.rank > 0 && rest.loops[rest.rank - 1].to == item_bytes(item.to_type) &&
           rest.loops[rest.rank - 1].from == item_bytes(item.to_type))
         first.width *= static_cast<std::size_t>(rest.loops[--rest.rank].size);
-      SHARDMESH_TRY(append(rest, 0, first, max_pitch, where, calls));
+      SHARDMESH_TRY(append(rest, 0, first, max_pitch, most_calls_, where, calls));
     }
     return std::unique_ptr<launchable>(std::make_unique<copies>(cuda_, where, items.size(), std::move(calls)));
   }
 
  private:
   runtime cuda_;
+  std::size_t most_calls_;
 };
 
 }  // namespace
@@ -134,8 +133,8 @@ std::string describe(const batch_item& item) {
   return text + " in " + std::to_string(item.rank) + (item.rank == 1 ? " loop" : " loops");
 }
 
-std::shared_ptr<launcher> copy_launcher(const runtime& cuda) {
-  return std::make_shared<by_copies>(cuda);
+std::shared_ptr<launcher> copy_launcher(const runtime& cuda, std::size_t most_calls) {
+  return std::make_shared<by_copies>(cuda, most_calls);
 }
 
 }  // namespace shardmesh::cuda

@@ -62,8 +62,14 @@ struct device_properties {
   char others[4096] = {};
 };
 
-/// One pointer per function of the library. Streams, events, and pools are opaque pointers. In a loaded table only the
-/// last six may be null.
+/// dim3: the blocks of a grid, or the threads of a block.
+struct grid_size {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+/// One pointer per function of the library. Streams, events, pools, libraries, and kernels are opaque pointers. In a
+/// loaded table only the last ten may be null; `library_load_data` is null if one
+/// of the last four is missing, as before CUDA 12.8.
 struct functions {
   int (*runtime_get_version)(int* version) = nullptr;
   const char* (*get_error_string)(int code) = nullptr;
@@ -105,6 +111,13 @@ struct functions {
   int (*mem_pool_set_access)(void* pool, const memory_access* accesses, std::size_t count) = nullptr;
   int (*driver_get_version)(int* version) = nullptr;
   int (*get_device_properties)(device_properties* properties, int index) = nullptr;
+
+  int (*library_load_data)(void** library, const void* code, void* jit_options, void** jit_values, unsigned jit_count,
+                           void* options, void** values, unsigned count) = nullptr;
+  int (*library_get_kernel)(void** kernel, void* library, const char* name) = nullptr;
+  int (*library_unload)(void* library) = nullptr;
+  int (*launch_kernel)(const void* kernel, grid_size grid, grid_size block, void** arguments, std::size_t shared_bytes,
+                       void* stream) = nullptr;
 };
 
 }  // namespace shardmesh::cuda

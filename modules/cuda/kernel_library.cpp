@@ -5,13 +5,12 @@ module;
 #include <shardmesh/try.hpp>
 #include <shardmesh/version.hpp>
 
-#include <dlfcn.h>
-#include <link.h>
-
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -27,23 +26,9 @@ namespace fs = std::filesystem;
 constexpr const char* variable = "SHARDMESH_CUDA_KERNELS";
 constexpr const char* what = "the library of CUDA kernels";
 
-// The folder of the program or shared library that contains this function; empty if the loader does not know.
-fs::path own_folder() {
-  Dl_info info{};
-  link_map* map = nullptr;
-  if (::dladdr1(reinterpret_cast<void*>(&own_folder), &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 ||
-      map == nullptr)
-    return {};
-  // The loader has no name for the program. dladdr gives its first argument, which need not be a path.
-  const bool is_program = map->l_name == nullptr || *map->l_name == '\0';
-  std::error_code code;
-  const fs::path file = fs::canonical(is_program ? "/proc/self/exe" : map->l_name, code);
-  return code ? fs::path() : file.parent_path();
-}
-
 std::vector<fs::path> folders() {
   std::vector<fs::path> made;
-  const fs::path own = own_folder();
+  const fs::path own = shared_library::own_folder();
   if (!own.empty()) made.push_back(own);
   // Searches above and beside only a folder of programs: other users may be able to write beside any other folder. A
   // Python package has the library above its `bin`.
@@ -60,6 +45,16 @@ std::string version_text(int version, std::string_view build) {
   return "version " + std::to_string(version) + " (" + std::string(build) + ")";
 }
 
+std::vector<int> architectures_of(std::string_view build) {
+  constexpr std::string_view word = "architectures";
+  const std::size_t at = build.find(word);
+  std::vector<int> made;
+  if (at == std::string_view::npos) return made;
+  std::istringstream list{std::string(build.substr(at + word.size()))};
+  for (int each = 0; list >> each;) made.push_back(each);
+  return made;
+}
+
 result<std::shared_ptr<const kernel_library>> opened(const std::string& path) {
   auto made = std::make_shared<kernel_library>();
   SHARDMESH_TRY(made->library, shared_library::open(what, path, variable, {}));
@@ -72,6 +67,7 @@ result<std::shared_ptr<const kernel_library>> opened(const std::string& path) {
   load("shardmesh_cuda_kernels_item_bytes", item_bytes);
   SHARDMESH_TRY(load.outcome());
   made->build = build();
+  made->architectures = architectures_of(made->build);
   constexpr std::string_view remedy =
       "install the component cuda_kernels of this shardmesh, or name its library in SHARDMESH_CUDA_KERNELS";
   if (version() != SHARDMESH_CUDA_KERNELS_VERSION)
@@ -87,6 +83,12 @@ result<std::shared_ptr<const kernel_library>> opened(const std::string& path) {
 }
 
 }  // namespace
+
+bool kernel_library::runs_on(int architecture) const {
+  if (architectures.empty() || architecture >= *std::ranges::max_element(architectures)) return true;
+  return std::ranges::any_of(
+      architectures, [architecture](int built) { return built / 10 == architecture / 10 && built <= architecture; });
+}
 
 std::vector<std::string> kernel_library::places() {
   const std::string plain = "libshardmesh_cuda_kernels.so";
@@ -106,7 +108,7 @@ std::string kernel_library::named(const std::string& path) {
 
 result<std::shared_ptr<const kernel_library>> kernel_library::find(const std::string& path) {
   const std::string chosen = named(path);
-  if (chosen == "none") return std::shared_ptr<const kernel_library>();
+  if (chosen == "none" || chosen == "nvrtc") return std::shared_ptr<const kernel_library>();
   if (!chosen.empty()) return opened(chosen);
   for (const std::string& place : places()) {
     // Only the loader can find a library by a name without a folder.

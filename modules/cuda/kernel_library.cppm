@@ -14,9 +14,17 @@ struct kernel_library {
   shared_library library;
   /// The library's description of its build: "shardmesh 0.1.0, CUDA 13.0, architectures 75 80 90".
   std::string build;
+  /// The architectures of `build`; empty if it names none.
+  std::vector<int> architectures;
+
+  /// Returns whether the library has code for a device of this architecture (`runtime::architecture`): machine code of
+  /// the same major version that is no newer, or PTX, which it has of its newest architecture. True if `architectures`
+  /// is empty.
+  bool runs_on(int architecture) const;
 
   /// Loads the library at `path`. If `path` is empty, loads the one at the path in SHARDMESH_CUDA_KERNELS; if that is
-  /// not set, the first that exists of `places`. The path `none` means that no library is used.
+  /// not set, the first that exists of `places`. The path `none` means that no kernels are used, and `nvrtc` that NVRTC
+  /// compiles them even if there is a library.
   /// \returns null when no library is used, or none was found
   /// \errors errc::unsupported: the library cannot be loaded, is not a library of kernels, or has another version; the
   ///         error names both versions and the remedy

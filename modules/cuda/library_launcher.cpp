@@ -58,6 +58,7 @@ class from_library final : public launcher {
       : cuda_(cuda), kernels_(std::move(kernels)) {}
   std::string_view name() const override { return "cuda"; }
   result<std::unique_ptr<launchable>> prepare(std::span<const batch_item> items, device where) override {
+    SHARDMESH_TRY(check_architecture(where));
     void* made = nullptr;
     std::size_t refused = 0;
     const int code = kernels_->create(items.data(), items.size(), where.index, &refused, &made);
@@ -70,6 +71,20 @@ class from_library final : public launcher {
   }
 
  private:
+  // Without code for the device, the first launch would fail, when other ranks already wait for its bytes.
+  result<void> check_architecture(device where) const {
+    const kernel_library& library = *kernels_->library;
+    if (library.architectures.empty()) return {};
+    SHARDMESH_TRY(const int architecture, cuda_.architecture(where));
+    if (library.runs_on(architecture)) return {};
+    return fail(errc::unsupported, library.library.file() + " has no kernels for " + to_string(where))
+        .with_values("code for architecture " + std::to_string(architecture), library.build)
+        .with_hint(
+            "set SHARDMESH_CUDA_KERNELS=nvrtc, so that NVRTC compiles them, or build the component cuda_kernels "
+            "with CMAKE_CUDA_ARCHITECTURES=" +
+            std::to_string(architecture));
+  }
+
   runtime cuda_;
   std::shared_ptr<const kernel_functions> kernels_;
 };

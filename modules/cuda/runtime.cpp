@@ -66,6 +66,11 @@ result<functions> functions_of(const shared_library& library) {
   library.find("cudaMemPoolSetAccess", made.mem_pool_set_access);
   library.find("cudaDriverGetVersion", made.driver_get_version);
   library.find("cudaGetDeviceProperties", made.get_device_properties);
+  const bool loads_kernels = library.find("cudaLibraryLoadData", made.library_load_data) &&
+                             library.find("cudaLibraryGetKernel", made.library_get_kernel) &&
+                             library.find("cudaLibraryUnload", made.library_unload) &&
+                             library.find("cudaLaunchKernel", made.launch_kernel);
+  if (!loads_kernels) made.library_load_data = nullptr;
   return made;
 }
 
@@ -108,6 +113,15 @@ result<device> runtime::resolve(device where) const {
   return fail(errc::invalid_argument, "there is no such CUDA device")
       .with_values(count == 0 ? "a CUDA device, of which there is none" : "cuda:0 to cuda:" + std::to_string(count - 1),
                    to_string(where));
+}
+
+result<int> runtime::architecture(device where) const {
+  int major = 0, minor = 0;
+  SHARDMESH_TRY(check(call().device_get_attribute(&major, attribute_compute_major, where.index),
+                      "cudaDeviceGetAttribute", where));
+  SHARDMESH_TRY(check(call().device_get_attribute(&minor, attribute_compute_minor, where.index),
+                      "cudaDeviceGetAttribute", where));
+  return 10 * major + minor;
 }
 
 current_device::current_device(const runtime& cuda, device where) : cuda_(cuda) {

@@ -35,6 +35,9 @@ class runtime {
   /// Returns the device with its index; index -1 means the calling thread's current device.
   /// \errors errc::invalid_argument when it is not a CUDA device, or none has that index
   result<device> resolve(device where) const;
+  /// Returns the device's architecture as CUDA's tools number it: 90 is compute capability 9.0. \errors those of
+  /// `check`
+  result<int> architecture(device where) const;
 
  private:
   shared_library library_;

@@ -4,9 +4,11 @@ module;
 #include <link.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <system_error>
 module shardmesh.cuda;
 
 namespace shardmesh::cuda {
@@ -41,6 +43,19 @@ std::string shared_library::file() const {
   if (handle_ == nullptr || ::dlinfo(handle_, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr || map->l_name == nullptr)
     return name_;
   return *map->l_name != '\0' ? map->l_name : name_;
+}
+
+std::string shared_library::own_folder() {
+  Dl_info info{};
+  link_map* map = nullptr;
+  if (::dladdr1(reinterpret_cast<void*>(&own_folder), &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 ||
+      map == nullptr)
+    return {};
+  // The loader has no name for the program. dladdr gives its first argument, which need not be a path.
+  const bool is_program = map->l_name == nullptr || *map->l_name == '\0';
+  std::error_code code;
+  const std::filesystem::path file = std::filesystem::canonical(is_program ? "/proc/self/exe" : map->l_name, code);
+  return code ? std::string() : file.parent_path().string();
 }
 
 void* shared_library::address_of(const char* function_name) const {

@@ -27,6 +27,9 @@ class shared_library {
   std::string file() const;
   bool is_open() const { return handle_ != nullptr; }
 
+  /// Returns the folder of the program or shared library that contains this code; empty if the loader does not know.
+  static std::string own_folder();
+
   /// Sets `function` to the library's function of that name, or to null. Returns whether there is one.
   template <class Function>
   bool find(const char* function_name, Function*& function) const {

@@ -73,24 +73,57 @@ gpu_library nccl_library(const std::string& path) {
   return usable("nccl", nccl::version_text(found->version()), found->file());
 }
 
-gpu_library kernels_of(const std::string& path) {
+using kernels_found = result<std::shared_ptr<const cuda::kernel_library>>;
+
+gpu_library kernels_of(const kernels_found& found, const std::string& path) {
   constexpr const char* name = "cuda_kernels";
   constexpr const char* remedy =
       "install the component cuda_kernels (CMake: SHARDMESH_WITH_CUDA_KERNELS=ON), or name its library in "
       "SHARDMESH_CUDA_KERNELS";
-  if (cuda::kernel_library::named(path) == "none")
-    return missing(name, "`none` was chosen, so no library is used", "unset SHARDMESH_CUDA_KERNELS, if it is set");
-  const auto found = cuda::kernel_library::find(path);
+  if (const std::string chosen = cuda::kernel_library::named(path); chosen == "none" || chosen == "nvrtc")
+    return missing(name, "`" + chosen + "` was chosen, so no library is used",
+                   "unset SHARDMESH_CUDA_KERNELS, if it is set");
   if (!found) return missing(name, without_hint(found.error()), remedy);
   if (*found != nullptr) return usable(name, (*found)->build, (*found)->library.file());
   std::string problem =
-      "no library was found; casts, sums, and scattered copies in CUDA memory are refused; looked for";
+      "no library was found; without NVRTC, casts, sums, and scattered copies in CUDA memory are refused; looked for";
   std::string_view before = " ";
   for (const std::string& place : cuda::kernel_library::places()) {
     problem += std::string(before) + place;
     before = ", ";
   }
   return missing(name, std::move(problem), remedy);
+}
+
+gpu_library nvrtc_library(const result<cuda::runtime>& runtime, const std::string& path) {
+  constexpr const char* name = "nvrtc";
+  constexpr const char* remedy = "install NVRTC of CUDA 12.8 or newer, or name its library in SHARDMESH_NVRTC";
+  if (cuda::nvrtc::named(path) == "none")
+    return missing(name, "`none` was chosen, so no kernels are compiled", "unset SHARDMESH_NVRTC, if it is set");
+  if (!runtime)
+    return missing(name, "without the CUDA runtime, it is not looked for", "install the CUDA runtime first");
+  const auto found = cuda::nvrtc::find(*runtime, path);
+  if (!found) return missing(name, without_hint(found.error()), remedy);
+  if (*found != nullptr)
+    return usable(name, std::to_string((*found)->major) + "." + std::to_string((*found)->minor),
+                  (*found)->library.file());
+  if (runtime->call().library_load_data == nullptr)
+    return missing(name, "the CUDA runtime is older than 12.8 and cannot load what NVRTC compiles",
+                   "install the CUDA runtime 12.8 or newer, or the component cuda_kernels");
+  std::string problem = "no NVRTC was found that the driver can follow; looked for";
+  std::string_view before = " ";
+  for (const std::string& place : cuda::nvrtc::places(*runtime)) {
+    problem += std::string(before) + place;
+    before = ", ";
+  }
+  return missing(name, std::move(problem), remedy);
+}
+
+// The source of the kernels that `cuda_scope::open` chooses. It fails with a library that cannot be used.
+std::string kernels_in_use(const kernels_found& library, const gpu_library& nvrtc, const std::string& path) {
+  if (!library || cuda::kernel_library::named(path) == "none") return "none";
+  if (*library != nullptr) return "library";
+  return nvrtc.is_usable ? "nvrtc" : "none";
 }
 
 // Kokkos is chosen when shardmesh is built.
@@ -102,7 +135,7 @@ gpu_library kokkos_of_build() {
   return usable("kokkos", version, {});
 }
 
-gpu_info gpu_at(const cuda::runtime& runtime, std::int32_t index) {
+gpu_info gpu_at(const cuda::runtime& runtime, std::int32_t index, const cuda::kernel_library* kernels) {
   gpu_info made{.where = {device_type::cuda, static_cast<std::int16_t>(index)}};
   const cuda::functions& call = runtime.call();
   // `check` clears the runtime's error, which the program's next call would otherwise return.
@@ -121,10 +154,14 @@ gpu_info gpu_at(const cuda::runtime& runtime, std::int32_t index) {
     made.name = properties.name;
     made.memory_bytes = static_cast<std::int64_t>(properties.total_memory);
   }
+  if (const auto architecture = runtime.architecture(made.where);
+      kernels != nullptr && architecture && !kernels->runs_on(*architecture))
+    made.problem = "the library of kernels has no code for it (" + kernels->build +
+                   "); set SHARDMESH_CUDA_KERNELS=nvrtc, so that NVRTC compiles the kernels";
   return made;
 }
 
-void add_gpus(const result<cuda::runtime>& runtime, device_report& report) {
+void add_gpus(const result<cuda::runtime>& runtime, const cuda::kernel_library* kernels, device_report& report) {
   if (!runtime) {
     report.problem = "the CUDA runtime is missing";
     return;
@@ -135,7 +172,7 @@ void add_gpus(const result<cuda::runtime>& runtime, device_report& report) {
     return;
   }
   if (*count == 0) report.problem = "the CUDA runtime lists no GPU";
-  for (std::int32_t index = 0; index < *count; ++index) report.gpus.push_back(gpu_at(*runtime, index));
+  for (std::int32_t index = 0; index < *count; ++index) report.gpus.push_back(gpu_at(*runtime, index, kernels));
 }
 
 std::string_view label(std::string_view name) {
@@ -143,6 +180,7 @@ std::string_view label(std::string_view name) {
   if (name == "cuda_runtime") return "CUDA runtime";
   if (name == "nccl") return "NCCL";
   if (name == "cuda_kernels") return "CUDA kernels";
+  if (name == "nvrtc") return "NVRTC";
   return "Kokkos";
 }
 
@@ -150,13 +188,19 @@ std::string_view label(std::string_view name) {
 
 device_report devices(const device_options& options) {
   const auto runtime = cuda::runtime::load(options.cudart);
+  const kernels_found kernels = cuda::kernel_library::find(options.kernels);
   device_report report;
-  add_gpus(runtime, report);
+  add_gpus(runtime, kernels ? kernels->get() : nullptr, report);
   report.libraries.push_back(driver_of(runtime));
   report.libraries.push_back(runtime_library(runtime));
   report.libraries.push_back(nccl_library(options.nccl));
-  report.libraries.push_back(kernels_of(options.kernels));
+  report.libraries.push_back(kernels_of(kernels, options.kernels));
+  report.libraries.push_back(nvrtc_library(runtime, options.nvrtc));
+  report.kernels = kernels_in_use(kernels, report.libraries.back(), options.kernels);
   report.libraries.push_back(kokkos_of_build());
+  const cuda::kernel_cache cache;
+  report.kernel_cache = cache.folder();
+  if (const auto checked = cache.check(); !checked) report.kernel_cache_problem = to_string(checked.error());
   return report;
 }
 
@@ -167,6 +211,7 @@ std::string to_string(const device_report& report) {
     if (!gpu.compute_capability.empty()) text += ", compute capability " + gpu.compute_capability;
     if (gpu.memory_bytes > 0) text += ", " + human_bytes(gpu.memory_bytes);
     text += "\n";
+    if (!gpu.problem.empty()) text += "    " + escaped(gpu.problem) + "\n";
   }
   if (report.gpus.empty()) text += "no GPU: " + escaped(report.problem) + "\n";
   for (const gpu_library& one : report.libraries) {
@@ -176,6 +221,14 @@ std::string to_string(const device_report& report) {
     else
       text += escaped(one.problem) + "\n    " + one.remedy + "\n";
   }
+  if (report.kernels == "library") text += "kernels in CUDA memory: the library's\n";
+  if (report.kernels == "none") text += "kernels in CUDA memory: none\n";
+  if (report.kernels != "nvrtc") return text;
+  text += "kernels in CUDA memory: compiled by NVRTC when first needed, ";
+  if (report.kernel_cache_problem.empty())
+    text += "kept in " + escaped(report.kernel_cache) + "\n";
+  else
+    text += "and not kept\n    " + escaped(report.kernel_cache_problem) + "\n";
   return text;
 }
 

@@ -18,12 +18,15 @@ struct gpu_info {
   std::string compute_capability{};
   /// Its whole memory, in bytes; 0 if unknown.
   std::int64_t memory_bytes = 0;
+  /// The reason why the library of kernels cannot run on it: it has no code for the GPU's architecture. Empty if it
+  /// can, or if there is none.
+  std::string problem{};
   friend bool operator==(const gpu_info&, const gpu_info&) = default;
 };
 
 /// A library for GPUs: its version and file, or else the reason why shardmesh cannot use it, and a remedy.
 struct gpu_library {
-  /// `driver`, `cuda_runtime`, `nccl`, `cuda_kernels`, or `kokkos`.
+  /// `driver`, `cuda_runtime`, `nccl`, `cuda_kernels`, `nvrtc`, or `kokkos`.
   std::string name{};
   bool is_usable = false;
   std::string version{};
@@ -43,6 +46,11 @@ struct device_report {
   std::string problem{};
   /// One entry for each name of `gpu_library`, in that order.
   std::vector<gpu_library> libraries{};
+  /// The source of the kernels that a `cuda_scope` uses: `library`, `nvrtc` (compiled when they are first needed), or
+  /// `none`.
+  std::string kernels{};
+  /// The folder of the kernels that NVRTC compiled, and the reason why it is not used; empty if it is.
+  std::string kernel_cache{}, kernel_cache_problem{};
   friend bool operator==(const device_report&, const device_report&) = default;
 };
 
@@ -51,10 +59,11 @@ struct device_options {
   std::string cudart{};
   std::string nccl{};
   std::string kernels{};
+  std::string nvrtc{};
 };
 
 /// Looks for the GPUs of this machine and for the libraries that shardmesh uses for them. A missing library is part of
-/// the report, not a failure. It loads the libraries, allocates nothing on a GPU, and needs no rank.
+/// the report, not a failure. It loads the libraries, allocates nothing on a GPU, compiles nothing, and needs no rank.
 /// Cost: the start of the CUDA runtime, at the first call of a process.
 device_report devices(const device_options& options = {});
 

@@ -15,8 +15,9 @@ using namespace shardmesh;
 
 namespace {
 
-// {"gpus": [(device, name, compute capability, bytes)], "problem": str,
-//  "libraries": [(name, usable, version, file, problem, remedy)], "text": str}
+// {"gpus": [(device, name, compute capability, bytes, problem)], "problem": str,
+//  "libraries": [(name, usable, version, file, problem, remedy)], "kernels": str, "kernel_cache": str,
+//  "kernel_cache_problem": str, "text": str}
 py::dict found_devices() {
   device_report report;
   {
@@ -25,8 +26,8 @@ py::dict found_devices() {
   }
   py::list gpus, libraries;
   for (const gpu_info& gpu : report.gpus)
-    gpus.append(
-        py::make_tuple(text(to_string(gpu.where)), text(gpu.name), text(gpu.compute_capability), gpu.memory_bytes));
+    gpus.append(py::make_tuple(text(to_string(gpu.where)), text(gpu.name), text(gpu.compute_capability),
+                               gpu.memory_bytes, text(gpu.problem)));
   for (const gpu_library& one : report.libraries)
     libraries.append(py::make_tuple(text(one.name), one.is_usable, text(one.version), text(one.file), text(one.problem),
                                     text(one.remedy)));
@@ -34,6 +35,9 @@ py::dict found_devices() {
   made["gpus"] = gpus;
   made["problem"] = text(report.problem);
   made["libraries"] = libraries;
+  made["kernels"] = text(report.kernels);
+  made["kernel_cache"] = text(report.kernel_cache);
+  made["kernel_cache_problem"] = text(report.kernel_cache_problem);
   made["text"] = text(to_string(report));
   return made;
 }

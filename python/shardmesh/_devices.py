@@ -18,13 +18,15 @@ class Gpu:
     compute_capability: str
     #: its whole memory; 0 if unknown
     memory_bytes: int
+    #: the reason why the library of kernels cannot run on it; empty if it can, or if there is none
+    problem: str
 
 
 @dataclass(frozen=True)
 class GpuLibrary:
     """A library for GPUs: its version and file, or else the reason why shardmesh cannot use it, and a remedy."""
 
-    #: "driver", "cuda_runtime", "nccl", "cuda_kernels", or "kokkos"
+    #: "driver", "cuda_runtime", "nccl", "cuda_kernels", "nvrtc", or "kokkos"
     name: str
     usable: bool
     version: str
@@ -43,6 +45,12 @@ class DeviceReport:
     problem: str
     #: by name
     libraries: dict[str, GpuLibrary]
+    #: the source of the kernels of CUDA memory: "library", "nvrtc" (compiled when first needed), or "none"
+    kernels: str
+    #: the folder of the kernels that NVRTC compiled
+    kernel_cache: str
+    #: the reason why that folder is not used; empty if it is
+    kernel_cache_problem: str
     _text: str
 
     def __str__(self) -> str:
@@ -55,4 +63,5 @@ def devices() -> DeviceReport:
     found = _native.devices()
     libraries = [GpuLibrary(*one) for one in found["libraries"]]
     return DeviceReport([Gpu(*one) for one in found["gpus"]], found["problem"],
-                        {one.name: one for one in libraries}, found["text"])
+                        {one.name: one for one in libraries}, found["kernels"], found["kernel_cache"],
+                        found["kernel_cache_problem"], found["text"])

@@ -72,6 +72,7 @@ def check_order(at, other):
     at.check("the option", at.run("app/bin/finder", own, SHARDMESH_CUDA_KERNELS=mine), "own/kernels.so")
     at.check("none as the option", at.run("app/bin/finder", "none", SHARDMESH_CUDA_KERNELS=mine), "none")
     at.check("none as the variable", at.run("app/bin/finder", SHARDMESH_CUDA_KERNELS="none"), "none")
+    at.check("nvrtc as the variable", at.run("app/bin/finder", SHARDMESH_CUDA_KERNELS="nvrtc"), "none")
     missing = at.run("app/bin/finder", SHARDMESH_CUDA_KERNELS="/nowhere/kernels.so")
     at.check("a variable that names no file", missing, ("error: ", "/nowhere/kernels.so", "cannot be loaded"))
 

@@ -23,9 +23,11 @@ class DevicesTest(unittest.TestCase):
         self.assertEqual([gpu.device for gpu in report.gpus], [f"cuda:{i}" for i in range(8)])
         self.assertEqual((report.gpus[3].name, report.gpus[3].compute_capability), ("device 3 of the double", "9.0"))
         self.assertGreater(report.gpus[3].memory_bytes, 0)
-        self.assertEqual(list(report.libraries), ["driver", "cuda_runtime", "nccl", "cuda_kernels", "kokkos"])
+        self.assertEqual(list(report.libraries), ["driver", "cuda_runtime", "nccl", "cuda_kernels", "nvrtc", "kokkos"])
         runtime = report.libraries["cuda_runtime"]
         self.assertEqual((runtime.usable, runtime.version, runtime.file), (True, "13.0", DOUBLE))
+        self.assertEqual((report.kernels, report.gpus[3].problem), ("none", ""))
+        self.assertTrue(report.kernel_cache.endswith("/shardmesh/kernels") or report.kernel_cache_problem)
         self.assertTrue(str(report).startswith("cuda:0: device 0 of the double, compute capability 9.0, "))
 
     def test_without_libraries_there_is_a_remedy_for_each_and_no_error(self):

@@ -16,6 +16,9 @@
 #ifndef SHARDMESH_KERNELS_DOUBLE_VERSION
 #define SHARDMESH_KERNELS_DOUBLE_VERSION SHARDMESH_CUDA_KERNELS_VERSION
 #endif
+#ifndef SHARDMESH_KERNELS_DOUBLE_BUILD
+#define SHARDMESH_KERNELS_DOUBLE_BUILD "the double"
+#endif
 
 namespace {
 
@@ -61,7 +64,7 @@ std::size_t shardmesh_cuda_kernels_item_bytes() {
 }
 
 const char* shardmesh_cuda_kernels_build() {
-  return "the double";
+  return SHARDMESH_KERNELS_DOUBLE_BUILD;
 }
 
 int shardmesh_cuda_table_create(const void* items, std::size_t count, int device, std::size_t* refused, void** made) {

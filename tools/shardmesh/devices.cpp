@@ -29,7 +29,9 @@ int print_json(const shardmesh::device_report& report) {
   for (const shardmesh::gpu_info& gpu : report.gpus) {
     out.begin_object().member("device", shardmesh::to_string(gpu.where)).member("name", gpu.name);
     write_text_or_null(out, "compute_capability", gpu.compute_capability);
-    out.member("memory_bytes", gpu.memory_bytes).end_object();
+    out.member("memory_bytes", gpu.memory_bytes);
+    write_text_or_null(out, "problem", gpu.problem);
+    out.end_object();
   }
   out.end_list();
   write_text_or_null(out, "problem", report.problem);
@@ -42,6 +44,9 @@ int print_json(const shardmesh::device_report& report) {
     write_text_or_null(out, "remedy", one.remedy);
     out.end_object();
   }
+  out.end_object().member("kernels", report.kernels).key("kernel_cache").begin_object();
+  write_text_or_null(out, "folder", report.kernel_cache);
+  write_text_or_null(out, "problem", report.kernel_cache_problem);
   out.end_object().end_object().finish();
   return done;
 }

@@ -344,20 +344,17 @@ SHARDMESH_KERNEL_FUNCTION inline void compute_planes(const Team& team, const til
       });
 }
 
-/// Runs tile `tile` of an item whose elements begin at these addresses. All threads of the team call it.
-template <class Team>
+/// Runs tile `tile` of an item whose elements begin at these addresses. All threads of the team call it. Without
+/// `Computes`, items that convert or compute have no code; precondition: there are none.
+template <bool Computes = true, class Team>
 SHARDMESH_KERNEL_FUNCTION inline void run_tile(const Team& team, const tile_item& item, std::int64_t tile,
                                                std::byte* to, const std::byte* from) {
   const tile_part part = part_of(item, tile);
-  switch (item.kind) {
-    case tile_kind::runs:
-      return move_runs(team, item, part, to, from);
-    case tile_kind::planes:
-      return move_planes(team, item, part, to, from);
-    case tile_kind::elements:
-      return compute_elements(team, item, part, to, from);
-    case tile_kind::element_planes:
-      return compute_planes(team, item, part, to, from);
+  if (item.kind == tile_kind::runs) return move_runs(team, item, part, to, from);
+  if (item.kind == tile_kind::planes) return move_planes(team, item, part, to, from);
+  if constexpr (Computes) {
+    if (item.kind == tile_kind::elements) return compute_elements(team, item, part, to, from);
+    compute_planes(team, item, part, to, from);
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C ABI by which tests steer the double (gpu_double.h).
 #include "call.hpp"
+#include "kernels.hpp"
 #include "memory.hpp"
 #include "nccl_world.hpp"
 #include "streams.hpp"
@@ -25,6 +26,7 @@ std::vector<std::string> leaks() {
   for (const auto& each : devices_of_the_double().events())
     if (!each->destroyed) found.push_back("event " + std::to_string(each->number));
   for (const std::string& each : communicator_leaks()) found.push_back(each);
+  for (const std::string& each : library_leaks()) found.push_back(each);
   return found;
 }
 
@@ -37,6 +39,7 @@ void double_reset(std::uint64_t seed) {
   reset_communicators();
   devices_of_the_double().reset();
   memory_of_the_double().reset();
+  reset_kernels();
   current_device() = 0;
   last_error() = 0;
 }

@@ -16,7 +16,9 @@ enum cuda_error : int {
   cuda_invalid_memcpy_direction = 21,
   cuda_no_device = 100,
   cuda_invalid_device = 101,
+  cuda_invalid_kernel_image = 200,
   cuda_invalid_handle = 400,
+  cuda_symbol_not_found = 500,
   cuda_not_ready = 600,
   cuda_illegal_address = 700,
   cuda_peer_access_already_enabled = 704,
@@ -54,6 +56,11 @@ struct cuda_device_properties {
 };
 
 using cuda_host_function = void (*)(void*);
+
+// dim3
+struct cuda_grid_size {
+  unsigned int x, y, z;
+};
 
 }  // namespace gpu_double
 

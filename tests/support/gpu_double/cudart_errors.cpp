@@ -35,8 +35,12 @@ error_words words_of(int error) {
       return {"cudaErrorNoDevice", "no CUDA-capable device is detected"};
     case 101:
       return {"cudaErrorInvalidDevice", "invalid device ordinal"};
+    case 200:
+      return {"cudaErrorInvalidKernelImage", "device kernel image is invalid"};
     case 400:
       return {"cudaErrorInvalidResourceHandle", "invalid resource handle"};
+    case 500:
+      return {"cudaErrorSymbolNotFound", "named symbol not found"};
     case 600:
       return {"cudaErrorNotReady", "device not ready"};
     case 700:

@@ -23,7 +23,7 @@ GPU_DOUBLE_API void double_set_background(int on);
 /// mismatching collectives, ... The text has one line per error and is valid until this thread asks again.
 GPU_DOUBLE_API int double_problems(void);
 GPU_DOUBLE_API const char* double_problem_text(void);
-/// The number of leaks: memory, streams, events, communicators, and registrations that were not released.
+/// The number of leaks: memory, streams, events, libraries, communicators, and registrations that were not released.
 GPU_DOUBLE_API int double_leaks(void);
 GPU_DOUBLE_API const char* double_leak_text(void);
 /// The enqueued, unfinished operations, and what they wait for: shows why a program hangs.
@@ -50,3 +50,11 @@ GPU_DOUBLE_API void double_release(void);
 /// Announces that a host function, which acts as a kernel, is about to read or write these bytes. They are checked like
 /// a copy's bytes.
 GPU_DOUBLE_API void double_touch(const void* memory, std::size_t bytes, int writes);
+
+/// The host's stand-in for a kernel: it gets copies of the arguments.
+using double_kernel = void (*)(void* const* arguments, unsigned int blocks, unsigned int threads);
+/// Defines, until the reset, the kernel `name` of every library that cudaLibraryLoadData loads. Launches run `body` as
+/// a host function on their stream. Code is loaded only if it begins with `double_code`.
+GPU_DOUBLE_API void double_define_kernel(const char* name, const std::size_t* argument_bytes, std::size_t arguments,
+                                         double_kernel body);
+inline constexpr char double_code[] = "code of the double";

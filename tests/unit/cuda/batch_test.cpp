@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs batches on the double: the host's kernels as host functions, and CUDA's copies where there are no kernels. Both
-// results are compared with the host backend's.
+// Runs batches on the double: the host's kernels as host functions, CUDA's copies where there are no kernels, and
+// kernels that the double of NVRTC compiled. All results are compared with the host backend's.
+#include <shardmesh/kernels/cut_tiles.hpp>
+#include <shardmesh/kernels/device_tile.hpp>
+#include <shardmesh/kernels/slots.hpp>
+
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -8,6 +12,7 @@
 #include <cstdint>
 #include <gpu_double/on_double.hpp>
 #include <memory>
+#include <own_cache.hpp>
 #include <random>
 #include <random_seed.hpp>
 #include <random_views.hpp>
@@ -92,6 +97,29 @@ element any_element(std::mt19937_64& random) {
                              {dtype::uint8, 1},   {dtype::int64, 8},    {dtype::float16, 2}};
   return all[random() % std::size(all)];
 }
+
+// Stands for the kernel of cuda_kernels/run_tiles.cu: the same bodies, with a loop for each block.
+template <int Slots>
+void loop_over_tiles(void* const* arguments, unsigned int, unsigned int) {
+  const auto& phase = *static_cast<const kernel_bodies::tiled_phase*>(arguments[0]);
+  const auto& slots = *static_cast<const kernel_bodies::slot_addresses<Slots>*>(arguments[1]);
+  alignas(16) std::byte scratch[kernel_bodies::scratch_bytes];
+  const kernel_bodies::emulated_team team(kernel_bodies::threads_per_tile, scratch);
+  for (std::int64_t tile = 0; tile < phase.tiles(); ++tile) {
+    const std::int64_t found = phase.item_of(tile);
+    const kernel_bodies::tile_item& item = phase.items[found];
+    std::byte* const to = slots.at[item.to_slot] + item.to_offset;
+    const std::byte* const from =
+        kernel_bodies::reads(item.op) ? slots.at[slots.sources + item.from_slot] + item.from_offset : to;
+    kernel_bodies::run_tile(team, item, tile - (phase.first_tile[found] - phase.first_tile[0]), to, from);
+  }
+}
+template <int Slots>
+void define_kernel() {
+  const std::size_t sizes[] = {sizeof(kernel_bodies::tiled_phase), sizeof(kernel_bodies::slot_addresses<Slots>)};
+  double_define_kernel(cuda::kernel_program::kernel, sizes, std::size(sizes), &loop_over_tiles<Slots>);
+}
+const cuda_options by_nvrtc{.cudart = SHARDMESH_GPU_DOUBLE, .kernels = "nvrtc", .nvrtc = SHARDMESH_NVRTC_DOUBLE};
 
 }  // namespace
 
@@ -210,6 +238,34 @@ TEST_CASE("a library of kernels of another version is refused with both versions
                                            ContainsSubstring("install the component cuda_kernels"));
 }
 
+TEST_CASE("a library of kernels without code for the GPU is refused when a batch is prepared") {
+  const on_double fresh;
+  const auto scope =
+      cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE, .kernels = SHARDMESH_KERNELS_DOUBLE_FOR_OTHER_GPUS});
+  REQUIRE(scope);
+  batch_builder copy;
+  REQUIRE(copy.copy({0, 0, dtype::float32, {9}, {1}}, {0, 0, dtype::float32, {9}, {1}}));
+  const auto refused = scope->backend().prepare(copy.items(), gpu);
+  REQUIRE(!refused);
+  CHECK(refused.error().code == errc::unsupported);
+  CHECK(refused.error().expected == "code for architecture 90");
+  CHECK(refused.error().found == "the double, architectures 100 120");
+  CHECK_THAT(to_string(refused.error()),
+             ContainsSubstring("cuda:0") && ContainsSubstring(SHARDMESH_KERNELS_DOUBLE_FOR_OTHER_GPUS) &&
+                 ContainsSubstring("SHARDMESH_CUDA_KERNELS=nvrtc") && ContainsSubstring("CMAKE_CUDA_ARCHITECTURES=90"));
+}
+
+TEST_CASE("a library runs on GPUs of its architectures' major versions, and on newer ones by its PTX") {
+  cuda::kernel_library library;
+  CHECK(library.runs_on(50));  // it names no architecture
+  library.architectures = {75, 80, 90};
+  for (const int runs : {75, 80, 86, 89, 90, 100, 120}) CHECK(library.runs_on(runs));
+  for (const int lacks : {52, 70, 72}) CHECK(!library.runs_on(lacks));
+  library.architectures = {86, 100};
+  CHECK(!library.runs_on(80));
+  CHECK(!library.runs_on(90));
+}
+
 TEST_CASE("kernels of a library run batches on their stream, and what it has none for is refused by name") {
   for (std::uint64_t seed = 1; seed <= random_seed::rounds(20); ++seed) {
     INFO("seed " << seed);
@@ -242,4 +298,49 @@ TEST_CASE("kernels of a library run batches on their stream, and what it has non
     CHECK_THAT(to_string(refused.error()),
                ContainsSubstring("has no kernel for copy of float32 to bfloat16 in 1 loop on cuda:0"));
   }
+}
+
+TEST_CASE("kernels that NVRTC compiled run batches on their stream as the host's backend does") {
+  const own_cache cache;
+  // Integers only: a NaN may become any NaN.
+  constexpr element all[] = {{dtype::int32, 4}, {dtype::uint8, 1}, {dtype::int64, 8}, {dtype::int16, 2}};
+  for (std::uint64_t seed = 1; seed <= random_seed::rounds(40); ++seed) {
+    INFO("seed " << seed);
+    const on_double fresh(seed);
+    define_kernel<kernel_bodies::few_slots>();
+    const auto scope = cuda_scope::open(by_nvrtc);
+    const auto runtime = cuda::runtime::load(SHARDMESH_GPU_DOUBLE);
+    REQUIRE((scope && runtime));
+    CHECK(scope->backend().name() == "cuda (NVRTC)");
+    const auto stream = cuda::stream::make(*runtime, gpu);
+    REQUIRE(stream);
+    std::mt19937_64 random(seed);
+    work w;
+    for (std::uint64_t i = 0, count = 1 + random() % 6; i < count; ++i) {
+      const extents sizes = random_views::random_sizes(random);
+      const element a = all[random() % std::size(all)], b = all[random() % std::size(all)];
+      w.add(random_views::make(random, sizes, a.type, a.size, false),
+            random_views::make(random, sizes, b.type, b.size, true),
+            [&](batch_builder& items, const placed_view& to, const placed_view& from) {
+              return random() % 3 == 0 ? items.accumulate(to, from, reduce_op::max) : items.copy(to, from);
+            });
+    }
+    CHECK(done_there(w, scope->backend(), random() % 2 == 0 ? stream->ref() : stream_ref{}) == done_here(w));
+  }
+}
+
+TEST_CASE("a batch with many slots is launched with the larger arguments") {
+  const own_cache cache;
+  const on_double fresh(3);
+  define_kernel<kernel_bodies::most_slots>();
+  const auto scope = cuda_scope::open(by_nvrtc);
+  REQUIRE(scope);
+  std::mt19937_64 random(3);
+  work w;
+  for (int i = 0; i < kernel_bodies::few_slots; ++i)
+    w.add(random_views::make(random, {3, 2}, dtype::int32, 4, false),
+          random_views::make(random, {3, 2}, dtype::uint8, 1, false),
+          [](batch_builder& items, const placed_view& to, const placed_view& from) { return items.copy(to, from); });
+  CHECK(done_there(w, scope->backend(), {}) == done_here(w));
+  CHECK(double_calls("cudaLaunchKernel") == 1);
 }

@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <gpu_double/on_double.hpp>
+#include <own_cache.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,8 +15,10 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-const device_options on_the_double{
-    .cudart = SHARDMESH_GPU_DOUBLE, .nccl = SHARDMESH_GPU_DOUBLE, .kernels = SHARDMESH_KERNELS_DOUBLE};
+const device_options on_the_double{.cudart = SHARDMESH_GPU_DOUBLE,
+                                   .nccl = SHARDMESH_GPU_DOUBLE,
+                                   .kernels = SHARDMESH_KERNELS_DOUBLE,
+                                   .nvrtc = SHARDMESH_NVRTC_DOUBLE};
 
 gpu_library named(const device_report& report, std::string_view name) {
   const auto found = std::ranges::find(report.libraries, name, &gpu_library::name);
@@ -40,7 +43,7 @@ TEST_CASE("libraries are reported with version and file, in a fixed order") {
   const device_report report = devices(on_the_double);
   std::vector<std::string> names;
   for (const gpu_library& one : report.libraries) names.push_back(one.name);
-  CHECK(names == std::vector<std::string>{"driver", "cuda_runtime", "nccl", "cuda_kernels", "kokkos"});
+  CHECK(names == std::vector<std::string>{"driver", "cuda_runtime", "nccl", "cuda_kernels", "nvrtc", "kokkos"});
   CHECK(named(report, "driver").is_usable);
   CHECK_THAT(named(report, "driver").version, ContainsSubstring("CUDA 13.0"));
   CHECK(named(report, "cuda_runtime") == gpu_library{"cuda_runtime", true, "13.0", SHARDMESH_GPU_DOUBLE, "", ""});
@@ -48,7 +51,10 @@ TEST_CASE("libraries are reported with version and file, in a fixed order") {
   CHECK(named(report, "nccl").file == SHARDMESH_GPU_DOUBLE);
   CHECK(named(report, "cuda_kernels") ==
         gpu_library{"cuda_kernels", true, "the double", SHARDMESH_KERNELS_DOUBLE, "", ""});
-  CHECK_THAT(to_string(report), ContainsSubstring("CUDA runtime: 13.0, " SHARDMESH_GPU_DOUBLE "\n"));
+  CHECK(named(report, "nvrtc") == gpu_library{"nvrtc", true, "13.0", SHARDMESH_NVRTC_DOUBLE, "", ""});
+  CHECK(report.kernels == "library");
+  CHECK_THAT(to_string(report), ContainsSubstring("CUDA runtime: 13.0, " SHARDMESH_GPU_DOUBLE "\n") &&
+                                    ContainsSubstring("kernels in CUDA memory: the library's\n"));
 }
 
 TEST_CASE("each missing library has its reason and its remedy, and nothing fails") {
@@ -86,6 +92,51 @@ TEST_CASE("kernels of another version, and kernels that are turned off, are repo
   CHECK_THAT(other.remedy, ContainsSubstring("cuda_kernels"));
   options.kernels = "none";
   CHECK_THAT(named(devices(options), "cuda_kernels").problem, ContainsSubstring("`none` was chosen"));
+}
+
+TEST_CASE("kernels of NVRTC are reported with the folder that keeps them") {
+  const on_double fresh;
+  device_options options = on_the_double;
+  options.kernels = "nvrtc";
+  {
+    const own_cache cache;
+    const device_report report = devices(options);
+    CHECK(report.kernels == "nvrtc");
+    CHECK(report.kernel_cache == cache.kernels().string());
+    CHECK(report.kernel_cache_problem.empty());
+    CHECK_THAT(to_string(report), ContainsSubstring("NVRTC: 13.0, " SHARDMESH_NVRTC_DOUBLE "\n") &&
+                                      ContainsSubstring("kept in " + report.kernel_cache + "\n"));
+  }
+  const own_cache cache("/dev/null");
+  const device_report report = devices(options);
+  CHECK(report.kernel_cache == "/dev/null/shardmesh/kernels");
+  CHECK_THAT(report.kernel_cache_problem, ContainsSubstring(report.kernel_cache));
+  CHECK_THAT(to_string(report), ContainsSubstring("and not kept\n    " + report.kernel_cache));
+}
+
+TEST_CASE("without a library of kernels and NVRTC, each has its remedy") {
+  const on_double fresh;
+  device_options options = on_the_double;
+  options.kernels = "nvrtc";
+  options.nvrtc = "none";
+  CHECK(devices(options).kernels == "none");
+  CHECK_THAT(named(devices(options), "nvrtc").problem, ContainsSubstring("`none` was chosen"));
+  options.nvrtc = "/nowhere/nvrtc.so";
+  const gpu_library missing = named(devices(options), "nvrtc");
+  CHECK_THAT(missing.problem, ContainsSubstring("/nowhere/nvrtc.so"));
+  CHECK_THAT(missing.remedy, ContainsSubstring("SHARDMESH_NVRTC"));
+  CHECK_THAT(to_string(devices(options)), ContainsSubstring("kernels in CUDA memory: none\n"));
+}
+
+TEST_CASE("a GPU for whose architecture the library has no kernels is marked") {
+  const on_double fresh(1, 1);
+  device_options options = on_the_double;
+  options.kernels = SHARDMESH_KERNELS_DOUBLE_FOR_OTHER_GPUS;
+  const device_report report = devices(options);
+  REQUIRE(report.gpus.size() == 1);
+  CHECK_THAT(report.gpus[0].problem,
+             ContainsSubstring("architectures 100 120") && ContainsSubstring("SHARDMESH_CUDA_KERNELS=nvrtc"));
+  CHECK_THAT(to_string(report), ContainsSubstring("\n    the library of kernels has no code for it"));
 }
 
 TEST_CASE("names and paths are escaped in text") {

@@ -5,6 +5,7 @@
 #include <shardmesh/kernels/cut_tiles.hpp>
 #include <shardmesh/kernels/device_tile.hpp>
 #include <shardmesh/kernels/host_tile.hpp>
+#include <shardmesh/kernels/slots.hpp>
 
 #include <cstdint>
 #include <cstdio>

@@ -12,7 +12,8 @@ namespace {
 
 // Names the libraries in the environment of a run.
 std::string libraries(const std::string& cudart, const std::string& nccl) {
-  return "export SHARDMESH_CUDART=" + cudart + " SHARDMESH_NCCL=" + nccl + " SHARDMESH_CUDA_KERNELS=none; ";
+  return "export SHARDMESH_CUDART=" + cudart + " SHARDMESH_NCCL=" + nccl +
+         " SHARDMESH_CUDA_KERNELS=none XDG_CACHE_HOME=/dev/null; ";
 }
 
 const std::string on_the_double = libraries(SHARDMESH_GPU_DOUBLE, SHARDMESH_GPU_DOUBLE);
@@ -39,6 +40,10 @@ TEST_CASE("devices lists the double's GPUs and libraries, in text and in JSON") 
   CHECK(document["libraries"]["nccl"]["usable"] == true);
   CHECK(document["libraries"]["nccl"]["file"] == SHARDMESH_GPU_DOUBLE);
   CHECK(document["libraries"]["cuda_kernels"]["usable"] == false);
+  CHECK(document["gpus"][7]["problem"].is_null());
+  CHECK(document["kernels"] == "none");
+  CHECK(document["kernel_cache"]["folder"] == "/dev/null/shardmesh/kernels");
+  CHECK(document["kernel_cache"]["problem"].get<std::string>().find("Not a directory") != std::string::npos);
 }
 
 TEST_CASE("devices without any library exits with 0, and says what to install") {

@@ -44,6 +44,12 @@ SAME(mem_pool_set_attribute, cudaMemPoolSetAttribute);
 SAME(mem_pool_set_access, cudaMemPoolSetAccess);
 SAME(driver_get_version, cudaDriverGetVersion);
 SAME(get_device_properties, cudaGetDeviceProperties);
+SAME(launch_kernel, cudaLaunchKernel);
+#if CUDART_VERSION >= 12080
+SAME(library_load_data, cudaLibraryLoadData);
+SAME(library_get_kernel, cudaLibraryGetKernel);
+SAME(library_unload, cudaLibraryUnload);
+#endif
 
 static_assert(int{cuda::success} == cudaSuccess);
 static_assert(int{cuda::error_invalid_value} == cudaErrorInvalidValue);
