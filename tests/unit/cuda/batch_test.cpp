@@ -98,6 +98,22 @@ element any_element(std::mt19937_64& random) {
   return all[random() % std::size(all)];
 }
 
+// Copies, conversions, and maxima of integers only: a NaN may become any NaN.
+work integer_work(std::mt19937_64& random) {
+  constexpr element all[] = {{dtype::int32, 4}, {dtype::uint8, 1}, {dtype::int64, 8}, {dtype::int16, 2}};
+  work w;
+  for (std::uint64_t i = 0, count = 1 + random() % 6; i < count; ++i) {
+    const extents sizes = random_views::random_sizes(random);
+    const element a = all[random() % std::size(all)], b = all[random() % std::size(all)];
+    w.add(random_views::make(random, sizes, a.type, a.size, false),
+          random_views::make(random, sizes, b.type, b.size, true),
+          [&](batch_builder& items, const placed_view& to, const placed_view& from) {
+            return random() % 3 == 0 ? items.accumulate(to, from, reduce_op::max) : items.copy(to, from);
+          });
+  }
+  return w;
+}
+
 // Stands for the kernel of cuda_kernels/run_tiles.cu: the same bodies, with a loop for each block.
 template <int Slots>
 void loop_over_tiles(void* const* arguments, unsigned int, unsigned int) {
@@ -302,8 +318,6 @@ TEST_CASE("kernels of a library run batches on their stream, and what it has non
 
 TEST_CASE("kernels that NVRTC compiled run batches on their stream as the host's backend does") {
   const own_cache cache;
-  // Integers only: a NaN may become any NaN.
-  constexpr element all[] = {{dtype::int32, 4}, {dtype::uint8, 1}, {dtype::int64, 8}, {dtype::int16, 2}};
   for (std::uint64_t seed = 1; seed <= random_seed::rounds(40); ++seed) {
     INFO("seed " << seed);
     const on_double fresh(seed);
@@ -315,16 +329,7 @@ TEST_CASE("kernels that NVRTC compiled run batches on their stream as the host's
     const auto stream = cuda::stream::make(*runtime, gpu);
     REQUIRE(stream);
     std::mt19937_64 random(seed);
-    work w;
-    for (std::uint64_t i = 0, count = 1 + random() % 6; i < count; ++i) {
-      const extents sizes = random_views::random_sizes(random);
-      const element a = all[random() % std::size(all)], b = all[random() % std::size(all)];
-      w.add(random_views::make(random, sizes, a.type, a.size, false),
-            random_views::make(random, sizes, b.type, b.size, true),
-            [&](batch_builder& items, const placed_view& to, const placed_view& from) {
-              return random() % 3 == 0 ? items.accumulate(to, from, reduce_op::max) : items.copy(to, from);
-            });
-    }
+    const work w = integer_work(random);
     CHECK(done_there(w, scope->backend(), random() % 2 == 0 ? stream->ref() : stream_ref{}) == done_here(w));
   }
 }
@@ -343,4 +348,23 @@ TEST_CASE("a batch with many slots is launched with the larger arguments") {
           [](batch_builder& items, const placed_view& to, const placed_view& from) { return items.copy(to, from); });
   CHECK(done_there(w, scope->backend(), {}) == done_here(w));
   CHECK(double_calls("cudaLaunchKernel") == 1);
+}
+
+TEST_CASE("a real GPU runs kernels that the real NVRTC compiled as the host's backend does") {
+  const own_cache cache;
+  const auto runtime = cuda::runtime::load(SHARDMESH_REAL_CUDART);
+  if (!runtime) SKIP("libcudart was not found: " << to_string(runtime.error()));
+  if (const auto count = runtime->device_count(); !count || *count == 0)
+    SKIP("this machine has no GPU: " << (count ? std::string() : to_string(count.error())));
+  const auto scope =
+      cuda_scope::open({.cudart = SHARDMESH_REAL_CUDART, .kernels = "nvrtc", .nvrtc = SHARDMESH_REAL_NVRTC});
+  if (!scope) SKIP("NVRTC cannot be used: " << to_string(scope.error()));
+  const auto stream = cuda::stream::make(*runtime, gpu);
+  REQUIRE(stream);
+  for (std::uint64_t seed = 1; seed <= random_seed::rounds(40); ++seed) {
+    INFO("seed " << seed);
+    std::mt19937_64 random(seed);
+    const work w = integer_work(random);
+    CHECK(done_there(w, scope->backend(), random() % 2 == 0 ? stream->ref() : stream_ref{}) == done_here(w));
+  }
 }
