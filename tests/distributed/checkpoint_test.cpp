@@ -10,6 +10,7 @@
 #include <dice.hpp>
 #include <fabric.hpp>
 #include <filesystem>
+#include <golden.hpp>
 #include <indices.hpp>
 #include <memory>
 #include <optional>
@@ -221,7 +222,7 @@ TEST_CASE("state dicts are saved and loaded through what they hold") {
 TEST_CASE("PyTorch's own checkpoints are loaded by any number of ranks, on layouts that they were not saved for") {
   const watchdog dog(500s);
   std::vector<fs::path> checkpoints;
-  for (const auto& entry : fs::directory_iterator(fs::path(SHARDMESH_TEST_DATA) / "golden"))
+  for (const auto& entry : fs::directory_iterator(golden::folder()))
     if (fs::exists(entry.path() / "checkpoint" / ".metadata") && entry.path().filename() != "options_xor")
       checkpoints.push_back(entry.path() / "checkpoint");
   std::sort(checkpoints.begin(), checkpoints.end());

@@ -13,6 +13,7 @@
 #include <fabric.hpp>
 #include <filesystem>
 #include <functional>
+#include <golden.hpp>
 #include <indices.hpp>
 #include <map>
 #include <memory>
@@ -300,7 +301,7 @@ TEST_CASE("boxes that overlap in any way are loaded right, and no byte of a chun
 }
 
 TEST_CASE("a compressed chunk is read front to back by one rank, in as many rounds as the memory needs") {
-  const fs::path checkpoint = fs::path(SHARDMESH_TEST_DATA) / "golden" / "options_zstd" / "checkpoint";
+  const fs::path checkpoint = golden::folder() / "options_zstd" / "checkpoint";
   saving::on_ranks({2, 4}, [&](any_communicator& comm) -> std::string {
     observed_reader reader(checkpoint);
     local_state wanted;

@@ -120,17 +120,26 @@ work fsdp_mix(std::int64_t align) {
   return made;
 }
 
-work strided(std::int64_t run) {
-  work made{"runs of " + std::to_string(run) + " bytes, every other one"};
-  const std::int64_t runs = (std::int64_t{256} << 20) / run / 64;
-  add(made, batch_op::copy, dtype::uint8, dtype::uint8,
-      {{64, runs * run, runs * run * 2}, {runs, run, run * 2}, {run, 1, 1}}, 0, 0);
+// 256 MiB in runs, every other one of the source. The destination is contiguous; rank 4 also cuts the source's blocks.
+work strided(int rank, std::int64_t run) {
+  work made{"rank " + std::to_string(rank) + ", runs of " + std::to_string(run) + " bytes, every other one"};
+  const std::int64_t all = (std::int64_t{256} << 20) / run;
+  const std::int64_t runs = all / 64, eighth = all / 64 / 8;
+  std::vector<shardmesh::batch_loop> loops;
+  if (rank == 2) loops = {{all, run, run * 2}, {run, 1, 1}};
+  if (rank == 3) loops = {{64, runs * run, runs * run * 2 + run}, {runs, run, run * 2}, {run, 1, 1}};
+  if (rank == 4)
+    loops = {{64, 8 * eighth * run, (8 * eighth + 8) * run * 2},
+             {8, eighth * run, (eighth + 1) * run * 2},
+             {eighth, run, run * 2},
+             {run, 1, 1}};
+  add(made, batch_op::copy, dtype::uint8, dtype::uint8, loops, 0, 0);
   return made;
 }
 
-work transposed() {
-  work made{"transpose of 8192 x 8192 float32"};
-  add(made, batch_op::copy, dtype::float32, dtype::float32, {{8192, 8192, 1}, {8192, 1, 8192}}, 0, 0);
+work transposed(dtype type, const char* name) {
+  work made{std::string("transpose of 8192 x 8192 ") + name};
+  add(made, batch_op::copy, type, type, {{8192, 8192, 1}, {8192, 1, 8192}}, 0, 0);
   return made;
 }
 
@@ -174,10 +183,16 @@ int main() {
 
   std::vector<work> all{contiguous(bytes, 0),    contiguous(bytes, 4), contiguous(bytes, 1), contiguous(1 << 20, 0),
                         contiguous(64 << 10, 0), fsdp_mix(16),         fsdp_mix(1)};
-  for (const std::int64_t run : {64, 256, 1024, 4096}) all.push_back(strided(run));
-  all.push_back(transposed());
+  for (const int rank : {2, 3, 4})
+    for (const std::int64_t run : {64, 256, 1024, 4096}) all.push_back(strided(rank, run));
+  all.push_back(transposed(dtype::float32, "float32"));
+  all.push_back(transposed(dtype::bfloat16, "bfloat16"));
   all.push_back(converted(batch_op::copy, dtype::bfloat16, dtype::float32, "float32 to bfloat16, 64 Mi"));
   all.push_back(converted(batch_op::copy, dtype::float32, dtype::bfloat16, "bfloat16 to float32, 64 Mi"));
+  all.push_back(converted(batch_op::copy, dtype::float8_e4m3fn, dtype::float32, "float32 to float8_e4m3fn, 64 Mi"));
+  all.push_back(converted(batch_op::copy, dtype::float8_e4m3fn, dtype::bfloat16, "bfloat16 to float8_e4m3fn, 64 Mi"));
+  all.push_back(converted(batch_op::copy, dtype::bfloat16, dtype::float8_e4m3fn, "float8_e4m3fn to bfloat16, 64 Mi"));
+  all.push_back(converted(batch_op::copy, dtype::float32, dtype::float8_e5m2, "float8_e5m2 to float32, 64 Mi"));
   all.push_back(converted(batch_op::accumulate, dtype::float32, dtype::float32, "float32 += float32, 64 Mi"));
   all.push_back(converted(batch_op::accumulate, dtype::float32, dtype::bfloat16, "float32 += bfloat16, 64 Mi"));
   for (const work& each : all) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every kernel against a loop over elements on the host: each operation and pair of dtypes, contiguous, misaligned,
 // strided, transposed; and random batches of several phases. Prints errors and exits with status 1.
+//   kernels_test [short]     short: a few batches of each kind, for tools that slow kernels down
 #include "batch_trial.hpp"
 
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 using namespace gpu_suite;
@@ -261,17 +263,20 @@ void refusals() {
 
 }  // namespace
 
-int main() {
+int main(int count, char** arguments) {
+  const bool is_short = count > 1 && std::strcmp(arguments[1], "short") == 0;
   if (shardmesh_cuda_kernels_version() != SHARDMESH_CUDA_KERNELS_VERSION ||
       shardmesh_cuda_kernels_item_bytes() != sizeof(batch_item)) {
     std::printf("WRONG: the kernels are of another version\n");
     return 1;
   }
-  every_kernel();
-  long_runs();
+  if (!is_short) {
+    every_kernel();
+    long_runs();
+  }
   phases();
   many_tiles();
-  random_batches(100);
+  random_batches(is_short ? 10 : 100);
   refusals();
   std::printf("kernels: %d batches, %zu items, %d wrong\n", batches, items_tried, failures);
   return failures == 0 ? 0 : 1;

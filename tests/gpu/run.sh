@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The GPU suite, for a machine with nvcc and a GPU and nothing else: correctness of every kernel against a loop over
 # elements, NCCL with one and two ranks, the bandwidth table. It needs no CMake and builds no module of shardmesh.
+# The GPU kit (tests/gpu/kit) runs more, from an archive.
 #   tests/gpu/run.sh [BUILD_FOLDER]
 # Environment: NVCC, CXX, CUDA_ARCH (sm_90), NCCL_LIBRARY (libnccl.so.2), SKIP_BANDWIDTH=1, COMPILE_ONLY=1.
 # Exits with 0 if everything that could run was right; with 77 if it compiled but nothing ran on a GPU (no GPU, or no
@@ -49,14 +50,7 @@ if [ -z "$arch" ] && command -v nvidia-smi > /dev/null; then
   arch=sm_$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d '. ')
 fi
 case "$arch" in sm_[0-9]*) ;; *) arch=sm_90 ;; esac
-flags=(-std=c++17 -O2 -arch="$arch" -Xcompiler -fPIC,-Wall "${includes[@]}")
-compile "libshardmesh_cuda_kernels.so for $arch (a minute)" "$nvcc" "${flags[@]}" -shared \
-  -Xlinker "--version-script=$root/cuda_kernels/exports.map" "$root/cuda_kernels/cuda_kernels.cu" \
-  -o "$build/libshardmesh_cuda_kernels.so"
-link=(-L "$build" -lshardmesh_cuda_kernels -Xlinker -rpath -Xlinker "$build")
-compile "kernels_test" "$nvcc" "${flags[@]}" "$here/kernels_test.cpp" "${link[@]}" -o "$build/kernels_test"
-compile "bandwidth" "$nvcc" "${flags[@]}" "$here/bandwidth.cu" "${link[@]}" -o "$build/bandwidth"
-compile "gpu_at_hand" "$nvcc" "${flags[@]}" "$here/gpu_at_hand.cu" -o "$build/gpu_at_hand"
+compile "what runs on a GPU" "$here/compile.sh" "$root" "$build" "$nvcc" "$arch"
 if [ -n "${COMPILE_ONLY:-}" ]; then
   say "compiled; COMPILE_ONLY is set: nothing was run on a GPU"
   exit $((status == 0 ? 77 : status))

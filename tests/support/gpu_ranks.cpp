@@ -5,6 +5,7 @@ module;
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <on_gpu.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -43,10 +44,41 @@ struct staged final : pending::operation {
   }
 };
 
+// An exchange over the host: received bytes are copied to the device on completion.
+struct hosted final : pending::operation {
+  struct landing {
+    std::span<std::byte> there;
+    std::vector<std::byte> here;
+  };
+  std::shared_ptr<kernel_backend> backend;
+  device where;
+  stream_ref stream;
+  std::vector<landing> receives;
+  std::vector<std::vector<std::byte>> sends;
+  pending inner;  // the last member: its end waits, and the buffers outlive that
+
+  // Waits on the host for all work enqueued so far.
+  result<void> settle() {
+    auto passed = backend->record(where, stream);
+    if (!passed) return std::move(passed).error();
+    return (*passed)->wait();
+  }
+  bool done() override { return inner.done(); }
+  result<void> wait() override {
+    if (auto waited = inner.wait(); !waited) return waited;
+    for (const landing& one : receives) {
+      auto copied = backend->copy_across(one.there.data(), where, one.here.data(), {},
+                                         static_cast<std::int64_t>(one.here.size()), stream);
+      if (!copied) return copied;
+    }
+    return settle();
+  }
+};
+
 }  // namespace
 
 std::string on_gpus(const std::string& path, std::int32_t size, const gpu_body& body) {
-  const auto scope = cuda_scope::open({.cudart = path, .kernels_on_host = true});
+  const auto scope = cuda_scope::open({.cudart = path, .kernels_on_host = !tests_run_on_gpu()});
   if (!scope) return to_string(scope.error());
   std::vector<std::string> found(static_cast<std::size_t>(size));
   const auto done = run_ranks(size, [&](any_communicator& control) -> result<void> {
@@ -62,6 +94,49 @@ std::string on_gpus(const std::string& path, std::int32_t size, const gpu_body& 
   for (std::size_t r = 0; r < found.size(); ++r)
     if (!found[r].empty()) return "rank " + std::to_string(r) + ": " + found[r];
   return done ? std::string() : to_string(done.error());
+}
+
+std::string on_hosted_gpus(const std::string& path, std::int32_t size,
+                           const std::function<std::string(hosted_communicator)>& body) {
+  const auto scope = cuda_scope::open({.cudart = path, .kernels_on_host = !tests_run_on_gpu()});
+  if (!scope) return to_string(scope.error());
+  const auto done = run_ranks(size, [&](any_communicator& control) -> result<void> {
+    const std::int32_t rank = control.rank();
+    const std::string wrong = body(hosted_communicator(control, {device_type::cuda, static_cast<std::int16_t>(rank)}));
+    if (wrong.empty()) return {};
+    return fail(errc::checksum_mismatch, "rank " + std::to_string(rank) + ": " + wrong);
+  });
+  return done ? std::string() : to_string(done.error());
+}
+
+result<pending> hosted_communicator::start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
+                                                    const call_options& options) {
+  auto backend = backend_for(where_);
+  if (!backend) return std::move(backend).error();
+  auto made = std::make_unique<hosted>();
+  made->backend = *backend;
+  made->where = where_;
+  made->stream = options.stream;
+  std::vector<outgoing> out;
+  std::vector<incoming> in;
+  for (const outgoing& m : sends) {
+    made->sends.emplace_back(m.bytes.size());
+    auto copied = made->backend->copy_across(made->sends.back().data(), {}, m.bytes.data(), where_,
+                                             static_cast<std::int64_t>(m.bytes.size()), options.stream);
+    if (!copied) return std::move(copied).error();
+    out.push_back({m.peer, made->sends.back()});
+  }
+  if (auto settled = made->settle(); !settled) return std::move(settled).error();
+  for (const incoming& m : receives) {
+    made->receives.push_back({m.bytes, std::vector<std::byte>(m.bytes.size())});
+    in.push_back({m.peer, made->receives.back().here});
+  }
+  call_options over_host = options;
+  over_host.stream = {};
+  auto started = inner_->start_exchange(out, in, over_host);
+  if (!started) return std::move(started).error();
+  made->inner = *std::move(started);
+  return pending(std::move(made));
 }
 
 device_bytes::device_bytes(device where, std::span<const std::byte> bytes) : device_bytes(where, bytes.size()) {

@@ -72,4 +72,30 @@ class staged_communicator {
 };
 static_assert(collective_communicator<staged_communicator>);
 
+/// A communicator for device memory over one for host memory, which must outlive it. Sent bytes are copied to the host,
+/// and received bytes to the device. Thus the executor's work on devices runs on ranks without NCCL.
+class hosted_communicator {
+ public:
+  hosted_communicator(any_communicator& inner, device where) : inner_(&inner), where_(where) {}
+  std::int32_t rank() const { return inner_->rank(); }
+  std::int32_t size() const { return inner_->size(); }
+  device memory() const { return where_; }
+  result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes,
+                                                         const call_options& options) {
+    return inner_->all_gather(bytes, options);
+  }
+  result<pending> start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
+                                 const call_options& options);
+  void abort(const error& reason) { inner_->abort(reason); }
+
+ private:
+  any_communicator* inner_;
+  device where_;
+};
+static_assert(communicator<hosted_communicator>);
+
+/// As `on_gpus`, without NCCL: thread ranks whose messages take the way over the host.
+std::string on_hosted_gpus(const std::string& path, std::int32_t size,
+                           const std::function<std::string(hosted_communicator)>& body);
+
 }  // namespace shardmesh::test

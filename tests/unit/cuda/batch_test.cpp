@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <gpu_double/on_double.hpp>
 #include <memory>
+#include <on_gpu.hpp>
 #include <own_cache.hpp>
 #include <random>
 #include <random_seed.hpp>
@@ -143,7 +144,7 @@ TEST_CASE("random batches on a stream do what the host's backend does") {
   for (std::uint64_t seed = 1; seed <= random_seed::rounds(40); ++seed) {
     INFO("seed " << seed);
     const on_double fresh(seed);
-    const auto scope = cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE, .kernels_on_host = true});
+    const auto scope = cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE, .kernels_on_host = !tests_run_on_gpu()});
     const auto runtime = cuda::runtime::load(SHARDMESH_GPU_DOUBLE);
     REQUIRE((scope && runtime));
     const auto stream = cuda::stream::make(*runtime, gpu);
@@ -254,7 +255,7 @@ TEST_CASE("a library of kernels of another version is refused with both versions
                                            ContainsSubstring("install the component cuda_kernels"));
 }
 
-TEST_CASE("a library of kernels without code for the GPU is refused when a batch is prepared") {
+TEST_CASE("a library of kernels without code for the GPU is refused when a batch is prepared", "[double]") {
   const on_double fresh;
   const auto scope =
       cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE, .kernels = SHARDMESH_KERNELS_DOUBLE_FOR_OTHER_GPUS});
@@ -282,7 +283,7 @@ TEST_CASE("a library runs on GPUs of its architectures' major versions, and on n
   CHECK(!library.runs_on(90));
 }
 
-TEST_CASE("kernels of a library run batches on their stream, and what it has none for is refused by name") {
+TEST_CASE("kernels of a library run batches on their stream, and what it has none for is refused by name", "[double]") {
   for (std::uint64_t seed = 1; seed <= random_seed::rounds(20); ++seed) {
     INFO("seed " << seed);
     const on_double fresh(seed);
@@ -316,7 +317,7 @@ TEST_CASE("kernels of a library run batches on their stream, and what it has non
   }
 }
 
-TEST_CASE("kernels that NVRTC compiled run batches on their stream as the host's backend does") {
+TEST_CASE("kernels that NVRTC compiled run batches on their stream as the host's backend does", "[double]") {
   const own_cache cache;
   for (std::uint64_t seed = 1; seed <= random_seed::rounds(40); ++seed) {
     INFO("seed " << seed);
@@ -334,7 +335,7 @@ TEST_CASE("kernels that NVRTC compiled run batches on their stream as the host's
   }
 }
 
-TEST_CASE("a batch with many slots is launched with the larger arguments") {
+TEST_CASE("a batch with many slots is launched with the larger arguments", "[double]") {
   const own_cache cache;
   const on_double fresh(3);
   define_kernel<kernel_bodies::most_slots>();

@@ -78,7 +78,7 @@ unsigned mode_of(const std::filesystem::path& path) {
 
 }  // namespace
 
-TEST_CASE("the first use of a kernel compiles and caches it, and the second one does not compile") {
+TEST_CASE("the first use of a kernel compiles and caches it, and the second one does not compile", "[double]") {
   const own_cache cache;
   const on_doubles fresh;
   CHECK(prepared(cast()) == "");
@@ -93,7 +93,7 @@ TEST_CASE("the first use of a kernel compiles and caches it, and the second one 
   CHECK(files_in(cache.kernels()) == files);
 }
 
-TEST_CASE("one scope loads a program once, for all batches that need it") {
+TEST_CASE("one scope loads a program once, for all batches that need it", "[double]") {
   const own_cache cache;
   const on_doubles fresh;
   const auto scope = cuda_scope::open(options);
@@ -102,7 +102,7 @@ TEST_CASE("one scope loads a program once, for all batches that need it") {
   CHECK(double_calls("cudaLibraryLoadData") == 1);
 }
 
-TEST_CASE("a damaged file of the cache is compiled again and replaced") {
+TEST_CASE("a damaged file of the cache is compiled again and replaced", "[double]") {
   const own_cache cache;
   const on_doubles fresh;
   REQUIRE(prepared(cast()) == "");
@@ -125,7 +125,7 @@ TEST_CASE("a damaged file of the cache is compiled again and replaced") {
   CHECK(nvrtc_double_compilations() == 2);
 }
 
-TEST_CASE("a file of the cache that others could have written is not used") {
+TEST_CASE("a file of the cache that others could have written is not used", "[double]") {
   const own_cache cache;
   const on_doubles fresh;
   REQUIRE(prepared(cast()) == "");
@@ -142,7 +142,7 @@ TEST_CASE("a file of the cache that others could have written is not used") {
   CHECK(nvrtc_double_compilations() == 2);
 }
 
-TEST_CASE("a cache that others can write to is not used, and kernels are compiled without it") {
+TEST_CASE("a cache that others can write to is not used, and kernels are compiled without it", "[double]") {
   const own_cache cache;
   const on_doubles fresh;
   REQUIRE(std::filesystem::create_directories(cache.kernels()));
@@ -157,7 +157,7 @@ TEST_CASE("a cache that others can write to is not used, and kernels are compile
                                              ContainsSubstring("XDG_CACHE_HOME"));
 }
 
-TEST_CASE("a cache that cannot be made costs time only") {
+TEST_CASE("a cache that cannot be made costs time only", "[double]") {
   const own_cache cache("/dev/null/cache");
   const on_doubles fresh;
   CHECK(prepared(cast()) == "");
@@ -192,7 +192,7 @@ TEST_CASE("what the kernels must do decides what is compiled") {
   CHECK(files_in(cache.kernels()).size() == 2);
 }
 
-TEST_CASE("a compilation that fails has NVRTC's log, its file, and the remedies in the error") {
+TEST_CASE("a compilation that fails has NVRTC's log, its file, and the remedies in the error", "[double]") {
   const own_cache cache;
   const on_doubles fresh;
   nvrtc_double_fail("run_tiles.cu(7): error: identifier \"half\" is undefined");
@@ -208,14 +208,14 @@ TEST_CASE("a compilation that fails has NVRTC's log, its file, and the remedies 
   CHECK(prepared(cast()) == "");  // nothing remains of the failure
 }
 
-TEST_CASE("code that the runtime does not load is an error with its text") {
+TEST_CASE("code that the runtime does not load is an error with its text", "[double]") {
   const own_cache cache;
   const on_doubles fresh;
   double_inject("cudaLibraryLoadData", -1, 1, double_fail, gpu_double::cuda_invalid_kernel_image);
   CHECK_THAT(prepared(cast()), ContainsSubstring("cudaLibraryLoadData") && ContainsSubstring("CUDA error 200"));
 }
 
-TEST_CASE("a library of kernels is preferred to NVRTC, unless NVRTC is chosen") {
+TEST_CASE("a library of kernels is preferred to NVRTC, unless NVRTC is chosen", "[double]") {
   const own_cache cache;
   const on_doubles fresh;
   cuda_options both = options;
@@ -227,7 +227,7 @@ TEST_CASE("a library of kernels is preferred to NVRTC, unless NVRTC is chosen") 
   CHECK(nvrtc_double_compilations() == 0);
 }
 
-TEST_CASE("without kernels and with NVRTC turned off, the refusal names both remedies") {
+TEST_CASE("without kernels and with NVRTC turned off, the refusal names both remedies", "[double]") {
   const on_doubles fresh;
   cuda_options neither = options;
   neither.nvrtc = "none";
@@ -237,7 +237,7 @@ TEST_CASE("without kernels and with NVRTC turned off, the refusal names both rem
   CHECK(prepared(plain_copy(), neither) == "");
 }
 
-TEST_CASE("an NVRTC that is named must be one that the driver can follow") {
+TEST_CASE("an NVRTC that is named must be one that the driver can follow", "[double]") {
   const on_doubles fresh;
   cuda_options other = options;
   other.nvrtc = "/nowhere/libnvrtc.so.13";
@@ -248,7 +248,8 @@ TEST_CASE("an NVRTC that is named must be one that the driver can follow") {
   CHECK_THAT(prepared(cast()), ContainsSubstring("NVRTC of CUDA 13 or older") && ContainsSubstring("NVRTC 14.2"));
 }
 
-TEST_CASE("a GPU that is newer than NVRTC gets PTX, and an older one is refused with the known architectures") {
+TEST_CASE("a GPU that is newer than NVRTC gets PTX, and an older one is refused with the known architectures",
+          "[double]") {
   const on_doubles fresh;
   const auto found = cuda::nvrtc::open(SHARDMESH_NVRTC_DOUBLE);
   REQUIRE(found);
@@ -261,7 +262,7 @@ TEST_CASE("a GPU that is newer than NVRTC gets PTX, and an older one is refused 
   CHECK(refused.error().found == "75 80 90");
 }
 
-TEST_CASE("a file of the cache is found only by what it was compiled from") {
+TEST_CASE("a file of the cache is found only by what it was compiled from", "[double]") {
   const on_doubles fresh;
   std::set<std::string> names;
   for (const int minor : {0, 1}) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <gpu_double/on_double.hpp>
 #include <numeric>
+#include <on_gpu.hpp>
 #include <random>
 #include <random_views.hpp>
 #include <string>
@@ -19,7 +20,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-const cuda_options options{.cudart = SHARDMESH_GPU_DOUBLE, .kernels_on_host = true};
+const cuda_options options{.cudart = SHARDMESH_GPU_DOUBLE, .kernels_on_host = !tests_run_on_gpu()};
 constexpr device gpu{device_type::cuda, 1};
 
 std::vector<std::int32_t> counted(std::size_t count) {
@@ -144,15 +145,15 @@ TEST_CASE("staging memory is pinned once and used again") {
   }
   CHECK(double_calls("cudaHostAlloc") == 2);
   // Staging buffers above `staging_keep_bytes` are pinned and freed each time.
-  const auto small =
-      cuda_backend({.cudart = SHARDMESH_GPU_DOUBLE, .kernels_on_host = true, .staging_keep_bytes = 1000});
+  const auto small = cuda_backend(
+      {.cudart = SHARDMESH_GPU_DOUBLE, .kernels_on_host = !tests_run_on_gpu(), .staging_keep_bytes = 1000});
   REQUIRE(small);
   for (int round = 0; round < 3; ++round) REQUIRE((*small)->allocate_staging(5000, gpu));
   CHECK(double_calls("cudaHostAlloc") == 5);
   CHECK(double_calls("cudaFreeHost") == 3);
 }
 
-TEST_CASE("memory that there is not enough of is an error with the bytes and the device") {
+TEST_CASE("memory that there is not enough of is an error with the bytes and the device", "[double]") {
   const on_double fresh;
   double_set_memory(1 << 20);
   const auto scope = cuda_scope::open(options);
@@ -164,7 +165,7 @@ TEST_CASE("memory that there is not enough of is an error with the bytes and the
   CHECK(device_tensor::make(dtype::float32, {1000}, gpu));
 }
 
-TEST_CASE("what the runtime refuses is an error with the operation, the device and the library's text") {
+TEST_CASE("what the runtime refuses is an error with the operation, the device and the library's text", "[double]") {
   const on_double fresh;
   const auto scope = cuda_scope::open(options);
   REQUIRE(scope);
@@ -217,7 +218,7 @@ TEST_CASE("tensors of sizes that cannot be are refused, and empty ones have no m
   static_assert(allocatable_tensor<device_tensor>);
 }
 
-TEST_CASE("work that fails on the device comes out of the event behind it") {
+TEST_CASE("work that fails on the device comes out of the event behind it", "[double]") {
   double_reset(1);  // the error is sticky: afterwards, nothing can be freed
   const auto scope = cuda_scope::open(options);
   const auto runtime = cuda::runtime::load(SHARDMESH_GPU_DOUBLE);

@@ -175,7 +175,7 @@ TEST_CASE("a cancelled wait ends on every rank") {
   CHECK(all.errors[0].ranks == std::vector<std::int32_t>{0});
 }
 
-TEST_CASE("an error of a call of NCCL reaches every rank with the operation and the library's text") {
+TEST_CASE("an error of a call of NCCL reaches every rank with the operation and the library's text", "[double]") {
   const on_double fresh;
   double_inject("ncclAllReduce", 1, 1, double_fail, 2);
   const auto all = failing(3, [](nccl_communicator& comm) { return reduce(comm, within(5s)); });
@@ -186,7 +186,7 @@ TEST_CASE("an error of a call of NCCL reaches every rank with the operation and 
   CHECK(all.took < 1s);
 }
 
-TEST_CASE("an error that NCCL finds later reaches every rank") {
+TEST_CASE("an error that NCCL finds later reaches every rank", "[double]") {
   const on_double fresh;
   double_inject("ncclAllReduce", 0, 1, double_fail_later, 6);
   const auto all = failing(2, [](nccl_communicator& comm) { return reduce(comm, within(5s)); });
@@ -195,7 +195,7 @@ TEST_CASE("an error that NCCL finds later reaches every rank") {
   CHECK(all.took < 1s);
 }
 
-TEST_CASE("a lost rank gives every survivor an error within a second of the deadline") {
+TEST_CASE("a lost rank gives every survivor an error within a second of the deadline", "[double]") {
   const watchdog dog{std::chrono::seconds(60)};
   double_reset(5);
   double_inject("ncclAllReduce", 2, 1, double_lose_rank, 0);
@@ -217,7 +217,7 @@ TEST_CASE("a lost rank gives every survivor an error within a second of the dead
   CHECK(slowest < 1300ms);
 }
 
-TEST_CASE("a rank for which NCCL cannot be set up is told to all, who wait for it within NCCL") {
+TEST_CASE("a rank for which NCCL cannot be set up is told to all, who wait for it within NCCL", "[double]") {
   const watchdog dog{std::chrono::seconds(60)};
   double_reset(1);
   double_inject("ncclCommInitRankConfig", 1, 1, double_fail, 1);
@@ -227,7 +227,7 @@ TEST_CASE("a rank for which NCCL cannot be set up is told to all, who wait for i
                         ContainsSubstring("(NCCL error 1)") && ContainsSubstring("making a NCCL communicator"));
 }
 
-TEST_CASE("setting up NCCL ends at the deadline when a rank hangs in it") {
+TEST_CASE("setting up NCCL ends at the deadline when a rank hangs in it", "[double]") {
   const watchdog dog{std::chrono::seconds(60)};
   double_reset(1);
   double_inject("ncclCommInitRankConfig", 1, 1, double_hang, 0);
@@ -245,7 +245,8 @@ TEST_CASE("setting up NCCL ends at the deadline when a rank hangs in it") {
   double_release();
 }
 
-TEST_CASE("ranks that start different collectives, or messages of different sizes, have an error at the deadline") {
+TEST_CASE("ranks that start different collectives, or messages of different sizes, have an error at the deadline",
+          "[double]") {
   for (const bool are_messages : {false, true}) {
     double_reset(1);
     const auto all = failing(2, [&](nccl_communicator& comm) -> result<void> {
@@ -270,7 +271,7 @@ TEST_CASE("ranks that start different collectives, or messages of different size
   }
 }
 
-TEST_CASE("a device that fails while NCCL works is an error on every rank with CUDA's text") {
+TEST_CASE("a device that fails while NCCL works is an error on every rank with CUDA's text", "[double]") {
   const on_double fresh;
   double_inject("cudaEventQuery", -1, 1, double_fail, 700);
   const auto all = failing(2, [](nccl_communicator& comm) {
@@ -296,7 +297,8 @@ TEST_CASE("a call after the deadline of another has its error, and nothing is st
   CHECK(double_calls("ncclAllReduce") == 0);
 }
 
-TEST_CASE("a call that failed returns when no kernel can use its memory any more, however long that takes") {
+TEST_CASE("a call that failed returns when no kernel can use its memory any more, however long that takes",
+          "[double]") {
   const on_double fresh;
   std::atomic<bool> is_released = false;
   const auto all = failing(2, [&](nccl_communicator& comm) -> result<void> {

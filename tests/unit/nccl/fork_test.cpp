@@ -58,7 +58,8 @@ int use_and_destroy(std::optional<nccl_communicator> comm, std::optional<pending
 
 }  // namespace
 
-TEST_CASE("a forked child's copy of a NCCL communicator refuses calls, and its end calls nothing of NCCL or CUDA") {
+TEST_CASE("a forked child's copy of a NCCL communicator refuses calls, and its end calls nothing of NCCL or CUDA",
+          "[double]") {
   const on_double fresh;
   const watchdog dog{60s};
   const std::int64_t before = double_calls_of_children();

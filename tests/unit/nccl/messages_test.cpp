@@ -205,7 +205,7 @@ TEST_CASE("memory that is not the device's is refused before anything moves") {
         }) == "");
 }
 
-TEST_CASE("the installed suite holds over NCCL, through memory of the device") {
+TEST_CASE("the installed suite holds over NCCL, through memory of the device", "[double]") {
   const watchdog dog{std::chrono::seconds(240)};
   for (const std::int32_t size : {1, 2, 4})
     for (const conformance_check& check : conformance_checks()) {
