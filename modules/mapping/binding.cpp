@@ -23,6 +23,8 @@ namespace {
 
 // A configuration from a file must not make us spell names without end.
 constexpr std::int64_t most_names = std::int64_t{1} << 24;
+// After so many problems, the mapping is for another model, or its ranges are wrong: the rest is not looked at.
+constexpr std::int64_t most_problems = 10'000;
 
 std::string described(const mapping_rule& rule) {
   return rule.line > 0 ? fmt::format("the rule '{}' (line {})", rule.name, rule.line)
@@ -93,6 +95,7 @@ class binder {
     }
     result<void> done;
     for (std::int64_t i = 0; i < count && done; ++i) {
+      if (more_ > most_problems) return fail_all(std::move(problems_), more_);
       std::int64_t rest = i;
       for (std::size_t c = captures.size(); c-- > 0;) {
         const std::int64_t range = ranges_.find(captures[c])->second;
@@ -225,7 +228,7 @@ class binder {
     for (const std::string& key : missing)
       refuse(fail(errc::missing_key, fmt::format("{} needs this tensor, and the checkpoint lacks it", described(rule)))
                  .with_key(key)
-                 .with_hint(did_you_mean(nearest_key(source_, key))));
+                 .with_hint(problems_.size() < most_suggestions ? did_you_mean(nearest_key(source_, key)) : ""));
     return found;
   }
 
