@@ -28,6 +28,7 @@ static_assert(SHARDMESH_FORMAT_DEEPSPEED == static_cast<int>(checkpoint_format::
 static_assert(SHARDMESH_FORMAT_TORCHSNAPSHOT == static_cast<int>(checkpoint_format::torchsnapshot));
 static_assert(SHARDMESH_FORMAT_TORCH_CHECKPOINTING == static_cast<int>(checkpoint_format::torch_checkpointing));
 static_assert(SHARDMESH_FORMAT_PARTS == static_cast<int>(checkpoint_format::parts));
+static_assert(SHARDMESH_FORMAT_GGUF == static_cast<int>(checkpoint_format::gguf));
 
 namespace {
 

@@ -26,9 +26,11 @@ target_format to_target(shardmesh_format format) {
       return target_format::pt;
     case SHARDMESH_FORMAT_TORCH_CHECKPOINTING:
       return target_format::torch_checkpointing;
+    case SHARDMESH_FORMAT_GGUF:
+      return target_format::gguf;
     default:
       refuse(fail(errc::invalid_argument, "no format that can be written has this number")
-                 .with_values("DCP, TORCH, SAFETENSORS, HF, or TORCH_CHECKPOINTING", std::to_string(format)));
+                 .with_values("DCP, TORCH, SAFETENSORS, HF, TORCH_CHECKPOINTING, or GGUF", std::to_string(format)));
   }
 }
 

@@ -24,6 +24,7 @@ export import :open;
 export import :parameter_list;
 export import :placement_rules;
 export import :overwrite_rule;
+export import :quantize_rule;
 export import :resize;
 export import :save;
 export import :select_entries;

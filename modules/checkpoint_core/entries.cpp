@@ -37,6 +37,8 @@ std::string_view name(checkpoint_format format) {
       return "torch-checkpointing";
     case checkpoint_format::parts:
       return "parts";
+    case checkpoint_format::gguf:
+      return "gguf";
   }
   return "unknown";
 }

@@ -52,10 +52,11 @@ enum class checkpoint_format : std::uint8_t {
   deepspeed,    // a DeepSpeed folder: ZeRO 0 to 3
   torchsnapshot,
   torch_checkpointing,  // DCP's successor
-  parts                 // a folder of several checkpoints, seen as one
+  parts,                // a folder of several checkpoints, seen as one
+  gguf                  // one GGUF file
 };
 /// Returns the format's name: "dcp", "torch", "safetensors", "hf", "torch-files", "deepspeed", "torchsnapshot",
-/// "torch-checkpointing", or "parts".
+/// "torch-checkpointing", "parts", or "gguf".
 std::string_view name(checkpoint_format format);
 
 /// Returns the rank that wrote a file, when the file's name states it: 3 for DCP's "__3_0.distcp".

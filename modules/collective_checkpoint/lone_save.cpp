@@ -16,6 +16,7 @@ module shardmesh.collective_checkpoint;
 import shardmesh.checkpoint_core;
 import shardmesh.torch_file;
 import :lone_save;
+import :object_json;
 import :rank_state;
 import :save_assignment;
 
@@ -49,7 +50,7 @@ result<merged_state> merged_alone(const const_local_state& held) {
 }  // namespace
 
 bool is_written_alone(target_format to) {
-  return to == target_format::pt || to == target_format::torch_checkpointing;
+  return to == target_format::pt || to == target_format::torch_checkpointing || to == target_format::gguf;
 }
 
 result<save_report> save_alone(const std::filesystem::path& destination, const const_local_state& held,
@@ -66,6 +67,7 @@ result<save_report> save_alone(const std::filesystem::path& destination, const c
   for (std::size_t i = 0; i < work.objects.size(); ++i) {
     const std::vector<std::byte>& archive = archives[static_cast<std::size_t>(work.object_indices[i])];
     work.objects[i].archive = [&archive]() -> result<std::vector<std::byte>> { return archive; };
+    work.objects[i].json = [&archive, key = work.objects[i].key] { return json_of_archive(archive, key); };
   }
   SHARDMESH_TRY(save_report report, target_of(options.format)
                                         .write(destination, std::move(work.tensors), work.objects, work.source, {},

@@ -11,7 +11,7 @@ import :save;
 
 namespace shardmesh {
 
-// Returns whether only one process can write the format: a .pt file, or a folder of torch_checkpointing.
+// Returns whether only one process can write the format: a .pt file, a folder of torch_checkpointing, or a GGUF file.
 bool is_written_alone(target_format to);
 
 // Saves a state that this process holds alone in such a format. Entries and problems are those of `save` by ranks;

@@ -17,6 +17,7 @@ std::unique_ptr<rank_writer> make_rank_writer(target_format to, const rank_write
       return safetensors_rank_writer(request, true);
     case target_format::pt:
     case target_format::torch_checkpointing:
+    case target_format::gguf:
       break;
   }
   return nullptr;

@@ -22,6 +22,7 @@ module shardmesh.collective_checkpoint;
 import shardmesh.safetensors;
 import shardmesh.torch_file;
 import :box_writer;
+import :object_json;
 import :rank_writer;
 import :save_assignment;
 
@@ -29,20 +30,6 @@ namespace shardmesh {
 namespace {
 
 constexpr std::int64_t read_bytes = std::int64_t{1} << 20;
-
-// The description of an object in objects.json: its kind, type and value.
-result<std::string> json_of(std::span<const std::byte> archive, const std::string& key) {
-  const memory_source source(archive, key);
-  read_budget budget;
-  SHARDMESH_TRY(const torch_file::item item, torch_file::item::open(source, {.budget = &budget}));
-  const object_entry entry{key, {}, {}, 0};
-  SHARDMESH_TRY(const std::vector<tensor_entry> inside, torch_file::tensors_inside(item, entry));
-  if (!inside.empty())
-    return fail(errc::unsupported, "a save of many ranks does not split an object that holds tensors")
-        .with_hint("pass skip_objects to leave it out, or save as DCP and convert that");
-  SHARDMESH_TRY(const object_value value, torch_file::describe_object(item, item.root(), source, budget));
-  return object_document(value);
-}
 
 class safetensors_ranks final : public rank_writer {
  public:
@@ -57,7 +44,8 @@ class safetensors_ranks final : public rank_writer {
     detail::wire_writer note;
     for (std::size_t i = 0; i < work_.objects.size(); ++i) {
       if (work_.object_indices[i] < 0) continue;
-      auto json = json_of(request_.archives[static_cast<std::size_t>(work_.object_indices[i])], work_.objects[i].key);
+      auto json =
+          json_of_archive(request_.archives[static_cast<std::size_t>(work_.object_indices[i])], work_.objects[i].key);
       if (!json) return std::move(json).error().with_key(work_.objects[i].key);
       note.number(static_cast<std::int64_t>(i));
       note.text(*json);

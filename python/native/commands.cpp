@@ -79,6 +79,7 @@ py::dict convert_checkpoint(const reader_pointer& reader, const py::str& destina
   options.components = given["components"].cast<bool>();
   options.item = bytes_of(given["item"]);
   options.payload = to_payload(given["payload"]);
+  options.quantize = rules<quantize_rule>(given, "quantize", &parse_quantize_rule);
   options.like = like.get();
   options.allow_shape_mismatch = given["allow_shape_mismatch"].cast<bool>();
   const std::string path = bytes_of(destination);

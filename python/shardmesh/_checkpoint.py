@@ -139,7 +139,7 @@ class Checkpoint(Mapping[str, Entry]):
     @property
     def format(self) -> str:
         """The format: "dcp", "torch" (a .pt file), "safetensors", "hf" (a Hugging Face folder), "torch-files",
-        "deepspeed", "torchsnapshot", "torch-checkpointing", or "parts"."""
+        "deepspeed", "torchsnapshot", "torch-checkpointing", "parts", or "gguf"."""
         return self._native.format
 
     @property

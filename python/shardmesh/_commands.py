@@ -144,28 +144,29 @@ def _flags(**values: object) -> dict[str, bool]:
 def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str], format: str | None = None, *,
             selection: Selection = Selection(), overwrite: bool = False, max_shard_bytes: int = MAX_SHARD_BYTES,
             skip_objects: bool = False, skip_unsupported: bool = False, dedup: str = "none", nest: bool = False,
-            components: bool = False, payload: str = "torch", item: str = "",
+            components: bool = False, payload: str = "torch", item: str = "", quantize: Sequence[str] = (),
             like: str | os.PathLike[str] | None = None, allow_shape_mismatch: bool = False, dequantize: bool = False,
             all_parts: bool = False, rank: int | None = None, keys_at_ranks: bool = False, threads: int = 0,
             memory_bytes: int = 0, progress: Progress = None) -> SaveReport:
-    """Rewrites a checkpoint as "dcp", "safetensors", "hf", "pt", or "torch-checkpointing", streaming; whole or not at
-    all. Every checksum of the source is compared before the destination appears.
+    """Rewrites a checkpoint as "dcp", "safetensors", "hf", "pt", "torch-checkpointing", or "gguf", streaming; whole or
+    not at all. Every checksum of the source is compared before the destination appears.
 
-    format: optional if the destination ends in .safetensors or .pt.
+    format: optional if the destination ends in .safetensors, .pt, or .gguf.
     dedup: "tied" or "equal" writes such tensors once.
     nest: for dcp, pt, and torch-checkpointing from flat names: split them at dots.
     skip_objects, skip_unsupported: leave such entries out instead of refusing them.
     components: write sparse, nested, quantized, and torchao tensors as their components also in dcp, pt, and
     torch-checkpointing.
     payload, item: for torch-checkpointing, as in `save`.
+    quantize: for gguf; "Q8_0", or "RE=Q4_0" for the keys that match. The first rule that matches a key decides.
     like: tensors must have their shapes in that checkpoint; with allow_shape_mismatch they are cut and filled to them.
     dequantize, all_parts: as in `open`.
     """
     if format is None:
-        formats = {".safetensors": "safetensors", ".pt": "pt"}
+        formats = {".safetensors": "safetensors", ".pt": "pt", ".gguf": "gguf"}
         format = formats.get(os.path.splitext(_arguments.path(destination))[1])
         if format is None:
-            raise failure("invalid_argument", "pass a format: dcp, safetensors, hf, pt, or torch-checkpointing",
+            raise failure("invalid_argument", "pass a format: dcp, safetensors, hf, pt, torch-checkpointing, or gguf",
                           path=_arguments.path(destination))
     if not isinstance(dedup, str) or dedup not in ("none", "tied", "equal"):
         raise failure("invalid_argument", "the argument dedup is invalid", expected="none, tied, or equal", found=_arguments.shown(dedup))
@@ -174,7 +175,7 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
                **_flags(skip_objects=skip_objects, skip_unsupported=skip_unsupported, nest=nest, components=components,
                         allow_shape_mismatch=allow_shape_mismatch),
                "dedup": dedup, "payload": _arguments.text("payload", payload), "item": _arguments.text("item", item),
-               "threads": _arguments.threads(threads), "memory_bytes": _arguments.number("memory_bytes", memory_bytes),
+               "quantize": _arguments.texts("quantize", quantize), "threads": _arguments.threads(threads), "memory_bytes": _arguments.number("memory_bytes", memory_bytes),
                **options_of(selection)}
     checkpoint = opened(source, dequantize=dequantize, check_sums=_arguments.flag("dequantize", dequantize),
                         all_parts=all_parts, rank=rank, keys_at_ranks=keys_at_ranks)

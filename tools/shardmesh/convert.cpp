@@ -31,6 +31,7 @@ using namespace shardmesh;
 struct arguments {
   std::string source, destination, flat_spec, dedup, like;
   bool dequantize = false;
+  std::vector<std::string> quantize;
   convert_options options;
   selection_arguments selection;
   mapping_arguments mapping;
@@ -47,10 +48,10 @@ int run(arguments& given, const common_options& common, bool format_given) {
   if (!format_given) {
     const target* const format = target_by_extension(given.destination);
     if (format == nullptr)
-      return refuse(
-          fail(errc::invalid_argument, "the name does not show the format to write")
-              .with_file(given.destination)
-              .with_hint(fmt::format("pass {}, or a name that ends in .safetensors or .pt", target_names("--to "))));
+      return refuse(fail(errc::invalid_argument, "the name does not show the format to write")
+                        .with_file(given.destination)
+                        .with_hint(fmt::format("pass {}, or a name that ends in .safetensors, .pt, or .gguf",
+                                               target_names("--to "))));
     given.options.format = format->format;
   }
   if (!given.dedup.empty()) given.options.dedup = given.dedup == "equal" ? dedup_rule::equal : dedup_rule::tied;
@@ -81,6 +82,15 @@ int run(arguments& given, const common_options& common, bool format_given) {
   auto selection = given.selection.compile();
   if (!selection) return print_report(selection.error(), given.destination, given.options.format);
   given.options.selection = *std::move(selection);
+  for (const std::string& text : given.quantize) {
+    auto rule = parse_quantize_rule(text);
+    if (!rule) {
+      error cause = std::move(rule).error();
+      cause.message = "--quantize " + cause.message;
+      return print_report(cause, given.destination, given.options.format);
+    }
+    given.options.quantize.push_back(*std::move(rule));
+  }
   progress_bar bar((*reader)->contents().tensor_bytes());
   given.options.progress = [&bar](std::int64_t bytes) { bar.advance(bytes); };
   given.options.threads = common.threads;
@@ -100,19 +110,19 @@ void add_convert(CLI::App& app, invocation& call) {
       "shardmesh convert model.safetensors CKPT --to dcp\n"
       "shardmesh convert HF megatron.safetensors --map hf.llama:megatron.gpt");
   command
-      ->add_option(
-          "SRC", given->source,
-          "A checkpoint of any format that shardmesh reads: DCP, .pt, safetensors, Hugging Face, DeepSpeed, and more")
+      ->add_option("SRC", given->source,
+                   "A checkpoint of any format that shardmesh reads: DCP, .pt, safetensors, Hugging Face, GGUF, "
+                   "DeepSpeed, and more")
       ->required();
   command
       ->add_option("DST", given->destination,
-                   "The file (safetensors, pt) or folder (dcp, hf, torch-checkpointing) to write")
+                   "The file (safetensors, pt, gguf) or folder (dcp, hf, torch-checkpointing) to write")
       ->required();
   CLI::Option* to =
       command
           ->add_option_function<std::string>(
               "--to", [given](const std::string& text) { given->options.format = find_target(text)->format; },
-              "Format of DST, unless DST ends in .safetensors or .pt")
+              "Format of DST, unless DST ends in .safetensors, .pt, or .gguf")
           ->check(one_of(format_names()))
           ->type_name("FORMAT");
   command
@@ -178,6 +188,15 @@ void add_convert(CLI::App& app, invocation& call) {
       ->check(one_of({"torch", "safetensors"}))
       ->type_name("KIND")
       ->default_str("torch");
+  command
+      ->add_option(
+          "--quantize", given->quantize,
+          "gguf: quantize tensors. TYPE quantizes the floating tensors of two or more dimensions whose rows are "
+          "whole blocks; RE=TYPE those whose keys match. TYPE is Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, or F32. The "
+          "first rule that matches decides")
+      ->type_name("RULE")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_saving_options(*command, given->options.overwrite, given->options.durable, given->options.memory_bytes);
   add_mapping_options(*command, given->mapping);
   add_selection_options(*command, given->selection);

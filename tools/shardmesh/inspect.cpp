@@ -132,7 +132,7 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
   for (const std::size_t i : shown.tensors) {
     if (printed++ >= limit) break;
     const tensor_entry& tensor = contents.tensors[i];
-    out.print("{:<{}}  {:<14} {:<18} {}{}\n", escaped(tensor.key), widest, type_text(tensor),
+    out.print("{:<{}}  {:<14} {:<18} {}{}\n", escaped(tensor.key), widest, type_text(contents, tensor),
               has_known_shape(tensor) ? to_string(tensor.shape) : "-", counted(tensor.chunk_count, "chunk"),
               tensor.opaque_type.empty()
                   ? ""

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "inspect_summary.hpp"
 #include "report.hpp"
 
 import shardmesh;
@@ -24,6 +25,7 @@ namespace {
 
 void write_tensor(json_writer& out, const catalog& contents, const tensor_entry& tensor) {
   out.key(tensor.key).begin_object().member("dtype", name(tensor.type)).key("shape").list(tensor.shape);
+  if (const std::string blocks = block_type_of(contents, tensor); !blocks.empty()) out.member("blocks", blocks);
   out.member("bytes", bytes_of(contents, tensor)).key("chunks").begin_list();
   for (std::int32_t i = 0; i < tensor.chunk_count; ++i) {
     const std::int32_t chunk = tensor.first_chunk + i;

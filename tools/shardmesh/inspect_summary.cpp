@@ -71,6 +71,17 @@ std::string type_text(const tensor_entry& tensor) {
   return tensor.properties.foreign_dtype.empty() ? "-" : escaped(tensor.properties.foreign_dtype);
 }
 
+std::string block_type_of(const catalog& contents, const tensor_entry& tensor) {
+  if (contents.format != checkpoint_format::gguf || tensor.chunk_count == 0) return {};
+  const stored_range& place = contents.chunk_places[static_cast<std::size_t>(tensor.first_chunk)];
+  return contents.transforms[static_cast<std::size_t>(place.transform)];
+}
+
+std::string type_text(const catalog& contents, const tensor_entry& tensor) {
+  const std::string blocks = block_type_of(contents, tensor);
+  return blocks.empty() ? type_text(tensor) : fmt::format("{} ({})", type_text(tensor), blocks);
+}
+
 void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown_entries& shown) {
   const catalog& contents = reader.contents();
   std::map<std::string_view, std::pair<std::int64_t, std::int64_t>> by_dtype;  // bytes, tensors

@@ -17,6 +17,10 @@ inline bool has_known_shape(const shardmesh::tensor_entry& tensor) {
 
 /// Returns "float32", "quint8", or "-" if unknown.
 std::string type_text(const shardmesh::tensor_entry& tensor);
+/// Returns the type of the quantized blocks in which a file holds the tensor: "Q4_K"; empty if it holds its elements.
+std::string block_type_of(const shardmesh::catalog& contents, const shardmesh::tensor_entry& tensor);
+/// Returns the type with that of the blocks: "float32 (Q4_K)".
+std::string type_text(const shardmesh::catalog& contents, const shardmesh::tensor_entry& tensor);
 
 /// Prints format, counts, parameters, bytes by dtype, ranks, keys, and the texts that the files' writers attached.
 void print_summary(out_buffer& out, const shardmesh::checkpoint_reader& reader, const shown_entries& shown);

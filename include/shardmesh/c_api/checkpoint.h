@@ -19,7 +19,8 @@ enum {                                     /* later versions may read more */
        SHARDMESH_FORMAT_DEEPSPEED = 5,     /* a DeepSpeed folder: ZeRO 0 to 3 */
        SHARDMESH_FORMAT_TORCHSNAPSHOT = 6, /* a torchsnapshot folder */
        SHARDMESH_FORMAT_TORCH_CHECKPOINTING = 7, /* a folder of torch_checkpointing */
-       SHARDMESH_FORMAT_PARTS = 8                /* a folder of several checkpoints, seen as one */
+       SHARDMESH_FORMAT_PARTS = 8,               /* a folder of several checkpoints, seen as one */
+       SHARDMESH_FORMAT_GGUF = 9                 /* a GGUF file */
 };
 
 typedef struct shardmesh_open_options {

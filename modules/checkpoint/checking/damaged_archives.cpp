@@ -27,11 +27,11 @@ void with_archive(const fs::path& path, function_ref<void(const byte_source&)> v
   if (const auto windows = windowed_source::open(**source)) visit(*windows);
 }
 
-// Files of items (such as .distcp) and safetensors files are not archives, so they are not opened.
+// Files of items (such as .distcp), safetensors files, and GGUF files are not archives, so they are not opened.
 bool may_hold_archives(checkpoint_format format, std::string_view file) {
   return format != checkpoint_format::dcp && format != checkpoint_format::torchsnapshot &&
          format != checkpoint_format::torch_checkpointing && !file.ends_with(".safetensors") &&
-         !file.ends_with(".distcp");
+         !file.ends_with(".gguf") && !file.ends_with(".distcp");
 }
 
 void scan_beside(const fs::path& folder, const std::vector<std::string>& own, global_collector& into) {

@@ -16,6 +16,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.gguf;
 import shardmesh.safetensors;
 import shardmesh.storage;
 import :folder_survey;
@@ -48,14 +49,15 @@ bool is_of_tools(std::string_view name) {
   return std::find(known.begin(), known.end(), name) != known.end();
 }
 
-// True for an archive, a pickle that states its protocol, and a safetensors header.
+// True for an archive, a pickle that states its protocol, a GGUF file, and a safetensors header.
 bool looks_like_checkpoint(const fs::path& file) {
   file_pool pool(1);
   const auto source = pool.open(file);
   std::array<std::byte, 9> head{};
   if (!source || (*source)->size_bytes() < 9 || !(*source)->read(0, head)) return false;
+  const auto is_gguf = gguf::looks_like_gguf(file);
   return looks_like_zip(**source) || (head[0] == std::byte{0x80} && head[1] <= std::byte{5}) ||
-         head[8] == std::byte{'{'};
+         head[8] == std::byte{'{'} || (is_gguf && *is_gguf);
 }
 
 // True for the objects of the safetensors file beside it: they are read with that file.
@@ -74,7 +76,7 @@ bool lies_in(const fs::path& path, const fs::path& folder) {
 
 bool is_weight_name(std::string_view name) {
   static constexpr auto endings =
-      std::to_array<std::string_view>({".bin", ".pt", ".pth", ".ckpt", ".pkl", ".safetensors", ".distcp"});
+      std::to_array<std::string_view>({".bin", ".pt", ".pth", ".ckpt", ".pkl", ".safetensors", ".gguf", ".distcp"});
   return ends_with_any(name, endings);
 }
 
@@ -94,6 +96,7 @@ std::optional<checkpoint_format> format_of_file(const fs::path& file) {
                                  [](const auto& record) { return record.name.ends_with("data.pkl"); });
     return is_saved ? std::optional(checkpoint_format::torch_file) : std::nullopt;
   }
+  if (const auto is_gguf = gguf::looks_like_gguf(file); is_gguf && *is_gguf) return checkpoint_format::gguf;
   const auto is_safetensors = safetensors::looks_like_safetensors(file);
   if (!is_safetensors) return std::nullopt;
   return *is_safetensors ? checkpoint_format::safetensors : checkpoint_format::torch_file;

@@ -14,11 +14,12 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
-import shardmesh.safetensors;
+import shardmesh.gguf;
 import shardmesh.torch_checkpointing;
 import :sidecar_metadata;
 import :conversion_notes;
 import :entry_check;
+import :gguf_settings;
 import :merge_tensors;
 import :conversion_view;
 
@@ -26,12 +27,12 @@ namespace shardmesh {
 namespace {
 
 // Opaque tensors have archives of their own in DCP. Other formats have no place for these.
-void refuse_archives(const checkpoint_reader& reader, conversion& work) {
+void refuse_archives(const checkpoint_reader& reader, const target& to, conversion& work) {
   for (std::size_t i = 0; i < work.tensors.size(); ++i) {
     if (!work.tensors[i].archive) continue;
     const tensor_entry& stored = reader.contents().tensors[work.sources[i]];
     work.problems.push_back(
-        fail(errc::unsupported, fmt::format("a {} cannot be written as safetensors", stored.opaque_kind))
+        fail(errc::unsupported, fmt::format("a {} cannot be written as {}", stored.opaque_kind, to.name))
             .with_key(stored.key)
             .with_file(reader.path().string())
             .with_values("", stored.opaque_type)
@@ -39,10 +40,9 @@ void refuse_archives(const checkpoint_reader& reader, conversion& work) {
   }
 }
 
-// True for a tensor that safetensors cannot hold. The writer refuses those that remain.
-bool is_unsupported(const output_tensor& tensor) {
-  const safetensors::tensor entry{tensor.key, tensor.type, tensor.bytes.from.global_shape()};
-  return tensor.archive || !safetensors::problems_of({&entry, 1}).empty();
+// True for a tensor that the format cannot hold. The writer refuses those that remain.
+bool is_unsupported(const target& to, const output_tensor& tensor) {
+  return tensor.archive || to.problem_of(tensor.key, tensor.type, tensor.bytes.from.global_shape());
 }
 
 std::vector<error> refusals_of(const checkpoint_reader& reader, std::span<const resized_tensor> differences) {
@@ -103,6 +103,8 @@ class converter {
     if (!target_.has_items && (!options_.item.empty() || options_.payload != payload_kind::torch))
       return problem_of(fail(errc::invalid_argument, "item and payload apply only to torch-checkpointing")
                             .with_file(destination_.string()));
+    if (!target_.has_block_types && !options_.quantize.empty())
+      return problem_of(fail(errc::invalid_argument, "quantize applies only to gguf").with_file(destination_.string()));
     if (!options_.like) return {};
     auto apart = check_disjoint(destination_, *options_.like);
     return apart ? problems() : problem_of(std::move(apart).error());
@@ -144,7 +146,7 @@ class converter {
     settle_unsupported(work_, options_.skip_unsupported, skipped_);
     left_out_ = unsupported_entries(reader_->contents(), work_);
     if (options_.skip_objects) std::erase_if(left_out_, [](const whole_entry& entry) { return !entry.is_tensor; });
-    if (!target_.is_pickled && !options_.skip_unsupported) refuse_archives(*reader_, work_);
+    if (!target_.is_pickled && !options_.skip_unsupported) refuse_archives(*reader_, target_, work_);
     return std::move(work_.problems);
   }
 
@@ -171,8 +173,9 @@ class converter {
     }
     if (!target_.is_pickled && options_.skip_unsupported) {
       for (std::size_t i = 0; i < work_.tensors.size(); ++i)
-        if (is_unsupported(work_.tensors[i])) left_out_.push_back({true, work_.sources[i]});
-      skipped_.skipped_tensors += drop_tensors(work_, [](const auto& tensor) { return is_unsupported(tensor); });
+        if (is_unsupported(target_, work_.tensors[i])) left_out_.push_back({true, work_.sources[i]});
+      skipped_.skipped_tensors +=
+          drop_tensors(work_, [&](const auto& tensor) { return is_unsupported(target_, tensor); });
     }
     if (auto note = seen_.note_of_lost_ways_back(work_)) work_.notes.push_back(*std::move(note));
     if (options_.skip_objects) skipped_.skipped_objects += drop_objects(work_, [](const auto&) { return true; });
@@ -188,6 +191,10 @@ class converter {
     auto beside = carried_to(target_, *reader_, work_, work_.notes);
     if (!beside) return problem_of(std::move(beside).error());
     settings_ = *std::move(beside);
+    if (!target_.has_block_types) return {};
+    auto blocks = gguf_settings(*reader_, work_, options_.quantize);
+    if (!blocks) return problem_of(std::move(blocks).error().with_file(destination_.string()));
+    settings_.gguf_file = *std::move(blocks);
     return {};
   }
 

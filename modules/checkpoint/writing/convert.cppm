@@ -10,6 +10,7 @@ import shardmesh.transfer;
 import shardmesh.checkpoint_core;
 import :conversion;
 import :placement_rules;
+import :quantize_rule;
 import :selection;
 import :targets;
 
@@ -49,6 +50,9 @@ struct convert_options {
   bool nest = false;
   std::string item{};  // torch_checkpointing: the item for everything; empty: a path's first name is its item
   payload_kind payload = payload_kind::torch;  // torch_checkpointing
+  /// gguf: the types of tensors; the first rule that matches a key decides. Blocks of a GGUF source keep their type if
+  /// no rule gives them another, and their bytes are copied unchanged.
+  std::vector<quantize_rule> quantize{};
   // As in save_options.
   bool overwrite = false;
   bool durable = true;

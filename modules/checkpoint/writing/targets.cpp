@@ -7,6 +7,7 @@ module;
 #include <cstddef>
 #include <filesystem>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@ module;
 module shardmesh.checkpoint;
 
 import shardmesh.dcp;
+import shardmesh.gguf;
 import shardmesh.safetensors;
 import shardmesh.storage;
 import shardmesh.torch_checkpointing;
@@ -52,6 +54,17 @@ result<save_report> write_safetensors(const fs::path& destination, tensor_list t
   return safetensors::save(destination, std::move(tensors), objects, source, files, options);
 }
 
+std::optional<error> problem_of_safetensors(std::string_view key, dtype type, const extents& shape) {
+  const safetensors::tensor entry{std::string(key), type, shape};
+  std::vector<error> problems = safetensors::problems_of({&entry, 1});
+  return problems.empty() ? std::nullopt : std::optional(std::move(problems.front()));
+}
+
+result<save_report> write_gguf(const fs::path& destination, tensor_list tensors, object_list objects,
+                               element_source source, const target_settings& settings, const save_options& options) {
+  return gguf::save(destination, std::move(tensors), objects, source, settings.gguf_file, options);
+}
+
 constexpr std::array of_dcp{checkpoint_format::dcp};
 // A model in .bin files is a Hugging Face folder of an older kind.
 constexpr std::array of_hugging_face{checkpoint_format::hf, checkpoint_format::torch_files};
@@ -64,6 +77,9 @@ constexpr std::array all{
            .is_nested = false,
            .has_texts = true,
            .has_items = false,
+           .has_objects_file = false,
+           .has_block_types = false,
+           .problem_of = nullptr,
            .side_files_of = of_dcp,
            .write = write_dcp},
     target{.format = target_format::safetensors,
@@ -73,6 +89,9 @@ constexpr std::array all{
            .is_nested = false,
            .has_texts = true,
            .has_items = false,
+           .has_objects_file = true,
+           .has_block_types = false,
+           .problem_of = problem_of_safetensors,
            .side_files_of = {},
            .write = write_safetensors<false>},
     target{.format = target_format::hf,
@@ -82,6 +101,9 @@ constexpr std::array all{
            .is_nested = false,
            .has_texts = true,
            .has_items = false,
+           .has_objects_file = true,
+           .has_block_types = false,
+           .problem_of = problem_of_safetensors,
            .side_files_of = of_hugging_face,
            .write = write_safetensors<true>},
     target{.format = target_format::pt,
@@ -91,6 +113,9 @@ constexpr std::array all{
            .is_nested = true,
            .has_texts = false,
            .has_items = false,
+           .has_objects_file = false,
+           .has_block_types = false,
+           .problem_of = nullptr,
            .side_files_of = {},
            .write = write_pt},
     target{.format = target_format::torch_checkpointing,
@@ -100,8 +125,23 @@ constexpr std::array all{
            .is_nested = true,
            .has_texts = false,
            .has_items = true,
+           .has_objects_file = false,
+           .has_block_types = false,
+           .problem_of = nullptr,
            .side_files_of = {},
            .write = write_torch_checkpointing},
+    target{.format = target_format::gguf,
+           .name = "gguf",
+           .extension = ".gguf",
+           .is_pickled = false,
+           .is_nested = false,
+           .has_texts = true,
+           .has_items = false,
+           .has_objects_file = false,
+           .has_block_types = true,
+           .problem_of = gguf::problem_of,
+           .side_files_of = {},
+           .write = write_gguf},
 };
 
 }  // namespace
@@ -135,7 +175,7 @@ std::string target_names(std::string_view prefix) {
 }
 
 fs::path objects_file(const target& format, const fs::path& destination) {
-  if (format.is_pickled) return {};
+  if (!format.has_objects_file) return {};
   return format.extension.empty() ? destination / "objects.json" : objects_beside(destination);
 }
 

@@ -8,6 +8,7 @@ import shardmesh.core;
 import shardmesh.checkpoint_core;
 import shardmesh.transfer;
 import shardmesh.dcp;
+import shardmesh.gguf;
 import shardmesh.safetensors;
 import shardmesh.torch_checkpointing;
 
@@ -15,11 +16,12 @@ export namespace shardmesh {
 
 /// The formats that `save` and `convert` write.
 enum class target_format : std::uint8_t {
-  dcp,                 // a folder of torch.distributed.checkpoint
-  safetensors,         // one file
-  hf,                  // a Hugging Face folder of safetensors files
-  pt,                  // one file of torch.save: a nested dict
-  torch_checkpointing  // a folder of the package torch_checkpointing: a file for each item and rank
+  dcp,                  // a folder of torch.distributed.checkpoint
+  safetensors,          // one file
+  hf,                   // a Hugging Face folder of safetensors files
+  pt,                   // one file of torch.save: a nested dict
+  torch_checkpointing,  // a folder of the package torch_checkpointing: a file for each item and rank
+  gguf                  // one GGUF file
 };
 
 /// The settings of all formats' writers. Each writer reads its own.
@@ -27,6 +29,7 @@ struct target_settings {
   dcp::extras metadata = dcp::new_extras();
   safetensors::file_options files{};  // safetensors and hf; the format decides `folder`
   torch_checkpointing::folder_options items{};
+  gguf::file_options gguf_file{};
 };
 
 /// A format that can be written.
@@ -42,6 +45,12 @@ struct target {
   bool has_texts;
   /// Entries belong to items, and `target_settings::items` applies.
   bool has_items;
+  /// Objects go to a JSON file beside the tensors.
+  bool has_objects_file;
+  /// Tensors can be quantized to blocks, and `target_settings::gguf_file` applies.
+  bool has_block_types;
+  /// Returns why the format cannot hold a tensor of plain elements; null when entries are pickles.
+  std::optional<error> (*problem_of)(std::string_view key, dtype type, const extents& shape);
   /// The source formats whose side files (config.json, ...) are useful beside this one.
   std::span<const checkpoint_format> side_files_of;
   /// Writes all entries, completely or not at all.
@@ -58,7 +67,7 @@ const target& target_of(target_format format);
 const target* find_target(std::string_view name);
 /// Returns the entry of the single-file format that the extension of `destination` names; null if it names none.
 const target* target_by_extension(const std::filesystem::path& destination);
-/// Lists the names for messages, with `prefix` before each: "dcp, safetensors, hf, pt, or torch-checkpointing".
+/// Lists the names for messages, with `prefix` before each: "dcp, safetensors, hf, pt, torch-checkpointing, or gguf".
 std::string target_names(std::string_view prefix = {});
 
 /// Returns the JSON file in which a format without pickles keeps everything except tensors; empty if the format keeps

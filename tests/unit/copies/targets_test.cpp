@@ -21,9 +21,10 @@ TEST_CASE("a format is found by its number, its name and, where it is one file, 
     CHECK(target_by_extension("out" + std::string(one.extension)) == (one.extension.empty() ? nullptr : &one));
     names.emplace_back(one.name);
   }
-  CHECK(names == std::vector<std::string>{"dcp", "safetensors", "hf", "pt", "torch-checkpointing"});
-  CHECK(target_names() == "dcp, safetensors, hf, pt, or torch-checkpointing");
-  CHECK(target_names("--to ") == "--to dcp, --to safetensors, --to hf, --to pt, or --to torch-checkpointing");
+  CHECK(names == std::vector<std::string>{"dcp", "safetensors", "hf", "pt", "torch-checkpointing", "gguf"});
+  CHECK(target_names() == "dcp, safetensors, hf, pt, torch-checkpointing, or gguf");
+  CHECK(target_names("--to ") ==
+        "--to dcp, --to safetensors, --to hf, --to pt, --to torch-checkpointing, or --to gguf");
   for (const char* name : {"", "torch", "DCP", "safetensors ", ".pt"}) CHECK(find_target(name) == nullptr);
   for (const char* path : {"", "out", "out.pt/", "out.pth", ".pt", "pt"}) CHECK(target_by_extension(path) == nullptr);
 }
@@ -32,7 +33,8 @@ TEST_CASE("objects lie beside tensors where the format holds tensors alone") {
   const auto file = [](target_format format, const char* path) { return objects_file(target_of(format), path); };
   CHECK(file(target_format::hf, "a/out") == "a/out/objects.json");
   CHECK(file(target_format::safetensors, "a/out.safetensors") == "a/out.objects.json");
-  for (const auto format : {target_format::dcp, target_format::pt, target_format::torch_checkpointing})
+  for (const auto format :
+       {target_format::dcp, target_format::pt, target_format::torch_checkpointing, target_format::gguf})
     CHECK(file(format, "a/out").empty());
 }
 
