@@ -139,6 +139,10 @@ block_encoder encoder_of(tensor_type type) {
       return encode_q5_1;
     case tensor_type::q8_0:
       return encode_q8_0;
+    case tensor_type::q4_k:
+      return encode_q4_k;
+    case tensor_type::q6_k:
+      return encode_q6_k;
     default:
       return nullptr;
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: quantizes float32 values to blocks. Each function writes one block of 32 values. The bits equal those
-// of the Python package gguf for every block of finite values, except where all are almost zero, or zeros have signs.
-// Source: the functions quantize_row_*_ref of ggml, and quants.py of the Python package gguf
+// Not exported: quantizes float32 values to blocks. Each function writes one block. The bits equal those of ggml's
+// reference, and of the Python package gguf where it has the type. Blocks whose values are almost zero may differ, as
+// may the signs of zeros.
+// Source: the functions quantize_row_*_ref of ggml
 module shardmesh.gguf:block_encoding;
 
 import shardmesh.std;
@@ -12,8 +13,10 @@ namespace shardmesh::gguf {
 // Returns false, with an unspecified block, when a value or the scale is not finite in the block.
 using block_encoder = bool (*)(const float* values, std::uint8_t* block);
 
-// Returns the function for a type; null when it is not written. K blocks are not: ggml searches their scales with sums
-// whose order the published definition leaves open.
+// Returns the function for a type; null when it is not written.
 block_encoder encoder_of(tensor_type type);
+
+bool encode_q4_k(const float* values, std::uint8_t* block);
+bool encode_q6_k(const float* values, std::uint8_t* block);
 
 }  // namespace shardmesh::gguf

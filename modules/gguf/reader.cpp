@@ -114,7 +114,7 @@ class gguf_reader final : public checkpoint_reader {
     entry.type = type->is_plain() ? type->plain : dtype::float32;
     if (!type->is_plain() && !type->is_decoded) {  // listed, but not read
       entry.opaque_type = fmt::format("ggml.{}", type->name);
-      entry.opaque_kind = fmt::format("{} block tensor", type->name);
+      entry.opaque_kind = fmt::format("tensor of {} blocks", type->name);
       return;
     }
     if (!fits_in_memory(entry)) return;

@@ -62,6 +62,7 @@ class ArgumentTest(common.WorkTest):
             self.refused("format", lambda: shardmesh.save({}, to, format=value))
             self.refused("payload", lambda: shardmesh.convert(FOLDER, to, "torch-checkpointing", payload=value))
             self.refused("item", lambda: shardmesh.convert(FOLDER, to, "torch-checkpointing", item=value))
+            self.refused("quantize", lambda: shardmesh.convert(FOLDER, to, "gguf", quantize=value))
             for name in ("only", "skip", "rename", "cast"):
                 self.refused(name, lambda: shardmesh.convert(FOLDER, to, "dcp", selection=shardmesh.Selection(**{name: value})))
             self.refused("strip_prefix", lambda: shardmesh.convert(FOLDER, to, "dcp", selection=shardmesh.Selection(strip_prefix=value)))

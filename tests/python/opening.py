@@ -166,6 +166,27 @@ class OpeningTest(common.WorkTest):
         shardmesh.save({"w": torch.ones(2)}, self.work / "flat", "torch-checkpointing", item="net")
         self.assertIn("net_0.pt", files_of(self.work / "flat"))
 
+    def test_gguf_files_are_byte_for_byte_those_of_the_command_line(self):
+        source, ours, theirs = (self.work / name for name in ("in.safetensors", "ours.gguf", "theirs.gguf"))
+        weight = torch.arange(512.0).reshape(2, 256)
+        shardmesh.save({"w": weight, "norm": torch.ones(64)}, source, "safetensors")
+        for rules, flags in (((), []), ("Q8_0", ["--quantize", "Q8_0"]),
+                             (["norm=Q4_0", "Q6_K"], ["--quantize", "norm=Q4_0", "--quantize", "Q6_K"])):
+            with self.subTest(rules):
+                shardmesh.convert(source, ours, quantize=rules, overwrite=True)
+                tool("convert", source, theirs, "--force", *flags)
+                self.assertEqual(ours.read_bytes(), theirs.read_bytes())
+                made = shardmesh.open(ours)
+                self.assertEqual(made.format, "gguf")
+                self.assertLess((made.load("w") - weight).abs().max(), 20)
+                self.assertTrue(torch.equal(made.load("norm"), torch.ones(64)))
+        with self.refused("invalid_argument", "Q8_0", "Q9"):
+            shardmesh.convert(source, self.work / "x.gguf", quantize="Q9")
+        shardmesh.save({"w": weight, "step": 3}, self.work / "saved.gguf", "gguf")
+        saved = shardmesh.open(self.work / "saved.gguf")
+        self.assertTrue(torch.equal(saved.load("w"), weight))
+        self.assertEqual(saved.load("step"), 3)
+
     def test_formats_and_payloads_that_there_are_not_are_refused(self):
         for write in (lambda **of: shardmesh.save({"w": torch.ones(2)}, self.work / "x", **of),
                       lambda **of: shardmesh.convert(FOLDER, self.work / "x", **of)):

@@ -110,9 +110,9 @@ void add_convert(CLI::App& app, invocation& call) {
       "shardmesh convert model.safetensors CKPT --to dcp\n"
       "shardmesh convert HF megatron.safetensors --map hf.llama:megatron.gpt");
   command
-      ->add_option("SRC", given->source,
-                   "A checkpoint of any format that shardmesh reads: DCP, .pt, safetensors, Hugging Face, GGUF, "
-                   "DeepSpeed, and more")
+      ->add_option(
+          "SRC", given->source,
+          "A checkpoint of any format that shardmesh reads: DCP, .pt, safetensors, Hugging Face, GGUF, and more")
       ->required();
   command
       ->add_option("DST", given->destination,
@@ -192,7 +192,7 @@ void add_convert(CLI::App& app, invocation& call) {
       ->add_option(
           "--quantize", given->quantize,
           "gguf: quantize tensors. TYPE quantizes the floating tensors of two or more dimensions whose rows are "
-          "whole blocks; RE=TYPE those whose keys match. TYPE is Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, or F32. The "
+          "whole blocks; RE=TYPE those whose keys match. TYPE is Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q6_K, or F32. The "
           "first rule that matches decides")
       ->type_name("RULE")
       ->allow_extra_args(false)

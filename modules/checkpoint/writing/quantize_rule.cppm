@@ -18,7 +18,8 @@ struct quantize_rule {
   friend bool operator==(const quantize_rule&, const quantize_rule&) = default;
 };
 
-/// Parses "TYPE" or "RE=TYPE", split at the last '='. The types are Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, and F32.
+/// Parses "TYPE" or "RE=TYPE", split at the last '='. The types are Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q6_K, and
+/// F32.
 /// \errors errc::invalid_argument with the text
 result<quantize_rule> parse_quantize_rule(std::string_view text);
 
