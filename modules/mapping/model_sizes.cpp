@@ -45,12 +45,10 @@ void add_numbers(const nlohmann::json& object, const std::string& prefix, int le
 result<named_sizes> model_sizes::resolve(const mapping_rules& mapping,
                                          std::map<std::string, error, std::less<>>& missing) const {
   named_sizes made = config;
+  for (const auto& [name, value] : given) made[name] = value;
   for (const auto* list : {&mapping.sizes, &mapping.captures})
     for (const named_expression& one : *list) {
-      if (const auto found = given.find(one.name); found != given.end()) {
-        made[one.name] = found->second;
-        continue;
-      }
+      if (given.contains(one.name)) continue;
       auto value = one.value.evaluate(made);
       if (value) {
         made[one.name] = *value;
@@ -63,7 +61,6 @@ result<named_sizes> model_sizes::resolve(const mapping_rules& mapping,
         return why.file.empty() ? std::move(why).with_file(mapping.file) : why;
       }
     }
-  for (const auto& [name, value] : given) made[name] = value;
   return made;
 }
 

@@ -12,7 +12,7 @@ export namespace shardmesh {
 /// The numbers from which a mapping computes its sizes.
 struct model_sizes {
   named_sizes config;  // of config.json, or of another configuration
-  named_sizes given;   // by the user; they replace those of the mapping's [sizes] and [captures]
+  named_sizes given;   // by the user; they replace numbers of `config`, and of the mapping's [sizes] and [captures]
 
   /// Returns all sizes: the configuration's, and above them the mapping's. A size whose expression uses a missing name
   /// is left out, and its error is in `missing`.

@@ -107,7 +107,6 @@ void add_convert(CLI::App& app, invocation& call) {
   command->footer(
       "shardmesh convert CKPT model.safetensors --no-optimizer\n"
       "shardmesh convert CKPT hf --to hf --max-shard-size 2GB --dtype bfloat16\n"
-      "shardmesh convert model.safetensors CKPT --to dcp\n"
       "shardmesh convert HF megatron.safetensors --map hf.llama:megatron.gpt");
   command
       ->add_option(

@@ -45,7 +45,6 @@ int list_mappings() {
 }
 
 int print_mapping(const std::string& name) {
-  std::vector<std::string_view> names;
   const std::vector<shipped_convention> shipped = shipped_conventions();
   for (const shipped_convention& one : shipped)
     if (name == fmt::format("{}:{}", one.left, one.right) || name == fmt::format("{}:{}", one.right, one.left))
@@ -168,10 +167,9 @@ void add_map(CLI::App& app, invocation& call) {
   CLI::App* command =
       app.add_subcommand("map", "List mappings between naming conventions, prove them, and show tensors");
   command->footer(
-      "shardmesh map list\n"
       "shardmesh map print hf.llama:megatron.gpt\n"
       "shardmesh map check HF --map hf.llama:megatron.gpt\n"
-      "shardmesh map show HF decoder.layers.0.self_attention.linear_qkv.weight --map hf.llama:megatron.gpt");
+      "shardmesh map show HF output_layer.weight --map hf.llama:megatron.gpt");
   command
       ->add_option(
           "ACTION", given->action,

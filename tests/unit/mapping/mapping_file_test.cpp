@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the TOML form of mappings and the errors of wrong ones, which name a line and a column; and the mappings that
-// ship with the library.
+// Tests the TOML form of mappings and the errors of wrong ones, which name a line and a column; the sizes of a mapping;
+// and the mappings that ship with the library.
 #include <catch2/catch_test_macros.hpp>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -52,7 +53,8 @@ reason = "computed"
 side = "left"
 name = "head"
 same_as = "x.0"
-)toml").value();
+)toml")
+                           .value();
   CHECK(mapping.left == "a");
   CHECK(mapping.sizes.size() == 3);
   CHECK(mapping.sizes[0].name == "h");  // in the order of the file, not of the names
@@ -95,6 +97,20 @@ TEST_CASE("wrong mapping files name the line and the column") {
     INFO(found);
     CHECK(found.find(expected) != std::string::npos);
   }
+}
+
+TEST_CASE("sizes that the user gives replace numbers of the configuration and of the mapping") {
+  const mapping_rules mapping =
+      parse_mapping("left = 'a'\nright = 'b'\n[sizes]\nd = 'hidden / heads'\n[captures]\nlayer = 'layers'\n").value();
+  const model_sizes sizes{{{"hidden", 8}, {"heads", 2}}, {{"heads", 4}, {"layers", 3}}};
+  std::map<std::string, error, std::less<>> missing;
+  const named_sizes all = sizes.resolve(mapping, missing).value();
+  CHECK(all == named_sizes{{"hidden", 8}, {"heads", 4}, {"layers", 3}, {"d", 2}, {"layer", 3}});
+  CHECK(missing.empty());
+  const model_sizes direct{{{"hidden", 8}, {"heads", 2}}, {{"d", 16}}};
+  const named_sizes some = direct.resolve(mapping, missing).value();
+  CHECK(some == named_sizes{{"hidden", 8}, {"heads", 2}, {"d", 16}});
+  CHECK(missing.contains("layer"));
 }
 
 TEST_CASE("every shipped mapping is found in both directions") {
