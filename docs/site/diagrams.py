@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the pictures of the guides: the commit of a save, the data path of a load, a strided shard, a flat parameter.
+"""Draws the pictures of the guides: the commit of a save, the data path of a load, a strided shard, a flat parameter,
+and a fused q, k, and v.
 
     diagrams.py FOLDER            writes NAME-light.svg and NAME-dark.svg of each into FOLDER
     diagrams.py FOLDER --check    exits with 1 if the files differ from what the script draws now
@@ -113,7 +114,44 @@ def flat():
             "which three ranks cut into ranges of ten. A range of the weight is up to three boxes.", above + 4 * side + 20, out)
 
 
-PICTURES = {"commit": commit, "load": load, "strided-shard": strided, "flat-parameter": flat}
+GROUPS, QUERIES, ROWS = 2, 2, 2  # of the model of examples/mapping.toml: g, r, and d
+
+
+def qkv():
+    block, left, right, width, top = 40, 110, 526, 190, 62
+    out = [text(left + width / 2, 34, "three tensors", "head"), text(right + width / 2, 34, "qkv, group by group", "head")]
+    places = {}  # (part, head) -> the middle of its left block
+    y = top
+    for part, heads, colour in (("q", GROUPS * QUERIES, RANKS[0]), ("k", GROUPS, RANKS[1]), ("v", GROUPS, RANKS[2])):
+        out.append(text(left - 62, y + heads * block / 2 + 8, part, "code head"))
+        for head in range(heads):
+            out += box(left, y, width, block, (f"{part}, head {head}",), "cell", colour)
+            out.append(text(left - 8, y + 20, str(head * ROWS), "small edge", "end"))
+            places[part, head] = y + block / 2
+            y += block
+        y += 18
+    y, row = top, 0
+    for group in range(GROUPS):
+        heads = [("q", group * QUERIES + i) for i in range(QUERIES)] + [("k", group), ("v", group)]
+        begin = y
+        for part, head in heads:
+            out.append(f'<path class="line" d="M{left + width + 6} {places[part, head]:g}L{right - 44} {y + block / 2:g}"/>')
+            out += box(right, y, width, block, (f"{part}, head {head}",), "cell", RANKS["qkv".index(part)])
+            out.append(text(right - 8, y + 20, str(row), "small edge", "end"))
+            row += ROWS
+            y += block
+        out.append(f'<path class="line" fill="none" d="M{right + width + 8} {begin + 3}h10v{y - begin - 6}h-10"/>')
+        out.append(text(right + width + 26, (begin + y) / 2 + 8, f"group {group}", "small", "start"))
+        y += 18
+    below = top + 8 * block + 36 + 48
+    out += [text(426, below, "q: (g r d) h, k: (g d) h, v: (g d) h", "code"),
+            text(426, below + 32, "-> qkv: (g [q:r | k | v] d) h", "code"),
+            text(426, below + 70, f"g = {GROUPS} groups, r = {QUERIES} queries of a group, d = {ROWS} rows of a head", "small edge")]
+    return ("A fused q, k, and v", "Eight rows of q, four of k, and four of v become 16 rows of qkv. Each group has its two "
+            "query heads, then its key head, then its value head.", below + 92, out)
+
+
+PICTURES = {"commit": commit, "load": load, "strided-shard": strided, "flat-parameter": flat, "qkv": qkv}
 
 if __name__ == "__main__":
     sys.exit(write_or_check(files_of({name: draw() for name, draw in PICTURES.items()}), sys.argv[1], "--check" in sys.argv[2:],

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import interfaces
 
-COMPONENTS = ("conformance", "mpi", "shared_memory", "torch", "kokkos", "cuda", "nccl", "devices")  # imported by name
+COMPONENTS = ("conformance", "mapping", "mpi", "shared_memory", "torch", "kokkos", "cuda", "nccl", "devices")  # imported by name
 TYPES = ("type", "enum", "concept", "alias")
 
 

@@ -11,6 +11,8 @@
 - Python code is on pages that a test runs (tests/python/page.py, tests/docs/ten_minutes.py), or quotes such a page or a
   program of examples/recipes: the block's first line is `# FILE`, its lines occur there as those of C++ do, and `# ...`
   stands for omitted lines.
+- A block ```toml quotes a mapping: the block's first line is `# FILE`, an example, and its lines occur there as those of
+  C++ do.
 - A link to a file of the project points to an existing file, and its #anchor to a heading there.
 - The page of a room (docs/rooms/ROOM.md) lists every interface file of it in its table, and only existing files; the
   tests that it names exist. Every format's room has such a page. docs/rooms/README.md leads to each of these pages,
@@ -26,6 +28,7 @@ RUN = ("docs/python.md", "docs/ten-minutes.md")
 FORMATS = """storage pickle checkpoint_core torch_file dcp safetensors deepspeed torch_checkpointing torchsnapshot gguf checkpoint
              collective_checkpoint""".split()
 PYTHON = re.compile(r"^ *```python\n(.*?)^ *```$", re.M | re.S)
+TOML = re.compile(r"^ *```toml\n(.*?)^ *```$", re.M | re.S)
 BLOCK = re.compile(r"(^<!-- compiled -->\n)?^ *```(?:cpp|c)\n(.*?)^ *```$", re.M | re.S)
 FENCE = re.compile(r"^ *```.*?^ *```$", re.M | re.S)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -98,6 +101,20 @@ def check_run(root, page, say):
             say(f"{where}: not (or not in this order) in {quoted}: {wrong!r} and what follows")
 
 
+def check_toml(root, page, say):
+    text = page.read_text()
+    for found in TOML.finditer(text):
+        where = f"{page.relative_to(root)}:{text.count(chr(10), 0, found.start()) + 1}"
+        block = lines(found.group(1))
+        quoted = block[0].removeprefix("# ") if block else ""
+        if not quoted.startswith("examples/") or not (root / quoted).is_file():
+            say(f"{where}: the block's first line names no example: {quoted!r}")
+            continue
+        wrong = not_quoted(block[1:], lines((root / quoted).read_text()), "# ...")
+        if wrong is not None:
+            say(f"{where}: not (or not in this order) in {quoted}: {wrong!r} and what follows")
+
+
 def anchors(page):
     """The anchors that code forges make from headings."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text()), re.M)
@@ -166,6 +183,7 @@ def main(root):
         check_blocks(root, page, wrong.append)
         check_indented(root, page, wrong.append)
         check_run(root, page, wrong.append)
+        check_toml(root, page, wrong.append)
         check_links(root, page, wrong.append)
     described = {page.stem for page in (root / "docs/rooms").glob("*.md")} - {"README"}
     for room in sorted({*FORMATS, *described}):

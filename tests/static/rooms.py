@@ -61,6 +61,8 @@ def check_room(root, room, below, say):
     for file in sorted(f for f in folder.rglob("*") if f.is_file()):
         if file.suffix == ".hpp":  # for a global module fragment
             continue
+        if file.suffix == ".toml" and file.parent != folder:  # a text that the build compiles in
+            continue
         if file.suffix not in (".cppm", ".cpp"):
             say(f"{file.relative_to(root)}: neither an interface (.cppm) nor a body (.cpp)")
             continue
