@@ -3,6 +3,7 @@ module;
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -225,6 +226,24 @@ result<void> for_each_loop_box(const index_piece& piece, const box& part,
     while (d > 0 && ++chosen[d - 1] == choices[d - 1].size()) chosen[--d] = 0;
     if (d == 0) return {};
   }
+}
+
+result<void> fill_zeros(const index_filler& filler, const box& part, const tensor_view& to) {
+  const index_piece positions{0, 0, {}, filler.origin, filler.loops};
+  alignas(16) constexpr std::array<std::byte, 16> zero{};  // an element of any dtype
+  std::int64_t origin = 0;
+  for (std::size_t d = 0; d < part.rank(); ++d) origin += (filler.origin[d] - part.offsets[d]) * to.strides[d];
+  return for_each_loop_box(positions, part, [&](std::vector<loop_range>& ranges) -> result<void> {
+    tensor_view target{to.data + origin * item_bytes(to.type), to.type, to.where, {}, {}};
+    for (std::size_t l = 0; l < ranges.size(); ++l) {
+      const auto& [dimension, stride] = filler.loops[l].right;
+      const std::int64_t step = to.strides[static_cast<std::size_t>(dimension)] * stride;
+      target.data += ranges[l].begin * step * item_bytes(to.type);
+      target.sizes.push_back(ranges[l].size);
+      target.strides.push_back(step);
+    }
+    return copy_between(target, {zero.data(), to.type, {}, target.sizes, extents::filled(ranges.size(), 0)});
+  });
 }
 
 result<void> gather(const index_piece& piece, const box& part, const tensor_view& to, box_reader read,

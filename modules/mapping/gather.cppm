@@ -31,4 +31,7 @@ using box_reader = function_ref<result<void>(const box& part, const tensor_view&
 result<void> gather(const index_piece& piece, const box& part, const tensor_view& to, box_reader read,
                     std::span<const std::int64_t> repetition = {});
 
+// Fills the elements of `to` that are filler of a right tensor with zeros. `to` is a view of its box `part`.
+result<void> fill_zeros(const index_filler& filler, const box& part, const tensor_view& to);
+
 }  // namespace shardmesh

@@ -78,12 +78,12 @@ result<std::int64_t> size_of(const index_tensor& tensor, const index_term& term,
 // Lists the parts of one tensor: one for each choice of a segment in each of its sums.
 class part_lister {
  public:
-  part_lister(const index_tensor& tensor, std::size_t number, const named_sizes& sizes)
-      : tensor_(tensor), number_(number), sizes_(sizes) {}
+  part_lister(const index_tensor& tensor, std::size_t number, bool is_left, const named_sizes& sizes)
+      : tensor_(tensor), number_(number), is_left_(is_left), sizes_(sizes) {}
 
   // Adds the parts, and returns the tensor's shape and its number of related elements.
   result<related_tensor> list(parts_by_name& parts) {
-    related_tensor made{tensor_.alias, {}, 0};
+    related_tensor made{tensor_.alias, {}, 0, {}};
     std::vector<std::vector<std::int64_t>> strides;  // per dimension, per term
     for (const std::vector<index_term>& dimension : tensor_.dimensions) {
       std::int64_t size = 1;
@@ -100,6 +100,7 @@ class part_lister {
     if (!checked_volume(made.shape)) return too_large(tensor_);
     tensor_part whole{number_, extents::filled(made.shape.rank(), 0), {}};
     SHARDMESH_TRY(made.related_elements, choose(parts, std::move(whole), strides, 0, 0, std::nullopt, false));
+    made.fillers = std::move(fillers_);
     return made;
   }
 
@@ -111,7 +112,7 @@ class part_lister {
                               std::optional<std::string> name, bool is_filler) {
     while (d < tensor_.dimensions.size() && t == tensor_.dimensions[d].size()) ++d, t = 0;
     if (d == tensor_.dimensions.size()) {
-      if (is_filler) return 0;
+      if (is_filler) return add_filler(std::move(here));
       return add(parts, std::move(here), name.value_or(tensor_.alias));
     }
     const index_term& term = tensor_.dimensions[d][t];
@@ -155,6 +156,20 @@ class part_lister {
     return {};
   }
 
+  result<std::int64_t> add_filler(tensor_part part) {
+    index_filler made{part.origin, {}};
+    for (const side_loop& loop : part.loops) {
+      if (loop.extent == 1) continue;
+      made.loops.push_back({loop.extent, {}, {}});
+      (is_left_ ? made.loops.back().left : made.loops.back().right) = loop.step;
+    }
+    if (made.loops.size() > max_rank)
+      return fail(errc::rank_too_large, fmt::format("filler of '{}' has too many factors", tensor_.alias))
+          .with_values(fmt::format("at most {}", max_rank), fmt::format("{}", made.loops.size()));
+    fillers_.push_back(std::move(made));
+    return 0;
+  }
+
   result<std::int64_t> add(parts_by_name& parts, tensor_part part, const std::string& name) {
     std::int64_t count = 1;
     for (const side_loop& loop : part.loops) count *= loop.extent;
@@ -165,7 +180,9 @@ class part_lister {
 
   const index_tensor& tensor_;
   std::size_t number_;
+  bool is_left_;
   const named_sizes& sizes_;
+  std::vector<index_filler> fillers_;
 };
 
 const side_loop* find_loop(const tensor_part& part, const index_factor& factor) {
@@ -252,11 +269,11 @@ result<index_relation> relate(const index_rule& rule, const named_sizes& sizes) 
   index_relation made;
   parts_by_name left, right;
   for (std::size_t i = 0; i < rule.left.size(); ++i) {
-    SHARDMESH_TRY(related_tensor one, part_lister(rule.left[i], i, sizes).list(left));
+    SHARDMESH_TRY(related_tensor one, part_lister(rule.left[i], i, true, sizes).list(left));
     made.left.push_back(std::move(one));
   }
   for (std::size_t i = 0; i < rule.right.size(); ++i) {
-    SHARDMESH_TRY(related_tensor one, part_lister(rule.right[i], i, sizes).list(right));
+    SHARDMESH_TRY(related_tensor one, part_lister(rule.right[i], i, false, sizes).list(right));
     made.right.push_back(std::move(one));
   }
   // One part on each side: they are the same, whatever their names.

@@ -29,11 +29,18 @@ struct index_piece {
   std::vector<index_loop> loops;  // with an extent of 2 or more, at most max_rank
 };
 
+/// Elements of a tensor that have no counterpart: its loops move on this side only.
+struct index_filler {
+  extents origin;
+  std::vector<index_loop> loops;
+};
+
 /// One tensor of a relation.
 struct related_tensor {
   std::string alias;
   extents shape;
   std::int64_t related_elements = 0;  // of pieces; the other elements are filler
+  std::vector<index_filler> fillers;
 };
 
 /// A rule with known sizes. Each element of a tensor belongs to exactly one piece, or is filler.

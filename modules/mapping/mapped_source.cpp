@@ -35,8 +35,6 @@ class mapped_source final : public computed_source {
       return apply_steps(rule.values, to);
     }
     const related_tensor& related = relation_.relation.right[tensor_.tensor];
-    const auto bytes = static_cast<std::size_t>(numel(to) * item_bytes(to.type));
-    if (related.related_elements < box::whole(related.shape).volume()) std::memset(to.data, 0, bytes);
     // The tensor is one index of the dimensions that stand for captures.
     box whole;
     tensor_view view{to.data, to.type, to.where, {}, {}};
@@ -53,7 +51,13 @@ class mapped_source final : public computed_source {
     view.sizes = whole.sizes;
     for (const index_piece& piece : relation_.relation.pieces)
       if (piece.right_tensor == tensor_.tensor) SHARDMESH_TRY(make_piece(piece, whole, view));
-    return apply_steps(rule.values, to);
+    const auto fill = [&]() -> result<void> {
+      for (const index_filler& filler : related.fillers) SHARDMESH_TRY(fill_zeros(filler, whole, view));
+      return {};
+    };
+    SHARDMESH_TRY(fill());
+    SHARDMESH_TRY(apply_steps(rule.values, to));
+    return rule.values.empty() ? result<void>{} : fill();  // filler is zero, whatever the operations make of it
   }
 
   result<void> make_piece(const index_piece& piece, const box& whole, const tensor_view& view) const {

@@ -138,6 +138,15 @@ TEST_CASE("operations on values are applied in order, and undone by the inverse"
   CHECK(small_tensors::read_all(*back).at("w").values == std::vector<float>{1, 2, 3});
 }
 
+TEST_CASE("operations on values leave filler zero") {
+  const scratch_folder folder;
+  constexpr std::string_view rules =
+      "[sizes]\npad = 2\n[[rule]]\nleft = 'w'\nright = 'p'\nindex = 'w: v -> p: [_:pad | w:v]'\nvalues = ['x + 1']\n";
+  auto reader = shown(folder, {{"w", counted({3}, 1)}}, rules).value();
+  CHECK(small_tensors::read_all(*reader).at("p").values == std::vector<float>{0, 0, 2, 3, 4});
+  CHECK(small_tensors::read(*reader, "p", {{1}, {2}}).values == std::vector<float>{0, 2});
+}
+
 TEST_CASE("tied tensors must be equal") {
   constexpr std::string_view rules =
       "[rename]\n'e' = 'embedding'\n[[tie]]\nside = 'left'\nname = 'head'\nsame_as = 'e'\n";
