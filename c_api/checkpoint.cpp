@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "conventions.hpp"
 #include "values.hpp"
 
 import shardmesh;
@@ -88,11 +89,13 @@ std::unique_ptr<checkpoint_reader> open_reader(const std::filesystem::path& path
   }
   how.keys_at_ranks = wanted.keys_at_ranks != 0;
   auto reader = value_of(wanted.all_parts != 0 ? open_parts(path, how) : open_checkpoint(path, how));
-  if (wanted.dequantize == 0) return reader;
-  // `shardmesh_convert` promises that checksums are compared.
-  dequantize_options numbers{.check_sums = true};
-  if (wanted.block_size != 0) numbers.block_size = wanted.block_size;
-  return value_of(dequantized(std::move(reader), numbers));
+  if (wanted.dequantize != 0) {
+    // `shardmesh_convert` promises that checksums are compared.
+    dequantize_options numbers{.check_sums = true};
+    if (wanted.block_size != 0) numbers.block_size = wanted.block_size;
+    reader = value_of(dequantized(std::move(reader), numbers));
+  }
+  return apply_map(std::move(reader), path, wanted);
 }
 
 }  // namespace

@@ -24,6 +24,7 @@
 #include <shardmesh/c_api/call.h>
 #include <shardmesh/c_api/checking.h>
 #include <shardmesh/c_api/checkpoint.h>
+#include <shardmesh/c_api/conventions.h>
 #include <shardmesh/c_api/error.h>
 #include <shardmesh/c_api/layout.h>
 #include <shardmesh/c_api/loading.h>

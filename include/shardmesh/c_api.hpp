@@ -7,6 +7,7 @@
 
 #include <shardmesh/c_api/checking.hpp>
 #include <shardmesh/c_api/checkpoint.hpp>
+#include <shardmesh/c_api/conventions.hpp>
 #include <shardmesh/c_api/error.hpp>
 #include <shardmesh/c_api/layout.hpp>
 #include <shardmesh/c_api/mapping.hpp>

@@ -24,6 +24,17 @@ struct search_step {
   bool is_inverse = false;
 };
 
+// The hint for a wrong name.
+std::string known_conventions(const std::vector<shipped_convention>& shipped) {
+  std::vector<std::string> names;
+  for (const shipped_convention& one : shipped) names.push_back(one.left), names.push_back(one.right);
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  std::string known;
+  for (const std::string& one : names) known += (known.empty() ? "" : ", ") + one;
+  return fmt::format("name two of the conventions {}, or pass the path of a TOML file", known);
+}
+
 }  // namespace
 
 std::vector<shipped_convention> shipped_conventions() {
@@ -39,11 +50,23 @@ std::vector<shipped_convention> shipped_conventions() {
   return made;
 }
 
+result<std::string_view> shipped_mapping_text(std::string_view name) {
+  std::string names;
+  for (const shipped_convention& one : shipped_conventions()) {
+    if (name == fmt::format("{}:{}", one.left, one.right) || name == fmt::format("{}:{}", one.right, one.left))
+      return one.text;
+    names += fmt::format("{}{}:{}", names.empty() ? "" : ", ", one.left, one.right);
+  }
+  return fail(errc::invalid_argument, fmt::format("there is no mapping '{}'", name))
+      .with_hint(fmt::format("name one of {}; a chain of mappings has several texts", names));
+}
+
 result<std::vector<mapping_rules>> find_mappings(std::string_view name) {
   const std::size_t middle = name.find(':');
   if (middle == std::string_view::npos || middle == 0 || middle + 1 == name.size())
     return fail(errc::invalid_argument, "a mapping is named by two conventions")
-        .with_values("FROM:TO, such as hf.llama:meta.llama", std::string(name));
+        .with_values("FROM:TO, such as hf.llama:meta.llama", std::string(name))
+        .with_hint(known_conventions(shipped_conventions()));
   const std::string from(name.substr(0, middle)), to(name.substr(middle + 1));
   const std::vector<shipped_convention> shipped = shipped_conventions();
   // A breadth-first search over the conventions; `reached` has the step that led to each.
@@ -60,16 +83,9 @@ result<std::vector<mapping_rules>> find_mappings(std::string_view name) {
       if (reached.emplace(there, search_step{i, is_inverse}).second) next.push(there);
     }
   }
-  if (!reached.contains(to) || from == to) {
-    std::string known;
-    std::vector<std::string> names;
-    for (const shipped_convention& one : shipped) names.push_back(one.left), names.push_back(one.right);
-    std::sort(names.begin(), names.end());
-    names.erase(std::unique(names.begin(), names.end()), names.end());
-    for (const std::string& one : names) known += (known.empty() ? "" : ", ") + one;
+  if (!reached.contains(to) || from == to)
     return fail(errc::invalid_argument, fmt::format("no mapping leads from '{}' to '{}'", from, to))
-        .with_hint(fmt::format("name two of the conventions {}, or pass a file", known));
-  }
+        .with_hint(known_conventions(shipped));
   std::vector<mapping_rules> made;
   for (std::string here = to; here != from;) {
     const search_step& last = reached.find(here)->second;

@@ -5,6 +5,7 @@ module;
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -50,9 +51,11 @@ class mapped_reader final : public torch_file::archive_forwarding_reader {
 
   result<void> finish_checks() override {
     SHARDMESH_TRY(source_.finish());
-    if (compares_ties_)
+    if (compares_ties_ && !ties_are_equal_) {
       for (const unused_tensor& one : bound_.unused)
         if (one.same_as) SHARDMESH_TRY(compare(one.source, *one.same_as));
+      ties_are_equal_ = true;
+    }
     return forwarding_reader::finish_checks();
   }
 
@@ -134,6 +137,7 @@ class mapped_reader final : public torch_file::archive_forwarding_reader {
   bound_mapping bound_;
   chunk_source source_;
   bool compares_ties_;
+  std::atomic<bool> ties_are_equal_ = false;  // compared once: every call that reads ends with `finish_checks`
   chunk_cache cache_;
 };
 

@@ -3,7 +3,8 @@
 //
 // A `mapping_rules` value lists rules: names with captures, and index expressions. `bind` combines it with a checkpoint
 // and the sizes of a model, and proves that every tensor and element is used and made once. `mapped` then shows the
-// checkpoint under the other convention: any box of any tensor can be read, in bounded memory.
+// checkpoint under the other convention: any box of any tensor can be read, in bounded memory. `map_checkpoint` does
+// both, for the mappings that a user names.
 export module shardmesh.mapping;
 
 export import shardmesh.checkpoint_core;
@@ -12,6 +13,7 @@ export import :binding;
 export import :conventions;
 export import :index_relation;
 export import :index_rule;
+export import :map_checkpoint;
 export import :mapped;
 export import :model_sizes;
 export import :name_template;

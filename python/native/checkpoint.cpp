@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "conventions.hpp"
 #include "errors.hpp"
 #include "interpreter.hpp"
 #include "module.hpp"
@@ -28,8 +29,8 @@ namespace {
 
 using reader_pointer = std::shared_ptr<checkpoint_reader>;
 
-// options: limit_factor, only_keys, rank (or None), keys_at_ranks, all_parts, dequantize, block_size, and check_sums
-// (for dequantized tensors).
+// options: limit_factor, only_keys, rank (or None), keys_at_ranks, all_parts, dequantize, block_size, check_sums (for
+// dequantized and mapped tensors), and those of `mapping_choice`.
 reader_pointer open(const py::str& path, const py::dict& given) {
   const std::string name = bytes_of(path);
   open_options how{.limits = read_limits{}.times(given["limit_factor"].cast<std::int64_t>())};
@@ -37,12 +38,14 @@ reader_pointer open(const py::str& path, const py::dict& given) {
   if (!given["rank"].is_none()) how.rank = given["rank"].cast<std::int32_t>();
   how.keys_at_ranks = given["keys_at_ranks"].cast<bool>();
   const bool all_parts = given["all_parts"].cast<bool>(), dequantize = given["dequantize"].cast<bool>();
-  const dequantize_options numbers{.block_size = given["block_size"].cast<std::int64_t>(),
-                                   .check_sums = given["check_sums"].cast<bool>()};
+  const bool check_sums = given["check_sums"].cast<bool>();
+  const dequantize_options numbers{.block_size = given["block_size"].cast<std::int64_t>(), .check_sums = check_sums};
+  const mapping_choice mapping(given);
   auto opened = [&] {
     const released unlocked;
     auto made = all_parts ? open_parts(name, how) : open_checkpoint(name, how);
     if (made && dequantize) made = dequantized(*std::move(made), numbers);
+    if (made && mapping.is_given()) made = mapping.apply(*std::move(made), name, check_sums);
     if (made) (*made)->identify_opaque_tensors();
     return made;
   }();

@@ -43,6 +43,7 @@ PYBIND11_MODULE(_native, native) {
       py::arg("address"), py::arg("size_bytes"));
   bindings::add_checkpoint(native);
   bindings::add_mapping(native);
+  bindings::add_conventions(native);
   bindings::add_saving(native);
   bindings::add_commands(native);
   bindings::add_rank_folder(native);

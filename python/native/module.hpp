@@ -7,6 +7,7 @@ namespace bindings {
 
 void add_checkpoint(pybind11::module_& native);   // one opened checkpoint: its contents, loading
 void add_mapping(pybind11::module_& native);      // its tensors in place in the files
+void add_conventions(pybind11::module_& native);  // mappings between naming conventions
 void add_saving(pybind11::module_& native);       // save, from one process
 void add_commands(pybind11::module_& native);     // verify, diff, convert, reshard
 void discard_rank_folders();                      // deletes those that the ending program has not committed

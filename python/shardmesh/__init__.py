@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ._checkpoint import Checkpoint, Chunk, Entry, ObjectEntry, TensorEntry, load, map_tensor, open
 from ._commands import DiffReport, Difference, VerifyReport, convert, diff, inspect, reshard, verify
+from ._conventions import mapping_text, mappings
 from ._devices import DeviceReport, Gpu, GpuLibrary, devices
 from ._error import Box, Error
 from ._layouts import Layout, PlacedBox
@@ -35,4 +36,5 @@ def __getattr__(name: str):
 __all__ = ["Box", "Checkpoint", "Chunk", "DeviceReport", "DiffReport", "Difference", "Entry", "Error", "Gpu",
            "GpuLibrary", "Layout", "Loading", "MappedTensor", "ObjectEntry", "PlacedBox", "SaveReport", "Selection",
            "Shards", "TensorEntry", "VerifyReport", "convert", "devices", "diff", "flatten_sharded_tensors",
-           "full_state_dict", "inspect", "load", "map_tensor", "open", "redistribute", "reshard", "save", "verify"]
+           "full_state_dict", "inspect", "load", "map_tensor", "mapping_text", "mappings", "open", "redistribute",
+           "reshard", "save", "verify"]

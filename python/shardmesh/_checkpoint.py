@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from . import _arguments, _native, _plain_pickle
+from ._conventions import mapping_options
 from ._error import Box, Error, failure
 from ._loading import Loading
 from ._mapped import MappedTensor
@@ -388,7 +389,9 @@ def box_of_slices(shape: tuple[int, ...], index: Any, key: str) -> Box:
 
 def open(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_parts: bool = False,
          dequantize: bool = False, block_size: int = 128, limit_factor: int = 1, rank: int | None = None,
-         keys_at_ranks: bool = False) -> Checkpoint:
+         keys_at_ranks: bool = False, map: str | os.PathLike[str] | None = None,
+         config: str | os.PathLike[str] | Mapping[str, Any] | None = None, sizes: Mapping[str, int] | None = None,
+         map_inverse: bool = False) -> Checkpoint:
     """Opens a DCP folder, a .pt file, a safetensors file, a Hugging Face folder, or any other format in
     docs/formats.md. No pickle is run.
 
@@ -401,15 +404,26 @@ def open(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_par
     rank, keys_at_ranks: for folders that PyTorch's ranks saved with use_collectives=False, where ranks may hold
     different values under one key. Reading such a key raises Error "disagreement", unless `rank` names the rank whose
     value to read, or `keys_at_ranks` lists it as "KEY@RANK" for each rank. Shards are merged in any case.
+    map: show the checkpoint under another naming convention: two names, such as "hf.llama:megatron.gpt" (see
+    `mappings`), or the path of a .toml file. Tensors are renamed, fused, and split; a fused tensor is computed when it
+    is read. Raises Error if a tensor of the checkpoint has no place in the mapping, or one is missing. Not together with
+    only_keys.
+    config: the sizes of the model for `map`: a JSON file, or a mapping of numbers, such as a configuration of
+    transformers as a dict. None: config.json or params.json beside the checkpoint, if there is one.
+    sizes: values that replace those of config, and of the mapping's own [sizes] and [captures].
+    map_inverse: apply the mapping of a file from right to left.
     """
     return Checkpoint(opened(path, only_keys=only_keys, all_parts=all_parts, dequantize=dequantize,
-                             block_size=block_size, limit_factor=limit_factor, rank=rank, keys_at_ranks=keys_at_ranks))
+                             block_size=block_size, limit_factor=limit_factor, rank=rank, keys_at_ranks=keys_at_ranks,
+                             map=map, config=config, sizes=sizes, map_inverse=map_inverse))
 
 
 def opened(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_parts: bool = False,
            dequantize: bool = False, block_size: int = 128, check_sums: bool = False, limit_factor: int = 1,
-           rank: int | None = None, keys_at_ranks: bool = False) -> _native.Checkpoint:
-    """Returns the C++ half's checkpoint. check_sums: compare the checksums of dequantized tensors."""
+           rank: int | None = None, keys_at_ranks: bool = False, map: str | os.PathLike[str] | None = None,
+           config: str | os.PathLike[str] | Mapping[str, Any] | None = None, sizes: Mapping[str, int] | None = None,
+           map_inverse: bool = False) -> _native.Checkpoint:
+    """Returns the C++ half's checkpoint. check_sums: compare the checksums of dequantized and mapped tensors."""
     keys_at_ranks = _arguments.flag("keys_at_ranks", keys_at_ranks)
     if rank is not None:
         rank = _arguments.number("rank", rank, most=2**31 - 1)
@@ -417,7 +431,10 @@ def opened(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_p
             raise failure("invalid_argument", "pass either rank or keys_at_ranks")
     options = {"only_keys": _arguments.texts("only_keys", only_keys), "rank": rank, "keys_at_ranks": keys_at_ranks,
                "all_parts": _arguments.flag("all_parts", all_parts), "dequantize": _arguments.flag("dequantize", dequantize), "block_size": _arguments.number("block_size", block_size, 1),
-               "check_sums": check_sums, "limit_factor": _arguments.number("limit_factor", limit_factor, 1)}
+               "check_sums": check_sums, "limit_factor": _arguments.number("limit_factor", limit_factor, 1),
+               **mapping_options(map, config, sizes, map_inverse)}
+    if map is not None and options["only_keys"]:
+        raise failure("invalid_argument", "pass either map or only_keys")
     return _native.open(_arguments.path(path), options)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from . import _arguments, _native
 from ._checkpoint import Checkpoint, open, opened
@@ -118,19 +119,23 @@ class DiffReport:
 
 def diff(left: str | os.PathLike[str], right: str | os.PathLike[str], *, tolerance: float = 0.0, layout: bool = False,
          ignore_dtype: bool = False, selection: Selection = Selection(), all_parts: bool = False,
-         rank: int | None = None, keys_at_ranks: bool = False, threads: int = 0,
-         progress: Progress = None) -> DiffReport:
+         rank: int | None = None, keys_at_ranks: bool = False, map: str | os.PathLike[str] | None = None,
+         config: str | os.PathLike[str] | Mapping[str, Any] | None = None, sizes: Mapping[str, int] | None = None,
+         map_inverse: bool = False, threads: int = 0, progress: Progress = None) -> DiffReport:
     """Compares two checkpoints of any formats.
 
     tolerance: 0 compares bits (NaN equals NaN, -0 equals 0), else |a - b| <= T + T * |b|.
     layout: also compare how tensors are cut.
     ignore_dtype: compare values across dtypes.
     selection: the entries of both sides to compare, and their names and dtypes; a rule must match on one side at least.
+    map, config, sizes, map_inverse: as in `open`, for the left checkpoint; the right one has the other convention.
     """
     options = {"tolerance": _arguments.fraction("tolerance", tolerance),
                **_flags(layout=layout, ignore_dtype=ignore_dtype), "threads": _arguments.threads(threads),
                **options_of(selection)}
-    sides = [opened(path, all_parts=all_parts, rank=rank, keys_at_ranks=keys_at_ranks) for path in (left, right)]
+    how: dict[str, Any] = {"all_parts": all_parts, "rank": rank, "keys_at_ranks": keys_at_ranks}
+    sides = [opened(left, check_sums=True, map=map, config=config, sizes=sizes, map_inverse=map_inverse, **how),
+             opened(right, **how)]
     with reporting(progress, sum(side.tensor_bytes for side in sides), "diff") as report:
         made = _native.diff(*sides, {**options, "report": report})
     made["differences"] = [Difference(**one) for one in made["differences"]]
@@ -146,8 +151,11 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
             skip_objects: bool = False, skip_unsupported: bool = False, dedup: str = "none", nest: bool = False,
             components: bool = False, payload: str = "torch", item: str = "", quantize: Sequence[str] = (),
             like: str | os.PathLike[str] | None = None, allow_shape_mismatch: bool = False, dequantize: bool = False,
-            all_parts: bool = False, rank: int | None = None, keys_at_ranks: bool = False, threads: int = 0,
-            memory_bytes: int = 0, progress: Progress = None) -> SaveReport:
+            all_parts: bool = False, rank: int | None = None, keys_at_ranks: bool = False,
+            map: str | os.PathLike[str] | None = None,
+            config: str | os.PathLike[str] | Mapping[str, Any] | None = None, sizes: Mapping[str, int] | None = None,
+            map_inverse: bool = False, threads: int = 0, memory_bytes: int = 0,
+            progress: Progress = None) -> SaveReport:
     """Rewrites a checkpoint as "dcp", "safetensors", "hf", "pt", "torch-checkpointing", or "gguf", streaming; whole or
     not at all. Every checksum of the source is compared before the destination appears.
 
@@ -160,7 +168,7 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
     payload, item: for torch-checkpointing, as in `save`.
     quantize: for gguf; "Q8_0", or "RE=Q4_0" for the keys that match. The first rule that matches a key decides.
     like: tensors must have their shapes in that checkpoint; with allow_shape_mismatch they are cut and filled to them.
-    dequantize, all_parts: as in `open`.
+    dequantize, all_parts, map, config, sizes, map_inverse: as in `open`. The selection uses mapped names.
     """
     if format is None:
         formats = {".safetensors": "safetensors", ".pt": "pt", ".gguf": "gguf"}
@@ -177,8 +185,8 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
                "dedup": dedup, "payload": _arguments.text("payload", payload), "item": _arguments.text("item", item),
                "quantize": _arguments.texts("quantize", quantize), "threads": _arguments.threads(threads), "memory_bytes": _arguments.number("memory_bytes", memory_bytes),
                **options_of(selection)}
-    checkpoint = opened(source, dequantize=dequantize, check_sums=_arguments.flag("dequantize", dequantize),
-                        all_parts=all_parts, rank=rank, keys_at_ranks=keys_at_ranks)
+    checkpoint = opened(source, dequantize=dequantize, check_sums=True, all_parts=all_parts, rank=rank,
+                        keys_at_ranks=keys_at_ranks, map=map, config=config, sizes=sizes, map_inverse=map_inverse)
     other = None if like is None else opened(like)
     with reporting(progress, checkpoint.tensor_bytes, "convert") as report:
         return SaveReport(**_native.convert(checkpoint, _arguments.path(destination), {**options, "report": report}, other))
@@ -188,7 +196,9 @@ def reshard(source: str | os.PathLike[str], destination: str | os.PathLike[str],
             place: Sequence[str] = (), default: str | None = None, like: str | os.PathLike[str] | None = None,
             allow_shape_mismatch: bool = False, optimizer_follows: bool = True, selection: Selection = Selection(),
             overwrite: bool = False, skip_unsupported: bool = False, dequantize: bool = False, all_parts: bool = False,
-            rank: int | None = None, keys_at_ranks: bool = False, threads: int = 0, memory_bytes: int = 0,
+            rank: int | None = None, keys_at_ranks: bool = False, map: str | os.PathLike[str] | None = None,
+            config: str | os.PathLike[str] | Mapping[str, Any] | None = None, sizes: Mapping[str, int] | None = None,
+            map_inverse: bool = False, threads: int = 0, memory_bytes: int = 0,
             progress: Progress = None) -> SaveReport:
     """Rewrites a checkpoint as DCP for another mesh, with one file for each rank.
 
@@ -197,7 +207,7 @@ def reshard(source: str | os.PathLike[str], destination: str | os.PathLike[str],
     default: placements of all other keys.
     like: take boxes and ranks from another checkpoint's tensors instead of a mesh; with allow_shape_mismatch, tensors of
     another shape there are cut at the end or filled with zeros.
-    dequantize, all_parts: as in `open`.
+    dequantize, all_parts, map, config, sizes, map_inverse: as in `open`. `place` and the selection use mapped names.
     """
     if (mesh is None) == (like is None):
         raise failure("invalid_argument", "pass either mesh (with place) or like")
@@ -208,8 +218,8 @@ def reshard(source: str | os.PathLike[str], destination: str | os.PathLike[str],
                         allow_shape_mismatch=allow_shape_mismatch),
                "threads": _arguments.threads(threads),
                "memory_bytes": _arguments.number("memory_bytes", memory_bytes), **options_of(selection)}
-    checkpoint = opened(source, dequantize=dequantize, check_sums=_arguments.flag("dequantize", dequantize),
-                        all_parts=all_parts, rank=rank, keys_at_ranks=keys_at_ranks)
+    checkpoint = opened(source, dequantize=dequantize, check_sums=True, all_parts=all_parts, rank=rank,
+                        keys_at_ranks=keys_at_ranks, map=map, config=config, sizes=sizes, map_inverse=map_inverse)
     other = None if like is None else opened(like)
     with reporting(progress, checkpoint.tensor_bytes, "reshard") as report:
         return SaveReport(**_native.reshard(checkpoint, _arguments.path(destination), {**options, "report": report}, other))

@@ -20,6 +20,8 @@ ALONE = [
     ("rename_and_cast", ["checkpoint", "model.safetensors"], TRAINED, 0, r"^7 tensors\n$"),
     ("fuse_qkv", ["checkpoint", "fused", "qkv", "model.norm.weight", "model.norm.bias", "model.mlp.up.bias"], TRAINED, 0,
      r"^qkv: float32\[\d+\] of 3 tensors\n$"),
+    ("map_names", ["checkpoint", str(common.DATA.parent / "c_api" / "names.toml"), "named.safetensors"],
+     "single_rank/checkpoint", 0, r"^2 tensors: bias, kernel\n$"),
     ("untrusted", ["checkpoint"], TRAINED, 0, r"nothing found\n$"),
     ("untrusted", ["checkpoint"], "corrupt/blob_evil_pickle/checkpoint", 1, r"problem: .*\ndo not load this with Python\n$"),
     ("older_pytorch", ["checkpoint", "older"], NEW, 0, r"^\d+ tensors in 4 files, \d+ entries\n$"),

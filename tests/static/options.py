@@ -48,9 +48,9 @@ FUNCTIONS = """open inspect load map_tensor Checkpoint.load Checkpoint.load_into
                Checkpoint.map_tensor Checkpoint.start_load Loading.wait ObjectEntry.load TensorEntry.load
                TensorEntry.map save Selection convert reshard verify diff dcp.load dcp.save dcp.async_save
                dcp.LoadPlanner dcp.StorageReader dcp.StorageWriter""".split()
-# Of tensors in memory, of the machine, and of PyTorch's interface of readers and writers.
-OTHER_FUNCTIONS = {"devices", "flatten_sharded_tensors", "full_state_dict", "redistribute", "Shards.sharded_tensor",
-                   "dcp.StorageReader.reset", "dcp.StorageWriter.reset"}
+# Of tensors in memory, of the machine, of shipped mappings, and of PyTorch's interface of readers and writers.
+OTHER_FUNCTIONS = {"devices", "flatten_sharded_tensors", "full_state_dict", "mapping_text", "mappings", "redistribute",
+                   "Shards.sharded_tensor", "dcp.StorageReader.reset", "dcp.StorageWriter.reset"}
 FLAG = r'"(--[a-z][a-z-]*)'
 
 

@@ -45,12 +45,9 @@ int list_mappings() {
 }
 
 int print_mapping(const std::string& name) {
-  const std::vector<shipped_convention> shipped = shipped_conventions();
-  for (const shipped_convention& one : shipped)
-    if (name == fmt::format("{}:{}", one.left, one.right) || name == fmt::format("{}:{}", one.right, one.left))
-      return print(std::string(one.text)) ? done : not_completed;
-  return refuse(fail(errc::invalid_argument, fmt::format("there is no mapping '{}'", escaped(name)))
-                    .with_hint("'map list' names the mappings; print each one of a chain"));
+  const auto text = shipped_mapping_text(name);
+  if (!text) return refuse(text.error());
+  return print(std::string(*text)) ? done : not_completed;
 }
 
 // A checkpoint, and the views of it under each convention on the way to the last.

@@ -22,21 +22,8 @@ import shardmesh.checkpoint_core;
 import shardmesh.mapping;
 
 namespace tool {
-namespace {
 
 using namespace shardmesh;
-namespace fs = std::filesystem;
-
-// The configuration beside a checkpoint, as Hugging Face and Meta name it; empty if there is none.
-fs::path config_beside(const fs::path& source) {
-  std::error_code ignored;
-  const fs::path folder = fs::is_directory(source, ignored) ? source : source.parent_path();
-  for (const char* const name : {"config.json", "params.json"})
-    if (fs::is_regular_file(folder / name, ignored)) return folder / name;
-  return {};
-}
-
-}  // namespace
 
 void add_mapping_options(CLI::App& command, mapping_arguments& into) {
   const auto group = "Mapping";
@@ -65,26 +52,11 @@ void add_mapping_options(CLI::App& command, mapping_arguments& into) {
 }
 
 result<std::vector<mapping_rules>> find_mappings(const mapping_arguments& given) {
-  // A name of conventions is never that of a file with an ending.
-  const bool is_file = given.map.ends_with(".toml") || given.map.find(':') == std::string::npos;
-  if (!is_file) {
-    if (given.inverse)
-      return fail(errc::invalid_argument, "--inverse is for a TOML file")
-          .with_hint("swap the names of the conventions instead");
-    return shardmesh::find_mappings(given.map);
-  }
-  SHARDMESH_TRY(mapping_rules mapping, read_mapping(given.map));
-  std::vector<mapping_rules> made;
-  made.push_back(given.inverse ? mapping.inverse() : std::move(mapping));
-  return made;
+  return choose_mappings(given.map, given.inverse);
 }
 
 result<model_sizes> read_sizes(const mapping_arguments& given, const std::string& source) {
-  model_sizes made;
-  const fs::path config = given.config.empty() ? config_beside(source) : fs::path(given.config);
-  if (!config.empty()) {
-    SHARDMESH_TRY(made.config, read_config(config));
-  }
+  SHARDMESH_TRY(model_sizes made, read_model_sizes(source, given.config));
   for (const std::string& text : given.sizes) {
     const std::size_t equals = text.find('=');
     std::int64_t value = 0;
@@ -102,11 +74,7 @@ result<std::unique_ptr<checkpoint_reader>> apply_mappings(std::unique_ptr<checkp
                                                           const mapping_arguments& given, const std::string& source) {
   SHARDMESH_TRY(const std::vector<mapping_rules> mappings, find_mappings(given));
   SHARDMESH_TRY(const model_sizes sizes, read_sizes(given, source));
-  for (const mapping_rules& mapping : mappings) {
-    SHARDMESH_TRY(bound_mapping bound, bind(mapping, reader->contents(), sizes));
-    SHARDMESH_TRY(reader, mapped(std::move(reader), std::move(bound), {.check_sums = true}));
-  }
-  return reader;
+  return map_checkpoint(std::move(reader), mappings, sizes, {.check_sums = true});
 }
 
 }  // namespace tool

@@ -23,6 +23,12 @@ enum {                                     /* later versions may read more */
        SHARDMESH_FORMAT_GGUF = 9                 /* a GGUF file */
 };
 
+/* A number of the model, a size of a mapping, or the range of one of its captures, and the value to use instead. */
+typedef struct shardmesh_model_size {
+  const char* name;
+  int64_t value;
+} shardmesh_model_size;
+
 typedef struct shardmesh_open_options {
   size_t struct_size;
   int64_t limit_factor; /* raises the limits on what untrusted files may cost; 0: 1 */
@@ -38,7 +44,17 @@ typedef struct shardmesh_open_options {
    * whose values are read. Null: none; reading such a key fails with SHARDMESH_DISAGREEMENT. */
   const int32_t* rank;
   int32_t keys_at_ranks; /* lists such a key as "KEY@RANK", once for each rank; not together with `rank` */
-  int32_t reserved;      /* 0 */
+  int32_t map_inverse;   /* with the file of a `map`: applies the mapping from right to left */
+  /* Shows the checkpoint under another naming convention: two names, such as "hf.llama:megatron.gpt" (conventions.h),
+   * or the path of a TOML file. A text that ends in ".toml" or contains a slash is a path. Tensors are renamed, fused,
+   * and split; a fused tensor is computed when it is read, and the stored bytes are compared with their checksums.
+   * Opening fails if the mapping leaves out a tensor of the checkpoint, or needs one that it lacks. Null: the stored
+   * names. Not together with `only_keys`. */
+  const char* map;
+  const char* config; /* with `map`: a JSON file with the model's sizes; null: config.json or params.json beside the
+                         checkpoint, if there is one */
+  const shardmesh_model_size* sizes; /* with `map`: replace those of `config` and of the mapping */
+  size_t size_count;
 } shardmesh_open_options;
 
 /* Opens `path` in any supported format and reads only its description. The path is UTF-8, or the system's bytes. */

@@ -68,6 +68,10 @@ struct open_options {
   std::int64_t block_size = 0;  // 0: 128
   std::optional<std::int32_t> rank{};
   bool keys_at_ranks = false;
+  std::string map{};  // "hf.llama:megatron.gpt", or the path of a TOML file
+  bool map_inverse = false;
+  std::string config{};  // with `map`: a JSON file; empty: the one beside the checkpoint
+  std::vector<std::pair<std::string, std::int64_t>> sizes{};  // with `map`: names and values
 };
 
 /// An opened checkpoint. Every call throws `error` on failure. Threads: as for the C interface.
@@ -90,6 +94,13 @@ class checkpoint {
     how.all_parts = options.all_parts ? 1 : 0;
     how.rank = options.rank ? &*options.rank : nullptr;
     how.keys_at_ranks = options.keys_at_ranks ? 1 : 0;
+    how.map_inverse = options.map_inverse ? 1 : 0;
+    how.map = options.map.empty() ? nullptr : c_text(options.map);
+    how.config = options.config.empty() ? nullptr : c_text(options.config);
+    std::vector<shardmesh_model_size> sizes;
+    for (const auto& one : options.sizes) sizes.push_back({c_text(one.first), one.second});
+    how.sizes = sizes.data();
+    how.size_count = sizes.size();
     shardmesh_checkpoint* made = nullptr;
     checked([&](shardmesh_error** e) { return shardmesh_checkpoint_open(c_text(path), &how, &made, e); });
     return checkpoint(made);

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <shardmesh/try.hpp>
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+module shardmesh.mapping;
+
+namespace shardmesh {
+namespace {
+
+// The configuration beside a checkpoint, as Hugging Face and Meta name it; empty if there is none.
+std::filesystem::path config_beside(const std::filesystem::path& checkpoint) {
+  std::error_code ignored;
+  const bool is_folder = std::filesystem::is_directory(checkpoint, ignored);
+  const std::filesystem::path folder = is_folder ? checkpoint : checkpoint.parent_path();
+  for (const char* const name : {"config.json", "params.json"}) {
+    std::filesystem::path file = folder / name;
+    if (std::filesystem::is_regular_file(file, ignored)) return file;
+  }
+  return {};
+}
+
+}  // namespace
+
+result<std::vector<mapping_rules>> choose_mappings(std::string_view named, bool is_inverse) {
+  // Names of conventions have neither.
+  const bool is_file = named.ends_with(".toml") || named.find('/') != std::string_view::npos;
+  if (!is_file) {
+    if (is_inverse)
+      return fail(errc::invalid_argument, "only the mapping of a TOML file can be inverted")
+          .with_values("the path of a file", std::string(named))
+          .with_hint("swap the names of the conventions");
+    return find_mappings(named);
+  }
+  SHARDMESH_TRY(mapping_rules mapping, read_mapping(std::filesystem::path(named)));
+  std::vector<mapping_rules> made;
+  made.push_back(is_inverse ? mapping.inverse() : std::move(mapping));
+  return made;
+}
+
+result<model_sizes> read_model_sizes(const std::filesystem::path& checkpoint, const std::filesystem::path& config) {
+  model_sizes made;
+  const std::filesystem::path file = config.empty() ? config_beside(checkpoint) : config;
+  if (!file.empty()) {
+    SHARDMESH_TRY(made.config, read_config(file));
+  }
+  return made;
+}
+
+result<std::unique_ptr<checkpoint_reader>> map_checkpoint(std::unique_ptr<checkpoint_reader> reader,
+                                                          std::span<const mapping_rules> mappings,
+                                                          const model_sizes& sizes, const mapped_options& options) {
+  for (const mapping_rules& mapping : mappings) {
+    SHARDMESH_TRY(bound_mapping bound, bind(mapping, reader->contents(), sizes));
+    SHARDMESH_TRY(reader, mapped(std::move(reader), std::move(bound), options));
+  }
+  return reader;
+}
+
+}  // namespace shardmesh

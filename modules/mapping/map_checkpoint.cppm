@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps from what a user names to a mapped checkpoint: the mappings, the model's sizes, and the view. The command
+// line, Python, and C take them alike.
+export module shardmesh.mapping:map_checkpoint;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.checkpoint_core;
+import :mapped;
+import :model_sizes;
+import :rules;
+
+export namespace shardmesh {
+
+/// Finds the mappings that a user names: two conventions, such as "hf.llama:megatron.gpt", or a TOML file. A text that
+/// ends in ".toml" or contains a "/" is the path of a file.
+/// \param is_inverse  applies the mapping of a file from right to left
+/// \returns the mappings in the order in which they are applied
+/// \errors those of `find_mappings` and `read_mapping`; errc::invalid_argument for the inverse of two conventions
+result<std::vector<mapping_rules>> choose_mappings(std::string_view named, bool is_inverse = false);
+
+/// Reads the sizes of a checkpoint's model from `config`. If that is empty, reads config.json or params.json beside the
+/// checkpoint: in its folder, or in the folder of its file. Without such a file, the result has no sizes.
+/// \errors those of `read_config`
+result<model_sizes> read_model_sizes(const std::filesystem::path& checkpoint, const std::filesystem::path& config = {});
+
+/// Shows a checkpoint under the convention to which the last mapping leads. No tensor is read.
+/// \param mappings  applied in order: each is bound to the tensors that the previous one makes
+/// \errors those of `bind` and `mapped`
+/// Cost: that of `bind`, for each mapping.
+result<std::unique_ptr<checkpoint_reader>> map_checkpoint(std::unique_ptr<checkpoint_reader> reader,
+                                                          std::span<const mapping_rules> mappings,
+                                                          const model_sizes& sizes, const mapped_options& options = {});
+
+}  // namespace shardmesh

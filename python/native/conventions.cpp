@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mappings between naming conventions: their names and texts, and a checkpoint that one shows.
+#include <shardmesh/try.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "conventions.hpp"
+#include "errors.hpp"
+#include "module.hpp"
+
+import shardmesh;
+import shardmesh.core;
+import shardmesh.mapping;
+
+namespace bindings {
+namespace py = pybind11;
+using namespace shardmesh;
+
+namespace {
+
+named_sizes to_sizes(const py::handle& numbers) {
+  named_sizes made;
+  for (const auto& [name, number] : py::reinterpret_borrow<py::dict>(numbers))
+    made[bytes_of(name)] = number.cast<std::int64_t>();
+  return made;
+}
+
+py::list mapping_names() {
+  py::list made;
+  for (const shipped_convention& one : shipped_conventions()) made.append(text(one.left + ":" + one.right));
+  return made;
+}
+
+py::str mapping_text(const py::str& name) {
+  return text(value_of(shipped_mapping_text(bytes_of(name))));
+}
+
+}  // namespace
+
+mapping_choice::mapping_choice(const py::dict& given) {
+  if (given["map"].is_none()) return;
+  map_ = bytes_of(given["map"]);
+  is_inverse_ = given["map_inverse"].cast<bool>();
+  const py::object config = given["config"];
+  if (py::isinstance<py::dict>(config))
+    config_ = to_sizes(config);
+  else if (!config.is_none())
+    config_file_ = bytes_of(config);
+  sizes_ = to_sizes(given["sizes"]);
+}
+
+result<std::unique_ptr<checkpoint_reader>> mapping_choice::apply(std::unique_ptr<checkpoint_reader> reader,
+                                                                 const std::string& source, bool check_sums) const {
+  SHARDMESH_TRY(const std::vector<mapping_rules> mappings, choose_mappings(*map_, is_inverse_));
+  model_sizes sizes;
+  if (config_) {
+    sizes.config = *config_;
+  } else {
+    SHARDMESH_TRY(sizes, read_model_sizes(source, config_file_));
+  }
+  sizes.given = sizes_;
+  return map_checkpoint(std::move(reader), mappings, sizes, {.check_sums = check_sums});
+}
+
+void add_conventions(py::module_& native) {
+  native.def("mappings", &mapping_names);
+  native.def("mapping_text", &mapping_text, py::arg("name"));
+}
+
+}  // namespace bindings

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mapping under which a checkpoint is opened.
+#pragma once
+#include <pybind11/pybind11.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+import shardmesh;
+import shardmesh.mapping;
+
+namespace bindings {
+
+/// `map`, `map_inverse`, `config`, and `sizes` of the options of `open`. The constructor reads the dict; the rest runs
+/// without the interpreter's lock.
+class mapping_choice {
+ public:
+  /// given: map (None, or two conventions, or the path of a TOML file). With a map: map_inverse, config (None, the path
+  /// of a JSON file, or a dict of integers), and sizes (a dict of integers).
+  explicit mapping_choice(const pybind11::dict& given);
+
+  bool is_given() const { return map_.has_value(); }
+  /// Shows the reader of the checkpoint `source` under the convention to which the mapping leads.
+  /// \pre is_given()
+  shardmesh::result<std::unique_ptr<shardmesh::checkpoint_reader>> apply(
+      std::unique_ptr<shardmesh::checkpoint_reader> reader, const std::string& source, bool check_sums) const;
+
+ private:
+  std::optional<std::string> map_;
+  bool is_inverse_ = false;
+  std::string config_file_;
+  std::optional<shardmesh::named_sizes> config_;  // instead of a file
+  shardmesh::named_sizes sizes_;
+};
+
+}  // namespace bindings

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mappings between naming conventions: their names and texts, and the arguments of `open` that choose one."""
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from . import _arguments, _native
+from ._error import failure
+
+#: Configurations nest two or three objects. Deeper ones are not followed, as in the C++ half.
+_MOST_LEVELS = 8
+
+
+def mappings() -> list[str]:
+    """Returns the names of the mappings between naming conventions, such as "hf.llama:megatron.gpt".
+
+    Each works in both directions. `map="meta.llama:megatron.gpt"` of `open` applies several mappings, if they lead from
+    one convention to the other.
+    """
+    return _native.mappings()
+
+
+def mapping_text(name: str) -> str:
+    """Returns the TOML text of a mapping: to read it, or to change a copy and pass its path as `map`.
+
+    name: one of `mappings()`; the conventions may be in the other order.
+    """
+    return _native.mapping_text(_arguments.text("name", name))
+
+
+def mapping_options(map: Any, config: Any, sizes: Any, map_inverse: Any) -> dict[str, Any]:
+    """Checks the arguments that choose a mapping, and returns the options of the C++ half."""
+    map_inverse = _arguments.flag("map_inverse", map_inverse)
+    if map is None:
+        for name, is_given in {"config": config is not None, "sizes": sizes is not None, "map_inverse": map_inverse}.items():
+            if is_given:
+                raise failure("invalid_argument", f"the argument {name} is for a mapping", hint="pass map")
+        return {"map": None}
+    return {"map": _named(map), "map_inverse": map_inverse, "config": _config(config), "sizes": _sizes(sizes)}
+
+
+def _named(map: Any) -> str:
+    """Returns the names of two conventions, or a path that the C++ half recognises as one: it ends in ".toml" or has a
+    slash."""
+    if isinstance(map, os.PathLike) or (isinstance(map, str) and map.endswith(".toml")):
+        path = _arguments.path(map)
+        return path if path.endswith(".toml") or "/" in path else f"./{path}"
+    if not isinstance(map, str) or "\n" in map:
+        raise _arguments.wrong("map", "the names of two conventions, or the path of a .toml file", map)
+    return map
+
+
+def _config(config: Any) -> str | dict[str, int] | None:
+    """Returns a path, or the numbers of a configuration, named as those of a JSON file."""
+    if config is None:
+        return None
+    if not isinstance(config, Mapping):
+        if not isinstance(config, (str, bytes, os.PathLike)):
+            raise _arguments.wrong("config", "the path of a JSON file, or a mapping of numbers", config)
+        return _arguments.path(config)
+    numbers: dict[str, int] = {}
+    _add_numbers(config, "", 0, numbers)
+    return numbers
+
+
+def _add_numbers(members: Mapping[Any, Any], prefix: str, level: int, to: dict[str, int]) -> None:
+    """Adds the integers and booleans of a configuration; other values are left out, as from a file."""
+    for key, value in members.items():
+        if not isinstance(key, str):
+            raise _arguments.wrong("config", "a mapping whose keys are texts", members)
+        if isinstance(value, Mapping):
+            if level < _MOST_LEVELS:
+                _add_numbers(value, f"{prefix}{key}.", level + 1, to)
+            continue
+        try:
+            number = int(operator.index(value))
+        except Exception:  # not an integer
+            continue
+        if -2**63 <= number < 2**63:
+            to[prefix + key] = number
+
+
+def _sizes(sizes: Any) -> dict[str, int]:
+    if sizes is None:
+        return {}
+    if not isinstance(sizes, Mapping) or not all(isinstance(name, str) for name in sizes):
+        raise _arguments.wrong("sizes", "a mapping from names to integers", sizes)
+    return {name: _arguments.number("sizes", value) for name, value in sizes.items()}

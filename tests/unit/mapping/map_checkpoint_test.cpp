@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests the steps from what a user names to a mapped checkpoint: mappings by their conventions or their file, the
+// configuration beside a checkpoint, and several mappings in a row.
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <scratch_folder.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+import shardmesh.checkpoint;
+import shardmesh.mapping;
+
+#include <small_tensors.hpp>
+
+using namespace shardmesh;
+using small_tensors::counted;
+using small_tensors::tensors;
+
+namespace {
+
+void write_text(const std::filesystem::path& file, std::string_view text) {
+  std::ofstream(file, std::ios::binary) << text;
+}
+
+bool says(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a mapping is named by two conventions, and several are chained") {
+  const auto one = choose_mappings("hf.llama:meta.llama").value();
+  REQUIRE(one.size() == 1);
+  CHECK(one[0].left == "hf.llama");
+  const auto chain = choose_mappings("meta.llama:megatron.gpt").value();
+  REQUIRE(chain.size() == 2);
+  CHECK(chain[0].left == "meta.llama");
+  CHECK(chain[1].right == "megatron.gpt");
+}
+
+TEST_CASE("a mapping is named by the path of its file, and applied in either direction") {
+  const scratch_folder folder;
+  for (const char* const name : {"own.toml", "own"}) {  // the second is a path because of its slashes
+    const std::filesystem::path file = folder / name;
+    write_text(file, "left = 'a'\nright = 'b'\n[rename]\n'x' = 'y'\n");
+    const auto there = choose_mappings(file.string()).value();
+    REQUIRE(there.size() == 1);
+    CHECK(there[0].left == "a");
+    const auto back = choose_mappings(file.string(), true).value();
+    REQUIRE(back.size() == 1);
+    CHECK(back[0].left == "b");
+    CHECK(back[0].rules[0].left[0].name.text() == "y");
+  }
+  const auto missing = choose_mappings((folder / "no.toml").string());
+  REQUIRE_FALSE(missing);
+  CHECK(missing.error().code == errc::io);
+  CHECK(says(to_string(missing.error()), "no.toml"));
+}
+
+TEST_CASE("wrong names of mappings are refused with the known ones") {
+  for (const char* const wrong : {"hf.llama:nothing", "hf.llama", "", "hf.llama:"}) {
+    const auto refused = choose_mappings(wrong);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == errc::invalid_argument);
+    CHECK(says(refused.error().hint, "megatron.gpt"));
+  }
+  const auto inverse = choose_mappings("hf.llama:meta.llama", true);
+  REQUIRE_FALSE(inverse);
+  CHECK(inverse.error().code == errc::invalid_argument);
+  CHECK(inverse.error().found == "hf.llama:meta.llama");
+  CHECK(says(inverse.error().hint, "swap"));
+}
+
+TEST_CASE("the text of a shipped mapping is found by its name in either order") {
+  const std::string_view text = shipped_mapping_text("hf.llama:meta.llama").value();
+  CHECK(parse_mapping(text).value().left == "hf.llama");
+  CHECK(shipped_mapping_text("meta.llama:hf.llama").value() == text);
+  const auto chain = shipped_mapping_text("meta.llama:megatron.gpt");
+  REQUIRE_FALSE(chain);
+  CHECK(says(chain.error().message, "meta.llama:megatron.gpt"));
+  CHECK(says(chain.error().hint, "hf.llama:megatron.gpt"));
+}
+
+TEST_CASE("sizes are those of the configuration beside a checkpoint, or of the given one") {
+  const scratch_folder folder;
+  const auto size_of = [](const model_sizes& sizes, std::string_view name) {
+    const auto found = sizes.config.find(name);
+    return found == sizes.config.end() ? -1 : found->second;
+  };
+  CHECK(read_model_sizes(folder.path).value().config.empty());
+  write_text(folder / "params.json", R"({"dim": 6})");
+  CHECK(size_of(read_model_sizes(folder.path).value(), "dim") == 6);
+  write_text(folder / "config.json", R"({"hidden_size": 4})");
+  CHECK(size_of(read_model_sizes(folder.path).value(), "hidden_size") == 4);
+  CHECK(size_of(read_model_sizes(folder / "model.safetensors").value(), "hidden_size") == 4);
+  CHECK(size_of(read_model_sizes(folder.path, folder / "params.json").value(), "hidden_size") == -1);
+  CHECK(size_of(read_model_sizes(folder.path, folder / "params.json").value(), "dim") == 6);
+  write_text(folder / "config.json", "[");
+  const auto damaged = read_model_sizes(folder.path);
+  REQUIRE_FALSE(damaged);
+  CHECK(damaged.error().code == errc::bad_format);
+  CHECK(says(damaged.error().file, "config.json"));
+}
+
+TEST_CASE("each mapping is applied to the tensors that the one before makes") {
+  const scratch_folder folder;
+  tensors all{{"a", counted({2, 3}, 1)}};
+  small_tensors::write(folder / "a.safetensors", all);
+  const std::vector<mapping_rules> mappings{
+      parse_mapping("left = 'x'\nright = 'y'\n[rename]\n'a' = 'b'\n").value(),
+      parse_mapping("left = 'y'\nright = 'z'\n[[rule]]\nleft = 'b'\nright = 'c'\nindex = 'w: r c -> v: c r'\n")
+          .value()};
+  const auto made = map_checkpoint(open_checkpoint(folder / "a.safetensors").value(), mappings, {}).value();
+  const auto read = small_tensors::read_all(*made);
+  REQUIRE(read.size() == 1);
+  CHECK(read.at("c").shape == extents{3, 2});
+  CHECK(read.at("c").values == std::vector<float>{1, 4, 2, 5, 3, 6});
+
+  const auto same = map_checkpoint(open_checkpoint(folder / "a.safetensors").value(), {}, {}).value();
+  CHECK(small_tensors::read_all(*same) == all);
+  const std::vector<mapping_rules> swapped{mappings[1], mappings[0]};
+  const auto refused = map_checkpoint(open_checkpoint(folder / "a.safetensors").value(), swapped, {});
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::missing_key);
+  CHECK(refused.error().key == "b");
+}
