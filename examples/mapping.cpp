@@ -65,7 +65,7 @@ sm::result<void> map_model(const char* file) {
   sm::model_sizes sizes;
   SHARDMESH_TRY(sizes.config, sm::read_config("tiny/config.json"));
   SHARDMESH_TRY(auto reader, sm::open_checkpoint("tiny"));
-  SHARDMESH_TRY(auto bound, sm::bind(rules, reader->contents(), sizes));  // the proof
+  SHARDMESH_TRY(auto bound, sm::bind_mapping(rules, reader->contents(), sizes));  // the proof
   SHARDMESH_TRY(auto shown, sm::mapped(std::move(reader), std::move(bound), {.check_sums = true}));
   const sm::checkpoint fused(std::move(shown));  // a checkpoint like any other
 

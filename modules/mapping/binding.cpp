@@ -435,7 +435,7 @@ class binder {
 
 }  // namespace
 
-result<bound_mapping> bind(const mapping_rules& mapping, const catalog& source, const model_sizes& sizes) {
+result<bound_mapping> bind_mapping(const mapping_rules& mapping, const catalog& source, const model_sizes& sizes) {
   return binder(mapping, source).run(sizes);
 }
 

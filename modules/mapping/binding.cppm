@@ -66,6 +66,6 @@ struct bound_mapping {
 ///         no rule uses; errc::duplicate_key for a tensor that is used or made twice; errc::shape_mismatch;
 ///         errc::dtype_mismatch. All problems are reported; each names the key and the rule
 /// Cost: O(tensors); the sizes of a rule are computed once for all tensors of equal shapes.
-result<bound_mapping> bind(const mapping_rules& mapping, const catalog& source, const model_sizes& sizes);
+result<bound_mapping> bind_mapping(const mapping_rules& mapping, const catalog& source, const model_sizes& sizes);
 
 }  // namespace shardmesh

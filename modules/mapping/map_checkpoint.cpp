@@ -58,7 +58,7 @@ result<std::unique_ptr<checkpoint_reader>> map_checkpoint(std::unique_ptr<checkp
                                                           std::span<const mapping_rules> mappings,
                                                           const model_sizes& sizes, const mapped_options& options) {
   for (const mapping_rules& mapping : mappings) {
-    SHARDMESH_TRY(bound_mapping bound, bind(mapping, reader->contents(), sizes));
+    SHARDMESH_TRY(bound_mapping bound, bind_mapping(mapping, reader->contents(), sizes));
     SHARDMESH_TRY(reader, mapped(std::move(reader), std::move(bound), options));
   }
   return reader;

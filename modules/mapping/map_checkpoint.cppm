@@ -26,8 +26,8 @@ result<model_sizes> read_model_sizes(const std::filesystem::path& checkpoint, co
 
 /// Shows a checkpoint under the convention to which the last mapping leads. No tensor is read.
 /// \param mappings  applied in order: each is bound to the tensors that the previous one makes
-/// \errors those of `bind` and `mapped`
-/// Cost: that of `bind`, for each mapping.
+/// \errors those of `bind_mapping` and `mapped`
+/// Cost: that of `bind_mapping`, for each mapping.
 result<std::unique_ptr<checkpoint_reader>> map_checkpoint(std::unique_ptr<checkpoint_reader> reader,
                                                           std::span<const mapping_rules> mappings,
                                                           const model_sizes& sizes, const mapped_options& options = {});

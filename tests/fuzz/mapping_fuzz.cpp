@@ -62,6 +62,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto mapping = parse_mapping({reinterpret_cast<const char*>(data), size});
   if (!mapping) return 0;
   for (const mapping_rules& one : {*mapping, mapping->inverse()})
-    if (const auto bound = bind(one, catalog_of(one), {small_sizes(one), {}})) check(*bound);
+    if (const auto bound = bind_mapping(one, catalog_of(one), {small_sizes(one), {}})) check(*bound);
   return 0;
 }

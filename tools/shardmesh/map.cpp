@@ -62,7 +62,7 @@ result<mapped_source> open_mapped(const map_arguments& given, const common_optio
   mapped_source made;
   SHARDMESH_TRY(made.reader, open_source(given.values[0], common));
   for (const mapping_rules& mapping : mappings) {
-    SHARDMESH_TRY(made.last, bind(mapping, made.reader->contents(), sizes));
+    SHARDMESH_TRY(made.last, bind_mapping(mapping, made.reader->contents(), sizes));
     SHARDMESH_TRY(made.reader, mapped(std::move(made.reader), made.last));
   }
   return made;

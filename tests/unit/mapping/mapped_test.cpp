@@ -41,7 +41,7 @@ std::unique_ptr<checkpoint_reader> written(const scratch_folder& folder, tensors
 result<std::unique_ptr<checkpoint_reader>> shown(const scratch_folder& folder, tensors all, std::string_view rest,
                                                  const model_sizes& sizes = {}) {
   auto inner = written(folder, std::move(all));
-  auto bound = bind(parse_mapping(rules_text(rest)).value(), inner->contents(), sizes);
+  auto bound = bind_mapping(parse_mapping(rules_text(rest)).value(), inner->contents(), sizes);
   if (!bound) return std::move(bound).error();
   return mapped(std::move(inner), *std::move(bound), {.check_sums = true});
 }
@@ -76,7 +76,7 @@ TEST_CASE("experts of a layer are stacked, and unstacked") {
         CHECK(made.values[(e * 4 + i) * 2 + o] == static_cast<float>(e * 8 + o * 4 + i));
   small_tensors::write(folder / "b.safetensors", stacked);
   auto inner = open_checkpoint(folder / "b.safetensors").value();
-  auto bound = bind(parse_mapping(rules_text(rules)).value().inverse(), inner->contents(), sizes).value();
+  auto bound = bind_mapping(parse_mapping(rules_text(rules)).value().inverse(), inner->contents(), sizes).value();
   CHECK(bound.tensors.size() == 3);
   const auto back = mapped(std::move(inner), std::move(bound)).value();
   CHECK(small_tensors::read_all(*back) == all);
@@ -95,7 +95,7 @@ TEST_CASE("a padded vocabulary is filled with zeros, and cut on the way back") {
                     [](const std::string& note) { return note.find("6 elements") != std::string::npos; }));
   small_tensors::write(folder / "b.safetensors", padded);
   auto inner = open_checkpoint(folder / "b.safetensors").value();
-  auto bound = bind(parse_mapping(rules_text(rules)).value().inverse(), inner->contents(), sizes).value();
+  auto bound = bind_mapping(parse_mapping(rules_text(rules)).value().inverse(), inner->contents(), sizes).value();
   CHECK(bound.dropped_elements == 6);
   const auto back = mapped(std::move(inner), std::move(bound)).value();
   CHECK(small_tensors::read_all(*back) == tensors{{"e", counted({5, 2}, 1)}});
@@ -111,7 +111,7 @@ TEST_CASE("repetitions must agree on the way back") {
   const auto back = [&](tensors all) {
     small_tensors::write(folder / "b.safetensors", all);
     auto inner = open_checkpoint(folder / "b.safetensors").value();
-    auto bound = bind(parse_mapping(rules_text(rules)).value().inverse(), inner->contents(), {}).value();
+    auto bound = bind_mapping(parse_mapping(rules_text(rules)).value().inverse(), inner->contents(), {}).value();
     auto made = mapped(std::move(inner), std::move(bound)).value();
     auto read = load_tensor(*made, "k");
     std::filesystem::remove(folder / "b.safetensors");
@@ -133,7 +133,7 @@ TEST_CASE("operations on values are applied in order, and undone by the inverse"
   CHECK(made.at("v").values == std::vector<float>{-3, -5, -7});
   small_tensors::write(folder / "b.safetensors", made);
   auto inner = open_checkpoint(folder / "b.safetensors").value();
-  auto bound = bind(parse_mapping(rules_text(rules)).value().inverse(), inner->contents(), {}).value();
+  auto bound = bind_mapping(parse_mapping(rules_text(rules)).value().inverse(), inner->contents(), {}).value();
   const auto back = mapped(std::move(inner), std::move(bound)).value();
   CHECK(small_tensors::read_all(*back).at("w").values == std::vector<float>{1, 2, 3});
 }

@@ -202,7 +202,7 @@ void fill(const random_mapping& mapping, small_tensors::tensors& left, small_ten
 void check_mapped(dice& roll, const std::filesystem::path& file, const mapping_rules& rules,
                   small_tensors::tensors& expected, bool check_sums) {
   auto inner = open_checkpoint(file).value();
-  auto bound = bind(rules, inner->contents(), {}).value();
+  auto bound = bind_mapping(rules, inner->contents(), {}).value();
   const auto reader = mapped(std::move(inner), std::move(bound), {.check_sums = check_sums}).value();
   CHECK(small_tensors::read_all(*reader) == expected);
   for (auto& [key, whole] : expected)
