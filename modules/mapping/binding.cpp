@@ -22,7 +22,7 @@ namespace shardmesh {
 namespace {
 
 // A configuration from a file must not make us spell names without end.
-constexpr std::int64_t most_names = std::int64_t{1} << 24;
+constexpr std::int64_t most_names = std::int64_t{1} << 22;
 // After so many problems, the mapping is for another model, or its ranges are wrong: the rest is not looked at.
 constexpr std::int64_t most_problems = 10'000;
 
@@ -83,11 +83,16 @@ class binder {
   result<void> for_each_value(const std::vector<std::string>& captures, const Visit& visit) {
     std::int64_t count = 1;
     for (const std::string& name : captures)
-      count = checked_multiply(count, ranges_.find(name)->second).value_or(most_names);
-    names_ += count;
-    if (count > most_names || names_ > most_names)
+      count = checked_multiply(count, ranges_.find(name)->second).value_or(most_names + 1);
+    if (count > most_names || names_ > most_names - count) {
+      std::string found;
+      for (const auto& [name, range] : ranges_)
+        found += fmt::format("{}{} = {}", found.empty() ? "" : ", ", name, range);
       return located(fail(errc::overflow, "the ranges of the captures make too many names")
-                         .with_values(fmt::format("at most {}", most_names), ""));
+                         .with_values(fmt::format("at most {}", most_names), std::move(found))
+                         .with_hint("check the configuration, or pass a range as a size"));
+    }
+    names_ += count;
     named_sizes before;
     for (const std::string& name : captures) {
       const auto found = sizes_.find(name);
@@ -239,7 +244,7 @@ class binder {
     if (found.missing > 0 || !found.is_consistent) return {};
     const tensor_entry* const first =
         found.instance.sources.empty() ? nullptr : &source_.tensors[found.instance.sources[0]];
-    auto relation = relation_of(number, captures, found.shapes, first);
+    auto relation = relation_of(number, captures, found);
     if (!relation) {
       error why = std::move(relation).error();
       why.message = fmt::format("{}: {}", described(rule), why.message);
@@ -288,8 +293,14 @@ class binder {
   }
 
   // Returns the relation for these shapes: that of the last instance of the rule, usually.
-  result<std::size_t> relation_of(std::size_t number, const rule_captures& captures, const std::vector<extents>& shapes,
-                                  const tensor_entry* first) {
+  result<std::size_t> relation_of(std::size_t number, const rule_captures& captures, const instance_sources& found) {
+    const std::vector<extents>& shapes = found.shapes;
+    // The tensors of a stacked one have the same shape.
+    const auto key_of = [&](std::size_t tensor) {
+      const std::size_t source = found.instance.first_source[tensor];
+      return source < found.instance.sources.size() ? source_.tensors[found.instance.sources[source]].key
+                                                    : std::string();
+    };
     if (const auto known = known_.find(shapes); known != known_.end()) return known->second;
     bound_relation made{number, {}, {}, {}};
     for (const auto& stacked : captures.left_stacked) made.left_stacked.push_back(stacked.size());
@@ -299,7 +310,13 @@ class binder {
       for (const auto* side : {&captures.left_stacked, &captures.right_stacked})
         for (const auto& stacked : *side)
           for (const std::string& name : stacked) sizes[name] = ranges_.find(name)->second;
-      std::vector<std::optional<extents>> left(shapes.begin(), shapes.end());
+      for (std::size_t t = 0; t < shapes.size(); ++t)
+        if (const std::size_t rank = captures.index.left[t].dimensions.size(); shapes[t].rank() != rank)
+          return fail(errc::shape_mismatch, fmt::format("'{}' has another number of dimensions than in the rule",
+                                                        captures.index.left[t].alias))
+              .with_key(key_of(t))
+              .with_values(fmt::format("{} dimensions", rank), to_string(shapes[t]));
+      const std::vector<std::optional<extents>> left(shapes.begin(), shapes.end());
       const std::vector<std::optional<extents>> right(captures.index.right.size());
       SHARDMESH_TRY(infer_sizes(captures.index, left, right, sizes));
       auto related = relate(captures.index, sizes);
@@ -315,7 +332,7 @@ class binder {
         if (made.relation.left[t].shape != shapes[t])
           return fail(errc::shape_mismatch,
                       fmt::format("'{}' has another shape than the sizes give", made.relation.left[t].alias))
-              .with_key(first != nullptr && t == 0 ? first->key : std::string())
+              .with_key(key_of(t))
               .with_values(to_string(made.relation.left[t].shape), to_string(shapes[t]));
     }
     made_.relations.push_back(std::move(made));
@@ -416,6 +433,16 @@ class binder {
                     fmt::format("{} and {} use the same tensor", user(users_[i][0]), user(users_[i][1])))
                    .with_key(entry.key));
       }
+    }
+    // A tensor is left out because its partner has the same elements: so a rule must use the partner.
+    for (const unused_tensor& one : made_.unused) {
+      if (!one.same_as) continue;
+      const std::vector<std::size_t>& users = users_[*one.same_as];
+      if (!users.empty() && std::all_of(users.begin(), users.end(), [](std::size_t u) { return u == unused_user; }))
+        refuse(fail(errc::missing_key,
+                    fmt::format("this tensor is tied to '{}', which no rule uses", source_.tensors[*one.same_as].key))
+                   .with_key(source_.tensors[one.source].key)
+                   .with_hint("add a rule for one of them"));
     }
   }
 

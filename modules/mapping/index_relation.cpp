@@ -99,44 +99,46 @@ class part_lister {
     }
     if (!checked_volume(made.shape)) return too_large(tensor_);
     tensor_part whole{number_, extents::filled(made.shape.rank(), 0), {}};
-    SHARDMESH_TRY(made.related_elements, choose(parts, std::move(whole), strides, 0, 0, std::nullopt, false));
+    shape_ = made.shape;
+    SHARDMESH_TRY(made.related_elements, choose(parts, std::move(whole), strides, 0, 0, std::nullopt));
     made.fillers = std::move(fillers_);
     return made;
   }
 
  private:
   // Goes on with term `t` of dimension `d`. `name` is the part of the segments chosen so far. Returns the number of
-  // elements that belong to parts.
+  // elements that belong to parts. A segment of filler is one region with all that is below it: choices among the sums
+  // below would be exponentially many.
   result<std::int64_t> choose(parts_by_name& parts, tensor_part here,
                               const std::vector<std::vector<std::int64_t>>& strides, std::size_t d, std::size_t t,
-                              std::optional<std::string> name, bool is_filler) {
+                              std::optional<std::string> name) {
     while (d < tensor_.dimensions.size() && t == tensor_.dimensions[d].size()) ++d, t = 0;
-    if (d == tensor_.dimensions.size()) {
-      if (is_filler) return add_filler(std::move(here));
-      return add(parts, std::move(here), name.value_or(tensor_.alias));
-    }
+    if (d == tensor_.dimensions.size()) return add(parts, std::move(here), name.value_or(tensor_.alias));
     const index_term& term = tensor_.dimensions[d][t];
     const std::int64_t stride = strides[d][t];
     if (term.segments.empty()) {
       SHARDMESH_TRY(add_loops(here, {term.factor}, d, stride));
-      return choose(parts, std::move(here), strides, d, t + 1, std::move(name), is_filler);
+      return choose(parts, std::move(here), strides, d, t + 1, std::move(name));
     }
     std::int64_t begin = 0, related = 0;
     for (const index_segment& segment : term.segments) {
       SHARDMESH_TRY(const std::int64_t size, size_of(tensor_, segment.factors, sizes_));
-      const bool is_part = !segment.part.empty();
-      if (is_part && name && *name != segment.part && !is_filler)
+      const std::int64_t offset = begin * stride;
+      begin += size;
+      if (segment.part.empty()) {
+        SHARDMESH_TRY(add_filler(here, d, offset, size * stride));
+        continue;
+      }
+      if (name && *name != segment.part)
         return fail(errc::invalid_argument, fmt::format("a region of '{}' belongs to the parts '{}' and '{}'",
                                                         tensor_.alias, *name, segment.part))
             .with_hint("name '_' in one of the sums, or split the rule");
       tensor_part next = here;
-      next.origin[d] += begin * stride;
+      next.origin[d] += offset;
       SHARDMESH_TRY(add_loops(next, segment.factors, d, stride));
       SHARDMESH_TRY(const std::int64_t below,
-                    choose(parts, std::move(next), strides, d, t + 1, is_part ? std::optional(segment.part) : name,
-                           is_filler || !is_part));
+                    choose(parts, std::move(next), strides, d, t + 1, std::optional(segment.part)));
       related += below;
-      begin += size;
     }
     return related;
   }
@@ -156,23 +158,33 @@ class part_lister {
     return {};
   }
 
-  result<std::int64_t> add_filler(tensor_part part) {
+  // Adds the region of filler that begins at `offset` of dimension `d`, with all later dimensions.
+  result<void> add_filler(const tensor_part& part, std::size_t d, std::int64_t offset, std::int64_t length) {
     index_filler made{part.origin, {}};
-    for (const side_loop& loop : part.loops) {
-      if (loop.extent == 1) continue;
-      made.loops.push_back({loop.extent, {}, {}});
-      (is_left_ ? made.loops.back().left : made.loops.back().right) = loop.step;
-    }
+    made.origin[d] += offset;
+    const auto add_loop = [&](std::int64_t extent, index_loop::step step) {
+      if (extent == 1) return;
+      made.loops.push_back({extent, {}, {}});
+      (is_left_ ? made.loops.back().left : made.loops.back().right) = step;
+    };
+    for (const side_loop& loop : part.loops) add_loop(loop.extent, loop.step);
+    add_loop(length, {static_cast<std::int32_t>(d), 1});
+    for (std::size_t later = d + 1; later < shape_.rank(); ++later)
+      add_loop(shape_[later], {static_cast<std::int32_t>(later), 1});
     if (made.loops.size() > max_rank)
       return fail(errc::rank_too_large, fmt::format("filler of '{}' has too many factors", tensor_.alias))
           .with_values(fmt::format("at most {}", max_rank), fmt::format("{}", made.loops.size()));
     fillers_.push_back(std::move(made));
-    return 0;
+    return {};
   }
 
   result<std::int64_t> add(parts_by_name& parts, tensor_part part, const std::string& name) {
-    std::int64_t count = 1;
-    for (const side_loop& loop : part.loops) count *= loop.extent;
+    // A part with elements is at most as large as its tensor; the others' sizes could overflow.
+    const bool is_empty =
+        std::any_of(part.loops.begin(), part.loops.end(), [](const side_loop& loop) { return loop.extent == 0; });
+    std::int64_t count = is_empty ? 0 : 1;
+    if (!is_empty)
+      for (const side_loop& loop : part.loops) count *= loop.extent;
     if (!parts.emplace(name, std::move(part)).second)
       return fail(errc::invalid_argument, fmt::format("the part '{}' is on one side of the rule twice", name));
     return count;
@@ -182,6 +194,7 @@ class part_lister {
   std::size_t number_;
   bool is_left_;
   const named_sizes& sizes_;
+  extents shape_;
   std::vector<index_filler> fillers_;
 };
 

@@ -16,6 +16,11 @@ module shardmesh.mapping;
 namespace shardmesh {
 namespace {
 
+// Longer texts, and more terms of a tensor, are not rules that somebody wrote. The parts of a tensor are listed
+// recursively, term by term.
+constexpr std::size_t most_characters = 4096;
+constexpr std::size_t most_terms = 4 * max_rank;
+
 class rule_parser {
  public:
   explicit rule_parser(std::string_view text) : text_(text) {}
@@ -107,6 +112,7 @@ class rule_parser {
     SHARDMESH_TRY(made.alias, word("the name of a tensor"));
     if (made.alias == "_") return refuse("the name of a tensor");
     if (!take(":")) return refuse("':' after the name of a tensor");
+    std::size_t terms = 0;
     while (true) {
       const char c = next();
       if (c == '(') {
@@ -115,6 +121,7 @@ class rule_parser {
         while (!take(")")) {
           SHARDMESH_TRY(index_term one, term());
           dimension.push_back(std::move(one));
+          if (++terms > most_terms) return refuse(fmt::format("at most {} factors", most_terms));
         }
         made.dimensions.push_back(std::move(dimension));
       } else if (c == '[' || is_word(c)) {
@@ -183,6 +190,9 @@ std::string spelled(const std::vector<index_tensor>& side) {
 
 result<index_rule> parse_index_rule(std::string_view text) {
   if (text.find_first_not_of(" \t\n") == std::string_view::npos) return index_rule{};
+  if (text.size() > most_characters)
+    return fail(errc::invalid_argument, "an index expression is too long")
+        .with_values(fmt::format("at most {} characters", most_characters), fmt::format("{}", text.size()));
   return rule_parser(text).run();
 }
 

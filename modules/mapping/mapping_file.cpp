@@ -23,6 +23,44 @@ namespace shardmesh {
 namespace {
 
 constexpr std::int64_t most_file_bytes = std::int64_t{4} << 20;
+// Dots of one key. toml++ makes a table for each, and deletes nested tables recursively.
+constexpr int most_dots = 16;
+
+// Returns the line of the first key with more than `most_dots` dots, or 0. It skips strings and comments of valid TOML;
+// toml++ stops at the first text that is not valid.
+int line_of_deep_key(std::string_view text) {
+  int line = 1, dots = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"' || c == '\'') {
+      const std::string multiline(3, c);
+      const bool is_multiline = text.substr(i).starts_with(multiline);
+      for (i += is_multiline ? 3 : 1; i < text.size(); ++i) {
+        if (text[i] == '\n') ++line;
+        if (text[i] == '\n' && !is_multiline) break;
+        if (text[i] == '\\' && c == '"') {
+          if (++i < text.size() && text[i] == '\n') ++line;
+        } else if (is_multiline && text.substr(i).starts_with(multiline)) {
+          i += 2;
+          for (int more = 0; more < 2 && i + 1 < text.size() && text[i + 1] == c; ++more) ++i;  // `""""` ends with `"`
+          break;
+        } else if (!is_multiline && text[i] == c) {
+          break;
+        }
+      }
+    } else if (c == '#') {
+      while (i + 1 < text.size() && text[i + 1] != '\n') ++i;
+    } else if (c == '.') {
+      if (++dots > most_dots) return line;
+    } else if (c == '\n') {
+      ++line;
+      dots = 0;
+    } else if (c == '=' || c == ',' || c == '[' || c == ']' || c == '{' || c == '}') {
+      dots = 0;
+    }
+  }
+  return 0;
+}
 
 class mapping_parser {
  public:
@@ -246,6 +284,10 @@ class mapping_parser {
 }  // namespace
 
 result<mapping_rules> parse_mapping(std::string_view text, std::string_view file) {
+  if (const int line = line_of_deep_key(text); line > 0)
+    return fail(errc::bad_format, fmt::format("line {}: a key has too many parts", line))
+        .with_values(fmt::format("at most {} dots", most_dots), "more")
+        .with_file(file);
   const toml::parse_result parsed = toml::parse(text, file);
   if (!parsed) {
     const auto& begin = parsed.error().source().begin;

@@ -14,12 +14,21 @@ module;
 module shardmesh.mapping;
 
 namespace shardmesh {
+namespace {
+
+// A capture may have millions of values, and the name is spelled for each.
+constexpr std::size_t most_characters = 4096;
+
+}  // namespace
 
 result<name_template> name_template::parse(std::string_view text) {
   const auto refuse = [&](std::string_view message) {
     return fail(errc::invalid_argument, fmt::format("the name '{}' {}", text, message));
   };
   if (text.empty()) return fail(errc::invalid_argument, "a tensor's name is empty");
+  if (text.size() > most_characters)
+    return fail(errc::invalid_argument, "a tensor's name is too long")
+        .with_values(fmt::format("at most {} characters", most_characters), fmt::format("{}", text.size()));
   name_template made;
   made.text_ = text;
   part here;

@@ -94,6 +94,28 @@ TEST_CASE("rules whose sides do not agree are errors") {
   CHECK(contains(error_of("x: (huge a b) -> y: (huge b a)", sizes), "64 bits"));
 }
 
+TEST_CASE("filler is one region with all that is below it") {
+  std::string text = "x: (";
+  for (int i = 0; i < 40; ++i) text += " [_ | a]";  // 2^40 choices
+  const auto made = related(text + ") -> a: one", {{"one", 1}});
+  CHECK(made.left[0].shape == extents{std::int64_t{1} << 40});
+  CHECK(made.left[0].related_elements == 1);
+  CHECK(made.left[0].fillers.size() == 40);
+  REQUIRE(made.pieces.size() == 1);
+  CHECK(made.pieces[0].left_origin == extents{(std::int64_t{1} << 40) - 1});
+}
+
+TEST_CASE("index expressions have a limited length, and a limited number of factors") {
+  const auto length = parse_index_rule("a: " + std::string(5000, 'x') + " -> b: x");
+  REQUIRE_FALSE(length);
+  CHECK(length.error().expected == "at most 4096 characters");
+  std::string ones = "a: (";
+  for (int i = 0; i < 100; ++i) ones += " 1";
+  const auto factors = parse_index_rule(ones + ") -> b: 1");
+  REQUIRE_FALSE(factors);
+  CHECK(factors.error().expected == "at most 64 factors");
+}
+
 TEST_CASE("sizes are computed from shapes") {
   const auto rule = parse_index_rule("x: (a b) c, y: c -> z: (b a) c").value();
   named_sizes sizes{{"a", 4}};

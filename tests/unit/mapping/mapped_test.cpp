@@ -162,6 +162,15 @@ TEST_CASE("tied tensors must be equal") {
   CHECK(done.error().key == "head");
 }
 
+TEST_CASE("tensors that are tied to each other are not left out") {
+  const error e = refusal({{"e", counted({3})}, {"head", counted({3})}},
+                          "[[tie]]\nside = 'left'\nname = 'head'\nsame_as = 'e'\n[[tie]]\nside = 'left'\nname = "
+                          "'e'\nsame_as = 'head'\n");
+  CHECK(e.code == errc::missing_key);
+  CHECK(e.problem_count() == 2);
+  CHECK(e.message.find("no rule uses") != std::string::npos);
+}
+
 TEST_CASE("a mapping that does not fit a checkpoint names every problem") {
   constexpr std::string_view fuse =
       "[captures]\nexpert = 2\n[sizes]\nh = 3\n[[rule]]\nname = 'fuse'\nleft = 'e.{expert}.w'\nright = 's'\nindex = "
@@ -182,6 +191,20 @@ TEST_CASE("a mapping that does not fit a checkpoint names every problem") {
     CHECK(e.code == errc::shape_mismatch);
     CHECK(e.expected == "[2, 3]");
     CHECK(e.found == "[2, 4]");
+  }
+  SECTION("another shape of the second tensor") {
+    const error e = refusal({{"q", counted({4})}, {"k", counted({3})}},
+                            "[sizes]\nn = 2\n[[rule]]\nleft.q = 'q'\nleft.k = 'k'\nright = 'qk'\nindex = "
+                            "'q: (n m), k: (n m) -> qk: [q:(n m) | k:(n m)]'\n",
+                            {{{"m", 2}}, {}});
+    CHECK(e.code == errc::shape_mismatch);
+    CHECK(e.key == "k");
+  }
+  SECTION("more names than a checkpoint can have") {
+    const error e = refusal({{"a", counted({1})}},
+                            "[captures]\nc = 1099511627776\nd = 1099511627776\n[rename]\n'x.{c}.{d}' = 'y.{c}.{d}'\n");
+    CHECK(e.code == errc::overflow);
+    CHECK(e.found == "c = 1099511627776, d = 1099511627776");
   }
   SECTION("stacked tensors of several shapes") {
     CHECK(refusal({{"e.0.w", counted({3})}, {"e.1.w", counted({4})}}, fuse).code == errc::shape_mismatch);

@@ -113,6 +113,16 @@ TEST_CASE("sizes that the user gives replace numbers of the configuration and of
   CHECK(missing.contains("layer"));
 }
 
+TEST_CASE("a key has at most 16 dots, which strings and comments do not count") {
+  std::string deep = "a";
+  for (int i = 0; i < 17; ++i) deep += ".a";
+  const std::string names = "left = 'a'\nright = 'b'\n";
+  CHECK(error_of(names + deep + " = 1").find("line 3: a key has too many parts") != std::string::npos);
+  CHECK(error_of(names + "[" + deep + "]").find("too many parts") != std::string::npos);
+  CHECK(error_of(names + "[sizes]\nn = '''\n'''\n" + deep + " = 1").find("line 6") != std::string::npos);
+  CHECK(parse_mapping(names + "# " + deep + "\n[rename]\n'" + deep + "' = \"" + deep + "\"\n"));
+}
+
 TEST_CASE("every shipped mapping is found in both directions") {
   const auto shipped = shipped_conventions();
   REQUIRE_FALSE(shipped.empty());
