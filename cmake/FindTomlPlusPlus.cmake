@@ -3,10 +3,7 @@
 # library, which we do not need.
 find_path(TomlPlusPlus_INCLUDE_DIR NAMES toml++/toml.h)
 if(TomlPlusPlus_INCLUDE_DIR)
-  file(
-    STRINGS ${TomlPlusPlus_INCLUDE_DIR}/toml++/impl/version.h numbers
-    REGEX "define TOML_LIB_(MAJOR|MINOR|PATCH)"
-  )
+  file(STRINGS ${TomlPlusPlus_INCLUDE_DIR}/toml++/impl/version.h numbers REGEX "define TOML_LIB_(MAJOR|MINOR|PATCH)")
   string(REGEX REPLACE "[^0-9;]+" "" numbers "${numbers}")
   list(JOIN numbers "." TomlPlusPlus_VERSION)
 endif()

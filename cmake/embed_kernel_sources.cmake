@@ -10,9 +10,20 @@ set(kernel_headers "")
 foreach(
   name
   IN
-  ITEMS dtype.hpp reduce_op.hpp kernels/arithmetic.hpp kernels/batch.hpp kernels/device_tile.hpp kernels/direct.hpp
-  kernels/elements.hpp kernels/function.hpp kernels/launch.cuh kernels/slots.hpp kernels/small_floats.hpp
-  kernels/teams.hpp kernels/tiled_batch.hpp
+  ITEMS
+    dtype.hpp
+    reduce_op.hpp
+    kernels/arithmetic.hpp
+    kernels/batch.hpp
+    kernels/device_tile.hpp
+    kernels/direct.hpp
+    kernels/elements.hpp
+    kernels/function.hpp
+    kernels/launch.cuh
+    kernels/slots.hpp
+    kernels/small_floats.hpp
+    kernels/teams.hpp
+    kernels/tiled_batch.hpp
 )
   list(APPEND kernel_headers shardmesh/${name})
 endforeach()

@@ -3,6 +3,7 @@
 #pragma once
 #include <shardmesh/kernels/small_floats.hpp>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -30,6 +31,16 @@ inline bool store_half(std::uint8_t* to, float value) {
 /// Reads code `i` of codes of 4 bits: the low halves of the 16 bytes first, then the high halves.
 inline int nibble(const std::uint8_t* codes, int i) {
   return i < 16 ? codes[i] & 15 : codes[i - 16] >> 4;
+}
+
+/// Returns the first of `count` values with the largest magnitude, or 0 if all are 0. No value is NaN.
+/// The magnitude has a variable of its own: Clang 19 with -O3 does not return the first value if a loop of fixed length
+/// compares fabs(value) > fabs(extreme).
+inline float extreme_of(const float* values, int count) {
+  float greatest = 0, extreme = 0;
+  for (int i = 0; i < count; ++i)
+    if (const float magnitude = std::fabs(values[i]); magnitude > greatest) greatest = magnitude, extreme = values[i];
+  return extreme;
 }
 
 }  // namespace shardmesh::gguf::block_bytes

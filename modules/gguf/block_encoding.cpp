@@ -32,14 +32,6 @@ float inverse_of(float scale) {
   return std::isfinite(inverse) ? inverse : 0;
 }
 
-// Returns the first of the values with the largest magnitude.
-float extreme_of(const float* values) {
-  float extreme = values[0];
-  for (int i = 1; i < elements; ++i)
-    if (std::fabs(values[i]) > std::fabs(extreme)) extreme = values[i];
-  return extreme;
-}
-
 // Rounds non-negative values by truncation, and keeps them within the codes.
 int truncated(float value, int most) {
   return std::clamp(static_cast<int>(value), 0, most);
@@ -80,15 +72,17 @@ void store_high_bits(std::uint8_t* to, const codes_of_block& codes) {
 }
 
 bool encode_q4_0(const float* values, std::uint8_t* block) {
-  const float scale = extreme_of(values) / -8;
-  if (!all_finite(values) || !store_half(block, scale)) return false;
+  if (!all_finite(values)) return false;
+  const float scale = extreme_of(values, elements) / -8;
+  if (!store_half(block, scale)) return false;
   store_nibbles(block + 2, signed_codes(values, inverse_of(scale), 8));
   return true;
 }
 
 bool encode_q5_0(const float* values, std::uint8_t* block) {
-  const float scale = extreme_of(values) / -16;
-  if (!all_finite(values) || !store_half(block, scale)) return false;
+  if (!all_finite(values)) return false;
+  const float scale = extreme_of(values, elements) / -16;
+  if (!store_half(block, scale)) return false;
   const codes_of_block codes = signed_codes(values, inverse_of(scale), 16);
   store_high_bits(block + 2, codes);
   store_nibbles(block + 6, codes);
@@ -114,8 +108,9 @@ bool encode_q5_1(const float* values, std::uint8_t* block) {
 }
 
 bool encode_q8_0(const float* values, std::uint8_t* block) {
-  const float scale = std::fabs(extreme_of(values)) / 127;
-  if (!all_finite(values) || !store_half(block, scale)) return false;
+  if (!all_finite(values)) return false;
+  const float scale = std::fabs(extreme_of(values, elements)) / 127;
+  if (!store_half(block, scale)) return false;
   const float inverse = inverse_of(scale);
   // Ties round away from zero.
   for (int i = 0; i < elements; ++i) {

@@ -32,7 +32,7 @@ result<void> cursor::copy(std::span<std::byte> to, std::string_view what) {
   while (!to.empty()) {
     const std::int64_t window_end = window_begin_ + static_cast<std::int64_t>(window_.size());
     if (position_ < window_begin_ || position_ >= window_end) {
-      const std::int64_t bytes = std::min(window_bytes, left());
+      const std::int64_t bytes = std::min({window_bytes, left(), limit_});
       // A sparse file could otherwise cost more than it stores.
       SHARDMESH_TRY(check_readable(source_, position_, bytes, limit_));
       window_.resize(static_cast<std::size_t>(bytes));

@@ -155,9 +155,7 @@ scale_sums sums_with(const float* values, float inverse) {
 constexpr float almost_zero = 1e-15F;
 
 scale_fit fit_scale(const float* values) {
-  float extreme = 0;
-  for (int i = 0; i < scale_fit::size; ++i)
-    if (std::fabs(values[i]) > std::fabs(extreme)) extreme = values[i];
+  const float extreme = extreme_of(values, scale_fit::size);
   scale_fit best;
   if (std::fabs(extreme) < almost_zero) return best;
   const scale_sums start = sums_with(values, static_cast<float>(-scale_fit::half_range) / extreme);
@@ -239,11 +237,12 @@ bool encode_q6_k(const float* values, std::uint8_t* block) {
   constexpr std::size_t parts = 16;
   if (!can_be_fitted(values)) return false;
   std::array<scale_fit, parts> fits;
-  float extreme = 0;
+  std::array<float, parts> scales{};
   for (std::size_t p = 0; p < parts; ++p) {
     fits[p] = fit_scale(values + scale_fit::size * p);
-    if (std::fabs(fits[p].scale) > std::fabs(extreme)) extreme = fits[p].scale;
+    scales[p] = fits[p].scale;
   }
+  const float extreme = extreme_of(scales.data(), parts);
   std::memset(block, 0, 210);
   if (std::fabs(extreme) < almost_zero) return true;
   const float inverse = -128 / extreme;

@@ -16,7 +16,7 @@ from pathlib import Path
 
 # Bash's completions for these words; "|" precedes the word to complete. Paths are those of WORK/paths.
 BASH = {
-    "|": "inspect verify diff convert reshard layout plan check-shards clean devices completion man",
+    "|": "inspect verify diff convert reshard layout plan check-shards clean map devices completion man",
     "|v": "verify",
     "--threads 2 |lay": "layout",
     "--threads |": "",

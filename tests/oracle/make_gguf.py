@@ -69,7 +69,7 @@ def add_metadata(writer):
                         "int32": -2000000000, "uint64": 2**64 - 1, "int64": -(2**62), "float32": 0.1, "float64": 0.1,
                         "bool": True}.items():
         getattr(writer, f"add_{name}")(f"test.{name}", value)
-    writer.add_string("test.string", "größer als \"10\"\n")
+    writer.add_string("test.string", "größer als \"10\"\n")  # codespell:ignore als
     writer.add_array("test.strings", ["<s>", "", "▁the", "\\"])
     writer.add_array("test.integers", [1, -2, 3])
     writer.add_array("test.floats", [0.5, -0.25])

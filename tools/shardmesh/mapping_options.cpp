@@ -29,8 +29,8 @@ void add_mapping_options(CLI::App& command, mapping_arguments& into) {
   const auto group = "Mapping";
   CLI::Option* map = command
                          .add_option("--map", into.map,
-                                     "Rename, fuse, and split tensors by a mapping: FROM:TO of two conventions (map "
-                                     "list names them), or a TOML file")
+                                     "Rename, fuse, and split tensors by a mapping: FROM:TO of two conventions ('map "
+                                     "list' names them), or a TOML file")
                          ->type_name("MAPPING")
                          ->group(group);
   command.add_flag("--inverse", into.inverse, "Apply the mapping of a TOML file from right to left")

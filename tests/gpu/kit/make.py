@@ -88,6 +88,8 @@ def add_sources(kit, root):
     for metadata in sorted(golden.glob("*/checkpoint/.metadata")):
         folder = metadata.parent
         shutil.copytree(folder, kit / "data" / "golden" / folder.relative_to(golden))
+    for path in sorted(golden.glob("*.json")):
+        copy(path, kit / "data" / "golden" / path.name)
 
 
 def add_version(kit, root):
