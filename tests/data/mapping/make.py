@@ -173,6 +173,13 @@ MODELS = {
             ["gguf.qwen3-moe", "hf.qwen3-moe-fused", "megatron.qwen3-moe", "megatron.qwen3-moe-sequential"]
             + ["torchtitan.qwen3-moe", "vllm.qwen3-moe"],
         ),
+        (
+            "small",
+            "Qwen3Moe",
+            sizes(32, 48, 2, 4, 2, 40, num_experts=4, moe_intermediate_size=20, head_dim=12),
+            ["gguf.qwen3-moe", "hf.qwen3-moe-fused", "megatron.qwen3-moe", "megatron.qwen3-moe-sequential"]
+            + ["torchtitan.qwen3-moe", "vllm.qwen3-moe"],
+        ),
     ],
     "hf.gemma3": [
         (
@@ -209,6 +216,13 @@ MODELS = {
             sizes(7168, 18432, 61, 128, 128, 129280, n_routed_experts=256, n_group=8, topk_group=4)
             | dict(num_experts_per_tok=8, moe_intermediate_size=2048, n_shared_experts=1, first_k_dense_replace=3)
             | MLA,
+            ["gguf.deepseek-v3", "hf.deepseek-v3-fused", "megatron.deepseek-v3", "megatron.deepseek-v3-sequential"]
+            + ["torchtitan.deepseek-v3", "vllm.deepseek-v3"],
+        ),
+        (
+            "small",
+            "DeepseekV3",
+            sizes(32, 48, 3, 4, 4, 40) | SMALL_MLA | dict(q_lora_rank=24),
             ["gguf.deepseek-v3", "hf.deepseek-v3-fused", "megatron.deepseek-v3", "megatron.deepseek-v3-sequential"]
             + ["torchtitan.deepseek-v3", "vllm.deepseek-v3"],
         ),
@@ -338,6 +352,8 @@ def vllm_tensors(target, tensors, config):
             join(re.sub(r"q_a_proj|kv_a_proj_with_mqa", "fused_qkv_a_proj", name), shape)
         elif re.search(r"\.(gate|up)_proj\.weight", name):
             join(re.sub(r"(gate|up)_proj", "gate_up_proj", name), shape)
+        elif re.search(r"(embed_tokens|lm_head|wte)\.weight$", name):
+            made[name] = [-(-shape[0] // 64) * 64, shape[1]]
         else:
             made[name] = shape
     if target == "vllm.gpt-oss":
@@ -506,7 +522,7 @@ def main():
                 base = {n.removeprefix("transformer."): s for n, s in tensors.items()}
                 add("hf.gpt2-base", name, config, base, ["hf.gpt2"])
             add(convention, name, config, tensors, mappings)
-            if name == "DeepSeek-V3":
+            if kind == "DeepseekV3" and config.get("q_lora_rank"):
                 mtp = config | {"num_nextn_predict_layers": 1}
                 add("hf.deepseek-v3-mtp", name, mtp, with_mtp(tensors, config), ["hf.deepseek-v3"])
             if kind in CHECKPOINT:

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+import shardmesh.checkpoint;
 import shardmesh.mapping;
 
 using namespace shardmesh;
