@@ -124,8 +124,12 @@ def to_meta(config, state):
 
 
 def to_vllm(config, state):
-    """qkv_proj has all queries, all keys, and all values; gate_up_proj has gate, then up."""
+    """qkv_proj has all queries, all keys, and all values; gate_up_proj has gate, then up. The vocabulary is filled up with
+    zeros to a multiple of 64."""
     made = dict(state)
+    for key in ("model.embed_tokens.weight", "lm_head.weight"):
+        rows, columns = made[key].shape
+        made[key] = np.concatenate([made[key], np.zeros((-rows % 64, columns), made[key].dtype)])
     for layer in range(config["num_hidden_layers"]):
         base = f"model.layers.{layer}."
         for kind in ("weight", "bias"):

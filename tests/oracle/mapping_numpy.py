@@ -97,7 +97,7 @@ def write_sources(oracle, name, config, state):
     index = {"metadata": {}, "weight_map": {key: file for file, part in files.items() for key in part}}
     (folder / "hf/model.safetensors.index.json").write_text(json.dumps(index))
     torch.save(tensors, folder / "state.pt")
-    sizes = [part for key, value in config.items() if isinstance(value, int) and key != "vocab_size"
+    sizes = [part for key, value in config.items() if isinstance(value, int)
              for part in ("--size", f"{key}={int(value)}")]
     return [("safetensors", folder / "file/model.safetensors", []), ("hf", folder / "hf", []),
             ("dcp", oracle.work / "ranks" / name, ["--config", folder / "hf/config.json"]),
