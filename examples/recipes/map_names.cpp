@@ -17,7 +17,7 @@ sm::result<void> map_names(const char* source, const char* file, const char* con
   sm::model_sizes sizes;
   SHARDMESH_TRY(sizes.config, sm::read_config(config));  // hidden_size, num_attention_heads, ...
   SHARDMESH_TRY(auto reader, sm::open_checkpoint(source));
-  SHARDMESH_TRY(auto bound, sm::bind_mapping(rules, reader->contents(), sizes));  // fails unless every tensor has a rule
+  SHARDMESH_TRY(auto bound, sm::bind_mapping(rules, reader->contents(), sizes));  // or names every problem
   SHARDMESH_TRY(auto renamed, sm::mapped(std::move(reader), std::move(bound), {.check_sums = true}));
   SHARDMESH_TRY(auto half, sm::parse_cast_rule("bfloat16"));
   sm::convert_options options;

@@ -25,8 +25,8 @@ struct cover_problem {
   friend bool operator==(const cover_problem&, const cover_problem&) = default;
 };
 
-/// Formats a problem: "ranks 2 and 5 overlap in [4:6, 0:8)", "[6:7, 0:8) is held by no rank", "rank 3 extends beyond the
-/// tensor with [6:9)".
+/// Formats a problem: "ranks 2 and 5 overlap in [4:6, 0:8)", "[6:7, 0:8) is held by no rank", "rank 3 extends beyond
+/// the tensor with [6:9)".
 std::string to_string(const cover_problem& problem);
 
 /// The result of `check_cover`, `check_boxes`, and `check_overlaps`: the first problems, and their total number.

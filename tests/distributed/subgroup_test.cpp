@@ -191,7 +191,8 @@ TEST_CASE("a subgroup without this rank, of ranks that do not exist or along no 
     const std::string me = std::to_string(comm.rank());
     std::string wrong = says(subgroup(comm, rank_group::make({1 - comm.rank()}).value()),
                              "rank " + me + " is not a member of the subgroup");
-    if (wrong.empty()) wrong = says(subgroup(comm, rank_group::make({comm.rank(), 7}).value()), "has a rank that is not in the group");
+    if (wrong.empty())
+      wrong = says(subgroup(comm, rank_group::make({comm.rank(), 7}).value()), "has a rank that is not in the group");
     const device_mesh mesh = mesh_of({1, 2}, {"dp", "tp"});
     if (wrong.empty()) wrong = says(subgroup(comm, mesh, "pp"), "mesh dp=1,tp=2 has no dimension 'pp'");
     const std::int64_t sizes[] = {1};

@@ -117,7 +117,7 @@ shapes used_by(const bound_mapping& mapping, const shapes& tensors) {
 }
 
 // Says where two sets of tensors differ first; empty: nowhere.
-std::string difference(const shapes& made, const shapes& expected) {
+std::string first_difference(const shapes& made, const shapes& expected) {
   for (const auto& [key, shape] : made) {
     const auto other = expected.find(key);
     if (other == expected.end()) return key + " is made, but the model lacks it";
@@ -153,15 +153,15 @@ TEST_CASE("shipped mappings make exactly the tensors of the real models") {
       const auto back = bound(mapping.right, mapping.left, made, model.sizes);
       INFO((back ? std::string() : to_string(back.error())));
       REQUIRE(back);
-      CHECK(difference(made_by(*back), used_by(*there, model.tensors)) == "");
+      CHECK(first_difference(made_by(*back), used_by(*there, model.tensors)) == "");
       const real_model* const other = find_model(others, model.name);
       if (other == nullptr) continue;
       ++compared;
       const auto inverse = bound(mapping.right, mapping.left, other->tensors, model.sizes);
       INFO((inverse ? std::string() : to_string(inverse.error())));
       REQUIRE(inverse);
-      CHECK(difference(made, used_by(*inverse, other->tensors)) == "");
-      CHECK(difference(made_by(*inverse), used_by(*there, model.tensors)) == "");
+      CHECK(first_difference(made, used_by(*inverse, other->tensors)) == "");
+      CHECK(first_difference(made_by(*inverse), used_by(*there, model.tensors)) == "");
     }
     INFO(mapping.left << ":" << mapping.right << " has no model: add one to tests/data/mapping/make.py");
     CHECK(tried > 0);

@@ -44,8 +44,8 @@ TEST_CASE("names that are found while a pickle is parsed are those of a run for 
     INFO(file);
     check(data::read(file));
   }
-  // Calls of getattr, calls of something that is not a global, persistent ids, an extension, and pickles after the first
-  // one.
+  // Calls of getattr, calls of something that is not a global, persistent ids, an extension, and pickles after the
+  // first one.
   check(
       bytes_of("\x80\x02"
                "cbuiltins\ngetattr\nq\0cos\nX\6\0\0\0systemq\1\x86Rq\2X\2\0\0\0ls\x85R."sv));
