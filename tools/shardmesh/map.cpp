@@ -100,10 +100,12 @@ int check(const map_arguments& given, const common_options& common) {
     if (!problems.empty()) return report(fail_all(std::move(problems)));
   }
   const auto& made = source->last;
+  const bool uses_all = made.unused.empty() && made.dropped_elements == 0;
   const std::string text = fmt::format(
-      "ok: every element of {} is used once; {} made, {} of them renamed only\n",
+      "ok: every element of {} is used once{}; {} made, {} of them renamed only\n",
       detail::counted(static_cast<std::int64_t>(source->reader->stored().contents().tensors.size()), "tensor"),
-      detail::counted(static_cast<std::int64_t>(made.tensors.size()), "tensor"), made.renamed_tensors);
+      uses_all ? "" : ", or named in a note", detail::counted(static_cast<std::int64_t>(made.tensors.size()), "tensor"),
+      made.renamed_tensors);
   return print(text) ? done : not_completed;
 }
 
