@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel_cache: compiled kernels in a private folder of the user, so that only the first use of a machine compiles.
-// kernel_compiler decides the names of its files.
+// kernel_cache: compiled kernels in a private folder of the user, so that only the first use on a machine compiles
+// them. kernel_compiler decides the names of its files.
 export module shardmesh.cuda:kernel_cache;
 
 import shardmesh.std;
@@ -9,7 +9,7 @@ import shardmesh.core;
 export namespace shardmesh::cuda {
 
 /// A folder of compiled kernels. Its files are executed on a GPU, so it must belong to the user, and nobody else may
-/// have write access to it; another folder is not used. Every file begins with the SHA-256 of the rest, which `read`
+/// have write access to it. Otherwise it is not used. Every file begins with the SHA-256 of the rest, which `read`
 /// checks. Thread-safe; processes may share a folder.
 class kernel_cache {
  public:
@@ -19,12 +19,13 @@ class kernel_cache {
   static std::string default_folder();
   const std::string& folder() const { return folder_; }
 
-  /// Returns the content of a file; empty if there is none that is whole and the user's own.
+  /// Returns the content of a file; empty if it is missing, damaged, or not the user's own.
   std::vector<char> read(const std::string& name) const;
-  /// Writes a file: first under another name, which it then replaces. Makes the folder, with access for the user alone.
+  /// Writes a file under a temporary name, and then renames it. Makes the folder, with access for the user alone.
   /// \errors errc::io, errc::no_space; errc::unsupported: the folder is not the user's own
   result<void> write(const std::string& name, std::span<const char> content) const;
-  /// Returns whether the folder can be used, or does not exist yet. \errors those of `write`
+  /// Checks that the folder can be used, or does not exist yet.
+  /// \errors those of `write`
   result<void> check() const;
 
  private:

@@ -27,12 +27,12 @@ struct kernel_program {
 /// Cost: `kernel_program`. Needs no GPU.
 result<std::vector<char>> compile(const nvrtc& with, const kernel_program& program);
 
-/// Returns the name of a program's file in a cache. It has a digest of all that the content depends on: the sources,
-/// the options, the versions of shardmesh and NVRTC, and the architecture.
+/// Returns the name of a program's file in a cache. It contains a digest of everything that the content depends on: the
+/// sources, the options, the versions of shardmesh and NVRTC, and the architecture.
 std::string cache_name(const nvrtc& with, const kernel_program& program);
 
-/// Returns a program from the cache, or else compiles it and writes it there. A cache that cannot be used costs time
-/// only. \errors those of `compile`
+/// Returns a program from the cache, or else compiles it and writes it there. An unusable cache only costs time.
+/// \errors those of `compile`
 result<std::vector<char>> cached_or_compiled(const nvrtc& with, const kernel_cache& cache,
                                              const kernel_program& program);
 

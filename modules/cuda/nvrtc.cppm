@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// nvrtc: CUDA's compiler as a library, and the places where it is looked for. kernel_compiler compiles the kernels with
-// it where the library of kernels is missing.
+// nvrtc: CUDA's compiler as a library, and the search for it. kernel_compiler compiles the kernels with it where the
+// library of kernels is missing.
 export module shardmesh.cuda:nvrtc;
 
 import shardmesh.std;
@@ -36,7 +36,7 @@ struct nvrtc {
   /// The architectures that it compiles for, in ascending order: 75, 80, ...
   std::vector<int> architectures;
 
-  /// Loads the NVRTC at `path`, without regard to a runtime.
+  /// Loads the NVRTC at `path`. It is not checked against a CUDA runtime.
   /// \errors errc::unsupported: it cannot be loaded, or is no NVRTC
   static result<std::shared_ptr<const nvrtc>> open(const std::string& path);
   /// Loads the NVRTC at `path`. If `path` is empty, loads the one at the path in SHARDMESH_NVRTC; if that is not set,
@@ -49,9 +49,9 @@ struct nvrtc {
 
   /// Returns the path that `find` uses for this option: the option itself, or SHARDMESH_NVRTC; empty if neither is set.
   static std::string named(const std::string& path);
-  /// Lists the files that `find` looks for without a path, in order, with the runtime's own major version first: beside
-  /// the CUDA runtime, and where NVIDIA's wheels have it relative to that; on the loader's path; in the wheels that are
-  /// installed beside the Python package shardmesh; in /usr/local/cuda.
+  /// Lists the files that `find` tries if no path is given, in order, with the runtime's own major version first:
+  /// beside the CUDA runtime, and where NVIDIA's wheels have it relative to that; on the loader's path; in the wheels
+  /// that are installed beside the Python package shardmesh; in /usr/local/cuda.
   static std::vector<std::string> places(const runtime& cuda);
 };
 

@@ -13,7 +13,7 @@ namespace shardmesh::gguf {
 // Returns false, with an unspecified block, when a value or the scale is not finite in the block.
 using block_encoder = bool (*)(const float* values, std::uint8_t* block);
 
-// Returns the function for a type; null when it is not written.
+// Returns the function for a type; null if shardmesh does not write its blocks.
 block_encoder encoder_of(tensor_type type);
 
 bool encode_q4_k(const float* values, std::uint8_t* block);

@@ -16,7 +16,7 @@ namespace shardmesh::gguf {
 // the same time, each front to back.
 class block_sink {
  public:
-  // `keys`: the name of each tensor, for messages. Everything must outlive the sink.
+  // `keys`: the name of each tensor, for messages. All arguments must outlive the sink.
   block_sink(torch_file::item_writer& writer, const file_plan& plan, std::span<const std::string> keys);
 
   // Writes row-major elements: float32 for a tensor that is quantized.

@@ -11,7 +11,7 @@ namespace shardmesh::gguf {
 
 class cursor {
  public:
-  // Reads [begin, end) of the source, of which at most `limit` bytes.
+  // Reads [begin, end) of the source, and refuses to go past its first `limit` bytes.
   cursor(const byte_source& source, std::int64_t begin, std::int64_t end, std::int64_t limit)
       : source_(source), begin_(begin), end_(end), limit_(limit), position_(begin) {}
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // shardmesh.gguf reads and writes GGUF files, the single-file format of llama.cpp: metadata, plain tensors, and tensors
-// of quantized blocks, which are shown as float32. Names of other formats' tensors are not translated here.
+// of quantized blocks, which are shown as float32. Room mapping translates the names of tensors.
 export module shardmesh.gguf;
 
 export import shardmesh.safetensors;

@@ -8,7 +8,7 @@ import :header;
 
 namespace shardmesh::gguf {
 
-// Append little-endian numbers and strings as files of GGUF hold them.
+// Append little-endian numbers and strings as GGUF files hold them.
 void append_number(std::string& out, std::uint32_t value);
 void append_number(std::string& out, std::uint64_t value);
 void append_text(std::string& out, std::string_view text);

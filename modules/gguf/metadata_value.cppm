@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: reads metadata values, as JSON with the tags of docs/formats.md. Their places are in header; the
+// Not exported: reads metadata values, as JSON with the tags of docs/formats.md. header finds their places; the
 // opposite direction is metadata_encoding.
 module shardmesh.gguf:metadata_value;
 

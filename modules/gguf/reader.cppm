@@ -10,13 +10,13 @@ import :tensor_type;
 
 export namespace shardmesh::gguf {
 
-/// The string in a checkpoint's texts with the types of metadata values that a writer would not choose by itself, as
-/// JSON: {"tokenizer.ggml.eos_token_id":"uint64"}. With it, a conversion through another format keeps the types.
+/// The key of a checkpoint's text that lists the metadata values whose types a writer would not choose, as JSON:
+/// {"tokenizer.ggml.eos_token_id":"uint64"}. With it, a conversion through another format keeps the types.
 inline constexpr std::string_view value_types_key = "gguf.value_types";
-/// The metadata value with the document of the objects that no other metadata value can hold (safetensors'
-/// `format_objects`).
+/// The key of the metadata value that holds all objects that no other metadata value can hold, as one document
+/// (safetensors' `format_objects`).
 inline constexpr std::string_view objects_key = "shardmesh.objects";
-/// The prefix of the metadata values that are texts of other formats' files.
+/// The prefix of the keys of metadata values that were texts of another format's file.
 inline constexpr std::string_view text_prefix = "shardmesh.text.";
 
 /// Opens one GGUF file. Tensors have row-major shapes. Tensors of plain types are read as they are. Blocks of quantized

@@ -15,7 +15,7 @@ struct file_options {
   /// A catalog whose texts go into the file. The text "gguf.value_types" states types of metadata values; every other
   /// text becomes a metadata value, except the format "pt".
   const catalog* carried = nullptr;
-  /// One per tensor, or empty. The type of a tensor in the file; nothing: its dtype decides, or its `blocks`.
+  /// One per tensor, or empty. The type of a tensor in the file. Without one, its `blocks` or its dtype decide.
   std::vector<std::optional<tensor_type>> types{};
   /// One per tensor, or empty. Blocks that are copied unchanged if the tensor keeps their type and shape.
   std::vector<std::optional<stored_blocks>> blocks{};
@@ -25,9 +25,10 @@ struct file_options {
 /// GGUF lacks its dtype. Returns nothing when it can.
 std::optional<error> problem_of(std::string_view key, dtype type, const extents& shape);
 
-/// Writes whole tensors (their chunks are ignored) and the objects: those that a metadata value can hold as such
-/// values, the others together in one value, "shardmesh.objects". Streams from `source`. Floating tensors of a block
-/// type are quantized as ggml's reference does. The object "general.alignment" sets the alignment; it is 32 otherwise.
+/// Writes whole tensors (their chunks are ignored) and the objects. Objects that a metadata value can hold become
+/// metadata values; the others are together in one value, "shardmesh.objects". Streams from `source`. Floating tensors
+/// of a block type are quantized as ggml's reference does. The object "general.alignment" sets the alignment; it is 32
+/// otherwise.
 /// \errors before a file exists, one problem for each entry that the format cannot hold: those of `problem_of`;
 ///         errc::unsupported for a type that is not written, a tensor of another kind of elements, rows that are not
 ///         whole blocks, or a tensor of an unknown representation; errc::duplicate_key; errc::invalid_argument for an

@@ -21,9 +21,9 @@ module shardmesh.mapping;
 namespace shardmesh {
 namespace {
 
-// A configuration from a file must not make us spell names without end.
+// Bounds the names that an untrusted configuration can generate.
 constexpr std::int64_t most_names = std::int64_t{1} << 22;
-// After so many problems, the mapping is for another model, or its ranges are wrong: the rest is not looked at.
+// With more problems, the mapping is for another model, or its ranges are wrong: the binder stops.
 constexpr std::int64_t most_problems = 10'000;
 
 std::string described(const mapping_rule& rule) {
@@ -182,7 +182,7 @@ class binder {
     });
   }
 
-  // The source tensors of an instance, and what they have in common.
+  // The source tensors of an instance, and their common properties.
   struct instance_sources {
     bound_instance instance;
     std::vector<extents> shapes;  // per left tensor, with the stacked dimensions first
@@ -292,10 +292,10 @@ class binder {
     return {};
   }
 
-  // Returns the relation for these shapes: that of the last instance of the rule, usually.
+  // Returns the relation for these shapes, which is usually that of the rule's previous instance.
   result<std::size_t> relation_of(std::size_t number, const rule_captures& captures, const instance_sources& found) {
     const std::vector<extents>& shapes = found.shapes;
-    // The tensors of a stacked one have the same shape.
+    // The members of a stacked tensor have the same shape, so the first one stands for all.
     const auto key_of = [&](std::size_t tensor) {
       const std::size_t source = found.instance.first_source[tensor];
       return source < found.instance.sources.size() ? source_.tensors[found.instance.sources[source]].key
@@ -321,7 +321,7 @@ class binder {
       SHARDMESH_TRY(infer_sizes(captures.index, left, right, sizes));
       auto related = relate(captures.index, sizes);
       if (!related) {
-        // The reason why a size is unknown is a better message than that it is.
+        // Reports why the size is unknown instead of that it is unknown.
         if (related.error().code == errc::missing_key)
           for (const auto& [name, why] : missing_)
             if (related.error().message.find(fmt::format("'{}'", name)) != std::string::npos) return why;
@@ -340,7 +340,7 @@ class binder {
     return made_.relations.size() - 1;
   }
 
-  // Finds the captures of a name, and calls `visit` with each spelling that the checkpoint has.
+  // Calls `visit` for each tensor of the checkpoint that the name matches, where the condition holds.
   template <class Visit>
   result<void> for_each_entry(const name_template& name, const std::optional<size_expression>& condition,
                               const Visit& visit) {
@@ -386,7 +386,7 @@ class binder {
     });
   }
 
-  // The rule whose name is nearest to a key, when numbers do not count.
+  // Returns a hint with the name in a rule that is nearest to a key, without regard to numbers.
   std::string nearest_rule(const std::string& key) const {
     const auto without_numbers = [](std::string_view text) {
       std::string made;
@@ -434,7 +434,7 @@ class binder {
                    .with_key(entry.key));
       }
     }
-    // A tensor is left out because its partner has the same elements: so a rule must use the partner.
+    // A tied tensor is left out because its partner has the same elements, so a rule must use the partner.
     for (const unused_tensor& one : made_.unused) {
       if (!one.same_as) continue;
       const std::vector<std::size_t>& users = users_[*one.same_as];

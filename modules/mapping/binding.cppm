@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mapping that is bound to a checkpoint: which tensor is made of which, and the proof that nothing is left out.
+// A mapping that is bound to a checkpoint: the sources of each tensor, and the proof that nothing is left out.
 export module shardmesh.mapping:binding;
 
 import shardmesh.std;
@@ -11,18 +11,19 @@ import :rules;
 
 export namespace shardmesh {
 
-/// A relation of a rule, with the number of leading dimensions that stand for captures: names on that side.
+/// A relation of a rule. A stacked tensor has a leading dimension for each capture in its name, and a tensor in the
+/// checkpoint for each index of these dimensions.
 struct bound_relation {
   std::size_t rule = 0;
   index_relation relation;                               // without pieces for a rename
-  std::vector<std::size_t> left_stacked, right_stacked;  // per tensor
+  std::vector<std::size_t> left_stacked, right_stacked;  // leading dimensions per tensor
 };
 
 /// One instance of a rule: its relation, and the checkpoint's tensors.
 struct bound_instance {
   std::size_t relation = 0;
   /// Indices of the checkpoint's tensors: those of the first left tensor, then those of the second, and so on. The
-  /// tensors of a stacked one are in row-major order of its captures.
+  /// members of a stacked tensor are in row-major order of its captures.
   std::vector<std::size_t> sources;
   std::vector<std::size_t> first_source;  // per left tensor: index into `sources`
 };
@@ -37,7 +38,7 @@ struct bound_tensor {
   extents stacked;         // its index in the leading dimensions that stand for captures
 };
 
-/// A source tensor that no tensor is made of, and the reason.
+/// A source tensor that no rule uses, and the reason.
 struct unused_tensor {
   std::size_t source = 0;
   std::string reason;

@@ -18,12 +18,12 @@ struct shipped_convention {
 std::vector<shipped_convention> shipped_conventions();
 
 /// Finds the TOML text of a shipped mapping by its name, "hf.llama:meta.llama". The conventions may be in either order.
-/// A 0 follows the text, which lives until the program ends.
+/// The text is null-terminated, and lives until the program ends.
 /// \errors errc::invalid_argument for another name; the hint lists the names
 result<std::string_view> shipped_mapping_text(std::string_view name);
 
 /// Finds the mapping from one convention to another, given as "hf.llama:meta.llama": a shipped mapping, the inverse of
-/// one, or several that are applied one after another, as few as possible.
+/// one, or the shortest chain of several, in the order in which they are applied.
 /// \errors errc::invalid_argument for a name of another form, or for conventions that no mapping relates; the hint
 ///         lists the known ones
 result<std::vector<mapping_rules>> find_mappings(std::string_view name);

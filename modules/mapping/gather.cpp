@@ -19,7 +19,7 @@ import :gather;
 namespace shardmesh {
 namespace {
 
-// A source box is read whole, with the elements between those that are needed, if it has at most this many bytes.
+// A source box of at most this many bytes is read whole, including elements that are not needed.
 constexpr std::int64_t most_gap_bytes = std::int64_t{64} << 10;
 constexpr std::int64_t most_staging_bytes = std::int64_t{4} << 20;
 
@@ -63,7 +63,7 @@ class cutter {
     const std::int64_t width = widths_[l + 1];  // of one step's positions, at most `stride`
     const std::int64_t first = begin < width ? 0 : (begin - width) / stride + 1;
     const std::int64_t last = std::min(extent - 1, (end - 1) / stride);
-    // The steps that lie within the interval as a whole are one box.
+    // The steps that lie entirely within the interval are one box.
     const std::int64_t whole_first = (begin + stride - 1) / stride;
     const std::int64_t whole_end = end < width ? 0 : std::min(extent, (end - width) / stride + 1);
     for (std::int64_t i = first; i <= last; ++i) {

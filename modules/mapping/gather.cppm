@@ -24,7 +24,7 @@ result<void> for_each_loop_box(const index_piece& piece, const box& part,
 using box_reader = function_ref<result<void>(const box& part, const tensor_view& to)>;
 
 // Fills the elements of `to` that come from `piece`. `to` is a view of the box `part` of the piece's right tensor.
-// Data that both sides order alike are read straight into `to`.
+// Elements that have the same order on both sides are read directly into `to`.
 // \param repetition  the index of each loop that the right side lacks, in the order of the loops; empty: all 0
 // \errors those of `read`; errc::no_memory
 // Memory: 4 MiB beside `to`

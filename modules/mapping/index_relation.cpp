@@ -106,9 +106,9 @@ class part_lister {
   }
 
  private:
-  // Goes on with term `t` of dimension `d`. `name` is the part of the segments chosen so far. Returns the number of
-  // elements that belong to parts. A segment of filler is one region with all that is below it: choices among the sums
-  // below would be exponentially many.
+  // Continues with term `t` of dimension `d`. `name` is the part that the segments chosen so far name. Returns the
+  // number of elements that belong to parts. A segment of filler is one region, whatever sums follow: the combinations
+  // of their segments would be exponentially many.
   result<std::int64_t> choose(parts_by_name& parts, tensor_part here,
                               const std::vector<std::vector<std::int64_t>>& strides, std::size_t d, std::size_t t,
                               std::optional<std::string> name) {
@@ -179,7 +179,7 @@ class part_lister {
   }
 
   result<std::int64_t> add(parts_by_name& parts, tensor_part part, const std::string& name) {
-    // A part with elements is at most as large as its tensor; the others' sizes could overflow.
+    // A part with elements is at most as large as its tensor. The extents of an empty part could overflow.
     const bool is_empty =
         std::any_of(part.loops.begin(), part.loops.end(), [](const side_loop& loop) { return loop.extent == 0; });
     std::int64_t count = is_empty ? 0 : 1;
@@ -289,7 +289,7 @@ result<index_relation> relate(const index_rule& rule, const named_sizes& sizes) 
     SHARDMESH_TRY(related_tensor one, part_lister(rule.right[i], i, false, sizes).list(right));
     made.right.push_back(std::move(one));
   }
-  // One part on each side: they are the same, whatever their names.
+  // If each side has only one part, the two correspond, whatever their names.
   if (left.size() == 1 && right.size() == 1) {
     SHARDMESH_TRY(index_piece piece, join(left.begin()->first, left.begin()->second, right.begin()->second));
     made.pieces.push_back(std::move(piece));

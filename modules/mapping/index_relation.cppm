@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rule with known sizes: which element of which tensor corresponds to which, as arithmetic on indices.
+// A rule with known sizes: the correspondence of elements, as arithmetic on indices.
 export module shardmesh.mapping:index_relation;
 
 import shardmesh.std;
@@ -21,12 +21,12 @@ struct index_loop {
   step left, right;
 };
 
-/// The elements that one tensor of the left shares with one of the right: element (i0, i1, ..) of the loops is at
+/// The elements that a left tensor shares with a right one. On each side, element (i0, i1, ..) of the loops is at
 /// origin + sum of i * stride in each dimension.
 struct index_piece {
   std::size_t left_tensor = 0, right_tensor = 0;
   extents left_origin, right_origin;
-  std::vector<index_loop> loops;  // with an extent of 2 or more, at most max_rank
+  std::vector<index_loop> loops;  // of extents other than 1; at most max_rank
 };
 
 /// Elements of a tensor that have no counterpart: its loops move on this side only.
@@ -39,7 +39,7 @@ struct index_filler {
 struct related_tensor {
   std::string alias;
   extents shape;
-  std::int64_t related_elements = 0;  // of pieces; the other elements are filler
+  std::int64_t related_elements = 0;  // in pieces; the other elements are filler
   std::vector<index_filler> fillers;
 };
 

@@ -16,8 +16,7 @@ module shardmesh.mapping;
 namespace shardmesh {
 namespace {
 
-// Longer texts, and more terms of a tensor, are not rules that somebody wrote. The parts of a tensor are listed
-// recursively, term by term.
+// No real rule is longer, or has a tensor with more terms. `relate` recurses over the terms of a tensor.
 constexpr std::size_t most_characters = 4096;
 constexpr std::size_t most_terms = 4 * max_rank;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The expression of a rule: how the dimensions of its tensors consist of factors and segments. An `index_relation` is
-// the same for known sizes.
+// The expression of a rule: how the dimensions of its tensors consist of factors and segments. With known sizes, it
+// becomes an `index_relation`.
 export module shardmesh.mapping:index_rule;
 
 import shardmesh.std;
@@ -11,7 +11,7 @@ export namespace shardmesh {
 /// A named factor of a dimension. The last factor of a dimension varies fastest, as in einops.
 struct index_factor {
   std::string name;      // "1": size 1
-  bool repeats = false;  // "n*": the other side lacks the factor, and its element is repeated n times
+  bool repeats = false;  // "n*": the other side lacks the factor; its elements are repeated n times
   friend bool operator==(const index_factor&, const index_factor&) = default;
 };
 
@@ -36,16 +36,16 @@ struct index_tensor {
   friend bool operator==(const index_tensor&, const index_tensor&) = default;
 };
 
-/// How the elements of m left tensors correspond to those of n right tensors.
+/// States how the elements of m left tensors correspond to those of n right tensors.
 ///
-/// In `q: (g r d) h, k: (g d) h, v: (g d) h -> qkv: (g [q:r | k | v] d) h`, the first dimension of `qkv` is a product:
-/// g groups of a sum of segments, each times d. A tensor without a sum is one part, of its own name. A tensor with a
-/// sum consists of the parts that its segments name. Each part is on both sides once, with the same factors, whatever
-/// their order. `_` names filler: zeros on the right, and elements that are not used on the left.
+/// In `q: (g r d) h, k: (g d) h, v: (g d) h -> qkv: (g [q:r | k | v] d) h`, the first dimension of `qkv` is a product
+/// of g groups, a sum of segments, and d. A tensor without a sum is one part, named by its alias. A tensor with a sum
+/// consists of the parts that its segments name. Each part is on both sides once, with the same factors in any order.
+/// `_` names filler: zeros on the right, and elements that are not used on the left.
 struct index_rule {
   std::vector<index_tensor> left, right;
 
-  /// True for the rule of one tensor that is only renamed; it has any rank.
+  /// Returns whether the rule only renames one tensor, which may have any rank.
   bool is_rename() const { return left.empty(); }
   friend bool operator==(const index_rule&, const index_rule&) = default;
 };

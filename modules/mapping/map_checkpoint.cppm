@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps from what a user names to a mapped checkpoint: the mappings, the model's sizes, and the view. The command
-// line, Python, and C take them alike.
+// The steps that the command line, Python, and C share: they find the mappings that a user names, read the model's
+// sizes, and make the mapped checkpoint.
 export module shardmesh.mapping:map_checkpoint;
 
 import shardmesh.std;

@@ -85,7 +85,7 @@ class mapped_reader final : public torch_file::archive_forwarding_reader {
       return;
     }
     entry.properties.strides = {};
-    // The place names a file for messages. Its length of 0 says that the bytes are not those of an item.
+    // The place names a file for messages. Its length of 0 means that the bytes are not those of an item.
     stored_range place = count > 0 ? stored.chunk_places[static_cast<std::size_t>(first)] : stored_range{};
     place.length = 0;
     add_tensor(std::move(entry), std::nullopt);

@@ -35,7 +35,7 @@ class mapped_source final : public computed_source {
       return apply_steps(rule.values, to);
     }
     const related_tensor& related = relation_.relation.right[tensor_.tensor];
-    // The tensor is one index of the dimensions that stand for captures.
+    // The tensor has a single index in the leading dimensions, which stand for captures.
     box whole;
     tensor_view view{to.data, to.type, to.where, {}, {}};
     for (const std::int64_t index : tensor_.stacked) {
@@ -57,7 +57,7 @@ class mapped_source final : public computed_source {
     };
     SHARDMESH_TRY(fill());
     SHARDMESH_TRY(apply_steps(rule.values, to));
-    return rule.values.empty() ? result<void>{} : fill();  // filler is zero, whatever the operations make of it
+    return rule.values.empty() ? result<void>{} : fill();  // filler stays zero
   }
 
   result<void> make_piece(const index_piece& piece, const box& whole, const tensor_view& view) const {
@@ -70,7 +70,7 @@ class mapped_source final : public computed_source {
                                           : compare_repetitions(piece, whole, view, extents_of_repetitions);
   }
 
-  // Reads every repetition of the elements in `view`, and compares it.
+  // Reads every repetition of the elements in `view`, and compares it with them.
   result<void> compare_repetitions(const index_piece& piece, const box& whole, const tensor_view& view,
                                    const std::vector<std::int64_t>& repetitions) const {
     const auto read = [&](const box& part, const tensor_view& to) { return read_left(piece.left_tensor, part, to); };

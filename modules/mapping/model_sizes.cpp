@@ -20,7 +20,7 @@ namespace shardmesh {
 namespace {
 
 constexpr std::int64_t most_file_bytes = std::int64_t{16} << 20;
-// Configurations nest two or three objects. Deeper ones are not followed.
+// Real configurations nest two or three objects. Deeper objects are ignored.
 constexpr int most_levels = 8;
 
 void add_numbers(const nlohmann::json& object, const std::string& prefix, int level, named_sizes& to) {
@@ -67,7 +67,7 @@ result<named_sizes> model_sizes::resolve(const mapping_rules& mapping,
 result<named_sizes> read_config(const std::filesystem::path& file) {
   SHARDMESH_TRY(const auto bytes, read_file(file, most_file_bytes));
   const auto* const text = reinterpret_cast<const char*>(bytes.data());
-  // The parser recurses: a text that nests deeper than any configuration is refused before.
+  // The callback drops values that nest deeper than any configuration, so no deep document is built.
   const nlohmann::json parsed = nlohmann::json::parse(
       text, text + bytes.size(),
       [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) { return depth <= most_levels + 1; }, false);

@@ -14,15 +14,15 @@ struct model_sizes {
   named_sizes config;  // of config.json, or of another configuration
   named_sizes given;   // by the user; they replace numbers of `config`, and of the mapping's [sizes] and [captures]
 
-  /// Returns all sizes: the configuration's, and above them the mapping's. A size whose expression uses a missing name
-  /// is left out, and its error is in `missing`.
+  /// Returns all sizes: the given ones, else the mapping's, else the configuration's. A size whose expression uses a
+  /// missing name is left out, and its error is in `missing`.
   /// \errors those of `size_expression::evaluate` except errc::missing_key
   result<named_sizes> resolve(const mapping_rules& mapping, std::map<std::string, error, std::less<>>& missing) const;
 };
 
 /// Reads the numbers of a JSON configuration: Hugging Face's config.json, and the params.json of Meta and Mistral. The
-/// members of an object inside are named "text_config.hidden_size". true is 1 and false is 0. Other values are left
-/// out, and so are numbers that are no 64-bit integers.
+/// members of a nested object are named "text_config.hidden_size". true is 1 and false is 0. Other values are left out,
+/// as are numbers that are not 64-bit integers.
 /// \errors errc::bad_format for text that is not a JSON object; errc::io; both name the file
 result<named_sizes> read_config(const std::filesystem::path& file);
 

@@ -18,15 +18,15 @@ struct named_tensor {
 };
 
 /// Relates tensors of the left convention to tensors of the right one. A capture of names on both sides makes one
-/// instance of the rule for each of its values. A capture that only one side has is a dimension of the other: stacked
-/// experts, for example. In the expression, it is a factor of the other side.
+/// instance of the rule for each of its values. A capture of one side only is a dimension of the other, such as stacked
+/// experts: a factor of that side in the expression.
 struct mapping_rule {
   std::string name;  // for messages
   std::vector<named_tensor> left, right;
   index_rule index;                          // a rename if empty
   std::vector<value_step> values;            // from left to right, in order
   std::optional<size_expression> condition;  // the rule applies where this is not 0; it may use captures
-  /// The rule does not apply to a checkpoint without any of its source tensors: optional biases.
+  /// Skips an instance if the checkpoint has none of its source tensors, such as biases.
   bool is_optional = false;
   int line = 0;  // of the file; 0: not from a file
 };
@@ -40,8 +40,8 @@ struct ignored_tensors {
   int line = 0;
 };
 
-/// A tensor that may be stored beside another one of equal contents on the same side: tied embeddings. Reading uses
-/// the other, and compares the two. It is not made.
+/// A tensor that may be stored beside another one of equal contents on the same side: tied embeddings. A mapping reads
+/// the other one, and never makes this one. `mapped_options::check_sums` compares the two.
 struct tied_tensor {
   name_template name, same_as;
   std::optional<size_expression> condition;
@@ -58,7 +58,7 @@ struct named_expression {
 /// A mapping between two conventions.
 struct mapping_rules {
   std::string left, right;                 // names of the conventions: "hf.llama", "megatron.gpt"
-  std::string file;                        // where it was read; for messages
+  std::string file;                        // of the mapping; for messages
   std::vector<named_expression> sizes;     // in order: an expression may use the names above it
   std::vector<named_expression> captures;  // a capture takes the values 0 to its size - 1
   std::vector<mapping_rule> rules;

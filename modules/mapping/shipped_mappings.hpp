@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of mapping/conventions, as of the build.
+// The texts of the files in mapping/conventions, which the build compiles in.
 #pragma once
 #include <span>
 #include <string_view>

@@ -19,7 +19,7 @@ module shardmesh.mapping;
 namespace shardmesh {
 namespace {
 
-// Nesting of parentheses and prefix operators: more is not a formula that somebody wrote.
+// The deepest nesting of parentheses and prefix operators. No real formula nests deeper.
 constexpr int most_levels = 64;
 // A longer text could nest its operations too deep to evaluate them recursively.
 constexpr std::size_t most_characters = 4096;
@@ -54,7 +54,7 @@ class size_expression::parser {
     while (at_ < text_.size() && text_[at_] == ' ') ++at_;
   }
 
-  // Consumes `token`. A word must not go on after it, and "/" is not the first half of "//".
+  // Consumes `token`. A word must end there, and "/" is not the first half of "//".
   bool take(std::string_view token) {
     skip_spaces();
     if (!text_.substr(at_).starts_with(token)) return false;

@@ -8,7 +8,7 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-/// Named integers: the sizes of a model's configuration, and the values of captures. A switch is 0 or 1.
+/// Named integers: the sizes of a model's configuration, and the values of captures. Booleans are 0 or 1.
 using named_sizes = std::map<std::string, std::int64_t, std::less<>>;
 
 /// A parsed integer expression. From the loosest to the tightest operator: `a ?? b` (b if a uses a missing name), `or`,
@@ -20,8 +20,8 @@ class size_expression {
   static result<size_expression> parse(std::string_view text);
 
   /// Computes the value.
-  /// \errors errc::missing_key for a name that is not in `sizes`; errc::invalid_argument for a division by zero or with
-  ///         a remainder; errc::overflow
+  /// \errors errc::missing_key for a name that is not in `sizes`; errc::invalid_argument for a divisor below 1, or a
+  ///         division with a remainder; errc::overflow
   result<std::int64_t> evaluate(const named_sizes& sizes) const;
 
   const std::string& text() const { return text_; }
