@@ -90,16 +90,16 @@ bool encode_q5_0(const float* values, std::uint8_t* block) {
 }
 
 bool encode_q4_1(const float* values, std::uint8_t* block) {
-  const auto [least, greatest] = std::minmax_element(values, values + elements);
-  const float minimum = *least, scale = (*greatest - minimum) / 15;
+  const float minimum = *std::min_element(values, values + elements);
+  const float scale = (*std::max_element(values, values + elements) - minimum) / 15;
   if (!all_finite(values) || !store_half(block, scale) || !store_half(block + 2, minimum)) return false;
   store_nibbles(block + 4, shifted_codes(values, minimum, inverse_of(scale), 15));
   return true;
 }
 
 bool encode_q5_1(const float* values, std::uint8_t* block) {
-  const auto [least, greatest] = std::minmax_element(values, values + elements);
-  const float minimum = *least, scale = (*greatest - minimum) / 31;
+  const float minimum = *std::min_element(values, values + elements);
+  const float scale = (*std::max_element(values, values + elements) - minimum) / 31;
   if (!all_finite(values) || !store_half(block, scale) || !store_half(block + 2, minimum)) return false;
   const codes_of_block codes = shifted_codes(values, minimum, inverse_of(scale), 31);
   store_high_bits(block + 4, codes);

@@ -116,7 +116,8 @@ class planner {
     const stored_blocks& blocks = *format_.blocks[i];
     const output_tensor& tensor = tensors_[i];
     const bool is_kept = tensor.type == dtype::float32 && tensor.bytes.from_type == dtype::float32 &&
-                         blocks.shape == shape_of(i) && is_utf8(tensor.key);
+                         blocks.shape == shape_of(i) && is_utf8(tensor.key) &&
+                         static_cast<std::int64_t>(tensor.key.size()) <= max_key_bytes;
     return is_kept && (!wanted || *wanted == blocks.type) ? &blocks : nullptr;
   }
 
@@ -173,6 +174,10 @@ class planner {
 std::optional<error> problem_of(std::string_view key, dtype type, const extents& shape) {
   const auto refuse = [&](std::string message) { return fail(errc::unsupported, std::move(message)).with_key(key); };
   if (!is_utf8(key)) return refuse("the name is not UTF-8, which GGUF needs");
+  if (static_cast<std::int64_t>(key.size()) > max_key_bytes)
+    return refuse("the name is too long for GGUF")
+        .with_values(fmt::format("at most {} bytes", max_key_bytes), fmt::format("{}", key.size()))
+        .with_hint("rename the tensor");
   if (shape.rank() > max_dimensions)
     return refuse("has more dimensions than GGUF can hold")
         .with_values(fmt::format("at most {}", max_dimensions), to_string(shape));

@@ -70,19 +70,17 @@ std::optional<integer> integer_of(std::string_view digits) {
 
 // Reads the value behind a tag; nothing for the tags of other kinds of values.
 std::optional<value> tagged_value(const std::string& tag, const json& held) {
-  if (!held.is_string()) {
-    if (tag == "$tuple" && held.is_array()) return value(held.get_ref<const json::array_t&>());
-    return std::nullopt;
-  }
+  if (!held.is_string()) return std::nullopt;
   const std::string& spelled = held.get_ref<const std::string&>();
   if (tag == "$int") {
     const auto made = integer_of(spelled);
     return made ? std::optional(value(*made)) : std::nullopt;
   }
   if (tag == "$float") return value(std::strtod(spelled.c_str(), nullptr));
-  if (tag != "$bytes" && tag != "$str") return std::nullopt;
+  if (tag != "$bytes") return std::nullopt;
+  // A string that is UTF-8 would come back as a str.
   auto bytes = bytes_of_hex(spelled);
-  return bytes ? std::optional(value(text{*std::move(bytes)})) : std::nullopt;
+  return bytes && !is_utf8(*bytes) ? std::optional(value(text{*std::move(bytes)})) : std::nullopt;
 }
 
 std::optional<value> value_of(const json& from) {

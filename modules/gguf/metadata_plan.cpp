@@ -52,10 +52,14 @@ result<std::int64_t> alignment_of(const output_object& object) {
   const auto whole = nlohmann::json::parse(described, nullptr, false);
   const bool is_number = whole.is_object() && whole.contains("value") && whole["value"].is_number_unsigned();
   const std::uint64_t value = is_number ? whole["value"].get<std::uint64_t>() : 0;
-  if (is_alignment(value)) return static_cast<std::int64_t>(value);
+  // The padding of the description is written: a larger alignment is not one that somebody needs.
+  constexpr std::uint64_t most = std::uint64_t{1} << 20;
+  if (is_alignment(value) && value <= most) return static_cast<std::int64_t>(value);
   return fail(errc::invalid_argument, "the alignment is invalid")
       .with_key(object.key)
-      .with_values("a power of two, at least 8", is_number ? fmt::format("{}", value) : "another value");
+      .with_values(fmt::format("a power of two from 8 to {}", most),
+                   is_number ? fmt::format("{}", value) : "another value")
+      .with_hint("leave the value out, for an alignment of 32");
 }
 
 class metadata_planner {
@@ -80,7 +84,7 @@ class metadata_planner {
     if (object.key == alignment_key) {
       SHARDMESH_TRY(made_.alignment, alignment_of(object));
     }
-    if (!can_be_key(object.key)) return others_.push_back(object), result<void>{};
+    if (!can_be_key(object.key)) return add_other(object), result<void>{};
     auto described = object.json();
     if (!described) return std::move(described).error().with_key(object.key);
     const auto type = types_.find(object.key);
@@ -88,13 +92,20 @@ class metadata_planner {
     const bool has_type = type != types_.end() && object.key != alignment_key;
     auto value = encode_value(*described, has_type ? std::string_view(type->second) : std::string_view());
     if (!value) return std::move(value).error().with_key(object.key);
-    if (!*value) return others_.push_back(object), result<void>{};
+    if (!*value) return add_other(object), result<void>{};
     has_architecture_ |= object.key == architecture_key;
     has_quantization_version_ |= object.key == quantization_version_key;
     append_text(made_.values, object.key);
     made_.values += **value;
     ++made_.count;
     return {};
+  }
+
+  // GGUF keeps no paths, so none is kept here either: a path beside tensors without one would nest only a part of what
+  // was a list.
+  void add_other(output_object object) {
+    object.where = shardmesh::path{object.key};
+    others_.push_back(std::move(object));
   }
 
   void add_texts() {

@@ -163,7 +163,7 @@ class gguf_reader final : public checkpoint_reader {
       return {};
     }
     for (safetensors::stored_object& object : document->objects) {
-      contents_.objects.push_back({object.key, object.where.empty() ? shardmesh::path{object.key} : object.where, {}});
+      contents_.objects.push_back({object.key, shardmesh::path{object.key}, {}});
       objects_.push_back({{}, std::move(object.value)});
     }
     return {};

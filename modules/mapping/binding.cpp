@@ -23,6 +23,7 @@ namespace {
 
 // Bounds the names that an untrusted configuration can generate.
 constexpr std::int64_t most_names = std::int64_t{1} << 22;
+constexpr std::int64_t most_name_bytes = std::int64_t{1} << 29;
 // With more problems, the mapping is for another model, or its ranges are wrong: the binder stops.
 constexpr std::int64_t most_problems = 10'000;
 
@@ -48,6 +49,10 @@ class binder {
   result<bound_mapping> run(const model_sizes& sizes) {
     SHARDMESH_TRY(sizes_, sizes.resolve(made_.mapping, missing_));
     for (const named_expression& one : made_.mapping.captures) {
+      for (const named_expression& size : made_.mapping.sizes)
+        if (size.name == one.name)
+          return located(fail(errc::invalid_argument, fmt::format("'{}' is a size and a capture", one.name))
+                             .with_hint("give one of them another name"));
       const auto found = sizes_.find(one.name);
       if (found == sizes_.end()) return located(missing_.find(one.name)->second);
       if (found->second < 0)
@@ -116,8 +121,15 @@ class binder {
     return done;
   }
 
-  result<bool> applies(const std::optional<size_expression>& condition) {
+  // `captures` have values; the others have only ranges, which a condition cannot mean.
+  result<bool> applies(const std::optional<size_expression>& condition, const std::vector<std::string>& captures) {
     if (!condition) return true;
+    for (const std::string& name : condition->names())
+      if (is_capture(name) && std::find(captures.begin(), captures.end(), name) == captures.end())
+        return located(fail(errc::invalid_argument,
+                            fmt::format("the condition '{}' uses the capture '{}', which has no one value here",
+                                        condition->text(), name))
+                           .with_hint("use captures that the names of both sides have"));
     auto value = condition->evaluate(sizes_);
     if (!value) return located(std::move(value).error());
     return *value != 0;
@@ -129,6 +141,9 @@ class binder {
     SHARDMESH_TRY(for_each_value(stacked, [&]() -> result<void> {
       auto spelled = name.spell(sizes_);
       if (!spelled) return located(std::move(spelled).error());
+      if ((name_bytes_ += static_cast<std::int64_t>(spelled->size())) > most_name_bytes)
+        return located(fail(errc::overflow, "the names that the captures make are too long together")
+                           .with_values(fmt::format("at most {} bytes", most_name_bytes), "more"));
       made.push_back(*std::move(spelled));
       return {};
     }));
@@ -162,14 +177,41 @@ class binder {
                               fmt::format("{} has the capture '{}' on one side only", described(rule), here[0]))
                              .with_hint("add an index expression, in which it is a factor of the other side"));
         auto& dimensions = tensors[t].dimensions;
+        if (here.size() + dimensions.size() > max_rank)
+          return located(fail(errc::rank_too_large,
+                              fmt::format("{} has a tensor of too many dimensions, with the captures of its name",
+                                          described(rule)))
+                             .with_values(fmt::format("at most {}", max_rank),
+                                          fmt::format("{}", here.size() + dimensions.size())));
         for (std::size_t c = here.size(); c-- > 0;)
           dimensions.insert(dimensions.begin(), std::vector<index_term>{{index_factor{here[c], false}, {}}});
       }
       return {};
     };
+    for (const auto* side : {&made.index.left, &made.index.right})
+      for (const index_tensor& tensor : *side) SHARDMESH_TRY(check_factors(rule, tensor, made.shared));
     SHARDMESH_TRY(stack(rule.left, made.index.left, made.left_stacked));
     SHARDMESH_TRY(stack(rule.right, made.index.right, made.right_stacked));
     return made;
+  }
+
+  // A capture of names on both sides has one value in each instance of a rule, and is no size.
+  result<void> check_factors(const mapping_rule& rule, const index_tensor& tensor,
+                             const std::vector<std::string>& shared) const {
+    const auto check = [&](const index_factor& factor) -> result<void> {
+      if (std::find(shared.begin(), shared.end(), factor.name) == shared.end()) return {};
+      return located(fail(errc::invalid_argument,
+                          fmt::format("{} has the factor '{}', which is a capture of the names on both sides",
+                                      described(rule), factor.name))
+                         .with_hint("give the size another name"));
+    };
+    for (const std::vector<index_term>& dimension : tensor.dimensions)
+      for (const index_term& term : dimension) {
+        SHARDMESH_TRY(check(term.factor));
+        for (const index_segment& segment : term.segments)
+          for (const index_factor& factor : segment.factors) SHARDMESH_TRY(check(factor));
+      }
+    return {};
   }
 
   result<void> bind_rule(std::size_t number) {
@@ -177,7 +219,7 @@ class binder {
     SHARDMESH_TRY(const rule_captures captures, captures_of(rule));
     known_ = {};
     return for_each_value(captures.shared, [&]() -> result<void> {
-      SHARDMESH_TRY(const bool is_active, applies(rule.condition));
+      SHARDMESH_TRY(const bool is_active, applies(rule.condition, captures.shared));
       return is_active ? bind_instance(number, captures) : result<void>{};
     });
   }
@@ -209,8 +251,15 @@ class binder {
         found.instance.sources.push_back(static_cast<std::size_t>(entry - source_.tensors.data()));
         if (first == nullptr) {
           first = entry;
-          for (const std::int64_t size : entry->shape)
-            if (shape.rank() < max_rank) shape.push_back(size);
+          if (shape.rank() + entry->shape.rank() > max_rank) {
+            found.is_consistent = false;
+            refuse(fail(errc::rank_too_large, fmt::format("{} stacks tensors of too many dimensions", described(rule)))
+                       .with_key(key)
+                       .with_values(fmt::format("at most {}", max_rank),
+                                    fmt::format("{}", shape.rank() + entry->shape.rank())));
+            continue;
+          }
+          for (const std::int64_t size : entry->shape) shape.push_back(size);
         } else if (entry->shape != first->shape) {
           found.is_consistent = false;
           refuse(fail(errc::shape_mismatch, fmt::format("{} stacks tensors of several shapes", described(rule)))
@@ -262,6 +311,13 @@ class binder {
                  .with_key(first->key)
                  .with_values("a dtype of whole bytes",
                               first->opaque_type.empty() ? std::string(name(found.type)) : first->opaque_kind));
+      return {};
+    }
+    if (!rule.values.empty() && first != nullptr && !is_floating(found.type)) {
+      refuse(fail(errc::unsupported,
+                  fmt::format("{} has operations on values, which need a floating-point dtype", described(rule)))
+                 .with_key(first->key)
+                 .with_values("a floating-point dtype", std::string(name(found.type))));
       return {};
     }
     const std::size_t instance = made_.instances.size();
@@ -348,7 +404,7 @@ class binder {
     for (const std::string& one : name.captures())
       if (is_capture(one)) captures.push_back(one);
     return for_each_value(captures, [&]() -> result<void> {
-      SHARDMESH_TRY(const bool is_active, applies(condition));
+      SHARDMESH_TRY(const bool is_active, applies(condition, captures));
       if (!is_active) return {};
       auto key = name.spell(sizes_);
       if (!key) return located(std::move(key).error());
@@ -457,7 +513,7 @@ class binder {
   std::vector<std::vector<std::size_t>> users_;              // per source tensor: rules
   std::unordered_map<std::string, std::size_t> makers_;      // of targets: rules
   std::vector<error> problems_;
-  std::int64_t more_ = 0, names_ = 0;
+  std::int64_t more_ = 0, names_ = 0, name_bytes_ = 0;
 };
 
 }  // namespace

@@ -214,6 +214,11 @@ result<index_piece> join(const std::string& name, const tensor_part& left, const
       return fail(errc::invalid_argument,
                   fmt::format("the {} side of the part '{}' lacks the factor '{}'", lacking, name, factor.name))
           .with_hint(fmt::format("write {0}* if its elements are repeated {0} times", factor.name));
+    // Without a repetition, the elements of the other side would have no counterpart.
+    if (is_alone && extent == 0)
+      return fail(errc::invalid_argument,
+                  fmt::format("the factor '{}' of the part '{}' repeats elements 0 times", factor.name, name))
+          .with_values("1 or more", "0");
     if (extent != 1) made.loops.push_back({extent, on_left, on_right});
     return {};
   };

@@ -22,9 +22,12 @@ namespace {
 constexpr std::int64_t most_file_bytes = std::int64_t{16} << 20;
 // Real configurations nest two or three objects. Deeper objects are ignored.
 constexpr int most_levels = 8;
+// Numbers with longer names, and those after so many, are not sizes of a model.
+constexpr std::size_t most_name_bytes = 256, most_names = 65536;
 
 void add_numbers(const nlohmann::json& object, const std::string& prefix, int level, named_sizes& to) {
   for (const auto& [key, value] : object.items()) {
+    if (prefix.size() + key.size() > most_name_bytes || to.size() >= most_names) continue;
     const std::string name = prefix + key;
     if (value.is_boolean()) {
       to[name] = value.get<bool>() ? 1 : 0;

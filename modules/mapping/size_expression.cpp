@@ -226,6 +226,11 @@ result<std::int64_t> size_expression::value_of(std::size_t index, const named_si
     return refuse(errc::missing_key, fmt::format("the size '{}' is unknown", here.name))
         .with_hint(fmt::format("pass {}=VALUE as a size, or add it to [sizes]", here.name));
   }
+  // Common, and without the text of an error: a name that may be missing.
+  if (const node& left = nodes_[here.left]; here.what == operation::otherwise && left.what == operation::name) {
+    const auto found = sizes.find(left.name);
+    return found != sizes.end() ? result<std::int64_t>(found->second) : value_of(here.right, sizes);
+  }
   auto first = value_of(here.left, sizes);
   if (here.what == operation::otherwise)
     return first || first.error().code != errc::missing_key ? std::move(first) : value_of(here.right, sizes);

@@ -4,7 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
+#include <map>
+#include <string>
 #include <string_view>
+#include <vector>
 
 import shardmesh.mapping;
 

@@ -147,6 +147,34 @@ TEST_CASE("operations on values leave filler zero") {
   CHECK(small_tensors::read(*reader, "p", {{1}, {2}}).values == std::vector<float>{0, 2});
 }
 
+TEST_CASE("rules that would lose elements or leave a tensor are refused") {
+  const auto code_of = [](tensors all, std::string_view rest, const model_sizes& sizes = {}) {
+    return refusal(std::move(all), rest, sizes).code;
+  };
+  // A repetition of size 0 has no element of the other side.
+  constexpr std::string_view repeated = "[[rule]]\nleft = 'r'\nright = 'k'\nindex = 'r: (g n*) h -> k: g h'\n";
+  CHECK(code_of({{"r", counted({0, 4})}}, repeated, {{}, {{"n", 0}, {"g", 2}}}) == errc::invalid_argument);
+  // More dimensions than a tensor can have, by captures of a name.
+  std::string captures = "[captures]\n", name;
+  for (int i = 0; i < 20; ++i) {
+    captures += "c" + std::to_string(i) + " = 1\n";
+    name += (i > 0 ? "+c" : "c") + std::to_string(i);
+  }
+  CHECK(code_of({{"x.0", counted({2})}}, captures + "[[rule]]\nleft = 'x.{" + name +
+                                             "}'\nright = 'y'\nindex = 'x: h -> y: h'\n") == errc::rank_too_large);
+  CHECK(code_of({{"x", counted({2})}}, captures + "[[rule]]\nleft = 'x'\nright = 'y.{" + name +
+                                           "}'\nindex = 'x: h -> y: h'\n") == errc::rank_too_large);
+  // A capture of both names is no size, and a condition has values of such captures only.
+  CHECK(code_of({{"x.0", counted({4})}, {"x.1", counted({4})}},
+                "[captures]\nn = 2\n[[rule]]\nleft = 'x.{n}'\nright = 'y.{n}'\nindex = 'x: h -> y: [x:h | _:n]'\n") ==
+        errc::invalid_argument);
+  CHECK(code_of({{"x.0", counted({4})}},
+                "[captures]\nn = 1\n[[rule]]\nleft = 'x.{n}'\nright = 'y'\nindex = 'x: h -> y: n h'\nif = 'n < 1'\n") ==
+        errc::invalid_argument);
+  CHECK(code_of({{"x.0", counted({4})}}, "[sizes]\nn = 7\n[captures]\nn = 1\n[rename]\n'x.{n}' = 'y.{n}'\n") ==
+        errc::invalid_argument);
+}
+
 TEST_CASE("tied tensors must be equal") {
   constexpr std::string_view rules =
       "[rename]\n'e' = 'embedding'\n[[tie]]\nside = 'left'\nname = 'head'\nsame_as = 'e'\n";

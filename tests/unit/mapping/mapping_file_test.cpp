@@ -90,6 +90,7 @@ TEST_CASE("wrong mapping files name the line and the column") {
       {"left = 'a'\nright = 'b'\n[[ignore]]\nside = 'middle'\nname = 'x'\nreason = 'y'", "left or right"},
       {"left = 'a\nright = 'b'", "line 1"},
       {"left = 'a'\nleft = 'b'", "line 2"},
+      {"left = 'a'\nright = 'b'\n[[\x17ule]]", "line 3"},
   };
   for (const auto& [text, expected] : cases) {
     INFO(text);
