@@ -31,11 +31,23 @@ constexpr std::int64_t most_file_bytes = std::int64_t{4} << 20;
 // Dots of one key. toml++ makes a table for each, and deletes nested tables recursively.
 constexpr int most_dots = 16;
 
-// Returns the line of the first key with more than `most_dots` dots, or 0. It skips strings and comments of valid TOML;
-// toml++ stops at the first text that is not valid.
-int line_of_deep_key(std::string_view text) {
+// A text that toml++ must not see: the line, and what is wrong.
+struct dangerous_text {
+  int line = 0;
+  std::string_view problem;
+};
+
+constexpr std::string_view deep_key = "a key has too many parts";
+// Also in TOML an error. toml++ 3.3 takes some of these characters to a place that its author declared unreachable.
+constexpr std::string_view not_ascii = "a character that is not ASCII is outside of a string or comment";
+
+// Finds the first key with more than `most_dots` dots, and the first character that is not ASCII, outside of strings
+// and comments or after a backslash. It skips strings and comments of valid TOML; toml++ stops at the first text that
+// is not valid.
+std::optional<dangerous_text> find_danger(std::string_view text) {
+  const auto is_ascii = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
   int line = 1, dots = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
+  for (std::size_t i = text.starts_with("\xEF\xBB\xBF") ? 3 : 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c == '"' || c == '\'') {
       const std::string multiline(3, c);
@@ -45,6 +57,7 @@ int line_of_deep_key(std::string_view text) {
         if (text[i] == '\n' && !is_multiline) break;
         if (text[i] == '\\' && c == '"') {
           if (++i < text.size() && text[i] == '\n') ++line;
+          if (i < text.size() && !is_ascii(text[i])) return dangerous_text{line, not_ascii};
         } else if (is_multiline && text.substr(i).starts_with(multiline)) {
           i += 2;
           for (int more = 0; more < 2 && i + 1 < text.size() && text[i + 1] == c; ++more) ++i;  // `""""` ends with `"`
@@ -56,15 +69,17 @@ int line_of_deep_key(std::string_view text) {
     } else if (c == '#') {
       while (i + 1 < text.size() && text[i + 1] != '\n') ++i;
     } else if (c == '.') {
-      if (++dots > most_dots) return line;
+      if (++dots > most_dots) return dangerous_text{line, deep_key};
     } else if (c == '\n') {
       ++line;
       dots = 0;
     } else if (c == '=' || c == ',' || c == '[' || c == ']' || c == '{' || c == '}') {
       dots = 0;
+    } else if (!is_ascii(c)) {
+      return dangerous_text{line, not_ascii};
     }
   }
-  return 0;
+  return std::nullopt;
 }
 
 class mapping_parser {
@@ -289,10 +304,11 @@ class mapping_parser {
 }  // namespace
 
 result<mapping_rules> parse_mapping(std::string_view text, std::string_view file) {
-  if (const int line = line_of_deep_key(text); line > 0)
-    return fail(errc::bad_format, fmt::format("line {}: a key has too many parts", line))
-        .with_values(fmt::format("at most {} dots", most_dots), "more")
-        .with_file(file);
+  if (const auto danger = find_danger(text)) {
+    error why = fail(errc::bad_format, fmt::format("line {}: {}", danger->line, danger->problem)).with_file(file);
+    return danger->problem == deep_key ? std::move(why).with_values(fmt::format("at most {} dots", most_dots), "more")
+                                       : std::move(why);
+  }
   const toml::parse_result parsed = toml::parse(text, file);
   if (!parsed) {
     const auto& begin = parsed.error().source().begin;

@@ -72,6 +72,12 @@ same_as = "x.0"
   CHECK(back.ignored[0].is_left);
 }
 
+TEST_CASE("strings and comments of a mapping file have any characters") {
+  const auto mapping =
+      parse_mapping("\xEF\xBB\xBFleft = 'gr\xC3\xB6\xC3\x9F'  # \xE2\x82\xAC\nright = \"\xE2\x96\x81\"").value();
+  CHECK(mapping.left == "gr\xC3\xB6\xC3\x9F");
+}
+
 TEST_CASE("wrong mapping files name the line and the column") {
   const std::vector<std::pair<std::string_view, std::string_view>> cases{
       {"left = 'a'", "'right' is missing"},
@@ -91,6 +97,8 @@ TEST_CASE("wrong mapping files name the line and the column") {
       {"left = 'a\nright = 'b'", "line 1"},
       {"left = 'a'\nleft = 'b'", "line 2"},
       {"left = 'a'\nright = 'b'\n[[\x17ule]]", "line 3"},
+      {"left = 'a'\nright = 'b' \xC3\xA9", "line 2: a character that is not ASCII"},
+      {"left = \"\"\"a\\\xC3\xA9\"\"\"\nright = 'b'", "not ASCII"},
   };
   for (const auto& [text, expected] : cases) {
     INFO(text);
