@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small float32 tensors by name: written to a checkpoint, and read whole or box by box. Include after the modules.
+// Small float32 tensors by name: written to a checkpoint, and read whole or box by box. It imports, so it
+// is the last header that a test includes.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -9,6 +11,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+import shardmesh.checkpoint;
 
 namespace small_tensors {
 

@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
+#include "small_tensors.hpp"
+
 import shardmesh.checkpoint;
 import shardmesh.mapping;
-
-#include <small_tensors.hpp>
 
 using namespace shardmesh;
 using small_tensors::counted;
