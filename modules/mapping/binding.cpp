@@ -18,6 +18,8 @@ module;
 #include <vector>
 module shardmesh.mapping;
 
+import :rule_captures;
+
 namespace shardmesh {
 namespace {
 
@@ -26,18 +28,6 @@ constexpr std::int64_t most_names = std::int64_t{1} << 22;
 constexpr std::int64_t most_name_bytes = std::int64_t{1} << 29;
 // With more problems, the mapping is for another model, or its ranges are wrong: the binder stops.
 constexpr std::int64_t most_problems = 10'000;
-
-std::string described(const mapping_rule& rule) {
-  return rule.line > 0 ? fmt::format("the rule '{}' (line {})", rule.name, rule.line)
-                       : fmt::format("the rule '{}'", rule.name);
-}
-
-// A rule's captures: `shared` ones are in names of both sides and make instances; others are dimensions.
-struct rule_captures {
-  std::vector<std::string> shared;
-  std::vector<std::vector<std::string>> left_stacked, right_stacked;  // per tensor
-  index_rule index;                                                   // with the stacked captures as dimensions
-};
 
 class binder {
  public:
@@ -150,73 +140,11 @@ class binder {
     return made;
   }
 
-  result<rule_captures> captures_of(const mapping_rule& rule) const {
-    rule_captures made;
-    const auto has = [](const std::vector<named_tensor>& side, const std::string& capture) {
-      return std::any_of(side.begin(), side.end(), [&](const named_tensor& tensor) {
-        const auto& names = tensor.name.captures();
-        return std::find(names.begin(), names.end(), capture) != names.end();
-      });
-    };
-    for (const named_tensor& tensor : rule.left)
-      for (const std::string& name : tensor.name.captures())
-        if (is_capture(name) && has(rule.right, name) &&
-            std::find(made.shared.begin(), made.shared.end(), name) == made.shared.end())
-          made.shared.push_back(name);
-    made.index = rule.index;
-    const auto stack = [&](const std::vector<named_tensor>& side, std::vector<index_tensor>& tensors,
-                           std::vector<std::vector<std::string>>& stacked) -> result<void> {
-      for (std::size_t t = 0; t < side.size(); ++t) {
-        std::vector<std::string>& here = stacked.emplace_back();
-        for (const std::string& name : side[t].name.captures())
-          if (is_capture(name) && std::find(made.shared.begin(), made.shared.end(), name) == made.shared.end())
-            here.push_back(name);
-        if (here.empty()) continue;
-        if (tensors.empty())
-          return located(fail(errc::invalid_argument,
-                              fmt::format("{} has the capture '{}' on one side only", described(rule), here[0]))
-                             .with_hint("add an index expression, in which it is a factor of the other side"));
-        auto& dimensions = tensors[t].dimensions;
-        if (here.size() + dimensions.size() > max_rank)
-          return located(fail(errc::rank_too_large,
-                              fmt::format("{} has a tensor of too many dimensions, with the captures of its name",
-                                          described(rule)))
-                             .with_values(fmt::format("at most {}", max_rank),
-                                          fmt::format("{}", here.size() + dimensions.size())));
-        for (std::size_t c = here.size(); c-- > 0;)
-          dimensions.insert(dimensions.begin(), std::vector<index_term>{{index_factor{here[c], false}, {}}});
-      }
-      return {};
-    };
-    for (const auto* side : {&made.index.left, &made.index.right})
-      for (const index_tensor& tensor : *side) SHARDMESH_TRY(check_factors(rule, tensor, made.shared));
-    SHARDMESH_TRY(stack(rule.left, made.index.left, made.left_stacked));
-    SHARDMESH_TRY(stack(rule.right, made.index.right, made.right_stacked));
-    return made;
-  }
-
-  // A capture of names on both sides has one value in each instance of a rule, and is no size.
-  result<void> check_factors(const mapping_rule& rule, const index_tensor& tensor,
-                             const std::vector<std::string>& shared) const {
-    const auto check = [&](const index_factor& factor) -> result<void> {
-      if (std::find(shared.begin(), shared.end(), factor.name) == shared.end()) return {};
-      return located(fail(errc::invalid_argument,
-                          fmt::format("{} has the factor '{}', which is a capture of the names on both sides",
-                                      described(rule), factor.name))
-                         .with_hint("give the size another name"));
-    };
-    for (const std::vector<index_term>& dimension : tensor.dimensions)
-      for (const index_term& term : dimension) {
-        SHARDMESH_TRY(check(term.factor));
-        for (const index_segment& segment : term.segments)
-          for (const index_factor& factor : segment.factors) SHARDMESH_TRY(check(factor));
-      }
-    return {};
-  }
-
   result<void> bind_rule(std::size_t number) {
     const mapping_rule& rule = made_.mapping.rules[number];
-    SHARDMESH_TRY(const rule_captures captures, captures_of(rule));
+    const auto found = captures_of(rule, ranges_);
+    if (!found) return located(found.error());
+    const rule_captures& captures = *found;
     known_ = {};
     return for_each_value(captures.shared, [&]() -> result<void> {
       SHARDMESH_TRY(const bool is_active, applies(rule.condition, captures.shared));
@@ -506,12 +434,12 @@ class binder {
 
   const catalog& source_;
   bound_mapping made_;
-  named_sizes sizes_;                                        // with the values of the captures during a visit
-  std::map<std::string, error, std::less<>> missing_;        // sizes that could not be computed
-  std::map<std::string, std::int64_t, std::less<>> ranges_;  // of the captures
-  std::map<std::vector<extents>, std::size_t> known_;        // relations of the current rule, by shapes
-  std::vector<std::vector<std::size_t>> users_;              // per source tensor: rules
-  std::unordered_map<std::string, std::size_t> makers_;      // of targets: rules
+  named_sizes sizes_;                                    // with the values of the captures during a visit
+  std::map<std::string, error, std::less<>> missing_;    // sizes that could not be computed
+  capture_ranges ranges_;                                // of the captures
+  std::map<std::vector<extents>, std::size_t> known_;    // relations of the current rule, by shapes
+  std::vector<std::vector<std::size_t>> users_;          // per source tensor: rules
+  std::unordered_map<std::string, std::size_t> makers_;  // of targets: rules
   std::vector<error> problems_;
   std::int64_t more_ = 0, names_ = 0, name_bytes_ = 0;
 };
