@@ -20,6 +20,7 @@ struct box {
   constexpr std::int64_t end(std::size_t d) const { return offsets[d] + sizes[d]; }
   /// Number of elements. Precondition: it fits in 64 bits (true of every box within a valid tensor). Cost: O(rank).
   constexpr std::int64_t volume() const {
+    if (is_empty()) return 0;  // the product of the other sizes may overflow
     std::int64_t product = 1;
     for (const std::int64_t size : sizes) product *= size;
     return product;

@@ -39,6 +39,9 @@ TEST_CASE("volumes are checked, and a zero size wins over overflow") {
   CHECK(checked_volume(extents{INT64_MAX, 2}) == std::nullopt);
   CHECK(checked_volume(extents{INT64_MAX, 2, 0}) == 0);
   CHECK(checked_volume(extents{-1}) == std::nullopt);
+  // A constant expression that overflows does not compile.
+  static_assert(box{{0, 0, 0}, {INT64_MAX, 2, 0}}.volume() == 0);
+  static_assert(box{{0, 0}, {3, 2}}.volume() == 6);
 }
 
 TEST_CASE("an error's text names key, file, boxes, ranks, expectation and hint in one line") {
