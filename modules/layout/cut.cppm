@@ -16,10 +16,15 @@ struct index_run {
 };
 
 /// One mesh dimension that cuts a tensor dimension into `parts`. `pieces` is a strided shard's split factor, else 1.
+/// `segments` are the sizes of the segments that are cut one by one; empty for other cuts.
 struct dimension_cut {
   std::int64_t parts = 1;
   std::int64_t pieces = 1;
   split_rule rule;
+  std::vector<std::int64_t> segments{};
+
+  /// Returns whether the cut gives each coordinate one range of local indices.
+  constexpr bool is_plain() const { return pieces == 1 && segments.empty(); }
 };
 
 /// The maximum number of boxes that a layout gives one rank. More is a mistake or an attack: no strided shard needs as
@@ -59,6 +64,29 @@ constexpr void append_slice(const std::vector<index_run>& runs, index_range rang
   }
 }
 
+// Returns the number of indices of `runs` that are below `global`. The runs ascend. Cost: O(log runs).
+constexpr std::int64_t held_below(const std::vector<index_run>& runs, std::int64_t global) {
+  const auto run =
+      std::partition_point(runs.begin(), runs.end(), [&](const index_run& r) { return r.global + r.size <= global; });
+  if (run == runs.end()) return length_of(runs);
+  return run->local + std::max(global - run->global, std::int64_t{0});
+}
+
+// Returns part `index` of each segment, restricted to the indices of `runs`, one after the other.
+constexpr std::vector<index_run> cut_segments(const std::vector<index_run>& runs, const dimension_cut& cut,
+                                              std::int64_t index) {
+  std::vector<index_run> held;
+  std::int64_t begin = 0, end_of_segment = 0;  // `begin`: local index of the segment's first one
+  for (const std::int64_t size : cut.segments) {
+    end_of_segment += size;
+    const std::int64_t end = held_below(runs, end_of_segment);
+    const index_range part = cut.rule.part(end - begin, cut.parts, index);
+    append_slice(runs, {begin + part.begin, part.size}, held);
+    begin = end;
+  }
+  return held;
+}
+
 }  // namespace shardmesh
 
 export namespace shardmesh {
@@ -68,14 +96,16 @@ constexpr bool pieces_are_single(const dimension_cut& cut, std::int64_t length) 
   return cut.pieces >= length;
 }
 
-/// Returns the share of `runs` that coordinate `index` of a cut holds, in PyTorch's local order.
-/// Cost: O(log runs + result), times the pieces of a strided cut.
+/// Returns the share of `runs` that coordinate `index` of a cut holds, in PyTorch's local order. The runs ascend, and
+/// so does the share.
+/// Cost: O(log runs + result), times the pieces of a strided cut, or times the segments.
 /// Source: torch.distributed.tensor.placement_types Shard and _StridedShard `_split_tensor`.
 constexpr std::vector<index_run> cut_runs(const std::vector<index_run>& runs, const dimension_cut& cut,
                                           std::int64_t index) {
   const std::int64_t length = length_of(runs);
   std::vector<index_run> held;
   if (length == 0) return held;
+  if (!cut.segments.empty()) return cut_segments(runs, cut, index);
   if (cut.pieces == 1) {
     append_slice(runs, cut.rule.part(length, cut.parts, index), held);
   } else if (cut.parts == 1 || (pieces_are_single(cut, length) && index == 0)) {

@@ -46,6 +46,9 @@ class grid final : public distribution::model {
             static_cast<std::int64_t>(ends.size())})
         numbers.push_back(value);
       numbers.insert(numbers.end(), ends.begin(), ends.end());
+      if (p.kind != placement_kind::shard_segments) continue;
+      numbers.push_back(p.segment_count);
+      for (const std::int64_t size : p.segments()) numbers.push_back(size);
     }
     if (!mesh.is_in_order())
       for (std::int64_t i = 0; i < mesh.size(); ++i) numbers.push_back(mesh.rank_of_position(i));
@@ -137,7 +140,7 @@ class grid final : public distribution::model {
         return true;
       }
       const auto d = static_cast<std::size_t>(parts.placements[mesh_dim].dim);
-      const dimension_cut cut{size, parts.placements[mesh_dim].split_factor, parts.rules[mesh_dim]};
+      const dimension_cut cut = detail::cut_of(parts.placements[mesh_dim], size, parts.rules[mesh_dim]);
       const runs before = held[d];
       for (const auto& [first, last] : coordinates_that_hold(before, cut, where.offsets[d], where.end(d)))
         for (std::int64_t c = first; c <= last; ++c) {
@@ -194,7 +197,7 @@ class grid final : public distribution::model {
 
   bool only_plain_after(std::size_t d, std::size_t level) const {
     for (std::size_t l = level + 1; l < parts_->cuts[d].size(); ++l)
-      if (parts_->cuts[d][l].cut.pieces != 1) return false;
+      if (!parts_->cuts[d][l].cut.is_plain()) return false;
     return true;
   }
 

@@ -47,7 +47,7 @@ class axis_maker {
     }
     const dimension_cut& cut = cuts_[level].cut;
     const std::int64_t stride = strides_[cuts_[level].mesh_dim];
-    const bool is_plain = level + 1 == cuts_.size() && cut.pieces == 1 && held.size() == 1;
+    const bool is_plain = level + 1 == cuts_.size() && cut.is_plain() && held.size() == 1;
     for (const auto& [first, last] : coordinates_that_hold(held, cut, begin_, end_)) {
       if (is_plain) {
         add_parts(held.front(), cut, first, last, owner, stride);
@@ -102,14 +102,49 @@ class axis_maker {
   std::vector<found> found_;
 };
 
+using coordinate_ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;
+
+// Sorts ranges, and joins those that overlap or touch.
+coordinate_ranges joined(coordinate_ranges ranges) {
+  std::sort(ranges.begin(), ranges.end());
+  std::size_t kept = 0;
+  for (std::size_t i = 1; i < ranges.size(); ++i) {
+    if (ranges[i].first <= ranges[kept].second + 1)
+      ranges[kept].second = std::max(ranges[kept].second, ranges[i].second);
+    else
+      ranges[++kept] = ranges[i];
+  }
+  if (!ranges.empty()) ranges.resize(kept + 1);
+  return ranges;
+}
+
+// `coordinates_that_hold` of a cut of segments. The indices [begin, end) that are held have consecutive local indices.
+coordinate_ranges coordinates_of_segments(const runs& held, const dimension_cut& cut, std::int64_t begin,
+                                          std::int64_t end) {
+  coordinate_ranges ranges;
+  const std::int64_t first = held_below(held, begin), last = held_below(held, end);  // local, half-open
+  std::int64_t segment_begin = 0, end_of_segment = 0;
+  for (const std::int64_t size : cut.segments) {
+    end_of_segment += size;
+    const std::int64_t segment_end = held_below(held, end_of_segment), length = segment_end - segment_begin;
+    const std::int64_t from = std::max(first, segment_begin), to = std::min(last, segment_end);
+    if (from < to)
+      ranges.emplace_back(cut.rule.part_of(length, cut.parts, from - segment_begin),
+                          cut.rule.part_of(length, cut.parts, to - 1 - segment_begin));
+    segment_begin = segment_end;
+  }
+  return joined(std::move(ranges));
+}
+
 }  // namespace
 
 std::vector<std::pair<std::int64_t, std::int64_t>> coordinates_that_hold(const runs& held, const dimension_cut& cut,
                                                                          std::int64_t begin, std::int64_t end) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
   const std::int64_t length = length_of(held);
-  if (length == 0) return ranges;
+  if (length == 0) return {};
+  if (!cut.segments.empty()) return coordinates_of_segments(held, cut, begin, end);
   if (cut.pieces > 1 && cut.parts > 1 && pieces_are_single(cut, length)) return {{0, 0}};
+  coordinate_ranges ranges;
   const std::int64_t pieces = cut.pieces == 1 || cut.parts == 1 ? 1 : cut.pieces;
   auto run =
       std::partition_point(held.begin(), held.end(), [&](const index_run& r) { return r.global + r.size <= begin; });
@@ -124,16 +159,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> coordinates_that_hold(const r
       ranges.emplace_back(cut.rule.part_of(piece.size, cut.parts, from), cut.rule.part_of(piece.size, cut.parts, to));
     }
   }
-  std::sort(ranges.begin(), ranges.end());
-  std::size_t kept = 0;
-  for (std::size_t i = 1; i < ranges.size(); ++i) {
-    if (ranges[i].first <= ranges[kept].second + 1)
-      ranges[kept].second = std::max(ranges[kept].second, ranges[i].second);
-    else
-      ranges[++kept] = ranges[i];
-  }
-  if (!ranges.empty()) ranges.resize(kept + 1);
-  return ranges;
+  return joined(std::move(ranges));
 }
 
 run_axis axis_of(std::span<const mesh_cut> cuts, std::span<const std::int64_t> strides, std::int64_t length,

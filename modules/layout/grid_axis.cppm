@@ -11,7 +11,7 @@ import :split_rule;
 namespace shardmesh {
 
 // Returns the ranges of coordinates [first, last] of `cut` that hold any of the global indices [begin, end) of `held`.
-// Visits only pieces that share an index with them; each such piece yields a box.
+// Visits only pieces that share an index with them, each of which yields a box, or all segments.
 std::vector<std::pair<std::int64_t, std::int64_t>> coordinates_that_hold(const std::vector<index_run>& held,
                                                                          const dimension_cut& cut, std::int64_t begin,
                                                                          std::int64_t end);

@@ -24,9 +24,13 @@ enum class layout_fault : std::uint8_t {
   wrong_number_of_rules,       // not one rule per mesh dimension
   missing_dimension,           // a shard of a dimension that the tensor lacks
   split_factor_below_one,
+  wrong_number_of_segments,  // none, or more than `placement::max_segments`
+  negative_segment,
+  segments_do_not_add_up,   // to the size of the dimension
   missing_reduction,        // a partial placement without a reduction
   mixed_reductions,         // reductions that cannot be combined
   listed_rule_of_strided,   // explicit sizes or weights cannot cut a strided shard
+  sizes_of_segments,        // explicit sizes cannot cut segments, which differ in length
   rule_does_not_fit,        // the rule does not cut this dimension into that many parts
   too_many_boxes_of_a_rank  // more than `max_boxes_of_a_rank`
 };
@@ -105,6 +109,22 @@ constexpr layout_problem find_dim_problem(std::span<const placement> placements,
   return {};
 }
 
+// Precondition: every placement names a dimension of the shape.
+constexpr layout_problem find_segment_problem(std::span<const placement> placements,
+                                              std::span<const std::int64_t> shape) {
+  for (std::size_t m = 0; m < placements.size(); ++m) {
+    const placement& p = placements[m];
+    if (p.kind != placement_kind::shard_segments) continue;
+    if (p.segment_count < 1 || p.segment_count > placement::max_segments)
+      return {layout_fault::wrong_number_of_segments, m};
+    for (const std::int64_t size : p.segments())
+      if (size < 0) return {layout_fault::negative_segment, m};
+    const auto sum = p.segments_end();
+    if (!sum || *sum != shape[resolved_dim(p, shape.size())]) return {layout_fault::segments_do_not_add_up, m};
+  }
+  return {};
+}
+
 // Requires one reduction on all partial dimensions; only sum and avg combine (an average of sums).
 constexpr layout_problem find_reduction_problem(std::span<const placement> placements) {
   reduce_op all = reduce_op::none;
@@ -116,6 +136,19 @@ constexpr layout_problem find_reduction_problem(std::span<const placement> place
     if (all == reduce_op::none || op == reduce_op::avg) all = op;
   }
   return {};
+}
+
+// The cut that a placement makes on a mesh dimension of `parts` ranks. Precondition: it is a shard.
+constexpr dimension_cut cut_of(const placement& p, std::int64_t parts, const split_rule& rule) {
+  const auto segments = p.segments();
+  const std::int64_t pieces = segments.empty() ? p.split_factor : 1;
+  return {parts, pieces, rule, std::vector<std::int64_t>(segments.data(), segments.data() + segments.size())};
+}
+
+// The most boxes into which a placement cuts each box of a dimension of this length.
+constexpr std::int64_t boxes_per_box(const placement& p, std::int64_t length) {
+  if (p.kind == placement_kind::shard_segments) return p.segment_count;
+  return p.split_factor >= length ? 1 : p.split_factor;
 }
 
 // Empty `rules` mean torch_chunk everywhere. Precondition: the other checks have passed.
@@ -131,12 +164,14 @@ constexpr layout_problem find_cut_problem(std::span<const std::int64_t> mesh, st
         const split_policy policy = rules[m].policy();
         const bool listed = policy == split_policy::explicit_sizes || policy == split_policy::weighted;
         if (listed && p.split_factor != 1) return {layout_fault::listed_rule_of_strided, m};
+        if (policy == split_policy::explicit_sizes && p.kind == placement_kind::shard_segments)
+          return {layout_fault::sizes_of_segments, m};
         if ((policy == split_policy::explicit_sizes && !first) || !rules[m].fits(shape[d], mesh[m]))
           return {layout_fault::rule_does_not_fit, m};
       }
       first = false;
-      if (mesh[m] == 1 || p.split_factor >= shape[d]) continue;
-      const auto more = checked_multiply(boxes, p.split_factor);
+      if (mesh[m] == 1) continue;
+      const auto more = checked_multiply(boxes, boxes_per_box(p, shape[d]));
       if (!more || *more > max_boxes_of_a_rank) return {layout_fault::too_many_boxes_of_a_rank, m};
       boxes = *more;
     }
@@ -163,6 +198,7 @@ constexpr layout_problem find_layout_problem(std::span<const std::int64_t> mesh,
   if (placements.size() != mesh.size()) return {layout_fault::wrong_number_of_placements};
   if (rules && rules->size() != mesh.size()) return {layout_fault::wrong_number_of_rules};
   if (const auto problem = detail::find_dim_problem(placements, shape.size())) return problem;
+  if (const auto problem = detail::find_segment_problem(placements, shape)) return problem;
   if (const auto problem = detail::find_reduction_problem(placements)) return problem;
   return detail::find_cut_problem(mesh, shape, placements, rules.value_or(std::span<const split_rule>()));
 }

@@ -17,7 +17,7 @@ namespace {
 
 error bad_placement(std::string_view text, std::string_view why) {
   return fail(errc::invalid_argument, fmt::format("'{}' is not a placement: {}", text, why))
-      .with_hint("write a placement as S(d), SS(d,k), R, or P(op)");
+      .with_hint("write a placement as S(d), SS(d,k), SG(d,n:n:n), R, or P(op)");
 }
 
 // The text between the parentheses of "NAME(...)", or nothing.
@@ -35,6 +35,29 @@ result<std::int32_t> parse_dim(std::string_view whole, std::string_view text) {
   if (*dim >= limit || *dim < -limit)
     return bad_placement(whole, fmt::format("dimension {} is beyond the {} that tensors can have", *dim, limit));
   return static_cast<std::int32_t>(*dim);
+}
+
+// Parses the arguments of "SG(d,n:n:n)".
+result<placement> parse_segments(std::string_view whole, std::string_view arguments) {
+  const std::size_t comma = arguments.find(',');
+  if (comma == std::string_view::npos)
+    return bad_placement(whole, "SG takes a dimension and the sizes of its segments");
+  auto dim = parse_dim(whole, parse::trim(arguments.substr(0, comma)));
+  if (!dim) return std::move(dim).error();
+  std::vector<std::int64_t> sizes;
+  for (std::string_view rest = arguments.substr(comma + 1);;) {
+    const std::size_t colon = rest.find(':');
+    const std::string_view one = parse::trim(rest.substr(0, colon));
+    const auto size = parse::integer(one);
+    if (!size || *size < 0)
+      return bad_placement(whole, fmt::format("the size of a segment must be a number of at least 0, not '{}'", one));
+    if (sizes.size() == static_cast<std::size_t>(placement::max_segments))
+      return bad_placement(whole, fmt::format("it has more than {} segments", placement::max_segments));
+    sizes.push_back(*size);
+    if (colon == std::string_view::npos) break;
+    rest.remove_prefix(colon + 1);
+  }
+  return placement::shard_segments(*dim, sizes);
 }
 
 result<placement> parse_placement(std::string_view text) {
@@ -55,12 +78,22 @@ result<placement> parse_placement(std::string_view text) {
     if (!factor || *factor < 1) return bad_placement(text, "the split factor must be a number of at least 1");
     return placement::strided_shard(*dim, *factor);
   }
+  if (const auto arguments = argument(text, "SG")) return parse_segments(text, *arguments);
   if (const auto dim_text = argument(text, "S")) {
     auto dim = parse_dim(text, *dim_text);
     if (!dim) return std::move(dim).error();
     return placement::shard(*dim);
   }
   return bad_placement(text, text.empty() ? "it is empty" : "unknown name or missing parentheses");
+}
+
+std::string segments_text(const placement& p) {
+  std::string text;
+  for (const std::int64_t size : p.segments()) {
+    if (!text.empty()) text += ':';
+    text += std::to_string(size);
+  }
+  return p.segment_count > placement::max_segments ? text + ":..." : text;
 }
 
 }  // namespace
@@ -75,6 +108,8 @@ std::string to_string(const placement& p) {
       return fmt::format("SS({},{})", p.dim, p.split_factor);
     case placement_kind::partial:
       return fmt::format("P({})", to_string(p.reduction));
+    case placement_kind::shard_segments:
+      return fmt::format("SG({},{})", p.dim, segments_text(p));
   }
   return "?";
 }

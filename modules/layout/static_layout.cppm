@@ -41,6 +41,7 @@ template <static_extents Mesh, static_extents Shape, placement... Placements>
 class static_layout {
   static constexpr std::array<placement, sizeof...(Placements)> each_{Placements...};
   static constexpr layout_fault fault = find_layout_problem(Mesh.values, Shape.values, each_).fault;
+  static constexpr bool cuts_segments = ((Placements.kind == placement_kind::shard_segments) || ...);
 
  public:
   static constexpr std::size_t mesh_rank = Mesh.values.size();
@@ -54,9 +55,12 @@ class static_layout {
   static_assert(fault != layout_fault::wrong_number_of_placements, "one placement per mesh dimension");
   static_assert(fault != layout_fault::missing_dimension, "a placement names a dimension that the tensor lacks");
   static_assert(fault != layout_fault::split_factor_below_one, "a split factor is at least 1");
+  static_assert(fault != layout_fault::wrong_number_of_segments, "a dimension has 1 to 16 segments");
+  static_assert(fault != layout_fault::negative_segment, "the size of a segment is not negative");
+  static_assert(fault != layout_fault::segments_do_not_add_up, "segments add up to the size of their dimension");
   static_assert(fault != layout_fault::missing_reduction, "a partial placement needs a reduction");
   static_assert(fault != layout_fault::mixed_reductions, "these reductions of partial placements cannot be combined");
-  static_assert(fault != layout_fault::too_many_boxes_of_a_rank, "a split factor gives a rank too many boxes");
+  static_assert(fault != layout_fault::too_many_boxes_of_a_rank, "the placements give a rank too many boxes");
 
   static constexpr extents mesh() { return Mesh; }
   static constexpr extents shape() { return Shape; }
@@ -77,7 +81,7 @@ class static_layout {
     const extents coordinate = coordinate_of(at);
     auto held = whole_dimension(Shape.values[dim]);
     for (std::size_t m = 0; m < mesh_rank; ++m)
-      if (cuts(m, dim)) held = cut_runs(held, {Mesh.values[m], each_[m].split_factor, {}}, coordinate[m]);
+      if (cuts(m, dim)) held = cut_runs(held, detail::cut_of(each_[m], Mesh.values[m], {}), coordinate[m]);
     return held;
   }
 
@@ -113,8 +117,10 @@ class static_layout {
 
   /// Returns the number m such that the mesh cuts this dimension evenly exactly when its size is a multiple of m. After
   /// an even cut, all ranks hold equally many indices, and all pieces of a strided shard are equally long. Returns the
-  /// maximum of the type when m does not fit in 64 bits.
+  /// maximum of the type when m does not fit in 64 bits. Does not compile for `shard_segments`, because each of its
+  /// segments would need a multiple.
   static constexpr std::int64_t even_multiple(std::size_t dim) {
+    static_assert(!cuts_segments, "require_even does not take placement::shard_segments: use the layout without it");
     std::int64_t multiple = 1, parts = 1;  // parts: number of parts after the mesh dimensions so far
     for (std::size_t m = 0; m < mesh_rank; ++m) {
       if (!cuts(m, dim) || Mesh.values[m] == 1) continue;

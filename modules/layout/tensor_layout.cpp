@@ -18,6 +18,24 @@ import :model;
 namespace shardmesh {
 namespace {
 
+// The error of segments that cannot cut their dimension.
+error segment_refusal(const layout_problem& problem, const placement& p, const extents& shape) {
+  if (problem.fault == layout_fault::wrong_number_of_segments)
+    return fail(errc::invalid_argument, fmt::format("placement {} of mesh dimension {} has a wrong number of segments",
+                                                    to_string(p), problem.at))
+        .with_values(fmt::format("1 to {}", placement::max_segments),
+                     p.segment_count > placement::max_segments ? "more" : std::to_string(p.segment_count));
+  if (problem.fault == layout_fault::negative_segment)
+    return fail(errc::invalid_argument, fmt::format("placement {} of mesh dimension {} has a segment of negative size",
+                                                    to_string(p), problem.at));
+  const std::size_t dim = detail::resolved_dim(p, shape.rank());
+  const auto sum = p.segments_end();
+  return fail(errc::invalid_argument,
+              fmt::format("the segments of placement {} do not add up to the size of dimension {}", to_string(p), dim))
+      .with_values(std::to_string(shape[dim]), sum ? std::to_string(*sum) : "a sum that does not fit in 64 bits")
+      .with_hint("give the size of each tensor that was fused into the dimension");
+}
+
 // Converts a problem to an error. `device_mesh::make` reports problems of the mesh alone.
 error refusal(const layout_problem& problem, const device_mesh& mesh, std::span<const placement> placements,
               const extents& shape, std::span<const split_rule> rules) {
@@ -39,6 +57,10 @@ error refusal(const layout_problem& problem, const device_mesh& mesh, std::span<
     case layout_fault::split_factor_below_one:
       return fail(errc::invalid_argument,
                   fmt::format("placement {} has a split factor below 1", to_string(placements[m])));
+    case layout_fault::wrong_number_of_segments:
+    case layout_fault::negative_segment:
+    case layout_fault::segments_do_not_add_up:
+      return segment_refusal(problem, placements[m], shape);
     case layout_fault::missing_reduction:
       return fail(errc::invalid_argument, "a partial placement needs a reduction");
     case layout_fault::mixed_reductions:
@@ -48,6 +70,10 @@ error refusal(const layout_problem& problem, const device_mesh& mesh, std::span<
                               to_string(placements[m].reduction)));
     case layout_fault::listed_rule_of_strided:
       return fail(errc::invalid_argument, fmt::format("split rule {} cannot cut a strided shard", to_string(rules[m])));
+    case layout_fault::sizes_of_segments:
+      return fail(errc::invalid_argument, fmt::format("split rule {} cannot cut the segments of placement {}",
+                                                      to_string(rules[m]), to_string(placements[m])))
+          .with_hint("cut segments by torch_chunk, balanced, or weights");
     case layout_fault::rule_does_not_fit: {
       const std::size_t dim = detail::resolved_dim(placements[m], shape.rank());
       return fail(errc::invalid_argument,
@@ -55,8 +81,8 @@ error refusal(const layout_problem& problem, const device_mesh& mesh, std::span<
                               to_string(rules[m]), dim, shape[dim], mesh.sizes()[m]));
     }
     default:
-      return fail(errc::invalid_argument, fmt::format("split factor {} gives a rank more than {} boxes",
-                                                      placements[m].split_factor, max_boxes_of_a_rank));
+      return fail(errc::invalid_argument, fmt::format("placement {} gives a rank more than {} boxes",
+                                                      to_string(placements[m]), max_boxes_of_a_rank));
   }
 }
 
@@ -87,7 +113,7 @@ result<layout> layout::make(device_mesh mesh, std::vector<placement> placements,
   for (std::size_t m = 0; m < d->placements.size(); ++m) {
     const placement& p = d->placements[m];
     if (p.is_shard())
-      d->cuts[static_cast<std::size_t>(p.dim)].push_back({m, {d->mesh.sizes()[m], p.split_factor, d->rules[m]}});
+      d->cuts[static_cast<std::size_t>(p.dim)].push_back({m, detail::cut_of(p, d->mesh.sizes()[m], d->rules[m])});
   }
   const detail::combined_terms terms = detail::combine_terms(d->mesh.sizes(), d->placements);
   d->reduction = terms.reduction;

@@ -28,8 +28,9 @@ class layout {
   /// \param placements  one per mesh dimension; negative tensor dimensions are resolved
   /// \param shape       sizes of the whole tensor
   /// \param rule        the rule by which every sharding mesh dimension cuts
-  /// \errors errc::invalid_argument (number of placements, split factor, a rule that does not fit), errc::out_of_bounds
-  ///         (a tensor dimension that does not exist), errc::mixed_partial, errc::overflow
+  /// \errors errc::invalid_argument (number of placements, split factor, segments that do not add up to the size of
+  ///         their dimension, a rule that does not fit), errc::out_of_bounds (a tensor dimension that does not exist),
+  ///         errc::mixed_partial, errc::overflow
   static result<layout> make(device_mesh mesh, std::vector<placement> placements, const extents& shape,
                              const split_rule& rule = {});
   /// The same with one split rule per mesh dimension.
@@ -54,9 +55,9 @@ class layout {
   /// Returns the global index of a rank's first element. Where the rank holds nothing of a dimension, its entry is that
   /// dimension's size, as in torch's compute_local_shape_and_global_offset. Precondition: the rank is in the mesh.
   extents first_index(std::int32_t rank) const;
-  /// Returns the boxes of a rank's local tensor, row-major in local order. There are several when a strided shard (or
-  /// several mesh dimensions on one tensor dimension) leaves gaps between runs. There are none when the rank holds
-  /// nothing or is not in the mesh.
+  /// Returns the boxes of a rank's local tensor, row-major in local order. There are several when a strided shard, a
+  /// shard of segments, or several mesh dimensions on one tensor dimension leave gaps between runs. There are none when
+  /// the rank holds nothing or is not in the mesh.
   std::vector<placed_box> boxes(std::int32_t rank) const;
 
   friend bool operator==(const layout& a, const layout& b);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A split factor that splits a rank's part into 10^12 boxes is a mistake.
-// expect: error: static assertion failed.*a split factor gives a rank too many boxes
+// expect: error: static assertion failed.*the placements give a rank too many boxes
 #include <cstdint>
 
 import shardmesh.layout;

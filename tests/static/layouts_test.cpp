@@ -36,6 +36,14 @@ using strided = static_layout<static_extents{4}, static_extents{9}, placement::s
 static_assert(strided::runs(0, 0) == std::vector<index_run>{{0, 2, 0}, {5, 1, 2}});
 static_assert(strided::local_shape(3) == extents{1});
 
+// Segments: rank 1 of 2 holds the second half of each.
+using fused = static_layout<static_extents{2}, static_extents{8, 3}, placement::shard_segments(0, {4, 2, 2})>;
+static_assert(fused::runs(1, 0) == std::vector<index_run>{{2, 2, 0}, {5, 1, 2}, {7, 1, 3}});
+static_assert(fused::local_shape(1) == extents{4, 3} && fused::first_index(1) == extents{2, 0});
+static_assert(std::regular<placement> && std::totally_ordered<placement>);
+static_assert(placement::shard_segments(0, {4, 2}) != placement::shard_segments(0, {2, 4}));
+static_assert(*placement::shard_segments(0, {4, 2}).segments_end() == 6 && placement::shard(0).segments().empty());
+
 // An average of sums is one reduction; layouts without elements are layouts.
 using averaged = static_layout<static_extents{2, 3}, static_extents{0, 4}, placement::partial(reduce_op::sum),
                                placement::partial(reduce_op::avg)>;
@@ -49,6 +57,9 @@ static_assert(scalar::local_shape(1) == extents{});
 // Boxes: a strided shard has several, in local order.
 static_assert(strided::boxes(0) == std::vector<placed_box>{{{{0}, {2}}, {0}}, {{{5}, {1}}, {2}}});
 static_assert(grid::boxes(5) == std::vector<placed_box>{{{{5, 6}, {5, 1}}, {0, 0}}});
+static_assert(fused::boxes(0) == std::vector<placed_box>{{{{0, 0}, {2, 3}}, {0, 0}},
+                                                         {{{4, 0}, {1, 3}}, {2, 0}},
+                                                         {{{6, 0}, {1, 3}}, {3, 0}}});
 static_assert(uneven::boxes(3).empty() && uneven::boxes(4).empty() && uneven::boxes(-1).empty());
 static_assert(scalar::boxes(1) == std::vector<placed_box>{{{{}, {}}, {}}});
 
@@ -77,6 +88,8 @@ constexpr std::int64_t four[] = {4}, ten[] = {10};
 constexpr placement by_rows[] = {placement::shard(0)}, by_columns[] = {placement::shard(1)};
 static_assert(!find_layout_problem(four, ten, by_rows));
 static_assert(find_layout_problem(four, ten, by_columns) == layout_problem{layout_fault::missing_dimension, 0});
+constexpr placement by_segments[] = {placement::shard_segments(0, {6, 3})};
+static_assert(find_layout_problem(four, ten, by_segments) == layout_problem{layout_fault::segments_do_not_add_up, 0});
 
 static_assert(split_rule::balanced().part(10, 4, 2) == index_range{6, 2});
 static_assert(split_rule::torch_chunk().part_of(10, 4, 9) == 3);
@@ -116,6 +129,7 @@ TEST_CASE("static layouts agree with layouts at run time") {
   check_agreement<uneven>("4", "S(0)", {5});
   check_agreement<fsdp_tp>("2,2", "SS(0,2),S(0)", {8});
   check_agreement<strided>("4", "SS(0,2)", {9});
+  check_agreement<fused>("2", "SG(0,4:2:2)", {8, 3});
   check_agreement<averaged>("2,3", "P(sum),P(avg)", {0, 4});
   check_agreement<scalar>("2", "R", {});
 }

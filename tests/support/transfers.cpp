@@ -11,6 +11,7 @@ module;
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <random_segments.hpp>
 #include <range/v3/action/sort.hpp>
 #include <range/v3/action/unique.hpp>
 #include <string>
@@ -58,7 +59,10 @@ distribution random_layout(dice& roll, const extents& shape, std::int32_t world,
       placements.push_back(placement::replicate());
     else if (kind == 2)
       placements.push_back(placement::strided_shard(dim(), 1 + roll.below(4)));
-    else
+    else if (kind == 3 && roll.below(2) == 0) {
+      const std::int32_t cut = dim();
+      placements.push_back(placement::shard_segments(cut, random_segments(roll, shape[static_cast<std::size_t>(cut)])));
+    } else
       placements.push_back(placement::shard(dim()));
   }
   return distribute(layout::make(mesh, placements, shape,

@@ -92,19 +92,36 @@ TEST_CASE("shapes are parsed, scalars too") {
 }
 
 TEST_CASE("placements are parsed and printed") {
-  const auto all = parse_placements("S(0), SS(-1, 2),R,P(sum), P, P(avg)").value();
-  REQUIRE(all.size() == 6);
+  const auto all = parse_placements("S(0), SS(-1, 2),R,P(sum), P, P(avg), SG( -2, 64 :16: 0 ),SG(0,3)").value();
+  REQUIRE(all.size() == 8);
   CHECK(all[0] == placement::shard(0));
   CHECK(all[1] == placement::strided_shard(-1, 2));
   CHECK(all[2] == placement::replicate());
   CHECK(all[3] == placement::partial(reduce_op::sum));
   CHECK(all[4] == all[3]);
-  CHECK(to_string(all) == "S(0), SS(-1,2), R, P(sum), P(sum), P(avg)");
+  CHECK(all[6] == placement::shard_segments(-2, {64, 16, 0}));
+  CHECK(all[7] == placement::shard_segments(0, {3}));
+  CHECK(to_string(all) == "S(0), SS(-1,2), R, P(sum), P(sum), P(avg), SG(-2,64:16:0), SG(0,3)");
   for (const char* wrong :
        {"", "S", "S()", "S(x)", "SS(0)", "SS(0,0)", "P(median)", "Q", "S(0", "S(0),", "S(99)", "P(none)"}) {
     INFO(wrong);
     CHECK(parse_placements(wrong).error().code == errc::invalid_argument);
   }
+}
+
+TEST_CASE("a placement of segments is refused with what is wrong") {
+  for (const char* wrong :
+       {"SG", "SG()", "SG(0)", "SG(0,)", "SG(0,:)", "SG(0,3:)", "SG(0,:3)", "SG(0,x)", "SG(0,-1:4)"}) {
+    INFO(wrong);
+    CHECK(parse_placements(wrong).error().code == errc::invalid_argument);
+  }
+  for (const char* wrong : {"SG(x,3)", "SG(99,3)", "SG(0,3", "SG(0,1.5:2)", "SG(0,3,4)", "SG(0,9223372036854775808)"}) {
+    INFO(wrong);
+    CHECK(parse_placements(wrong).error().code == errc::invalid_argument);
+  }
+  CHECK(parse_placements("SG(0,1:1:1:1:1:1:1:1:1:1:1:1:1:1:1:1)").value()[0].segments().size() == 16);
+  CHECK(names(to_string(parse_placements("SG(0,4:-2)").error()), "must be a number of at least 0, not '-2'"));
+  CHECK(names(to_string(parse_placements("SG(0,1:1:1:1:1:1:1:1:1:1:1:1:1:1:1:1:1)").error()), "more than 16 segments"));
 }
 
 TEST_CASE("a layout names what does not fit") {

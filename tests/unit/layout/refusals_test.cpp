@@ -4,8 +4,10 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <dice.hpp>
+#include <initializer_list>
 #include <optional>
 #include <random_seed.hpp>
+#include <random_segments.hpp>
 #include <set>
 #include <string>
 #include <vector>
@@ -50,6 +52,7 @@ std::vector<refusal> refusals() {
   const std::int64_t big = std::int64_t{1} << 40;
   const auto sum = placement::partial(reduce_op::sum), largest = placement::partial(reduce_op::max);
   const auto strided = [](std::int64_t factor) { return placement::strided_shard(0, factor); };
+  const auto segments = [](std::initializer_list<std::int64_t> sizes) { return placement::shard_segments(0, sizes); };
   const split_rule chunks, listed = split_rule::explicit_sizes({2, 2}).value();
   return {
       {{numbers(17, 1), {4}, {}}, {fault::too_many_mesh_dimensions, 0}, errc::rank_too_large, "17 dimensions"},
@@ -73,6 +76,18 @@ std::vector<refusal> refusals() {
        errc::out_of_bounds,
        "placement S(1)"},
       {{{2}, {4}, {strided(0)}}, {fault::split_factor_below_one, 0}, errc::invalid_argument, "split factor below 1"},
+      {{{2}, {4}, {segments({})}},
+       {fault::wrong_number_of_segments, 0},
+       errc::invalid_argument,
+       "expected 1 to 16, found 0"},
+      {{{2, 2}, {4}, {whole, segments({5, -1})}},
+       {fault::negative_segment, 1},
+       errc::invalid_argument,
+       "placement SG(0,5:-1) of mesh dimension 1 has a segment of negative size"},
+      {{{2, 2}, {4}, {whole, segments({2, 1})}},
+       {fault::segments_do_not_add_up, 1},
+       errc::invalid_argument,
+       "size of dimension 0: expected 4, found 3"},
       {{{2}, {4}, {placement::partial(reduce_op::none)}},
        {fault::missing_reduction, 0},
        errc::invalid_argument,
@@ -82,6 +97,10 @@ std::vector<refusal> refusals() {
        {fault::listed_rule_of_strided, 0},
        errc::invalid_argument,
        "cannot cut a strided"},
+      {{{2}, {4}, {segments({4})}, std::vector{listed}},
+       {fault::sizes_of_segments, 0},
+       errc::invalid_argument,
+       "cannot cut the segments of placement SG(0,4)"},
       {{{2, 2}, {5}, {whole, rows}, std::vector{chunks, listed}},
        {fault::rule_does_not_fit, 1},
        errc::invalid_argument,
@@ -121,9 +140,19 @@ bool is_layout(const arguments& a) {
       if (p.reduction == reduce_op::none) return false;
       reductions.insert(p.reduction == reduce_op::avg ? reduce_op::sum : p.reduction);
     }
-    if (p.kind != placement_kind::shard && p.kind != placement_kind::strided_shard) continue;
+    if (p.kind == placement_kind::partial || p.kind == placement_kind::replicate) continue;
     if (p.dim < -dims || p.dim >= dims || p.split_factor < 1) return false;
     const std::int64_t length = a.shape[static_cast<std::size_t>(p.dim < 0 ? p.dim + dims : p.dim)];
+    if (p.kind == placement_kind::shard_segments) {
+      if (p.segment_count < 1 || p.segment_count > 16) return false;
+      wide sum = 0;
+      for (std::int32_t s = 0; s < p.segment_count; ++s) {
+        if (p.segment_sizes[s] < 0) return false;
+        sum += p.segment_sizes[s];
+      }
+      if (sum != length) return false;
+      if (a.mesh[m] > 1) factors.push_back(p.segment_count);
+    }
     if (a.mesh[m] > 1 && p.split_factor < length) factors.push_back(p.split_factor);
   }
   return reductions.size() <= 1 && product(factors, std::int64_t{1} << 22).has_value();
@@ -147,8 +176,13 @@ arguments random_arguments(dice& roll) {
                                     : 1 + roll.below(5);
     const auto op = roll.below(16) == 0 ? reduce_op::none
                                         : roll.pick({reduce_op::sum, reduce_op::sum, reduce_op::avg, reduce_op::max});
-    a.placements.push_back(roll.pick({placement::replicate(), placement::shard(dim),
-                                      placement::strided_shard(dim, factor), placement::partial(op)}));
+    numbers segments(static_cast<std::size_t>(roll.below(12) == 0 ? roll.pick<std::int64_t>({0, 16, 17}) : 0));
+    if (segments.empty() && dim >= -dims && dim < dims)
+      segments = random_segments(roll, a.shape[static_cast<std::size_t>(dim < 0 ? dim + dims : dim)]);
+    if (!segments.empty() && roll.below(12) == 0) segments.back() = roll.pick<std::int64_t>({-1, 3, INT64_MAX});
+    a.placements.push_back(
+        roll.pick({placement::replicate(), placement::shard(dim), placement::strided_shard(dim, factor),
+                   placement::shard_segments(dim, segments), placement::partial(op)}));
   }
   return a;
 }

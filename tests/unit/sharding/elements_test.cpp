@@ -18,6 +18,7 @@
 #include "fake_tensor.hpp"
 #include "foreign_shards.hpp"
 #include "random_seed.hpp"
+#include "random_segments.hpp"
 import shardmesh.sharding;
 
 using namespace shardmesh;
@@ -45,7 +46,17 @@ std::vector<indices_held> local_view_of_model(const extents& shape, const extent
     if (!p.is_shard()) continue;
     auto& dimension = held[static_cast<std::size_t>(p.dim)];
     indices_held mine;
-    for (std::int64_t piece = 0; piece < p.split_factor; ++piece) {
+    std::int64_t end = 0;
+    for (const std::int64_t size : p.segments()) {
+      const std::int64_t begin = end;
+      end += size;
+      indices_held segment;
+      for (const std::int64_t i : dimension)
+        if (i >= begin && i < end) segment.push_back(i);
+      const auto part = chunk(segment, mesh[m], coordinate[m]);
+      mine.insert(mine.end(), part.begin(), part.end());
+    }
+    for (std::int64_t piece = 0; p.segments().empty() && piece < p.split_factor; ++piece) {
       const auto part = chunk(chunk(dimension, p.split_factor, piece), mesh[m], coordinate[m]);
       mine.insert(mine.end(), part.begin(), part.end());
     }
@@ -98,7 +109,10 @@ TEST_CASE("every element of a random layout is visited once, at the indices of a
       if (shape.empty() || roll.one_in(3))
         placements.push_back(placement::replicate());
       else
-        placements.push_back(roll.one_in(3) ? placement::strided_shard(dim, 1 + roll.up_to(3)) : placement::shard(dim));
+        placements.push_back(roll.one_in(3)   ? placement::strided_shard(dim, 1 + roll.up_to(3))
+                             : roll.one_in(3) ? placement::shard_segments(
+                                                    dim, random_segments(roll, shape[static_cast<std::size_t>(dim)]))
+                                              : placement::shard(dim));
     }
     const layout l = layout::make(device_mesh::make(mesh).value(), placements, shape).value();
     INFO("run " << run << ": " << to_string(l));

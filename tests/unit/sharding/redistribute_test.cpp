@@ -73,8 +73,10 @@ std::string moved(const layout& from, const layout& to, std::int32_t ranks) {
 
 TEST_CASE("dtensors move between meshes that are equal, larger, smaller, overlapping and disjoint") {
   const extents shape{7, 5, 4};
-  const layout layouts[] = {on("4", "S(0)", shape),           on("2,2", "S(1),R", shape), on("2,3", "S(2),S(0)", shape),
-                            on("2,3", "SS(0,3),S(0)", shape), on("3", "P(sum)", shape),   on("1", "R", shape),
+  const layout layouts[] = {on("4", "S(0)", shape),         on("2,2", "S(1),R", shape),
+                            on("2,3", "S(2),S(0)", shape),  on("2,3", "SS(0,3),S(0)", shape),
+                            on("3", "P(sum)", shape),       on("1", "R", shape),
+                            on("3", "SG(0,4:1:2)", shape),  on("2,2", "SG(1,2:0:3),SG(0,7)", shape),
                             on("2,2", "P(sum),S(1)", shape)};
   for (const layout& from : layouts)
     for (const layout& to : layouts) {
@@ -87,6 +89,26 @@ TEST_CASE("dtensors move between meshes that are equal, larger, smaller, overlap
       layout::make(device_mesh::make(extents{3}, {}, {5, 2, 4}).value(), {placement::shard(1)}, shape).value();
   CHECK(moved(low, high, 6) == "");
   CHECK(moved(high, low, 6) == "");
+}
+
+TEST_CASE("a fused tensor that moves from its segments to plain shards and back is the same on every rank") {
+  const extents shape{96, 3};
+  for (const char* segments : {"SG(0,64:16:16)", "SG(0,95:0:1)", "SG(0,7:50:39)"}) {
+    const layout fused = on("5", segments, shape), plain = on("5", "S(0)", shape);
+    const auto done = run_ranks(5, [&](any_communicator& comm) -> result<void> {
+      const auto before = filled(fused, comm.rank());
+      if (!before) return before.error();
+      const auto between = redistribute(*before, plain, comm);
+      if (!between) return between.error();
+      const auto after = redistribute(*between, fused, comm);
+      if (!after) return after.error();
+      if (!std::ranges::equal(before->local().bytes(), after->local().bytes()))
+        return fail(errc::checksum_mismatch, "other values").with_rank(comm.rank());
+      return {};
+    });
+    INFO(segments);
+    CHECK((done ? "" : to_string(done.error())) == "");
+  }
 }
 
 TEST_CASE("redistributing a dtensor to another tensor's layout or to a mesh that is too large fails on every rank") {

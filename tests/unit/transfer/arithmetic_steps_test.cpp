@@ -10,6 +10,7 @@
 #include <indices.hpp>
 #include <random>
 #include <random_seed.hpp>
+#include <random_segments.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -51,7 +52,10 @@ layout random_layout(dice& roll, const std::vector<std::int64_t>& mesh, const ex
     }
     const auto dim = static_cast<std::int32_t>(roll.below(static_cast<std::int64_t>(shape.rank())));
     ++cuts[static_cast<std::size_t>(dim)];
-    placements.push_back(roll.one_in(6) ? placement::strided_shard(dim, 1 + roll.below(3)) : placement::shard(dim));
+    placements.push_back(
+        roll.one_in(6)   ? placement::strided_shard(dim, 1 + roll.below(3))
+        : roll.one_in(8) ? placement::shard_segments(dim, random_segments(roll, shape[static_cast<std::size_t>(dim)]))
+                         : placement::shard(dim));
   }
   std::vector<std::int32_t> numbering;
   if (roll.one_in(12)) {
@@ -61,7 +65,7 @@ layout random_layout(dice& roll, const std::vector<std::int64_t>& mesh, const ex
   }
   split_rule rule = roll.one_in(2) ? split_rule::balanced() : split_rule::torch_chunk();
   // A rule with its own sizes fits only where one mesh dimension cuts.
-  if (mesh.size() == 1 && placements[0].is_shard() && placements[0].split_factor == 1)
+  if (mesh.size() == 1 && placements[0].kind == placement_kind::shard)
     rule = random_rule(roll, shape[static_cast<std::size_t>(placements[0].dim)], mesh[0]);
   return layout::make(device_mesh::make(mesh, {}, numbering).value(), placements, shape, rule).value();
 }

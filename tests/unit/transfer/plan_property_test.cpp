@@ -10,6 +10,7 @@
 #include <map>
 #include <random>
 #include <random_seed.hpp>
+#include <random_segments.hpp>
 #include <string>
 #include <vector>
 import shardmesh.test.layouts;
@@ -64,9 +65,12 @@ layout random_layout(dice& roll, const extents& shape, bool partial) {
     else if (kind == 2)
       placements.push_back(placement::strided_shard(
           static_cast<std::int32_t>(roll.below(static_cast<std::int64_t>(shape.rank()))), 1 + roll.below(4)));
-    else
-      placements.push_back(
-          placement::shard(static_cast<std::int32_t>(roll.below(static_cast<std::int64_t>(shape.rank())))));
+    else {
+      const auto dim = static_cast<std::int32_t>(roll.below(static_cast<std::int64_t>(shape.rank())));
+      const std::int64_t size = shape[static_cast<std::size_t>(dim)];
+      placements.push_back(kind == 3 ? placement::shard_segments(dim, random_segments(roll, size))
+                                     : placement::shard(dim));
+    }
   }
   std::vector<std::int32_t> numbering;
   if (roll.below(4) == 0) {
