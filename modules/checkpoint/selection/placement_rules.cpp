@@ -32,6 +32,20 @@ std::string listed(const std::vector<std::string_view>& keys) {
   return text;
 }
 
+// "KEY (the segments of SG(0,4:2) add up to 6, dimension 0 has size 8)" for placements whose segments do not fit a
+// tensor; otherwise empty. Precondition: the tensor has the dimensions, and none is negative.
+std::string misfit(const keyed_shape& tensor, std::span<const placement> placements) {
+  for (const placement& p : placements) {
+    if (p.kind != placement_kind::shard_segments) continue;
+    const std::int64_t size = tensor.shape[static_cast<std::size_t>(p.dim)];
+    const auto sum = p.segments_end();
+    if (sum && *sum == size) continue;
+    return fmt::format("{} (the segments of {} add up to {}, dimension {} has size {})", tensor.key, to_string(p),
+                       sum ? std::to_string(*sum) : "more than 64 bits hold", p.dim, size);
+  }
+  return {};
+}
+
 bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
@@ -177,17 +191,23 @@ class resolver {
     return rule_of_[t] == no_rule ? default_ : rules_[rule_of_[t]].placements;
   }
 
+  // What the placements of one rule do to tensors.
+  struct findings {
+    std::vector<std::string_view> impossible, scalars;  // keys
+    std::vector<std::string> misfits;
+  };
+
   void place_all() {
-    std::vector<std::vector<std::string_view>> impossible(rules_.size() + 1), scalars(rules_.size() + 1);
+    std::vector<findings> found(rules_.size() + 1);  // by rule; the last one for the default
     for (std::size_t t = 0; t < tensors_.size(); ++t) {
       const std::size_t source = options_.optimizer_follows && !followed_.empty() && followed_[t] ? *followed_[t] : t;
-      const std::size_t rule = rule_of_[source] == no_rule ? rules_.size() : rule_of_[source];
+      findings& of_rule = found[rule_of_[source] == no_rule ? rules_.size() : rule_of_[source]];
       std::vector<placement> placements = wanted(source);
       const auto dims = static_cast<std::int32_t>(tensors_[t].shape.rank());
       const bool shards =
           std::any_of(placements.begin(), placements.end(), [](const placement& p) { return p.is_shard(); });
       if (dims == 0 && shards) {
-        scalars[rule].push_back(tensors_[t].key);
+        of_rule.scalars.push_back(tensors_[t].key);
         for (placement& p : placements)
           if (p.is_shard()) p = placement::replicate();
       }
@@ -199,23 +219,35 @@ class resolver {
         else if (p.dim < 0)
           p.dim += dims;
       }
-      if (!exists) impossible[rule].push_back(tensors_[t].key);
+      if (!exists)
+        of_rule.impossible.push_back(tensors_[t].key);
+      else if (std::string what = misfit(tensors_[t], placements); !what.empty())
+        of_rule.misfits.push_back(std::move(what));
       made_.placements.push_back(std::move(placements));
     }
-    for (std::size_t r = 0; r <= rules_.size(); ++r) {
-      const std::string what =
-          r == rules_.size() ? fmt::format("the default '{}'", to_string(default_))
-                             : fmt::format("rule '{}={}'", rules_[r].pattern.text(), to_string(rules_[r].placements));
-      if (!impossible[r].empty())
-        made_.errors.push_back(
-            fail(errc::invalid_argument,
-                 fmt::format("{} names a dimension that {} tensor{}: {}", what, impossible[r].size(),
-                             impossible[r].size() == 1 ? " lacks" : "s lack", listed(impossible[r]))));
-      if (!scalars[r].empty())
-        made_.notes.push_back(fmt::format("{} 0-d tensor{} of {} {} replicated: {}", scalars[r].size(),
-                                          scalars[r].size() == 1 ? "" : "s", what,
-                                          scalars[r].size() == 1 ? "is" : "are", listed(scalars[r])));
+    for (std::size_t r = 0; r <= rules_.size(); ++r) report_rule(r, found[r]);
+  }
+
+  void report_rule(std::size_t rule, const findings& found) {
+    const std::string what = rule == rules_.size() ? fmt::format("the default '{}'", to_string(default_))
+                                                   : fmt::format("rule '{}={}'", rules_[rule].pattern.text(),
+                                                                 to_string(rules_[rule].placements));
+    if (!found.impossible.empty())
+      made_.errors.push_back(
+          fail(errc::invalid_argument,
+               fmt::format("{} names a dimension that {} tensor{}: {}", what, found.impossible.size(),
+                           found.impossible.size() == 1 ? " lacks" : "s lack", listed(found.impossible))));
+    if (!found.misfits.empty()) {
+      const std::vector<std::string_view> named(found.misfits.begin(), found.misfits.end());
+      made_.errors.push_back(
+          fail(errc::invalid_argument, fmt::format("{} has segments that do not fit {}: {}", what,
+                                                   detail::counted(named.size(), "tensor"), listed(named)))
+              .with_hint("give the size of each tensor that was fused into the dimension"));
     }
+    if (!found.scalars.empty())
+      made_.notes.push_back(fmt::format("{} 0-d tensor{} of {} {} replicated: {}", found.scalars.size(),
+                                        found.scalars.size() == 1 ? "" : "s", what,
+                                        found.scalars.size() == 1 ? "is" : "are", listed(found.scalars)));
   }
 
   // Notes the tensors that the implicit default replicates on every rank.

@@ -51,8 +51,8 @@ struct placement_resolution {
 /// same shape whose key is `<p>` or ends with ".<p>". If several such tensors disagree, the state gets the default,
 /// with a note. All other tensors get the default. A 0-d tensor gets R on every mesh dimension, with a note. Another
 /// note names the tensors that are replicated because they have neither a rule nor a default. Problems, all of them
-/// errc::invalid_argument: a wrong number of placements, a rule that matches nothing, and a dimension that tensors lack
-/// (names the first twenty tensors, and counts the rest).
+/// errc::invalid_argument: a wrong number of placements, a rule that matches nothing, a dimension that tensors lack,
+/// and segments that do not add up to the size of a dimension (both name the first twenty tensors, and count the rest).
 /// Cost: O(keys * rules).
 placement_resolution resolve_placements(std::span<const keyed_shape> tensors, const device_mesh& mesh,
                                         std::span<const placement_rule> rules, const placement_options& options = {});

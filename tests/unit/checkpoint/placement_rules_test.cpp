@@ -2,6 +2,7 @@
 // Tests the placement rules of `reshard`: which rule a key gets, dimensions that do not exist, and which parameter
 // optimizer state follows.
 #include <catch2/catch_test_macros.hpp>
+#include <cstdint>
 #include <string>
 #include <vector>
 import shardmesh.checkpoint;
@@ -61,6 +62,32 @@ TEST_CASE("a dimension that tensors lack is one error that names all of them, bu
   REQUIRE(r.notes.size() == 1);
   CHECK(r.notes[0].find("m.s") != std::string::npos);
   CHECK(r.placements.empty());
+}
+
+TEST_CASE("segments that do not fit are one error that names the tensors, the sums, and the sizes") {
+  const std::vector<keyed_shape> tensors{
+      {"a.qkv", {96, 4}}, {"b.qkv", {100, 4}}, {"c.qkv", {}}, {"d.qkv", {3}}, {"opt.state.a.qkv.m", {96, 4}}};
+  const std::vector<placement_rule> rules{rule(".*qkv=R,SG(-2,64:16:16)")};
+  const auto fits = resolve_placements(std::vector{tensors[0], tensors[2], tensors[4]}, mesh, rules);
+  REQUIRE(fits.ok());
+  CHECK(placed(fits, 0) == "R, SG(0,64:16:16)");
+  CHECK(placed(fits, 1) == "R, R");
+  CHECK(placed(fits, 2) == "R, SG(0,64:16:16)");
+  const auto r = resolve_placements(tensors, mesh, rules);
+  REQUIRE(r.errors.size() == 2);
+  CHECK(to_string(r.errors[0]) == "rule '.*qkv=R, SG(-2,64:16:16)' names a dimension that 1 tensor lacks: d.qkv");
+  CHECK(r.errors[1].code == errc::invalid_argument);
+  CHECK(to_string(r.errors[1]) ==
+        "rule '.*qkv=R, SG(-2,64:16:16)' has segments that do not fit 1 tensor: b.qkv (the segments of SG(0,64:16:16) "
+        "add "
+        "up to 96, dimension 0 has size 100); give the size of each tensor that was fused into the dimension");
+  CHECK(r.placements.empty());
+  const auto by_default = resolve_placements(
+      std::vector{tensors[3]}, mesh, {},
+      {.default_placements = {placement::replicate(), placement::shard_segments(0, {INT64_MAX, INT64_MAX})}});
+  REQUIRE(by_default.errors.size() == 1);
+  CHECK(by_default.errors[0].message.find("the default 'R, SG(0,9223372036854775807:9223372036854775807)'") == 0);
+  CHECK(by_default.errors[0].message.find("add up to more than 64 bits hold") != std::string::npos);
 }
 
 TEST_CASE("the number of placements must be the mesh's") {
