@@ -249,8 +249,17 @@ result<layout> strided_chunk_layout(const layout& l, std::size_t fsdp_dim, std::
   // Mesh dimensions cut from left to right. Dimensions on the right cut after FSDP's, although tensor parallelism was
   // applied first. So FSDP takes its part of each piece that the dimensions on the right will make.
   std::int64_t pieces = 1;
-  for (std::size_t d = fsdp_dim + 1; d < l.mesh().rank(); ++d)
-    if (l.placements()[d].is_shard() && l.placements()[d].dim == resolved) pieces *= l.mesh().sizes()[d];
+  for (std::size_t d = fsdp_dim + 1; d < l.mesh().rank(); ++d) {
+    const placement& after = l.placements()[d];
+    if (!after.is_shard() || after.dim != resolved) continue;
+    // The dimensions on the right then hold several boxes each, which no strided shard can cut as one part.
+    if (after.kind == placement_kind::shard_segments)
+      return fail(errc::unsupported,
+                  fmt::format("FSDP on mesh dimension {} cannot cut the segments of placement {} of mesh dimension {}",
+                              fsdp_dim, to_string(after), d))
+          .with_hint("put FSDP's mesh dimension on the right, or let FSDP cut another dimension of the tensor");
+    pieces *= l.mesh().sizes()[d];
+  }
   std::vector<placement> placements = l.placements();
   placements[fsdp_dim] = pieces > 1 ? placement::strided_shard(dim, pieces) : placement::shard(dim);
   return layout::make(l.mesh(), std::move(placements), l.shape(), l.rules());

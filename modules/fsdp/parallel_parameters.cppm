@@ -64,7 +64,7 @@ class parallel_parameters {
   /// Returns the layout of FSDP's shards of tensor dimension `dim`. On FSDP's mesh dimension it is StridedShard(dim, k)
   /// when later mesh dimensions cut `dim` into k pieces, else Shard(dim). The other placements are those of `placed`. A
   /// scalar has the layout `placed`.
-  /// \errors those of `layout::make`
+  /// \errors those of `strided_chunk_layout`
   /// Source: torch.distributed.fsdp._fully_shard._fsdp_param.FSDPParam
   result<layout> sharded(std::size_t parameter, std::int32_t dim = 0) const;
 
@@ -89,7 +89,8 @@ class parallel_parameters {
 
 /// Returns the layout in which FSDP along `fsdp_dim` cuts dimension `dim` of each rank's part of `l`, as in
 /// `parallel_parameters::sharded`. `chunk_layout`, in contrast, cuts the whole before the other dimensions do.
-/// \errors errc::out_of_bounds (no such mesh or tensor dimension), errc::invalid_argument (`fsdp_dim` already cuts)
+/// \errors errc::out_of_bounds (no such mesh or tensor dimension), errc::invalid_argument (`fsdp_dim` already cuts),
+///         errc::unsupported (a mesh dimension on the right cuts segments of `dim`)
 result<layout> strided_chunk_layout(const layout& l, std::size_t fsdp_dim, std::int32_t dim = 0);
 
 /// Returns the distribution of one parameter: in every column, the boxes of the flat shards inside the column's part. A

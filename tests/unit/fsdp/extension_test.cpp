@@ -293,6 +293,35 @@ TEST_CASE("parallel parameters that make no sense are errors with the name") {
   CHECK_THAT(to_string(extension.pre_flatten_transform(value(1.5)).error()), ContainsSubstring("float"));
 }
 
+TEST_CASE("FSDP cuts what segments leave, but no strided shard expresses it on their left") {
+  const device_mesh mesh = device_mesh::make({2, 2}, {"tp", "dp"}).value();
+  const placement r = placement::replicate(), qkv = placement::shard_segments(0, {8, 4});
+  // dp is on the right: it cuts rows 0 to 3, 8, and 9 of the first rank of tp.
+  const layout right = strided_chunk_layout(layout::make(mesh, {qkv, r}, {12, 2}).value(), 1, 0).value();
+  CHECK(right.placements() == std::vector{qkv, placement::shard(0)});
+  CHECK(right.local_shape(1) == extents{3, 2});
+  const layout left = layout::make(mesh, {r, qkv}, {12, 2}).value();
+  const auto refused = strided_chunk_layout(left, 0, -2);
+  REQUIRE(!refused);
+  CHECK(refused.error().code == errc::unsupported);
+  CHECK_THAT(to_string(refused.error()),
+             ContainsSubstring("FSDP on mesh dimension 0") && ContainsSubstring("SG(0,8:4) of mesh dimension 1"));
+  CHECK(strided_chunk_layout(left, 0, 1).value().placements() == std::vector{placement::shard(1), qkv});
+}
+
+TEST_CASE("a flat parameter of a fused tensor has the rows of every segment") {
+  const device_mesh mesh = device_mesh::make({2, 2}).value();
+  const placement r = placement::replicate(), qkv = placement::shard_segments(0, {4, 2});
+  const auto unit = parallel_parameters::make(mesh, 4, {{"qkv", {6, 2}, {r, qkv}}}).value();
+  CHECK(unit.placed(0).local_shape(1) == extents{3, 2});
+  const distribution all = distribution_of(unit, 0).value();
+  CHECK(check_cover(all).ok());
+  // Rank 1 is first of two in the column of rows 2, 3, and 5: it holds the first half of these six elements.
+  std::vector<box> held;
+  all.fragments_of(1, [&](const fragment& f) { return held.push_back(f.where), true; });
+  CHECK(held == std::vector<box>{{{2, 0}, {1, 2}}, {{3, 0}, {1, 1}}});
+}
+
 TEST_CASE("ranks that describe different tensor parallelism all get an error that names the parameter") {
   const device_mesh mesh = device_mesh::make(extents{2, 2}).value();
   std::vector<std::string> texts(4);
