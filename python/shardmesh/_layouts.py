@@ -25,7 +25,8 @@ class Layout(NamedTuple):
     """The boxes of a tensor that each rank holds: a shape, a mesh of ranks, and one placement per mesh dimension.
 
     placements: as text, for mesh dimensions from left to right: "S(0)", "SS(0,2)" (a _StridedShard), "R", "P(sum)".
-    They follow PyTorch's rules for every shape, including uneven, empty, and strided shards.
+    They follow PyTorch's rules for every shape, including uneven, empty, and strided shards. "SG(0,64:16:16)" cuts each
+    segment of a fused dimension by itself, one after the other in a rank's tensor. A DTensor has no such placement.
     """
 
     shape: tuple[int, ...]
@@ -131,7 +132,18 @@ def _spelled(placement: Placement) -> str:
                   found=type(placement).__name__)
 
 
+def refuse_segments(placements: object) -> None:
+    """Raises Error for placements that are the text of segments, which no placement of a DTensor expresses."""
+    texts = [placements] if isinstance(placements, str) else placements if isinstance(placements, Sequence) else []
+    for one in texts:
+        if isinstance(one, str) and one.strip().startswith("SG"):
+            raise failure("unsupported", "a DTensor has no placement that cuts the segments of a dimension",
+                          expected="Shard, Replicate, Partial", found=one,
+                          hint="use shardmesh.Layout, and load the boxes of a rank")
+
+
 def spelled(placements: Sequence[Placement]) -> str:
+    refuse_segments(placements)
     return ", ".join(_spelled(placement) for placement in placements)
 
 

@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate
 
 from . import _arguments, _native
 from ._error import failure
-from ._layouts import Layout, distribution, local_shape, mesh_of
+from ._layouts import Layout, distribution, local_shape, mesh_of, refuse_segments
 from ._progress import Progress, reporting
 from ._ranks import Members, members
 from ._saving import check_containers
@@ -44,8 +44,8 @@ def redistribute(tensor: Distributed, device_mesh: Optional[DeviceMesh] = None,
     memory_bytes: limit for messages; 0: the default.
 
     Raises Error, the same on all ranks: shape_mismatch, invalid_argument (placements that do not fit), unsupported
-    (tensors without plain memory; ranks on several machines, if this package was built without PyTorch),
-    deadline_exceeded, disagreement.
+    (tensors without plain memory; segments, which a DTensor cannot have; ranks on several machines, if this package was
+    built without PyTorch), deadline_exceeded, disagreement.
     """
     tensor = _arguments.distributed(tensor)
     options = (process_group, _arguments.seconds("timeout", timeout), _arguments.number("memory_bytes", memory_bytes), progress)
@@ -62,6 +62,7 @@ def redistribute(tensor: Distributed, device_mesh: Optional[DeviceMesh] = None,
         raise _arguments.wrong("device_mesh", "a DeviceMesh", device_mesh)
     if placements is None:
         placements = [Replicate()] * device_mesh.ndim
+    refuse_segments(placements)
     if not isinstance(placements, Sequence) or not all(isinstance(one, Placement) for one in placements):
         raise _arguments.wrong("placements", "a sequence of placements", placements)
     if isinstance(tensor, DTensor) and tensor.requires_grad and torch.is_grad_enabled():

@@ -133,6 +133,21 @@ class CommandTest(common.WorkTest):
         shardmesh.reshard(self.work / "three", self.work / "again", like=FOLDER)
         self.assertTrue(shardmesh.diff(FOLDER, self.work / "again", layout=True).equal)
 
+    def test_reshard_cuts_each_segment_of_a_fused_tensor(self):
+        source = self.work / "fused.safetensors"
+        write_safetensors(source, {"qkv": ("U8", b"qqqqkkvv")})
+        shardmesh.reshard(source, self.work / "two", 2, place="qkv=SG(0,4:2:2)")
+        (entry,) = shardmesh.open(self.work / "two").tensors
+        self.assertEqual([(Path(chunk.file).name, chunk.box.offsets[0], chunk.box.sizes[0]) for chunk in entry.chunks],
+                         [("__0_0.distcp", 0, 2), ("__1_0.distcp", 2, 2), ("__0_0.distcp", 4, 1), ("__1_0.distcp", 5, 1),
+                          ("__0_0.distcp", 6, 1), ("__1_0.distcp", 7, 1)])
+        self.assertTrue(shardmesh.diff(source, self.work / "two").equal)
+        with self.assertRaises(shardmesh.Error) as caught:
+            shardmesh.reshard(source, self.work / "three", 3, place="qkv=SG(0,4:2)")
+        self.assertEqual(caught.exception.code, "invalid_argument")
+        self.assertIn("qkv (the segments of SG(0,4:2) add up to 6, dimension 0 has size 8)", str(caught.exception))
+        self.assertFalse((self.work / "three").exists())
+
     def test_diff_names_what_differs(self):
         shardmesh.convert(FOLDER, self.work / "cast", "dcp", selection=Selection(cast="model\\..*weight=float64"))
         shardmesh.convert(FOLDER, self.work / "less", "dcp", selection=Selection(skip="epoch"))

@@ -58,6 +58,17 @@ def there_and_back(rank, world):
             refused)
 
 
+def refused_segments(rank, world):
+    """The errors of calls that would make a DTensor of segments, which PyTorch has no placement for."""
+    mesh = mesh_over(range(world), (world,))
+    tensor = distributed(pattern((6,), torch.float32), mesh, [Shard(0)])
+    shards = shardmesh.Shards.of(tensor)
+    return [error_of(call) for call in (lambda: shardmesh.Layout.on(mesh, ["SG(0,4:2)"], (6,)),
+                                        lambda: shardmesh.Layout.on(mesh, "SG(0,4:2)", (6,)),
+                                        lambda: shardmesh.redistribute(tensor, mesh, ["SG(0,4:2)"]),
+                                        lambda: shards.dtensor(mesh, ["SG(0,4:2)"]))]
+
+
 def nested(rank, world):
     """FSDP1 over tensor parallelism as PyTorch represented it: ShardedTensors within ShardedTensors."""
     tensor_parallel = [dist.new_group([first, first + 1]) for first in range(0, world, 2)][rank // 2]
@@ -227,6 +238,13 @@ class ConversionTest(unittest.TestCase):
             self.assertEqual(replicas[0], "unsupported")
             self.assertEqual(terms[0], "unsupported")
 
+    def test_a_dtensor_cannot_have_segments(self):
+        for answers in run_ranks(2, refused_segments):
+            self.assertEqual([code for code, _, _ in answers], ["unsupported"] * 4)
+            for _, _, text in answers:
+                self.assertIn("has no placement that cuts the segments of a dimension: expected Shard, Replicate, Partial, "
+                              "found SG(0,4:2); use shardmesh.Layout", text)
+
     def test_nested_sharded_tensors(self):
         for answer in run_ranks(4, nested):
             self.assertEqual(answer, (True, True, 7, True, True))
@@ -301,6 +319,20 @@ class LayoutTest(unittest.TestCase):
         self.assertEqual(good.boxes(9), [])
         code, ranks, _ = error_of(lambda: good.local_shape(0))
         self.assertEqual((code, ranks), ("invalid_argument", (0,)))
+
+    def test_segments_of_a_fused_tensor(self):
+        layout = shardmesh.Layout((96, 5), (8,), tuple(range(8)), "SG(0,64:16:16)")
+        rows = torch.arange(96)
+        for rank in range(8):
+            expected = torch.cat([segment.chunk(8)[rank] for segment in rows.split([64, 16, 16])])
+            held = [rows[box.offsets[0]:box.offsets[0] + box.sizes[0]] for box, _ in layout.boxes(rank)]
+            self.assertEqual(torch.cat(held).tolist(), expected.tolist())
+            self.assertEqual([placed.local_offsets for placed in layout.boxes(rank)], [(0, 0), (8, 0), (10, 0)])
+            self.assertEqual(layout.local_shape(rank), (12, 5))
+        wrong = shardmesh.Layout((96, 5), (8,), tuple(range(8)), "SG(0,64:16)")
+        code, _, text = error_of(lambda: wrong.boxes(0))
+        self.assertEqual(code, "invalid_argument")
+        self.assertIn("SG(0,64:16) do not add up to the size of dimension 0: expected 96, found 80", text)
 
 
 if __name__ == "__main__":
