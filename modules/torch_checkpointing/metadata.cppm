@@ -71,7 +71,8 @@ result<metadata> parse_metadata(std::vector<std::byte> bytes, read_budget& budge
 
 /// Formats metadata.pkl of version 2.0 as the package writes it; `parse_metadata` reads it back, without the names of
 /// mesh dimensions. For a mesh without names, no names are written; for a torch.save file with the default name, no
-/// layout is written. `device_type` is "cpu".
+/// layout is written. `device_type` is "cpu". Precondition: no layout has a `shard_segments`, which the package lacks;
+/// give its boxes instead.
 /// Source: torch_checkpointing/distributed_metadata.py (DistributedMetadata.to_dict)
 std::vector<std::byte> format_metadata(const metadata& described);
 

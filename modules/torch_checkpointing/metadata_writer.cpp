@@ -2,6 +2,7 @@
 // Writes metadata: the same dicts as the package pickles, with their keys in the same order.
 module;
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -149,6 +150,7 @@ class metadata_writer {
   }
 
   void write_placement(const placement& one) {
+    assert(one.kind != placement_kind::shard_segments);
     out_.begin_dict();
     out_.text("type");
     out_.text(!one.is_shard() ? "Replicate" : one.kind == placement_kind::strided_shard ? "StridedShard" : "Shard");

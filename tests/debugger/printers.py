@@ -26,7 +26,7 @@ EXPECTED = {
         "view": "int64 [4, 5], strides [5, 1], on cpu at 0x0",
     },
     "look_at_layout": {
-        "whole": "R", "rows": "S(0)", "strided": "SS(1,4)", "sum": "P(sum)",
+        "whole": "R", "rows": "S(0)", "strided": "SS(1,4)", "sum": "P(sum)", "fused": "SG(0,64:16:16)",
         "chunks": "torch_chunk", "sizes": "explicit_sizes [2, 8]",
         "one": "one rank", "flat": "2,3", "named": "dp=2,tp=3", "some": "2 of ranks [5, 3]",
         "plain": "[] on one rank", "cut": "[10, 7] on dp=2,tp=3 as S(0), S(1)",

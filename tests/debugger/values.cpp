@@ -48,7 +48,7 @@ void look_at_core() {
 
 void look_at_layout() {
   const placement whole = placement::replicate(), rows = placement::shard(0), strided = placement::strided_shard(1, 4);
-  const placement sum = placement::partial(reduce_op::sum);
+  const placement sum = placement::partial(reduce_op::sum), fused = placement::shard_segments(0, {64, 16, 16});
   const split_rule chunks, sizes = split_rule::explicit_sizes({2, 8}).value();
   const device_mesh one, flat = device_mesh::make({2, 3}).value(),
                          named = device_mesh::make({2, 3}, {"dp", "tp"}).value();

@@ -34,6 +34,9 @@ class LayoutPage(PageTest):
         self.assertEqual(self.browser.texts("#placements dt"), [f"mesh dimension {at} (2 ranks)" for at in range(3)])
         self.assertEqual(self.browser.texts("#placements dd"), ["R: every rank has a copy", "P(sum): every rank has a term of the reduction",
                                                                 "SS(0,3): cuts dimension 0, of size 9, in strides"])
+        page, _ = self.make("layout", "--shape", "9,4", "--mesh", "2", "--place", "SG(0,4:0:5)")
+        self.browser.open(page)
+        self.assertEqual(self.browser.texts("#placements dd"), ["SG(0,4:0:5): cuts dimension 0, of size 9, in each segment of 4, 0, 5"])
 
     def test_rows_are_the_ranks_and_search_finds_them(self):
         page, document = self.make("layout", *CALL)

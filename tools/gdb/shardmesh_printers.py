@@ -138,8 +138,12 @@ def error(value):
 
 def placement(value):
     kind, dim = enumerator(value["kind"]), int(value["dim"])
+    sizes = value["segment_sizes"]
+    stored = min(int(value["segment_count"]), sizes.type.range()[1] + 1)
+    segments = ":".join(str(int(sizes[i])) for i in range(stored))
     return {"replicate": "R", "shard": f"S({dim})", "strided_shard": f"SS({dim},{int(value['split_factor'])})",
-            "partial": f"P({enumerator(value['reduction'])})"}.get(kind, kind)
+            "partial": f"P({enumerator(value['reduction'])})",
+            "shard_segments": f"SG({dim},{segments})"}.get(kind, kind)
 
 
 def split_rule(value):

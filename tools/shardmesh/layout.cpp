@@ -103,12 +103,12 @@ void add_layout(CLI::App& app, invocation& call) {
   command->footer(
       "shardmesh layout --shape 10,7 --mesh 2,3 --place 'S(0),S(1)'\n"
       "shardmesh layout --shape 9 --mesh dp=2,tp=2 --place 'R,S(0)' --json\n"
-      "shardmesh layout --shape 9 --mesh 2 --place 'S(0)' --html page.html");
+      "shardmesh layout --shape 96 --mesh 8 --place 'SG(0,64:16:16)' --html qkv.html");
   command->add_option("--shape", a->shape, "Sizes of the whole tensor, such as 10,7; [] for a scalar")
       ->type_name("SHAPE")
       ->required();
   command->add_option("--mesh", a->mesh, "Sizes of the mesh, such as 2,3 or dp=2,tp=3")->type_name("MESH")->required();
-  command->add_option("--place", a->place, "One placement per mesh dimension: S(d), SS(d,k), R, or P(op)")
+  command->add_option("--place", a->place, "One placement per mesh dimension: S(d), SS(d,k), SG(d,n:n:n), R, or P(op)")
       ->type_name("PLACEMENTS")
       ->required();
   command->add_option("--rule", a->rule, "How lengths are cut: torch_chunk, balanced, sizes:3,3,4, or weights:1,2")

@@ -168,9 +168,10 @@ void add_reshard(CLI::App& app, invocation& call) {
   command->add_option("DST", given->destination, "The DCP folder to write")->required();
   command->add_option("--mesh", given->mesh, "The new mesh, such as 3 or dp=2,tp=4")->type_name("MESH");
   command
-      ->add_option("--place", given->places,
-                   "Placements of the keys that match RE, one per mesh dimension: S(d), SS(d,k), or R. The first rule "
-                   "that matches a key decides")
+      ->add_option(
+          "--place", given->places,
+          "Placements of the keys that match RE, one per mesh dimension: S(d), SS(d,k), SG(d,n:n:n), or R. The "
+          "first rule that matches a key decides")
       ->type_name("RE=S(0),R")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

@@ -10,8 +10,9 @@ SHARDMESH_C_BEGIN
 typedef struct shardmesh_layout shardmesh_layout;
 
 /* A tensor of `shape` on `mesh` ("2,3" or "dp=2,tp=3"), with one of `placements` per mesh dimension: "S(0),R",
- * "SS(0,2)" (a strided shard), "P(sum)". `split_rule`: "torch_chunk", "balanced", "sizes:3,3,4", "weights:1,2";
- * null: "torch_chunk". */
+ * "SS(0,2)" (a strided shard), "SG(0,64:16:16)" (a shard of each segment; a rank's tensor is its part of the first
+ * segment, then of the second, and so on), "P(sum)". `split_rule`: "torch_chunk", "balanced", "sizes:3,3,4",
+ * "weights:1,2"; null: "torch_chunk". */
 SHARDMESH_C_EXPORT shardmesh_status shardmesh_layout_make(const char* mesh, const char* placements,
                                                           const int64_t* shape, int32_t rank, const char* split_rule,
                                                           shardmesh_layout** layout, shardmesh_error** error);

@@ -34,6 +34,27 @@ TEST_CASE("layout knows scalars, negative dimensions, strided shards and other r
   CHECK(balanced["ranks"][3]["local_shape"] == json::parse("[2]"));
 }
 
+TEST_CASE("layout and plan cut each segment of a fused dimension") {
+  const auto run = run_tool("layout --shape 96,2 --mesh tp=8 --place 'SG(-2, 64:16:16)' --json");
+  REQUIRE(run.status == 0);
+  const json laid = json::parse(run.out);
+  CHECK(laid["placements"] == json::parse(R"j(["SG(0,64:16:16)"])j"));
+  CHECK(laid["ranks"][3] == json::parse(R"({"rank":3,"coordinate":[3],"local_shape":[12,2],"bytes":96,"boxes":[
+    {"offsets":[24,0],"sizes":[8,2]},{"offsets":[70,0],"sizes":[2,2]},{"offsets":[86,0],"sizes":[2,2]}]})"));
+  const auto text = run_tool("layout --shape 12 --mesh 2 --place 'SG(0,8:4)'");
+  CHECK(text.out.find("rank 1: [6] [4:8) [10:12)") != std::string::npos);
+  // Rank 0 has elements 0 to 5, and then 0 to 3, 8, and 9: each rank receives two of its six.
+  const json plan =
+      json::parse(run_tool("plan --shape 12 --from-mesh 2 --from 'S(0)' --to-mesh 2 --to 'SG(0,8:4)' --json").out);
+  CHECK(plan["to"]["placements"] == json::parse(R"j(["SG(0,8:4)"])j"));
+  CHECK(plan["bytes_total"] == 48);
+  CHECK(plan["bytes_moved"] == 16);
+  const auto wrong = run_tool("layout --shape 100,2 --mesh 8 --place 'SG(0,64:16:16)'");
+  CHECK(wrong.status == 2);
+  CHECK(wrong.err.find("SG(0,64:16:16) do not add up to the size of dimension 0: expected 100, found 96") !=
+        std::string::npos);
+}
+
 TEST_CASE("layout counts bytes of a dtype, and says null where elements fill no whole number of bytes") {
   const std::string call = "layout --shape 3 --mesh 2 --place R --json --dtype ";
   const json halves = json::parse(run_tool(call + "bfloat16").out);

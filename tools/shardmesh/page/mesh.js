@@ -10,8 +10,11 @@ const placement_lines = (side) => side.placements.map((placement, at) =>
 
 // What a placement does to a tensor of this shape.
 function placement_meaning(placement, shape) {
-  const [, strided, dimension] = /^S(S?)\((\d+)/.exec(placement) ?? [];
-  if (dimension !== undefined) return `cuts dimension ${dimension}, of size ${exact(shape[dimension])}${strided ? ", in strides" : ""}`;
+  const [, kind, dimension, segments] = /^S([SG]?)\((\d+),?([\d:]*)\)$/.exec(placement) ?? [];
+  if (dimension !== undefined) {
+    const how = {S: ", in strides", G: `, in each segment of ${segments.split(":").map(Number).map(exact).join(", ")}`}[kind] ?? "";
+    return `cuts dimension ${dimension}, of size ${exact(shape[dimension])}${how}`;
+  }
   return placement === "R" ? "every rank has a copy" : "every rank has a term of the reduction";
 }
 
