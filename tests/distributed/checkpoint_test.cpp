@@ -181,6 +181,7 @@ TEST_CASE("state dicts are saved and loaded through what they hold") {
         const device_mesh mesh = device_mesh::make(sizes).value();
         const layout rows = layout::make(mesh, {placement::shard(0)}, {7, 3}).value();
         const layout strided = layout::make(mesh, {placement::strided_shard(0, 2)}, {9}).value();
+        const layout fused = layout::make(mesh, {placement::shard_segments(0, {5, 0, 4})}, {9}).value();
         const auto make = [&](bool filled) {
           state_dict<host_tensor> dict;
           const auto local = [&](const layout& laid) {
@@ -197,7 +198,8 @@ TEST_CASE("state dicts are saved and loaded through what they hold") {
               });
             return tensor;
           };
-          for (const auto& [name, laid] : {std::pair("rows", &rows), std::pair("strided", &strided)})
+          for (const auto& [name, laid] :
+               {std::pair("rows", &rows), std::pair("strided", &strided), std::pair("fused", &fused)})
             dict.set({"model", name}, dtensor<host_tensor>::make(*laid, comm.rank(), local(*laid)).value()).value();
           dict.set({"optim", "betas", 0}, filled ? 0.9 : 0.0).value();
           dict.set({"optim", "betas", 1}, filled ? 0.99 : 0.0).value();

@@ -9,6 +9,7 @@ module;
 #include <indices.hpp>
 #include <memory>
 #include <optional>
+#include <random_segments.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -41,11 +42,13 @@ boxes_of_ranks random_boxes(dice& roll, const extents& shape, std::int32_t ranks
     const device_mesh mesh = device_mesh::make(sizes).value();
     std::vector<placement> placements;
     for (int m = 0; m < 2; ++m) {
-      const std::int64_t kind = dims == 0 ? 0 : roll.below(4);
+      const std::int64_t kind = dims == 0 ? 0 : roll.below(5);
       const auto dim = static_cast<std::int32_t>(dims == 0 ? 0 : roll.below(dims));
-      placements.push_back(kind == 0   ? placement::replicate()
-                           : kind == 1 ? placement::strided_shard(dim, 1 + roll.below(3))
-                                       : placement::shard(dim));
+      placements.push_back(
+          kind == 0   ? placement::replicate()
+          : kind == 1 ? placement::strided_shard(dim, 1 + roll.below(3))
+          : kind == 2 ? placement::shard_segments(dim, random_segments(roll, shape[static_cast<std::size_t>(dim)]))
+                      : placement::shard(dim));
     }
     const layout laid = layout::make(mesh, placements, shape).value();
     for (std::int32_t rank = 0; rank < ranks; ++rank)

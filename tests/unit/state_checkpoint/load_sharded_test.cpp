@@ -196,6 +196,33 @@ TEST_CASE("a strided shard gets its parts in PyTorch's order") {
   CHECK(values(at(*found, {"model", "w"}).local()) == flat(chunk(chunk(s.w, 2, 1), 2, 0)));
 }
 
+TEST_CASE("a rank of a fused tensor gets its part of every segment, one after the other") {
+  const saved s;
+  const device_mesh mesh = parse_mesh("2").value();
+  // Segments of 3, 0, 3, and 1 rows; segments of 4 and 2 columns.
+  const rows first(s.w.begin(), s.w.begin() + 3), second(s.w.begin() + 3, s.w.begin() + 6), third(1, s.w.back());
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    CAPTURE(rank);
+    const auto part = static_cast<std::size_t>(rank);
+    const auto found = load_sharded<host_tensor>(s.folder, mesh, rules({R"(model\.w=SG(0,3:0:3:1))"}), rank);
+    INFO((found ? "" : to_string(found.error())));
+    REQUIRE(found);
+    rows expected;
+    for (const rows& segment : {first, second, third}) {
+      const rows mine = chunk(segment, 2, part);
+      expected.insert(expected.end(), mine.begin(), mine.end());
+    }
+    CHECK(values(at(*found, {"model", "w"}).local()) == flat(expected));
+    CHECK(values(at(*found, {"optim", "state", "w", "exp_avg"}).local()) == flat(expected));
+
+    const auto by_columns = load_sharded<host_tensor>(s.folder, mesh, rules({R"(model\.w=SG(-1,4:2))"}), rank);
+    REQUIRE(by_columns);
+    rows wide = s.w;
+    for (auto& row : wide) row = {row[2 * part], row[2 * part + 1], row[4 + part]};
+    CHECK(values(at(*by_columns, {"model", "w"}).local()) == flat(wide));
+  }
+}
+
 TEST_CASE("of tensors that are cut by rows, each rank reads the bytes that it holds and no others") {
   const saved s;
   const device_mesh mesh = parse_mesh("3").value();
@@ -232,6 +259,10 @@ TEST_CASE("a rank outside of the mesh, rules that do not fit and partial sums ar
   CHECK(why.hint == "did you mean model.w? patterns match whole keys; pass allow_unused to ignore this");
   why = refusal(s, mesh, rules({"model.*=S(1)"}), 0);
   CHECK(why.message == "rule 'model.*=S(1)' names a dimension that 1 tensor lacks: model.b");
+  why = refusal(s, mesh, rules({"model.w=SG(0,4:2)"}), 0);
+  CHECK(why.message ==
+        "rule 'model.w=SG(0,4:2)' has segments that do not fit 1 tensor: model.w (the segments of SG(0,4:2) add up to "
+        "6, dimension 0 has size 7)");
   why = refusal(s, mesh, rules({"model.*=S(0),R"}), 0);
   CHECK(why.message == "rule 'model.*' has 2 placements for a mesh of 1 dimension");
   why = refusal(s, mesh, rules({"model.w=P(sum)"}), 0);
