@@ -262,8 +262,7 @@ TEST_CASE("an error about segments names the placement, the dimension, the sum, 
   };
   CHECK(text({placement::shard_segments(-1, {64, 16, 16})}) ==
         "the segments of placement SG(-1,64:16:16) do not add up to the size of dimension 1: expected 100, found 96; "
-        "give "
-        "the size of each tensor that was fused into the dimension");
+        "give the size of each tensor that was fused into the dimension");
   CHECK(text({placement::shard_segments(1, {INT64_MAX, INT64_MAX})}).find("a sum that does not fit in 64 bits") !=
         std::string::npos);
   CHECK(text({placement::shard_segments(1, {101, -1})})
@@ -275,6 +274,5 @@ TEST_CASE("an error about segments names the placement, the dimension, the sum, 
   CHECK(text({placement::shard_segments(1, many)}).find("expected 1 to 16, found more") != std::string::npos);
   CHECK(text({placement::shard_segments(1, {100})}, split_rule::explicit_sizes({50, 50}).value()) ==
         "split rule sizes:50,50 cannot cut the segments of placement SG(1,100); cut segments by torch_chunk, balanced, "
-        "or "
-        "weights");
+        "or weights");
 }
