@@ -12,6 +12,7 @@ module;
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <system_error>
@@ -69,10 +70,23 @@ result<std::unique_ptr<byte_source>> open_linked(const fs::path& path, const fs:
 
 }  // namespace
 
-folder_files::folder_files(fs::path folder, std::vector<std::string> names, file_pool pool)
-    : folder_(std::move(folder)), names_(std::move(names)), pool_(std::move(pool)), opened_(names_.size()) {
+folder_files::folder_files(fs::path folder, std::vector<std::string> names, file_pool pool, file_scope scope)
+    : folder_(std::move(folder)),
+      names_(std::move(names)),
+      pool_(std::move(pool)),
+      scope_(scope),
+      opened_(names_.size()) {
   std::error_code ignored;
   real_folder_ = fs::canonical(folder_, ignored);
+}
+
+result<std::unique_ptr<byte_source>> folder_files::open_file(std::int32_t file) {
+  const std::string& name = names_[static_cast<std::size_t>(file)];
+  if (is_plainly_inside(folder_, name)) return pool_.open(path_of(file));
+  const auto sibling = scope_ == file_scope::sibling_folders ? parse_sibling_file(name) : std::nullopt;
+  if (!sibling) return open_linked(path_of(file), real_folder_, pool_);
+  SHARDMESH_TRY(check_sibling(folder_, *sibling));
+  return pool_.open(path_of(file));
 }
 
 result<std::shared_ptr<const byte_source>> folder_files::open(std::int32_t file) {
@@ -84,8 +98,7 @@ result<std::shared_ptr<const byte_source>> folder_files::open(std::int32_t file)
   } else if (known) {
     return known;
   }
-  auto found = is_plainly_inside(folder_, names_[at]) ? pool_.open(path_of(file))
-                                                      : open_linked(path_of(file), real_folder_, pool_);
+  auto found = open_file(file);
   if (!found) {
     known = std::make_shared<refused_file>(found.error());
     return std::move(found).error();

@@ -27,13 +27,20 @@ class shared_section final : public byte_source {
   section_source section_;
 };
 
+/// The files that `folder_files` may open.
+enum class file_scope : std::uint8_t {
+  folder,           // files in the folder
+  sibling_folders,  // also each `sibling_file`
+};
+
 /// The files of a folder by number, each opened on first use. Thread-safe.
 class folder_files {
  public:
-  folder_files(std::filesystem::path folder, std::vector<std::string> names, file_pool pool);
+  folder_files(std::filesystem::path folder, std::vector<std::string> names, file_pool pool,
+               file_scope scope = file_scope::folder);
   /// Opens a file.
   /// \errors errc::bad_format when the file is missing or not a regular file; errc::unsafe_path when a symbolic link
-  ///         leads out of the folder; errc::io
+  ///         leads out of the folder; those of `check_sibling`; errc::io
   result<std::shared_ptr<const byte_source>> open(std::int32_t file);
   /// Returns a range of a file as a source of its own.
   /// \errors those of `open`; errc::out_of_bounds when the file is shorter
@@ -41,9 +48,12 @@ class folder_files {
   std::filesystem::path path_of(std::int32_t file) const { return folder_ / names_[static_cast<std::size_t>(file)]; }
 
  private:
+  result<std::unique_ptr<byte_source>> open_file(std::int32_t file);
+
   std::filesystem::path folder_, real_folder_;
   std::vector<std::string> names_;
   file_pool pool_;
+  file_scope scope_;
   std::mutex lock_;
   std::vector<std::shared_ptr<const byte_source>> opened_;
 };

@@ -45,6 +45,7 @@ std::string_view name(checkpoint_format format) {
 
 std::optional<std::int32_t> rank_of_file(std::string_view file) {
   std::int32_t rank = 0;
+  if (file.starts_with("../")) file.remove_prefix(file.rfind('/') + 1);  // of a folder beside the checkpoint's
   if (!file.starts_with("__")) return std::nullopt;
   const auto [end, code] = std::from_chars(file.data() + 2, file.data() + file.size(), rank);
   if (code != std::errc{} || end == file.data() + file.size() || *end != '_' || rank < 0) return std::nullopt;

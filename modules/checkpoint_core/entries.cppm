@@ -59,7 +59,8 @@ enum class checkpoint_format : std::uint8_t {
 /// "torch-checkpointing", "parts", or "gguf".
 std::string_view name(checkpoint_format format);
 
-/// Returns the rank that wrote a file, when the file's name states it: 3 for DCP's "__3_0.distcp".
+/// Returns the rank that wrote a file, when the file's name states it: 3 for DCP's "__3_0.distcp", also in a
+/// `sibling_file`.
 std::optional<std::int32_t> rank_of_file(std::string_view file);
 
 /// The location of a chunk's or object's bytes: a range of one of the catalog's files. `file` is -1 when the location
@@ -128,7 +129,7 @@ class catalog {
  public:
   checkpoint_format format = checkpoint_format::dcp;
   std::string version;             // DCP's version; empty when the file has none
-  std::vector<std::string> files;  // relative to the checkpoint's folder
+  std::vector<std::string> files;  // relative to the checkpoint's folder; DCP: names or a `sibling_file`
   std::vector<std::string> transforms{""};
   std::vector<tensor_entry> tensors;
   std::vector<object_entry> objects;

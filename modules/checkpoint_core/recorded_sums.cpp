@@ -54,12 +54,20 @@ result<std::optional<std::vector<checksum_range>>> read_record(const fs::path& r
   return std::optional(*std::move(ranges));
 }
 
-// Returns the folders that hold files of a folder of parts: "", "unet/", "a/", "a/b/".
+// Returns the folders that hold files of a folder of parts: "", "unet/", "a/", "a/b/". A part may refer to a folder
+// beside it ("a/../b/"), whose record is that of another checkpoint.
 std::set<std::string> folders_of(const catalog& contents) {
   std::set<std::string> folders{""};
-  for (const std::string& file : contents.files)
-    for (std::size_t at = file.find('/'); at != std::string::npos; at = file.find('/', at + 1))
+  for (const std::string& file : contents.files) {
+    if (file.starts_with("../")) continue;
+    for (std::size_t at = file.find('/'); at != std::string::npos; at = file.find('/', at + 1)) {
+      if (file.compare(at + 1, 3, "../") == 0) {
+        folders.insert(file.substr(0, at + 1));
+        break;
+      }
       folders.insert(file.substr(0, at + 1));
+    }
+  }
   return folders;
 }
 
@@ -108,7 +116,7 @@ std::optional<std::size_t> recorded_sums::of_item(const stored_range& place) con
 }
 
 result<void> recorded_sums::check(std::size_t range) const {
-  SHARDMESH_TRY(const auto file, pool_.open(folder_ / ranges_[range].file));
+  SHARDMESH_TRY(const auto file, open_recorded(folder_, ranges_[range].file, pool_));
   return check_checksum(*file, ranges_[range]);
 }
 

@@ -76,7 +76,7 @@ metadata merge_ranks(const fs::path& folder, std::vector<metadata> parts, std::v
   for (const metadata& part : parts)
     for (const std::string& name : part.contents.files)
       if (numbers.try_emplace(name, static_cast<std::int32_t>(names.size())).second) names.push_back(name);
-  folder_files files(folder, names, options.pool());
+  folder_files files(folder, names, options.pool(), file_scope::sibling_folders);
   item_comparison comparison;
   const auto source_of = [&](const std::string& file, const stored_range& place) {
     return files.section(numbers.at(file), place.offset, place.length);

@@ -62,7 +62,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
  public:
   dcp_reader(fs::path folder, metadata description, const open_options& options, std::shared_ptr<read_budget> budget)
       : extras_(std::move(description.extras)),
-        files_(folder, description.contents.files, options.pool()),
+        files_(folder, description.contents.files, options.pool(), file_scope::sibling_folders),
         budget_(std::move(budget)) {
     contents_ = std::move(description.contents);
     problems_ = std::move(description.problems);

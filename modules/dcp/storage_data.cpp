@@ -20,8 +20,10 @@ import :storage_data;
 namespace shardmesh::dcp {
 namespace {
 
-// File names must lie within the folder: no "..", no absolute path.
+// File names must lie within the folder: no "..", no absolute path. The one exception is the reference of an
+// incremental checkpoint to an item in a folder beside it.
 bool is_safe_path(const std::filesystem::path& relative) {
+  if (parse_sibling_file(relative.native())) return true;
   if (relative.empty() || relative.is_absolute()) return false;
   return std::none_of(relative.begin(), relative.end(), [](const auto& part) { return part == ".."; });
 }

@@ -25,6 +25,7 @@ module shardmesh.storage;
 
 import :byte_sums;
 import :first_problems;
+import :sibling_file;
 
 namespace shardmesh {
 namespace {
@@ -53,6 +54,15 @@ result<void> compare(const digest128& found, const checksum_range& range, const 
               fmt::format("bytes {} to {} differ from their checksum", range.offset, range.offset + range.length))
       .with_file(file.name())
       .with_values(range.digits, to_hex(found));
+}
+
+// A file of the record in another folder: the folder that refers to it, below the record's, and the reference. In the
+// record of a folder of several checkpoints, "unet/../step-90/__0_0.distcp" belongs to the checkpoint in "unet/".
+std::optional<std::pair<std::string_view, sibling_file>> reference_of(std::string_view name) {
+  const std::size_t up = name.starts_with("../") ? 0 : name.find("/../") + 1;  // npos + 1 is 0
+  auto sibling = parse_sibling_file(name.substr(up));
+  if (!sibling) return std::nullopt;
+  return std::pair(name.substr(0, up), *std::move(sibling));
 }
 
 // A range to check in an opened file. `number` orders its problem.
@@ -100,6 +110,13 @@ void check_run(std::span<const range_in_file> run, first_problems& found) {
 
 }  // namespace
 
+result<std::unique_ptr<byte_source>> open_recorded(const std::filesystem::path& folder, const std::string& name,
+                                                   file_pool& files) {
+  if (const auto reference = reference_of(name))
+    SHARDMESH_TRY(check_sibling(folder / reference->first, reference->second));
+  return files.open(folder / name);
+}
+
 result<void> check_checksum(const byte_source& file, const checksum_range& range) {
   SHARDMESH_TRY(const digest128 found, xxh3_of_range(file, range.offset, range.length));
   return compare(found, range, file);
@@ -132,7 +149,8 @@ result<std::vector<checksum_range>> parse_checksums(std::string_view text) {
     range.offset = *offset;
     range.length = *length;
     range.file = line;
-    if (range.file.find_first_of(std::string_view("/\0", 2)) != std::string::npos || range.file == "..")
+    const bool is_own = range.file.find_first_of(std::string_view("/\0", 2)) == std::string::npos && range.file != "..";
+    if (!is_own && !parse_sibling_file(range.file))
       return fail(errc::unsafe_path, "the checksum record names a file outside of the folder")
           .with_values("", range.file);
     ranges.push_back(std::move(range));
@@ -160,17 +178,21 @@ std::vector<error> check_checksums(const std::filesystem::path& folder, std::spa
       file->second.length = std::max(file->second.length, checked_add(range.offset, range.length).value_or(INT64_MAX));
   std::vector<error> problems;
   for (auto& [name, file] : by_name) {
-    auto opened = files.open(folder / name);
+    auto opened = open_recorded(folder, name, files);
+    // The record has only some ranges of a file in another folder.
+    const bool is_part = reference_of(name).has_value();
     if (!opened) {
       error cause = std::move(opened).error();
       if (cause.sys == ENOENT)  // the record names a missing file: a defect of the data
         cause = fail(errc::bad_format, "the file is missing").with_file((folder / name).string());
       problems.push_back(std::move(cause));
-    } else if ((*opened)->size_bytes() != file.length) {
-      problems.push_back(
-          fail(errc::checksum_mismatch, "does not have the length that was written")
-              .with_file((folder / name).string())
-              .with_values(detail::counted(file.length, "byte"), fmt::format("{}", (*opened)->size_bytes())));
+    } else if (is_part ? (*opened)->size_bytes() < file.length : (*opened)->size_bytes() != file.length) {
+      problems.push_back(fail(errc::checksum_mismatch, is_part
+                                                           ? "is shorter than the bytes to which the checkpoint refers"
+                                                           : "does not have the length that was written")
+                             .with_file((folder / name).string())
+                             .with_values((is_part ? "at least " : "") + detail::counted(file.length, "byte"),
+                                          fmt::format("{}", (*opened)->size_bytes())));
     } else {
       file.source = std::move(*opened);
     }

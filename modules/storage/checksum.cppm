@@ -12,7 +12,7 @@ export namespace shardmesh {
 
 /// One range of one file, and its checksum.
 struct checksum_range {
-  std::string file;  // relative to the folder
+  std::string file;  // a name in the folder, or a `sibling_file`
   std::int64_t offset = 0, length = 0;
   std::string digits;
   friend bool operator==(const checksum_range&, const checksum_range&) = default;
@@ -25,13 +25,19 @@ inline constexpr std::string_view checksum_file_name = ".shardmesh_checksums";
 std::string format_checksums(std::span<const checksum_range> ranges);
 /// Parses a record.
 /// \errors errc::checksum_mismatch when the record itself is damaged; errc::unsafe_path when it names a file outside of
-///         the folder
+///         the folder that is not a `sibling_file`
 result<std::vector<checksum_range>> parse_checksums(std::string_view text);
+
+/// Opens a file that a record of `folder` names.
+/// \errors those of `file_pool::open`; those of `check_sibling` for a file of another folder
+result<std::unique_ptr<byte_source>> open_recorded(const std::filesystem::path& folder, const std::string& name,
+                                                   file_pool& files);
 
 /// Compares one range of an opened file with its checksum.
 /// \errors errc::checksum_mismatch, errc::io
 result<void> check_checksum(const byte_source& file, const checksum_range& range);
 /// Compares the files of `folder` with the record. With 0 `threads`, uses all cores.
+/// A file of another folder may be longer than its recorded ranges.
 /// \returns every problem (missing files, other lengths, flipped bits), each naming the file and the byte range
 /// Cost: reads every byte once.
 std::vector<error> check_checksums(const std::filesystem::path& folder, std::span<const checksum_range> ranges,

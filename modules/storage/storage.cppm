@@ -18,6 +18,7 @@ export import :leftover;
 export import :mapped_file;
 export import :read_limits;
 export import :destination_snapshot;
+export import :sibling_file;
 export import :source;
 export import :staged_output;
 export import :zip;

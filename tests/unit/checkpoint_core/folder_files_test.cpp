@@ -59,6 +59,29 @@ TEST_CASE("files of a folder are those in it, through links as well, and not tho
   CHECK(code_of(7) == errc::bad_format);
 }
 
+TEST_CASE("files of folders beside the folder are opened for a reader of references alone") {
+  const scratch_folder scratch;
+  fs::create_directories(scratch.path / "beside");
+  scratch.write("beside/item.distcp", "123");
+  scratch.write("beside/notes.txt", "1234");
+  scratch.write("inside/own.distcp", "12");
+  const std::vector<std::string> names{"../beside/item.distcp", "../beside/notes.txt", "own.distcp"};
+  const auto code_of = [&](std::int32_t file, file_scope scope) {
+    const auto opened = folder_files(scratch.path / "inside", names, file_pool(4), scope).open(file);
+    return opened ? errc::ok : opened.error().code;
+  };
+  CHECK(code_of(0, file_scope::sibling_folders) == errc::ok);
+  CHECK(code_of(0, file_scope::folder) == errc::unsafe_path);
+  for (const file_scope scope : {file_scope::folder, file_scope::sibling_folders}) {
+    CHECK(code_of(1, scope) == errc::unsafe_path);
+    CHECK(code_of(2, scope) == errc::ok);
+  }
+  folder_files files(scratch.path / "inside", names, file_pool(4), file_scope::sibling_folders);
+  CHECK(files.section(0, 1, 2).value()->size_bytes() == 2);
+  fs::remove(scratch.path / "beside" / "item.distcp");
+  CHECK(code_of(0, file_scope::sibling_folders) == errc::bad_format);
+}
+
 TEST_CASE("a section that ends behind its file is refused, whatever its numbers are") {
   const scratch_folder scratch;
   scratch.write("inside/plain", "0123456789");
