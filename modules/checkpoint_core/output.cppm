@@ -61,6 +61,9 @@ struct save_options {
   std::stop_token cancel{};                            // errc::cancelled
   std::function<void(std::int64_t bytes)> progress{};  // called on any thread with the number of bytes just moved
   commit_hooks hooks{};
+  /// DCP: an earlier checkpoint of shardmesh in the destination's parent folder. The new one refers to the chunks that
+  /// have not changed since, instead of writing them. `convert` and `reshard` write whole checkpoints.
+  std::filesystem::path previous{};
 
   /// Returns the limits of the call.
   call_options call() const { return {.within = within, .cancel = cancel}; }
@@ -76,6 +79,10 @@ struct save_report {
   std::int64_t tensors = 0, bytes = 0, objects = 0, files = 0;
   std::int64_t skipped_tensors = 0, skipped_objects = 0;  // skipped on request: the destination cannot hold them
   std::int64_t excluded = 0;                              // entries that the selection left out
+  std::int64_t referred_bytes = 0;                        // the part of `bytes` that earlier checkpoints hold
+
+  /// Returns the part of `bytes` that this save wrote.
+  std::int64_t written_bytes() const { return bytes - referred_bytes; }
 };
 
 /// Returns the options that concern the executor.
@@ -97,7 +104,7 @@ concept saving_options = requires(const Options& from) {
                from.within,    from.cancel,  from.progress,     from.hooks};
 };
 
-// Returns the members that `from` has in common with save_options.
+// Returns the members that `from` has in common with save_options. `previous` is not one of them.
 template <saving_options Options>
 save_options saving_of(const Options& from) {
   return {.overwrite = from.overwrite,

@@ -3,8 +3,10 @@
 module;
 #include <shardmesh/try.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,23 +26,39 @@ class dcp_ranks final : public rank_writer {
  public:
   explicit dcp_ranks(const rank_write_request& request) : request_(request), work_(*request.work) {}
 
-  result<std::vector<error>> plan(const agreement_notes&) override {
+  bool needs_notes() const override { return !request_.previous.empty(); }
+
+  // Finds the chunks of this rank that the previous checkpoint holds.
+  result<std::vector<std::byte>> note_for_plan(const item_run_options& run) override {
+    SHARDMESH_TRY(previous_, dcp::previous_checkpoint::open(request_.previous, request_.destination));
+    SHARDMESH_TRY(const std::vector<std::int64_t> unchanged,
+                  previous_->find_unchanged(work_.tensors, work_.source, request_.rank, run));
+    detail::wire_writer note;
+    note.digest(previous_->digest());
+    note.number(static_cast<std::int64_t>(unchanged.size()));
+    for (const std::int64_t chunk : unchanged) note.number(chunk);
+    return std::move(note).take();
+  }
+
+  result<std::vector<error>> plan(const agreement_notes& told) override {
     std::vector<error> problems = find_path_conflicts(work_.tensors, work_.objects);
     for (const output_tensor& tensor : work_.tensors)
       if (auto can = torch_file::tensor_pickle(tensor.type, tensor.bytes.from.global_shape()); !can)
         problems.push_back(std::move(can).error().with_key(tensor.key));
+    if (previous_ && problems.empty()) SHARDMESH_TRY(take_unchanged(told));
     return problems;
   }
 
   result<staged_output> make(const output_options& options) override {
     SHARDMESH_TRY(staged_output output, staged_output::directory(request_.destination, options));
-    SHARDMESH_TRY(output.reserve(dcp::data_bytes_of(work_.tensors)));  // for all ranks, before any of them writes
+    // For all ranks, before any of them writes.
+    SHARDMESH_TRY(output.reserve(dcp::data_bytes_of(work_.tensors, referred_)));
     return output;
   }
 
   // Every rank computes the places of all items, so that rank 0 knows them.
   result<std::vector<std::byte>> write(staged_output& output, const item_run_options& run) override {
-    files_.emplace(output, request_.rank);
+    files_.emplace(output, request_.rank, referred_);
     for (std::size_t i = 0; i < work_.objects.size(); ++i) {
       SHARDMESH_TRY(dcp::item_place at, files_->place(work_.objects[i].rank, work_.object_lengths[i]));
       if (work_.object_indices[i] >= 0) {
@@ -57,15 +75,62 @@ class dcp_ranks final : public rank_writer {
 
   result<void> finish(staged_output& output, const agreement_notes& written, const agreement_notes&) override {
     SHARDMESH_TRY(std::vector<checksum_range> ranges, decode(written));
+    std::ranges::move(files_->referred_ranges(), std::back_inserter(ranges));
     std::vector<dcp::item_place>& places = files_->places();
     places.insert(places.end(), object_places_.begin(), object_places_.end());
-    return dcp::finish_folder(output, work_.tensors, work_.objects, places, dcp::new_extras(), std::move(ranges));
+    SHARDMESH_TRY(
+        dcp::finish_folder(output, work_.tensors, work_.objects, places, dcp::new_extras(), std::move(ranges)));
+    return previous_ ? previous_->check_unchanged(referred_) : result<void>();
   }
 
   std::int64_t data_bytes() const override { return files_->data_bytes(); }
+  std::int64_t referred_bytes() const override { return files_->referred_bytes(); }
   std::int64_t files() const override { return files_->files(); }
 
  private:
+  // Combines the notes of all ranks about chunks that have not changed. Every rank gets the same result.
+  result<void> take_unchanged(const agreement_notes& told) {
+    std::vector<std::int32_t> writers;  // per chunk, numbered over all tensors
+    for (const output_tensor& tensor : work_.tensors)
+      for (const output_chunk& chunk : tensor.chunks) writers.push_back(chunk.rank);
+    std::vector<std::int64_t> unchanged;
+    const digest128 first = detail::wire_reader(told.front()).digest();
+    for (std::size_t rank = 0; rank < told.size(); ++rank) {
+      detail::wire_reader in(told[rank]);
+      if (in.digest() != first)
+        return fail(errc::disagreement, "ranks read different records of the previous checkpoint")
+            .with_file(request_.previous.string())
+            .with_rank(0)
+            .with_rank(static_cast<std::int32_t>(rank))
+            .with_hint("save to a file system that shows every rank the same files, or save without `previous`");
+      const std::size_t count = in.count();
+      for (std::size_t i = 0; i < count && in.ok(); ++i) {
+        unchanged.push_back(in.in_range(0, std::ssize(writers) - 1));
+        if (in.ok() && writers[static_cast<std::size_t>(unchanged.back())] != static_cast<std::int32_t>(rank))
+          return no_sense(rank);
+      }
+      if (!in.finished()) return no_sense(rank);
+    }
+    SHARDMESH_TRY(referred_, previous_->items_of(work_.tensors, unchanged));
+    drop_unchanged_sources();
+    return {};
+  }
+
+  // Empties the views of chunks that this rank does not write, so that `start_save` does not copy them.
+  void drop_unchanged_sources() {
+    std::int64_t number = 0;
+    for (const output_tensor& tensor : work_.tensors)
+      for (const output_chunk& chunk : tensor.chunks) {
+        if (!referred_.contains(number++) || chunk.rank != request_.rank) continue;
+        tensor.bytes.from.overlapping(chunk.where, [&](const fragment& held) {
+          const_tensor_view& view = work_.source.views[static_cast<std::size_t>(held.slot)];
+          view.sizes = extents::filled(1, 0);
+          view.strides = extents::filled(1, 1);
+          return true;
+        });
+      }
+  }
+
   static std::vector<std::byte> encode(std::span<const checksum_range> ranges) {
     detail::wire_writer out;
     out.number(static_cast<std::int64_t>(ranges.size()));
@@ -94,6 +159,8 @@ class dcp_ranks final : public rank_writer {
 
   rank_write_request request_;
   save_assignment& work_;
+  std::optional<dcp::previous_checkpoint> previous_;
+  dcp::referred_items referred_;
   std::optional<dcp::rank_files> files_;
   std::vector<dcp::item_place> object_places_;
 };

@@ -55,6 +55,7 @@ bool is_written_alone(target_format to) {
 
 result<save_report> save_alone(const std::filesystem::path& destination, const const_local_state& held,
                                const rank_save_options& options) {
+  SHARDMESH_TRY(check_previous(options.format, options.previous));
   SHARDMESH_TRY(const merged_state all, merged_alone(held));
   SHARDMESH_TRY(const object_archives archives, archives_of(held));
   selection_result chosen = select_saved(all, options.selection);

@@ -20,6 +20,7 @@ struct rank_write_request {
   save_assignment* work = nullptr;                   // outlives the writer
   std::span<const std::vector<std::byte>> archives;  // of this rank's objects
   std::int64_t max_shard_bytes = 0;                  // of a Hugging Face folder
+  std::filesystem::path previous{};                  // DCP: the checkpoint to refer to; empty: none
 };
 
 // Every rank makes every call, in this order, except where a comment names rank 0.
@@ -27,11 +28,11 @@ class rank_writer {
  public:
   virtual ~rank_writer() = default;
 
-  // Returns whether ranks need the objects that others write; the same on every rank. If so, `tell_objects` returns
-  // those that this rank writes.
-  virtual bool asks_for_objects() const { return false; }
-  virtual result<std::vector<std::byte>> tell_objects() { return std::vector<std::byte>{}; }
-  // Plans the place of everything. `told`: the ranks' results of `tell_objects`. Returns the same problems on every
+  // Returns whether the plan depends on data of other ranks (objects that they write, chunks that have not changed);
+  // the same on every rank. If so, `note_for_plan` returns this rank's.
+  virtual bool needs_notes() const { return false; }
+  virtual result<std::vector<std::byte>> note_for_plan(const item_run_options&) { return std::vector<std::byte>{}; }
+  // Plans the place of everything. `told`: the ranks' results of `note_for_plan`. Returns the same problems on every
   // rank.
   virtual result<std::vector<error>> plan(const agreement_notes& told) = 0;
 
@@ -51,8 +52,9 @@ class rank_writer {
   // Rank 0, after the commit: replaces the companion files beside the destination.
   virtual result<void> finish_beside(std::vector<std::string>&) { return {}; }
 
-  // Return the element bytes and the number of files of the whole save.
+  // Return the element bytes and the number of files of the whole save, after `write`.
   virtual std::int64_t data_bytes() const = 0;
+  virtual std::int64_t referred_bytes() const { return 0; }  // the part of `data_bytes` that is not written
   virtual std::int64_t files() const = 0;
   // Notes for the user.
   std::vector<std::string> notes;

@@ -38,9 +38,9 @@ class safetensors_ranks final : public rank_writer {
     format_.max_shard_bytes = request.max_shard_bytes;
   }
 
-  bool asks_for_objects() const override { return !work_.objects.empty(); }
+  bool needs_notes() const override { return !work_.objects.empty(); }
 
-  result<std::vector<std::byte>> tell_objects() override {
+  result<std::vector<std::byte>> note_for_plan(const item_run_options&) override {
     detail::wire_writer note;
     for (std::size_t i = 0; i < work_.objects.size(); ++i) {
       if (work_.object_indices[i] < 0) continue;

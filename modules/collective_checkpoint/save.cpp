@@ -144,11 +144,15 @@ class rank_save {
 
   // The conditions that must be equal on all ranks, in addition to their states.
   std::vector<agreement_record> conditions() const {
-    std::error_code code;
-    const fs::path whole = fs::absolute(destination_, code);
-    return {{"(destination)", (code ? destination_ : whole).lexically_normal().string()},
+    const auto text_of_path = [](const fs::path& path) {
+      std::error_code code;
+      const fs::path whole = fs::absolute(path, code);
+      return (code ? path : whole).lexically_normal().string();
+    };
+    return {{"(destination)", text_of_path(destination_)},
             {"(options)", fmt::format("overwrite {}, durable {}, lowest rank's objects {}", saving_.overwrite,
                                       saving_.durable, options_.lowest_rank_objects)},
+            {"(previous)", saving_.previous.empty() ? std::string() : text_of_path(saving_.previous)},
             {"(format)", fmt::format("{}, files of {} bytes, objects {}", static_cast<int>(options_.format),
                                      options_.max_shard_bytes, !options_.skip_objects)},
             {"(selection)", text_of(options_.selection)}};
@@ -171,18 +175,21 @@ class rank_save {
 
   // Plans the place of everything. Collective. Every rank finds the same problems.
   result<void> plan_format() {
-    const rank_write_request request{destination_, comm_.rank(), comm_.size(),
-                                     &work_,       archives_,    options_.max_shard_bytes};
+    SHARDMESH_TRY(check_previous(options_.format, saving_.previous));
+    const rank_write_request request{
+        destination_, comm_.rank(), comm_.size(), &work_, archives_, options_.max_shard_bytes, saving_.previous};
     writer_ = make_rank_writer(options_.format, request);
     if (!writer_)
       return fail(errc::unsupported, "many ranks cannot write this format together")
           .with_file(destination_.string())
           .with_hint("save as DCP and convert that");
     agreement_notes told(static_cast<std::size_t>(comm_.size()));
-    if (writer_->asks_for_objects()) {
+    if (writer_->needs_notes()) {
       std::vector<std::byte> note;
+      item_run_options run = run_options();
+      run.progress = [this](std::int64_t) { interruption_.poll(); };  // the write reports the bytes
       const auto mine = guarded([&]() -> result<void> {
-        SHARDMESH_TRY(note, writer_->tell_objects());
+        SHARDMESH_TRY(note, uncancelled(writer_->note_for_plan(run)));
         return {};
       });
       SHARDMESH_TRY(told, round_.settle(mine, std::move(note)));
@@ -299,6 +306,7 @@ class rank_save {
     report_.tensors = static_cast<std::int64_t>(work_.tensors.size());
     report_.objects = static_cast<std::int64_t>(work_.objects.size());
     report_.bytes = writer_->data_bytes();
+    report_.referred_bytes = writer_->referred_bytes();
     report_.files = writer_->files();
     report_.notes.insert(report_.notes.begin(), writer_->notes.begin(), writer_->notes.end());
     return {};

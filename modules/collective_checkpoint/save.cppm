@@ -43,6 +43,7 @@ struct rank_save_options {
   std::stop_token cancel{};
   std::function<void(std::int64_t bytes)> progress{};
   commit_hooks hooks{};
+  std::filesystem::path previous{};  // the same on every rank
   /// Called on this rank before each phase. An error fails the save on every rank; in `commit` only rank 0's error
   /// does.
   std::function<result<void>(save_phase)> before{};
@@ -50,7 +51,11 @@ struct rank_save_options {
   staging_pool staging{};
 
   /// Returns the options of this rank's writer.
-  save_options saving() const { return detail::saving_of(*this); }
+  save_options saving() const {
+    save_options made = detail::saving_of(*this);
+    made.previous = previous;
+    return made;
+  }
 };
 
 /// Saves the state of all ranks together as one checkpoint. Collective; blocks. If several ranks hold a box, the one
@@ -76,12 +81,14 @@ struct rank_save_options {
 ///         naming key, ranks and boxes; errc::destination_exists. Later, naming the rank: errc::io, errc::no_space;
 ///         errc::cancelled, errc::deadline_exceeded and those of the communicator, also when a rank is lost. After an
 ///         error the destination is unchanged, and the surviving ranks remove the staged files. If a rank is lost while
-///         rank 0 puts the folder in place, the new folder may be there, whole; the error says so.
+///         rank 0 puts the folder in place, the new folder may be there, whole; the error says so. With `previous`,
+///         also those of `dcp::previous_checkpoint`: on every rank, those of the lowest rank that has one.
 /// Cost: DCP: five rounds of all_gather: one of the descriptions (a path, a shape and 2·rank numbers per box), one of
 ///       32 bytes per chunk written, three that carry almost nothing; each byte is written once and each file synced
 ///       once. Safetensors: one more round if there are objects, and one more if a tensor has several writers: one rank
 ///       reads such a tensor back for its checksum. A box is one write per run that is contiguous in its tensor. Both:
-///       O(boxes of all ranks · log) on every rank to plan. Memory: `memory_bytes` per rank.
+///       O(boxes of all ranks · log) on every rank to plan. Memory: `memory_bytes` per rank. With `previous`: one more
+///       round, every rank reads the description of the previous checkpoint, and chunks that it holds are hashed first.
 /// Source: torch.distributed.checkpoint.save
 result<save_report> save(const std::filesystem::path& destination, const const_local_state& held, communicator_ref comm,
                          const rank_save_options& options = {});
@@ -122,7 +129,8 @@ class save_in_progress {
 ///         naming sizes if the pool's bound is the cause; errc::deadline_exceeded and errc::cancelled, also while the
 ///         save waits for the pool; errc::invalid_argument (ranks that share a pool); the same on every rank. `wait`
 ///         returns all others.
-/// Cost: as `save`, and one more round; memory for what this rank writes (not for replicas that others write).
+/// Cost: as `save`, and one more round; memory for what this rank writes (not for replicas that others write, nor for
+///       chunks of the `previous` checkpoint, which the call hashes instead).
 /// Source: torch.distributed.checkpoint.async_save
 result<save_in_progress> start_save(const std::filesystem::path& destination, const const_local_state& held,
                                     communicator_ref comm, const rank_save_options& options = {});

@@ -7,5 +7,6 @@ export import shardmesh.torch_file;
 
 export import :files;
 export import :metadata;
+export import :previous;
 export import :reader;
 export import :save;

@@ -5,11 +5,14 @@ module;
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 module shardmesh.dcp;
@@ -20,10 +23,11 @@ std::string file_name(std::int32_t rank) {
   return fmt::format("__{}_0.distcp", rank);
 }
 
-std::int64_t data_bytes_of(std::span<const output_tensor> tensors) {
-  std::int64_t total = 0;
+std::int64_t data_bytes_of(std::span<const output_tensor> tensors, const referred_items& referred) {
+  std::int64_t total = 0, number = 0;
   for (const output_tensor& tensor : tensors)
     for (const output_chunk& chunk : tensor.chunks) {
+      if (referred.contains(number++)) continue;
       const auto size = size_bytes(tensor.type, chunk.where.volume());
       const auto sum = size ? checked_add(total, *size) : std::nullopt;
       if (!sum) return std::numeric_limits<std::int64_t>::max();
@@ -63,8 +67,14 @@ result<void> rank_files::place_tensor(output_tensor& tensor) {
   for (const output_chunk& chunk : tensor.chunks) {
     SHARDMESH_TRY(const torch_file::tensor_archive archive,
                   torch_file::tensor_archive::make(tensor.type, chunk.where.sizes));
-    SHARDMESH_TRY(item_place at, place(chunk.rank, archive.size_bytes()));
     data_bytes_ += archive.data_bytes();
+    if (const auto referred = referred_.find(std::ssize(places_)); referred != referred_.end()) {
+      referred_bytes_ += archive.data_bytes();
+      if (writes(chunk.rank)) skipped_bytes_ += archive.data_bytes();
+      places_.push_back(referred->second.at);
+      continue;
+    }
+    SHARDMESH_TRY(item_place at, place(chunk.rank, archive.size_bytes()));
     if (writes(chunk.rank)) {
       const auto prefix = static_cast<std::int64_t>(archive.prefix().size());
       const std::int32_t number = files_[chunk.rank].number;
@@ -88,6 +98,7 @@ result<void> rank_files::write_tensors(std::span<const output_tensor> tensors, e
     transfers.push_back(tensor.bytes);
     keys.push_back(tensor.key);
   }
+  if (options.progress && skipped_bytes_ > 0) options.progress(skipped_bytes_);
   torch_file::item_writer writer(output_, std::move(items_), source);
   SHARDMESH_TRY(writer.write_empty_items());
   SHARDMESH_TRY(write_items(transfers, keys, source, writer, options));
@@ -99,6 +110,15 @@ result<void> rank_files::write_tensors(std::span<const output_tensor> tensors, e
     ranges_.push_back({*names[item.file], item.begin, writer.end(i) - item.begin, to_hex(writer.digest(i))});
   }
   return {};
+}
+
+std::vector<checksum_range> rank_files::referred_ranges() const {
+  std::vector<checksum_range> ranges;
+  std::set<std::pair<std::string_view, std::int64_t>> known;  // file, offset
+  for (const auto& [number, item] : referred_)
+    if (known.emplace(item.at.file, item.at.offset).second)
+      ranges.push_back({item.at.file, item.at.offset, item.at.length, item.digits});
+  return ranges;
 }
 
 result<void> finish_folder(staged_output& output, std::span<const output_tensor> tensors,

@@ -2,10 +2,13 @@
 module;
 #include <shardmesh/try.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <iterator>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -49,8 +52,9 @@ class dcp_save {
 
   result<void> write(const std::filesystem::path& destination, element_source source) {
     SHARDMESH_TRY(staged_output output, staged_output::directory(destination, options_.output()));
-    SHARDMESH_TRY(output.reserve(data_bytes_of(tensors_)));
-    rank_files files(output);
+    SHARDMESH_TRY(const referred_items referred, unchanged_items(destination, source));
+    SHARDMESH_TRY(output.reserve(data_bytes_of(tensors_, referred)));
+    rank_files files(output, std::nullopt, referred);
     // Objects come first in every file, as PyTorch places them; their archives are known already.
     std::vector<item_place> object_places;
     for (const output_object& object : objects_) {
@@ -61,9 +65,12 @@ class dcp_save {
     SHARDMESH_TRY(files.write_tensors(tensors_, source, run_options_of(options_)));
     std::vector<item_place>& places = files.places();
     places.insert(places.end(), object_places.begin(), object_places.end());
-    SHARDMESH_TRY(finish_folder(output, tensors_, objects_, places, extras_, files.ranges()));
+    std::vector<checksum_range> ranges = files.ranges();
+    std::ranges::move(files.referred_ranges(), std::back_inserter(ranges));
+    SHARDMESH_TRY(finish_folder(output, tensors_, objects_, places, extras_, std::move(ranges)));
     SHARDMESH_TRY(output.prepare());
     SHARDMESH_TRY(ask_before_commit(options_));
+    if (previous_) SHARDMESH_TRY(previous_->check_unchanged(referred));
     SHARDMESH_TRY(output.commit());
     report_.notes = output.notes();
     // With text as keys, an optimizer's load_state_dict() silently drops its state.
@@ -81,9 +88,20 @@ class dcp_save {
       report_.notes.push_back(*std::move(note));
     report_.files = files.files();
     report_.bytes = files.data_bytes();
+    report_.referred_bytes = files.referred_bytes();
     report_.tensors = static_cast<std::int64_t>(tensors_.size());
     report_.objects = static_cast<std::int64_t>(objects_.size());
     return {};
+  }
+
+  // Returns the items of the previous checkpoint that hold chunks of this one.
+  result<referred_items> unchanged_items(const std::filesystem::path& destination, element_source source) {
+    if (options_.previous.empty()) return referred_items{};
+    SHARDMESH_TRY(previous_, previous_checkpoint::open(options_.previous, destination));
+    item_run_options run = run_options_of(options_);
+    run.progress = {};  // which the write reports
+    SHARDMESH_TRY(const auto unchanged, previous_->find_unchanged(tensors_, source, std::nullopt, run));
+    return previous_->items_of(tensors_, unchanged);
   }
 
   static result<item_place> write_archive(rank_files& files, std::int32_t rank, const std::string& key,
@@ -105,16 +123,30 @@ class dcp_save {
       }
       auto placed = files.place_tensor(tensor);
       if (!placed) return std::move(placed).error().with_key(tensor.key);
-      const cover_report cover = check_cover(tensor.bytes.to, 1);
-      if (!cover.ok()) return to_error(cover.problems.front()).with_key(tensor.key);
+      SHARDMESH_TRY(check_chunks(tensor));
     }
     return {};
+  }
+
+  // Checks that the chunks tile the tensor. `bytes.to` has only those that are written.
+  static result<void> check_chunks(const output_tensor& tensor) {
+    std::vector<std::int64_t> offsets, sizes;
+    for (const output_chunk& chunk : tensor.chunks) {
+      offsets.insert(offsets.end(), chunk.where.offsets.begin(), chunk.where.offsets.end());
+      sizes.insert(sizes.end(), chunk.where.sizes.begin(), chunk.where.sizes.end());
+    }
+    const std::vector<owner_id> owners(tensor.chunks.size());  // no message names them
+    const cover_report cover =
+        check_boxes(tensor.bytes.from.global_shape(), offsets, sizes, owners, 1, owner_space::items);
+    if (cover.ok()) return {};
+    return to_error(cover.problems.front()).with_key(tensor.key);
   }
 
   std::vector<output_tensor> tensors_;
   std::span<const output_object> objects_;
   const extras& extras_;
   const save_options& options_;
+  std::optional<previous_checkpoint> previous_;
   save_report report_;
 };
 

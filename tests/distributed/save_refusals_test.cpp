@@ -148,7 +148,7 @@ TEST_CASE("ranks that save to different places, or with different options, are t
     rows mine(comm.rank(), comm.size(), 1);
     const auto here = folder.path / (comm.rank() == 1 ? "b" : "a");
     if (std::string wrong = must_say(problems_of(save(here, mine.state, comm)),
-                                     {"ranks disagree on 1 of 4 checkpoint options", "(destination)", "/b on rank"});
+                                     {"ranks disagree on 1 of 5 checkpoint options", "(destination)", "/b on rank"});
         !wrong.empty())
       return wrong;
     const auto report = save(folder.path / "a", mine.state, comm, {.overwrite = comm.rank() == 1});

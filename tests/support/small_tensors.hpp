@@ -51,24 +51,36 @@ inline tensor part_of(tensor& whole, const shardmesh::box& part) {
   return made;
 }
 
+/// The boxes of a tensor that is cut into `cuts` rows of chunks.
+inline std::vector<shardmesh::box> rows_of(const shardmesh::extents& shape, std::int64_t cuts) {
+  std::vector<shardmesh::box> made;
+  const std::int64_t rows = shape.rank() == 0 ? 1 : shape[0];
+  const std::int64_t pieces = shape.rank() == 0 ? 1 : std::max(std::int64_t{1}, std::min(cuts, rows));
+  for (std::int64_t i = 0; i < pieces; ++i) {
+    shardmesh::box where = shardmesh::box::whole(shape);
+    if (pieces > 1) where.offsets[0] = rows * i / pieces, where.sizes[0] = rows * (i + 1) / pieces - where.offsets[0];
+    made.push_back(where);
+  }
+  return made;
+}
+
 /// Writes a DCP folder whose tensors are cut into `cuts` rows of chunks, or a safetensors file.
-inline void write(const std::filesystem::path& destination, tensors& all, std::int64_t cuts = 1) {
+inline shardmesh::result<shardmesh::save_report> try_write(const std::filesystem::path& destination, tensors& all,
+                                                           std::int64_t cuts, const shardmesh::save_options& options) {
   std::vector<shardmesh::save_tensor> saved;
   for (auto& [key, one] : all) {
     shardmesh::save_tensor made{key, {}, one.shape, {}};
-    const std::int64_t rows = one.shape.rank() == 0 ? 1 : one.shape[0];
-    const std::int64_t pieces = one.shape.rank() == 0 ? 1 : std::max(std::int64_t{1}, std::min(cuts, rows));
-    for (std::int64_t i = 0; i < pieces; ++i) {
-      shardmesh::box where = shardmesh::box::whole(one.shape);
-      if (pieces > 1) where.offsets[0] = rows * i / pieces, where.sizes[0] = rows * (i + 1) / pieces - where.offsets[0];
-      made.parts.push_back({where, shardmesh::subview(view_of(one), where), static_cast<std::int32_t>(i)});
-    }
+    for (const shardmesh::box& where : rows_of(one.shape, cuts))
+      made.parts.push_back(
+          {where, shardmesh::subview(view_of(one), where), static_cast<std::int32_t>(made.parts.size())});
     saved.push_back(std::move(made));
   }
   const bool is_file = destination.extension() == ".safetensors";
-  shardmesh::save(destination, saved, is_file ? shardmesh::target_format::safetensors : shardmesh::target_format::dcp,
-                  {.durable = false})
-      .value();
+  return shardmesh::save(destination, saved,
+                         is_file ? shardmesh::target_format::safetensors : shardmesh::target_format::dcp, options);
+}
+inline void write(const std::filesystem::path& destination, tensors& all, std::int64_t cuts = 1) {
+  try_write(destination, all, cuts, {.durable = false}).value();
 }
 
 /// Reads a box of a tensor.

@@ -30,7 +30,8 @@ struct save_tensor {
 /// of torch_checkpointing.
 /// \errors one problem for each tensor, naming key and box: errc::shape_mismatch (a view does not fit its box),
 ///         errc::unsupported (memory that no backend reaches), errc::dtype_mismatch (parts differ), errc::gap and
-///         errc::overlap (parts do not tile), those of the format.
+///         errc::overlap (parts do not tile), those of the format; with `previous`, those of
+///         `dcp::previous_checkpoint`.
 /// Cost: one pass over the bytes; `options.memory_bytes` bounds the memory.
 /// Source: torch.distributed.checkpoint.save
 result<save_report> save(const std::filesystem::path& destination, std::span<const save_tensor> tensors,

@@ -174,6 +174,14 @@ std::string target_names(std::string_view prefix) {
   return text;
 }
 
+result<void> check_previous(target_format format, const fs::path& previous) {
+  if (previous.empty() || format == target_format::dcp) return {};
+  return fail(errc::invalid_argument, "only a DCP folder can refer to a previous checkpoint")
+      .with_file(previous.string())
+      .with_values("dcp", std::string(target_of(format).name))
+      .with_hint("save as DCP, or without `previous`");
+}
+
 fs::path objects_file(const target& format, const fs::path& destination) {
   if (!format.has_objects_file) return {};
   return format.extension.empty() ? destination / "objects.json" : objects_beside(destination);

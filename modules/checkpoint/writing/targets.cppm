@@ -70,6 +70,10 @@ const target* target_by_extension(const std::filesystem::path& destination);
 /// Lists the names for messages, with `prefix` before each: "dcp, safetensors, hf, pt, torch-checkpointing, or gguf".
 std::string target_names(std::string_view prefix = {});
 
+/// Checks that a save in this format may refer to a previous checkpoint; an empty path means none.
+/// \errors errc::invalid_argument for every format but DCP
+result<void> check_previous(target_format format, const std::filesystem::path& previous);
+
 /// Returns the JSON file in which a format without pickles keeps everything except tensors; empty if the format keeps
 /// it with the tensors.
 std::filesystem::path objects_file(const target& format, const std::filesystem::path& destination);
