@@ -34,10 +34,16 @@ target_format to_target(shardmesh_format format) {
   }
 }
 
-checked_saving::checked_saving(const shardmesh_save_options* options) : given_(given(options, "options for saving")) {
+checked_saving::checked_saving(const shardmesh_save_options* options)
+    : given_(given(options, "options for saving", offsetof(shardmesh_save_options, previous))) {
   to_target(given_.format);
   to_threads(given_.threads);
   to_memory(given_.memory_bytes, 0);
+}
+
+void checked_saving::refuse_previous() const {
+  if (given_.previous != nullptr)
+    refuse_argument("previous", "is set, and conversions write whole checkpoints: set it to null");
 }
 
 save_options checked_saving::with(bindings::watch& watching) const {
@@ -46,6 +52,7 @@ save_options checked_saving::with(bindings::watch& watching) const {
   made.durable = given_.skip_sync == 0;
   made.memory_bytes = to_memory(given_.memory_bytes, made.memory_bytes);
   made.threads = given_.threads;
+  if (given_.previous != nullptr) made.previous = given_.previous;
   made.cancel = watching.stop.get_token();
   made.progress = watching.progress();
   made.hooks.before_commit = watching.before_commit();
@@ -132,7 +139,8 @@ shardmesh_status shardmesh_save_report_describe(const shardmesh_save_report* rep
     made.skipped_objects = from.skipped_objects;
     made.excluded = from.excluded;
     made.note_count = from.notes.size();
-    give(counts, made, "counts");
+    made.referred_bytes = from.referred_bytes;
+    give(counts, made, "counts", offsetof(shardmesh_save_counts, referred_bytes));
   });
 }
 

@@ -26,6 +26,8 @@ class checked_saving {
   explicit checked_saving(const shardmesh_save_options* options);
   const shardmesh_call* call() const { return given_.call; }
   shardmesh::target_format format() const { return to_target(given_.format); }
+  /// Refuses an option that only `save` has.
+  void refuse_previous() const;
   shardmesh::save_options with(bindings::watch& watching) const;
 
  private:

@@ -93,8 +93,11 @@ py::dict save_state(const py::str& destination, const py::sequence& tensors, con
                                  : torch_checkpointing::payload::torch,
                     .item = bytes_of(given["item"])};
   const plain_saving saving(given);
+  const std::string previous = bytes_of(given["previous"]);
+  if (auto allowed = check_previous(to, previous); !allowed) raise(allowed.error());
   return told(waited(given["report"], [&](watch& watching) {
-    const save_options options = replacing_checkpoints(saving.with(watching));
+    save_options options = replacing_checkpoints(saving.with(watching));
+    options.previous = previous;
     return target_of(to).write(path, std::move(state.tensors), state.objects, state.source, settings, options);
   }));
 }

@@ -57,6 +57,7 @@ py::dict told(const result<save_report>& saved) {
   made["skipped_tensors"] = report.skipped_tensors;
   made["skipped_objects"] = report.skipped_objects;
   made["excluded"] = report.excluded;
+  made["referred_bytes"] = report.referred_bytes;
   return made;
 }
 

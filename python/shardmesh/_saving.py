@@ -35,12 +35,19 @@ class SaveReport:
     excluded: int = 0
     #: for the user: replicated entries, leftovers of killed runs
     notes: list[str] = field(default_factory=list)
+    #: the part of `bytes` that earlier checkpoints hold (`save` with `previous`)
+    referred_bytes: int = 0
+
+    @property
+    def written_bytes(self) -> int:
+        """The part of `bytes` that this save wrote."""
+        return self.bytes - self.referred_bytes
 
 
 def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: str = "dcp", *,
          selection: Selection = Selection(), overwrite: bool = False, max_shard_bytes: int = MAX_SHARD_BYTES,
          skip_objects: bool = False, payload: str = "torch", item: str = "", threads: int = 0, memory_bytes: int = 0,
-         progress: Progress = None) -> SaveReport:
+         progress: Progress = None, previous: str | os.PathLike[str] | None = None) -> SaveReport:
     """Writes a state dict as a new checkpoint, whole or not at all. Nested dicts are flattened as PyTorch flattens
     them. Modules and optimizers (Stateful) in it are saved as their state_dict(). Parent folders of the path are
     created.
@@ -56,6 +63,8 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
     each.
     overwrite: replace an existing checkpoint, once the new one is on the disk.
     memory_bytes: for staging; 0: the default.
+    previous: for "dcp"; an earlier checkpoint of shardmesh in the same parent folder. Tensors that have not changed
+    since are not written again: the new checkpoint refers to the old files, which must be kept.
 
     Raises Error: destination_exists; unsupported for tensors without plain memory (sparse, quantized, meta,
     subclasses), for DTensors and ShardedTensors, and for anything that the format cannot hold.
@@ -64,7 +73,7 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
                "max_shard_bytes": _arguments.number("max_shard_bytes", max_shard_bytes, 1),
                "payload": _arguments.text("payload", payload), "item": _arguments.text("item", item),
                "threads": _arguments.threads(threads), "memory_bytes": _arguments.number("memory_bytes", memory_bytes),
-               "save_id": str(uuid.uuid4())}
+               "save_id": str(uuid.uuid4()), "previous": "" if previous is None else _arguments.path(previous)}
     chosen = options_of(selection)
     tensors_only = _arguments.flag("skip_objects", skip_objects)
     path = _arguments.path(path)

@@ -36,6 +36,8 @@ typedef struct shardmesh_save_options {
   int32_t overwrite;       /* replaces an existing checkpoint */
   int32_t skip_sync;       /* does not wait for the disk: a power cut may lose the new data */
   int32_t threads;         /* 0: all cores */
+  const char* previous; /* DCP: an earlier checkpoint beside `path`, to whose unchanged chunks the new one refers. Null:
+                           everything is written. Null for `convert` and `reshard`, too */
 } shardmesh_save_options;
 
 typedef struct shardmesh_save_report shardmesh_save_report;
@@ -50,6 +52,7 @@ typedef struct shardmesh_save_counts {
   int64_t skipped_objects;
   int64_t excluded; /* by the selection */
   size_t note_count;
+  int64_t referred_bytes; /* the part of `bytes` that earlier checkpoints hold; the rest was written */
 } shardmesh_save_counts;
 
 /* Writes a new checkpoint, whole or not at all: it appears in one step. Problems with several tensors are reported

@@ -20,6 +20,7 @@ struct save_options {
   int threads = 0;                // 0: all cores
   std::int64_t memory_bytes = 0;  // 0: the library's default
   watching call{};
+  std::string previous{};  // DCP: an earlier checkpoint beside the destination; empty: everything is written
 };
 
 /// The counts and notes of a save.
@@ -58,7 +59,7 @@ struct selection {
 };
 
 struct convert_options {
-  save_options saving{SHARDMESH_FORMAT_SAFETENSORS, false, true, 0, 0, {}};
+  save_options saving{SHARDMESH_FORMAT_SAFETENSORS, false, true, 0, 0, {}, {}};
   selection select{};
   std::int64_t max_shard_bytes = 0;  // 0: Hugging Face's 5 GB
   shardmesh_dedup dedup = SHARDMESH_DEDUP_NONE;
@@ -94,6 +95,7 @@ class c_saving {
     options.overwrite = from.overwrite ? 1 : 0;
     options.skip_sync = from.durable ? 0 : 1;
     options.threads = from.threads;
+    options.previous = from.previous.empty() ? nullptr : c_text(from.previous);
   }
   watched_call call;
   shardmesh_save_options options{};

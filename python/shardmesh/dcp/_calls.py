@@ -234,12 +234,15 @@ def _writer_of(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str]
 def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
          process_group: dist.ProcessGroup | None = None, planner: planning.SavePlanner | None = None,
          no_dist: bool = False, use_collectives: bool = True, overwrite: bool = False, threads: int = 0,
-         memory_bytes: int = 0, progress: Progress = False) -> dcp.Metadata:
+         memory_bytes: int = 0, progress: Progress = False,
+         previous: str | os.PathLike[str] | None = None) -> dcp.Metadata:
     """Writes a state dict (plain tensors, DTensors, ShardedTensors, objects) as one DCP folder, which appears whole or
     not at all. Collective. Like torch.distributed.checkpoint.save.
 
     no_dist: use this process alone, even if there are process groups.
     use_collectives: False is refused.
+    previous: an earlier checkpoint of shardmesh in the same parent folder. Chunks that have not changed since are not
+    written again: the new checkpoint refers to the old files, which must be kept.
 
     Raises shardmesh.Error, the same on all ranks: that of the lowest rank that failed. It is a CheckpointError, so code
     that catches PyTorch's CheckpointException also catches it. The destination is then unchanged.
@@ -247,7 +250,7 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
     no_dist = _arguments.flag("no_dist", no_dist)
     with one_error("save", process_group, no_dist):
         writer = _writer_of(state_dict, checkpoint_id, use_collectives, overwrite=overwrite, threads=threads,
-                            memory_bytes=memory_bytes, progress=progress)
+                            memory_bytes=memory_bytes, progress=progress, previous=previous)
         try:
             return torch_checkpoint.save(state_dict, storage_writer=writer, process_group=process_group,
                                          planner=planner or _SavePlanner(), no_dist=no_dist)
@@ -259,14 +262,15 @@ def async_save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[s
                process_group: dist.ProcessGroup | None = None, planner: planning.SavePlanner | None = None,
                async_checkpointer_type: Any = AsyncCheckpointerType.THREAD, async_stager: Any = None,
                no_dist: bool = False, use_collectives: bool = True, overwrite: bool = False, threads: int = 0,
-               memory_bytes: int = 0, progress: Progress = False) -> Any:
+               memory_bytes: int = 0, progress: Progress = False,
+               previous: str | os.PathLike[str] | None = None) -> Any:
     """Runs `save` in the background, after copying the state dict. Collective. Like
     torch.distributed.checkpoint.async_save, it returns a Future of the Metadata, or an AsyncSaveResponse if the stager
     also copies in the background. The futures raise the errors of `save`."""
     no_dist = _arguments.flag("no_dist", no_dist)
     with one_error("save", process_group, no_dist):
         writer = _writer_of(state_dict, checkpoint_id, use_collectives, overwrite=overwrite, threads=threads,
-                            memory_bytes=memory_bytes, progress=progress)
+                            memory_bytes=memory_bytes, progress=progress, previous=previous)
         plain = {key: value.state_dict() if isinstance(value, Stateful) else value for key, value in state_dict.items()}
         check_containers(plain)  # before PyTorch copies it
         check_tensors(plain)

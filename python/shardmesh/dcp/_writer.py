@@ -71,11 +71,21 @@ def _pickled(item: planning.WriteItem, planner: planning.SavePlanner) -> Any:
         raise failure("unsupported", f"cannot be pickled: {type(cause).__name__}: {cause}", key=item.index.fqn) from cause
 
 
+def _place_of(item: planning.WriteItem, part: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Returns the offsets of a part and the shape of its tensor; None if the planner describes another part."""
+    data = item.tensor_data
+    if data is None or tuple(data.chunk.sizes) != tuple(part.shape):
+        return None
+    return tuple(data.chunk.offsets), tuple(data.size)
+
+
 class StorageWriter(storage.StorageWriter):
     """A writer for torch.distributed.checkpoint.save and everything else that takes one.
 
     overwrite: replace an existing checkpoint once the new one is on the disk. Without it, an existing checkpoint is an
     error; PyTorch's own writer adds to the folder. All ranks must see the folder. Parent folders are created.
+    previous: an earlier checkpoint of shardmesh in the same parent folder. Chunks that have not changed since are not
+    written again: the new checkpoint refers to the old files, which must be kept.
 
     `thread_count` is PyTorch's name for `threads`. The arguments after it are those of PyTorch's FileSystemWriter, and
     accept only their defaults: another value raises Error, of code "unsupported", with the alternative.
@@ -84,7 +94,8 @@ class StorageWriter(storage.StorageWriter):
     def __init__(self, path: str | os.PathLike[str], *, overwrite: bool = False, threads: int = 0,
                  memory_bytes: int = 0, progress: Progress = False, thread_count: int | None = None,
                  single_file_per_rank: bool = True, sync_files: bool = True, per_thread_copy_ahead: int | None = None,
-                 cache_staged_state_dict: bool = False, _extensions: Any = None, serialization_format: Any = None) -> None:
+                 cache_staged_state_dict: bool = False, _extensions: Any = None, serialization_format: Any = None,
+                 previous: str | os.PathLike[str] | None = None) -> None:
         super().__init__()
         refuse_options(single_file_per_rank=single_file_per_rank, sync_files=sync_files,
                        per_thread_copy_ahead=per_thread_copy_ahead, cache_staged_state_dict=cache_staged_state_dict,
@@ -97,6 +108,7 @@ class StorageWriter(storage.StorageWriter):
         self._threads = _arguments.threads(threads) or default_threads()
         self._memory_bytes = _arguments.number("memory_bytes", memory_bytes)
         self._progress = progress
+        self._previous = "" if previous is None else _arguments.path(previous)
         self._folder: _native.RankFolder | None = None
         self._parents: list[str] = []  # created by this save
         self._owner = Owner()
@@ -161,7 +173,7 @@ class StorageWriter(storage.StorageWriter):
                 continue
             key, data = item.index.fqn, planner.resolve_data(item)
             kept.append(readable(data, key))
-            tensors.append((key, memory_of(kept[-1])))
+            tensors.append((key, memory_of(kept[-1]), _place_of(item, kept[-1]) if self._previous else None))
             order.append((1, len(tensors) - 1))
         # The coordinator made the folder; another process adds to it.
         folder = self._folder or _native.RankFolder.join(place.folder)
@@ -169,7 +181,7 @@ class StorageWriter(storage.StorageWriter):
         try:
             with reporting(self._progress, total, "save") as report:
                 options = {"overwrite": False, "threads": self._threads, "memory_bytes": self._memory_bytes,
-                           "report": report}
+                           "previous": self._previous, "destination": self.path, "report": report}
                 places, sums = folder.write(place.rank, archives, tensors, options)
         except BaseException:
             if not dist.is_initialized() or dist.get_world_size() == 1:

@@ -52,6 +52,7 @@ void check_equal(const shardmesh::result<shardmesh::save_report>& ours, const c:
   CHECK(theirs.counts.skipped_tensors == ours->skipped_tensors);
   CHECK(theirs.counts.skipped_objects == ours->skipped_objects);
   CHECK(theirs.counts.excluded == ours->excluded);
+  CHECK(theirs.counts.referred_bytes == ours->referred_bytes);
   CHECK(theirs.counts.note_count == ours->notes.size());
   CHECK(theirs.notes == ours->notes);
 }
@@ -154,6 +155,43 @@ TEST_CASE("what is there is replaced only where that is asked for") {
   replacing.overwrite = true;
   c::save(scratch / "w", {{"w", c::view(two.data(), {1})}}, replacing);
   CHECK(c::checkpoint::open(scratch / "w").load<float>("w") == two);
+}
+
+TEST_CASE("a save after a previous checkpoint refers to what has not changed, and conversions refuse that option") {
+  const c_answers::scratch_folder scratch;
+  std::vector<float> frozen(100, 1), trained(10, 2);
+  const auto save_step = [&](const char* name, const std::string& previous) {
+    c::save_options how;
+    how.previous = previous;
+    return c::save(scratch / name,
+                   {{"frozen", c::view(frozen.data(), {100})}, {"trained", c::view(trained.data(), {10})}}, how);
+  };
+  CHECK(save_step("step-1", "").counts.referred_bytes == 0);
+  trained[3] = 7;
+  const c::save_report report = save_step("step-2", scratch / "step-1");
+  CHECK(report.counts.bytes == 440);
+  CHECK(report.counts.referred_bytes == 400);
+  const c::checkpoint from = c::checkpoint::open(scratch / "step-2");
+  CHECK(from.load<float>("frozen") == frozen);
+  CHECK(from.load<float>("trained") == trained);
+  const auto missing = problems_of([&] { save_step("step-3", scratch / "step-0"); });
+  REQUIRE(missing.size() == 1);
+  CHECK(missing[0].status == SHARDMESH_INVALID_ARGUMENT);
+  CHECK_FALSE(fs::exists(scratch.path / "step-3"));
+
+  c::convert_options converting;
+  converting.saving.format = SHARDMESH_FORMAT_DCP;
+  converting.saving.previous = scratch / "step-1";
+  c::reshard_options cutting;
+  cutting.mesh = "2";
+  cutting.saving.previous = scratch / "step-1";
+  for (const auto& refused : {problems_of([&] { c::convert(from, scratch / "step-3", converting); }),
+                              problems_of([&] { c::reshard(from, scratch / "step-3", cutting); })}) {
+    REQUIRE(refused.size() == 1);
+    CHECK(refused[0].status == SHARDMESH_INVALID_ARGUMENT);
+    CHECK(refused[0].message.find("previous") != std::string::npos);
+  }
+  CHECK_FALSE(fs::exists(scratch.path / "step-3"));
 }
 
 TEST_CASE("convert with a selection writes the library's bytes and report") {
