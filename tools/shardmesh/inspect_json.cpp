@@ -2,6 +2,7 @@
 #include "inspect_json.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -17,6 +18,7 @@ import shardmesh;
 import shardmesh.checkpoint;
 import shardmesh.core;
 import shardmesh.checkpoint_core;
+import shardmesh.storage;
 
 namespace tool {
 using namespace shardmesh;
@@ -136,6 +138,26 @@ texts_by_key different_texts(const catalog& contents) {
   return texts;
 }
 
+shown_references references_in(const catalog& contents, const shown_entries& shown) {
+  shown_references found;
+  std::vector<std::string> folders;  // by file; empty: in the checkpoint's own folder
+  for (const std::string& file : contents.files) {
+    auto sibling = parse_sibling_file(file);
+    folders.push_back(sibling ? std::move(sibling->folder) : std::string());
+  }
+  for (const std::size_t i : shown.tensors) {
+    const tensor_entry& tensor = contents.tensors[i];
+    for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
+      const std::int32_t file = contents.chunk_places[static_cast<std::size_t>(chunk)].file;
+      if (file < 0 || folders[static_cast<std::size_t>(file)].empty()) continue;
+      found.folders.insert(folders[static_cast<std::size_t>(file)]);
+      const auto size = size_bytes(tensor.type, contents.chunk_box(tensor, chunk).volume());
+      found.bytes = checked_add(found.bytes, size.value_or(0)).value_or(INT64_MAX);
+    }
+  }
+  return found;
+}
+
 int write_document(json_writer& out, checkpoint_reader& reader, const shown_entries& shown,
                    const global_report* globals) {
   const catalog& contents = reader.contents();
@@ -176,6 +198,8 @@ int write_document(json_writer& out, checkpoint_reader& reader, const shown_entr
     if (!contents.tensors[i].opaque_type.empty()) write_opaque(out, contents, contents.tensors[i]);
   out.end_object();
   write_files(out, contents);
+  if (const shown_references found = references_in(contents, shown); !found.folders.empty())
+    out.key("referred").begin_object().member("bytes", found.bytes).key("folders").list(found.folders).end_object();
   write_texts(out, contents);
   if (globals != nullptr) problems.insert(problems.end(), globals->problems.begin(), globals->problems.end());
   end_document(out, problems, globals);

@@ -2,7 +2,10 @@
 // The document of `inspect --json`, and the functions that the list shares with it.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <map>
+#include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -29,6 +32,13 @@ bool is_said(const shardmesh::checkpoint_reader& reader, const shardmesh::error&
 /// The texts that the files' writers attached, by key: the different values with the files that have them.
 using texts_by_key = std::map<std::string_view, std::vector<const shardmesh::file_text*>>;
 texts_by_key different_texts(const shardmesh::catalog& contents);
+
+/// The chunks of the shown tensors that lie in files of other folders (an incremental save).
+struct shown_references {
+  std::int64_t bytes = 0;  // of their elements; saturates
+  std::set<std::string> folders;
+};
+shown_references references_in(const shardmesh::catalog& contents, const shown_entries& shown);
 
 /// Writes the whole document. Returns the exit status: an entry that cannot be read is reported, and listed as a
 /// problem.

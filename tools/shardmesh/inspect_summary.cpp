@@ -135,6 +135,9 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
     dtypes.push_back(fmt::format("{} {} in {}", type, human_bytes(total.first), total.second));
   if (unknown > 0) dtypes.push_back(fmt::format("{} of other representations not counted", unknown));
   out.print("  bytes       {}{}{}\n", human_bytes(bytes), dtypes.empty() ? "" : ": ", fmt::join(dtypes, ", "));
+  if (const shown_references found = references_in(contents, shown); !found.folders.empty())
+    out.print("  referred    {} in {}\n", human_bytes(found.bytes),
+              escaped(fmt::format("{}", fmt::join(found.folders, ", "))));
   if (!ranks.empty()) out.print("  ranks       {}\n", ranks_text(ranks));
   std::vector<std::string> keys;
   for (const auto& [key, count] : top_level) {
