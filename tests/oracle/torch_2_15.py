@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch 2.15 reads our output: every golden DCP checkpoint rewritten, resharded, and made from safetensors. Its
-packages are gigabytes, so it runs only in ./dev test --release, where tests/torch/second_torch.py installs them, or
-with SHARDMESH_TORCH_2_15 as the path of a Python that has them."""
+"""PyTorch 2.15 reads our output: every golden DCP checkpoint rewritten, resharded, and made from safetensors, and one
+that refers to the files of another. Its packages are gigabytes, so it runs only in ./dev test --release, where
+tests/torch/second_torch.py installs them, or with SHARDMESH_TORCH_2_15 as the path of a Python that has them."""
 import json
 import os
 import subprocess
@@ -57,8 +57,23 @@ def check_checkpointable(oracle, python):
     oracle.check(child.returncode != 0, "other", "ranks load a checkpoint without their tensors")
 
 
+def incremental(oracle, case):
+    """A folder in which every chunk is a reference to another folder."""
+    folders = [oracle.work / f"{case.name}.step-{step}" for step in (1, 2)]
+    for folder, options in zip(folders, ([], ["--previous", folders[0]])):
+        done = subprocess.run([oracle.args.ranks.resolve(), case.checkpoint, folder, "2", *options], capture_output=True, text=True)
+        oracle.check(done.returncode == 0 and not done.stdout, f"{case.name}.incremental", done.stderr.strip())
+    oracle.check(not list(folders[1].glob("*.distcp")), f"{case.name}.incremental", "unchanged chunks were written")
+    return str(folders[1])
+
+
+def add_arguments(parser):
+    parser.add_argument("--python", type=Path, required=True)
+    parser.add_argument("--ranks", type=Path, required=True, help="rank_copy")
+
+
 def main():
-    oracle = Oracle(__doc__, lambda parser: parser.add_argument("--python", type=Path, required=True))
+    oracle = Oracle(__doc__, add_arguments)
     python = find_python(oracle)
     made = {}
     for case in oracle.cases():
@@ -70,6 +85,8 @@ def main():
             made[str(copy)] = case
         if oracle.succeeds(case.name, "reshard", case.checkpoint, cut, "--mesh", "3") is not None:
             made[str(cut)] = case
+        if case.name == "dtensor_2d_2x2":
+            made[incremental(oracle, case)] = case
     child = subprocess.run([python, "-c", CHILD], input=json.dumps(list(made)), capture_output=True, text=True)
     if not oracle.check(child.returncode == 0, "child", child.stderr[-600:]):
         oracle.finish()

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads a checkpoint with several ranks (threads) into another layout, and saves it with all of them.
-// torch_reads_ours.py, safetensors_reads_ours.py, and faults.py run it. Prints the keys that it leaves out, one per
-// line: opaque tensors, and with safetensors all that the format cannot hold. Exits with 3 on failure.
+// torch_reads_ours.py, torch_2_15.py, incremental.py, safetensors_reads_ours.py, and faults.py run it. Prints the keys
+// that it leaves out, one per line: opaque tensors, and with safetensors all that the format cannot hold. Exits with 3
+// on failure.
 //   rank_copy SOURCE DESTINATION RANKS [--force] [--threads N] [--to dcp|safetensors|hf] [--max-shard-bytes N]
+//             [--previous FOLDER]
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -77,6 +79,7 @@ int main(int argc, char** argv) {
   for (int i = 4; i < argc; ++i) {
     if (std::string(argv[i]) == "--force") options.overwrite = true;
     if (std::string(argv[i]) == "--threads" && i + 1 < argc) options.threads = std::atoi(argv[i + 1]);
+    if (std::string(argv[i]) == "--previous" && i + 1 < argc) options.previous = argv[i + 1];
     if (std::string(argv[i]) == "--max-shard-bytes" && i + 1 < argc) options.max_shard_bytes = std::atoll(argv[i + 1]);
     if (std::string(argv[i]) == "--to" && i + 1 < argc)
       options.format = std::string(argv[i + 1]) == "hf"            ? target_format::hf
