@@ -30,6 +30,7 @@ static_assert(SHARDMESH_FORMAT_TORCHSNAPSHOT == static_cast<int>(checkpoint_form
 static_assert(SHARDMESH_FORMAT_TORCH_CHECKPOINTING == static_cast<int>(checkpoint_format::torch_checkpointing));
 static_assert(SHARDMESH_FORMAT_PARTS == static_cast<int>(checkpoint_format::parts));
 static_assert(SHARDMESH_FORMAT_GGUF == static_cast<int>(checkpoint_format::gguf));
+static_assert(SHARDMESH_FORMAT_NPZ == static_cast<int>(checkpoint_format::npz));
 
 namespace {
 

@@ -28,9 +28,12 @@ target_format to_target(shardmesh_format format) {
       return target_format::torch_checkpointing;
     case SHARDMESH_FORMAT_GGUF:
       return target_format::gguf;
+    case SHARDMESH_FORMAT_NPZ:
+      return target_format::npz;
     default:
-      refuse(fail(errc::invalid_argument, "no format that can be written has this number")
-                 .with_values("DCP, TORCH, SAFETENSORS, HF, TORCH_CHECKPOINTING, or GGUF", std::to_string(format)));
+      refuse(
+          fail(errc::invalid_argument, "no format that can be written has this number")
+              .with_values("DCP, TORCH, SAFETENSORS, HF, TORCH_CHECKPOINTING, GGUF, or NPZ", std::to_string(format)));
   }
 }
 

@@ -39,6 +39,8 @@ std::string_view name(checkpoint_format format) {
       return "parts";
     case checkpoint_format::gguf:
       return "gguf";
+    case checkpoint_format::npz:
+      return "npz";
   }
   return "unknown";
 }

@@ -53,10 +53,11 @@ enum class checkpoint_format : std::uint8_t {
   torchsnapshot,
   torch_checkpointing,  // DCP's successor
   parts,                // a folder of several checkpoints, seen as one
-  gguf                  // one GGUF file
+  gguf,                 // one GGUF file
+  npz                   // NumPy's .npz archives and .npy files: one, or an MLX folder of weights.npz
 };
 /// Returns the format's name: "dcp", "torch", "safetensors", "hf", "torch-files", "deepspeed", "torchsnapshot",
-/// "torch-checkpointing", "parts", or "gguf".
+/// "torch-checkpointing", "parts", "gguf", or "npz".
 std::string_view name(checkpoint_format format);
 
 /// Returns the rank that wrote a file, when the file's name states it: 3 for DCP's "__3_0.distcp", also in a

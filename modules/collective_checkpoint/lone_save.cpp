@@ -50,7 +50,8 @@ result<merged_state> merged_alone(const const_local_state& held) {
 }  // namespace
 
 bool is_written_alone(target_format to) {
-  return to == target_format::pt || to == target_format::torch_checkpointing || to == target_format::gguf;
+  return to == target_format::pt || to == target_format::torch_checkpointing || to == target_format::gguf ||
+         to == target_format::npz;
 }
 
 result<save_report> save_alone(const std::filesystem::path& destination, const const_local_state& held,

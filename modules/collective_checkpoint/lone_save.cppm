@@ -11,7 +11,8 @@ import :save;
 
 namespace shardmesh {
 
-// Returns whether only one process can write the format: a .pt file, a folder of torch_checkpointing, or a GGUF file.
+// Returns whether only one process can write the format: a .pt file, a folder of torch_checkpointing, a GGUF file, or
+// an .npz archive.
 bool is_written_alone(target_format to);
 
 // Saves a state that this process holds alone in such a format. Entries and problems are those of `save` by ranks;

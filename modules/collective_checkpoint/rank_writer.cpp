@@ -18,6 +18,7 @@ std::unique_ptr<rank_writer> make_rank_writer(target_format to, const rank_write
     case target_format::pt:
     case target_format::torch_checkpointing:
     case target_format::gguf:
+    case target_format::npz:
       break;
   }
   return nullptr;

@@ -84,8 +84,9 @@ class zstd_decoder final : public fed_decoder {
 
 class deflate_decoder final : public fed_decoder {
  public:
-  explicit deflate_decoder(const byte_source& encoded) : fed_decoder(encoded) {
-    inflateInit2(&stream_, -MAX_WBITS);  // raw: ZIP records have no zlib header
+  // `is_gzip`: the stream is one or more members of gzip. Otherwise it is raw: ZIP records have no zlib header.
+  deflate_decoder(const byte_source& encoded, bool is_gzip) : fed_decoder(encoded), is_gzip_(is_gzip) {
+    inflateInit2(&stream_, is_gzip ? MAX_WBITS + 16 : -MAX_WBITS);
   }
   ~deflate_decoder() override { inflateEnd(&stream_); }
 
@@ -96,21 +97,33 @@ class deflate_decoder final : public fed_decoder {
     while (stream_.avail_out > 0 && !ended_) {
       if (stream_.avail_in == 0) {
         SHARDMESH_TRY(const auto chunk, feed());
+        if (chunk.empty() && at_member_end_) {
+          ended_ = true;
+          break;
+        }
         if (chunk.empty()) return damaged("the stream ends early");
         stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(chunk.data()));
         stream_.avail_in = static_cast<uInt>(chunk.size());
       }
       const int status = inflate(&stream_, Z_NO_FLUSH);
       if (status != Z_OK && status != Z_STREAM_END) return damaged(stream_.msg ? stream_.msg : "not a deflate stream");
-      ended_ = status == Z_STREAM_END;
+      at_member_end_ = is_gzip_ && status == Z_STREAM_END;
+      ended_ = !is_gzip_ && status == Z_STREAM_END;
+      if (at_member_end_) inflateReset(&stream_);  // another member may follow
     }
     return out.size() - stream_.avail_out;
   }
 
  private:
+  bool is_gzip_;
   z_stream stream_{};
-  bool ended_ = false;
+  bool at_member_end_ = false, ended_ = false;
 };
+
+std::unique_ptr<decoder> make_decoder(const byte_source& encoded, codec how) {
+  if (how == codec::zstd) return std::make_unique<zstd_decoder>(encoded);
+  return std::make_unique<deflate_decoder>(encoded, how == codec::gzip);
+}
 
 class decoding_source final : public byte_source {
  public:
@@ -169,10 +182,7 @@ class decoding_source final : public byte_source {
     return true;
   }
   void start_over() const {
-    if (how_ == codec::zstd)
-      decoder_ = std::make_unique<zstd_decoder>(*encoded_);
-    else
-      decoder_ = std::make_unique<deflate_decoder>(*encoded_);
+    decoder_ = make_decoder(*encoded_, how_);
     position_ = 0;
   }
   result<std::size_t> fill(std::span<std::byte> out) const {
@@ -214,6 +224,20 @@ result<std::unique_ptr<byte_source>> open_decoding_source(std::unique_ptr<byte_s
     if (!done) return std::move(done).error().with_file(source->name());
   }
   return std::unique_ptr<byte_source>(std::move(source));
+}
+
+result<std::vector<std::byte>> decode_beginning(const byte_source& encoded, codec how, std::int64_t count) {
+  const auto wanted = static_cast<std::size_t>(std::max<std::int64_t>(count, 0));
+  const std::unique_ptr<decoder> decoding = make_decoder(encoded, how);
+  std::vector<std::byte> decoded;
+  while (decoded.size() < wanted) {
+    const std::size_t before = decoded.size();
+    decoded.resize(before + std::min(wanted - before, buffer_bytes));
+    SHARDMESH_TRY(const std::size_t got, decoding->decode(std::span(decoded).subspan(before)));
+    decoded.resize(before + got);
+    if (got == 0) break;
+  }
+  return decoded;
 }
 
 }  // namespace shardmesh

@@ -305,6 +305,10 @@ std::string lower_case(std::string name) {
   for (char& c : name) c = lower_case(c);
   return name;
 }
+// NumPy looks its arrays up with regard to case, and PyTorch has no such records.
+bool is_numpy_array(std::string_view name) {
+  return name.ends_with(".npy");
+}
 bool are_alike_but_for_case(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, {}, [](char c) { return lower_case(c); }, [](char c) { return lower_case(c); });
 }
@@ -348,9 +352,11 @@ result<zip_directory> zip_directory::read(const byte_source& source, std::vector
                                    : !directory.by_name_.emplace(record.name, directory.records_.size()).second;
     if (is_known) return bad(source, fmt::format("two records are named \"{}\"", record.name));
     // PyTorch's reader looks names up without regard to case, others with: they would see different records.
-    const auto is_alike = [&](const zip_record& other) { return are_alike_but_for_case(other.name, record.name); };
-    const bool is_folded =
-        is_short ? std::ranges::any_of(directory.records_, is_alike) : !folded.insert(lower_case(record.name)).second;
+    const auto is_alike = [&](const zip_record& other) {
+      return !is_numpy_array(other.name) && are_alike_but_for_case(other.name, record.name);
+    };
+    const bool is_folded = !is_numpy_array(record.name) && (is_short ? std::ranges::any_of(directory.records_, is_alike)
+                                                                     : !folded.insert(lower_case(record.name)).second);
     if (is_folded) return bad(source, fmt::format("two records are named \"{}\" apart from case", record.name));
     directory.records_.push_back(std::move(record));
   }

@@ -156,10 +156,10 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
             config: str | os.PathLike[str] | Mapping[str, Any] | None = None, sizes: Mapping[str, int] | None = None,
             map_inverse: bool = False, threads: int = 0, memory_bytes: int = 0,
             progress: Progress = None) -> SaveReport:
-    """Rewrites a checkpoint as "dcp", "safetensors", "hf", "pt", "torch-checkpointing", or "gguf", streaming; whole or
-    not at all. Every checksum of the source is compared before the destination appears.
+    """Rewrites a checkpoint as "dcp", "safetensors", "hf", "pt", "torch-checkpointing", "gguf", or "npz", streaming;
+    whole or not at all. Every checksum of the source is compared before the destination appears.
 
-    format: optional if the destination ends in .safetensors, .pt, or .gguf.
+    format: optional if the destination ends in .safetensors, .pt, .gguf, or .npz.
     dedup: "tied" or "equal" writes such tensors once.
     nest: for dcp, pt, and torch-checkpointing from flat names: split them at dots.
     skip_objects, skip_unsupported: leave such entries out instead of refusing them.
@@ -171,10 +171,10 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
     dequantize, all_parts, map, config, sizes, map_inverse: as in `open`. The selection uses mapped names.
     """
     if format is None:
-        formats = {".safetensors": "safetensors", ".pt": "pt", ".gguf": "gguf"}
+        formats = {".safetensors": "safetensors", ".pt": "pt", ".gguf": "gguf", ".npz": "npz"}
         format = formats.get(os.path.splitext(_arguments.path(destination))[1])
         if format is None:
-            raise failure("invalid_argument", "pass a format: dcp, safetensors, hf, pt, torch-checkpointing, or gguf",
+            raise failure("invalid_argument", "pass a format: dcp, safetensors, hf, pt, torch-checkpointing, gguf, or npz",
                           path=_arguments.path(destination))
     if not isinstance(dedup, str) or dedup not in ("none", "tied", "equal"):
         raise failure("invalid_argument", "the argument dedup is invalid", expected="none, tied, or equal", found=_arguments.shown(dedup))

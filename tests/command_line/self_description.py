@@ -20,9 +20,9 @@ BASH = {
     "|v": "verify",
     "--threads 2 |lay": "layout",
     "--threads |": "",
-    "convert --to |": "dcp safetensors hf pt torch-checkpointing gguf",
+    "convert --to |": "dcp safetensors hf pt torch-checkpointing gguf npz",
     "convert --to = |s": "safetensors",
-    "convert --to |=": "dcp safetensors hf pt torch-checkpointing gguf",
+    "convert --to |=": "dcp safetensors hf pt torch-checkpointing gguf npz",
     "convert --dedup = |": "tied equal",
     "convert --dedup |": "a b.svg folder",
     "convert --max-shard-size |": "",
@@ -40,7 +40,7 @@ BASH = {
 }
 FISH = {
     "shardmesh ver": ["verify"],
-    "shardmesh convert --to ": ["dcp", "gguf", "hf", "pt", "safetensors", "torch-checkpointing"],
+    "shardmesh convert --to ": ["dcp", "gguf", "hf", "npz", "pt", "safetensors", "torch-checkpointing"],
     "shardmesh convert --max": ["--max-shard-size"],
     "shardmesh layout ": [],
     "shardmesh verify f": ["folder/"],

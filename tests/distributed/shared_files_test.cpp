@@ -332,6 +332,8 @@ TEST_CASE("what cannot be shared safetensors is refused on every rank, before a 
   refuses({"step: many ranks cannot write this format together", "save as DCP"}, options, as_it_is);
   options.format = target_format::gguf;
   refuses({"step: many ranks cannot write this format together", "save as DCP"}, options, as_it_is);
+  options.format = target_format::npz;
+  refuses({"step: many ranks cannot write this format together", "save as DCP"}, options, as_it_is);
   options.format = target_format::hf;
   refuses({"w: safetensors cannot hold complex32"}, options, [](rows& mine, rank_save_options&, any_communicator&) {
     mine.tensor().type = mine.part().memory.type = dtype::complex32;

@@ -31,7 +31,7 @@ void look_at(std::span<const std::byte> bytes, shardmesh::codec how) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  for (const shardmesh::codec how : {shardmesh::codec::zstd, shardmesh::codec::deflate})
+  for (const shardmesh::codec how : {shardmesh::codec::zstd, shardmesh::codec::deflate, shardmesh::codec::gzip})
     look_at(std::as_bytes(std::span(data, size)), how);
   return 0;
 }

@@ -201,7 +201,7 @@ class Folder:
 
     def junk(self, name):
         path = self.place() / name
-        kind = self.chance.choice([".json", ".npz", ".onnx", "", "hidden"])
+        kind = self.chance.choice([".json", ".h5", ".onnx", "", "hidden"])
         if kind == "hidden":
             path = path.with_name(f".{name}.pt")
         else:
@@ -218,7 +218,7 @@ def random_folders(oracle, maker):
         folder.make()
         case = f"seed {oracle.args.seed}, folder {number} ({'; '.join(folder.what)})"
         compare(oracle, case, folder.top, folder.expected, folder.problems,
-                [] if folder.problems else [n for n in folder.named if n.endswith((".npz", ".onnx", ".pt"))])
+                [] if folder.problems else [n for n in folder.named if n.endswith((".h5", ".onnx", ".pt"))])
         if folder.expected:
             printed = "".join(oracle.run("inspect", folder.top, "--all")[1:])
             for name in folder.named if not folder.problems else ():

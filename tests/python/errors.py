@@ -68,7 +68,7 @@ class ErrorTest(common.WorkTest):
     def test_a_call_that_is_refused_names_what_it_expected_and_what_it_found(self):
         problem = self.refusal(shardmesh.convert, FOLDER, self.work / "out", "zip")
         self.assertEqual((problem.code, problem.expected, problem.found),
-                         ("invalid_argument", "dcp, safetensors, hf, pt, torch-checkpointing, or gguf", "zip"))
+                         ("invalid_argument", "dcp, safetensors, hf, pt, torch-checkpointing, gguf, or npz", "zip"))
         self.assertEqual(self.left_in_work(), [])
 
     def test_descriptions_and_checks_do_not_import_torch(self):

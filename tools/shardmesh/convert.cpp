@@ -50,7 +50,7 @@ int run(arguments& given, const common_options& common, bool format_given) {
     if (format == nullptr)
       return refuse(fail(errc::invalid_argument, "the name does not show the format to write")
                         .with_file(given.destination)
-                        .with_hint(fmt::format("pass {}, or a name that ends in .safetensors, .pt, or .gguf",
+                        .with_hint(fmt::format("pass {}, or a name that ends in .safetensors, .pt, .gguf, or .npz",
                                                target_names("--to "))));
     given.options.format = format->format;
   }
@@ -111,17 +111,17 @@ void add_convert(CLI::App& app, invocation& call) {
   command
       ->add_option(
           "SRC", given->source,
-          "A checkpoint of any format that shardmesh reads: DCP, .pt, safetensors, Hugging Face, GGUF, and more")
+          "A checkpoint of any format that shardmesh reads: DCP, .pt, safetensors, Hugging Face, GGUF, .npz, and more")
       ->required();
   command
       ->add_option("DST", given->destination,
-                   "The file (safetensors, pt, gguf) or folder (dcp, hf, torch-checkpointing) to write")
+                   "The file (safetensors, pt, gguf, npz) or folder (dcp, hf, torch-checkpointing) to write")
       ->required();
   CLI::Option* to =
       command
           ->add_option_function<std::string>(
               "--to", [given](const std::string& text) { given->options.format = find_target(text)->format; },
-              "Format of DST, unless DST ends in .safetensors, .pt, or .gguf")
+              "Format of DST, unless DST ends in .safetensors, .pt, .gguf, or .npz")
           ->check(one_of(format_names()))
           ->type_name("FORMAT");
   command

@@ -249,7 +249,7 @@ void add_inspect(CLI::App& app, invocation& call) {
   command
       ->add_option(
           "PATH", given->path,
-          "A checkpoint of any format that shardmesh reads: DCP, .pt, safetensors, Hugging Face, GGUF, and more")
+          "A checkpoint of any format that shardmesh reads: DCP, .pt, safetensors, Hugging Face, GGUF, .npz, and more")
       ->required();
   command->add_flag("--json", given->json, "Print one JSON document");
   command

@@ -51,6 +51,7 @@ constexpr spelling hints[] = {
      "pass --skip-unsupported to leave it out, or --skip '"},
     {errc::unsupported, "pass skip_unsupported", "pass --skip-unsupported"},
     {errc::unsupported, "pass item", "pass --item"},
+    {errc::unsupported, "pass dtype", "pass --dtype"},
     {errc::unsupported, "pass allow_globals", "pass --allow-globals"},
     {errc::bad_format, "raise the limit factor", "raise --limit-factor"},
     {errc::missing_key, "pass components", "pass --components"},

@@ -163,7 +163,7 @@ void add_reshard(CLI::App& app, invocation& call) {
   command
       ->add_option(
           "SRC", given->source,
-          "A checkpoint of any format that shardmesh reads: DCP, .pt, safetensors, Hugging Face, GGUF, and more")
+          "A checkpoint of any format that shardmesh reads: DCP, .pt, safetensors, Hugging Face, GGUF, .npz, and more")
       ->required();
   command->add_option("DST", given->destination, "The DCP folder to write")->required();
   command->add_option("--mesh", given->mesh, "The new mesh, such as 3 or dp=2,tp=4")->type_name("MESH");

@@ -19,6 +19,7 @@ module shardmesh.checkpoint;
 
 import shardmesh.dcp;
 import shardmesh.deepspeed;
+import shardmesh.npz;
 import shardmesh.safetensors;
 import shardmesh.torch_checkpointing;
 import shardmesh.torchsnapshot;
@@ -95,6 +96,8 @@ result<std::vector<checkpoint_part>> list_named_files(const fs::path& folder,
     add_model(checkpoint_format::hf);
   else if (holds(is_torch_model_file, false) && !holds(is_safetensors_file, false))
     add_model(checkpoint_format::torch_files);
+  else if (holds(npz::is_weights_name, false) && !holds(is_safetensors_file, false))
+    add_model(checkpoint_format::npz);
   SHARDMESH_TRY(std::vector<rank_file_group> groups, list_rank_files(folder));
   std::erase_if(groups, [&](const rank_file_group& group) {
     return std::any_of(group.files.begin(), group.files.end(),
@@ -119,6 +122,7 @@ bool is_name_of(const checkpoint_part& part, const std::string& name) {
   if (part.own == checkpoint_format::hf)
     return name == "objects.json" || (!name.starts_with('.') && is_safetensors_file(name));
   if (part.own == checkpoint_format::torch_files) return is_torch_model_file(name);
+  if (part.own == checkpoint_format::npz) return npz::is_weights_name(name);
   if (part.own == checkpoint_format::torchsnapshot) return name == ".snapshot_metadata";
   if (part.own == checkpoint_format::torch_checkpointing) return name == torch_checkpointing::metadata_file_name;
   if (part.own == checkpoint_format::deepspeed)
@@ -192,6 +196,8 @@ result<std::unique_ptr<checkpoint_reader>> open_part(const checkpoint_part& part
       return deepspeed::open(part.path, options);
     case checkpoint_format::torch_files:
       return open_model_files(part.path, options);
+    case checkpoint_format::npz:
+      return npz::open_folder(part.path, options);
     default:
       return safetensors::open_folder(part.path, options);
   }

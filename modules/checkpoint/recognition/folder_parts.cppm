@@ -20,7 +20,9 @@ struct checkpoint_part {
 
   // True when it is made of files in the folder, without a file or folder of its own.
   bool is_of_folder() const { return ranks || own; }
-  bool is_model() const { return own == checkpoint_format::hf || own == checkpoint_format::torch_files; }
+  bool is_model() const {
+    return own == checkpoint_format::hf || own == checkpoint_format::torch_files || own == checkpoint_format::npz;
+  }
 };
 
 // Lists the checkpoints of formats that know their own files: DCP, torchsnapshot, torch_checkpointing, and DeepSpeed.

@@ -17,6 +17,7 @@ module;
 module shardmesh.checkpoint;
 
 import shardmesh.gguf;
+import shardmesh.npz;
 import shardmesh.safetensors;
 import shardmesh.storage;
 import :folder_survey;
@@ -49,15 +50,15 @@ bool is_of_tools(std::string_view name) {
   return std::find(known.begin(), known.end(), name) != known.end();
 }
 
-// True for an archive, a pickle that states its protocol, a GGUF file, and a safetensors header.
+// True for an archive, a pickle that states its protocol, a GGUF file, an array of NumPy, and a safetensors header.
 bool looks_like_checkpoint(const fs::path& file) {
   file_pool pool(1);
   const auto source = pool.open(file);
   std::array<std::byte, 9> head{};
   if (!source || (*source)->size_bytes() < 9 || !(*source)->read(0, head)) return false;
   const auto is_gguf = gguf::looks_like_gguf(file);
-  return looks_like_zip(**source) || (head[0] == std::byte{0x80} && head[1] <= std::byte{5}) ||
-         head[8] == std::byte{'{'} || (is_gguf && *is_gguf);
+  return looks_like_zip(**source) || npz::begins_array(head) ||
+         (head[0] == std::byte{0x80} && head[1] <= std::byte{5}) || head[8] == std::byte{'{'} || (is_gguf && *is_gguf);
 }
 
 // True for the objects of the safetensors file beside it: they are read with that file.
@@ -75,9 +76,13 @@ bool lies_in(const fs::path& path, const fs::path& folder) {
 }  // namespace
 
 bool is_weight_name(std::string_view name) {
-  static constexpr auto endings =
-      std::to_array<std::string_view>({".bin", ".pt", ".pth", ".ckpt", ".pkl", ".safetensors", ".gguf", ".distcp"});
+  static constexpr auto endings = std::to_array<std::string_view>(
+      {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".safetensors", ".gguf", ".npz", ".distcp"});
   return ends_with_any(name, endings);
+}
+
+bool is_numpy_name(std::string_view name) {
+  return name.ends_with(".npz") || name.ends_with(".npy");
 }
 
 std::optional<checkpoint_format> format_of_file(const fs::path& file) {
@@ -85,10 +90,12 @@ std::optional<checkpoint_format> format_of_file(const fs::path& file) {
       std::to_array<std::string_view>({".pt", ".pth", ".ckpt", ".bin", ".pt2", ".pkl"});
   const std::string name = file.filename().string();
   if (ends_with_any(name, torch_endings)) return checkpoint_format::torch_file;
+  if (is_numpy_name(name)) return checkpoint_format::npz;
   if (name.starts_with('.') || holds_no_tensors(name) || !looks_like_checkpoint(file)) return std::nullopt;
   file_pool pool(1);
   const auto source = pool.open(file);
   if (!source) return std::nullopt;
+  if (const auto is_npz = npz::looks_like_npz(file); is_npz && *is_npz) return checkpoint_format::npz;
   if (looks_like_zip(**source)) {
     const auto directory = zip_directory::read(**source);
     const bool is_saved =

@@ -27,8 +27,12 @@ result<folder_survey> survey_folder(const std::filesystem::path& folder,
 // reported.
 bool is_weight_name(std::string_view name);
 
-// Returns the format that opens a file, judged by its name and first bytes: `torch_file`, `safetensors`, `gguf`, or
-// nothing if it does not look like a checkpoint. An archive must contain a pickle of torch.save.
+// Returns true for names of NumPy's archives and arrays.
+bool is_numpy_name(std::string_view name);
+
+// Returns the format that opens a file, judged by its name and first bytes: `torch_file`, `safetensors`, `gguf`, `npz`,
+// or nothing if it does not look like a checkpoint. An archive must contain a pickle of torch.save, or begin with an
+// array of NumPy.
 std::optional<checkpoint_format> format_of_file(const std::filesystem::path& file);
 
 // The target of a symbolic link.

@@ -13,6 +13,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.npz;
 import shardmesh.safetensors;
 import shardmesh.deepspeed;
 import shardmesh.torch_checkpointing;
@@ -57,7 +58,7 @@ struct search {
 }  // namespace
 
 result<std::optional<checkpoint_format>> format_of_folder(const fs::path& folder) {
-  bool has_safetensors = false, has_dcp = false, has_model_files = false, has_rank_files = false;
+  bool has_safetensors = false, has_dcp = false, has_model_files = false, has_rank_files = false, has_npz = false;
   std::error_code code;
   for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
     const std::string file = at->path().filename().string();
@@ -65,6 +66,7 @@ result<std::optional<checkpoint_format>> format_of_folder(const fs::path& folder
     has_safetensors |= file.ends_with(".safetensors") || file.ends_with(".safetensors.index.json");
     has_model_files |= safetensors::parse_torch_model_name(file) || safetensors::is_torch_model_index(file);
     has_rank_files |= parse_rank_file_name(file).has_value();
+    has_npz |= npz::is_weights_name(file);
   }
   if (code) return fail_sys(code.value(), "cannot list", folder.string());
   // Tested before hf, because such a folder may hold safetensors files. Not tested beside DCP files, because a DCP
@@ -74,6 +76,7 @@ result<std::optional<checkpoint_format>> format_of_folder(const fs::path& folder
   if (torchsnapshot::is_snapshot(folder)) return std::optional(checkpoint_format::torchsnapshot);
   if (has_safetensors) return std::optional(checkpoint_format::hf);
   if (has_model_files) return std::optional(checkpoint_format::torch_files);
+  if (has_npz) return std::optional(checkpoint_format::npz);
   if (deepspeed::holds_checkpoint(folder)) return std::optional(checkpoint_format::deepspeed);
   // Tested after deepspeed, whose files also look like ranks' files.
   return has_rank_files ? std::optional(checkpoint_format::torch_files) : std::nullopt;

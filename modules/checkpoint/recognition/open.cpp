@@ -13,10 +13,12 @@ module shardmesh.checkpoint;
 import shardmesh.dcp;
 import shardmesh.deepspeed;
 import shardmesh.gguf;
+import shardmesh.npz;
 import shardmesh.safetensors;
 import shardmesh.torch_checkpointing;
 import shardmesh.torch_file;
 import shardmesh.torchsnapshot;
+import :folder_survey;
 import :folders;
 import :megatron_folder;
 import :model_files;
@@ -57,6 +59,8 @@ result<std::unique_ptr<checkpoint_reader>> open_folder(const fs::path& path, con
       return torchsnapshot::open(path, options);
     case checkpoint_format::deepspeed:
       return deepspeed::open(path, options);
+    case checkpoint_format::npz:
+      return npz::open_folder(path, options);
     default:
       return safetensors::open_folder(path, options);
   }
@@ -78,10 +82,12 @@ result<std::unique_ptr<checkpoint_reader>> open_any(const fs::path& path, const 
       return torch_checkpointing::open(path.parent_path(), options);
     if (path.filename() == ".metadata") return dcp::open(path.parent_path(), options);
     if (safetensors::is_torch_model_index(path.filename().string())) return open_model_files(path, options);
-    // Decides by content: a safetensors header begins with a length and "{"; everything that is neither it nor GGUF is
-    // for torch.load.
+    // Decides by content: a safetensors header begins with a length and "{"; everything that is neither it nor GGUF nor
+    // NumPy's is for torch.load.
     SHARDMESH_TRY(const bool is_gguf, gguf::looks_like_gguf(path));
     if (is_gguf || path.filename().string().ends_with(".gguf")) return gguf::open(path, options);
+    SHARDMESH_TRY(const bool is_npz, npz::looks_like_npz(path));
+    if (is_npz || is_numpy_name(path.filename().string())) return npz::open(path, options);
     SHARDMESH_TRY(const bool is_safetensors, safetensors::looks_like_safetensors(path));
     return is_safetensors ? safetensors::open(path, options) : torch_file::open(path, options);
   }

@@ -251,7 +251,7 @@ std::string exact_pattern(std::string_view key) {
 void find_unpicklable(checkpoint_reader& reader, conversion& work) {
   const checkpoint_format format = reader.contents().format;
   if (format != checkpoint_format::safetensors && format != checkpoint_format::hf &&
-      format != checkpoint_format::gguf && format != checkpoint_format::parts)
+      format != checkpoint_format::gguf && format != checkpoint_format::npz && format != checkpoint_format::parts)
     return;
   std::unordered_set<std::string> bad;
   for (std::size_t i = 0; i < work.objects.size(); ++i) {

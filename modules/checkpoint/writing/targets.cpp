@@ -17,6 +17,7 @@ module shardmesh.checkpoint;
 
 import shardmesh.dcp;
 import shardmesh.gguf;
+import shardmesh.npz;
 import shardmesh.safetensors;
 import shardmesh.storage;
 import shardmesh.torch_checkpointing;
@@ -63,6 +64,11 @@ std::optional<error> problem_of_safetensors(std::string_view key, dtype type, co
 result<save_report> write_gguf(const fs::path& destination, tensor_list tensors, object_list objects,
                                element_source source, const target_settings& settings, const save_options& options) {
   return gguf::save(destination, std::move(tensors), objects, source, settings.gguf_file, options);
+}
+
+result<save_report> write_npz(const fs::path& destination, tensor_list tensors, object_list objects,
+                              element_source source, const target_settings&, const save_options& options) {
+  return npz::save(destination, std::move(tensors), objects, source, options);
 }
 
 constexpr std::array of_dcp{checkpoint_format::dcp};
@@ -142,6 +148,18 @@ constexpr std::array all{
            .problem_of = gguf::problem_of,
            .side_files_of = {},
            .write = write_gguf},
+    target{.format = target_format::npz,
+           .name = "npz",
+           .extension = ".npz",
+           .is_pickled = false,
+           .is_nested = false,
+           .has_texts = false,
+           .has_items = false,
+           .has_objects_file = false,
+           .has_block_types = false,
+           .problem_of = npz::problem_of,
+           .side_files_of = {},
+           .write = write_npz},
 };
 
 }  // namespace

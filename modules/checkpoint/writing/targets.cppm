@@ -9,6 +9,7 @@ import shardmesh.checkpoint_core;
 import shardmesh.transfer;
 import shardmesh.dcp;
 import shardmesh.gguf;
+import shardmesh.npz;
 import shardmesh.safetensors;
 import shardmesh.torch_checkpointing;
 
@@ -21,7 +22,8 @@ enum class target_format : std::uint8_t {
   hf,                   // a Hugging Face folder of safetensors files
   pt,                   // one file of torch.save: a nested dict
   torch_checkpointing,  // a folder of the package torch_checkpointing: a file for each item and rank
-  gguf                  // one GGUF file
+  gguf,                 // one GGUF file
+  npz                   // one .npz archive of NumPy
 };
 
 /// The settings of all formats' writers. Each writer reads its own.
@@ -67,7 +69,8 @@ const target& target_of(target_format format);
 const target* find_target(std::string_view name);
 /// Returns the entry of the single-file format that the extension of `destination` names; null if it names none.
 const target* target_by_extension(const std::filesystem::path& destination);
-/// Lists the names for messages, with `prefix` before each: "dcp, safetensors, hf, pt, torch-checkpointing, or gguf".
+/// Lists the names for messages, with `prefix` before each: "dcp, safetensors, hf, pt, torch-checkpointing, gguf, or
+/// npz".
 std::string target_names(std::string_view prefix = {});
 
 /// Checks that a save in this format may refer to a previous checkpoint; an empty path means none.

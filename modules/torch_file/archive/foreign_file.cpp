@@ -29,9 +29,9 @@ struct magic {
 using namespace std::string_view_literals;
 constexpr magic beginnings[] = {
     {"version https://git-lfs", "it is a pointer of Git LFS, not the file itself", "git lfs pull"},
-    {"GGUF", "it is a GGUF file", "GGUF is not read; convert its source instead"},
+    {"GGUF", "it is a GGUF file", "give it a name that ends in .gguf, in a file of its own"},
     {"\x89HDF", "it is an HDF5 file", save_again},
-    {"\x93NUMPY", "it is a numpy array (.npy)", save_again},
+    {"\x93NUMPY", "it is a numpy array (.npy)", "give it a name that ends in .npy, in a file of its own"},
     {"\x1f\x8b", "it is compressed with gzip", "decompress it first"},
     {"\x28\xb5\x2f\xfd", "it is compressed with zstd", "decompress it first"},
     {"\xfd"
@@ -44,7 +44,8 @@ constexpr magic beginnings[] = {
 
 error not_torch_archive(const zip_directory& directory, const std::string& wanted) {
   if (has_record(directory, ".npy"))
-    return fail(errc::unsupported, "it is an archive of numpy arrays (.npz)").with_hint(std::string(save_again));
+    return fail(errc::unsupported, "it is an archive of numpy arrays (.npz)")
+        .with_hint("give it a name that ends in .npz");
   if (has_record(directory, ".weights.h5"))
     return fail(errc::unsupported, "it is an archive of Keras").with_hint(std::string(save_again));
   return fail(errc::bad_format, fmt::format("the archive has no record \"{}\"", escaped(wanted)));

@@ -279,7 +279,7 @@ TEST_CASE("numbers that make no sense are errors that name key and number") {
   saving.format = 4;
   CHECK(told([&](shardmesh_error** x) { return shardmesh_save("x", nullptr, 0, &saving, nullptr, x); }) ==
         "invalid_argument: no format that can be written has this number: expected DCP, TORCH, SAFETENSORS, HF, "
-        "TORCH_CHECKPOINTING, or GGUF, found 4");
+        "TORCH_CHECKPOINTING, GGUF, or NPZ, found 4");
   shardmesh_text text{};
   CHECK(told([&](shardmesh_error** x) {
           return shardmesh_checkpoint_file(from.c(), 1000000, &text, x);

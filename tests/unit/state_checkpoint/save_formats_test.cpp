@@ -95,8 +95,9 @@ TEST_CASE("the last check of a save is called in every format and on every rank,
   const safetensors_files::temporary_folder scratch;
   const dict state = make_dict(true);
   rank_save_options options = quick;
-  for (const target_format format : {target_format::dcp, target_format::safetensors, target_format::hf,
-                                     target_format::pt, target_format::torch_checkpointing, target_format::gguf}) {
+  for (const target_format format :
+       {target_format::dcp, target_format::safetensors, target_format::hf, target_format::pt,
+        target_format::torch_checkpointing, target_format::gguf, target_format::npz}) {
     CAPTURE(target_of(format).name);
     options.format = format;
     int calls = 0;

@@ -128,7 +128,7 @@ TEST_CASE("values that are missing, given twice, or misspelled are named in plai
   CHECK(has(line("verify x --threads 1 --threads 2"), "--threads is given more than once"));
   CHECK(has(line("verify x --threads 5000"), "--threads: '5000' is not a whole number from 0 to 4096"));
   CHECK(has(line("convert a b --to safetensor"),
-            "--to: 'safetensor' is not one of dcp, safetensors, hf, pt, torch-checkpointing, gguf; did you mean "
+            "--to: 'safetensor' is not one of dcp, safetensors, hf, pt, torch-checkpointing, gguf, npz; did you mean "
             "safetensors?"));
   CHECK(has(line("inspect x --key a --only b"), " cannot be used with --"));
   CHECK(has(line("completion ksh"), "SHELL: 'ksh' is not one of bash, zsh, fish"));

@@ -142,6 +142,13 @@ TEST_CASE("an archive with two records whose names differ in case alone is refus
         "some.zip: malformed ZIP archive: two records are named \"x/A\" apart from case");
 }
 
+TEST_CASE("arrays of NumPy whose names differ in case alone are two records") {
+  const auto bytes = two_records("a.npy", "A.npy");
+  CHECK(zip_directory::read(memory_source(bytes, "some.zip")).value().records().size() == 4);
+  CHECK(to_string(problem_of(two_records("a.npy", "a.npy"))) ==
+        "some.zip: malformed ZIP archive: two records are named \"x/a.npy\"");
+}
+
 TEST_CASE("a record that is stored as it is has one size") {
   auto bytes = two_records();
   const std::size_t entry = find(bytes, "PK\1\2", find(bytes, "PK\1\2") + 4);

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests decoded streams: gzip files of one and several members, damage, and the beginning of a stream.
+#include <catch2/catch_test_macros.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <npz_files.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+
+import shardmesh.storage;
+
+using namespace shardmesh;
+namespace made = npz_files;
+
+namespace {
+
+// A member of a gzip file, in blocks without compression.
+std::string member(std::string_view text) {
+  return std::string("\x1f\x8b\x08\0\0\0\0\0\0\xff", 10) + made::deflated(text) + made::number(made::crc32(text)) +
+         made::number(static_cast<std::uint32_t>(text.size()));
+}
+
+std::unique_ptr<byte_source> source_of(const std::string& bytes) {
+  return std::make_unique<memory_source>(std::as_bytes(std::span(bytes)), "some.gz");
+}
+
+std::string text_of(const byte_source& source) {
+  std::string text(static_cast<std::size_t>(source.size_bytes()), '\0');
+  REQUIRE(source.read(0, std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("the members of a gzip file are one stream") {
+  const std::string large(200'000, 'x');
+  for (const std::string& bytes : {member(large), member("") + member(large), member(large) + member("")}) {
+    const auto opened = open_decoding_source(source_of(bytes), codec::gzip);
+    REQUIRE(opened);
+    CHECK(text_of(**opened) == large);
+  }
+  const std::string both = member("first ") + member("second");
+  CHECK(text_of(*open_decoding_source(source_of(both), codec::gzip).value()) == "first second");
+}
+
+TEST_CASE("a gzip file that is cut off, or differs from its checksum, is refused") {
+  const std::string whole = member("text");
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    const std::string cut = whole.substr(0, length);
+    const auto opened = open_decoding_source(source_of(cut), codec::gzip);
+    REQUIRE_FALSE(opened);
+    CHECK(opened.error().code == errc::bad_format);
+    CHECK(opened.error().file == "some.gz");
+  }
+  std::string changed = whole;
+  changed[changed.find("text")] = 'T';
+  CHECK(open_decoding_source(source_of(changed), codec::gzip).error().code == errc::bad_format);
+}
+
+TEST_CASE("the beginning of a stream is decoded without the rest, which may be damaged") {
+  std::string text;
+  for (int i = 0; i < 300'000; ++i) text += static_cast<char>(i % 251);
+  std::string encoded = made::deflated(text);
+  encoded.resize(encoded.size() - 10);
+  const auto source = source_of(encoded);
+  for (const std::int64_t count : {0, 1, 65'536, 200'000}) {
+    const auto begin = decode_beginning(*source, codec::deflate, count);
+    REQUIRE(begin);
+    CHECK(std::string_view(reinterpret_cast<const char*>(begin->data()), begin->size()) ==
+          text.substr(0, static_cast<std::size_t>(count)));
+  }
+  CHECK(decode_beginning(*source, codec::deflate, 300'000).error().code == errc::bad_format);
+  const std::string short_stream = made::deflated("all");
+  CHECK(decode_beginning(*source_of(short_stream), codec::deflate, 100).value().size() == 3);
+}
