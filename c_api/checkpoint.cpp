@@ -31,6 +31,7 @@ static_assert(SHARDMESH_FORMAT_TORCH_CHECKPOINTING == static_cast<int>(checkpoin
 static_assert(SHARDMESH_FORMAT_PARTS == static_cast<int>(checkpoint_format::parts));
 static_assert(SHARDMESH_FORMAT_GGUF == static_cast<int>(checkpoint_format::gguf));
 static_assert(SHARDMESH_FORMAT_NPZ == static_cast<int>(checkpoint_format::npz));
+static_assert(SHARDMESH_FORMAT_NEMO == static_cast<int>(checkpoint_format::nemo));
 
 namespace {
 

@@ -41,6 +41,8 @@ std::string_view name(checkpoint_format format) {
       return "gguf";
     case checkpoint_format::npz:
       return "npz";
+    case checkpoint_format::nemo:
+      return "nemo";
   }
   return "unknown";
 }

@@ -54,10 +54,11 @@ enum class checkpoint_format : std::uint8_t {
   torch_checkpointing,  // DCP's successor
   parts,                // a folder of several checkpoints, seen as one
   gguf,                 // one GGUF file
-  npz                   // NumPy's .npz archives and .npy files: one, or an MLX folder of weights.npz
+  npz,                  // NumPy's .npz archives and .npy files: one, or an MLX folder of weights.npz
+  nemo                  // one .nemo file
 };
 /// Returns the format's name: "dcp", "torch", "safetensors", "hf", "torch-files", "deepspeed", "torchsnapshot",
-/// "torch-checkpointing", "parts", "gguf", or "npz".
+/// "torch-checkpointing", "parts", "gguf", "npz", or "nemo".
 std::string_view name(checkpoint_format format);
 
 /// Returns the rank that wrote a file, when the file's name states it: 3 for DCP's "__3_0.distcp", also in a

@@ -26,7 +26,8 @@ inline constexpr std::string_view array_ending = ".npy";
 result<std::unique_ptr<checkpoint_reader>> open(const std::filesystem::path& file, const open_options& options = {});
 
 /// Opens an MLX folder: weights.npz, or weights.00.npz, weights.01.npz, and so on without a gap.
-/// \errors those of `open`; errc::bad_format for a missing file of the series; errc::duplicate_key for a key in two files
+/// \errors those of `open`; errc::bad_format for a missing file of the series; errc::duplicate_key for a key
+///   in two files
 result<std::unique_ptr<checkpoint_reader>> open_folder(const std::filesystem::path& folder,
                                                        const open_options& options = {});
 

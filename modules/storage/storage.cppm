@@ -21,4 +21,5 @@ export import :destination_snapshot;
 export import :sibling_file;
 export import :source;
 export import :staged_output;
+export import :tar;
 export import :zip;

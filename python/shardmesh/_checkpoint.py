@@ -140,7 +140,7 @@ class Checkpoint(Mapping[str, Entry]):
     @property
     def format(self) -> str:
         """The format: "dcp", "torch" (a .pt file), "safetensors", "hf" (a Hugging Face folder), "torch-files",
-        "deepspeed", "torchsnapshot", "torch-checkpointing", "parts", "gguf", or "npz"."""
+        "deepspeed", "torchsnapshot", "torch-checkpointing", "parts", "gguf", "npz", or "nemo"."""
         return self._native.format
 
     @property

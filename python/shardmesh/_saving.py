@@ -54,7 +54,8 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
 
     format: "dcp" (a folder that torch.distributed.checkpoint loads), "safetensors" (a file), "hf" (a Hugging Face
     folder), "pt" (a file that torch.load reads), "torch-checkpointing" (a folder of that package), "gguf" (a file of
-    llama.cpp's format), or "npz" (an archive of NumPy). "pt" and "torch-checkpointing" are nested again, so their keys must be text ("pt": or integers).
+    llama.cpp's format), or "npz" (an archive of NumPy). "pt" and "torch-checkpointing" are nested again, so
+    their keys must be text ("pt": or integers).
     selection: the entries to save, and their new names and dtypes. An entry with a new name is at the top level. Values
     that are left out may be of any kind.
     skip_objects: save the tensors only.

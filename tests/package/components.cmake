@@ -7,7 +7,7 @@ set(sums "ISAL;OpenSSL;Threads;fmt;xxHash")
 set(files "${sums};RE2;ZLIB;zstd")
 set(
   formats
-  "${moved};checkpoint;checkpoint_core;dcp;deepspeed;gguf;npz;pickle;safetensors;storage;torch_checkpointing;torch_file;torchsnapshot;tree"
+  "${moved};checkpoint;checkpoint_core;dcp;deepspeed;gguf;nemo;npz;pickle;safetensors;storage;torch_checkpointing;torch_file;torchsnapshot;tree"
 )
 set(everything "${formats};collective_checkpoint;draw;fsdp;sharding;shardmesh;state;state_checkpoint")
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 COMPILED = ("examples/", "tests/static/", "tests/unit/", "tests/distributed/", "tests/package/", "test_package/")
 RUN = ("docs/python.md", "docs/ten-minutes.md")
-FORMATS = """storage pickle checkpoint_core torch_file dcp safetensors deepspeed torch_checkpointing torchsnapshot gguf npz checkpoint
+FORMATS = """storage pickle checkpoint_core torch_file dcp safetensors deepspeed torch_checkpointing torchsnapshot gguf npz nemo checkpoint
              collective_checkpoint""".split()
 PYTHON = re.compile(r"^ *```python\n(.*?)^ *```$", re.M | re.S)
 TOML = re.compile(r"^ *```toml\n(.*?)^ *```$", re.M | re.S)

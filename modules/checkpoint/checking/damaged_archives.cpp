@@ -27,6 +27,12 @@ void with_archive(const fs::path& path, function_ref<void(const byte_source&)> v
   if (const auto windows = windowed_source::open(**source)) visit(*windows);
 }
 
+// Searches the archives inside a file, if it is an archive.
+void scan_inside(const fs::path& path, const std::string& name, global_collector& into) {
+  if (scan_nemo(path, name, into)) return;
+  with_archive(path, [&](const byte_source& source) { scan_inner_archives(source, name, into); });
+}
+
 // Files of items (such as .distcp), safetensors files, and GGUF files are not archives, so they are not opened.
 bool may_hold_archives(checkpoint_format format, std::string_view file) {
   return format != checkpoint_format::dcp && format != checkpoint_format::torchsnapshot &&
@@ -39,7 +45,7 @@ void scan_beside(const fs::path& folder, const std::vector<std::string>& own, gl
   const std::set<std::string_view> opened(own.begin(), own.end());
   for (const fs::path& file : files_beside(folder)) {
     const std::string name = file.filename().string();
-    if (opened.contains(name)) continue;
+    if (opened.contains(name) || scan_nemo(file, name, into)) continue;
     with_archive(file, [&](const byte_source& source) {
       auto done = scan_archive(source, {.file = name, .key = no_key}, into);
       if (!done && is_checkpoint_name(name)) into.problem(std::move(done).error(), no_key);
@@ -58,12 +64,11 @@ std::vector<error> damaged_archives(const checkpoint_reader& reader, const read_
   const global_options options{.threads = 1, .limits = limits};
   global_collector found(options);
   if (!is_folder) {
-    with_archive(path, [&](const auto& source) { scan_inner_archives(source, path.filename().string(), found); });
+    scan_inside(path, path.filename().string(), found);
   } else {
     scan_beside(folder, contents.files, found);
     for (const std::string& file : contents.files)
-      if (may_hold_archives(contents.format, file))
-        with_archive(folder / file, [&](const auto& source) { scan_inner_archives(source, file, found); });
+      if (may_hold_archives(contents.format, file)) scan_inside(folder / file, file, found);
   }
   global_report report = found.take();
   // A name in angle brackets stands for a part that could not be read.

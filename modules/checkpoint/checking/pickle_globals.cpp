@@ -20,6 +20,7 @@ namespace {
 
 // `name` is relative to the checkpoint's folder.
 void scan_file(const fs::path& path, const std::string& name, const checkpoint_reader* reader, global_collector& into) {
+  if (scan_nemo(path, name, into)) return;
   file_pool pool(1);
   const auto source = pool.open(path);
   if (!source) return;

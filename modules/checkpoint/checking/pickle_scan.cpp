@@ -14,6 +14,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.nemo;
 import shardmesh.pickle;
 import shardmesh.torch_file;
 import :file_content;
@@ -204,6 +205,18 @@ void scan_inner_archives(const byte_source& source, const std::string& name, glo
     if (record.offset >= 0 && may_be_archive && !record.name.ends_with(".pkl") && !is_storage(*directory, record.name))
       scan_record(source, *directory, record, {.file = name, .key = no_key}, into);
   }
+}
+
+bool scan_nemo(const std::filesystem::path& path, const std::string& name, global_collector& into) {
+  if (!nemo::is_nemo_name(name)) return false;
+  const auto opened = nemo::archive::open(path, file_pool(1), into.budget);
+  if (!opened) return false;
+  const std::string no_key;
+  for (const tar_member& member : opened->members()) {
+    const std::string place = name + "!" + member.name;
+    scan_bytes(*opened->bytes_of(member), {.file = place, .key = no_key, .depth = 1}, into);
+  }
+  return true;
 }
 
 }  // namespace shardmesh

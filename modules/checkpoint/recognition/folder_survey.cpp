@@ -17,6 +17,7 @@ module;
 module shardmesh.checkpoint;
 
 import shardmesh.gguf;
+import shardmesh.nemo;
 import shardmesh.npz;
 import shardmesh.safetensors;
 import shardmesh.storage;
@@ -77,7 +78,7 @@ bool lies_in(const fs::path& path, const fs::path& folder) {
 
 bool is_weight_name(std::string_view name) {
   static constexpr auto endings = std::to_array<std::string_view>(
-      {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".safetensors", ".gguf", ".npz", ".distcp"});
+      {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".safetensors", ".gguf", ".npz", ".nemo", ".distcp"});
   return ends_with_any(name, endings);
 }
 
@@ -91,6 +92,7 @@ std::optional<checkpoint_format> format_of_file(const fs::path& file) {
   const std::string name = file.filename().string();
   if (ends_with_any(name, torch_endings)) return checkpoint_format::torch_file;
   if (is_numpy_name(name)) return checkpoint_format::npz;
+  if (nemo::is_nemo_name(name)) return checkpoint_format::nemo;
   if (name.starts_with('.') || holds_no_tensors(name) || !looks_like_checkpoint(file)) return std::nullopt;
   file_pool pool(1);
   const auto source = pool.open(file);

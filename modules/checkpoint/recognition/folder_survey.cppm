@@ -31,8 +31,8 @@ bool is_weight_name(std::string_view name);
 bool is_numpy_name(std::string_view name);
 
 // Returns the format that opens a file, judged by its name and first bytes: `torch_file`, `safetensors`, `gguf`, `npz`,
-// or nothing if it does not look like a checkpoint. An archive must contain a pickle of torch.save, or begin with an
-// array of NumPy.
+// `nemo`, or nothing if it does not look like a checkpoint. An archive must contain a pickle of torch.save, or begin
+// with an array of NumPy.
 std::optional<checkpoint_format> format_of_file(const std::filesystem::path& file);
 
 // The target of a symbolic link.

@@ -13,6 +13,7 @@ module shardmesh.checkpoint;
 import shardmesh.dcp;
 import shardmesh.deepspeed;
 import shardmesh.gguf;
+import shardmesh.nemo;
 import shardmesh.npz;
 import shardmesh.safetensors;
 import shardmesh.torch_checkpointing;
@@ -80,6 +81,7 @@ result<std::unique_ptr<checkpoint_reader>> open_any(const fs::path& path, const 
     if (path.filename().string().ends_with(".safetensors")) return safetensors::open(path, options);
     if (path.filename() == torch_checkpointing::metadata_file_name)
       return torch_checkpointing::open(path.parent_path(), options);
+    if (nemo::is_nemo_name(path.filename().string())) return nemo::open(path, options);
     if (path.filename() == ".metadata") return dcp::open(path.parent_path(), options);
     if (safetensors::is_torch_model_index(path.filename().string())) return open_model_files(path, options);
     // Decides by content: a safetensors header begins with a length and "{"; everything that is neither it nor GGUF nor

@@ -133,15 +133,18 @@ result<std::vector<side_file>> carried_files(const checkpoint_reader& reader, co
   return std::move(found.files);
 }
 
-// Notes the texts of safetensors files that a destination without texts cannot keep. Skips the format "pt", which every
-// safetensors file gets by default.
+// Notes the texts of safetensors and .nemo files that a destination without texts cannot keep. Skips the format "pt",
+// which every safetensors file gets by default.
 void name_texts(const checkpoint_reader& reader, std::vector<std::string>& notes) {
   std::set<std::string> names;
   for (const file_text& text : reader.contents().texts)
     if (text.key != "format" || text.value != "pt") names.insert(text.key);
   if (names.empty()) return;
   const std::vector<std::string> list(names.begin(), names.end());
-  notes.push_back("not kept: texts in the __metadata__ of safetensors files: " + name_list(list));
+  const bool is_nemo = reader.contents().format == checkpoint_format::nemo;
+  notes.push_back(fmt::format("not kept: texts {}: {}",
+                              is_nemo ? "of the .nemo file" : "in the __metadata__ of safetensors files",
+                              name_list(list)));
 }
 
 void add_names(const dcp::extras& extras, std::set<std::string>& names) {

@@ -89,6 +89,19 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
       is_rewritten_ = plain != nullptr;
       if (plain) source_ = std::move(plain);
     }
+    return read_item();
+  }
+
+  // Opens an archive within the file. `offset`: its place there, if the file holds its bytes as they are.
+  result<void> open_bytes(std::shared_ptr<const byte_source> bytes, std::optional<std::int64_t> offset) {
+    source_ = std::move(bytes);
+    begin_ = offset.value_or(0);
+    is_rewritten_ = is_decoded_ = !offset;
+    return read_item();
+  }
+
+  // Reads the description of the archive in `source_`.
+  result<void> read_item() {
     auto item = torch_file::item::open(
         *source_, {.pickle_limit_bytes = budget_.limits().description_bytes, .budget = &budget_, .is_file = true});
     if (!item) {
@@ -127,6 +140,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
     for (std::size_t d = 0; d < place.local.rank(); ++d)
       opened->tensor.storage_offset += place.local.offsets[d] * opened->tensor.strides[d];
     opened->tensor.sizes = place.local.sizes;
+    opened->reads_in_order = opened->reads_in_order || is_decoded_;
     return std::make_shared<const opened_chunk>(std::move(*opened));
   }
 
@@ -282,7 +296,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
 
   void add_chunk(const box& where, std::size_t tensor, const box& local) {
     const torch_file::storage& storage = item_->storages()[item_->tensors()[tensor].storage];
-    // A pickle that was rewritten from text has no bytes in the file to refer to.
+    // Bytes that were rewritten or decoded have no place in the file to refer to.
     contents_.add_chunk(
         where, is_rewritten_ ? stored_range{} : stored_range{0, 0, begin_ + storage.offset, storage.stored_bytes});
     chunks_.push_back({tensor, local});
@@ -327,7 +341,8 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
   std::optional<std::string> part_;
   std::shared_ptr<const byte_source> source_;
   std::int64_t begin_ = 0;     // of the archive in the file
-  bool is_rewritten_ = false;  // `source_` is the file's pickle with plain bytes
+  bool is_rewritten_ = false;  // `source_` is the file's pickle with plain bytes, or a decoded part of the file
+  bool is_decoded_ = false;    // the latter: a read that goes back starts over
   std::unique_ptr<item> item_;
   std::vector<pickle::value> objects_;
   std::unordered_map<std::size_t, pickle::value> opaque_tensors_;  // by index into the catalog
@@ -359,6 +374,16 @@ result<std::unique_ptr<checkpoint_reader>> open_run(const fs::path& file, const 
   auto reader = std::make_unique<torch_file_reader>(file, options);
   reader->keep_empty();
   SHARDMESH_TRY(reader->open(run));
+  reader->say_what_is_missing();
+  return std::unique_ptr<checkpoint_reader>(std::move(reader));
+}
+
+result<std::unique_ptr<checkpoint_reader>> open_section(const fs::path& file, std::shared_ptr<const byte_source> bytes,
+                                                        std::optional<std::int64_t> offset,
+                                                        const open_options& options) {
+  auto reader = std::make_unique<torch_file_reader>(file, options);
+  reader->keep_empty();
+  SHARDMESH_TRY(reader->open_bytes(std::move(bytes), offset));
   reader->say_what_is_missing();
   return std::unique_ptr<checkpoint_reader>(std::move(reader));
 }

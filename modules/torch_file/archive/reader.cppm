@@ -4,6 +4,7 @@ export module shardmesh.torch_file:reader;
 
 import shardmesh.std;
 import shardmesh.core;
+import shardmesh.storage;
 import shardmesh.checkpoint_core;
 
 export namespace shardmesh::torch_file {
@@ -18,6 +19,15 @@ result<std::unique_ptr<checkpoint_reader>> open(const std::filesystem::path& fil
 /// and all keys and paths begin with `name`. Empty dicts are entries. A DTensor appears as its rank's local tensor.
 result<std::unique_ptr<checkpoint_reader>> open_part(const std::filesystem::path& file, const std::string& name,
                                                      const open_options& options = {});
+
+/// Opens a torch.save archive that is a part of a file, such as a member of a tar archive, as `open` opens a file.
+/// \param file    the path of the whole file, for messages and as the path of the checkpoint
+/// \param bytes   the bytes of the archive alone
+/// \param offset  where they lie in the file; nothing when the file holds them in another form, such as compressed
+result<std::unique_ptr<checkpoint_reader>> open_section(const std::filesystem::path& file,
+                                                        std::shared_ptr<const byte_source> bytes,
+                                                        std::optional<std::int64_t> offset,
+                                                        const open_options& options = {});
 
 /// Whether an empty dict is an entry. In one of several ranks' files, an empty dict may only mean that the entries are
 /// in the files of other ranks.

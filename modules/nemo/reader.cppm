@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opens .nemo files as checkpoints. Their members are listed in archive.
+export module shardmesh.nemo:reader;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.checkpoint_core;
+
+export namespace shardmesh::nemo {
+
+/// The member with a model's settings. It becomes a text of the checkpoint, under this key.
+inline constexpr std::string_view config_name = "model_config.yaml";
+/// The member with a model's weights: a file of torch.save.
+inline constexpr std::string_view weights_name = "model_weights.ckpt";
+
+/// Opens a .nemo file. The entries are those of its model_weights.ckpt, with the same keys. A note names the members
+/// that are not read; a warning names those that may hold tensors.
+/// \errors those of `archive::open` and `torch_file::open`; errc::bad_format without weights; errc::unsupported for
+///   weights in a folder (Megatron's torch_dist or zarr) or in a file for each rank, with the remedy
+/// Source: nemo/core/connectors/save_restore_connector.py
+result<std::unique_ptr<checkpoint_reader>> open(const std::filesystem::path& file, const open_options& options = {});
+
+}  // namespace shardmesh::nemo
