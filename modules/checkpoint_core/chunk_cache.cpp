@@ -89,10 +89,19 @@ result<std::unique_ptr<byte_source>> folder_files::open_file(std::int32_t file) 
   return pool_.open(path_of(file));
 }
 
+void folder_files::provide(std::vector<std::shared_ptr<const byte_source>> sources) {
+  opened_ = std::move(sources);
+  is_provided_ = true;
+}
+
 result<std::shared_ptr<const byte_source>> folder_files::open(std::int32_t file) {
   const auto at = static_cast<std::size_t>(file);
   const std::scoped_lock guard(lock_);
   std::shared_ptr<const byte_source>& known = opened_[at];
+  if (is_provided_) {
+    if (known) return known;
+    return fail(errc::bad_format, "the file is missing").with_file(path_of(file).string());
+  }
   if (const auto* const refused = dynamic_cast<const refused_file*>(known.get())) {
     if (!refused->is_old()) return refused->why();
   } else if (known) {

@@ -38,6 +38,9 @@ class folder_files {
  public:
   folder_files(std::filesystem::path folder, std::vector<std::string> names, file_pool pool,
                file_scope scope = file_scope::folder);
+  /// Takes the files from these sources, such as members of an archive; the folder need not exist. One per name; null:
+  /// the file is missing. Call it before the first `open`.
+  void provide(std::vector<std::shared_ptr<const byte_source>> sources);
   /// Opens a file.
   /// \errors errc::bad_format when the file is missing or not a regular file; errc::unsafe_path when a symbolic link
   ///         leads out of the folder; those of `check_sibling`; errc::io
@@ -56,6 +59,7 @@ class folder_files {
   file_scope scope_;
   std::mutex lock_;
   std::vector<std::shared_ptr<const byte_source>> opened_;
+  bool is_provided_ = false;  // `opened_` has all files that exist
 };
 
 /// Checks that `folder_files` would open this file: it lies in the folder, and no link leads out of it. For files that

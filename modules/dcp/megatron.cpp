@@ -61,9 +61,9 @@ class megatron_reader final : public composed_reader, public torch_file::archive
   }
 
   // Adds the entries of common.pt, and returns the keys that were added.
-  std::set<std::string> add_common(const open_options& options) {
+  std::set<std::string> add_common(const open_options& options, const std::shared_ptr<const byte_source>& bytes) {
     std::set<std::string> keys;
-    auto opened = open_common(options);
+    auto opened = open_common(options, bytes);
     if (!opened) {
       problems_.push_back(std::move(opened).error());
       return keys;
@@ -110,7 +110,9 @@ class megatron_reader final : public composed_reader, public torch_file::archive
   }
 
   // As with the checkpoint's other files, a link may not lead out of the folder.
-  result<std::unique_ptr<checkpoint_reader>> open_common(const open_options& options) const {
+  result<std::unique_ptr<checkpoint_reader>> open_common(const open_options& options,
+                                                         const std::shared_ptr<const byte_source>& bytes) const {
+    if (bytes) return torch_file::open_section(path_ / common_file, bytes, 0, options);
     SHARDMESH_TRY(check_inside(path_, std::string(common_file)));
     auto opened = torch_file::open(path_ / common_file, options);
     if (!opened)
@@ -126,14 +128,14 @@ class megatron_reader final : public composed_reader, public torch_file::archive
 }  // namespace
 
 result<megatron_view_result> megatron_view(std::unique_ptr<checkpoint_reader> plain,
-                                           const std::vector<flattened_tensor>& flattened,
-                                           const open_options& options) {
+                                           const std::vector<flattened_tensor>& flattened, const open_options& options,
+                                           const std::shared_ptr<const byte_source>& common) {
   megatron_view_result made;
   auto reader = std::make_unique<megatron_reader>(std::move(plain));
   SHARDMESH_TRY(reader->add_stored(flattened));
   std::error_code code;
-  if (fs::exists(fs::symlink_status(reader->path() / common_file, code)))
-    made.common_keys = reader->add_common(options);
+  if (common || fs::exists(fs::symlink_status(reader->path() / common_file, code)))
+    made.common_keys = reader->add_common(options, common);
   made.reader = std::move(reader);
   return made;
 }

@@ -99,6 +99,21 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     problems_.push_back(budget_->keep(std::move(problem)));
   }
 
+  // Takes the files that the metadata names from these sources instead of the folder.
+  void provide(const file_sources& files) {
+    std::vector<std::shared_ptr<const byte_source>> sources;
+    for (const std::string& name : contents_.files) {
+      const auto found = files.find(name);
+      sources.push_back(found == files.end() ? nullptr : found->second);
+    }
+    files_.provide(std::move(sources));
+    const std::set<std::string_view> referenced(contents_.files.begin(), contents_.files.end());
+    for (const auto& [name, source] : files)
+      if (name.ends_with(".distcp") && source->size_bytes() > 0 && !referenced.contains(name))
+        warnings_.push_back(fail(errc::incomplete_save, "nothing refers to this file: a leftover of another save")
+                                .with_file((path_ / name).string()));
+  }
+
   const dcp::extras& extras() const { return extras_; }
   const pickle::used_names* names_of(const fs::path& file) const {
     const auto found = names_.find(file.filename().string());
@@ -106,8 +121,10 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   }
 
   // Shows Megatron's additions to the folder as Megatron sees them; returns `plain` itself when there are none.
+  // `common`: the bytes of common.pt, if it is not a file of the folder.
   static result<std::unique_ptr<checkpoint_reader>> with_megatron(std::unique_ptr<dcp_reader> plain,
-                                                                  const open_options& options) {
+                                                                  const open_options& options,
+                                                                  std::shared_ptr<const byte_source> common = {}) {
     dcp_reader& reader = *plain;
     if (auto note = bucket_note(reader.contents_)) reader.notes_.push_back(*std::move(note));
     std::vector<error> problems;
@@ -115,10 +132,10 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     for (error& problem : problems)
       reader.problems_.push_back(std::move(problem).with_file((reader.path_ / ".metadata").string()));
     std::error_code code;
-    if (flattened.empty() && !fs::exists(fs::symlink_status(reader.path_ / common_file, code)))
+    if (flattened.empty() && !common && !fs::exists(fs::symlink_status(reader.path_ / common_file, code)))
       return std::unique_ptr<checkpoint_reader>(std::move(plain));
-    SHARDMESH_TRY(megatron_view_result seen, megatron_view(std::move(plain), flattened, options));
-    reader.extras_.common_keys = std::move(seen.common_keys);
+    SHARDMESH_TRY(megatron_view_result seen, megatron_view(std::move(plain), flattened, options, common));
+    if (!common) reader.extras_.common_keys = std::move(seen.common_keys);
     // The attribute describes the flat tensors, not the whole ones.
     if (!flattened.empty())
       std::erase_if(reader.extras_.attributes, [](const auto& named) { return named.first == megatron_attribute; });
@@ -423,6 +440,21 @@ result<std::unique_ptr<checkpoint_reader>> open(const fs::path& folder, const op
   auto reader = std::make_unique<dcp_reader>(folder, std::move(description), options, budget);
   reader->check_repeats();
   return dcp_reader::with_megatron(std::move(reader), options);
+}
+
+result<std::unique_ptr<checkpoint_reader>> open_files(const fs::path& folder, const file_sources& files,
+                                                      const open_options& options) {
+  const auto described = files.find(".metadata");
+  if (described == files.end())
+    return fail(errc::incomplete_save, "incomplete save: it has no .metadata").with_file(folder.string());
+  const auto budget = std::make_shared<read_budget>(options.limits);
+  SHARDMESH_TRY(std::vector<std::byte> bytes, read_all(*described->second, budget->limits().description_bytes));
+  SHARDMESH_TRY(metadata description, parse_metadata(std::move(bytes), (folder / ".metadata").string(), budget.get()));
+  auto reader = std::make_unique<dcp_reader>(folder, std::move(description), options, budget);
+  reader->provide(files);
+  reader->check_repeats();
+  const auto common = files.find(common_file);
+  return dcp_reader::with_megatron(std::move(reader), options, common == files.end() ? nullptr : common->second);
 }
 
 }  // namespace shardmesh::dcp

@@ -17,6 +17,17 @@ export namespace shardmesh::dcp {
 /// Source: torch/distributed/checkpoint/{metadata,filesystem}.py
 result<std::unique_ptr<checkpoint_reader>> open(const std::filesystem::path& folder, const open_options& options = {});
 
+/// Files by name.
+using file_sources = std::map<std::string, std::shared_ptr<const byte_source>, std::less<>>;
+
+/// Opens a DCP folder whose files are not in the file system, such as the members of an archive. `.metadata` is
+/// required. The entries of Megatron's common.pt are shown, too, and belong to no side file.
+/// \param folder  a path for messages; the reader's path. It need not exist
+/// \param files   all files of the folder
+/// \errors those of `open`
+result<std::unique_ptr<checkpoint_reader>> open_files(const std::filesystem::path& folder, const file_sources& files,
+                                                      const open_options& options = {});
+
 /// Returns the contents of a DCP folder's metadata apart from the entries; `new_extras()` for readers of other formats.
 /// Looks through readers that show parts of another one.
 const extras& extras_of(const checkpoint_reader& reader);

@@ -3,7 +3,7 @@
 // extracted.
 export module shardmesh.nemo;
 
-export import shardmesh.torch_file;
+export import shardmesh.dcp;
 
 export import :archive;
 export import :reader;

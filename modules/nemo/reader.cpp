@@ -17,6 +17,7 @@ module;
 module shardmesh.nemo;
 
 import shardmesh.checkpoint_core;
+import shardmesh.dcp;
 import shardmesh.storage;
 import shardmesh.torch_file;
 
@@ -24,7 +25,6 @@ namespace shardmesh::nemo {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view weights_folder = "model_weights/";
 constexpr std::int64_t most_config_bytes = 16 << 20;
 
 bool is_below_weights(const tar_member& member) {
@@ -51,12 +51,22 @@ class nemo_reader final : public composed_reader {
  public:
   explicit nemo_reader(const fs::path& file) : composed_reader(checkpoint_format::nemo, file) {}
 
+  // A folder's own reader knows the attributes of its metadata, and which items share bytes.
+  const checkpoint_reader& stored() const override { return folder_ != nullptr ? folder_->stored() : *this; }
+
   result<void> open(const open_options& options) {
     read_budget budget(options.limits);
     SHARDMESH_TRY(const archive opened, archive::open(path_, options.pool(), budget));
+    const auto members = opened.members();
     const tar_member* const weights = opened.find(weights_name);
-    if (weights == nullptr) return error_without_weights(opened);
-    SHARDMESH_TRY(add_weights(opened, *weights, options));
+    reads_folder_ = weights == nullptr && std::any_of(members.begin(), members.end(), is_below_weights) &&
+                    std::none_of(members.begin(), members.end(), is_of_zarr);
+    if (weights != nullptr)
+      SHARDMESH_TRY(add_weights(opened, *weights, options));
+    else if (reads_folder_)
+      SHARDMESH_TRY(add_folder(opened, options));
+    else
+      return error_without_weights(opened);
     SHARDMESH_TRY(keep_config(opened));
     name_others(opened);
     return {};
@@ -71,9 +81,6 @@ class nemo_reader final : public composed_reader {
     if (std::any_of(members.begin(), members.end(), is_of_zarr))
       return refuse("its weights are in zarr, a format of Megatron that is not read")
           .with_hint("load it in NeMo, and save it in the format torch_dist");
-    if (std::any_of(members.begin(), members.end(), is_below_weights))
-      return refuse("its weights are a folder of Megatron inside the archive, which is not read there")
-          .with_hint("extract the archive with tar, and open its folder model_weights");
     std::vector<std::string> ranks;
     for (const tar_member& member : members)
       if (is_of_rank(member)) ranks.push_back(escaped(member.name));
@@ -88,6 +95,27 @@ class nemo_reader final : public composed_reader {
   result<void> add_weights(const archive& opened, const tar_member& weights, const open_options& options) {
     const auto place = opened.is_compressed() ? std::nullopt : std::optional(weights.offset);
     SHARDMESH_TRY(auto reader, torch_file::open_section(path_, opened.bytes_of(weights), place, options));
+    return add_entries(std::move(reader));
+  }
+
+  result<void> add_folder(const archive& opened, const open_options& options) {
+    if (opened.is_compressed())
+      return fail(errc::unsupported, "its weights are many files in a compressed archive, which has no random access")
+          .with_file(path_.string())
+          .with_hint("decompress the archive with gunzip, and open the result");
+    dcp::file_sources files;
+    for (const tar_member& member : opened.members())
+      if (is_below_weights(member)) files.emplace(member.name.substr(weights_folder.size()), opened.bytes_of(member));
+    SHARDMESH_TRY(auto reader, dcp::open_files(path_ / "model_weights", files, options));
+    contents_.format = checkpoint_format::dcp;
+    contents_.version = reader->contents().version;
+    contents_.texts = reader->contents().texts;
+    folder_ = reader.get();
+    return add_entries(std::move(reader));
+  }
+
+  // Shows all entries of the weights. The files of a folder keep their names, which state the ranks that wrote them.
+  result<void> add_entries(std::unique_ptr<checkpoint_reader> reader) {
     const std::size_t part = add_part(std::move(reader));
     const catalog& contents = this->part(part).contents();
     for (std::size_t i = 0; i < contents.tensors.size(); ++i)
@@ -119,6 +147,7 @@ class nemo_reader final : public composed_reader {
     std::vector<std::string> others, suspects;
     for (const tar_member& member : opened.members()) {
       if (member.name == weights_name || member.name == config_name) continue;
+      if (reads_folder_ && is_below_weights(member)) continue;
       (may_hold_tensors(member) ? suspects : others).push_back(escaped(member.name));
     }
     if (!others.empty()) notes_.push_back("not kept: members of the .nemo file: " + name_list(others));
@@ -127,6 +156,9 @@ class nemo_reader final : public composed_reader {
           fail(errc::unsupported, "has members that may hold tensors, and are not read: " + name_list(suspects))
               .with_file(path_.string()));
   }
+
+  bool reads_folder_ = false;
+  const checkpoint_reader* folder_ = nullptr;  // the part that reads it
 };
 
 }  // namespace

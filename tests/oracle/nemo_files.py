@@ -65,6 +65,26 @@ def check_zip_free(oracle):
         oracle.check(found["w"][2] == torch.arange(6.0).numpy().tobytes(), "old", "w differs")
 
 
+def check_folder(oracle):
+    """A folder of torch.distributed.checkpoint in the archive is the checkpoint that it is outside."""
+    import torch.distributed.checkpoint as dcp
+
+    folder, file = oracle.work / "model_weights", oracle.work / "folder.nemo"
+    dcp.save({**state(), "list": [torch.ones(2), 3]}, checkpoint_id=folder, no_dist=True)
+    members = {f"./model_weights/{path.name}": path.read_bytes() for path in sorted(folder.iterdir())}
+    write_nemo(file, {"./model_config.yaml": CONFIG, **members})
+    oracle.succeeds("folder", "verify", file, "--strict")
+    oracle.succeeds("folder", "diff", file, folder)
+    for to in ("safetensors", "dcp", "pt"):
+        for source, name in ((file, "inside"), (folder, "outside")):
+            oracle.succeeds("folder", "convert", source, oracle.work / f"{name}_{to}", "--to", to)
+        oracle.succeeds("folder", "diff", oracle.work / f"inside_{to}", oracle.work / f"outside_{to}")
+    missing = {name: data for name, data in members.items() if not name.endswith(".distcp")}
+    write_nemo(oracle.work / "missing.nemo", {"./model_config.yaml": CONFIG, **missing})
+    status, out, err = oracle.run("verify", oracle.work / "missing.nemo")
+    oracle.check(status == 1 and "the file is missing" in out + err, "folder", f"verify exits {status}: {out}{err}")
+
+
 def check_targets(oracle, file):
     for to in ("dcp", "pt", "hf"):
         made = oracle.work / f"to_{to}"
@@ -98,7 +118,7 @@ def hostile_archives(data):
     yield "twice", tar_of(*good, info("./model_config.yaml")), "two members have this name"
     yield "none", tar_of(*good), "holds no weights"
     yield "zarr", tar_of(*good, info("model_weights/w/.zarray")), "zarr"
-    yield "folder", tar_of(*good, info("model_weights/.metadata"), info("model_weights/__0_0.distcp")), "extract the archive"
+    yield "folder", tar_of(*good, info("model_weights/.metadata"), info("model_weights/__0_0.distcp")), "model_weights/.metadata"
     yield "ranks", tar_of(*good, info("mp_rank_00/model_weights.ckpt"), info("mp_rank_01/model_weights.ckpt")), "for each rank"
     large = bytearray(tar_of(*good, info("model_weights.ckpt", size=len(data)), data=data))
     at = large.index(b"model_weights.ckpt")
@@ -164,6 +184,7 @@ def main():
     oracle = Oracle(__doc__)
     file = check_reading(oracle)
     check_zip_free(oracle)
+    check_folder(oracle)
     check_targets(oracle, file)
     check_hostile(oracle)
     check_mutants(oracle, file)

@@ -213,6 +213,7 @@ bool scan_nemo(const std::filesystem::path& path, const std::string& name, globa
   if (!opened) return false;
   const std::string no_key;
   for (const tar_member& member : opened->members()) {
+    if (member.name.ends_with(".distcp")) continue;  // items, which are searched one by one
     const std::string place = name + "!" + member.name;
     scan_bytes(*opened->bytes_of(member), {.file = place, .key = no_key, .depth = 1}, into);
   }

@@ -32,7 +32,8 @@ result<void> scan_archive(const byte_source& source, const scanned_place& place,
 /// Searches the archives that lie in an archive. Of other records, no more than the first bytes are read.
 void scan_inner_archives(const byte_source& source, const std::string& name, global_collector& into);
 
-/// Searches the members of a .nemo file. Returns false when it is not one, and nothing was searched.
+/// Searches the members of a .nemo file, except files of DCP's items. Returns false when it is not one, and nothing was
+/// searched.
 bool scan_nemo(const std::filesystem::path& path, const std::string& name, global_collector& into);
 
 /// Returns whether a file of this name is read as a checkpoint: damage there is a problem, and not a sign of another

@@ -9,7 +9,6 @@ import shardmesh.checkpoint_core;
 import shardmesh.transfer;
 import shardmesh.dcp;
 import shardmesh.gguf;
-import shardmesh.npz;
 import shardmesh.safetensors;
 import shardmesh.torch_checkpointing;
 

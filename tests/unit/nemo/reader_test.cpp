@@ -132,11 +132,60 @@ TEST_CASE("weights that are not read are refused, with the remedy") {
   };
   CHECK(has(with(""), "m.nemo: holds no weights: expected model_weights.ckpt, found 1 other member"));
   CHECK(has(with(tar_files::member("model_weights/w/.zarray", "{}")), "its weights are in zarr"));
-  CHECK(has(with(tar_files::member("model_weights/.metadata", "")),
-            "extract the archive with tar, and open its folder model_weights"));
+  CHECK(has(with(tar_files::member("model_weights/__0_0.distcp", "")), "incomplete save: it has no .metadata"));
   CHECK(has(with(tar_files::member("mp_rank_00/model_weights.ckpt", "")), "mp_rank_00/model_weights.ckpt"));
   CHECK(has(refused(written(scratch / "m.nemo", "text")), "m.nemo: is not a .nemo file"));
   CHECK(has(with(tar_files::member("model_weights.ckpt", "", '2')), "a member is a symbolic link, which is not read"));
+}
+
+TEST_CASE("a folder of torch.distributed.checkpoint in the archive is the checkpoint that it is outside") {
+  const scratch_folder scratch;
+  const fs::path folder = fs::path(SHARDMESH_TEST_DATA) / "golden" / "era_torch_2.15.0" / "checkpoint";
+  std::string tar = tar_files::member("model_config.yaml", "a: 1\n");
+  for (const auto& entry : fs::directory_iterator(folder))
+    tar += tar_files::member("model_weights/" + entry.path().filename().string(), content(entry.path()));
+  tar += tar_files::end();
+  const auto inside = opened(written(scratch / "m.nemo", tar)), outside = opened(folder);
+  CHECK(inside->contents().format == checkpoint_format::dcp);
+  CHECK(inside->warnings().empty());
+  CHECK(inside->contents().texts == std::vector<file_text>{{"model_config.yaml", "a: 1\n", -1}});
+  CHECK(verify(*inside, {.threads = 1}).value().problems.empty());
+  const diff_report difference = diff(*inside, *outside).value();
+  CHECK(difference.differences.empty());
+  CHECK(difference.problems.empty());
+  CHECK(difference.tensors > 0);
+  const auto converts = [&](checkpoint_reader& from, const std::string& name) {
+    const auto copied = convert(from, scratch / name, {});
+    INFO((copied ? "" : to_string(copied.error())));
+    REQUIRE(copied);
+  };
+  converts(*inside, "in.safetensors");
+  converts(*outside, "out.safetensors");
+  CHECK(diff(*opened(scratch / "in.safetensors"), *opened(scratch / "out.safetensors")).value().differences.empty());
+
+  CHECK(has(refused(written(scratch / "packed.nemo", gzip(tar))), "decompress the archive with gunzip"));
+  std::string leftover = tar.substr(0, tar.size() - 1024);
+  leftover += tar_files::member("model_weights/__9_9.distcp", "rest") + tar_files::end();
+  const auto warned = opened(written(scratch / "warned.nemo", leftover));
+  REQUIRE(warned->warnings().size() == 1);
+  CHECK(has(to_string(warned->warnings()[0]), "model_weights/__9_9.distcp: nothing refers to this file"));
+}
+
+TEST_CASE("a damaged item of a folder in the archive is found by verify and convert") {
+  const scratch_folder scratch;
+  const fs::path folder = fs::path(SHARDMESH_TEST_DATA) / "golden" / "era_torch_2.15.0" / "checkpoint";
+  std::string tar = tar_files::member("model_config.yaml", "a: 1\n");
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    std::string bytes = content(entry.path());
+    if (name.ends_with(".distcp"))
+      for (std::size_t i = 0; i < bytes.size(); i += 97) bytes[i] = static_cast<char>(bytes[i] ^ 1);
+    tar += tar_files::member("model_weights/" + name, bytes);
+  }
+  const auto reader = opened(written(scratch / "m.nemo", tar + tar_files::end()));
+  const auto problems = verify(*reader, {.threads = 1}).value().problems;
+  CHECK_FALSE(problems.empty());
+  CHECK_FALSE(convert(*reader, scratch / "out.safetensors", {}));
 }
 
 TEST_CASE("members that may hold tensors, and missing settings, are named in warnings") {
