@@ -250,7 +250,7 @@ def check_cut(oracle):
 
 
 def check_folder(oracle):
-    """An MLX folder: shards, and quantised triples as the plain tensors that they are."""
+    """An MLX folder: shards, and quantized triples as the plain tensors that they are."""
     folder = oracle.work / "mlx"
     folder.mkdir()
     parts = [{"l.weight": np.arange(8, dtype="<u4").reshape(2, 4), "l.scales": np.ones((2, 1), "<f2")},

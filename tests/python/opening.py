@@ -187,6 +187,22 @@ class OpeningTest(common.WorkTest):
         self.assertTrue(torch.equal(saved.load("w"), weight))
         self.assertEqual(saved.load("step"), 3)
 
+    def test_numpy_reads_npz_archives_and_their_own_are_read(self):
+        import numpy
+
+        weight = torch.arange(6.0).reshape(2, 3)
+        shardmesh.save({"w": weight, "step": 3}, self.work / "saved.npz", "npz")
+        with numpy.load(self.work / "saved.npz", allow_pickle=False) as found:
+            self.assertEqual(found["w"].tolist(), weight.tolist())
+        saved = shardmesh.open(self.work / "saved.npz")
+        self.assertEqual((saved.format, saved.load("step")), ("npz", 3))
+        numpy.savez_compressed(self.work / "theirs.npz", **{"a/b": numpy.asfortranarray(weight.numpy())})
+        shardmesh.convert(self.work / "theirs.npz", self.work / "ours.npz")
+        for name in ("theirs.npz", "ours.npz"):
+            self.assertTrue(torch.equal(shardmesh.open(self.work / name).load("a/b"), weight))
+        with self.refused("unsupported", "NumPy has no bfloat16", "h"):
+            shardmesh.save({"h": torch.ones(2, dtype=torch.bfloat16)}, self.work / "half.npz", "npz")
+
     def test_formats_and_payloads_that_there_are_not_are_refused(self):
         for write in (lambda **of: shardmesh.save({"w": torch.ones(2)}, self.work / "x", **of),
                       lambda **of: shardmesh.convert(FOLDER, self.work / "x", **of)):
