@@ -234,12 +234,10 @@ result<array_header> parse_array_header(std::span<const std::byte> header) {
   find_type(made);
   made.data_begin = length;
   made.crc32 = crc32_of(header);
-  if (made.type == dtype::undefined) return made;
   const auto elements = checked_volume(made.shape);
-  const auto bytes = elements ? size_bytes(made.type, *elements) : std::nullopt;
+  const auto bytes = elements ? size_bytes(made.type, *elements) : std::nullopt;  // 0 for an undefined type
   if (!bytes || !checked_add(made.data_begin, *bytes))
-    return fail(errc::overflow,
-                fmt::format("its {} of {} does not fit in 64 bits", name(made.type), to_string(made.shape)));
+    return fail(errc::overflow, fmt::format("its shape {} does not fit in 64 bits", to_string(made.shape)));
   made.data_bytes = *bytes;
   return made;
 }
