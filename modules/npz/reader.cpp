@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <lru_cache.hpp>
 #include <plural.hpp>
 #include <shardmesh/try.hpp>
 
@@ -12,6 +13,7 @@ module;
 #include <iterator>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -71,7 +73,7 @@ class npz_reader final : public checkpoint_reader {
   }
 
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
-    if (auto known = cache_.find(chunk)) return known;
+    if (auto known = decoded_chunk(chunk)) return known;
     if (const auto refusal = budget_.refusal()) return *refusal;
     const stored_array& array = arrays_[array_of_chunk_[static_cast<std::size_t>(chunk)]];
     auto bytes = bytes_of(array);
@@ -85,7 +87,10 @@ class npz_reader final : public checkpoint_reader {
       opened->item_begin = array.header.data_begin;
       opened->item_length = array.header.data_bytes;
     }
-    cache_.insert(chunk, opened);
+    if (array.is_deflated) {
+      const std::scoped_lock guard(lock_);
+      decoded_.insert(chunk, opened);
+    }
     return std::shared_ptr<const opened_chunk>(std::move(opened));
   }
 
@@ -123,6 +128,12 @@ class npz_reader final : public checkpoint_reader {
   }
 
  private:
+  std::shared_ptr<const opened_chunk> decoded_chunk(std::int32_t chunk) {
+    const std::scoped_lock guard(lock_);
+    const auto* const known = decoded_.find(chunk);
+    return known != nullptr ? *known : nullptr;
+  }
+
   error located(error why, const std::string& key) const {
     return std::move(why).with_key(key).with_file(path_.string());
   }
@@ -324,7 +335,9 @@ class npz_reader final : public checkpoint_reader {
   std::vector<stored_array> arrays_;         // one per tensor of the catalog
   std::vector<std::size_t> array_of_chunk_;  // index into `arrays_`
   std::vector<safetensors::stored_object> objects_;
-  chunk_cache cache_;
+  std::mutex lock_;
+  // Opening a deflated array decodes it once. One that is open takes some 300 KiB.
+  detail::lru_cache<std::int32_t, std::shared_ptr<const opened_chunk>> decoded_{32};
 };
 
 // The number in "weights.07.npz"; nothing for other names.
