@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// store: a place of checkpoints other than the local file system, reached by URLs. Room `storage` knows no protocol: a
+// store is a class that somebody registers for a scheme. Room `remote` has those of HTTP, S3, and the Hugging Face hub.
+export module shardmesh.storage:store;
+
+import shardmesh.std;
+import shardmesh.core;
+import :source;
+
+export namespace shardmesh {
+
+/// An object of a store, or a folder: a prefix that other names share.
+struct stored_object {
+  /// The last part of its name, without slashes.
+  std::string name;
+  bool is_folder = false;
+  std::int64_t size_bytes = 0;  // 0 for a folder
+  /// Differs when the content differs (an ETag or a generation). Empty for a folder, and when the store has none.
+  std::string version{};
+  friend bool operator==(const stored_object&, const stored_object&) = default;
+};
+
+/// The condition under which `store::put` writes.
+struct put_condition {
+  /// Only when nothing has the name.
+  bool if_absent = false;
+  /// When not empty: only while the object has this version.
+  std::string if_version{};
+};
+
+/// A place that holds objects under URLs of one scheme. Thread-safe. Every error names the URL without its secrets.
+/// `shardmesh.conformance` checks an implementation.
+class store {
+ public:
+  virtual ~store() = default;
+
+  /// Looks at one name. Returns nothing when neither an object nor a folder has it.
+  /// \errors errc::io; errc::deadline_exceeded
+  virtual result<std::optional<stored_object>> look(const std::string& url) const = 0;
+  /// Lists what is directly in a folder, ascending by name, all pages. A store that cannot list returns
+  /// errc::unsupported.
+  virtual result<std::vector<stored_object>> list(const std::string& url) const = 0;
+  /// Opens an object for reading. A read fails with errc::io once the object has another version.
+  /// \errors errc::io, also when there is no such object
+  virtual result<std::unique_ptr<byte_source>> open(const std::string& url) const = 0;
+
+  /// Writes a whole object, which appears at once or not at all, and returns its version.
+  /// \errors errc::destination_exists when the condition does not hold; errc::unsupported when the store cannot write;
+  ///         errc::io, after which nothing is left of the upload, or the error says what is left
+  virtual result<std::string> put(const std::string& url, const byte_source& content,
+                                  const put_condition& condition) const;
+  /// Removes an object. It need not exist.
+  virtual result<void> remove(const std::string& url) const;
+  /// False for a server that was found to ignore conditions of `put`: two writers can then overwrite each other.
+  virtual bool keeps_conditions(const std::string& url) const;
+};
+
+/// Returns whether the path is a URL (SCHEME://...), and its scheme. A scheme has letters, digits, "+", "-", and ".".
+bool is_url(const std::filesystem::path& path);
+std::string scheme_of(const std::filesystem::path& path);
+
+/// Makes `handler` the store of a scheme in this process, in place of the present one. Without a handler, the scheme
+/// has no store. The stores of room `remote` are registered before the first use, if the program links the room.
+/// Thread-safe. Opened checkpoints keep the store with which they were opened.
+void register_store(const std::string& scheme, std::shared_ptr<const store> handler);
+
+/// Returns the store of a URL.
+/// \errors errc::unsupported, naming the scheme and the known ones
+result<std::shared_ptr<const store>> store_of(const std::filesystem::path& url);
+
+/// Returns the URL without its user information and query, for messages.
+std::string printable_url(std::string_view url);
+
+}  // namespace shardmesh
+
+export namespace shardmesh::detail {
+
+// Registers a store for a scheme that has none yet: room `remote` calls it for each of its schemes.
+void add_default_store(const std::string& scheme, std::shared_ptr<const store> handler);
+
+}  // namespace shardmesh::detail
