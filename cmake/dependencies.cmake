@@ -70,6 +70,14 @@ if(SHARDMESH_WITH_MPI STREQUAL "AUTO")
 elseif(SHARDMESH_WITH_MPI)
   find_package(MPIC REQUIRED)
 endif()
+if(SHARDMESH_WITH_REMOTE STREQUAL "AUTO")
+  find_package(CURL 7.88 QUIET)
+  if(NOT CURL_FOUND)
+    message(STATUS "the room remote is not built: no libcurl 7.88 or newer was found (Debian: libcurl4-openssl-dev)")
+  endif()
+elseif(SHARDMESH_WITH_REMOTE)
+  find_package(CURL 7.88 REQUIRED)
+endif()
 include(cmake/find_kokkos.cmake)
 include(cmake/find_python.cmake)
 include(cmake/find_torch.cmake)
@@ -81,6 +89,20 @@ if(MPIC_FOUND)
     set(facts LICENSE BSD-3-Clause-Open-MPI PURL pkg:github/open-mpi/ompi)
   endif()
   shardmesh_third_party(mpi TARGET MPIC::mpi FIND MPIC FOUND_ALREADY FLAGS -lmpi ${facts})
+endif()
+if(CURL_FOUND)
+  if(NOT CURL_VERSION) # CMake's own module sets the other variable
+    set(CURL_VERSION ${CURL_VERSION_STRING})
+  endif()
+  shardmesh_third_party(
+    curl
+    TARGET CURL::libcurl
+    FIND CURL 7.88
+    FOUND_ALREADY
+    LICENSE curl
+    FLAGS -lcurl
+    PURL pkg:github/curl/curl
+  )
 endif()
 if(Kokkos_FOUND)
   shardmesh_third_party(

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import interfaces
 
-COMPONENTS = ("conformance", "mapping", "mpi", "shared_memory", "torch", "kokkos", "cuda", "nccl", "devices")  # imported by name
+# Imported by name.
+COMPONENTS = ("conformance", "mapping", "remote", "mpi", "shared_memory", "torch", "kokkos", "cuda", "nccl", "devices")
 TYPES = ("type", "enum", "concept", "alias")
 
 

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+module shardmesh.remote;
+
+import :attempt;
+import :curl_transfer;
+
+namespace shardmesh {
+namespace {
+
+constexpr std::size_t most_header_bytes = 256 << 10;
+constexpr std::size_t bytes_of_progress = 4096;
+constexpr int uploads_wait = 12;
+constexpr long buffer_bytes = 512L << 10;  // 16 KiB, the default, costs twice as much CPU time
+
+// Exceptions must not pass through libcurl, which is C: without memory, the attempt ends.
+std::size_t on_header(char* data, std::size_t size, std::size_t count, void* transfer) try {
+  return static_cast<curl_transfer*>(transfer)->take_header({data, size * count}) ? size * count : 0;
+} catch (...) {
+  return 0;
+}
+
+std::size_t on_body(char* data, std::size_t size, std::size_t count, void* transfer) try {
+  const auto bytes = std::as_bytes(std::span(data, size * count));
+  return static_cast<curl_transfer*>(transfer)->take_body(bytes) ? size * count : CURL_WRITEFUNC_ERROR;
+} catch (...) {
+  return CURL_WRITEFUNC_ERROR;
+}
+
+std::size_t on_upload(char* data, std::size_t size, std::size_t count, void* transfer) {
+  return static_cast<curl_transfer*>(transfer)->give_body(std::as_writable_bytes(std::span(data, size * count)));
+}
+
+int on_seek(void* transfer, curl_off_t offset, int origin) {
+  const bool is_done = origin == SEEK_SET && static_cast<curl_transfer*>(transfer)->rewind_body(offset);
+  return is_done ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_FAIL;
+}
+
+// A line break in a header would begin another header, or another request.
+bool is_header_text(std::string_view text) {
+  return std::none_of(text.begin(), text.end(), [](char c) { return c == '\r' || c == '\n' || c == '\0'; });
+}
+
+std::string_view without_blanks(std::string_view text) {
+  const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+std::string in_lower_case(std::string_view text) {
+  std::string made(text);
+  for (char& c : made)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return made;
+}
+
+}  // namespace
+
+curl_transfer::curl_transfer(std::shared_ptr<attempt> of, const http_options& options)
+    : of_(std::move(of)), easy_(curl_easy_init()) {
+  static_assert(CURL_ERROR_SIZE <= std::tuple_size_v<decltype(message_)>);
+  connect_ = options.connect;
+  if (easy_ == nullptr)
+    refuse("libcurl has no memory");
+  else
+    set_up(options);
+}
+
+curl_transfer::~curl_transfer() {
+  if (easy_ != nullptr) curl_easy_cleanup(static_cast<CURL*>(easy_));
+  curl_slist_free_all(static_cast<curl_slist*>(headers_));
+}
+
+// Returns false.
+bool curl_transfer::refuse(std::string reason) {
+  is_ready_ = false;
+  of_->end = attempt::ending::failed;
+  of_->curl_code = CURLE_BAD_FUNCTION_ARGUMENT;
+  of_->reason = std::move(reason);
+  return false;
+}
+
+void curl_transfer::set_up(const http_options& options) {
+  auto* const easy = static_cast<CURL*>(easy_);
+  const http_request& request = of_->request;
+  // These keep requests away from other protocols and from a server that cannot prove its name.
+  const char* const redirects = request.url.starts_with("https:") ? "https" : "http,https";
+  const bool is_safe =
+      curl_easy_setopt(easy, CURLOPT_URL, request.url.c_str()) == CURLE_OK &&
+      curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
+      curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, redirects) == CURLE_OK &&
+      curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 1L) == CURLE_OK &&
+      curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 2L) == CURLE_OK &&
+      (options.ca_file.empty() || curl_easy_setopt(easy, CURLOPT_CAINFO, options.ca_file.c_str()) == CURLE_OK);
+  if (!is_safe) refuse("libcurl cannot restrict requests to HTTP and HTTPS with verified certificates");
+  if (!is_safe || !add_headers()) return;
+
+  curl_easy_setopt(easy, CURLOPT_PRIVATE, this);
+  curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, message_.data());
+  curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);  // the end of an attempt does not wait for the look-up of a name
+  curl_easy_setopt(easy, CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
+  curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);  // a proxy's answer is not the server's
+  curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);                // a signature covers the path as it was given
+  curl_easy_setopt(easy, CURLOPT_USERAGENT, "shardmesh");
+  curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, buffer_bytes);
+  curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
+                   static_cast<long>(std::max<std::int64_t>(options.connect.count(), 1)));
+  curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, &on_header);
+  curl_easy_setopt(easy, CURLOPT_HEADERDATA, this);
+  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &on_body);
+  curl_easy_setopt(easy, CURLOPT_WRITEDATA, this);
+  set_method();
+}
+
+void curl_transfer::set_method() {
+  auto* const easy = static_cast<CURL*>(easy_);
+  const http_request& request = of_->request;
+  if (request.method == "GET" || request.method == "HEAD") {
+    if (request.method == "HEAD") curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
+    curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, request.follow_redirects ? 1L : 0L);
+    curl_easy_setopt(easy, CURLOPT_MAXREDIRS, 10L);
+    return;
+  }
+  if (request.method == "PUT" || request.method == "POST" || !request.body.empty()) {
+    curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
+    curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, buffer_bytes);
+    curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+    curl_easy_setopt(easy, CURLOPT_READFUNCTION, &on_upload);
+    curl_easy_setopt(easy, CURLOPT_READDATA, this);
+    curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, &on_seek);
+    curl_easy_setopt(easy, CURLOPT_SEEKDATA, this);
+  }
+  curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
+}
+
+bool curl_transfer::add_headers() {
+  bool has_encoding = false;
+  const auto add = [&](const std::string& line) {
+    auto* const longer = curl_slist_append(static_cast<curl_slist*>(headers_), line.c_str());
+    if (longer == nullptr) return false;
+    headers_ = longer;
+    return true;
+  };
+  for (const auto& [name, value] : of_->request.headers) {
+    if (name.empty() || !is_header_text(name) || !is_header_text(value))
+      return refuse("a header of the request has a line break or no name");
+    has_encoding |= in_lower_case(name) == "accept-encoding";
+    // This is libcurl's spelling of a header without a value.
+    if (!add(value.empty() ? name + ";" : name + ": " + value)) return refuse("libcurl has no memory");
+  }
+  // Without Expect, libcurl does not wait a second for the permission to send a large body.
+  if ((!has_encoding && !add("Accept-Encoding: identity")) || !add("Expect:")) return refuse("libcurl has no memory");
+  curl_easy_setopt(static_cast<CURL*>(easy_), CURLOPT_HTTPHEADER, static_cast<curl_slist*>(headers_));
+  return true;
+}
+
+bool curl_transfer::has_stalled(clock::time_point now, std::chrono::milliseconds limit) {
+  if (!is_sent_) {
+    curl_off_t until_sent = 0;  // microseconds; 0 while libcurl still connects
+    curl_easy_getinfo(static_cast<CURL*>(easy_), CURLINFO_PRETRANSFER_TIME_T, &until_sent);
+    if (until_sent == 0) return now - progressed_ >= connect_ + limit;
+    is_sent_ = true;
+    progressed_ = now;
+  }
+  const bool is_upload = !is_answered_ && !of_->request.body.empty();
+  return now - progressed_ >= (is_upload ? uploads_wait * limit : limit);
+}
+
+void curl_transfer::count(std::size_t bytes) {
+  counted_bytes_ += bytes;
+  if (counted_bytes_ < bytes_of_progress) return;
+  counted_bytes_ = 0;
+  progressed_ = clock::now();
+}
+
+bool curl_transfer::take_header(std::string_view line) {
+  header_bytes_ += line.size();
+  if (header_bytes_ > most_header_bytes) return false;
+  http_response& head = of_->head;
+  if (line.starts_with("HTTP/")) {  // also the answer after a redirect, or after "100 Continue"
+    head.headers.clear();
+    head.status = 0;
+    const std::size_t blank = line.find(' ');
+    if (blank != std::string_view::npos)
+      std::from_chars(line.data() + blank + 1, line.data() + line.size(), head.status);
+    if (head.status < 200) return true;  // such answers could go on without end
+    is_sent_ = is_answered_ = true;
+    progressed_ = clock::now();
+    return true;
+  }
+  const std::size_t colon = line.find(':');
+  // After the body come trailers, which are no headers.
+  if (colon == std::string_view::npos || has_begun_) return true;
+  head.headers.emplace_back(in_lower_case(line.substr(0, colon)), std::string(without_blanks(line.substr(colon + 1))));
+  return true;
+}
+
+bool curl_transfer::begin_answer() {
+  has_begun_ = true;
+  const char* url = nullptr;
+  curl_easy_getinfo(static_cast<CURL*>(easy_), CURLINFO_EFFECTIVE_URL, &url);
+  of_->head.url = url != nullptr ? url : of_->request.url;
+  is_refused_ = !of_->sink->begin(of_->head);
+  return !is_refused_;
+}
+
+bool curl_transfer::take_body(std::span<const std::byte> bytes) {
+  if (!has_begun_ && !begin_answer()) return false;
+  count(bytes.size());
+  is_refused_ = !of_->sink->take(bytes);
+  return !is_refused_;
+}
+
+std::size_t curl_transfer::give_body(std::span<std::byte> out) {
+  const auto left = of_->request.body.subspan(given_bytes_);
+  const std::size_t size = std::min(out.size(), left.size());
+  if (size != 0) std::memcpy(out.data(), left.data(), size);
+  given_bytes_ += size;
+  is_sent_ = true;
+  progressed_ = clock::now();
+  return size;
+}
+
+bool curl_transfer::rewind_body(std::int64_t to) {
+  if (to < 0 || static_cast<std::size_t>(to) > of_->request.body.size()) return false;
+  given_bytes_ = static_cast<std::size_t>(to);
+  return true;
+}
+
+void curl_transfer::finish(int code) {
+  if (code == CURLE_OK && !has_begun_) begin_answer();  // there was no body
+  of_->curl_code = code;
+  if (is_refused_) {
+    of_->end = attempt::ending::refused;
+  } else if (code == CURLE_OK) {
+    of_->end = attempt::ending::answered;
+  } else {
+    of_->end = attempt::ending::failed;
+    of_->reason = message_[0] != '\0' ? message_.data() : curl_easy_strerror(static_cast<CURLcode>(code));
+  }
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// curl_transfer: one attempt as a handle of libcurl. Internal to `remote`. Handles of libcurl are `void*` here, because
+// only bodies include its header.
+module shardmesh.remote:curl_transfer;
+
+import shardmesh.std;
+import :attempt;
+import :http_client;
+
+namespace shardmesh {
+
+// Used by the driver's thread alone.
+class curl_transfer {
+ public:
+  using clock = std::chrono::steady_clock;
+
+  curl_transfer(std::shared_ptr<attempt> of, const http_options& options);
+  ~curl_transfer();
+  curl_transfer(const curl_transfer&) = delete;
+  curl_transfer& operator=(const curl_transfer&) = delete;
+
+  void* handle() const { return easy_; }
+  const std::shared_ptr<attempt>& of() const { return of_; }
+  // False when libcurl refused a setting; the attempt's reason says which.
+  bool is_ready() const { return is_ready_; }
+  // Returns whether the server has had `limit` without moving enough bytes. libcurl itself limits the connection. After
+  // the body of a request has gone to the system's buffers, it may take much longer to arrive and to be answered.
+  bool has_stalled(clock::time_point now, std::chrono::milliseconds limit);
+  // Sets the end of the attempt. `code` is a CURLcode.
+  void finish(int code);
+
+  // Called by libcurl.
+  bool take_header(std::string_view line);
+  bool take_body(std::span<const std::byte> bytes);
+  std::size_t give_body(std::span<std::byte> out);
+  bool rewind_body(std::int64_t to);
+
+ private:
+  void set_up(const http_options& options);
+  void set_method();
+  bool add_headers();
+  bool begin_answer();
+  void count(std::size_t bytes);
+  bool refuse(std::string reason);
+
+  std::shared_ptr<attempt> of_;
+  void* easy_ = nullptr;
+  void* headers_ = nullptr;
+  std::array<char, 256> message_{};
+  std::chrono::milliseconds connect_{};
+  bool is_ready_ = true, is_sent_ = false, is_answered_ = false, has_begun_ = false, is_refused_ = false;
+  std::size_t header_bytes_ = 0, given_bytes_ = 0, counted_bytes_ = 0;
+  clock::time_point progressed_ = clock::now();
+};
+
+}  // namespace shardmesh

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+module shardmesh.remote;
+
+import :attempt;
+import :curl_transfer;
+import :driver;
+
+namespace shardmesh {
+
+struct driver::state {
+  explicit state(http_options given) : options(std::move(given)) {}
+
+  void run();
+  bool take_orders();
+  void start_waiting();
+  void collect_ended();
+  void end_stalled();
+  void remove_unwanted(const std::shared_ptr<attempt>& unwanted);
+  void end_all();
+  using transfers = std::vector<std::unique_ptr<curl_transfer>>;
+  void end(transfers::iterator ended, attempt::ending how, int code = CURLE_OK);
+
+  const http_options options;
+  CURLM* multi = nullptr;
+  std::mutex lock;
+  bool is_stopping = false;                                  // under the lock
+  std::vector<std::shared_ptr<attempt>> arrived, withdrawn;  // under the lock
+  std::list<std::shared_ptr<attempt>> waiting;               // of the thread, as are the next two
+  transfers running;
+  std::thread thread;
+};
+
+namespace {
+
+void post(std::shared_ptr<attempt> ended) {
+  const auto to = ended->to;
+  to->post(std::move(ended));
+}
+
+// Allows no transfer when libcurl could not be initialised: `multi` is null.
+CURLM* make_multi(const http_options& options) {
+  static const CURLcode is_initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
+  CURLM* const made = is_initialised == CURLE_OK ? curl_multi_init() : nullptr;
+  if (made == nullptr) return nullptr;
+  curl_multi_setopt(made, CURLMOPT_PIPELINING, static_cast<long>(CURLPIPE_NOTHING));
+  curl_multi_setopt(made, CURLMOPT_MAXCONNECTS, static_cast<long>(std::max(options.connections, 1)));
+  return made;
+}
+
+}  // namespace
+
+driver::driver(const http_options& options) : state_(std::make_unique<state>(options)) {
+  state_->multi = make_multi(options);
+  try {
+    state_->thread = std::thread([all = state_.get()] { all->run(); });
+  } catch (...) {
+    curl_multi_cleanup(state_->multi);
+    throw;
+  }
+}
+
+driver::~driver() {
+  stop();
+  curl_multi_cleanup(state_->multi);
+}
+
+void driver::start(std::shared_ptr<attempt> next) {
+  {
+    const std::scoped_lock guard(state_->lock);
+    if (!state_->is_stopping) {
+      state_->arrived.push_back(std::move(next));
+      curl_multi_wakeup(state_->multi);
+      return;
+    }
+  }
+  post(std::move(next));  // its end is `withdrawn`
+}
+
+void driver::withdraw(std::shared_ptr<attempt> unwanted) {
+  const std::scoped_lock guard(state_->lock);
+  if (state_->is_stopping) return;  // all are withdrawn
+  state_->withdrawn.push_back(std::move(unwanted));
+  curl_multi_wakeup(state_->multi);
+}
+
+void driver::stop() {
+  {
+    const std::scoped_lock guard(state_->lock);
+    state_->is_stopping = true;
+    curl_multi_wakeup(state_->multi);
+  }
+  if (state_->thread.joinable()) state_->thread.join();
+}
+
+void driver::state::run() {
+  using std::chrono::milliseconds;
+  // Often enough to notice a stalled transfer soon.
+  const auto idle = static_cast<int>(std::clamp(options.stall / 8, milliseconds(10), milliseconds(250)).count());
+  while (take_orders()) {
+    start_waiting();
+    int running_count = 0;
+    curl_multi_perform(multi, &running_count);
+    collect_ended();
+    end_stalled();
+    const bool has_room = !waiting.empty() && static_cast<int>(running.size()) < std::max(options.connections, 1);
+    if (has_room) continue;
+    if (multi == nullptr || curl_multi_poll(multi, nullptr, 0, running.empty() ? 60'000 : idle, nullptr) != CURLM_OK)
+      std::this_thread::sleep_for(milliseconds(10));  // without memory, poll returns at once
+  }
+  end_all();
+}
+
+// Returns false when the driver stops.
+bool driver::state::take_orders() {
+  std::vector<std::shared_ptr<attempt>> added, removed;
+  bool goes_on = true;
+  {
+    const std::scoped_lock guard(lock);
+    added.swap(arrived);
+    removed.swap(withdrawn);
+    goes_on = !is_stopping;
+  }
+  for (auto& one : added) waiting.push_back(std::move(one));
+  for (const auto& one : removed) remove_unwanted(one);
+  return goes_on;
+}
+
+void driver::state::remove_unwanted(const std::shared_ptr<attempt>& unwanted) {
+  const auto queued = std::find(waiting.begin(), waiting.end(), unwanted);
+  if (queued != waiting.end()) {
+    waiting.erase(queued);
+    return post(unwanted);
+  }
+  const auto found =
+      std::find_if(running.begin(), running.end(), [&](const auto& one) { return one->of() == unwanted; });
+  if (found != running.end()) end(found, attempt::ending::withdrawn);  // else it has ended already
+}
+
+void driver::state::start_waiting() {
+  while (!waiting.empty() && static_cast<int>(running.size()) < std::max(options.connections, 1)) {
+    auto next = std::move(waiting.front());
+    waiting.pop_front();
+    auto made = std::make_unique<curl_transfer>(next, options);
+    if (made->is_ready() && curl_multi_add_handle(multi, static_cast<CURL*>(made->handle())) == CURLM_OK) {
+      running.push_back(std::move(made));
+      continue;
+    }
+    if (made->is_ready()) {
+      next->end = attempt::ending::failed;
+      next->curl_code = CURLE_FAILED_INIT;
+      next->reason = "libcurl cannot start a transfer";
+    }
+    made.reset();
+    post(std::move(next));
+  }
+}
+
+void driver::state::end(transfers::iterator ended, attempt::ending how, int code) {
+  auto transfer = std::move(*ended);
+  *ended = std::move(running.back());
+  running.pop_back();
+  curl_multi_remove_handle(multi, static_cast<CURL*>(transfer->handle()));
+  auto of = transfer->of();
+  if (how == attempt::ending::answered)
+    transfer->finish(code);
+  else
+    of->end = how;
+  transfer.reset();  // before the call may free the sink and the body
+  post(std::move(of));
+}
+
+void driver::state::collect_ended() {
+  int left = 0;
+  while (const CURLMsg* const message = curl_multi_info_read(multi, &left)) {
+    if (message->msg != CURLMSG_DONE) continue;
+    const CURL* const easy = message->easy_handle;
+    const CURLcode code = message->data.result;
+    const auto found =
+        std::find_if(running.begin(), running.end(), [&](const auto& one) { return one->handle() == easy; });
+    if (found != running.end()) end(found, attempt::ending::answered, code);
+  }
+}
+
+void driver::state::end_stalled() {
+  const auto now = curl_transfer::clock::now();
+  for (std::size_t i = running.size(); i-- > 0;)
+    if (running[i]->has_stalled(now, options.stall))
+      end(running.begin() + static_cast<std::ptrdiff_t>(i), attempt::ending::stalled);
+}
+
+void driver::state::end_all() {
+  take_orders();
+  while (!running.empty()) end(running.end() - 1, attempt::ending::withdrawn);
+  for (auto& one : waiting) post(std::move(one));
+  waiting.clear();
+}
+
+}  // namespace shardmesh

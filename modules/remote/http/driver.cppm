@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// driver: the thread that moves the bytes of all attempts of one client. It judges nothing. Internal to `remote`.
+module shardmesh.remote:driver;
+
+import shardmesh.std;
+import :attempt;
+import :http_client;
+
+namespace shardmesh {
+
+// Thread-safe.
+class driver {
+ public:
+  // Throws std::system_error when there can be no further thread.
+  explicit driver(const http_options& options);
+  // Stops.
+  ~driver();
+  driver(const driver&) = delete;
+  driver& operator=(const driver&) = delete;
+
+  // Starts an attempt, at once or when fewer than `options.connections` are running. It will be in its inbox once,
+  // whatever happens.
+  void start(std::shared_ptr<attempt> next);
+  // Ends an attempt soon, unless it has ended. Once it is in its inbox, nothing uses its sink and body.
+  void withdraw(std::shared_ptr<attempt> unwanted);
+  // Withdraws all attempts, also those that are started later, and ends the thread.
+  void stop();
+
+ private:
+  struct state;
+  std::unique_ptr<state> state_;
+};
+
+}  // namespace shardmesh
