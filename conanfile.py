@@ -25,9 +25,9 @@ class ShardmeshConan(ConanFile):
     # One for each optional component of the CMake package. Building nccl needs no library (nor does cuda, which it
     # imports). cuda_kernels needs nvcc; its shared library serves every program that uses cuda.
     options = {"tools": [True, False], "mpi": [True, False], "kokkos": [True, False], "nccl": [True, False],
-               "torch": [True, False], "cuda_kernels": [True, False]}
+               "torch": [True, False], "cuda_kernels": [True, False], "remote": [True, False]}
     default_options = {"tools": False, "mpi": False, "kokkos": False, "nccl": True, "torch": False,
-                       "cuda_kernels": False}
+                       "cuda_kernels": False, "remote": False}
     # The interfaces are rebuilt in the consumer's dialect; the archive was built in the package's.
     extension_properties = {"compatibility_cppstd": False}
 
@@ -69,6 +69,8 @@ class ShardmeshConan(ConanFile):
         self.requires("re2/[>=20220601]")
         if self.options.mpi:  # the C library only
             self.requires("openmpi/[>=4.1 <6]")
+        if self.options.remote:
+            self.requires("libcurl/[>=7.88 <9]")
         if self.options.tools:
             self.requires("cli11/[>=2.1 <3]", visible=False)
             self.requires("simdjson/[>=3 <5]", visible=False)
@@ -100,7 +102,7 @@ class ShardmeshConan(ConanFile):
         toolchain.cache_variables["SHARDMESH_BUILD_TESTS"] = False
         toolchain.cache_variables["SHARDMESH_BUILD_BENCHMARKS"] = False
         toolchain.cache_variables["SHARDMESH_BUILD_TOOLS"] = bool(self.options.tools)
-        for component in ("mpi", "kokkos", "nccl", "torch", "cuda_kernels"):
+        for component in ("mpi", "kokkos", "nccl", "torch", "cuda_kernels", "remote"):
             toolchain.cache_variables[f"SHARDMESH_WITH_{component.upper()}"] = "ON" if self.options.get_safe(component) else "OFF"
         toolchain.cache_variables["SHARDMESH_WITH_PYTHON"] = "OFF"
         toolchain.cache_variables["SHARDMESH_WITH_C_API"] = False  # a shared library beside static ones
@@ -123,7 +125,7 @@ class ShardmeshConan(ConanFile):
     def package_info(self):
         self.cpp_info.set_property("cmake_find_mode", "none")
         # For generators other than CMake's: the components of the CMake package, as recorded by the build.
-        recipes = {"nlohmann-json": "nlohmann_json", "mpi": "openmpi"}
+        recipes = {"nlohmann-json": "nlohmann_json", "mpi": "openmpi", "curl": "libcurl"}
         listed = json.loads(load(self, os.path.join(self.package_folder, "share", "shardmesh", "components.json")))
         direct = {dependency.ref.name for _, dependency in self.dependencies.host.items()}
         if "cuda_kernels" in listed:  # programs are not beside the library

@@ -29,6 +29,7 @@ function(expect components packages targets)
     xxHash
     ISAL
     RE2
+    CURL
     MPIC
     Kokkos
     LibTorch
@@ -76,6 +77,7 @@ expect(state "${sums}" "${moved};sharding;state;tree")
 expect(storage "${files}" "${base};digest;storage")
 expect(checkpoint "${files}" "${formats}")
 expect(mapping "${files}" "${moved};checkpoint_core;mapping;pickle;storage;torch_file;tree")
+expect(remote "${files};CURL" "${base};digest;remote;storage")
 expect(tools "" "tool")
 expect(c_api "" "c_api")
 expect(shared_memory "${sums}" "${cut};comm;kernels;shared_memory")

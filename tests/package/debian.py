@@ -35,8 +35,10 @@ def run(*line, status=0, **options):
     return done.stdout + done.stderr
 
 
-def check_control(package, file, version):
+def check_control(package, file, version, extra):
     section, dependencies, _ = PACKAGES[package]
+    if package != "libshardmesh-c-dev":
+        dependencies = dependencies + extra
     fields = dict(re.findall(r"^(\S[^:]*): (.*)$", run("dpkg-deb", "-f", file), re.M))
     assert fields["Package"] == package and fields["Version"] == version, fields
     assert fields["Section"] == section and fields["Priority"] == "optional", fields
@@ -104,8 +106,9 @@ def main(cpack, build, source, work, version, compilers):
     multiarch = library.parent.relative_to(root / "usr").as_posix()
     folder = source / "include/shardmesh/c_api"
     headers = [file.name for file in folder.iterdir() if file.suffix in (".h", ".hpp")]
+    remote = ["libcurl"] if (build / "modules/libshardmesh_remote.a").exists() else []
     for package, file in files.items():
-        check_control(package, file, version)
+        check_control(package, file, version, remote)
         check_files(package, file, multiarch, headers)
         print(f"{file.name}: {file.stat().st_size >> 10} KiB")
     check_programs(root, multiarch, source, work, compilers)

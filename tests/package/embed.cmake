@@ -39,7 +39,11 @@ if(warning OR NOT text MATCHES "modules/core/box.cpp")
   message(FATAL_ERROR "files are compiled with our warnings: ${warning}")
 endif()
 string(REPLACE "${SOURCE}" "" text "${text}")
-string(REGEX MATCH "(benchmarks|tools/shardmesh|modules/mpi|modules/kokkos|modules/torch|cuda_kernels)/" folder "${text}")
+string(
+  REGEX MATCH "(benchmarks|tools/shardmesh|modules/mpi|modules/remote|modules/kokkos|modules/torch|cuda_kernels)/"
+  folder
+  "${text}"
+)
 if(folder)
   message(FATAL_ERROR "a project that contains ours compiles files of ${folder}")
 endif()
