@@ -5,6 +5,7 @@ import hashlib
 import http.server
 import itertools
 import json
+import os
 import socket
 import ssl
 import struct
@@ -12,6 +13,8 @@ import threading
 import urllib.parse
 from pathlib import Path
 
+# Requests to this machine must not go to a proxy of the environment.
+os.environ["no_proxy"] = "127.0.0.1,localhost"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 

@@ -29,6 +29,9 @@
 
 namespace http_server {
 
+/// Requests to this machine must not go to a proxy of the environment. Set before any thread can read it.
+inline const int without_proxy = ::setenv("no_proxy", "127.0.0.1,localhost", 1);
+
 /// Faults of one answer about an object.
 enum class fault {
   none,
