@@ -31,6 +31,7 @@ import :placing;
 import :presence;
 import :temporary_name;
 import :uninterrupted;
+import :upload;
 import :written_file;
 
 namespace shardmesh {
@@ -64,7 +65,9 @@ struct staged_output::state {
   bool joined = false;  // another process made it: existing files are shared with others
   output_options options;
   placing place;
-  presence ours;  // marks `staging` as being written, and identifies our own
+  std::optional<upload> remote;  // instead of `place`, if the destination is a URL
+  fs::path beside;               // the folder of `staging`
+  presence ours;                 // marks `staging` as being written, and identifies our own
   std::vector<std::string> notes;
   bool staged = false;  // something of ours exists at `staging`
   detail::maker_process maker;
@@ -90,7 +93,8 @@ struct staged_output::state {
 
   // Returns the name that users know: the temporary name is internal.
   std::string shown(const fs::path& path) const {
-    return path == staging ? destination.string() : (destination / path.filename()).string();
+    const fs::path known = path == staging ? destination : destination / path.filename();
+    return remote ? printable_url(known.native()) : known.string();
   }
 
   result<descriptors::use> acquire(std::int32_t file) {
@@ -219,9 +223,24 @@ struct staged_output::state {
     return why;
   }
 
+  // For a URL: the files are written in the folder for temporary files (TMPDIR), and `commit` uploads them.
+  result<void> stage_for_upload(const fs::path& url, output_options given) {
+    std::string name = url.native();
+    while (name.ends_with('/')) name.pop_back();
+    destination = name;
+    options = std::move(given);
+    SHARDMESH_TRY(remote, upload::look(std::move(name), is_directory, options));
+    options.durable = false;  // the server keeps the data, not the temporary files
+    std::error_code code;
+    beside = fs::temp_directory_path(code);
+    if (code) return fail_sys(code.value(), "cannot find the folder for temporary files; set TMPDIR", shown(staging));
+    look_for_leftovers();
+    return {};
+  }
+
   // Notes the leftovers of killed runs that were writing this destination; removes them with `overwrite`.
   void look_for_leftovers() {
-    const auto found = find_leftovers_of(destination);
+    const auto found = find_leftovers_of(beside / destination.filename());
     if (!found) return;  // a courtesy: nothing later depends on it
     for (const leftover& one : *found) {
       if (one.owner != leftover_owner::dead) continue;
@@ -235,12 +254,12 @@ struct staged_output::state {
   result<void> make_staging() {
     constexpr int attempts = 10;  // it can be removed as a leftover before the sign is there
     for (int attempt = 1;; ++attempt) {
-      staging = destination.parent_path() / make_temporary_name(destination);
+      staging = beside / make_temporary_name(destination);
       SHARDMESH_TRY(is_directory ? make_folder() : make_file(staging));
       staged = true;
       auto made = presence::on(staging);
       if (made && made->is_unseen()) {
-        const fs::path unseen = destination.parent_path() / make_temporary_name(destination, unseen_host);
+        const fs::path unseen = beside / make_temporary_name(destination, unseen_host);
         if (::rename(staging.c_str(), unseen.c_str()) == 0)
           staging = unseen;
         else
@@ -283,6 +302,10 @@ staged_output::~staged_output() {
 
 result<staged_output> staged_output::file(const fs::path& destination, output_options options) {
   auto made = std::make_unique<state>();
+  if (is_url(destination)) {
+    SHARDMESH_TRY(made->stage_for_upload(destination, std::move(options)));
+    return staged_output(std::move(made));
+  }
   std::error_code code;
   made->destination = resolved(destination, code);
   made->options = std::move(options);
@@ -291,12 +314,19 @@ result<staged_output> staged_output::file(const fs::path& destination, output_op
   if (code || made->destination.filename().empty())
     return fail(errc::invalid_argument, "is not a file name").with_file(destination.string());
   SHARDMESH_TRY(made->place, placing::look(made->destination, made->is_directory, made->options));
+  made->beside = made->destination.parent_path();
   made->look_for_leftovers();
   return staged_output(std::move(made));
 }
 
 result<staged_output> staged_output::directory(const fs::path& destination, output_options options) {
   auto made = std::make_unique<state>();
+  if (is_url(destination)) {
+    made->is_directory = true;
+    SHARDMESH_TRY(made->stage_for_upload(destination, std::move(options)));
+    SHARDMESH_TRY(made->make_staging());
+    return staged_output(std::move(made));
+  }
   std::error_code code;
   made->destination = resolved(destination, code);
   if (!code && made->destination.filename().empty()) made->destination = made->destination.parent_path();
@@ -307,6 +337,7 @@ result<staged_output> staged_output::directory(const fs::path& destination, outp
   if (code || made->destination.filename().empty())
     return fail(errc::invalid_argument, "is not a folder name").with_file(destination.string());
   SHARDMESH_TRY(made->place, placing::look(made->destination, made->is_directory, made->options));
+  made->beside = made->destination.parent_path();
   made->look_for_leftovers();
   SHARDMESH_TRY(made->make_staging());
   return staged_output(std::move(made));
@@ -348,7 +379,7 @@ result<std::int32_t> staged_output::add_file(std::string_view name) {
 }
 
 result<void> staged_output::reserve(std::int64_t bytes) const {
-  const fs::path folder = state_->destination.parent_path();
+  const fs::path folder = state_->joined ? state_->destination.parent_path() : state_->beside;
   struct statvfs room{};
   // A file system that does not know its size counts as having room.
   if (::statvfs(folder.c_str(), &room) != 0 || room.f_blocks == 0) return {};
@@ -413,6 +444,7 @@ result<void> staged_output::prepare() {
 
 result<void> staged_output::commit() {
   SHARDMESH_TRY(prepare());
+  if (state_->remote) return state_->remote->put(state_->staging, state_->notes);  // the destructor removes `staging`
   placing& place = state_->place;
   auto placed = place.put(state_->staging);
   if (!placed) {

@@ -21,6 +21,8 @@ struct output_options {
 /// Without `overwrite`, a destination that appears meanwhile is never replaced. With it, only what was there when the
 /// output was made is replaced: it is exchanged atomically, examined again, and only then deleted. A directory is
 /// replaced only where `may_replace` allows it.
+/// If the destination is a URL, the files are written in the folder for temporary files, and `commit` uploads them, the
+/// description of a folder last. With `overwrite`, the old description is removed before its data is replaced.
 class staged_output {
  public:
   /// Creates an output for one file, or for one directory. An empty directory may always be filled. Dead leftovers of

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <shardmesh/try.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <utility>
+#include <vector>
+module shardmesh.storage;
+
+import :upload;
+
+namespace shardmesh {
+namespace fs = std::filesystem;
+namespace {
+
+error exists(const std::string& url, std::string message) {
+  return fail(errc::destination_exists, std::move(message)).with_file(printable_url(url));
+}
+
+// What the rule that decides about an existing folder sees of it.
+destination_snapshot snapshot_of(const std::map<std::string, stored_object>& objects) {
+  destination_snapshot seen;
+  seen.self = file_identity{.kind = S_IFDIR};
+  for (const auto& [name, object] : objects) {
+    file_identity identity{.kind = object.is_folder ? std::uint32_t{S_IFDIR} : std::uint32_t{S_IFREG}};
+    identity.size_bytes = object.size_bytes;
+    seen.entries.emplace(name, identity);
+  }
+  return seen;
+}
+
+// Files that hold data come first, then the record of checksums, and the description last.
+int order_of(const std::string& name) {
+  if (is_description(name)) return 2;
+  return name == checksum_file_name ? 1 : 0;
+}
+
+}  // namespace
+
+bool is_description(std::string_view name) {
+  return name == ".metadata" || name == ".snapshot_metadata" || name == "metadata.json" ||
+         name.ends_with(".safetensors.index.json");
+}
+
+result<upload> upload::look(std::string url, bool is_directory, const output_options& options) {
+  while (url.size() > 1 && url.ends_with('/') && !url.ends_with("://")) url.pop_back();
+  upload made;
+  SHARDMESH_TRY(made.store_, store_of(url));
+  made.url_ = std::move(url);
+  made.is_directory_ = is_directory;
+  SHARDMESH_TRY(is_directory ? made.look_at_folder(options) : made.look_at_file(options));
+  return made;
+}
+
+result<void> upload::look_at_file(const output_options& options) {
+  SHARDMESH_TRY(const auto there, store_->look(url_));
+  if (!there) return {};
+  if (there->is_folder) return exists(url_, "is a folder");
+  if (!options.overwrite) return exists(url_, "exists already").with_hint("pass overwrite to replace it");
+  before_.emplace("", *there);
+  return {};
+}
+
+result<void> upload::look_at_folder(const output_options& options) {
+  SHARDMESH_TRY(const auto there, store_->look(url_));
+  if (!there) return {};
+  if (!there->is_folder) return exists(url_, "is an object, and a folder is to be written");
+  SHARDMESH_TRY(std::vector<stored_object> objects, store_->list(url_));
+  for (stored_object& object : objects) {
+    std::string name = object.name;
+    before_.emplace(std::move(name), std::move(object));
+  }
+  if (before_.empty()) return {};
+  if (!options.overwrite) return exists(url_, "exists already").with_hint("pass overwrite to replace it");
+  return check_replaceable(options.may_replace, url_, snapshot_of(before_));
+}
+
+result<void> upload::put(const fs::path& staging, std::vector<std::string>& notes) {
+  std::vector<file> files;
+  if (!is_directory_) {
+    files.push_back({staging, ""});
+  } else {
+    std::error_code code;
+    for (fs::directory_iterator at(staging, code), end; !code && at != end; at.increment(code))
+      files.push_back({at->path(), at->path().filename().string()});
+    if (code) return fail_sys(code.value(), "cannot list the written files", staging.string());
+    std::sort(files.begin(), files.end(), [](const file& a, const file& b) {
+      return std::tuple(order_of(a.name), std::cref(a.name)) < std::tuple(order_of(b.name), std::cref(b.name));
+    });
+  }
+  SHARDMESH_TRY(make_room(files));
+  for (const file& one : files)
+    if (auto done = put_file(one); !done) return undone(std::move(done).error());
+  if (!store_->keeps_conditions(url_))
+    notes.push_back(printable_url(url_) +
+                    ": the server ignores conditions, so that two writers of this destination can mix their files");
+  return remove_stale(files, notes);
+}
+
+// Objects cannot be exchanged together. If data of the old checkpoint would be overwritten, its description goes first:
+// until the new one is there, readers find no checkpoint, and never files of both.
+result<void> upload::make_room(const std::vector<file>& files) {
+  const bool overwrites_data = std::any_of(files.begin(), files.end(), [&](const file& one) {
+    return is_directory_ && order_of(one.name) == 0 && before_.contains(one.name);
+  });
+  if (!overwrites_data) return {};
+  for (auto at = before_.begin(); at != before_.end();) {
+    if (order_of(at->first) == 0) {
+      ++at;
+      continue;
+    }
+    SHARDMESH_TRY(store_->remove(url_of(at->first)));
+    at = before_.erase(at);
+  }
+  return {};
+}
+
+result<void> upload::put_file(const file& one) {
+  file_pool files(1);
+  SHARDMESH_TRY(const std::unique_ptr<byte_source> content, files.open(one.path));
+  const auto old = before_.find(one.name);
+  put_condition condition;
+  if (old == before_.end())
+    condition.if_absent = true;
+  else
+    condition.if_version = old->second.version;
+  auto done = store_->put(url_of(one.name), *content, condition);
+  if (!done) {
+    if (done.error().code != errc::destination_exists) return std::move(done).error();
+    return exists(url_of(one.name), "appeared or changed while the new checkpoint was written, and is left alone");
+  }
+  if (old == before_.end()) written_.push_back(one.name);
+  return {};
+}
+
+result<void> upload::remove_stale(const std::vector<file>& files, std::vector<std::string>& notes) {
+  for (const file& one : files) before_.erase(one.name);
+  for (const auto& [name, object] : before_) {
+    if (object.is_folder) continue;
+    if (auto gone = store_->remove(url_of(name)); !gone)
+      notes.push_back(fmt::format("a file of the old checkpoint could not be removed: {}", to_string(gone.error())));
+  }
+  return {};
+}
+
+// Removes what was written under new names. What replaced an old object stays: the old content is gone.
+error upload::undone(error why) {
+  std::string left;
+  for (const std::string& name : written_)
+    if (!store_->remove(url_of(name)))
+      left += (left.empty() ? "" : ", ") + (name.empty() ? std::string("the file") : name);
+  if (left.empty()) return why;
+  return std::move(why).with_hint("remove what is left of the upload: " + left);
+}
+
+}  // namespace shardmesh
