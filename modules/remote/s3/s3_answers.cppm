@@ -7,7 +7,7 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.storage;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 
 // One page of ListObjectsV2 with the delimiter "/".
 struct s3_listing {
@@ -35,4 +35,4 @@ std::string s3_completion(std::span<const std::string> etags);
 // Returns an ETag without quotes.
 std::string unquoted(std::string_view etag);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

@@ -19,7 +19,7 @@ module shardmesh.remote;
 
 import :s3_answers;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 namespace {
 
 // pugixml expands no external entities and reads no files.
@@ -114,4 +114,4 @@ std::string s3_completion(std::span<const std::string> etags) {
   return std::move(out.text);
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote
