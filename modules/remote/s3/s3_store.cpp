@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <shardmesh/try.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+module shardmesh.remote;
+
+import :process_client;
+import :s3_answers;
+import :s3_connection;
+import :s3_sources;
+import :s3_store_parts;
+import :s3_upload;
+
+namespace shardmesh::remote {
+namespace {
+
+constexpr std::int64_t most_answer_bytes = 1 << 20, most_page_bytes = 16 << 20;
+// A listing that never ends would fill the memory.
+constexpr std::size_t most_objects = 1'000'000;
+
+std::string last_part(const std::string& key) {
+  return key.substr(key.rfind('/') + 1);
+}
+
+std::optional<std::int64_t> size_of(const http_response& answer) {
+  const std::string_view text = answer.header("content-length");
+  std::int64_t size = -1;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), size);
+  if (text.empty() || problem != std::errc() || end != text.data() + text.size() || size < 0) return std::nullopt;
+  return size;
+}
+
+class s3_object final : public byte_source {
+ public:
+  s3_object(std::shared_ptr<const s3_connection> at, s3_name name, stored_object object)
+      : at_(std::move(at)), name_(std::move(name)), object_(std::move(object)) {}
+  std::int64_t size_bytes() const override { return object_.size_bytes; }
+  std::string name() const override { return at_->url_of(name_); }
+  result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
+    const http_range range{offset, out};
+    return at_->read(name_, std::span(&range, 1), object_.version, object_.size_bytes);
+  }
+
+ private:
+  std::shared_ptr<const s3_connection> at_;
+  s3_name name_;
+  stored_object object_;
+};
+
+class s3_store final : public store {
+ public:
+  explicit s3_store(std::shared_ptr<const s3_connection> at) : at_(std::move(at)) {}
+
+  result<std::optional<stored_object>> look(const std::string& url) const override {
+    SHARDMESH_TRY(const s3_name name, parse_s3_url(url));
+    if (!name.key.empty() && !name.key.ends_with('/')) {
+      SHARDMESH_TRY(auto object, head(name));
+      if (object) return object;
+    }
+    SHARDMESH_TRY(const s3_listing page, page_of(folder(name), "", 1));
+    if (page.objects.empty() && !name.key.empty()) return std::optional<stored_object>();
+    std::string key = name.key;
+    while (key.ends_with('/')) key.pop_back();
+    return std::optional(stored_object{last_part(key), true, 0, {}});
+  }
+
+  result<std::vector<stored_object>> list(const std::string& url) const override {
+    SHARDMESH_TRY(const s3_name name, parse_s3_url(url));
+    std::vector<stored_object> all;
+    std::string token;
+    do {
+      SHARDMESH_TRY(s3_listing page, page_of(folder(name), token, 1000));
+      if (page.next == token && !token.empty())
+        return fail(errc::bad_format, "the server's listing repeats a page").with_file(at_->url_of(name));
+      token = std::move(page.next);
+      all.insert(all.end(), std::make_move_iterator(page.objects.begin()), std::make_move_iterator(page.objects.end()));
+      if (all.size() > most_objects)
+        return fail(errc::invalid_argument, "the folder holds too many objects")
+            .with_file(at_->url_of(name))
+            .with_values(fmt::format("at most {}", most_objects), "more");
+    } while (!token.empty());
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    return all;
+  }
+
+  result<std::unique_ptr<byte_source>> open(const std::string& url) const override {
+    SHARDMESH_TRY(const s3_name name, parse_s3_url(url));
+    SHARDMESH_TRY(auto object, head(name));
+    if (!object) return fail(errc::io, "there is no such object").with_file(url);
+    return std::unique_ptr<byte_source>(std::make_unique<s3_object>(at_, name, *std::move(object)));
+  }
+
+  result<std::string> put(const std::string& url, const byte_source& content,
+                          const put_condition& condition) const override {
+    SHARDMESH_TRY(s3_name name, parse_s3_url(url));
+    if (name.key.empty() || name.key.ends_with('/'))
+      return fail(errc::invalid_argument, "is not the name of an object").with_file(url);
+    return s3_upload(*at_, std::move(name), condition).put(content);
+  }
+
+  result<void> remove(const std::string& url) const override {
+    SHARDMESH_TRY(const s3_name name, parse_s3_url(url));
+    const s3_request request{.method = "DELETE", .of = name};
+    SHARDMESH_TRY(const http_response answer, at_->send(request, most_answer_bytes));
+    if (answer.status == 200 || answer.status == 204 || answer.status == 404) return {};
+    return at_->refusal(request, answer);
+  }
+
+  bool keeps_conditions(const std::string&) const override { return !at_->ignores_conditions(); }
+
+ private:
+  static s3_name folder(s3_name name) {
+    if (!name.key.empty() && !name.key.ends_with('/')) name.key += '/';
+    return name;
+  }
+
+  // Nothing: there is no such object.
+  result<std::optional<stored_object>> head(const s3_name& name) const {
+    const s3_request request{.method = "HEAD", .of = name};
+    SHARDMESH_TRY(const http_response answer, at_->send(request, most_answer_bytes));
+    if (answer.status == 404) return std::optional<stored_object>();
+    if (answer.status != 200) return at_->refusal(request, answer);
+    const auto size = size_of(answer);
+    if (!size)
+      return fail(errc::bad_format, "the server does not state the object's size").with_file(at_->url_of(name));
+    return std::optional(stored_object{last_part(name.key), false, *size, std::string(answer.header("etag"))});
+  }
+
+  result<s3_listing> page_of(const s3_name& folder, const std::string& token, int most) const {
+    s3_request request{
+        .of = {folder.bucket, ""},
+        .query = {
+            {"list-type", "2"}, {"delimiter", "/"}, {"prefix", folder.key}, {"max-keys", fmt::format("{}", most)}}};
+    if (!token.empty()) request.query.emplace_back("continuation-token", token);
+    SHARDMESH_TRY(const http_response answer, at_->send(request, most_page_bytes));
+    if (answer.status != 200) return at_->refusal(request, answer);
+    auto page = parse_s3_listing(answer.body, folder.key);
+    if (!page) return std::move(page).error().with_file(at_->url_of(folder));
+    return page;
+  }
+
+  std::shared_ptr<const s3_connection> at_;
+};
+
+}  // namespace
+
+std::shared_ptr<const store> make_s3_store_over(std::shared_ptr<const process_client> client, const s3_options& options,
+                                                const std::string& scheme) {
+  auto sources = find_s3_sources(options, scheme, client);
+  return std::make_shared<const s3_store>(
+      std::make_shared<const s3_connection>(std::move(client), std::move(sources), scheme));
+}
+
+std::shared_ptr<const store> make_s3_store(const s3_options& options) {
+  return make_s3_store_over(std::make_shared<const process_client>(options.http), options, "s3");
+}
+
+std::shared_ptr<const store> make_gs_store(const s3_options& options) {
+  return make_s3_store_over(std::make_shared<const process_client>(options.http), options, "gs");
+}
+
+}  // namespace shardmesh::remote

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <shardmesh/try.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+module shardmesh.remote;
+
+import :s3_answers;
+import :s3_upload;
+
+namespace shardmesh::remote {
+namespace {
+
+constexpr std::int64_t mebibyte = 1 << 20;
+// Larger objects are sent in parts of this size, or of as many more bytes as 10,000 parts need.
+constexpr std::int64_t part_bytes = 16 * mebibyte, most_parts = 10'000, most_part_bytes = 5120 * mebibyte;
+// Parts in flight, and so their memory: eight times 16 MiB.
+constexpr int parts_at_once = 8;
+constexpr std::int64_t most_answer_bytes = mebibyte;
+constexpr std::string_view token_header = "x-amz-meta-shardmesh-upload";
+// Two conditional writes of one name at a time: the server may ask to repeat one of them.
+constexpr int most_conflicts = 5;
+
+std::string new_token() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}", random(), random(), random());
+}
+
+result<std::vector<std::byte>> read_part(const byte_source& content, std::int64_t offset, std::int64_t length) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(length));
+  SHARDMESH_TRY(content.read(offset, bytes));
+  return bytes;
+}
+
+}  // namespace
+
+s3_upload::s3_upload(const s3_connection& to, s3_name name, const put_condition& condition)
+    : to_(to), name_(std::move(name)), condition_(condition), token_(new_token()) {}
+
+result<std::string> s3_upload::put(const byte_source& content) {
+  return content.size_bytes() <= part_bytes ? put_whole(content) : put_parts(content);
+}
+
+name_values s3_upload::conditions() const {
+  if (condition_.if_absent) return {{"if-none-match", "*"}};
+  if (!condition_.if_version.empty()) return {{"if-match", condition_.if_version}};
+  return {};
+}
+
+result<std::string> s3_upload::put_whole(const byte_source& content) {
+  SHARDMESH_TRY(const std::vector<std::byte> bytes, read_part(content, 0, content.size_bytes()));
+  s3_request request{.method = "PUT", .of = name_, .headers = conditions(), .body = bytes};
+  request.headers.emplace_back(token_header, token_);
+  for (int attempt = 1;; ++attempt) {
+    SHARDMESH_TRY(const http_response answer, to_.send(request, most_answer_bytes));
+    if (answer.status == 409 && attempt < most_conflicts) continue;
+    SHARDMESH_TRY(std::string etag, outcome(request, answer));
+    // The first conditional write to a server is repeated. A server that accepts it twice ignores conditions.
+    if (condition_.if_absent && !to_.has_tried_conditions().exchange(true)) {
+      const auto again = to_.send(request, most_answer_bytes);
+      if (again && again->status == 200) to_.ignores_conditions() = true;
+    }
+    return etag;
+  }
+}
+
+result<std::string> s3_upload::put_parts(const byte_source& content) {
+  SHARDMESH_TRY(const std::string id, begin_parts());
+  auto done = [&]() -> result<std::string> {
+    SHARDMESH_TRY(const std::vector<std::string> etags, send_parts(content, id));
+    return finish_parts(id, etags);
+  }();
+  if (done) return done;
+  error why = std::move(done).error();
+  if (!abort_parts(id) && why.hint.empty())
+    why.hint = fmt::format("abort the unfinished upload {} of this object: the server keeps its parts", escaped(id));
+  return why;
+}
+
+result<std::string> s3_upload::begin_parts() {
+  const s3_request request{
+      .method = "POST", .of = name_, .query = {{"uploads", ""}}, .headers = {{std::string(token_header), token_}}};
+  SHARDMESH_TRY(const http_response answer, to_.send(request, most_answer_bytes));
+  if (answer.status != 200) return to_.refusal(request, answer);
+  auto id = s3_text(answer.body, "InitiateMultipartUploadResult", "UploadId");
+  if (!id) return std::move(id).error().with_file(to_.url_of(name_));
+  return id;
+}
+
+result<std::vector<std::string>> s3_upload::send_parts(const byte_source& content, const std::string& id) {
+  const std::int64_t size = content.size_bytes();
+  std::int64_t each = part_bytes;
+  while ((size + each - 1) / each > most_parts) each += part_bytes;
+  if (each > most_part_bytes)
+    return fail(errc::unsupported, "the object is too large for one upload")
+        .with_file(to_.url_of(name_))
+        .with_values(fmt::format("at most {}", human_bytes(most_parts * most_part_bytes)), human_bytes(size));
+  const std::int64_t count = (size + each - 1) / each;
+  std::vector<std::string> etags(static_cast<std::size_t>(count));
+  SHARDMESH_TRY(parallel_for(each > part_bytes ? 2 : parts_at_once, count, [&](std::int64_t i) -> result<void> {
+    SHARDMESH_TRY(const std::vector<std::byte> bytes, read_part(content, i * each, std::min(each, size - i * each)));
+    const s3_request request{.method = "PUT",
+                             .of = name_,
+                             .query = {{"partNumber", fmt::format("{}", i + 1)}, {"uploadId", id}},
+                             .body = bytes};
+    SHARDMESH_TRY(const http_response answer, to_.send(request, most_answer_bytes));
+    if (answer.status != 200) return to_.refusal(request, answer);
+    etags[static_cast<std::size_t>(i)] = answer.header("etag");
+    if (etags[static_cast<std::size_t>(i)].empty())
+      return fail(errc::io, "the server's answer to a part has no ETag").with_file(to_.url_of(name_));
+    return {};
+  }));
+  return etags;
+}
+
+result<std::string> s3_upload::finish_parts(const std::string& id, std::span<const std::string> etags) {
+  const std::string body = s3_completion(etags);
+  s3_request request{.method = "POST", .of = name_, .query = {{"uploadId", id}}, .headers = conditions()};
+  request.body = std::as_bytes(std::span(body));
+  for (int attempt = 1;; ++attempt) {
+    SHARDMESH_TRY(const http_response answer, to_.send(request, most_answer_bytes));
+    if (answer.status == 409 && attempt < most_conflicts) continue;
+    // The server sends status 200 before it has put the parts together, so that a failure stands in the body.
+    const auto late = answer.status == 200 ? parse_s3_failure(answer.body) : std::nullopt;
+    if (!late) return outcome(request, answer);
+    if (late->code != "InternalError" && late->code != "SlowDown" && late->code != "ServiceUnavailable")
+      return to_.refusal(request, answer);
+    if (attempt == most_conflicts) return to_.refusal(request, answer);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200 << attempt));
+  }
+}
+
+bool s3_upload::abort_parts(const std::string& id) const {
+  const s3_request request{.method = "DELETE", .of = name_, .query = {{"uploadId", id}}};
+  const auto answer = to_.send(request, most_answer_bytes);
+  return answer && (answer->status == 204 || answer->status == 200 || answer->status == 404);
+}
+
+result<std::string> s3_upload::outcome(const s3_request& request, const http_response& answer) {
+  if (answer.status == 200) {
+    std::string etag(answer.header("etag"));
+    if (!etag.empty()) return etag;
+    auto in_body = s3_text(answer.body, "CompleteMultipartUploadResult", "ETag");
+    if (!in_body) return std::move(in_body).error().with_file(to_.url_of(name_));
+    return in_body;
+  }
+  // An earlier attempt may have succeeded, and its answer was lost: the condition then fails because of our own object,
+  // and the upload that we complete is unknown.
+  if (answer.status == 412 || answer.status == 404 || answer.status == 409) {
+    SHARDMESH_TRY(const auto ours, is_ours());
+    if (ours) return *ours;
+  }
+  if (answer.status == 412 || answer.status == 409)
+    return fail(errc::destination_exists, condition_.if_absent ? "exists already" : "has changed meanwhile")
+        .with_file(to_.url_of(name_));
+  return to_.refusal(request, answer);
+}
+
+result<std::optional<std::string>> s3_upload::is_ours() const {
+  SHARDMESH_TRY(const http_response answer, to_.send({.method = "HEAD", .of = name_}, most_answer_bytes));
+  if (answer.status != 200 || answer.header(token_header) != token_) return std::optional<std::string>();
+  return std::optional(std::string(answer.header("etag")));
+}
+
+}  // namespace shardmesh::remote

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: writes one object, whole or in parts. An object appears when its last request succeeds.
+module shardmesh.remote:s3_upload;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.storage;
+import :http_client;
+import :percent_encoding;
+import :s3_connection;
+
+namespace shardmesh::remote {
+
+class s3_upload {
+ public:
+  s3_upload(const s3_connection& to, s3_name name, const put_condition& condition);
+
+  // Writes the object and returns its ETag. errc::destination_exists when the condition does not hold.
+  result<std::string> put(const byte_source& content);
+
+ private:
+  result<std::string> put_whole(const byte_source& content);
+  result<std::string> put_parts(const byte_source& content);
+  result<std::string> begin_parts();
+  result<std::vector<std::string>> send_parts(const byte_source& content, const std::string& id);
+  result<std::string> finish_parts(const std::string& id, std::span<const std::string> etags);
+  // Removes the parts that the server holds. Returns false if that fails.
+  bool abort_parts(const std::string& id) const;
+  // Decides about an answer to the request that makes the object appear.
+  result<std::string> outcome(const s3_request& request, const http_response& answer);
+  // Returns the ETag of the object if this very upload wrote it, although an answer was lost.
+  result<std::optional<std::string>> is_ours() const;
+  name_values conditions() const;
+
+  const s3_connection& to_;
+  s3_name name_;
+  put_condition condition_;
+  std::string token_;  // stored with the object, to recognise it
+};
+
+}  // namespace shardmesh::remote
