@@ -13,7 +13,7 @@ module shardmesh.remote;
 
 import :http_store_parts;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 namespace {
 
 error no_listing(const std::string& url) {
@@ -56,4 +56,4 @@ result<std::vector<stored_object>> parse_autoindex(std::string_view text, const 
   return made;
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

@@ -11,7 +11,7 @@ import :failure;
 import :http_store_parts;
 import :url_text;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 namespace {
 
 std::optional<std::int64_t> whole_number(std::string_view text) {
@@ -57,4 +57,4 @@ result<std::optional<stored_object>> described(const http_response& answer, cons
   return std::optional(stored_object{last_part(url), false, *size, std::string(answer.header("etag"))});
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

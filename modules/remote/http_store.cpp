@@ -19,7 +19,7 @@ import :http_store_parts;
 import :process_client;
 import :url_text;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 namespace {
 
 constexpr std::int64_t most_listing_bytes = 64 << 20, most_refusal_bytes = 1 << 20;
@@ -127,4 +127,4 @@ std::shared_ptr<const store> make_http_store(const http_options& options) {
   return make_http_store_over(std::make_shared<const process_client>(options));
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

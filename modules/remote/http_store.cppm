@@ -6,7 +6,7 @@ import shardmesh.std;
 import shardmesh.storage;
 import :http_client;
 
-export namespace shardmesh {
+export namespace shardmesh::remote {
 
 /// Makes the store of the schemes http and https. An object is a file that the server describes (HEAD, or a range of
 /// one byte where HEAD is refused), and its version is its ETag. A folder is a URL that the server redirects to one
@@ -14,4 +14,4 @@ export namespace shardmesh {
 /// in JSON. The query of a URL, such as a presigned one's signature, is sent and never shown.
 std::shared_ptr<const store> make_http_store(const http_options& options = {});
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

@@ -8,7 +8,7 @@ import shardmesh.storage;
 import :http_client;
 import :process_client;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 
 // Describes an answer to HEAD, or to GET of the first byte. Nothing: the server has no such object.
 // \errors errc::io when access is refused, errc::unsupported when the size is not stated
@@ -21,4 +21,4 @@ result<std::vector<stored_object>> parse_autoindex(std::string_view text, const 
 // Makes the store over a client that other stores use, too.
 std::shared_ptr<const store> make_http_store_over(std::shared_ptr<const process_client> client);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

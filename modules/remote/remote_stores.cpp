@@ -22,6 +22,7 @@ shardmesh::result<shardmesh::hf_token> hf_token_of_environment() {
 
 extern "C" void shardmesh_register_remote_stores() {
   using namespace shardmesh;
+  using namespace shardmesh::remote;
   const auto client = std::make_shared<const process_client>(options_of_environment());
   const auto web = make_http_store_over(client);
   detail::add_default_store("http", web);

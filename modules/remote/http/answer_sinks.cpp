@@ -18,7 +18,7 @@ import :answer_sinks;
 import :attempt;
 import :failure;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 namespace {
 
 constexpr std::size_t most_text = 4096, most_refusal = 1 << 20;
@@ -163,4 +163,4 @@ std::optional<failure> range_body::failure_of(const attempt& ended, const http_o
   return repeatable(error_of(problem::none, head).with_file(shown), options);
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

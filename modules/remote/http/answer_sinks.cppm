@@ -9,7 +9,7 @@ import :attempt;
 import :failure;
 import :http_client;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 
 // Keeps a body of at most `limit_bytes`.
 class kept_body final : public body_sink {
@@ -59,4 +59,4 @@ class range_body final : public body_sink {
   std::string text_;
 };
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

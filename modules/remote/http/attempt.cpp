@@ -11,7 +11,7 @@ module shardmesh.remote;
 
 import :attempt;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 
 void inbox::post(std::shared_ptr<attempt> ended) {
   const std::scoped_lock guard(lock_);
@@ -37,4 +37,4 @@ std::shared_ptr<attempt> inbox::take(time_point until, const std::stop_token& ca
   return first;
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

@@ -7,7 +7,7 @@ import shardmesh.std;
 import shardmesh.core;
 import :http_client;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 
 // The receiver of an answer's body. The driver's thread calls it, so it must not block. It lives until the attempt is
 // in its inbox.
@@ -59,4 +59,4 @@ class inbox {
   std::list<std::shared_ptr<attempt>> ended_;
 };
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

@@ -14,7 +14,7 @@ import :attempt;
 import :driver;
 import :client_call;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 
 client_call::client_call(std::shared_ptr<driver> work, const call_options& call)
     : work_(std::move(work)),
@@ -61,4 +61,4 @@ error client_call::end_at_limit(std::string_view url) {
   return detail::limit_error(ended, "request").with_file(printable_url(url));
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

@@ -8,7 +8,7 @@ import :attempt;
 import :driver;
 import :http_client;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 
 // Used by the call's thread alone. Sinks and bodies of its attempts must live until `end_all` or the destructor.
 class client_call {
@@ -43,4 +43,4 @@ class client_call {
   std::stop_callback<std::function<void()>> on_cancel_;
 };
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

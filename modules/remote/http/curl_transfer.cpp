@@ -21,7 +21,7 @@ module shardmesh.remote;
 import :attempt;
 import :curl_transfer;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 namespace {
 
 constexpr std::size_t most_header_bytes = 256 << 10;
@@ -260,4 +260,4 @@ void curl_transfer::finish(int code) {
   }
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

@@ -7,7 +7,7 @@ import shardmesh.std;
 import :attempt;
 import :http_client;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 
 // Used by the driver's thread alone.
 class curl_transfer {
@@ -53,4 +53,4 @@ class curl_transfer {
   clock::time_point progressed_ = clock::now();
 };
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

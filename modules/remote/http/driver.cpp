@@ -17,7 +17,7 @@ import :attempt;
 import :curl_transfer;
 import :driver;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 
 struct driver::state {
   explicit state(http_options given) : options(std::move(given)) {}
@@ -207,4 +207,4 @@ void driver::state::end_all() {
   waiting.clear();
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

@@ -6,7 +6,7 @@ import shardmesh.std;
 import :attempt;
 import :http_client;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 
 // Thread-safe.
 class driver {
@@ -31,4 +31,4 @@ class driver {
   std::unique_ptr<state> state_;
 };
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

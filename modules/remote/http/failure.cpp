@@ -16,7 +16,7 @@ module shardmesh.remote;
 import :attempt;
 import :failure;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 namespace {
 
 // Nothing but a change of the settings helps against these.
@@ -143,4 +143,4 @@ std::optional<failure> failure_of(const attempt& ended, std::string_view text, c
   return made;
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

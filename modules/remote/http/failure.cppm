@@ -8,7 +8,7 @@ import shardmesh.core;
 import :attempt;
 import :http_client;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 
 struct failure {
   error why;
@@ -35,4 +35,4 @@ std::string answer_text(const http_response& head, std::string_view text);
 // Parses the seconds of `Retry-After`, at most 30 s. Returns a negative time for a date or no header.
 std::chrono::milliseconds retry_after_of(const http_response& head);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

@@ -25,7 +25,7 @@ import :client_call;
 import :ranged_read;
 import :retry_pace;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 
 std::string_view http_response::header(std::string_view name) const {
   const auto found = std::find_if(headers.begin(), headers.end(), [&](const auto& one) { return one.first == name; });
@@ -115,4 +115,4 @@ result<void> http_client::read(const http_request& object, std::span<const http_
   return all.run();
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

@@ -6,7 +6,7 @@ export module shardmesh.remote:http_client;
 import shardmesh.std;
 import shardmesh.core;
 
-export namespace shardmesh {
+export namespace shardmesh::remote {
 
 /// The limits of a client's requests.
 struct http_options {
@@ -99,4 +99,4 @@ class http_client {
   std::unique_ptr<engine> engine_;
 };
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

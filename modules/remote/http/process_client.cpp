@@ -11,7 +11,7 @@ module shardmesh.remote;
 
 import :process_client;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 
 struct process_client::held {
   explicit held(const http_options& options) : client(options) {}
@@ -50,4 +50,4 @@ http_options options_of_environment() {
   return made;
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

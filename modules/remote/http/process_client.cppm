@@ -7,7 +7,7 @@ import shardmesh.std;
 import shardmesh.core;
 import :http_client;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 
 // Thread-safe.
 class process_client {
@@ -30,4 +30,4 @@ class process_client {
 // Returns options whose file of certificates is that of CURL_CA_BUNDLE or SSL_CERT_FILE, as for the curl program.
 http_options options_of_environment();
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

@@ -25,7 +25,7 @@ import :client_call;
 import :ranged_read;
 import :retry_pace;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 namespace {
 
 constexpr std::size_t part_bytes = 8 << 20;
@@ -231,4 +231,4 @@ ranged_read::clock::time_point ranged_read::next_event(clock::time_point now) co
   return next;
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

@@ -12,7 +12,7 @@ import :client_call;
 import :http_client;
 import :retry_pace;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 
 class ranged_read {
  public:
@@ -87,4 +87,4 @@ class ranged_read {
 // Returns the number of parts into which ranges are cut.
 std::int64_t parts_of(std::span<const http_range> ranges);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

@@ -10,7 +10,7 @@ module shardmesh.remote;
 import :failure;
 import :retry_pace;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 namespace {
 
 using std::chrono::milliseconds;
@@ -75,4 +75,4 @@ void request_window::slow_down(time_point now) {
   begin_period(now);
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

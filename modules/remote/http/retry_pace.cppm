@@ -7,7 +7,7 @@ import shardmesh.std;
 import :failure;
 import :http_client;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 
 // The budget of repetitions of one call. Not thread-safe.
 class retry_pace {
@@ -51,4 +51,4 @@ class request_window {
   std::optional<time_point> halved_;
 };
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

@@ -8,7 +8,7 @@ module shardmesh.remote;
 
 import :url_text;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 namespace {
 
 bool is_plain(char c) {
@@ -127,4 +127,4 @@ std::string member_url(std::string_view folder, std::string_view name) {
   return made + std::string(name) + std::string(parts.query);
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

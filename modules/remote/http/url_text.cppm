@@ -4,7 +4,7 @@ module shardmesh.remote:url_text;
 
 import shardmesh.std;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 
 // Encodes the characters that no URL may contain, also "%" without two hexadecimal digits, and "#", because objects
 // have no fragments. What the user has encoded stays.
@@ -26,4 +26,4 @@ bool is_folder_url(std::string_view url);
 // at the end.
 std::string member_url(std::string_view folder, std::string_view name);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

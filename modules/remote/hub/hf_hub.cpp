@@ -21,7 +21,7 @@ import :hf_place;
 import :process_client;
 import :url_text;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 namespace {
 
 using json = nlohmann::json;
@@ -234,4 +234,4 @@ result<hf_location> hf_hub::locate(const hf_place& place, const std::string& com
   return fail(errc::io, "the hub redirects a request again and again");
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

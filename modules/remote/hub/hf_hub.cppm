@@ -9,7 +9,7 @@ import :hf_store;
 import :http_client;
 import :process_client;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 
 // A file or a folder of one commit.
 struct hf_entry {
@@ -55,4 +55,4 @@ class hf_hub {
   std::shared_ptr<const process_client> client_;
 };
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

@@ -13,7 +13,7 @@ module shardmesh.remote;
 import :hf_place;
 import :url_text;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 namespace {
 
 using parts = std::vector<std::string>;
@@ -98,4 +98,4 @@ result<hf_place> parse_hf_place(std::string_view url, function_ref<bool(const st
   return made;
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

@@ -5,7 +5,7 @@ module shardmesh.remote:hf_place;
 import shardmesh.std;
 import shardmesh.core;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 
 struct hf_place {
   std::string repository;  // "owner/name", or "name"
@@ -21,4 +21,4 @@ struct hf_place {
 // \errors errc::invalid_argument, errc::unsupported for datasets and spaces
 result<hf_place> parse_hf_place(std::string_view url, function_ref<bool(const std::string& name)> is_ownerless);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

@@ -23,7 +23,7 @@ import :hf_store_parts;
 import :process_client;
 import :url_text;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 namespace {
 
 constexpr std::size_t most_folders = 256;
@@ -197,4 +197,4 @@ std::shared_ptr<const store> make_hf_store(const hf_options& options) {
   return make_hf_store_over(options, std::make_shared<const process_client>(options.http));
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

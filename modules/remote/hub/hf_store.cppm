@@ -7,7 +7,7 @@ import shardmesh.core;
 import shardmesh.storage;
 import :http_client;
 
-export namespace shardmesh {
+export namespace shardmesh::remote {
 
 /// A user's token for a hub.
 struct hf_token {
@@ -33,4 +33,4 @@ struct hf_options {
 /// The version of a file is its SHA-256, or its Git object id when it is not in large file storage.
 std::shared_ptr<const store> make_hf_store(const hf_options& options = {});
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

@@ -7,9 +7,9 @@ import shardmesh.storage;
 import :hf_store;
 import :process_client;
 
-namespace shardmesh {
+namespace shardmesh::remote {
 
 std::shared_ptr<const store> make_hf_store_over(const hf_options& options,
                                                 std::shared_ptr<const process_client> client);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::remote

@@ -14,6 +14,7 @@
 import shardmesh.remote;
 
 using namespace shardmesh;
+using namespace shardmesh::remote;
 using http_server::answer;
 
 namespace {

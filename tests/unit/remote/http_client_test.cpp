@@ -25,6 +25,7 @@
 import shardmesh.remote;
 
 using namespace shardmesh;
+using namespace shardmesh::remote;
 using http_server::fault;
 using std::chrono::milliseconds;
 using clock_type = std::chrono::steady_clock;

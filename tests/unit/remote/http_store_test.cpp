@@ -16,6 +16,7 @@
 import shardmesh.remote;
 
 using namespace shardmesh;
+using namespace shardmesh::remote;
 using http_server::answer;
 using http_server::fault;
 
