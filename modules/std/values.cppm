@@ -277,6 +277,7 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
+using std::chrono::system_clock;
 using std::chrono::time_point;
 using std::chrono::operator%;
 using std::chrono::operator*;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests digests of known bytes; the expected values come from the algorithms' own documents.
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -51,4 +52,22 @@ TEST_CASE("a sum of pieces is that of the whole") {
   pieces.update(bytes_of("56789"));
   CHECK(pieces.digest() == xxh3(bytes_of("123456789")));
   CHECK(crc32_of(bytes_of("56789"), crc32_of(bytes_of("1234"))) == crc32_of(bytes_of("123456789")));
+}
+
+TEST_CASE("the SHA-1 of a text is that of FIPS 180") {
+  CHECK(sha1_hex(bytes_of("abc")) == "a9993e364706816aba3e25717850c26c9cd0d89d");
+  CHECK(sha1_hex({}) == "da39a3ee5e6b4b0d3255bfef95601890afd80709");
+}
+
+TEST_CASE("HMAC-SHA256 of known keys and messages") {
+  CHECK(hex_digits(hmac_sha256(bytes_of("Jefe"), bytes_of("what do ya want for nothing?"))) ==  // RFC 4231, case 2
+        "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  CHECK(hex_digits(hmac_sha256({}, {})) == "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
+}
+
+TEST_CASE("wiped memory is zero") {
+  std::array<std::byte, 4> bytes{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}};
+  wipe_memory(std::span(bytes).first(3));
+  CHECK(bytes == std::array<std::byte, 4>{std::byte{0}, std::byte{0}, std::byte{0}, std::byte{4}});
+  wipe_memory({});
 }
