@@ -9,6 +9,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -129,6 +130,11 @@ void curl_transfer::set_up(const http_options& options) {
   curl_easy_setopt(easy, CURLOPT_HEADERDATA, this);
   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &on_body);
   curl_easy_setopt(easy, CURLOPT_WRITEDATA, this);
+  if (!options.direct_hosts.empty()) {
+    const char* const given = std::getenv("no_proxy") != nullptr ? std::getenv("no_proxy") : std::getenv("NO_PROXY");
+    const std::string hosts = options.direct_hosts + (given != nullptr ? std::string(",") + given : std::string());
+    curl_easy_setopt(easy, CURLOPT_NOPROXY, hosts.c_str());
+  }
   set_method();
 }
 

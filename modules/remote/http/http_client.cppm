@@ -23,6 +23,8 @@ struct http_options {
   int attempts = 8;
   /// A file of certificates in PEM form that replaces the system's. Empty: the system's.
   std::string ca_file{};
+  /// Hosts that are reached without a proxy, separated by commas, besides those of the variable NO_PROXY.
+  std::string direct_hosts{};
 };
 
 /// An answer.

@@ -3,7 +3,6 @@
 module shardmesh.remote:s3_sources;
 
 import shardmesh.std;
-import :process_client;
 import :s3_connection;
 import :s3_store;
 
@@ -11,7 +10,6 @@ namespace shardmesh::remote {
 
 // The sources read the environment now, and files and servers at the first request. For the scheme "gs", the endpoint
 // is Google's unless another one is set.
-s3_sources find_s3_sources(const s3_options& options, const std::string& scheme,
-                           std::shared_ptr<const process_client> client);
+s3_sources find_s3_sources(const s3_options& options, const std::string& scheme);
 
 }  // namespace shardmesh::remote

@@ -159,9 +159,8 @@ class s3_store final : public store {
 
 std::shared_ptr<const store> make_s3_store_over(std::shared_ptr<const process_client> client, const s3_options& options,
                                                 const std::string& scheme) {
-  auto sources = find_s3_sources(options, scheme, client);
   return std::make_shared<const s3_store>(
-      std::make_shared<const s3_connection>(std::move(client), std::move(sources), scheme));
+      std::make_shared<const s3_connection>(std::move(client), find_s3_sources(options, scheme), scheme));
 }
 
 std::shared_ptr<const store> make_s3_store(const s3_options& options) {
