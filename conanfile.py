@@ -71,6 +71,7 @@ class ShardmeshConan(ConanFile):
             self.requires("openmpi/[>=4.1 <6]")
         if self.options.remote:
             self.requires("libcurl/[>=7.88 <9]")
+            self.requires("pugixml/[>=1.11 <2]")
         if self.options.tools:
             self.requires("cli11/[>=2.1 <3]", visible=False)
             self.requires("simdjson/[>=3 <5]", visible=False)

@@ -72,11 +72,16 @@ elseif(SHARDMESH_WITH_MPI)
 endif()
 if(SHARDMESH_WITH_REMOTE STREQUAL "AUTO")
   find_package(CURL 7.88 QUIET)
-  if(NOT CURL_FOUND)
-    message(STATUS "the room remote is not built: no libcurl 7.88 or newer was found (Debian: libcurl4-openssl-dev)")
+  find_package(pugixml 1.11 CONFIG QUIET)
+  if(NOT CURL_FOUND OR NOT pugixml_FOUND)
+    message(
+      STATUS
+      "the room remote is not built: it needs libcurl 7.88 and pugixml (Debian: libcurl4-openssl-dev, libpugixml-dev)"
+    )
   endif()
 elseif(SHARDMESH_WITH_REMOTE)
   find_package(CURL 7.88 REQUIRED)
+  find_package(pugixml 1.11 CONFIG REQUIRED)
 endif()
 include(cmake/find_kokkos.cmake)
 include(cmake/find_python.cmake)
@@ -90,7 +95,7 @@ if(MPIC_FOUND)
   endif()
   shardmesh_third_party(mpi TARGET MPIC::mpi FIND MPIC FOUND_ALREADY FLAGS -lmpi ${facts})
 endif()
-if(CURL_FOUND)
+if(CURL_FOUND AND pugixml_FOUND)
   if(NOT CURL_VERSION) # CMake's own module sets the other variable
     set(CURL_VERSION ${CURL_VERSION_STRING})
   endif()
@@ -102,6 +107,15 @@ if(CURL_FOUND)
     LICENSE curl
     FLAGS -lcurl
     PURL pkg:github/curl/curl
+  )
+  shardmesh_third_party(
+    pugixml
+    TARGET pugixml::pugixml
+    FIND pugixml 1.11 CONFIG
+    FOUND_ALREADY
+    LICENSE MIT
+    FLAGS -lpugixml
+    PURL pkg:github/zeux/pugixml
   )
 endif()
 if(Kokkos_FOUND)

@@ -67,7 +67,7 @@ if(SHARDMESH_BUILD_TOOLS)
     PROPERTY SHARDMESH_LINKS_OF_tools CLI11::CLI11 nlohmann_json::nlohmann_json simdjson::simdjson fmt::fmt range-v3::range-v3
   )
   if(TARGET shardmesh_remote)
-    set_property(GLOBAL APPEND PROPERTY SHARDMESH_LINKS_OF_tools CURL::libcurl)
+    set_property(GLOBAL APPEND PROPERTY SHARDMESH_LINKS_OF_tools CURL::libcurl pugixml::pugixml)
   endif()
 endif()
 if(SHARDMESH_CUDA_KERNELS_FOUND)

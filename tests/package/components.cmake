@@ -30,6 +30,7 @@ function(expect components packages targets)
     ISAL
     RE2
     CURL
+    pugixml
     MPIC
     Kokkos
     LibTorch
@@ -77,7 +78,7 @@ expect(state "${sums}" "${moved};sharding;state;tree")
 expect(storage "${files}" "${base};digest;storage")
 expect(checkpoint "${files}" "${formats}")
 expect(mapping "${files}" "${moved};checkpoint_core;mapping;pickle;storage;torch_file;tree")
-expect(remote "${files};CURL" "${base};digest;remote;storage")
+expect(remote "${files};CURL;pugixml" "${base};digest;remote;storage")
 expect(tools "" "tool")
 expect(c_api "" "c_api")
 expect(shared_memory "${sums}" "${cut};comm;kernels;shared_memory")

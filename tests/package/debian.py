@@ -106,7 +106,7 @@ def main(cpack, build, source, work, version, compilers):
     multiarch = library.parent.relative_to(root / "usr").as_posix()
     folder = source / "include/shardmesh/c_api"
     headers = [file.name for file in folder.iterdir() if file.suffix in (".h", ".hpp")]
-    remote = ["libcurl"] if (build / "modules/libshardmesh_remote.a").exists() else []
+    remote = ["libcurl", "libpugixml"] if (build / "modules/libshardmesh_remote.a").exists() else []
     for package, file in files.items():
         check_control(package, file, version, remote)
         check_files(package, file, multiarch, headers)
