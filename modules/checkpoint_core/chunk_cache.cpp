@@ -21,7 +21,7 @@ module;
 module shardmesh.checkpoint_core;
 
 namespace shardmesh {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 // Stands in for a file that cannot be opened, so that each of its chunks gets the same error without a system call. The
@@ -40,14 +40,21 @@ class refused_file final : public byte_source {
   std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
 };
 
+// True for a name that no step of leads up or elsewhere.
+bool is_plain_name(const fs::path& name) {
+  return !name.empty() && !name.has_root_path() && !is_url(name) &&
+         std::none_of(name.begin(), name.end(),
+                      [](const fs::path& step) { return step.empty() || step == "." || step == ".."; });
+}
+
 // True when plain names lead from the folder to a file, without links or "..". Such a file lies in the folder, and
-// nothing needs to be resolved.
+// nothing needs to be resolved. A store has no links: no request is needed.
 bool is_plainly_inside(const fs::path& folder, const fs::path& name) {
-  if (name.empty() || name.has_root_path()) return false;
+  if (!is_plain_name(name)) return false;
+  if (is_url(folder)) return true;
   fs::path at = folder;
   fs::file_type type = fs::file_type::none;
   for (const fs::path& step : name) {
-    if (step.empty() || step == "." || step == "..") return false;
     std::error_code code;
     type = fs::symlink_status(at /= step, code).type();
     if (code || (type != fs::file_type::directory && type != fs::file_type::regular)) return false;
@@ -57,11 +64,13 @@ bool is_plainly_inside(const fs::path& folder, const fs::path& name) {
 
 // Opens the path through its links, and refuses links that lead out of the folder.
 result<std::unique_ptr<byte_source>> open_linked(const fs::path& path, const fs::path& real_folder, file_pool& pool) {
+  if (is_url(path))
+    return fail(errc::unsafe_path, "a file name leaves the checkpoint's folder").with_file(path.string());
   std::error_code code;
   const fs::path real = fs::canonical(path, code);
   if (code == std::errc::no_such_file_or_directory)
     return fail(errc::bad_format, "the file is missing").with_file(path.string());
-  if (code) return fail_sys(code.value(), "cannot resolve", path.string());
+  if (code) return fs::failure(code, "cannot resolve", path);
   if (std::mismatch(real_folder.begin(), real_folder.end(), real.begin(), real.end()).first != real_folder.end())
     return fail(errc::unsafe_path, "a symbolic link leads out of the checkpoint's folder").with_file(path.string());
   if (fs::is_directory(real, code)) return fail(errc::bad_format, "is a folder, not a file").with_file(path.string());
@@ -109,8 +118,11 @@ result<std::shared_ptr<const byte_source>> folder_files::open(std::int32_t file)
   }
   auto found = open_file(file);
   if (!found) {
-    known = std::make_shared<refused_file>(found.error());
-    return std::move(found).error();
+    error why = std::move(found).error();
+    if (is_url(folder_) && why.sys == ENOENT)  // a defect of the data
+      why = fail(errc::bad_format, "the file is missing").with_file(why.file);
+    known = std::make_shared<refused_file>(why);
+    return why;
   }
   known = *std::move(found);
   return known;

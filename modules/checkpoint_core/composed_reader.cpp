@@ -24,7 +24,7 @@ std::string file_of(const checkpoint_reader& part, const tensor_entry& tensor, s
   const stored_range& place = part.contents().chunk_places[static_cast<std::size_t>(chunk)];
   if (tensor.chunk_count == 0 || place.file < 0) return part.path().string();
   const std::string& name = part.contents().files[static_cast<std::size_t>(place.file)];
-  return part.path().filename() == name ? part.path().string() : (part.path() / name).string();
+  return places::name_of(part.path()) == name ? part.path().string() : (part.path() / name).string();
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ void forwarding_reader::clear_objects() {
 }
 
 error forwarding_reader::located(error e, const std::string& key) const {
-  if (e.file.empty()) e.file = path_.string();
+  if (e.file.empty()) e.file = printable_url(path_.string());
   return e.key.empty() ? std::move(e).with_key(key) : e;
 }
 

@@ -21,7 +21,6 @@ module;
 module shardmesh.checkpoint_core;
 
 namespace shardmesh {
-namespace fs = std::filesystem;
 
 void checkpoint_reader::describe_as(const checkpoint_reader& shown) {
   const catalog& from = shown.contents();
@@ -80,7 +79,7 @@ check_outcome checkpoint_reader::check_each(
         error cause = std::move(done).error();
         if (cause.key.empty())
           cause.key = entry.is_tensor ? contents_.tensors[entry.index].key : contents_.objects[entry.index].key;
-        if (cause.file.empty()) cause.file = path_.string();
+        if (cause.file.empty()) cause.file = printable_url(path_.string());
         problems.add(i, std::move(cause));
         return {};
       });

@@ -7,7 +7,9 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
@@ -22,7 +24,7 @@ module shardmesh.checkpoint_core;
 import :recorded_sums;
 
 namespace shardmesh {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 // Returns the first range that begins within another one, or null. The common bytes would be read once for each range.
@@ -41,8 +43,8 @@ const checksum_range* find_repeated(std::span<const checksum_range> ranges) {
 
 // Reads the record of one folder; returns nothing when it has none.
 result<std::optional<std::vector<checksum_range>>> read_record(const fs::path& record) {
-  std::error_code code;
-  if (!fs::exists(record, code)) return std::optional<std::vector<checksum_range>>();
+  SHARDMESH_TRY(const fs::file_status there, fs::checked_status(record));
+  if (!fs::exists(there)) return std::optional<std::vector<checksum_range>>();
   SHARDMESH_TRY(const std::vector<std::byte> bytes, read_file(record, std::int64_t{1} << 32));
   auto ranges = parse_checksums({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (!ranges) return std::move(ranges).error().with_file(record.string());
@@ -74,9 +76,9 @@ std::set<std::string> folders_of(const catalog& contents) {
 }  // namespace
 
 result<std::shared_ptr<const recorded_sums>> recorded_sums::open(const checkpoint_reader& reader) {
-  std::error_code code;
   const catalog& contents = reader.contents();
-  if (!fs::is_directory(reader.path(), code)) return std::shared_ptr<const recorded_sums>();
+  SHARDMESH_TRY(const fs::file_status there, fs::checked_status(reader.path()));
+  if (!fs::is_directory(there)) return std::shared_ptr<const recorded_sums>();
   const bool is_parts = contents.format == checkpoint_format::parts;
   std::vector<checksum_range> all;
   bool has_record = false;
@@ -115,8 +117,22 @@ std::optional<std::size_t> recorded_sums::of_item(const stored_range& place) con
   return found->second;
 }
 
+result<std::shared_ptr<const byte_source>> recorded_sums::open_file(const std::string& name) const {
+  const fs::path path = folder_ / name;
+  const bool is_object = is_url(path);
+  std::unique_lock guard(lock_, std::defer_lock);
+  if (is_object) {
+    guard.lock();
+    if (const auto known = objects_.find(name); known != objects_.end()) return known->second;
+  }
+  SHARDMESH_TRY(std::unique_ptr<byte_source> opened, open_recorded(folder_, name, pool_));
+  std::shared_ptr<const byte_source> file = std::move(opened);
+  if (is_object) objects_.emplace(name, file);
+  return file;
+}
+
 result<void> recorded_sums::check(std::size_t range) const {
-  SHARDMESH_TRY(const auto file, open_recorded(folder_, ranges_[range].file, pool_));
+  SHARDMESH_TRY(const auto file, open_file(ranges_[range].file));
   return check_checksum(*file, ranges_[range]);
 }
 

@@ -30,11 +30,14 @@ class recorded_sums {
 
  private:
   using item = std::tuple<std::int32_t, std::int64_t, std::int64_t>;  // file, offset, length
+  result<std::shared_ptr<const byte_source>> open_file(const std::string& name) const;
   std::filesystem::path folder_;
   std::vector<checksum_range> ranges_;
   std::vector<std::int32_t> files_;
   std::vector<std::pair<item, std::size_t>> by_item_;  // ascending
   mutable file_pool pool_;
+  mutable std::mutex lock_;
+  mutable std::map<std::string, std::shared_ptr<const byte_source>> objects_;  // of a store: opening costs a request
 };
 
 }  // namespace shardmesh

@@ -21,7 +21,7 @@ module shardmesh.checkpoint_core;
 import :name_list;
 
 namespace shardmesh {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 // The size of the largest side file that is copied.
@@ -86,7 +86,7 @@ class side_search {
       else
         judge(*at, below + name, !below.empty());
     }
-    if (code) return fail_sys(code.value(), "cannot list", folder.string());
+    if (code) return fs::failure(code, "cannot list", folder);
     return {};
   }
 

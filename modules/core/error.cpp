@@ -102,7 +102,7 @@ error error::with_key(std::string_view name) && {
   return key = name, std::move(*this);
 }
 error error::with_file(std::string_view path) && {
-  return file = path, std::move(*this);
+  return file = printable_url(path), std::move(*this);
 }
 error error::with_rank(std::int32_t rank) && {
   return ranks.push_back(rank), std::move(*this);
@@ -166,7 +166,7 @@ error fail_sys(int sys, std::string_view action, std::string_view file) {
   error e = fail(sys == ENOSPC || sys == EDQUOT ? errc::no_space : errc::io,
                  fmt::format("{}: {}", action, std::strerror(sys)));
   e.sys = sys;
-  e.file = file;
+  e.file = printable_url(file);
   return e;
 }
 

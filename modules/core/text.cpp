@@ -153,6 +153,22 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+std::string printable_url(std::string_view url) {
+  const std::size_t end = url.find("://");
+  const std::string_view scheme = url.substr(0, end);
+  const bool is_url =
+      end != std::string_view::npos && !scheme.empty() && std::all_of(scheme.begin(), scheme.end(), [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '+' || c == '-' ||
+               c == '.';
+      });
+  std::string shown(is_url ? url.substr(0, url.find('?')) : url);
+  if (!is_url) return shown;
+  const std::size_t host = end + 3, user = shown.substr(0, shown.find('/', host)).rfind('@');
+  // In hf://NAME@REVISION, "@" does not end user information.
+  if (scheme != "hf" && user != std::string::npos && user >= host) shown.erase(host, user + 1 - host);
+  return shown;
+}
+
 std::string human_bytes(std::int64_t size_bytes) {
   constexpr std::array<const char*, 5> units{"KiB", "MiB", "GiB", "TiB", "PiB"};
   if (size_bytes < 1024) return fmt::format("{} byte{}", size_bytes, size_bytes == 1 ? "" : "s");

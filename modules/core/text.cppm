@@ -20,6 +20,9 @@ std::string shortened(std::string_view text, std::size_t most);
 std::string json_quoted(std::string_view text);
 /// Returns whether `text` is well-formed UTF-8 (no surrogates, no overlong forms).
 bool is_utf8(std::string_view text);
+/// Returns a URL (SCHEME://...) without its user information and query, which may hold secrets. Returns any other text,
+/// such as a local path, unchanged. Every `error::file` has this form.
+std::string printable_url(std::string_view url);
 /// Formats a number of bytes: "1.5 MiB", "12 bytes".
 std::string human_bytes(std::int64_t size_bytes);
 /// Parses "64MiB", "1GiB", "1.5G", "1000", or "2GB", in binary or decimal units. Returns nothing for other text.

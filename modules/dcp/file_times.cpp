@@ -41,6 +41,7 @@ std::optional<times> times_of(const std::filesystem::path& file) {
 std::vector<std::string> files_rewritten_after(const std::filesystem::path& folder, const std::string& mark,
                                                std::span<const std::string> files) {
   std::vector<std::string> rewritten;
+  if (is_url(folder)) return rewritten;  // stores have no time of creation that a copy keeps
   const auto reference = times_of(folder / mark);
   if (!reference) return rewritten;
   // A save creates its files before the mark. A file that was created after the mark is therefore a copy.

@@ -26,7 +26,7 @@ import :folder_listing;
 import :item_comparison;
 
 namespace shardmesh::dcp {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 // Returns the entries of these keys alone, as a metadata file of their own; nothing when the file is not written as
@@ -104,8 +104,8 @@ metadata merge_ranks(const fs::path& folder, std::vector<metadata> parts, std::v
 result<folder_listing> list_folder(const fs::path& folder) {
   folder_listing found;
   std::error_code code;
-  for (const auto& entry : fs::directory_iterator(folder, code)) {
-    const std::string file = entry.path().filename().string();
+  for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
+    const std::string file = at->path().filename().string();
     if (file == ".metadata")
       found.has_metadata = true;
     else if (file == ".metadata.tmp")
@@ -119,7 +119,7 @@ result<folder_listing> list_folder(const fs::path& folder) {
       if (is_number) found.rank_metadata[std::stoll(digits)] = file;
     }
   }
-  if (code) return fail_sys(code.value(), "cannot list", folder.string());
+  if (code) return fs::failure(code, "cannot list", folder);
   if (found.has_metadata || !found.rank_metadata.empty()) return found;
   if (found.has_temporary)
     return fail(errc::incomplete_save, "incomplete save: the metadata was being written when it was interrupted")

@@ -21,7 +21,7 @@ import :flattened;
 import :megatron;
 
 namespace shardmesh::dcp {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 // Returns the largest number of pieces. A chunk of a flat tensor becomes a few boxes, or one per part if it merges the

@@ -27,7 +27,7 @@ import :folder_listing;
 import :megatron;
 
 namespace shardmesh::dcp {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 constexpr std::int64_t archive_limit_bytes = std::int64_t{4} << 30;

@@ -18,7 +18,7 @@ import :parameter_files;
 import :rank_files;
 
 namespace shardmesh::deepspeed {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 constexpr std::int64_t longest_latest = 4096;  // bytes: it holds a folder's name

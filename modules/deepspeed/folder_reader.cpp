@@ -18,7 +18,7 @@ import :float_buffers;
 import :folder_reader;
 
 namespace shardmesh::deepspeed {
-namespace fs = std::filesystem;
+namespace fs = places;
 
 shardmesh::path below(shardmesh::path made, const shardmesh::path& where, std::size_t first) {
   for (std::size_t i = first; i < where.size(); ++i) made.push_back(where[i]);

@@ -22,7 +22,7 @@ import :parameter_files;
 import :rank_files;
 
 namespace shardmesh::deepspeed {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 constexpr std::int64_t longest_object = std::int64_t{1} << 28;  // bytes of a file without a tensor
@@ -79,9 +79,9 @@ result<void> parameter_files::list_names() {
       SHARDMESH_TRY(budget_.build(static_cast<std::int64_t>(sizeof(tensor_entry) + 4 * (parameter + name).size())));
       names_.emplace_back(parameter, name.substr(0, name.size() - ending.size()));
     }
-    if (code) return fail_sys(code.value(), "cannot list", at->path().string());
+    if (code) return fs::failure(code, "cannot list", at->path());
   }
-  if (code) return fail_sys(code.value(), "cannot list", top.string());
+  if (code) return fs::failure(code, "cannot list", top);
   std::sort(names_.begin(), names_.end());  // errors then do not depend on the file system
   for (const auto& [parameter, state] : names_)
     contents_.files.push_back(fmt::format("{}/{}/{}{}", folder_of_parameters, parameter, state, ending));

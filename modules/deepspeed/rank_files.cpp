@@ -20,7 +20,7 @@ module shardmesh.deepspeed;
 import :rank_files;
 
 namespace shardmesh::deepspeed {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 constexpr std::string_view data_prefix = "zero_pp_rank_", model_prefix = "mp_rank_";
@@ -95,7 +95,7 @@ result<std::map<std::int64_t, model_parallel_rank>> list_rank_files(const fs::pa
   std::error_code code;
   for (fs::directory_iterator at(step, code), end; !code && at != end; at.increment(code))
     names.push_back(at->path().filename().string());
-  if (code) return fail_sys(code.value(), "cannot list", step.string());
+  if (code) return fs::failure(code, "cannot list", step);
   std::sort(names.begin(), names.end());  // errors then do not depend on the file system
   std::map<std::int64_t, model_parallel_rank> ranks;
   for (const std::string& name : names) {

@@ -29,7 +29,7 @@ import :tensor_parallel;
 import :universal;
 
 namespace shardmesh::deepspeed {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 class deepspeed_reader final : public folder_reader {

@@ -29,7 +29,7 @@ import :state_dict;
 import :universal;
 
 namespace shardmesh::deepspeed {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 constexpr std::string_view weights = "fp32";

@@ -23,7 +23,7 @@ import :metadata_encoding;
 import :metadata_value;
 
 namespace shardmesh::gguf {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 class gguf_reader final : public checkpoint_reader {
@@ -33,7 +33,7 @@ class gguf_reader final : public checkpoint_reader {
   result<void> open(const fs::path& file) {
     path_ = file;
     contents_.format = checkpoint_format::gguf;
-    contents_.files.push_back(file.filename().string());
+    contents_.files.push_back(fs::name_of(file).string());
     SHARDMESH_TRY(auto source, pool_.open(file));
     source_ = std::move(source);
     read_budget budget(limits_);

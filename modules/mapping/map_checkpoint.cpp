@@ -16,15 +16,16 @@ namespace shardmesh {
 namespace {
 
 // The configuration beside a checkpoint, as Hugging Face and Meta name it; empty if there is none.
-std::filesystem::path config_beside(const std::filesystem::path& checkpoint) {
-  std::error_code ignored;
-  const bool is_folder = std::filesystem::is_directory(checkpoint, ignored);
-  const std::filesystem::path folder = is_folder ? checkpoint : checkpoint.parent_path();
+result<std::filesystem::path> config_beside(const std::filesystem::path& checkpoint) {
+  const places::remembered_answers answers;
+  SHARDMESH_TRY(const places::file_status of_path, places::checked_status(checkpoint));
+  const std::filesystem::path folder = places::is_directory(of_path) ? checkpoint : places::folder_of(checkpoint);
   for (const char* const name : {"config.json", "params.json"}) {
     std::filesystem::path file = folder / name;
-    if (std::filesystem::is_regular_file(file, ignored)) return file;
+    SHARDMESH_TRY(const places::file_status there, places::checked_status(file));
+    if (places::is_regular_file(there)) return file;
   }
-  return {};
+  return std::filesystem::path();
 }
 
 }  // namespace
@@ -47,7 +48,10 @@ result<std::vector<mapping_rules>> choose_mappings(std::string_view named, bool 
 
 result<model_sizes> read_model_sizes(const std::filesystem::path& checkpoint, const std::filesystem::path& config) {
   model_sizes made;
-  const std::filesystem::path file = config.empty() ? config_beside(checkpoint) : config;
+  std::filesystem::path file = config;
+  if (file.empty()) {
+    SHARDMESH_TRY(file, config_beside(checkpoint));
+  }
   if (!file.empty()) {
     SHARDMESH_TRY(made.config, read_config(file));
   }

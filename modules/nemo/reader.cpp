@@ -22,7 +22,7 @@ import shardmesh.storage;
 import shardmesh.torch_file;
 
 namespace shardmesh::nemo {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 constexpr std::int64_t most_config_bytes = 16 << 20;

@@ -29,7 +29,7 @@ import shardmesh.torch_file;
 import :member_crc;
 
 namespace shardmesh::npz {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 constexpr std::uint16_t method_stored = 0, method_deflate = 8;
@@ -62,7 +62,7 @@ class npz_reader final : public checkpoint_reader {
   result<void> open(const fs::path& file) {
     path_ = file;
     contents_.format = checkpoint_format::npz;
-    contents_.files.push_back(file.filename().string());
+    contents_.files.push_back(fs::name_of(file).string());
     SHARDMESH_TRY(auto source, pool_.open(file));
     source_ = std::move(source);
     auto listed = is_archive(*source_) ? list_archive() : list_file();

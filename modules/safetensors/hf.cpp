@@ -32,7 +32,7 @@ module shardmesh.safetensors;
 namespace shardmesh::safetensors {
 namespace {
 
-namespace fs = std::filesystem;
+namespace fs = places;
 
 // The offset of each tensor of one file in its global tensor, from DCP_SHARDING_INFO.
 using saved_offsets = std::unordered_map<std::string, extents>;
@@ -86,7 +86,7 @@ result<listing> list_folder(const fs::path& folder) {
     if (name.ends_with(".safetensors")) found.files.push_back(name);
     if (ends_with_index(name)) found.indices.push_back(name);
   }
-  if (problem) return fail_sys(problem.value(), "cannot list", folder.string());
+  if (problem) return fs::failure(problem, "cannot list", folder);
   std::sort(found.files.begin(), found.files.end());
   std::sort(found.indices.begin(), found.indices.end());
   return found;
@@ -99,6 +99,9 @@ struct choice {
   std::optional<hf_index> index;
   std::string index_name;
   std::vector<std::string> set_aside;  // other files beside the whole model
+  fs::path single{};                   // the only file, as the user named it: a URL may have a query
+
+  fs::path path_of(const std::string& name) const { return single.empty() ? folder / name : single; }
 };
 
 bool is_part(const std::string& name) {
@@ -131,12 +134,14 @@ result<choice> choose_files(const fs::path& path, file_pool& pool) {
   choice chosen;
   chosen.folder = path;
   if (!fs::is_directory(path, ignored)) {
-    chosen.folder = path.parent_path();
-    if (!ends_with_index(path.filename().string())) {
-      chosen.files.push_back(path.filename().string());
+    const std::string name = fs::name_of(path).string();
+    chosen.folder = fs::folder_of(path);
+    if (!ends_with_index(name)) {
+      chosen.files.push_back(name);
+      chosen.single = path;
       return chosen;
     }
-    chosen.index_name = path.filename().string();
+    chosen.index_name = name;
   } else {
     SHARDMESH_TRY(listing found, list_folder(path));
     chosen.files = std::move(found.files);
@@ -164,7 +169,7 @@ result<std::vector<hf_file>> open_files(const choice& chosen, file_pool& pool) {
   std::vector<hf_file> files;
   files.reserve(chosen.files.size());
   for (const std::string& name : chosen.files) {
-    auto source = pool.open(chosen.folder / name);
+    auto source = pool.open(chosen.path_of(name));
     if (!source) {
       error e = std::move(source).error();
       if (!chosen.index) return e;

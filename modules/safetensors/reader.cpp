@@ -22,7 +22,7 @@ module;
 module shardmesh.safetensors;
 
 namespace shardmesh::safetensors {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 constexpr std::int64_t objects_limit_bytes = std::int64_t{4} << 30;
@@ -100,7 +100,7 @@ class safetensors_reader final : public checkpoint_reader {
       std::string name = at->path().filename().string();
       if (parse_torch_model_name(name)) names.push_back(std::move(name));
     }
-    if (code) return fail_sys(code.value(), "cannot list", path_.string());
+    if (code) return fs::failure(code, "cannot list", path_);
     if (names.empty()) return {};
     std::sort(names.begin(), names.end());
     warnings_.push_back(
@@ -172,8 +172,8 @@ class safetensors_reader final : public checkpoint_reader {
       return {};
     }
     keep(std::move(*objects));
-    std::error_code code;
-    if (!fs::is_regular_file(copy, code)) return {};
+    SHARDMESH_TRY(const fs::file_status there, fs::checked_status(copy));
+    if (!fs::is_regular_file(there)) return {};
     SHARDMESH_TRY(const std::vector<std::byte> bytes, read_file(copy, objects_limit_bytes));
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     if (text == *embedded) return {};
@@ -198,8 +198,8 @@ class safetensors_reader final : public checkpoint_reader {
   }
 
   result<void> read_folder_objects(const fs::path& file) {
-    std::error_code code;
-    if (!fs::is_regular_file(file, code)) return {};
+    SHARDMESH_TRY(const fs::file_status there, fs::checked_status(file));
+    if (!fs::is_regular_file(there)) return {};
     SHARDMESH_TRY(const std::vector<std::byte> bytes, read_file(file, objects_limit_bytes));
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     const bool is_ours = has_checksums_ || text.find("shardmesh objects") != std::string_view::npos;

@@ -39,7 +39,7 @@ result<local_state_object> read_object(checkpoint_reader& reader, std::size_t in
   auto object = read();
   if (object) return object;
   error cause = std::move(object).error().with_key(entry.key);
-  if (cause.file.empty()) cause.file = reader.path().string();
+  if (cause.file.empty()) cause.file = printable_url(reader.path().string());
   if (cause.hint.empty()) cause.hint = "set objects = false to read only tensors";
   return cause;
 }

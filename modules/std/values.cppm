@@ -293,6 +293,9 @@ using std::chrono::operator>=;
 }  // namespace chrono
 
 namespace filesystem {
+using std::filesystem::directory_entry;
+using std::filesystem::file_status;
+using std::filesystem::file_type;
 using std::filesystem::path;
 }  // namespace filesystem
 

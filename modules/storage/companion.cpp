@@ -6,7 +6,9 @@ module shardmesh.storage;
 namespace shardmesh {
 
 std::filesystem::path objects_beside(const std::filesystem::path& file) {
-  std::filesystem::path name = file;
+  // A URL's query belongs to the file alone.
+  std::filesystem::path name =
+      is_url(file) ? std::filesystem::path(file.native().substr(0, file.native().find('?'))) : file;
   return name.replace_extension(".objects.json");
 }
 

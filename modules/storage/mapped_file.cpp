@@ -22,6 +22,8 @@ namespace shardmesh {
 
 result<std::shared_ptr<const mapped_file>> mapped_file::open(const std::filesystem::path& path) {
   const std::string name = path.string();
+  if (is_url(path))
+    return fail(errc::unsupported, "a URL cannot be mapped into memory").with_file(name).with_hint("load it");
   SHARDMESH_TRY(const int fd, open_regular(name));
   struct stat status{};
   void* memory = nullptr;

@@ -13,7 +13,8 @@ export namespace shardmesh {
 class mapped_file {
  public:
   /// Maps a file.
-  /// \errors errc::io when it cannot be opened or mapped; errc::bad_format when it is not a regular file
+  /// \errors errc::io when it cannot be opened or mapped; errc::bad_format when it is not a regular file;
+  ///         errc::unsupported for a URL
   static result<std::shared_ptr<const mapped_file>> open(const std::filesystem::path& path);
   ~mapped_file();
   mapped_file(const mapped_file&) = delete;

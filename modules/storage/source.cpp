@@ -19,6 +19,7 @@ module;
 #include <vector>
 module shardmesh.storage;
 
+import :answers;
 import :descriptors;
 import :regular_file;
 import :uninterrupted;
@@ -163,6 +164,7 @@ file_pool& file_pool::operator=(const file_pool&) = default;
 file_pool::~file_pool() = default;
 
 result<std::unique_ptr<byte_source>> file_pool::open(const std::filesystem::path& path) {
+  if (is_url(path)) return ask_open(path.native());
   auto file = std::make_unique<pooled_file<state>>(state_, path.string());
   SHARDMESH_TRY(file->find_size());
   return std::unique_ptr<byte_source>(std::move(file));

@@ -77,10 +77,11 @@ class file_pool {
   file_pool& operator=(const file_pool&);
   ~file_pool();
 
-  /// Returns a source of this file. A read from it fails with errc::io once the file has been written to, or its name
-  /// refers to another file.
+  /// Returns a source of this file, or of the object of a URL, which takes no descriptor. A read from it fails with
+  /// errc::io once the file or object has been written to, or its name refers to another one.
   /// \errors errc::io when it cannot be opened; errc::bad_format when it is not a regular file. A FIFO, a device, or a
-  ///         folder is not opened at all, so that the call neither blocks nor has effects.
+  ///         folder is not opened at all, so that the call neither blocks nor has effects. For a URL: those of
+  ///         `store_of` and `store::open`.
   result<std::unique_ptr<byte_source>> open(const std::filesystem::path& path);
 
  private:

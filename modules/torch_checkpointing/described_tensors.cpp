@@ -18,7 +18,6 @@ import :folder_reader;
 import :same_value;
 
 namespace shardmesh::torch_checkpointing {
-namespace fs = std::filesystem;
 
 result<void> folder_reader::add_described(const item_metadata& item, const tensor_metadata& tensor,
                                           std::vector<opened_part>& parts, const std::vector<std::int32_t>& at) {

@@ -24,7 +24,7 @@ import :folder_reader;
 import :stray_files;
 
 namespace shardmesh::torch_checkpointing {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 constexpr std::size_t most_problems = 1000;

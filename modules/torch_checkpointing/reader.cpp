@@ -11,7 +11,7 @@ module shardmesh.torch_checkpointing;
 import :folder_reader;
 
 namespace shardmesh::torch_checkpointing {
-namespace fs = std::filesystem;
+namespace fs = places;
 
 bool is_folder(const fs::path& folder) {
   std::error_code code;

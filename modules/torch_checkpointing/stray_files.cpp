@@ -18,7 +18,7 @@ module shardmesh.torch_checkpointing;
 import :stray_files;
 
 namespace shardmesh::torch_checkpointing {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 // Parses "step_12.pt" into item "step" and rank 12.
@@ -53,7 +53,7 @@ result<stray_files> find_strays(const fs::path& folder, const metadata& describe
     else
       found.unread.push_back(name);
   }
-  if (code) return fail_sys(code.value(), "cannot list", folder.string());
+  if (code) return fs::failure(code, "cannot list", folder);
   std::sort(found.unread.begin(), found.unread.end());
   return found;
 }

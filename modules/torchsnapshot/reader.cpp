@@ -24,7 +24,7 @@ import shardmesh.torch_file;
 import :manifest;
 
 namespace shardmesh::torchsnapshot {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 constexpr std::string_view manifest_name = ".snapshot_metadata";

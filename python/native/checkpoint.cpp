@@ -202,7 +202,7 @@ py::list lines(const std::vector<std::string>& given) {
 
 void add_checkpoint(py::module_& native) {
   py::class_<checkpoint_reader, reader_pointer>(native, "Checkpoint")
-      .def_property_readonly("path", [](const checkpoint_reader& r) { return text(r.path().native()); })
+      .def_property_readonly("path", [](const checkpoint_reader& r) { return text(printable_url(r.path().native())); })
       .def_property_readonly("format", [](const checkpoint_reader& r) { return text(name(r.contents().format)); })
       .def_property_readonly("version", [](const checkpoint_reader& r) { return text(r.contents().version); })
       .def_property_readonly("files", [](const checkpoint_reader& r) { return lines(r.contents().files); })

@@ -6,7 +6,7 @@ import operator
 import os
 import re
 import urllib.parse
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ._error import Error, failure
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: The scheme of "s3://bucket/x". A single letter would be a Windows drive.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+#: What pathlib makes of a URL.
+_SHORTENED_URL = re.compile(r"(s3|gs|hf|https?):/[^/]")
 
 #: The largest number of threads, and of anything else.
 _MOST_THREADS = 2**31 - 1
@@ -105,24 +107,41 @@ def _listed(value: Any) -> list | None:
         return None
 
 
+def source(value: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str:
+    """Returns the path or URL of something to read. A "file://" URL becomes a path; the C++ half judges other URLs."""
+    made = _path_text(value)
+    scheme = _SCHEME.match(made)
+    if scheme is not None:
+        return _local(made, scheme[1]) if scheme[1].lower() == "file" else made
+    if isinstance(value, os.PathLike) and (shortened := _SHORTENED_URL.match(made)) and not os.path.lexists(made):
+        raise failure("invalid_argument", "is a URL that pathlib has shortened", path=made,
+                      expected=f"{shortened[1]}://", hint="give the URL as a text")
+    return made
+
+
 def path(value: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str:
     """Returns a path of this machine, also given as a "file://" URL. Raises Error for other URLs."""
+    made = _path_text(value)
+    scheme = _SCHEME.match(made)
+    return made if scheme is None else _local(made, scheme[1])
+
+
+def _path_text(value: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str:
     try:
         made = os.fsdecode(value)
     except Exception as cause:
         raise wrong("path", "a path: text, bytes, or os.PathLike", value) from cause
     if "\0" in made:  # the system would end the path there
         raise wrong("path", "a path without a null character", made)
-    scheme = _SCHEME.match(made)
-    return made if scheme is None else _local(made, scheme[1])
+    return made
 
 
 def _local(url: str, scheme: str) -> str:
     """Returns the path that a file:// URL names."""
     if scheme.lower() != "file":
-        raise failure("unsupported", f"is a URL of a store ({scheme}://), which shardmesh does not read or write",
+        raise failure("unsupported", f"is a URL of a store ({scheme}://), where shardmesh does not write yet",
                       path=url, expected="a path of this machine, or file://",
-                      hint="mount or copy it, or use torch.distributed.checkpoint's FsspecReader and FsspecWriter")
+                      hint="write to a local folder and upload it, or use torch.distributed.checkpoint's FsspecWriter")
     host, _, below = url[len("file://"):].partition("/")
     if host not in ("", "localhost"):
         raise failure("unsupported", "is a file:// URL of another machine", path=url, expected="file:///path",
@@ -132,8 +151,17 @@ def _local(url: str, scheme: str) -> str:
 
 def is_path(value: Any) -> bool:
     """Whether `path` accepts the value."""
+    return _accepts(path, value)
+
+
+def is_source(value: Any) -> bool:
+    """Whether `source` accepts the value."""
+    return _accepts(source, value)
+
+
+def _accepts(check: Callable[[Any], str], value: Any) -> bool:
     try:
-        path(value)
+        check(value)
     except Error:
         return False
     return True

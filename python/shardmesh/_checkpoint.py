@@ -435,7 +435,7 @@ def opened(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_p
                **mapping_options(map, config, sizes, map_inverse)}
     if map is not None and options["only_keys"]:
         raise failure("invalid_argument", "pass either map or only_keys")
-    return _native.open(_arguments.path(path), options)
+    return _native.open(_arguments.source(path), options)
 
 
 def load(path: str | os.PathLike[str], key: str, box: Where | None = None, *, weights_only: bool = True,

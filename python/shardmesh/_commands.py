@@ -63,7 +63,7 @@ def verify(path: str | os.PathLike[str], *, quick: bool = False, all_parts: bool
     allow_globals: names in pickles ("module.name") to accept. Names that published scanners call dangerous are
     problems.
     """
-    threads, path = _arguments.threads(threads), _arguments.path(path)
+    threads, path = _arguments.threads(threads), _arguments.source(path)
     allowed = _arguments.texts("allow_globals", allow_globals)
     try:
         checkpoint = opened(path, all_parts=all_parts, rank=rank, keys_at_ranks=keys_at_ranks)

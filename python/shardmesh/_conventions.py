@@ -60,7 +60,7 @@ def _config(config: Any) -> str | dict[str, int] | None:
     if not isinstance(config, Mapping):
         if not isinstance(config, (str, bytes, os.PathLike)):
             raise _arguments.wrong("config", "the path of a JSON file, or a mapping of numbers", config)
-        return _arguments.path(config)
+        return _arguments.source(config)
     numbers: dict[str, int] = {}
     _add_numbers(config, "", 0, numbers)
     return numbers

@@ -152,21 +152,35 @@ class DestinationTest(common.WorkTest):
             self.assertIn(str(self.work / "file"), caught.exception.path)
             self.assertEqual(caught.exception.code, "io")
 
-    def test_urls_of_stores_are_no_paths(self):
+    def test_urls_of_stores_are_not_written(self):
         os.chdir(self.work)
         for url in ("abc://x", "s3://bucket/run/step-1", "hf://user/model", "https://host/x.safetensors"):
-            for call in (lambda: shardmesh.open(url), lambda: shardmesh.verify(url), lambda: shardmesh.load(url, "w"),
-                         lambda: shardmesh.save({"w": tensor(1)}, url), lambda: shardmesh.dcp.StorageReader(url),
-                         lambda: shardmesh.dcp.StorageWriter(url), lambda: shardmesh.dcp.load({}, checkpoint_id=url),
+            for call in (lambda: shardmesh.save({"w": tensor(1)}, url), lambda: shardmesh.dcp.StorageWriter(url),
                          lambda: shardmesh.dcp.save({"w": tensor(1)}, checkpoint_id=url),
                          lambda: shardmesh.convert(common.GOLDEN / "single_rank" / "checkpoint", url, "dcp")):
                 with self.assertRaises(shardmesh.Error) as caught:
                     call()
                 self.assertEqual((caught.exception.code, caught.exception.path), ("unsupported", url))
                 self.assertIn("URL", str(caught.exception))
-            for kind in (shardmesh.dcp.StorageReader, shardmesh.dcp.StorageWriter):
-                self.assertFalse(kind.validate_checkpoint_id(url))
+            self.assertFalse(shardmesh.dcp.StorageWriter.validate_checkpoint_id(url))
+            self.assertTrue(shardmesh.dcp.StorageReader.validate_checkpoint_id(url))
         self.assertEqual(self.left_in_work(), [])
+
+    def test_urls_of_an_unknown_scheme_are_not_read(self):
+        os.chdir(self.work)
+        url = "abc://x/y"
+        for call in (lambda: shardmesh.open(url), lambda: shardmesh.load(url, "w"),
+                     lambda: shardmesh.dcp.load({"w": torch.zeros(2)}, checkpoint_id=url)):
+            with self.assertRaises(shardmesh.Error) as caught:
+                call()
+            self.assertEqual((caught.exception.code, caught.exception.path), ("unsupported", url))
+            self.assertIn('"abc"', str(caught.exception))
+
+    def test_a_url_that_pathlib_shortened_is_named(self):
+        with self.assertRaises(shardmesh.Error) as caught:
+            shardmesh.open(Path("s3://bucket/step"))
+        self.assertEqual(caught.exception.code, "invalid_argument")
+        self.assertIn("as a text", str(caught.exception))
 
     def test_file_urls_are_paths(self):
         url = f"file://{self.work}/a%20folder/saved"
@@ -335,7 +349,7 @@ class OptionsTest(common.WorkTest):
     def test_exceptions_that_pytorchs_callers_catch(self):
         for call in (lambda: shardmesh.dcp.load({"w": torch.zeros(2)}, checkpoint_id=self.work / "nothing"),
                      lambda: shardmesh.dcp.save({"w": torch.ones(3).to_sparse()}, checkpoint_id=self.work / "a"),
-                     lambda: shardmesh.dcp.load({"w": torch.zeros(2)}, checkpoint_id="s3://x/y")):
+                     lambda: shardmesh.dcp.load({"w": torch.zeros(2)}, checkpoint_id="abc://x/y")):
             with self.assertRaises(CheckpointException) as caught:
                 call()
             problem = caught.exception

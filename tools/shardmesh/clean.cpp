@@ -55,7 +55,11 @@ class cleaning {
   int run() {
     works_on(given_.path);
     const auto found = find_leftovers(given_.path);
-    if (!found) {
+    if (is_url(given_.path)) {
+      keep_problem(fail(errc::unsupported, "only local paths are cleaned")
+                       .with_file(given_.path)
+                       .with_hint("give the local path of a destination"));
+    } else if (!found) {
       keep_problem(found.error());
     } else if (found->empty() && !is_there()) {
       keep_problem(fail_sys(ENOENT, "neither this path nor a leftover of it exists", given_.path));

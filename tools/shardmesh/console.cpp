@@ -16,6 +16,7 @@
 #include "report.hpp"
 
 import shardmesh;
+import shardmesh.core;
 
 namespace tool {
 using namespace shardmesh;
@@ -110,7 +111,7 @@ bool is_json() {
 }
 
 void works_on(const std::string& path) {
-  said().path = path;
+  said().path = shardmesh::printable_url(path);
   prepare_last_words();
 }
 

@@ -66,7 +66,8 @@ std::string unread_text(const unread_counts& unread, const arguments& given) {
   const auto of = [](std::int64_t count, const std::string& path) {
     return count == 0 ? std::string() : counted(count, "tensor") + " of " + escaped(path);
   };
-  const std::string text = enumerated({of(unread[0], given.left), of(unread[1], given.right)});
+  const std::string text =
+      enumerated({of(unread[0], printable_url(given.left)), of(unread[1], printable_url(given.right))});
   return text.empty() ? text : "; not read, so not compared: " + text;
 }
 
@@ -129,7 +130,8 @@ int run(arguments& given, const common_options& common) {
       print_problem(e);
       problems.push_back(e);
     }
-  const compared_checkpoints compared{*outcome, given.left, given.right, unread, notes};
+  const std::string left_name = printable_url(given.left), right_name = printable_url(given.right);
+  const compared_checkpoints compared{*outcome, left_name, right_name, unread, notes};
   print_text(*outcome, limit_of(given, 100));
   if (*page)
     if (const int written = print_page(compared, given, **page); written != done) return written;

@@ -183,7 +183,7 @@ int print_page(checkpoint_reader& reader, const shown_entries& shown, const argu
   json_writer out([&](const std::string& text) { document += text; });
   const int status = write_document(out, reader, shown, globals);
   const std::string page = make_page(
-      given.path,
+      printable_url(given.path),
       {"elements.js", "page_state.js", "checkpoint.js", "table.js", "treemap.js", "bars.js", "boxes.js", "inspect.js"},
       document);
   if (given.json) print(std::move(document));

@@ -122,7 +122,7 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
   const auto more = [](std::size_t count, std::string_view what) {
     return count == 0 ? std::string() : ", " + counted(count, what);
   };
-  out.print("{}: {}{}{}, {} in {}{}{}\n", escaped(reader.path().string()), name(contents.format),
+  out.print("{}: {}{}{}, {} in {}{}{}\n", escaped(printable_url(reader.path().string())), name(contents.format),
             contents.version.empty() ? "" : " ", escaped(contents.version), counted(shown.tensors.size(), "tensor"),
             counted(chunks, "chunk"), more(shown.objects.size(), "object"), more(contents.files.size(), "file"));
   std::vector<std::string> beside;

@@ -112,7 +112,7 @@ int run(const arguments& given, const common_options& common) {
   if (!checked) return tool::report(checked.error());
   const verify_report& report = *checked;
   const global_counts names = count_globals(report.globals, given.allow_globals);
-  print_dangerous(given.path, names);
+  print_dangerous(printable_url(given.path), names);
   const std::vector<std::string> notes = reader ? (*reader)->notes() : std::vector<std::string>();
   if (given.json) print_json(report, notes, names, given.strict);
   for (const error& e : report.problems) print_problem(e);
@@ -124,7 +124,7 @@ int run(const arguments& given, const common_options& common) {
   int status = report.ok() && !(given.strict && !report.warnings.empty()) ? done : problem;
   for (const error& e : report.problems)
     if (status_of(e) == not_completed) status = not_completed;
-  if (!given.json && status == done) print(good_line(report, names, given.path));
+  if (!given.json && status == done) print(good_line(report, names, printable_url(given.path)));
   return status;
 }
 

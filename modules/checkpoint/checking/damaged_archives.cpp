@@ -16,7 +16,7 @@ import :pickle_scan;
 import :searched_files;
 
 namespace shardmesh {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 // Calls `visit` if the file is an archive. The reader reports files that cannot be opened.
@@ -57,6 +57,7 @@ void scan_beside(const fs::path& folder, const std::vector<std::string>& own, gl
 
 std::vector<error> damaged_archives(const checkpoint_reader& reader, const read_limits& limits) {
   std::error_code code;
+  const places::remembered_answers answers;
   const fs::path& path = reader.path();
   const fs::path folder = path.filename() == ".metadata" ? path.parent_path() : path;
   const bool is_folder = fs::is_directory(folder, code);
@@ -64,7 +65,7 @@ std::vector<error> damaged_archives(const checkpoint_reader& reader, const read_
   const global_options options{.threads = 1, .limits = limits};
   global_collector found(options);
   if (!is_folder) {
-    scan_inside(path, path.filename().string(), found);
+    scan_inside(path, fs::name_of(path).string(), found);
   } else {
     scan_beside(folder, contents.files, found);
     for (const std::string& file : contents.files)

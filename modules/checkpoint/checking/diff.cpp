@@ -443,7 +443,7 @@ result<diff_report> diff(const diff_side& left, const diff_side& right, const di
     std::string key(pair.first);
     error cause = std::move(*failure);
     if (cause.key.empty()) cause.key = key;
-    if (cause.file.empty()) cause.file = (a ? left : right).reader.path().string();
+    if (cause.file.empty()) cause.file = printable_url((a ? left : right).reader.path().string());
     error shown = cause;
     if (shown.key == key) shown.key.clear();
     report.differences.push_back(

@@ -20,7 +20,7 @@ module shardmesh.checkpoint;
 import :file_content;
 
 namespace shardmesh {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 // Text in angle brackets is not a name; it describes a finding.
@@ -61,7 +61,7 @@ std::vector<error> lines_of(const global_report& report, const fs::path& path, b
                             std::span<const std::string> allowed, std::int64_t more) {
   constexpr std::size_t max_lines = 100;
   std::error_code code;
-  const fs::path folder = fs::is_directory(path, code) ? path : path.parent_path();
+  const fs::path folder = fs::is_directory(path, code) ? path : fs::folder_of(path);
   std::vector<error> lines;
   for (const named_global& name : report.names) {
     if (name.harmless || name.dangerous != dangerous || std::ranges::find(allowed, name.name) != allowed.end())

@@ -5,6 +5,7 @@ module;
 #include <memory>
 #include <string>
 #include <system_error>
+#include <utility>
 module shardmesh.checkpoint;
 
 import shardmesh.dcp;
@@ -15,16 +16,19 @@ import :pickle_scan;
 import :searched_files;
 
 namespace shardmesh {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 // `name` is relative to the checkpoint's folder.
 void scan_file(const fs::path& path, const std::string& name, const checkpoint_reader* reader, global_collector& into) {
   if (scan_nemo(path, name, into)) return;
   file_pool pool(1);
-  const auto source = pool.open(path);
-  if (!source) return;
+  auto source = pool.open(path);
   const std::string no_key;
+  if (!source) {
+    if (is_url(path)) into.problem(std::move(source).error(), no_key);  // a store may fail for a while
+    return;
+  }
   scan_bytes(**source, {.file = name, .key = no_key, .known = reader ? dcp::names_of_metadata(*reader, path) : nullptr},
              into);
 }
@@ -38,11 +42,12 @@ bool holds_items(checkpoint_format format) {
 
 global_report find_globals(const fs::path& path, checkpoint_reader* reader, const global_options& options) {
   global_collector found(options);
+  const places::remembered_answers answers;
   std::error_code code;
   const bool is_metadata = path.filename() == ".metadata";
   const fs::path folder = is_metadata ? path.parent_path() : path;
   if (!is_metadata && !fs::is_directory(path, code)) {
-    scan_file(path, path.filename().string(), reader, found);
+    scan_file(path, fs::name_of(path).string(), reader, found);
   } else {
     const bool is_parts = reader != nullptr && reader->contents().format == checkpoint_format::parts;
     for (const fs::path& file : is_parts ? files_below(folder, reader->contents()) : files_beside(folder))

@@ -13,7 +13,25 @@ module shardmesh.checkpoint;
 import :searched_files;
 
 namespace shardmesh {
-namespace fs = std::filesystem;
+namespace fs = places;
+
+namespace {
+
+// Links are not followed. Folders that cannot be listed are left out.
+void add_files_below(const fs::path& folder, std::vector<fs::path>& files) {
+  std::vector<fs::path> folders;
+  std::error_code code, ignored;
+  for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
+    if (at->is_symlink(ignored)) continue;
+    if (at->is_directory(ignored))
+      folders.push_back(at->path());
+    else if (at->is_regular_file(ignored))
+      files.push_back(at->path());
+  }
+  for (const fs::path& below : folders) add_files_below(below, files);
+}
+
+}  // namespace
 
 std::vector<fs::path> files_beside(const fs::path& folder) {
   std::vector<fs::path> files;
@@ -26,12 +44,10 @@ std::vector<fs::path> files_beside(const fs::path& folder) {
 
 std::vector<fs::path> files_below(const fs::path& folder, const catalog& contents) {
   std::vector<fs::path> files;
-  std::error_code code, ignored;
+  std::error_code ignored;
   for (const std::string& file : contents.files)
     if (fs::is_regular_file(folder / file, ignored)) files.push_back(folder / file);
-  fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, code);
-  for (; !code && at != fs::recursive_directory_iterator(); at.increment(code))
-    if (!at->is_symlink(ignored) && at->is_regular_file(ignored)) files.push_back(at->path());
+  add_files_below(folder, files);
   std::erase_if(files, [](const fs::path& file) { return file.extension() == ".distcp"; });
   files |= ranges::actions::sort | ranges::actions::unique;
   return files;

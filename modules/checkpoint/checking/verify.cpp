@@ -6,6 +6,7 @@ module;
 
 #include <shardmesh/try.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
@@ -69,7 +70,7 @@ class verification {
       if (!stopped_) stopped_ = std::move(problem);
       return;
     }
-    if (problem.file.empty()) problem.file = reader_.path().string();
+    if (problem.file.empty()) problem.file = printable_url(reader_.path().string());
     // The checkpoint names a file that is missing: the data is at fault, not the system.
     if (problem.code == errc::io && problem.sys == ENOENT) problem.code = errc::bad_format;
     if (report_.problems.size() >= options_.max_problems) {
@@ -217,10 +218,17 @@ class verification {
 }  // namespace
 
 result<verify_report> verify(checkpoint_reader& reader, const verify_options& options) {
-  return verification(reader, options).run();
+  const places::remembered_answers answers;
+  auto report = verification(reader, options).run();
+  // A file that the store failed to look at is unchecked.
+  if (auto failed = answers.failure();
+      report && failed && std::ranges::find(report->problems, *failed) == report->problems.end())
+    report->problems.push_back(*std::move(failed));
+  return report;
 }
 
 result<verify_report> verify_unreadable(const std::filesystem::path& path, error why, const verify_options& options) {
+  const places::remembered_answers answers;
   verify_report report;
   report.problems.push_back(std::move(why));
   report.globals = find_globals(path, nullptr, {.threads = options.threads, .limits = options.limits});

@@ -93,7 +93,7 @@ class dequantized_reader final : public torch_file::archive_forwarding_reader {
     const std::int32_t file =
         tensor.chunk_count > 0 ? stored.chunk_places[static_cast<std::size_t>(tensor.first_chunk)].file : -1;
     const std::string name = file < 0 ? "" : stored.files[static_cast<std::size_t>(file)];
-    const bool is_file = name.empty() || path_.filename() == name;
+    const bool is_file = name.empty() || places::name_of(path_) == name;
     problems_.push_back(std::move(why).with_key(tensor.key).with_file((is_file ? path_ : path_ / name).string()));
   }
 

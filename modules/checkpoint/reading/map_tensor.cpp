@@ -52,6 +52,8 @@ struct tensor_map::state {
   }
 
   result<mapped_tensor> map(const tensor_entry& tensor, const box& where) {
+    if (is_url(reader.path()))
+      return fail(errc::unsupported, "a checkpoint under a URL cannot be mapped into memory").with_hint("load it");
     if (!tensor.opaque_type.empty())
       return fail(errc::unsupported, "a tensor of an unknown representation cannot be mapped")
           .with_values("", tensor.opaque_type);
@@ -108,7 +110,7 @@ result<mapped_tensor> tensor_map::tensor(std::string_view key, const box& where)
   auto mapped = state_->map(*found, where);
   if (mapped) return mapped;
   error why = std::move(mapped).error();
-  if (why.file.empty()) why.file = state_->reader.path().string();
+  if (why.file.empty()) why.file = printable_url(state_->reader.path().string());
   if (why.key.empty()) why.key = key;
   if (why.boxes.empty()) why.boxes.push_back(where);
   return why;

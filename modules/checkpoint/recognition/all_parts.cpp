@@ -9,6 +9,7 @@ module;
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -20,7 +21,7 @@ import :megatron_folder;
 import :folder_parts;
 
 namespace shardmesh {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 class all_parts_reader final : public composed_reader {
@@ -77,9 +78,7 @@ bool is_the_whole(const gathered_part& one, const fs::path& folder) {
   return meant && *meant && **meant == one.part.path;
 }
 
-}  // namespace
-
-result<std::unique_ptr<checkpoint_reader>> open_parts(const fs::path& folder, const open_options& options) {
+result<std::unique_ptr<checkpoint_reader>> open_all(const fs::path& folder, const open_options& options) {
   std::error_code code;
   if (!fs::is_directory(folder, code)) return open_checkpoint(folder, options);
   open_options all = options;
@@ -93,6 +92,16 @@ result<std::unique_ptr<checkpoint_reader>> open_parts(const fs::path& folder, co
     return whole;
   }
   return std::unique_ptr<checkpoint_reader>(std::make_unique<all_parts_reader>(folder, std::move(found)));
+}
+
+}  // namespace
+
+result<std::unique_ptr<checkpoint_reader>> open_parts(const fs::path& folder, const open_options& options) {
+  const places::remembered_answers answers;
+  auto opened = open_all(folder, options);
+  if (auto failed = answers.failure(); failed && (opened || opened.error().code != failed->code))
+    return *std::move(failed);
+  return opened;
 }
 
 }  // namespace shardmesh

@@ -30,7 +30,7 @@ import :folder_parts;
 import :rank_files;
 
 namespace shardmesh {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 bool is_dcp_name(std::string_view name) {
@@ -51,7 +51,7 @@ result<std::vector<std::string>> names_in(const fs::path& folder) {
   std::error_code code;
   for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code))
     names.push_back(at->path().filename().string());
-  if (code) return fail_sys(code.value(), "cannot list", folder.string());
+  if (code) return fs::failure(code, "cannot list", folder);
   return names;
 }
 
@@ -207,6 +207,11 @@ result<std::unique_ptr<checkpoint_reader>> open_named_part(const fs::path& path,
   std::error_code code;
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   if (!fs::is_directory(folder, code)) return std::unique_ptr<checkpoint_reader>();
+  if (is_url(path)) {
+    // The parts of a folder that holds no checkpoint, such as a bucket, would cost a request for each of its folders.
+    SHARDMESH_TRY(const auto format, format_of_folder(folder));
+    if (!format) return std::unique_ptr<checkpoint_reader>();
+  }
   SHARDMESH_TRY(const std::vector<checkpoint_part> parts, list_parts(folder));
   const std::string wanted = path.filename().string();
   std::vector<std::string> alike;

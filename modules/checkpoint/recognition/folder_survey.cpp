@@ -24,7 +24,7 @@ import shardmesh.storage;
 import :folder_survey;
 
 namespace shardmesh {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 bool ends_with_any(std::string_view name, std::span<const std::string_view> endings) {
@@ -136,7 +136,7 @@ result<folder_survey> survey_folder(const fs::path& folder, function_ref<bool(co
     else
       found.unknown.push_back(name);
   }
-  if (code) return fail_sys(code.value(), "cannot list", folder.string());
+  if (code) return fs::failure(code, "cannot list", folder);
   for (auto* names : {&found.files, &found.folders, &found.links, &found.beside, &found.unknown})
     std::sort(names->begin(), names->end());
   return found;

@@ -23,10 +23,13 @@ import :folders;
 import :rank_file_name;
 
 namespace shardmesh {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
-constexpr std::size_t most_looked_at = 5000;  // names
+// The number of names that a search looks at. Under a URL, some of them cost a request.
+std::size_t most_looked_at(const fs::path& top) {
+  return is_url(top) ? 50 : 5000;
+}
 
 struct search {
   fs::path top;
@@ -37,7 +40,7 @@ struct search {
     std::error_code code;
     std::vector<fs::path> folders;
     for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
-      if (++looked_at > most_looked_at) return;
+      if (++looked_at > most_looked_at(top)) return;
       std::error_code ignored;
       if (at->is_directory(ignored) && !at->is_symlink(ignored))  // a link may lead back
         folders.push_back(at->path());
@@ -68,7 +71,7 @@ result<std::optional<checkpoint_format>> format_of_folder(const fs::path& folder
     has_rank_files |= parse_rank_file_name(file).has_value();
     has_npz |= npz::is_weights_name(file);
   }
-  if (code) return fail_sys(code.value(), "cannot list", folder.string());
+  if (code) return fs::failure(code, "cannot list", folder);
   // Tested before hf, because such a folder may hold safetensors files. Not tested beside DCP files, because a DCP
   // folder may hold any other file.
   if (!has_dcp && torch_checkpointing::is_folder(folder)) return std::optional(checkpoint_format::torch_checkpointing);
@@ -87,8 +90,8 @@ std::string checkpoints_below(const fs::path& folder) {
   work.look_in(folder, 2);
   std::sort(work.found.begin(), work.found.end());
   if (work.found.empty()) return {};
-  const bool is_cut = work.looked_at > most_looked_at;
-  return name_list(work.found) + (is_cut ? fmt::format(" (of the first {} names)", most_looked_at) : "");
+  const bool is_cut = work.looked_at > most_looked_at(folder);
+  return name_list(work.found) + (is_cut ? fmt::format(" (of the first {} names)", most_looked_at(folder)) : "");
 }
 
 }  // namespace shardmesh

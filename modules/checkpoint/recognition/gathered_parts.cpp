@@ -24,7 +24,7 @@ import :folders;
 import :gathered_parts;
 
 namespace shardmesh {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 constexpr int deepest = 64;  // levels of nested folders

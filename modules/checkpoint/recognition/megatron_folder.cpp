@@ -20,7 +20,7 @@ import shardmesh.checkpoint_core;
 import :megatron_folder;
 
 namespace shardmesh {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 constexpr std::string_view tracker_file = "latest_checkpointed_iteration.txt";

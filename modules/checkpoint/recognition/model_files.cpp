@@ -26,7 +26,7 @@ import shardmesh.torch_file;
 import :model_files;
 
 namespace shardmesh {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 using safetensors::is_torch_model_index;
@@ -52,7 +52,7 @@ result<std::vector<std::string>> list_names(const fs::path& folder) {
   std::error_code code;
   for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code))
     names.push_back(at->path().filename().string());
-  if (code) return fail_sys(code.value(), "cannot list", folder.string());
+  if (code) return fs::failure(code, "cannot list", folder);
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -114,8 +114,8 @@ result<choice> choose_files(const fs::path& path) {
       chosen.set_aside.push_back(indices[i]);
     }
   } else {
-    chosen.folder = path.parent_path();
-    chosen.index_name = path.filename().string();
+    chosen.folder = fs::folder_of(path);
+    chosen.index_name = fs::name_of(path).string();
   }
   // An index beside the whole model is from an earlier save: transformers also prefers the whole file.
   const std::string whole = chosen.index_name.substr(0, chosen.index_name.rfind(".index.json"));

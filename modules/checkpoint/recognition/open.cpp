@@ -5,8 +5,10 @@ module;
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 module shardmesh.checkpoint;
 
@@ -27,7 +29,7 @@ import :folder_parts;
 import :rank_files;
 
 namespace shardmesh {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 // Opens a model's files, or the ranks' files of one save.
@@ -67,32 +69,53 @@ result<std::unique_ptr<checkpoint_reader>> open_folder(const fs::path& path, con
   }
 }
 
+// A file that describes others: its folder is opened.
+result<fs::path> folder_of_description(const fs::path& path) {
+  fs::path folder = fs::folder_of(path);
+  if (!is_url(path) || folder / fs::name_of(path) == path) return folder;
+  return fail(errc::unsupported, "describes other files, and the query of its URL names this file alone")
+      .with_file(path.string())
+      .with_hint("open the URL of its folder, without a query");
+}
+
+result<std::unique_ptr<checkpoint_reader>> open_file(const fs::path& path, const open_options& options) {
+  const std::string name = fs::name_of(path).string();
+  if (name.ends_with(".safetensors")) return safetensors::open(path, options);
+  const bool is_of_items = name == torch_checkpointing::metadata_file_name;
+  if (is_of_items || name == ".metadata" || safetensors::is_torch_model_index(name)) {
+    SHARDMESH_TRY(const fs::path folder, folder_of_description(path));
+    if (is_of_items) return torch_checkpointing::open(folder, options);
+    return name == ".metadata" ? dcp::open(folder, options) : open_model_files(path, options);
+  }
+  if (nemo::is_nemo_name(name)) return nemo::open(path, options);
+  // Decides by content: a safetensors header begins with a length and "{"; everything that is neither it nor GGUF nor
+  // NumPy's is for torch.load.
+  SHARDMESH_TRY(const bool is_gguf, gguf::looks_like_gguf(path));
+  if (is_gguf || name.ends_with(".gguf")) return gguf::open(path, options);
+  SHARDMESH_TRY(const bool is_npz, npz::looks_like_npz(path));
+  if (is_npz || is_numpy_name(name)) return npz::open(path, options);
+  SHARDMESH_TRY(const bool is_safetensors, safetensors::looks_like_safetensors(path));
+  return is_safetensors ? safetensors::open(path, options) : torch_file::open(path, options);
+}
+
+// The store's error, if it could not look; else the error of a path without a checkpoint.
+error cannot_open(const std::error_code& code, const fs::path& path) {
+  return code && code != std::errc::no_such_file_or_directory
+             ? fs::failure(code, "cannot open", path)
+             : fail(errc::io, "does not exist").with_file(path.string());
+}
+
 result<std::unique_ptr<checkpoint_reader>> open_any(const fs::path& path, const open_options& options) {
   std::error_code code;
   const fs::file_status status = fs::status(path, code);
   if (!fs::exists(status)) {
+    error why = cannot_open(code, path);
+    if (is_url(path) && status.type() == fs::file_type::none) return why;
     SHARDMESH_TRY(auto part, open_named_part(path, options));
     if (part) return part;
-    return code && code != std::errc::no_such_file_or_directory
-               ? fail_sys(code.value(), "cannot open", path.string())
-               : fail(errc::io, "does not exist").with_file(path.string());
+    return why;
   }
-  if (!fs::is_directory(status)) {
-    if (path.filename().string().ends_with(".safetensors")) return safetensors::open(path, options);
-    if (path.filename() == torch_checkpointing::metadata_file_name)
-      return torch_checkpointing::open(path.parent_path(), options);
-    if (nemo::is_nemo_name(path.filename().string())) return nemo::open(path, options);
-    if (path.filename() == ".metadata") return dcp::open(path.parent_path(), options);
-    if (safetensors::is_torch_model_index(path.filename().string())) return open_model_files(path, options);
-    // Decides by content: a safetensors header begins with a length and "{"; everything that is neither it nor GGUF nor
-    // NumPy's is for torch.load.
-    SHARDMESH_TRY(const bool is_gguf, gguf::looks_like_gguf(path));
-    if (is_gguf || path.filename().string().ends_with(".gguf")) return gguf::open(path, options);
-    SHARDMESH_TRY(const bool is_npz, npz::looks_like_npz(path));
-    if (is_npz || is_numpy_name(path.filename().string())) return npz::open(path, options);
-    SHARDMESH_TRY(const bool is_safetensors, safetensors::looks_like_safetensors(path));
-    return is_safetensors ? safetensors::open(path, options) : torch_file::open(path, options);
-  }
+  if (!fs::is_directory(status)) return open_file(path, options);
   SHARDMESH_TRY(auto reader, open_folder(path, options));
   if (reader) return reader;
   SHARDMESH_TRY(const auto meant, megatron_checkpoint_in(path));
@@ -113,7 +136,12 @@ result<std::unique_ptr<checkpoint_reader>> open_any(const fs::path& path, const 
 result<std::unique_ptr<checkpoint_reader>> open_checkpoint(const fs::path& path, const open_options& options) {
   open_options all = options;
   all.files = options.pool();  // one pool for all files of a checkpoint
-  return open_any(path, all);
+  const places::remembered_answers answers;
+  auto opened = open_any(path, all);
+  // A file that the store failed to look at is not a missing file.
+  if (auto failed = answers.failure(); failed && (opened || opened.error().code != failed->code))
+    return *std::move(failed);
+  return opened;
 }
 
 }  // namespace shardmesh

@@ -12,10 +12,11 @@ export namespace shardmesh {
 /// file, a pickle, a TorchScript archive, an exported program, a safetensors or GGUF file, a Hugging Face folder, a
 /// folder of .bin files or of ranks' .pt files, a folder of DeepSpeed, torchsnapshot, or torch_checkpointing, a .npz
 /// archive or .npy file of NumPy, an MLX folder of weights.npz, or a .nemo file. A path that does not exist may name a
-/// part of its parent folder: "checkpoint-5/optimizer" opens optimizer.pt.
+/// part of its parent folder: "checkpoint-5/optimizer" opens optimizer.pt. A URL, such as "s3://bucket/step-100", is
+/// read through the store of its scheme (`register_store`).
 /// \errors errc::io; errc::bad_format when it is not a checkpoint (names the checkpoints in a folder that holds
-///         several); errc::incomplete_save for a folder of .distcp files without metadata; those of the format's
-///         reader.
+///         several); errc::incomplete_save for a folder of .distcp files without metadata; errc::unsupported for a
+///         URL that no store reads; those of the format's reader.
 result<std::unique_ptr<checkpoint_reader>> open_checkpoint(const std::filesystem::path& path,
                                                            const open_options& options = {});
 

@@ -20,7 +20,7 @@ module shardmesh.checkpoint;
 import :rank_file_name;
 
 namespace shardmesh {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 constexpr std::string_view separators = "-_.";
@@ -88,7 +88,7 @@ result<std::vector<rank_file_group>> list_rank_files(const fs::path& folder) {
                   fmt::format("is a file of rank {}, as is {}", parsed->rank, std::min(name, known->second)))
           .with_file((folder / std::max(name, known->second)).string());
   }
-  if (code) return fail_sys(code.value(), "cannot list", folder.string());
+  if (code) return fs::failure(code, "cannot list", folder);
   std::vector<rank_file_group> made;
   for (auto& [key, group] : groups) made.push_back(std::move(group));
   return made;

@@ -23,7 +23,7 @@ import shardmesh.torch_file;
 import :rank_files;
 
 namespace shardmesh {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 // An entry of a rank's file: the part that the file became, and the index in its catalog.

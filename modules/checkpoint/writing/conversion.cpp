@@ -268,7 +268,7 @@ void find_unpicklable(checkpoint_reader& reader, conversion& work) {
     bad.insert(work.objects[i].key);
     error why = std::move(archive).error();
     if (why.key.empty()) why.key = work.objects[i].key;
-    if (why.file.empty()) why.file = reader.path().string();
+    if (why.file.empty()) why.file = printable_url(reader.path().string());
     why.found = value->type;
     why.code = errc::unsupported;
     work.unsupported.push_back(std::move(why).with_hint(

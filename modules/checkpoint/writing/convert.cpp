@@ -73,7 +73,8 @@ void split_at_dots(path& where, std::string_view key) {
 void find_source_of(const checkpoint_reader& reader, error& problem) {
   if (!problem.file.empty()) return;
   if (problem.code == errc::invalid_argument) problem.code = errc::unsupported;
-  if (problem.code == errc::unsupported || problem.code == errc::duplicate_key) problem.file = reader.path().string();
+  if (problem.code == errc::unsupported || problem.code == errc::duplicate_key)
+    problem.file = printable_url(reader.path().string());
 }
 
 // One call of `convert`, phase by phase. A phase that fails returns problems, and nothing is written.
@@ -242,6 +243,7 @@ class converter {
 
 result<save_report> convert(checkpoint_reader& given, const std::filesystem::path& destination,
                             const convert_options& options) {
+  const places::remembered_answers answers;  // the source may lie under a URL
   return converter(given, destination, options).run();
 }
 

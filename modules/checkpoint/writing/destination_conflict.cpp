@@ -24,6 +24,10 @@ namespace {
 // The absolute path, with symbolic links resolved as far as the path exists, and no "/" at the end.
 fs::path resolved(const fs::path& path) {
   std::error_code code;
+  if (is_url(path)) {
+    fs::path whole = places::canonical(path, code);
+    return code ? path : whole;
+  }
   const fs::path absolute = fs::absolute(path, code);
   fs::path whole = code ? path : fs::weakly_canonical(absolute, code);
   if (code) whole = absolute.lexically_normal();
@@ -46,17 +50,19 @@ class replaced_things {
     if (asked_.empty()) return fail(errc::invalid_argument, "the destination is an empty path").with_file("''");
     const fs::path whole = resolved(file);
     struct stat status{};
-    bool is_held = ::stat(file.c_str(), &status) == 0 && things_.contains({status.st_dev, status.st_ino});
+    bool is_held =
+        !is_url(file) && ::stat(file.c_str(), &status) == 0 && things_.contains({status.st_dev, status.st_ino});
     for (const fs::path& path : paths_) is_held |= is_within(whole, path);
     if (!is_held) return {};
     return fail(errc::invalid_argument, "the source is the destination or lies inside of it, and would be replaced")
         .with_file(asked_.string())
-        .with_values("", file.string())
+        .with_values("", printable_url(file.string()))
         .with_hint("write to another place");
   }
 
  private:
   void add(fs::path path) {
+    if (is_url(path)) return paths_.push_back(std::move(path));
     if (const auto seen = look_at(path); seen && seen->self) {
       things_.insert({seen->self->device, seen->self->inode});
       for (const auto& [name, identity] : seen->entries) things_.insert({identity.device, identity.inode});
@@ -75,7 +81,7 @@ result<void> check_not_inside(const fs::path& destination, const fs::path& sourc
   if (is_within(resolved(destination), resolved(source)))
     return fail(errc::invalid_argument, "the destination is the source or lies inside of it")
         .with_file(destination.string())
-        .with_values("", source.string());
+        .with_values("", printable_url(source.string()));
   return {};
 }
 
@@ -88,8 +94,9 @@ result<void> check_disjoint(const fs::path& destination, const checkpoint_reader
   SHARDMESH_TRY(check_not_inside(destination, source.path()));
   const replaced_things replaced(destination);
   SHARDMESH_TRY(replaced.check(source.path()));
-  std::error_code code;
-  const fs::path folder = fs::is_directory(source.path(), code) ? source.path() : source.path().parent_path();
+  if (is_url(source.path()) != is_url(destination)) return {};
+  SHARDMESH_TRY(const places::file_status of_path, places::checked_status(source.path()));
+  const fs::path folder = places::is_directory(of_path) ? source.path() : places::folder_of(source.path());
   for (const std::string& file : source.contents().files) SHARDMESH_TRY(replaced.check(folder / file));
   return {};
 }

@@ -115,10 +115,10 @@ void drop_stale(std::vector<std::pair<std::string, pickle::value>>& values, std:
 // The side files of a folder, if its format is in the destination's family; otherwise, a note names all of them.
 result<std::vector<side_file>> carried_files(const checkpoint_reader& reader, const target& to,
                                              std::vector<std::string>& notes) {
-  std::error_code code;
   // gathered_parts has named the files that belong to no part.
-  const bool is_of_parts = reader.contents().format == checkpoint_format::parts;
-  if (is_of_parts || !std::filesystem::is_directory(reader.path(), code)) return std::vector<side_file>{};
+  if (reader.contents().format == checkpoint_format::parts) return std::vector<side_file>{};
+  SHARDMESH_TRY(const places::file_status there, places::checked_status(reader.path()));
+  if (!places::is_directory(there)) return std::vector<side_file>{};
   SHARDMESH_TRY(side_files found, find_side_files(reader.path(), reader.stored().contents()));
   const auto family = to.side_files_of;
   if (std::find(family.begin(), family.end(), reader.contents().format) == family.end()) {

@@ -5,6 +5,7 @@ module;
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstddef>
@@ -182,6 +183,7 @@ error s3_connection::refusal(const s3_request& request, const http_response& ans
                       .with_file(url_of(request.of))
                       .with_values("", fmt::format("status {}{}{}", answer.status, code.empty() ? "" : " " + code,
                                                    failure ? ": " + escaped(failure->message.substr(0, 300)) : ""));
+  refused.sys = answer.status == 403 ? EACCES : answer.status == 404 ? ENOENT : 0;
   if (const std::string_view remedy = remedy_for(code); !remedy.empty()) return std::move(refused).with_hint(remedy);
   return refused;
 }

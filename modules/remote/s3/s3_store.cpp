@@ -4,6 +4,7 @@ module;
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -41,6 +42,12 @@ std::optional<std::int64_t> size_of(const http_response& answer) {
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), size);
   if (text.empty() || problem != std::errc() || end != text.data() + text.size() || size < 0) return std::nullopt;
   return size;
+}
+
+error no_such_object(const std::string& url) {
+  error missing = fail(errc::io, "there is no such object").with_file(url);
+  missing.sys = ENOENT;
+  return missing;
 }
 
 class s3_object final : public byte_source {
@@ -99,7 +106,7 @@ class s3_store final : public store {
   result<std::unique_ptr<byte_source>> open(const std::string& url) const override {
     SHARDMESH_TRY(const s3_name name, parse_s3_url(url));
     SHARDMESH_TRY(auto object, head(name));
-    if (!object) return fail(errc::io, "there is no such object").with_file(url);
+    if (!object) return no_such_object(url);
     return std::unique_ptr<byte_source>(std::make_unique<s3_object>(at_, name, *std::move(object)));
   }
 

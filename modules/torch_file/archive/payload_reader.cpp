@@ -140,7 +140,7 @@ error payload_reader::located(error e, const std::string& key, const stored_rang
   if (!e.file.empty()) return e;
   if (place.file < 0) return std::move(e).with_file(path_.string());
   const std::string& file = contents_.files[static_cast<std::size_t>(place.file)];
-  return std::move(e).with_file(path_.filename() == file ? path_.string() : (path_ / file).string());
+  return std::move(e).with_file(places::name_of(path_) == file ? path_.string() : (path_ / file).string());
 }
 
 result<opened_object> payload_reader::open_archive(std::shared_ptr<const byte_source> source, std::string place) const {

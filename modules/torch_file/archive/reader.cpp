@@ -30,7 +30,7 @@ import :spelled_pickle;
 import :split_reader;
 
 namespace shardmesh::torch_file {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 constexpr std::int64_t chunk_bytes = 2048;
@@ -73,7 +73,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
       : pool_(options.pool()), part_(std::move(part)), budget_(options.limits) {
     path_ = std::move(file);
     contents_.format = checkpoint_format::torch_file;
-    contents_.files.push_back(path_.filename().string());
+    contents_.files.push_back(fs::name_of(path_).string());
   }
 
   // `run`: the range of the file's bytes that is the archive.
@@ -106,7 +106,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
         *source_, {.pickle_limit_bytes = budget_.limits().description_bytes, .budget = &budget_, .is_file = true});
     if (!item) {
       error cause = std::move(item).error();
-      if (cause.file.empty()) cause.file = path_.string();
+      if (cause.file.empty()) cause.file = printable_url(path_.string());
       return cause;
     }
     item_ = std::make_unique<torch_file::item>(std::move(*item));

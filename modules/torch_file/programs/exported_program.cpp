@@ -21,7 +21,7 @@ import :checked_archive;
 import :exported_program;
 
 namespace shardmesh::torch_file {
-namespace fs = std::filesystem;
+namespace fs = places;
 namespace {
 
 using json = nlohmann::ordered_json;
@@ -124,7 +124,7 @@ class program_reader final : public payload_reader {
  public:
   program_reader(fs::path file, const open_options& options)
       : payload_reader(checkpoint_format::torch_file, std::move(file), options), pool_(options.pool()) {
-    contents_.files.push_back(path_.filename().string());
+    contents_.files.push_back(fs::name_of(path_).string());
   }
 
   result<void> open() {

@@ -155,15 +155,15 @@ class StorageReader(storage.StorageReader):
             to.finish()
 
     def _checked(self, checkpoint_id: str | os.PathLike[str]) -> str:
-        path = _arguments.path(checkpoint_id)
+        path = _arguments.source(checkpoint_id)
         if not self.validate_checkpoint_id(checkpoint_id):
             raise failure("invalid_argument", "validate_checkpoint_id of the reader refuses it", path=path)
         return path
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Whether it is a path of this machine, or a file:// URL of one."""
-        return _arguments.is_path(checkpoint_id)
+        """Whether it is a path of this machine, or a URL."""
+        return _arguments.is_source(checkpoint_id)
 
 
 def _has_ranks() -> bool:

@@ -28,8 +28,10 @@ struct put_condition {
   std::string if_version{};
 };
 
-/// A place that holds objects under URLs of one scheme. Thread-safe. Every error names the URL without its secrets.
-/// `shardmesh.conformance` checks an implementation.
+/// A place that holds objects under URLs of one scheme. Thread-safe. A URL reaches the store as the user wrote it, or
+/// with "/NAME" appended for an object of a folder. Every error names the URL as `printable_url` returns it. The `sys`
+/// of an error is ENOENT when the object does not exist, and EACCES when the server denies access: a reader then
+/// treats a file that need not exist as missing.
 class store {
  public:
   virtual ~store() = default;
@@ -37,8 +39,9 @@ class store {
   /// Looks at one name. Returns nothing when neither an object nor a folder has it.
   /// \errors errc::io; errc::deadline_exceeded
   virtual result<std::optional<stored_object>> look(const std::string& url) const = 0;
-  /// Lists what is directly in a folder, ascending by name, all pages. A store that cannot list returns
-  /// errc::unsupported.
+  /// Lists what is directly in a folder, all pages: every name, or an error. A folder that does not exist is empty. A
+  /// store that cannot list all names, hidden ones included, returns errc::unsupported; readers then look for the names
+  /// of descriptions (`.metadata`, `model.safetensors.index.json`, and so on).
   virtual result<std::vector<stored_object>> list(const std::string& url) const = 0;
   /// Opens an object for reading. A read fails with errc::io once the object has another version.
   /// \errors errc::io, also when there is no such object
@@ -67,9 +70,6 @@ void register_store(const std::string& scheme, std::shared_ptr<const store> hand
 /// Returns the store of a URL.
 /// \errors errc::unsupported, naming the scheme and the known ones
 result<std::shared_ptr<const store>> store_of(const std::filesystem::path& url);
-
-/// Returns the URL without its user information and query, for messages.
-std::string printable_url(std::string_view url);
 
 }  // namespace shardmesh
 

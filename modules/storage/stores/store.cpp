@@ -112,16 +112,4 @@ result<std::shared_ptr<const store>> store_of(const std::filesystem::path& url) 
                      : "link the component shardmesh::remote, which reads http, https, s3, gs, and hf");
 }
 
-std::string printable_url(std::string_view url) {
-  std::string shown(url.substr(0, url.find('?')));
-  const std::size_t host = shown.find("://");
-  if (host == std::string::npos) return shown;
-  // In hf://name@revision, "@" begins the revision.
-  if (shown.starts_with("hf://")) return shown;
-  const std::size_t end = shown.find('/', host + 3);
-  const std::size_t user = shown.substr(0, end).rfind('@');
-  if (user != std::string::npos && user > host) shown.erase(host + 3, user - host - 2);
-  return shown;
-}
-
 }  // namespace shardmesh

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+module shardmesh.storage;
+
+import :answers;
+
+namespace shardmesh::places {
+namespace {
+
+namespace local = std::filesystem;
+
+thread_local std::optional<error> last_failure;  // of a question about a URL
+
+void refuse(error problem, std::error_code& code) {
+  code.assign(problem.sys != 0 ? problem.sys : EIO, std::generic_category());
+  last_failure = std::move(problem);
+}
+
+path without_query(const path& at) {
+  return is_url(at) ? path(at.native().substr(0, at.native().find('?'))) : at;
+}
+
+file_status status_of(const path& url, std::error_code& code) {
+  auto found = ask_look(url.native());
+  if (!found) {
+    refuse(std::move(found).error(), code);
+    return file_status(file_type::none);
+  }
+  last_failure.reset();
+  if (!*found) {
+    code = std::make_error_code(std::errc::no_such_file_or_directory);
+    return file_status(file_type::not_found);
+  }
+  code.clear();
+  return file_status((*found)->is_folder ? file_type::directory : file_type::regular);
+}
+
+}  // namespace
+
+file_status status(const path& at, std::error_code& code) {
+  return is_url(at) ? status_of(at, code) : local::status(at, code);
+}
+file_status symlink_status(const path& at, std::error_code& code) {
+  return is_url(at) ? status_of(at, code) : local::symlink_status(at, code);
+}
+bool exists(const path& at, std::error_code& code) {
+  if (!is_url(at)) return local::exists(at, code);
+  const file_status found = status_of(at, code);
+  if (found.type() == file_type::not_found) code.clear();
+  return exists(found);
+}
+bool exists(const file_status& status) {
+  return local::exists(status);
+}
+bool is_directory(const path& at, std::error_code& code) {
+  return is_url(at) ? is_directory(status_of(at, code)) : local::is_directory(at, code);
+}
+bool is_directory(const file_status& status) {
+  return local::is_directory(status);
+}
+bool is_regular_file(const path& at, std::error_code& code) {
+  return is_url(at) ? is_regular_file(status_of(at, code)) : local::is_regular_file(at, code);
+}
+bool is_regular_file(const file_status& status) {
+  return local::is_regular_file(status);
+}
+bool is_symlink(const path& at, std::error_code& code) {
+  if (!is_url(at)) return local::is_symlink(at, code);
+  code.clear();
+  return false;
+}
+
+std::uintmax_t file_size(const path& at, std::error_code& code) {
+  if (!is_url(at)) return local::file_size(at, code);
+  constexpr auto unknown = static_cast<std::uintmax_t>(-1);
+  auto found = ask_look(at.native());
+  if (!found) {
+    refuse(std::move(found).error(), code);
+    return unknown;
+  }
+  last_failure.reset();
+  const bool is_object = *found && !(*found)->is_folder && (*found)->size_bytes >= 0;
+  if (is_object) {
+    code.clear();
+    return static_cast<std::uintmax_t>((*found)->size_bytes);
+  }
+  code = std::make_error_code(*found ? std::errc::is_a_directory : std::errc::no_such_file_or_directory);
+  return unknown;
+}
+
+path canonical(const path& at, std::error_code& code) {
+  if (!is_url(at)) return local::canonical(at, code);
+  const path parts = without_query(at);
+  const bool leads_up =
+      std::any_of(parts.begin(), parts.end(), [](const path& part) { return part == "." || part == ".."; });
+  if (leads_up) {
+    code = std::make_error_code(std::errc::invalid_argument);
+    last_failure = fail(errc::unsafe_path, "a part of the URL is \".\" or \"..\"")
+                       .with_file(at.native())
+                       .with_hint("write the URL without this part");
+    return {};
+  }
+  code.clear();
+  return path(trimmed(at.native()));
+}
+
+path name_of(const path& at) {
+  return without_query(at).filename();
+}
+path folder_of(const path& at) {
+  return without_query(at).parent_path();
+}
+
+error failure(const std::error_code& code, std::string_view action, const path& at) {
+  if (is_url(at) && last_failure) return *std::exchange(last_failure, std::nullopt);
+  return fail_sys(code.value(), action, at.string());
+}
+
+result<file_status> checked_status(const path& at) {
+  std::error_code code;
+  const file_status found = status(at, code);
+  const bool is_answer = !code || code == std::errc::no_such_file_or_directory || code == std::errc::permission_denied;
+  if (is_url(at) && !is_answer) return failure(code, "cannot look at", at);
+  return exists(found) ? found : file_status(file_type::not_found);
+}
+
+const std::filesystem::path& directory_entry::path() const {
+  return local_ != nullptr ? local_->path() : url_;
+}
+file_status directory_entry::status(std::error_code& code) const {
+  if (local_ != nullptr) return local_->status(code);
+  code.clear();
+  return file_status(is_folder_ ? file_type::directory : file_type::regular);
+}
+bool directory_entry::is_directory(std::error_code& code) const {
+  if (local_ != nullptr) return local_->is_directory(code);
+  code.clear();
+  return is_folder_;
+}
+bool directory_entry::is_regular_file(std::error_code& code) const {
+  if (local_ != nullptr) return local_->is_regular_file(code);
+  code.clear();
+  return !is_folder_;
+}
+bool directory_entry::is_symlink(std::error_code& code) const {
+  if (local_ != nullptr) return local_->is_symlink(code);
+  code.clear();
+  return false;
+}
+
+struct directory_iterator::state {
+  local::directory_iterator files;
+  path folder;        // a URL
+  folder_list names;  // null for a local folder
+  std::size_t at = 0;
+  directory_entry shown;
+};
+
+directory_iterator::directory_iterator(const path& folder, std::error_code& code) {
+  auto made = std::make_shared<state>();
+  if (!is_url(folder)) {
+    made->files = local::directory_iterator(folder, code);
+    if (code || made->files == local::directory_iterator()) return;
+  } else {
+    auto names = ask_list(folder.native());
+    if (!names) {
+      refuse(std::move(names).error(), code);
+      return;
+    }
+    code.clear();
+    if ((*names)->empty()) return;
+    made->folder = path(trimmed(folder.native()));
+    made->names = *std::move(names);
+  }
+  state_ = std::move(made);
+  show();
+}
+
+void directory_iterator::show() {
+  if (!state_->names) {
+    state_->shown.local_ = &*state_->files;
+    return;
+  }
+  const stored_object& object = (*state_->names)[state_->at];
+  state_->shown.url_ = state_->folder / object.name;
+  state_->shown.is_folder_ = object.is_folder;
+}
+
+const directory_entry& directory_iterator::operator*() const {
+  return state_->shown;
+}
+
+directory_iterator& directory_iterator::increment(std::error_code& code) {
+  bool is_end = false;
+  if (state_->names) {
+    code.clear();
+    is_end = ++state_->at == state_->names->size();
+  } else {
+    state_->files.increment(code);
+    is_end = code || state_->files == local::directory_iterator();
+  }
+  if (is_end)
+    state_.reset();
+  else
+    show();
+  return *this;
+}
+
+remembered_answers::remembered_answers() : is_outermost_(begin_answers()) {}
+remembered_answers::~remembered_answers() {
+  if (is_outermost_) end_answers();
+}
+std::optional<error> remembered_answers::failure() const {
+  return first_failure();
+}
+
+}  // namespace shardmesh::places

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: an object of a store as a source of bytes that several readers share.
+module shardmesh.storage:remote_object;
+
+import shardmesh.std;
+import shardmesh.core;
+import :source;
+
+namespace shardmesh {
+
+// An opened object. Thread-safe. While `keep_head` is on, small reads near its beginning are served from its first
+// bytes, which are read once: the recognition of a file reads them several times.
+class remote_object {
+ public:
+  // errc::bad_format when the store reports a negative size.
+  static result<std::shared_ptr<remote_object>> make(std::unique_ptr<byte_source> opened, std::string name);
+  std::int64_t size_bytes() const { return size_; }
+  const std::string& name() const { return name_; }
+  result<void> read(std::int64_t offset, std::span<std::byte> out) const;
+  void keep_head(bool keep);
+
+ private:
+  remote_object(std::unique_ptr<byte_source> opened, std::string name, std::int64_t size)
+      : opened_(std::move(opened)), name_(std::move(name)), size_(size) {}
+  const std::unique_ptr<byte_source> opened_;
+  const std::string name_;
+  const std::int64_t size_;
+  mutable std::mutex lock_;
+  bool keeps_head_ = false;
+  mutable std::vector<std::byte> head_;
+};
+
+// Returns a source over a shared object.
+std::unique_ptr<byte_source> source_of(std::shared_ptr<const remote_object> object);
+
+}  // namespace shardmesh
