@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <cerrno>
 #include <charconv>
 #include <cstdint>
 #include <optional>
@@ -46,6 +47,7 @@ result<std::optional<stored_object>> described(const http_response& answer, cons
     error refused = fail(errc::io, status == 401 || status == 403 ? "the server refuses access" : "the server refuses")
                         .with_file(printable_url(url));
     refused.expected = "status 200";
+    refused.sys = status == 401 || status == 403 ? EACCES : 0;
     refused.found = answer_text(answer, {reinterpret_cast<const char*>(answer.body.data()), answer.body.size()});
     return refused;
   }

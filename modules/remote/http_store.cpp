@@ -4,6 +4,7 @@ module;
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -35,6 +36,13 @@ bool may_be_folder(std::string_view name) {
   if (dot == std::string_view::npos) return true;
   return std::none_of(name.begin() + static_cast<std::ptrdiff_t>(dot), name.end(),
                       [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); });
+}
+
+error not_an_object(const std::string& url, bool is_folder) {
+  error why =
+      fail(errc::io, is_folder ? "is a folder, not a file" : "there is no such object").with_file(printable_url(url));
+  why.sys = is_folder ? EISDIR : ENOENT;
+  return why;
 }
 
 class http_file final : public byte_source {
@@ -78,7 +86,7 @@ class http_store final : public store {
     const http_request request{
         .url = encoded_url(member_url(url, "")), .headers = {{"Accept", "application/json"}}, .follow_redirects = true};
     SHARDMESH_TRY(const auto answer, client->send(request, most_listing_bytes));
-    if (answer.status == 404) return fail(errc::io, "there is no such folder").with_file(printable_url(url));
+    if (answer.status == 404) return std::vector<stored_object>();
     const std::string_view text(reinterpret_cast<const char*>(answer.body.data()), answer.body.size());
     return parse_autoindex(answer.status == 200 ? text : std::string_view(), url);
   }
@@ -86,9 +94,7 @@ class http_store final : public store {
   result<std::unique_ptr<byte_source>> open(const std::string& url) const override {
     SHARDMESH_TRY(const auto answer, head(url));
     SHARDMESH_TRY(auto found, described(answer, url));
-    if (!found || found->is_folder)
-      return fail(errc::io, found ? "is a folder, not a file" : "there is no such object")
-          .with_file(printable_url(url));
+    if (!found || found->is_folder) return not_an_object(url, found.has_value());
     if (answer.header("accept-ranges") == "none")
       return fail(errc::unsupported, "the server refuses requests for ranges")
           .with_file(printable_url(url))

@@ -3,6 +3,7 @@ module;
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -108,8 +109,8 @@ class hf_store final : public store {
     SHARDMESH_TRY(const auto place, place_of(url));
     const auto found = entries(place, place.path);
     if (!found) return for_url(found.error(), url);
-    if (!*found) return fail(errc::io, "there is no such folder").with_file(printable_url(url));
     std::vector<stored_object> made;
+    if (!*found) return made;
     for (const hf_entry& one : **found) made.push_back(object_of(one));
     std::sort(made.begin(), made.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
     return made;
@@ -119,8 +120,11 @@ class hf_store final : public store {
     SHARDMESH_TRY(const auto place, place_of(url));
     auto found = find(place);
     if (!found) return for_url(std::move(found).error(), url);
-    if (!*found || (*found)->is_folder)
-      return fail(errc::io, *found ? "is a folder, not a file" : "there is no such file").with_file(printable_url(url));
+    if (!*found || (*found)->is_folder) {
+      error why = fail(errc::io, *found ? "is a folder, not a file" : "there is no such file");
+      why.sys = *found ? EISDIR : ENOENT;
+      return for_url(std::move(why), url);
+    }
     SHARDMESH_TRY(auto commit, commit_of(place));
     return std::unique_ptr<byte_source>(
         std::make_unique<hf_file>(hub_, url, place, std::move(commit), std::move(**found)));
