@@ -64,8 +64,6 @@ bool is_plainly_inside(const fs::path& folder, const fs::path& name) {
 
 // Opens the path through its links, and refuses links that lead out of the folder.
 result<std::unique_ptr<byte_source>> open_linked(const fs::path& path, const fs::path& real_folder, file_pool& pool) {
-  if (is_url(path))
-    return fail(errc::unsafe_path, "a file name leaves the checkpoint's folder").with_file(path.string());
   std::error_code code;
   const fs::path real = fs::canonical(path, code);
   if (code == std::errc::no_such_file_or_directory)
@@ -75,6 +73,18 @@ result<std::unique_ptr<byte_source>> open_linked(const fs::path& path, const fs:
     return fail(errc::unsafe_path, "a symbolic link leads out of the checkpoint's folder").with_file(path.string());
   if (fs::is_directory(real, code)) return fail(errc::bad_format, "is a folder, not a file").with_file(path.string());
   return pool.open(path);
+}
+
+result<std::unique_ptr<byte_source>> open_inside(const fs::path& folder, const std::string& name,
+                                                 const fs::path& real_folder, file_pool& pool) {
+  if (is_plainly_inside(folder, name)) return pool.open(folder / name);
+  // A file system resolves "..", and open_linked judges the outcome. A store does not, and no file of a local
+  // checkpoint is at a URL.
+  if (is_url(folder) || is_url(name))
+    return fail(errc::unsafe_path, "a file name leaves the checkpoint's folder")
+        .with_file(folder.string())
+        .with_values("a name in the folder", name);
+  return open_linked(folder / name, real_folder, pool);
 }
 
 }  // namespace
@@ -91,9 +101,9 @@ folder_files::folder_files(fs::path folder, std::vector<std::string> names, file
 
 result<std::unique_ptr<byte_source>> folder_files::open_file(std::int32_t file) {
   const std::string& name = names_[static_cast<std::size_t>(file)];
-  if (is_plainly_inside(folder_, name)) return pool_.open(path_of(file));
-  const auto sibling = scope_ == file_scope::sibling_folders ? parse_sibling_file(name) : std::nullopt;
-  if (!sibling) return open_linked(path_of(file), real_folder_, pool_);
+  const bool may_refer = scope_ == file_scope::sibling_folders && !is_url(folder_);
+  const auto sibling = may_refer ? parse_sibling_file(name) : std::nullopt;
+  if (!sibling) return open_inside(folder_, name, real_folder_, pool_);
   SHARDMESH_TRY(check_sibling(folder_, *sibling));
   return pool_.open(path_of(file));
 }

@@ -20,11 +20,11 @@ import :storage_data;
 namespace shardmesh::dcp {
 namespace {
 
-// File names must lie within the folder: no "..", no absolute path. The one exception is the reference of an
+// File names must lie within the folder: no "..", no absolute path, no URL. The one exception is the reference of an
 // incremental checkpoint to an item in a folder beside it.
 bool is_safe_path(const std::filesystem::path& relative) {
   if (parse_sibling_file(relative.native())) return true;
-  if (relative.empty() || relative.is_absolute()) return false;
+  if (relative.empty() || relative.is_absolute() || is_url(relative)) return false;
   return std::none_of(relative.begin(), relative.end(), [](const auto& part) { return part == ".."; });
 }
 

@@ -42,7 +42,8 @@ result<payload> payload_of(const pickle::value& format) {
 
 result<std::string> safe_name(std::string_view name) {
   const std::filesystem::path relative{std::string(name)};
-  const bool leaves = relative.empty() || relative.is_absolute() || name.find('\0') != std::string_view::npos ||
+  const bool leaves = relative.empty() || relative.is_absolute() || is_url(relative) ||
+                      name.find('\0') != std::string_view::npos ||
                       std::any_of(relative.begin(), relative.end(), [](const auto& part) { return part == ".."; });
   if (leaves)
     return fail(errc::unsafe_path, "a file name leaves the checkpoint's folder").with_values("", escaped(name));

@@ -29,10 +29,12 @@ namespace {
 
 constexpr std::string_view manifest_name = ".snapshot_metadata";
 
-// Whether a file's name stays within the folder: no "..", not absolute, and no NUL, where the system would cut it.
+// Whether a file's name stays within the folder: no "..", not absolute, no URL, and no NUL, where the system would
+// cut it.
 bool is_safe_path(const std::string& name) {
   const fs::path relative(name);
-  if (relative.empty() || relative.is_absolute() || name.find('\0') != std::string::npos) return false;
+  if (relative.empty() || relative.is_absolute() || is_url(relative) || name.find('\0') != std::string::npos)
+    return false;
   return std::none_of(relative.begin(), relative.end(), [](const fs::path& part) { return part == ".."; });
 }
 

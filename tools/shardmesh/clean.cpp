@@ -20,6 +20,7 @@
 import shardmesh;
 import shardmesh.checkpoint;
 import shardmesh.core;
+import shardmesh.storage;
 
 namespace tool {
 

@@ -9,6 +9,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.storage;
 import :damaged_archives;
 import :global_collector;
 import :pickle_globals;

@@ -17,6 +17,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.storage;
 import :file_content;
 
 namespace shardmesh {

@@ -10,6 +10,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.storage;
 import :searched_files;
 
 namespace shardmesh {

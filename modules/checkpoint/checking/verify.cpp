@@ -23,6 +23,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.storage;
 import :entry_check;
 
 namespace shardmesh {

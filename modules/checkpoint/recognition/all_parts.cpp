@@ -16,6 +16,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.storage;
 import :gathered_parts;
 import :megatron_folder;
 import :folder_parts;

@@ -17,6 +17,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.storage;
 import :rank_file_name;
 
 namespace shardmesh {

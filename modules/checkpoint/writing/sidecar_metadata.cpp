@@ -19,6 +19,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.storage;
 import :sidecar_metadata;
 import :entry_check;
 

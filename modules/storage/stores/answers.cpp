@@ -8,6 +8,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -66,7 +67,7 @@ struct answer_table {
   std::optional<error> failure;
 };
 
-thread_local std::unique_ptr<answer_table> answers;
+thread_local answer_table* answers = nullptr;  // of this thread's scope, which owns it
 
 bool is_denied(const error& problem) {
   return problem.sys == EACCES;
@@ -279,13 +280,13 @@ result<std::unique_ptr<byte_source>> ask_open(const std::string& url) {
 
 bool begin_answers() {
   if (answers) return false;
-  answers = std::make_unique<answer_table>();
+  answers = new answer_table;
   return true;
 }
 
 void end_answers() {
   for (const auto& object : answers->heads) object->keep_head(false);
-  answers.reset();
+  delete std::exchange(answers, nullptr);
 }
 
 std::optional<error> first_failure() {

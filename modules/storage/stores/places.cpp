@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,11 +24,48 @@ namespace {
 
 namespace local = std::filesystem;
 
-thread_local std::optional<error> last_failure;  // of a question about a URL
+// The errors of stores behind error codes: a code's value is an error's number. Thread-safe.
+class store_errors final : public std::error_category {
+ public:
+  const char* name() const noexcept override { return "shardmesh stores"; }
+  std::string message(int number) const override {
+    const auto kept = find(number);
+    return kept ? to_string(*kept) : "a store failed";
+  }
+  std::error_condition default_error_condition(int number) const noexcept override {
+    const std::scoped_lock guard(lock_);
+    const entry& kept = slot(number);
+    return {kept.number == number && kept.problem.sys != 0 ? kept.problem.sys : EIO, std::generic_category()};
+  }
 
-void refuse(error problem, std::error_code& code) {
-  code.assign(problem.sys != 0 ? problem.sys : EIO, std::generic_category());
-  last_failure = std::move(problem);
+  std::error_code keep(error problem) {
+    const std::scoped_lock guard(lock_);
+    last_ = last_ == std::numeric_limits<int>::max() ? 1 : last_ + 1;
+    recent_[static_cast<std::size_t>(last_) % recent_.size()] = {last_, std::move(problem)};
+    return {last_, *this};
+  }
+  std::optional<error> find(int number) const {
+    const std::scoped_lock guard(lock_);
+    const entry& kept = slot(number);
+    return kept.number == number ? std::optional(kept.problem) : std::nullopt;
+  }
+
+ private:
+  struct entry {
+    int number = 0;
+    error problem{};
+  };
+  const entry& slot(int number) const { return recent_[static_cast<std::size_t>(number) % recent_.size()]; }
+
+  mutable std::mutex lock_;
+  std::array<entry, 256> recent_;
+  int last_ = 0;
+};
+
+// Never destroyed: codes refer to it.
+store_errors& kept_errors() {
+  static auto* const made = new store_errors;
+  return *made;
 }
 
 path without_query(const path& at) {
@@ -35,10 +75,9 @@ path without_query(const path& at) {
 file_status status_of(const path& url, std::error_code& code) {
   auto found = ask_look(url.native());
   if (!found) {
-    refuse(std::move(found).error(), code);
+    code = kept_errors().keep(std::move(found).error());
     return file_status(file_type::none);
   }
-  last_failure.reset();
   if (!*found) {
     code = std::make_error_code(std::errc::no_such_file_or_directory);
     return file_status(file_type::not_found);
@@ -87,10 +126,9 @@ std::uintmax_t file_size(const path& at, std::error_code& code) {
   constexpr auto unknown = static_cast<std::uintmax_t>(-1);
   auto found = ask_look(at.native());
   if (!found) {
-    refuse(std::move(found).error(), code);
+    code = kept_errors().keep(std::move(found).error());
     return unknown;
   }
-  last_failure.reset();
   const bool is_object = *found && !(*found)->is_folder && (*found)->size_bytes >= 0;
   if (is_object) {
     code.clear();
@@ -106,10 +144,11 @@ path canonical(const path& at, std::error_code& code) {
   const bool leads_up =
       std::any_of(parts.begin(), parts.end(), [](const path& part) { return part == "." || part == ".."; });
   if (leads_up) {
-    code = std::make_error_code(std::errc::invalid_argument);
-    last_failure = fail(errc::unsafe_path, "a part of the URL is \".\" or \"..\"")
-                       .with_file(at.native())
-                       .with_hint("write the URL without this part");
+    error refused = fail(errc::unsafe_path, "a part of the URL is \".\" or \"..\"")
+                        .with_file(at.native())
+                        .with_hint("write the URL without this part");
+    refused.sys = EINVAL;
+    code = kept_errors().keep(std::move(refused));
     return {};
   }
   code.clear();
@@ -124,8 +163,9 @@ path folder_of(const path& at) {
 }
 
 error failure(const std::error_code& code, std::string_view action, const path& at) {
-  if (is_url(at) && last_failure) return *std::exchange(last_failure, std::nullopt);
-  return fail_sys(code.value(), action, at.string());
+  if (code.category() != kept_errors()) return fail_sys(code.value(), action, at.string());
+  if (auto kept = kept_errors().find(code.value())) return *std::move(kept);
+  return fail(errc::io, std::string(action) + ": the store failed").with_file(at.string());
 }
 
 result<file_status> checked_status(const path& at) {
@@ -176,7 +216,7 @@ directory_iterator::directory_iterator(const path& folder, std::error_code& code
   } else {
     auto names = ask_list(folder.native());
     if (!names) {
-      refuse(std::move(names).error(), code);
+      code = kept_errors().keep(std::move(names).error());
       return;
     }
     code.clear();

@@ -15,7 +15,8 @@ using std::filesystem::file_type;
 using std::filesystem::path;
 
 /// Answers for a URL: `regular` for an object, `directory` for a folder, `not_found` for neither. When the store fails,
-/// `code` is set, and `failure` returns the store's error. No URL is a symbolic link. A URL with a query names one
+/// `code` is of a category of its own and equals the std::errc of the error's `sys` (io_error when it has none);
+/// `failure` returns the store's error. No URL is a symbolic link. A URL with a query names one
 /// object, never a folder.
 /// Cost: nothing beside std::filesystem for a local path; one request for a URL, see `remembered_answers`.
 file_status status(const path& at, std::error_code& code);
@@ -38,8 +39,8 @@ path name_of(const path& at);
 /// Returns the path without its last part, and without a URL's query.
 path folder_of(const path& at);
 
-/// Makes the error of a question about `at` that set `code`: the store's error for a URL, else that of `fail_sys`. Call
-/// it before this thread asks another question.
+/// Makes the error of a question about `at` that set `code`: the store's error for a URL, else that of `fail_sys`.
+/// Errors of stores are kept until 256 others followed.
 error failure(const std::error_code& code, std::string_view action, const path& at);
 
 /// Returns the status of a name that need not exist. A local path that cannot be looked at does not exist, and neither

@@ -30,8 +30,8 @@ class object_source final : public byte_source {
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
     const auto length = static_cast<std::int64_t>(out.size());
     if (offset < 0 || offset > size_bytes() || length > size_bytes() - offset)
-      return fail(errc::out_of_bounds, fmt::format("{} bytes from byte {} on lie outside of the object's {} bytes",
-                                                   length, offset, size_bytes()))
+      return fail(errc::out_of_bounds, fmt::format("bytes {} to {} lie outside of the file's {} bytes", offset,
+                                                   offset + length, size_bytes()))
           .with_file(name());
     if (out.empty()) return {};
     return object_->read(offset, out);

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests the registry of stores, the forms of URLs, and objects as sources of bytes.
+#include <algorithm>
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <cerrno>
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <memory_store.hpp>
+
+import shardmesh.core;
+import shardmesh.storage;
+
+using namespace shardmesh;
+
+namespace {
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+TEST_CASE("a URL begins with a scheme and ://") {
+  for (const auto& [path, scheme] : std::vector<std::pair<std::string, std::string>>{{"s3://bucket/key", "s3"},
+                                                                                     {"HTTPS://host", "HTTPS"},
+                                                                                     {"a+b-c.1://x", "a+b-c.1"},
+                                                                                     {"s3:/bucket/key", ""},
+                                                                                     {"://x", ""},
+                                                                                     {"folder/s3://x", ""},
+                                                                                     {"with space://x", ""},
+                                                                                     {"/folder/file", ""},
+                                                                                     {"", ""}}) {
+    INFO(path);
+    CHECK(scheme_of(path) == scheme);
+    CHECK(is_url(path) == !scheme.empty());
+  }
+}
+
+TEST_CASE("a printable URL has neither user information nor a query, and a path is unchanged") {
+  for (const auto& [given, shown] : std::vector<std::pair<std::string, std::string>>{
+           {"https://host/model.pt?X-Amz-Signature=secret", "https://host/model.pt"},
+           {"https://user:secret@host:80/a@b", "https://host:80/a@b"},
+           {"https://secret@host", "https://host"},
+           {"hf://gpt2@main/model.safetensors", "hf://gpt2@main/model.safetensors"},
+           {"hf://owner/name@main/x?y", "hf://owner/name@main/x"},
+           {"s3://bucket/a b+c", "s3://bucket/a b+c"},
+           {"folder/a?b@c", "folder/a?b@c"},
+           {"folder/s3://user@host?x", "folder/s3://user@host?x"},
+           {"", ""}}) {
+    INFO(given);
+    CHECK(printable_url(given) == shown);
+    CHECK(fail(errc::io, "failed").with_file(given).file == shown);
+    CHECK(fail_sys(EIO, "cannot read", given).file == shown);
+  }
+}
+
+TEST_CASE("the store of a scheme is the one that was registered last, and none after it was taken back") {
+  CHECK(!store_of("twice://x"));
+  {
+    const registered_store first("twice");
+    CHECK(store_of("twice://x").value() == first.store);
+    const auto second = std::make_shared<memory_store>();
+    register_store("twice", second);
+    CHECK(store_of("twice://x").value() == second);
+  }
+  const auto gone = store_of("twice://user:secret@x?secret");
+  REQUIRE(!gone);
+  CHECK(gone.error().code == errc::unsupported);
+  CHECK(gone.error().found == "twice");
+  CHECK(to_string(gone.error()).find("secret") == std::string::npos);
+}
+
+TEST_CASE("a store that only reads refuses to write, and says so") {
+  const registered_store store("reads");
+  const std::string url = store.url("a?secret");
+  const auto put = store->put(url, memory_source({}, "nothing"), {});
+  REQUIRE(!put);
+  CHECK(put.error().code == errc::unsupported);
+  CHECK(put.error().file == store.url("a"));
+  const auto removed = store->remove(url);
+  REQUIRE(!removed);
+  CHECK(removed.error().code == errc::unsupported);
+}
+
+TEST_CASE("an object is read by range, without a descriptor and under its printable name") {
+  const registered_store store("ranges");
+  store->add("bucket/object", "0123456789");
+  file_pool pool(1);
+  const auto source = pool.open(store.url("bucket/object?secret")).value();
+  CHECK(source->size_bytes() == 10);
+  CHECK(source->name() == store.url("bucket/object"));
+  CHECK(!source->plain_file());
+  std::array<std::byte, 4> part{};
+  REQUIRE(source->read(3, part));
+  CHECK(text_of(part) == "3456");
+  CHECK(source->read(10, std::span<std::byte>{}));
+  for (const std::int64_t offset : {-1, 7, 11}) {
+    const auto beyond = source->read(offset, part);
+    REQUIRE(!beyond);
+    CHECK(beyond.error().code == errc::out_of_bounds);
+    CHECK(beyond.error().file == store.url("bucket/object"));
+  }
+  CHECK(text_of(read_file(store.url("bucket/object"), 100).value()) == "0123456789");
+  CHECK(read_file(store.url("bucket/object"), 9).error().code == errc::invalid_argument);
+  const auto mapped = mapped_file::open(store.url("bucket/object"));
+  REQUIRE(!mapped);
+  CHECK(mapped.error().code == errc::unsupported);
+  CHECK(mapped.error().hint == "load it");
+}
+
+TEST_CASE("an object that was replaced or removed after it was opened is an error that names it") {
+  const registered_store store("changes");
+  store->add("a", "before");
+  store->add("b", "before");
+  file_pool pool;
+  const auto a = pool.open(store.url("a")).value(), b = pool.open(store.url("b")).value();
+  store->add("a", "after!");
+  store->erase("b");
+  std::array<std::byte, 6> bytes{};
+  for (const byte_source* source : {a.get(), b.get()}) {
+    const auto read = source->read(0, bytes);
+    REQUIRE(!read);
+    CHECK(read.error().code == errc::io);
+    CHECK(read.error().file == source->name());
+  }
+  CHECK(text_of(read_file(store.url("a"), 100).value()) == "after!");
+}
+
+TEST_CASE("within a scope, an object is opened once, and its first bytes are requested once") {
+  const registered_store store("heads");
+  const std::string content(200'000, 'x');
+  store->add("large", content);
+  store->add("small", "tiny");
+  const auto read = [&](const std::string& name, std::int64_t offset, std::size_t length) {
+    std::vector<std::byte> bytes(length);
+    REQUIRE(file_pool().open(store.url(name)).value()->read(offset, bytes));
+    return text_of(bytes);
+  };
+  {
+    const places::remembered_answers scope;
+    CHECK(read("large", 0, 8) == "xxxxxxxx");
+    CHECK(read("large", 8, 60'000) == std::string(60'000, 'x'));
+    CHECK(read("small", 1, 3) == "iny");
+    CHECK(read("small", 0, 4) == "tiny");
+    auto counts = store->take_counts();
+    CHECK(counts.opens == 2);
+    CHECK(counts.reads == 2);
+    CHECK(counts.bytes == (1 << 16) + 4);
+    CHECK(read("large", 60'000, 100'000) == std::string(100'000, 'x'));
+    counts = store->take_counts();
+    CHECK(counts.opens == 0);
+    CHECK(counts.bytes == 100'000);
+  }
+  CHECK(read("small", 1, 3) == "iny");
+  const auto counts = store->take_counts();
+  CHECK(counts.opens == 1);
+  CHECK(counts.bytes == 3);
+}
