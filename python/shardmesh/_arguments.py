@@ -119,6 +119,15 @@ def source(value: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str:
     return made
 
 
+def destination(value: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str:
+    """Returns the path or URL of something to write, as `source` does for something to read."""
+    return source(value)
+
+
+def is_url(path: str) -> bool:
+    return _SCHEME.match(path) is not None
+
+
 def path(value: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str:
     """Returns a path of this machine, also given as a "file://" URL. Raises Error for other URLs."""
     made = _path_text(value)
@@ -139,9 +148,9 @@ def _path_text(value: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> st
 def _local(url: str, scheme: str) -> str:
     """Returns the path that a file:// URL names."""
     if scheme.lower() != "file":
-        raise failure("unsupported", f"is a URL of a store ({scheme}://), where shardmesh does not write yet",
+        raise failure("unsupported", f"is a URL of a store ({scheme}://), which this argument cannot be",
                       path=url, expected="a path of this machine, or file://",
-                      hint="write to a local folder and upload it, or use torch.distributed.checkpoint's FsspecWriter")
+                      hint="write to a local folder, and copy it with shardmesh.convert")
     host, _, below = url[len("file://"):].partition("/")
     if host not in ("", "localhost"):
         raise failure("unsupported", "is a file:// URL of another machine", path=url, expected="file:///path",

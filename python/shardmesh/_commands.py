@@ -172,10 +172,10 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
     """
     if format is None:
         formats = {".safetensors": "safetensors", ".pt": "pt", ".gguf": "gguf", ".npz": "npz"}
-        format = formats.get(os.path.splitext(_arguments.path(destination))[1])
+        format = formats.get(os.path.splitext(_arguments.destination(destination))[1])
         if format is None:
             raise failure("invalid_argument", "pass a format: dcp, safetensors, hf, pt, torch-checkpointing, gguf, or npz",
-                          path=_arguments.path(destination))
+                          path=_arguments.destination(destination))
     if not isinstance(dedup, str) or dedup not in ("none", "tied", "equal"):
         raise failure("invalid_argument", "the argument dedup is invalid", expected="none, tied, or equal", found=_arguments.shown(dedup))
     options = {"format": _arguments.text("format", format), "overwrite": _arguments.flag("overwrite", overwrite),
@@ -189,7 +189,7 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
                         keys_at_ranks=keys_at_ranks, map=map, config=config, sizes=sizes, map_inverse=map_inverse)
     other = None if like is None else opened(like)
     with reporting(progress, checkpoint.tensor_bytes, "convert") as report:
-        return SaveReport(**_native.convert(checkpoint, _arguments.path(destination), {**options, "report": report}, other))
+        return SaveReport(**_native.convert(checkpoint, _arguments.destination(destination), {**options, "report": report}, other))
 
 
 def reshard(source: str | os.PathLike[str], destination: str | os.PathLike[str], mesh: str | int | None = None, *,
@@ -222,4 +222,4 @@ def reshard(source: str | os.PathLike[str], destination: str | os.PathLike[str],
                         keys_at_ranks=keys_at_ranks, map=map, config=config, sizes=sizes, map_inverse=map_inverse)
     other = None if like is None else opened(like)
     with reporting(progress, checkpoint.tensor_bytes, "reshard") as report:
-        return SaveReport(**_native.reshard(checkpoint, _arguments.path(destination), {**options, "report": report}, other))
+        return SaveReport(**_native.reshard(checkpoint, _arguments.destination(destination), {**options, "report": report}, other))

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
+from ._arguments import is_url
 from ._error import Error
 
 
@@ -37,7 +38,7 @@ def remove_parents(made: list[str]) -> None:
 
 @contextlib.contextmanager
 def made_parents(path: str) -> Iterator[None]:
-    made = make_parents(path)
+    made = [] if is_url(path) else make_parents(path)
     try:
         yield
     except BaseException:

@@ -77,7 +77,7 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
                "save_id": str(uuid.uuid4()), "previous": "" if previous is None else _arguments.path(previous)}
     chosen = options_of(selection)
     tensors_only = _arguments.flag("skip_objects", skip_objects)
-    path = _arguments.path(path)
+    path = _arguments.destination(path)
     entries, excluded, notes = _selected(_flattened(state_dict, format), chosen)
     tensors, objects, kept, skipped = [], [], [], 0
     for key, where, value, dtype in entries:
