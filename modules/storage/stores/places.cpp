@@ -121,7 +121,7 @@ bool is_symlink(const path& at, std::error_code& code) {
   return false;
 }
 
-std::uintmax_t file_size(const path& at, std::error_code& code) {
+std::uint64_t file_size(const path& at, std::error_code& code) {
   if (!is_url(at)) return local::file_size(at, code);
   constexpr auto unknown = static_cast<std::uintmax_t>(-1);
   auto found = ask_look(at.native());

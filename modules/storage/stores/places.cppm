@@ -28,7 +28,7 @@ bool is_directory(const file_status& status);
 bool is_regular_file(const path& at, std::error_code& code);
 bool is_regular_file(const file_status& status);
 bool is_symlink(const path& at, std::error_code& code);
-std::uintmax_t file_size(const path& at, std::error_code& code);
+std::uint64_t file_size(const path& at, std::error_code& code);
 /// A URL is its own canonical form, without a slash at its end. A part "." or ".." of it is an error
 /// (std::errc::invalid_argument). Cost for a URL: no request.
 path canonical(const path& at, std::error_code& code);
