@@ -152,7 +152,7 @@ std::optional<failure> range_body::failure_of(const attempt& ended, const http_o
         problem_ == problem::wrong_range || problem_ == problem::wrong_length || problem_ == problem::too_long;
     return may_pass ? repeatable(std::move(why), options) : final_failure(std::move(why));
   }
-  if (auto failed = shardmesh::failure_of(ended, text_, options)) return failed;
+  if (auto failed = remote::failure_of(ended, text_, options)) return failed;
   if (head.status == 412) return final_failure(error_of(problem::other_version, head).with_file(shown));
   if (head.status == 416) return final_failure(error_of(problem::other_size, head).with_file(shown));
   if (is_refusal_)

@@ -57,8 +57,10 @@ http_client::http_client(http_options options) : engine_(std::make_unique<engine
 
 http_client::~http_client() {
   // A forked child has no thread to join, and the state of libcurl may be half changed: the child leaks it.
-  if (!engine_->maker.is_this()) return static_cast<void>(engine_.release());
-  engine_->work->stop();
+  if (engine_->maker.is_this())
+    engine_->work->stop();
+  else
+    static_cast<void>(engine_.release());
 }
 
 result<http_response> http_client::send(const http_request& request, std::int64_t limit_bytes, const http_signer& sign,

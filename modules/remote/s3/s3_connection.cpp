@@ -84,7 +84,9 @@ std::string s3_connection::url_of(const s3_name& name) const {
 
 result<s3_settings> s3_connection::settings_of(const std::string& bucket) const {
   const std::scoped_lock guard(state_->lock);
-  if (!state_->settings) SHARDMESH_TRY(state_->settings, sources_.settings());
+  if (!state_->settings) {
+    SHARDMESH_TRY(state_->settings, sources_.settings());
+  }
   s3_settings settings = *state_->settings;
   if (const auto found = state_->regions.find(bucket); found != state_->regions.end()) settings.region = found->second;
   return settings;
@@ -95,7 +97,9 @@ result<void> s3_connection::address_and_sign(const s3_request& from, const std::
   SHARDMESH_TRY(const s3_settings settings, settings_of(from.of.bucket));
   SHARDMESH_TRY(const s3_address address, address_of(settings, from.of.bucket, from.of.key));
   aws_credentials keys;
-  if (!settings.is_anonymous) SHARDMESH_TRY(keys, sources_.credentials({}));
+  if (!settings.is_anonymous) {
+    SHARDMESH_TRY(keys, sources_.credentials({}));
+  }
   sigv4_scope scope{settings.region, "s3", std::chrono::system_clock::now()};
   {
     const std::scoped_lock guard(state_->lock);

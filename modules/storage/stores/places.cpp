@@ -98,19 +98,19 @@ bool exists(const path& at, std::error_code& code) {
   if (!is_url(at)) return local::exists(at, code);
   const file_status found = status_of(at, code);
   if (found.type() == file_type::not_found) code.clear();
-  return exists(found);
+  return local::exists(found);
 }
 bool exists(const file_status& status) {
   return local::exists(status);
 }
 bool is_directory(const path& at, std::error_code& code) {
-  return is_url(at) ? is_directory(status_of(at, code)) : local::is_directory(at, code);
+  return is_url(at) ? local::is_directory(status_of(at, code)) : local::is_directory(at, code);
 }
 bool is_directory(const file_status& status) {
   return local::is_directory(status);
 }
 bool is_regular_file(const path& at, std::error_code& code) {
-  return is_url(at) ? is_regular_file(status_of(at, code)) : local::is_regular_file(at, code);
+  return is_url(at) ? local::is_regular_file(status_of(at, code)) : local::is_regular_file(at, code);
 }
 bool is_regular_file(const file_status& status) {
   return local::is_regular_file(status);
@@ -123,7 +123,7 @@ bool is_symlink(const path& at, std::error_code& code) {
 
 std::uint64_t file_size(const path& at, std::error_code& code) {
   if (!is_url(at)) return local::file_size(at, code);
-  constexpr auto unknown = static_cast<std::uintmax_t>(-1);
+  constexpr auto unknown = static_cast<std::uint64_t>(-1);
   auto found = ask_look(at.native());
   if (!found) {
     code = kept_errors().keep(std::move(found).error());
@@ -132,7 +132,7 @@ std::uint64_t file_size(const path& at, std::error_code& code) {
   const bool is_object = *found && !(*found)->is_folder && (*found)->size_bytes >= 0;
   if (is_object) {
     code.clear();
-    return static_cast<std::uintmax_t>((*found)->size_bytes);
+    return static_cast<std::uint64_t>((*found)->size_bytes);
   }
   code = std::make_error_code(*found ? std::errc::is_a_directory : std::errc::no_such_file_or_directory);
   return unknown;
@@ -170,10 +170,10 @@ error failure(const std::error_code& code, std::string_view action, const path& 
 
 result<file_status> checked_status(const path& at) {
   std::error_code code;
-  const file_status found = status(at, code);
+  const file_status found = places::status(at, code);
   const bool is_answer = !code || code == std::errc::no_such_file_or_directory || code == std::errc::permission_denied;
   if (is_url(at) && !is_answer) return failure(code, "cannot look at", at);
-  return exists(found) ? found : file_status(file_type::not_found);
+  return local::exists(found) ? found : file_status(file_type::not_found);
 }
 
 const std::filesystem::path& directory_entry::path() const {

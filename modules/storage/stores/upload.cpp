@@ -7,13 +7,11 @@ module;
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <tuple>
 #include <utility>
 #include <vector>
 module shardmesh.storage;
@@ -96,7 +94,8 @@ result<void> upload::put(const fs::path& staging, std::vector<std::string>& note
       files.push_back({at->path(), at->path().filename().string()});
     if (code) return fail_sys(code.value(), "cannot list the written files", staging.string());
     std::sort(files.begin(), files.end(), [](const file& a, const file& b) {
-      return std::tuple(order_of(a.name), std::cref(a.name)) < std::tuple(order_of(b.name), std::cref(b.name));
+      const int first = order_of(a.name), second = order_of(b.name);
+      return first != second ? first < second : a.name < b.name;
     });
   }
   SHARDMESH_TRY(make_room(files));
