@@ -3,6 +3,7 @@ module;
 #include <fmt/format.h>
 #include <shardmesh/try.hpp>
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -43,6 +44,20 @@ void add_numbers(const nlohmann::json& object, const std::string& prefix, int le
   }
 }
 
+// Adds Hugging Face's names of the sizes in a params.json of Meta or Mistral, by which the mappings know them.
+void add_common_names(named_sizes& to) {
+  static constexpr std::array<std::pair<const char*, const char*>, 5> names{{{"dim", "hidden_size"},
+                                                                             {"n_heads", "num_attention_heads"},
+                                                                             {"n_kv_heads", "num_key_value_heads"},
+                                                                             {"n_layers", "num_hidden_layers"},
+                                                                             {"hidden_dim", "intermediate_size"}}};
+  if (!to.contains("dim") || !to.contains("n_layers")) return;
+  for (const auto& [own, common] : names)
+    if (const auto found = to.find(own); found != to.end()) to.try_emplace(common, found->second);
+  // Llama 1 and 2 state -1 and take the size from the tokenizer.
+  if (const auto size = to.find("vocab_size"); size != to.end() && size->second < 0) to.erase(size);
+}
+
 }  // namespace
 
 result<named_sizes> model_sizes::resolve(const mapping_rules& mapping,
@@ -78,6 +93,7 @@ result<named_sizes> read_config(const std::filesystem::path& file) {
     return fail(errc::bad_format, "the configuration is not a JSON object").with_file(file.string());
   named_sizes made;
   add_numbers(parsed, "", 0, made);
+  add_common_names(made);
   return made;
 }
 

@@ -22,7 +22,8 @@ struct model_sizes {
 
 /// Reads the numbers of a JSON configuration: Hugging Face's config.json, and the params.json of Meta and Mistral. The
 /// members of a nested object are named "text_config.hidden_size". true is 1 and false is 0. Other values are left out,
-/// as are numbers that are not 64-bit integers.
+/// as are numbers that are not 64-bit integers. The sizes of a params.json also get Hugging Face's names ("hidden_size"
+/// for "dim"), and a negative "vocab_size" in it is left out.
 /// \errors errc::bad_format for text that is not a JSON object; errc::io; both name the file
 result<named_sizes> read_config(const std::filesystem::path& file);
 

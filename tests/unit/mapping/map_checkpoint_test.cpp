@@ -107,6 +107,28 @@ TEST_CASE("sizes are those of the configuration beside a checkpoint, or of the g
   CHECK(says(damaged.error().file, "config.json"));
 }
 
+TEST_CASE("the sizes of a params.json also have Hugging Face's names") {
+  const scratch_folder folder;
+  write_text(folder / "params.json",
+             R"({"dim": 6, "n_layers": 2, "n_heads": 3, "n_kv_heads": 1, "hidden_dim": 9, "vocab_size": -1})");
+  CHECK(read_config(folder / "params.json").value() == named_sizes{{"dim", 6},
+                                                                   {"hidden_dim", 9},
+                                                                   {"hidden_size", 6},
+                                                                   {"intermediate_size", 9},
+                                                                   {"n_heads", 3},
+                                                                   {"n_kv_heads", 1},
+                                                                   {"n_layers", 2},
+                                                                   {"num_attention_heads", 3},
+                                                                   {"num_hidden_layers", 2},
+                                                                   {"num_key_value_heads", 1}});
+  // Names that are there stay as they are, as do those of other configurations.
+  write_text(folder / "params.json", R"({"dim": 6, "n_layers": 2, "hidden_size": 5, "vocab_size": 8})");
+  CHECK(read_config(folder / "params.json").value() ==
+        named_sizes{{"dim", 6}, {"hidden_size", 5}, {"n_layers", 2}, {"num_hidden_layers", 2}, {"vocab_size", 8}});
+  write_text(folder / "config.json", R"({"n_layers": 2, "vocab_size": -1})");
+  CHECK(read_config(folder / "config.json").value() == named_sizes{{"n_layers", 2}, {"vocab_size", -1}});
+}
+
 TEST_CASE("each mapping is applied to the tensors that the one before makes") {
   const scratch_folder folder;
   tensors all{{"a", counted({2, 3}, 1)}};
