@@ -23,6 +23,8 @@ import shardmesh.npz;
 import shardmesh.safetensors;
 import shardmesh.torch_checkpointing;
 import shardmesh.torchsnapshot;
+import :consolidated_files;
+import :consolidated_name;
 import :folder_survey;
 import :folders;
 import :model_files;
@@ -98,6 +100,10 @@ result<std::vector<checkpoint_part>> list_named_files(const fs::path& folder,
     add_model(checkpoint_format::torch_files);
   else if (holds(npz::is_weights_name, false) && !holds(is_safetensors_file, false))
     add_model(checkpoint_format::npz);
+  const auto is_consolidated = [](const std::string& name) { return parse_consolidated_name(name).has_value(); };
+  if (holds(is_consolidated, false) && !holds(is_consolidated, true))
+    found.push_back(
+        {.name = "consolidated", .path = folder, .is_consolidated = true, .whole_name = "consolidated_files"});
   SHARDMESH_TRY(std::vector<rank_file_group> groups, list_rank_files(folder));
   std::erase_if(groups, [&](const rank_file_group& group) {
     return std::any_of(group.files.begin(), group.files.end(),
@@ -117,6 +123,7 @@ bool is_name_of(const checkpoint_part& part, const std::string& name) {
   if (part.ranks)
     return std::any_of(part.ranks->files.begin(), part.ranks->files.end(),
                        [&](const auto& file) { return file.second == name; });
+  if (part.is_consolidated) return parse_consolidated_name(name).has_value();
   if (name == checksum_file_name) return part.own.has_value();
   if (part.own == checkpoint_format::dcp) return is_dcp_name(name);
   if (part.own == checkpoint_format::hf)
@@ -184,6 +191,7 @@ result<std::vector<checkpoint_part>> list_parts(const fs::path& folder) {
 
 result<std::unique_ptr<checkpoint_reader>> open_part(const checkpoint_part& part, const open_options& options) {
   if (part.ranks) return open_rank_files(part.path, *part.ranks, options);
+  if (part.is_consolidated) return open_consolidated_files(part.path, options);
   if (!part.own) return open_checkpoint(part.path, options);
   switch (*part.own) {
     case checkpoint_format::dcp:

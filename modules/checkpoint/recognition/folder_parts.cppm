@@ -16,10 +16,11 @@ struct checkpoint_part {
   std::filesystem::path path;  // its file or folder; the surrounding folder if it is made of many files there
   std::optional<rank_file_group> ranks{};  // set if it is made of these ranks' files
   std::optional<checkpoint_format> own{};  // set if it is made of the folder's own files of this format
+  bool is_consolidated = false;            // true if it is made of Meta's consolidated.NN.pth
   std::string whole_name{};                // "optimizer.bin": distinguishes parts of the same name
 
   // True when it is made of files in the folder, without a file or folder of its own.
-  bool is_of_folder() const { return ranks || own; }
+  bool is_of_folder() const { return ranks || own || is_consolidated; }
   bool is_model() const {
     return own == checkpoint_format::hf || own == checkpoint_format::torch_files || own == checkpoint_format::npz;
   }
@@ -29,8 +30,8 @@ struct checkpoint_part {
 // Their name is "checkpoint"; a DeepSpeed step in a folder below has the name of the step. errc::io
 result<std::vector<checkpoint_part>> list_own_checkpoints(const std::filesystem::path& folder);
 
-// Lists models and files of ranks, which are recognised by name. Files for which `is_claimed` holds belong to other
-// checkpoints. errc::io; errc::duplicate_key for two files of one rank
+// Lists models and files of ranks (also Meta's), which are recognised by name. Files for which `is_claimed` holds
+// belong to other checkpoints. errc::io; errc::duplicate_key for two files of one rank
 result<std::vector<checkpoint_part>> list_named_files(const std::filesystem::path& folder,
                                                       function_ref<bool(const std::string& name)> is_claimed);
 

@@ -31,7 +31,7 @@ bool ends_with_any(std::string_view name, std::span<const std::string_view> endi
   return std::any_of(endings.begin(), endings.end(), [&](auto end) { return name.ends_with(end); });
 }
 
-// True for settings, texts, pictures, code, and files that DeepSpeed, Megatron, and copying tools leave behind.
+// True for settings, texts, pictures, code, and files that DeepSpeed, Megatron, Meta, and copying tools leave behind.
 bool holds_no_tensors(std::string_view name) {
   static constexpr auto endings = std::to_array<std::string_view>(
       {".json", ".jsonl", ".yaml", ".yml",  ".toml",     ".txt", ".md",    ".rst", ".model",  ".jinja", ".py",
@@ -39,8 +39,8 @@ bool holds_no_tensors(std::string_view name) {
        ".tsv",  ".html",  ".png",  ".jpg",  ".jpeg",     ".gif", ".svg",   ".pdf", ".err",    ".out",   ".sha256"});
   static constexpr auto beginnings =
       std::to_array<std::string_view>({"LICENSE", "README", "NOTICE", "events.out.tfevents"});
-  return name == "latest" || name == "latest_universal" || name == ".DS_Store" || name.starts_with(".git") ||
-         ends_with_any(name, endings) ||
+  return name == "latest" || name == "latest_universal" || name == "checklist.chk" || name == ".DS_Store" ||
+         name.starts_with(".git") || ends_with_any(name, endings) ||
          std::any_of(beginnings.begin(), beginnings.end(), [&](auto begin) { return name.starts_with(begin); });
 }
 

@@ -18,6 +18,7 @@ import shardmesh.safetensors;
 import shardmesh.deepspeed;
 import shardmesh.torch_checkpointing;
 import shardmesh.torchsnapshot;
+import :consolidated_name;
 import :folder_survey;
 import :folders;
 import :rank_file_name;
@@ -62,6 +63,7 @@ struct search {
 
 result<std::optional<checkpoint_format>> format_of_folder(const fs::path& folder) {
   bool has_safetensors = false, has_dcp = false, has_model_files = false, has_rank_files = false, has_npz = false;
+  bool has_consolidated = false;
   std::error_code code;
   for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
     const std::string file = at->path().filename().string();
@@ -70,6 +72,7 @@ result<std::optional<checkpoint_format>> format_of_folder(const fs::path& folder
     has_model_files |= safetensors::parse_torch_model_name(file) || safetensors::is_torch_model_index(file);
     has_rank_files |= parse_rank_file_name(file).has_value();
     has_npz |= npz::is_weights_name(file);
+    has_consolidated |= parse_consolidated_name(file).has_value();
   }
   if (code) return fs::failure(code, "cannot list", folder);
   // Tested before hf, because such a folder may hold safetensors files. Not tested beside DCP files, because a DCP
@@ -82,7 +85,7 @@ result<std::optional<checkpoint_format>> format_of_folder(const fs::path& folder
   if (has_npz) return std::optional(checkpoint_format::npz);
   if (deepspeed::holds_checkpoint(folder)) return std::optional(checkpoint_format::deepspeed);
   // Tested after deepspeed, whose files also look like ranks' files.
-  return has_rank_files ? std::optional(checkpoint_format::torch_files) : std::nullopt;
+  return has_rank_files || has_consolidated ? std::optional(checkpoint_format::torch_files) : std::nullopt;
 }
 
 std::string checkpoints_below(const fs::path& folder) {

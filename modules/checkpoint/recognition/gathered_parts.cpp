@@ -149,6 +149,12 @@ class gathering {
     auto opened = open_part(part, options_);
     // Files that share a tensor are several models: each becomes a part of its own.
     if (!opened && part.own == checkpoint_format::hf && opened.error().code == errc::duplicate_key) return;
+    // So do files that do not form one model.
+    if (!opened && part.is_consolidated) {
+      error why = std::move(opened).error();
+      why.message = "the consolidated files become separate parts: " + why.message;
+      return found_.warnings.push_back(std::move(why));
+    }
     contents.own.push_back(part);
     if (!opened) return refuse(std::move(opened).error());
     const std::vector<std::string>& files = (*opened)->contents().files;

@@ -3,7 +3,9 @@ module;
 #include <fmt/format.h>
 #include <shardmesh/try.hpp>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,13 +34,17 @@ namespace shardmesh {
 namespace fs = places;
 namespace {
 
-// Opens a model's files, or the ranks' files of one save.
+// Opens a model's files, the ranks' files of one save, or Meta's files. The last are the least: other projects
+// publish them beside a model of their own.
 result<std::unique_ptr<checkpoint_reader>> open_torch_files(const fs::path& folder, const open_options& options) {
   SHARDMESH_TRY(const std::vector<checkpoint_part> parts, list_parts(folder));
   std::vector<checkpoint_part> found;
   for (const checkpoint_part& part : parts) {
     if (part.own == checkpoint_format::torch_files || part.ranks) found.push_back(part);
   }
+  if (found.empty())
+    std::copy_if(parts.begin(), parts.end(), std::back_inserter(found),
+                 [](const checkpoint_part& part) { return part.is_consolidated; });
   if (found.size() == 1) return open_part(found.front(), options);
   if (!found.empty())
     return fail(errc::bad_format, fmt::format("holds the files of several saves: {}", names_of(found)))

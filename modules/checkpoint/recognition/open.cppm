@@ -10,10 +10,10 @@ export namespace shardmesh {
 
 /// Opens a checkpoint of any format. It may be a DCP folder (also Megatron's, or the folder of a Megatron run), a .pt
 /// file, a pickle, a TorchScript archive, an exported program, a safetensors or GGUF file, a Hugging Face folder, a
-/// folder of .bin files or of ranks' .pt files, a folder of DeepSpeed, torchsnapshot, or torch_checkpointing, a .npz
-/// archive or .npy file of NumPy, an MLX folder of weights.npz, or a .nemo file. A path that does not exist may name a
-/// part of its parent folder: "checkpoint-5/optimizer" opens optimizer.pt. A URL, such as "s3://bucket/step-100", is
-/// read through the store of its scheme (`register_store`).
+/// folder of .bin files, of ranks' .pt files, or of Meta's consolidated.NN.pth, a folder of DeepSpeed, torchsnapshot,
+/// or torch_checkpointing, a .npz archive or .npy file of NumPy, an MLX folder of weights.npz, or a .nemo file. A path
+/// that does not exist may name a part of its parent folder: "checkpoint-5/optimizer" opens optimizer.pt. A URL, such
+/// as "s3://bucket/step-100", is read through the store of its scheme (`register_store`).
 /// \errors errc::io; errc::bad_format when it is not a checkpoint (names the checkpoints in a folder that holds
 ///         several); errc::incomplete_save for a folder of .distcp files without metadata; errc::unsupported for a
 ///         URL that no store reads; those of the format's reader.
