@@ -47,7 +47,7 @@ result<std::map<std::int64_t, std::string>> list_consolidated_files(const fs::pa
       return fail(errc::duplicate_key, fmt::format("has the number of {}", std::min(name, known->second)))
           .with_file((folder / std::max(name, known->second)).string());
   }
-  if (code) return fail_sys(code.value(), "cannot list", folder.string());
+  if (code) return fs::failure(code, "cannot list", folder);
   return files;
 }
 
