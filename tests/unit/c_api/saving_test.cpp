@@ -14,6 +14,7 @@
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 import shardmesh;
@@ -164,7 +165,9 @@ TEST_CASE("a save after a previous checkpoint refers to what has not changed, an
     c::save_options how;
     how.previous = previous;
     return c::save(scratch / name,
-                   {{"frozen", c::view(frozen.data(), {100})}, {"trained", c::view(trained.data(), {10})}}, how);
+                   {{"frozen", c::view(std::as_const(frozen).data(), {100})},
+                    {"trained", c::view(std::as_const(trained).data(), {10})}},
+                   how);
   };
   CHECK(save_step("step-1", "").counts.referred_bytes == 0);
   trained[3] = 7;
