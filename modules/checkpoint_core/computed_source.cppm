@@ -11,8 +11,9 @@ import :reader;
 
 export namespace shardmesh {
 
-/// The row-major elements of a box, computed while they are read. A read of a byte range is split into boxes, and a
-/// derived class makes the elements of each. Thread-safe if `make` is.
+/// The row-major elements of a box, computed while they are read. Reads are split into boxes, and a derived class makes
+/// the elements of each. `read_part` asks for boxes, so a source whose input has another order can choose boxes with
+/// long runs there. Thread-safe if `make` is.
 class computed_source : public byte_source {
  public:
   /// \pre the dtype has whole bytes, and the elements' size in bytes fits in 64 bits
@@ -22,16 +23,32 @@ class computed_source : public byte_source {
   std::string name() const override { return file_; }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override;
 
+  dtype type() const { return type_; }
+  const extents& sizes() const { return sizes_; }
+  /// Fills `to` with the elements of `part`, a box of this source. `to` has the sizes of `part`, any strides, and any
+  /// dtype that `copy` converts to.
+  /// \errors those of `make` and `copy`
+  /// Memory: one piece (`piece_sizes`), unless `to` is row-major and has this source's dtype.
+  result<void> read_part(const box& part, const tensor_view& to) const;
+  /// Returns whether larger boxes have longer runs in the input, and `make` needs no more memory for them. Callers then
+  /// read as much at a time as their own memory allows.
+  virtual bool prefers_large_reads() const { return false; }
+
  protected:
-  /// Fills `to` (row-major, of this source's dtype, aligned for it) with the elements of `part`, a box of at most
-  /// `piece_bytes` bytes, or of one row.
+  /// Fills `to` (row-major, of this source's dtype, aligned for it) with the elements of `part`. The box has at most
+  /// the sizes that `piece_sizes` gives; if `prefers_large_reads()`, it may have any sizes. It is not empty.
   virtual result<void> make(const box& part, const tensor_view& to) const = 0;
+  /// Returns the sizes of the boxes into which a read of a box with these sizes is divided, each at least 1. The
+  /// default is a run of rows, or a part of one row, of at most `piece_bytes` bytes.
+  /// \pre no size is 0
+  virtual extents piece_sizes(const extents& sizes) const;
 
   /// Bytes computed at a time. They stay in a core's cache between the steps of a computation.
   static constexpr std::int64_t piece_bytes = std::int64_t{1} << 19;
 
  private:
   result<void> make_run(std::int64_t first, std::int64_t count, std::byte* to) const;
+  bool is_made_directly(const tensor_view& to) const;
 
   dtype type_;
   extents sizes_;

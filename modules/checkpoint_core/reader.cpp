@@ -102,8 +102,9 @@ chunk_source::chunk_source(checkpoint_reader& reader, read_options options) : re
 chunk_source::chunk_source(chunk_source&&) noexcept = default;
 chunk_source::~chunk_source() = default;
 
-chunk_source chunk_source::checking(checkpoint_reader& reader, std::shared_ptr<const recorded_sums> record) {
-  chunk_source made(reader);
+chunk_source chunk_source::checking(checkpoint_reader& reader, std::shared_ptr<const recorded_sums> record,
+                                    read_options options) {
+  chunk_source made(reader, options);
   made.checks_ = std::make_unique<chunk_checks>(reader, std::move(record));
   return made;
 }
@@ -131,6 +132,13 @@ result<void> chunk_source::finish() {
 bool chunk_source::reads_in_order(item_id item) {
   const auto chunk = reader_->open_chunk(tensor_of(item.slot), item.slot);
   return chunk && (*chunk)->reads_in_order;
+}
+
+bool chunk_source::prefers_large_reads(item_id item) {
+  const auto chunk = reader_->open_chunk(tensor_of(item.slot), item.slot);
+  if (!chunk) return false;  // the read reports the error
+  const auto* const computed = dynamic_cast<const computed_source*>((*chunk)->source.get());
+  return computed != nullptr && computed->prefers_large_reads();
 }
 
 }  // namespace shardmesh

@@ -182,11 +182,14 @@ class chunk_source {
   /// front to back, as the executor does when it rewrites items, is summed during these reads; any other chunk is
   /// summed in a separate pass.
   /// \errors errc::checksum_mismatch, naming key, file, and box
-  static chunk_source checking(checkpoint_reader& reader, std::shared_ptr<const recorded_sums> record = {});
+  static chunk_source checking(checkpoint_reader& reader, std::shared_ptr<const recorded_sums> record = {},
+                               read_options options = {});
   chunk_source(chunk_source&&) noexcept;
   ~chunk_source();
   result<void> read(item_id item, const box& part, const tensor_view& to);
   bool reads_in_order(item_id item);
+  /// Returns whether the chunk is computed from input in another order, as in a transpose.
+  bool prefers_large_reads(item_id item);
   /// Finishes the check of each chunk that was read front to back, but not to its end. Call it before using the
   /// elements.
   /// \errors errc::checksum_mismatch, naming key, file, and box

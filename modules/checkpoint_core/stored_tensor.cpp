@@ -152,6 +152,13 @@ class box_reader {
   std::int64_t capacity_ = 0;
 };
 
+// True when the tensor has all elements of a computed source, in their order.
+bool shows_all(const stored_tensor& tensor, const computed_source& source) {
+  return tensor.begin == 0 && tensor.storage_offset == 0 && tensor.type == source.type() &&
+         tensor.sizes == source.sizes() && is_contiguous(tensor.sizes, tensor.strides) && !tensor.swap_bytes &&
+         !tensor.conjugate && !tensor.negative;
+}
+
 }  // namespace
 
 stored_tensor contiguous_stored_tensor(dtype type, const extents& sizes, std::int64_t begin, std::int64_t size_bytes) {
@@ -183,6 +190,9 @@ result<void> read_box(const byte_source& source, const stored_tensor& tensor, co
           .with_box(part);
     return source.read(tensor.begin, {to.data, static_cast<std::size_t>(tensor.size_bytes)});
   }
+  // A computed source chooses the boxes in which it makes its elements; byte ranges would make it compute whole rows.
+  if (const auto* const computed = dynamic_cast<const computed_source*>(&source))
+    if (shows_all(tensor, *computed)) return computed->read_part(part, to);
   return box_reader(source, tensor, options, maps).read(part, to);
 }
 

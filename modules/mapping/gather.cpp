@@ -6,6 +6,7 @@ module;
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <new>
 #include <optional>
@@ -21,6 +22,8 @@ namespace {
 
 // A source box of at most this many bytes is read whole, including elements that are not needed.
 constexpr std::int64_t most_gap_bytes = std::int64_t{64} << 10;
+// A larger one is read without its gaps, unless the parts between them have fewer bytes than this.
+constexpr std::int64_t least_step_bytes = 256;
 constexpr std::int64_t most_staging_bytes = std::int64_t{4} << 20;
 
 // The ranges of the loops of one dimension, in the order of `cutter`'s loops.
@@ -105,8 +108,10 @@ class gatherer {
       counts[d] *= ranges[l].size;
     }
     const std::int64_t bytes = from.volume() * item_;
-    if (from.sizes != counts && bytes > most_gap_bytes)
-      return split(ranges, outermost(ranges, [&](std::size_t d) { return from.sizes[d] != counts[d]; }), 1);
+    if (from.sizes != counts && bytes > most_gap_bytes) {
+      const std::size_t gap = outermost(ranges, [&](std::size_t d) { return from.sizes[d] != counts[d]; });
+      if (step_bytes(ranges, gap, from) >= least_step_bytes) return split(ranges, gap, 1);
+    }
     if (const auto straight = from.sizes == counts ? direct_view(ranges, from) : std::nullopt)
       return read_(from, *straight);
     if (bytes > most_staging_bytes) {
@@ -117,17 +122,26 @@ class gatherer {
   }
 
  private:
-  // The loop with the greatest stride on the left, of those with several indices in the dimensions that `counts`.
+  // The loop with the greatest steps on the left, of those with several indices in the dimensions that `counts`.
   template <class Predicate>
   std::size_t outermost(const std::vector<loop_range>& ranges, const Predicate& counts) const {
     std::size_t found = 0;
-    std::int64_t greatest = -1;
+    std::pair<std::int32_t, std::int64_t> best{std::numeric_limits<std::int32_t>::max(), 0};
     for (std::size_t l = 0; l < ranges.size(); ++l) {
       const auto& [dimension, stride] = piece_.loops[l].left;
       if (dimension < 0 || ranges[l].size == 1 || !counts(static_cast<std::size_t>(dimension))) continue;
-      if (stride > greatest) greatest = stride, found = l;
+      if (const std::pair here(dimension, -stride); here < best) best = here, found = l;
     }
     return found;
+  }
+
+  // The bytes of the source box for one index of a loop, in the loop's dimension and those after it.
+  std::int64_t step_bytes(const std::vector<loop_range>& ranges, std::size_t loop, const box& from) const {
+    const auto& [dimension, stride] = piece_.loops[loop].left;
+    const auto d = static_cast<std::size_t>(dimension);
+    std::int64_t made = (from.sizes[d] - (ranges[loop].size - 1) * stride) * item_;
+    for (std::size_t inner = d + 1; inner < from.rank(); ++inner) made *= from.sizes[inner];
+    return made;
   }
 
   result<void> split(std::vector<loop_range>& ranges, std::size_t along, std::int64_t step) {
@@ -226,6 +240,40 @@ result<void> for_each_loop_box(const index_piece& piece, const box& part,
     while (d > 0 && ++chosen[d - 1] == choices[d - 1].size()) chosen[--d] = 0;
     if (d == 0) return {};
   }
+}
+
+std::vector<std::size_t> transposed_dimensions(const index_relation& relation, std::size_t right_tensor,
+                                               std::size_t stacked) {
+  if (relation.right.empty()) return {};  // a rename
+  constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();
+  const extents& shape = relation.right[right_tensor].shape;
+  const extents right_strides = contiguous_strides(shape);
+  std::vector<std::int64_t> fastest(shape.rank(), none);  // per dimension: the smallest step in a left tensor
+  bool is_transposed = false;
+  for (const index_piece& piece : relation.pieces) {
+    const bool is_empty =
+        std::any_of(piece.loops.begin(), piece.loops.end(), [](const index_loop& loop) { return loop.extent == 0; });
+    if (piece.right_tensor != right_tensor || is_empty) continue;
+    const extents left_strides = contiguous_strides(relation.left[piece.left_tensor].shape);
+    std::int64_t least_left = none, least_right = none, left_of_least_right = none;
+    for (const index_loop& loop : piece.loops) {
+      if (loop.left.dimension < 0 || loop.right.dimension < 0) continue;
+      const auto d = static_cast<std::size_t>(loop.right.dimension);
+      const std::int64_t left = loop.left.stride * left_strides[static_cast<std::size_t>(loop.left.dimension)];
+      const std::int64_t right = loop.right.stride * right_strides[d];
+      fastest[d] = std::min(fastest[d], left);
+      least_left = std::min(least_left, left);
+      if (right < least_right) least_right = right, left_of_least_right = left;
+    }
+    is_transposed |= left_of_least_right > least_left;
+  }
+  std::vector<std::size_t> made;
+  if (!is_transposed) return made;
+  for (std::size_t d = stacked; d < shape.rank(); ++d)
+    if (fastest[d] != none) made.push_back(d - stacked);
+  std::stable_sort(made.begin(), made.end(),
+                   [&](std::size_t a, std::size_t b) { return fastest[a + stacked] < fastest[b + stacked]; });
+  return made;
 }
 
 result<void> fill_zeros(const index_filler& filler, const box& part, const tensor_view& to) {

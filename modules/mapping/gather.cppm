@@ -31,6 +31,12 @@ using box_reader = function_ref<result<void>(const box& part, const tensor_view&
 result<void> gather(const index_piece& piece, const box& part, const tensor_view& to, box_reader read,
                     std::span<const std::int64_t> repetition = {});
 
+// Returns the dimensions of a right tensor, without the first `stacked` ones, in the order in which they move through
+// the left tensors: the fastest first. Returns nothing if every piece has the same fastest loop on both sides, so that
+// runs of the right tensor are runs of the left ones.
+std::vector<std::size_t> transposed_dimensions(const index_relation& relation, std::size_t right_tensor,
+                                               std::size_t stacked);
+
 // Fills the elements of `to` that are filler of a right tensor with zeros. `to` is a view of its box `part`.
 result<void> fill_zeros(const index_filler& filler, const box& part, const tensor_view& to);
 

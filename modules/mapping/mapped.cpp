@@ -25,6 +25,9 @@ namespace {
 
 // Bytes of each of two tied tensors that are compared at a time.
 constexpr std::int64_t compared_bytes = std::int64_t{4} << 20;
+// Runs that are read without the bytes between them. They are shorter than elsewhere: a transposed tensor would
+// otherwise read all of its source for each of its parts.
+constexpr std::int64_t shortest_run_bytes = 256;
 
 class mapped_reader final : public torch_file::archive_forwarding_reader {
  public:
@@ -149,7 +152,9 @@ result<std::unique_ptr<checkpoint_reader>> mapped(std::unique_ptr<checkpoint_rea
   if (options.check_sums) {
     SHARDMESH_TRY(record, recorded_sums::open(*inner));
   }
-  chunk_source source = options.check_sums ? chunk_source::checking(*inner, std::move(record)) : chunk_source(*inner);
+  const read_options reads{.min_run_bytes = shortest_run_bytes};
+  chunk_source source =
+      options.check_sums ? chunk_source::checking(*inner, std::move(record), reads) : chunk_source(*inner, reads);
   return std::unique_ptr<checkpoint_reader>(
       std::make_unique<mapped_reader>(std::move(inner), std::move(bound), std::move(source), options));
 }

@@ -18,6 +18,11 @@ import :mapped_source;
 namespace shardmesh {
 namespace {
 
+// A computed box whose elements lie apart in the destination has at most this many bytes.
+constexpr std::int64_t tile_bytes = std::int64_t{4} << 20;
+// A box of a transposed tensor is wide enough for runs of this many bytes in the source, if it has the elements.
+constexpr std::int64_t source_run_bytes = std::int64_t{8} << 10;
+
 class mapped_source final : public computed_source {
  public:
   mapped_source(const mapping_input& input, const bound_tensor& tensor, std::string file)
@@ -25,9 +30,40 @@ class mapped_source final : public computed_source {
         input_(input),
         tensor_(tensor),
         instance_(input.bound->instances[tensor.instance]),
-        relation_(input.bound->relations[instance_.relation]) {}
+        relation_(input.bound->relations[instance_.relation]),
+        transposed_(transposed_dimensions(relation_.relation, tensor.tensor, tensor.stacked.rank())) {}
+
+  // The repetitions are compared in a copy of the box, so its size must be bounded.
+  bool prefers_large_reads() const override { return !transposed_.empty() && !has_repetitions(); }
 
  private:
+  // A tile of a transposed tensor has long runs in the source, and then whole rows of the target.
+  extents piece_sizes(const extents& sizes) const override {
+    if (transposed_.empty()) return computed_source::piece_sizes(sizes);
+    const std::int64_t item = item_bytes(type());
+    extents made = extents::filled(sizes.rank(), 1);
+    std::int64_t volume = 1;
+    for (const std::size_t d : transposed_) {
+      made[d] = std::min(sizes[d], (source_run_bytes / item + volume - 1) / volume);
+      volume *= made[d];
+    }
+    for (std::size_t d = sizes.rank(); d-- > 0;) {
+      volume /= made[d];
+      made[d] = std::clamp(tile_bytes / item / volume, made[d], sizes[d]);
+      volume *= made[d];
+    }
+    return made;
+  }
+
+  bool has_repetitions() const {
+    const auto& pieces = relation_.relation.pieces;
+    return std::any_of(pieces.begin(), pieces.end(), [&](const index_piece& piece) {
+      return piece.right_tensor == tensor_.tensor &&
+             std::any_of(piece.loops.begin(), piece.loops.end(),
+                         [](const index_loop& loop) { return loop.right.dimension < 0; });
+    });
+  }
+
   result<void> make(const box& part, const tensor_view& to) const override {
     const mapping_rule& rule = input_.bound->rule_of(instance_);
     if (rule.index.is_rename()) {
@@ -127,6 +163,7 @@ class mapped_source final : public computed_source {
   const bound_tensor& tensor_;
   const bound_instance& instance_;
   const bound_relation& relation_;
+  std::vector<std::size_t> transposed_;  // dimensions in the order of the source, fastest first; empty: no transpose
 };
 
 }  // namespace

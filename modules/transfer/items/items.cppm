@@ -15,7 +15,9 @@ struct item_id {
   friend auto operator<=>(const item_id&, const item_id&) = default;
 };
 
-/// Reads any box of an item's own index space. Called from several threads at once.
+/// Reads any box of an item's own index space. Called from several threads at once. A source may also have
+/// `bool prefers_large_reads(item_id)`: true for an item whose elements cost less in large boxes, such as a transposed
+/// tensor. Callers then read up to 64 MiB of it at a time, within their memory.
 template <class S>
 concept item_source = requires(S& s, item_id item, const box& part, const tensor_view& to) {
   /// Fills `to`, whose sizes equal those of `part`. It may have any strides, and the transfer's from_type or a type to
@@ -42,17 +44,28 @@ class any_item_source {
         read_([](void* object, item_id item, const box& part, const tensor_view& to) {
           return static_cast<S*>(object)->read(item, part, to);
         }),
-        reads_in_order_([](void* object, item_id item) { return static_cast<S*>(object)->reads_in_order(item); }) {}
+        reads_in_order_([](void* object, item_id item) { return static_cast<S*>(object)->reads_in_order(item); }) {
+    if constexpr (requires(S& s, item_id item) {
+                    { s.prefers_large_reads(item) } -> std::same_as<bool>;
+                  })
+      prefers_large_reads_ = [](void* object, item_id item) {
+        return static_cast<S*>(object)->prefers_large_reads(item);
+      };
+  }
 
   result<void> read(item_id item, const box& part, const tensor_view& to) const {
     return read_(object_, item, part, to);
   }
   bool reads_in_order(item_id item) const { return reads_in_order_(object_, item); }
+  bool prefers_large_reads(item_id item) const {
+    return prefers_large_reads_ != nullptr && prefers_large_reads_(object_, item);
+  }
 
  private:
   void* object_;
   result<void> (*read_)(void*, item_id, const box&, const tensor_view&);
   bool (*reads_in_order_)(void*, item_id);
+  bool (*prefers_large_reads_)(void*, item_id) = nullptr;  // null: no item does
 };
 
 /// A reference to any item_sink, which must outlive it.

@@ -23,6 +23,7 @@ namespace actions = ranges::actions;
 namespace {
 
 constexpr std::int64_t largest_slab_bytes = std::int64_t{8} << 20;  // larger ones do not fit the caches
+constexpr std::int64_t large_read_bytes = std::int64_t{64} << 20;   // of items that prefer large reads
 
 // The fragments that intersect `where`, one per distinct box. Replicas hold the same bytes, so the first in owner order
 // is used.
@@ -71,7 +72,10 @@ class tensor_run {
     const box whole = box::whole(transfer_.to.global_shape());
     if (bits(transfer_.from_type) % 8 != 0) return run_whole(whole);
     const std::int64_t widest = std::max(item_bytes(transfer_.from_type), item_bytes(transfer_.to_type));
-    slab_walk walk(whole, slab_bytes_ / widest);
+    std::int64_t most = std::min(slab_bytes_, largest_slab_bytes) / widest;
+    if (slab_bytes_ > largest_slab_bytes && whole.volume() > most && prefers_large_reads(whole))
+      most = slab_bytes_ / widest;
+    slab_walk walk(whole, most);
     while (const auto slab = walk.next()) {
       SHARDMESH_TRY(check_interruption(options_));
       SHARDMESH_TRY(move(*slab));
@@ -80,6 +84,16 @@ class tensor_run {
   }
 
  private:
+  // Asks the first item that holds a part of the tensor.
+  bool prefers_large_reads(const box& whole) const {
+    bool prefers = false;
+    transfer_.from.overlapping(whole, [&](const fragment& f) {
+      prefers = source_.prefers_large_reads({f.owner, f.slot});
+      return false;
+    });
+    return prefers;
+  }
+
   // Moves a tensor of a sub-byte type, which is never cut: one holder to one receiver.
   result<void> run_whole(const box& whole) {
     const auto holders = distinct_holders(transfer_.from, whole);
@@ -181,7 +195,7 @@ result<void> run_to_items(std::span<const tensor_transfer> transfers, std::span<
   const auto threads = static_cast<int>(
       std::clamp<std::int64_t>(options.memory_bytes / least_run_bytes, 1, thread_count(options.threads)));
   // Each thread holds a slab as read, the same slab as written, and the staging of one read (1 MiB).
-  const std::int64_t slab = std::min((options.memory_bytes / threads - (1 << 20)) / 3, largest_slab_bytes);
+  const std::int64_t slab = std::min((options.memory_bytes / threads - (1 << 20)) / 3, large_read_bytes);
   // The largest tensors go first, so that the threads end together.
   std::vector<std::size_t> order(transfers.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;

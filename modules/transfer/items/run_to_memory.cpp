@@ -26,6 +26,7 @@ namespace shardmesh {
 namespace {
 
 constexpr std::int64_t unit_bytes = std::int64_t{8} << 20;          // work that one thread takes at a time
+constexpr std::int64_t large_unit_bytes = std::int64_t{64} << 20;   // of items that prefer large reads
 constexpr std::int64_t scratch_bytes = std::int64_t{1} << 20;       // stays in the cache between read and scatter
 constexpr std::int64_t least_alone_bytes = std::int64_t{64} << 10;  // size that is worth a separate read
 constexpr std::int64_t bundle_bytes = std::int64_t{1} << 20;        // of small tensors in one bundle
@@ -314,7 +315,10 @@ class memory_run {
     const bool is_packed = bits(first.target->to.type) % 8 != 0;
     const bool in_order = !is_packed && source_.reads_in_order({first.from.owner, first.from.slot});
     if (is_packed || in_order) return made.units.push_back({group, &made.regions.emplace_back(hull(group)), in_order});
-    const std::int64_t most = unit_bytes / item_bytes(first.target->to.type);
+    // Asked only where it matters: the answer opens the item.
+    const bool is_large = first.part.volume() > unit_bytes / item_bytes(first.target->to.type) &&
+                          source_.prefers_large_reads({first.from.owner, first.from.slot});
+    const std::int64_t most = (is_large ? large_unit_bytes : unit_bytes) / item_bytes(first.target->to.type);
     if (group.size() == 1 && first.part.volume() <= most) return made.units.push_back({group, &first.part, false});
     for (const std::span<demand> part : apart(group)) {
       slab_walk walk(hull(part), most);

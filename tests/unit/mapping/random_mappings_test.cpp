@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -14,10 +15,12 @@
 #include <numeric>
 #include <random_seed.hpp>
 #include <scratch_folder.hpp>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "counting_reader.hpp"
 #include "small_tensors.hpp"
 
 import shardmesh.checkpoint;
@@ -201,10 +204,15 @@ void fill(const random_mapping& mapping, small_tensors::tensors& left, small_ten
 
 void check_mapped(dice& roll, const std::filesystem::path& file, const mapping_rules& rules,
                   small_tensors::tensors& expected, bool check_sums) {
-  auto inner = open_checkpoint(file).value();
+  const auto bytes = std::make_shared<std::atomic<std::int64_t>>(0);
+  std::unique_ptr<checkpoint_reader> inner = std::make_unique<counting_reader>(open_checkpoint(file).value(), bytes);
+  std::int64_t stored = 0;
+  for (const tensor_entry& entry : inner->contents().tensors) stored += box::whole(entry.shape).volume() * 4;
   auto bound = bind_mapping(rules, inner->contents(), {}).value();
   const auto reader = mapped(std::move(inner), std::move(bound), {.check_sums = check_sums}).value();
   CHECK(small_tensors::read_all(*reader) == expected);
+  // Each tensor reads each source at most once. The comparison with checksums reads them once more.
+  CHECK(bytes->load() <= stored * static_cast<std::int64_t>(expected.size() + (check_sums ? 1 : 0)));
   for (auto& [key, whole] : expected)
     for (int i = 0; i < 4; ++i) {
       box part = box::whole(whole.shape);

@@ -225,3 +225,55 @@ TEST_CASE("a budget below the least says what the least is") {
   REQUIRE_FALSE(refused);
   CHECK(to_string(refused.error()) == "the memory budget is too small: expected at least 4194304 bytes, found 1048576");
 }
+
+namespace {
+
+// Zeros of one byte. Records the largest read.
+struct zero_items {
+  bool is_large = false;
+  std::mutex lock;
+  std::int64_t largest = 0, elements_read = 0;
+
+  result<void> read(item_id, const box& part, const tensor_view& to) {
+    const std::scoped_lock guard(lock);
+    largest = std::max(largest, part.volume());
+    elements_read += part.volume();
+    const std::byte zero{};
+    return copy(to, const_tensor_view{&zero, dtype::uint8, {}, part.sizes, extents::filled(part.rank(), 0)});
+  }
+  bool reads_in_order(item_id) { return false; }
+  bool prefers_large_reads(item_id) { return is_large; }
+};
+
+}  // namespace
+
+TEST_CASE("items that prefer large reads are read up to 64 MiB at a time, within the memory") {
+  constexpr std::int64_t mib = std::int64_t{1} << 20;
+  const extents shape{72, mib};
+  const distribution whole = to_distribution(shape, {box::whole(shape)});
+  const auto largest_read = [&](bool is_large, auto&& run) {
+    zero_items source;
+    source.is_large = is_large;
+    run(source);
+    CHECK(source.elements_read == 72 * mib);
+    return source.largest;
+  };
+  std::vector<std::byte> memory(static_cast<std::size_t>(72 * mib));
+  const auto load = [&](zero_items& source) {
+    const memory_target target{
+        0, box::whole(shape), {memory.data(), dtype::uint8, {}, shape, contiguous_strides(shape)}};
+    REQUIRE(run_to_memory({&whole, 1}, {}, {&target, 1}, source, {.threads = 2}));
+  };
+  CHECK(largest_read(false, load) == 8 * mib);
+  CHECK(largest_read(true, load) == 64 * mib);
+  const auto write_with = [&](std::int64_t memory_bytes) {
+    return [&, memory_bytes](zero_items& source) {
+      const tensor_transfer transfer{whole, whole, dtype::uint8, dtype::uint8};
+      byte_items sink;
+      REQUIRE(run_to_items({&transfer, 1}, {}, source, sink, {.memory_bytes = memory_bytes, .threads = 1}));
+    };
+  };
+  CHECK(largest_read(false, write_with(1024 * mib)) == 8 * mib);
+  CHECK(largest_read(true, write_with(1024 * mib)) == 64 * mib);
+  CHECK(largest_read(true, write_with(61 * mib)) == 20 * mib);
+}
