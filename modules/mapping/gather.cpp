@@ -3,7 +3,6 @@ module;
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -276,9 +275,9 @@ std::vector<std::size_t> transposed_dimensions(const index_relation& relation, s
   return made;
 }
 
-result<void> fill_zeros(const index_filler& filler, const box& part, const tensor_view& to) {
+result<void> fill(const index_filler& filler, const box& part, const tensor_view& to,
+                  const const_tensor_view& element) {
   const index_piece positions{0, 0, {}, filler.origin, filler.loops};
-  alignas(16) constexpr std::array<std::byte, 16> zero{};  // an element of any dtype
   std::int64_t origin = 0;
   for (std::size_t d = 0; d < part.rank(); ++d) origin += (filler.origin[d] - part.offsets[d]) * to.strides[d];
   return for_each_loop_box(positions, part, [&](std::vector<loop_range>& ranges) -> result<void> {
@@ -290,7 +289,7 @@ result<void> fill_zeros(const index_filler& filler, const box& part, const tenso
       target.sizes.push_back(ranges[l].size);
       target.strides.push_back(step);
     }
-    return copy_between(target, {zero.data(), to.type, {}, target.sizes, extents::filled(ranges.size(), 0)});
+    return copy_between(target, {element.data, element.type, {}, target.sizes, extents::filled(ranges.size(), 0)});
   });
 }
 

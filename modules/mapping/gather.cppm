@@ -37,7 +37,8 @@ result<void> gather(const index_piece& piece, const box& part, const tensor_view
 std::vector<std::size_t> transposed_dimensions(const index_relation& relation, std::size_t right_tensor,
                                                std::size_t stacked);
 
-// Fills the elements of `to` that are filler of a right tensor with zeros. `to` is a view of its box `part`.
-result<void> fill_zeros(const index_filler& filler, const box& part, const tensor_view& to);
+// Fills the elements of `to` that are filler of a right tensor with an element of any dtype that converts to that of
+// `to`. `to` is a view of the box `part` of the tensor.
+result<void> fill(const index_filler& filler, const box& part, const tensor_view& to, const const_tensor_view& element);
 
 }  // namespace shardmesh

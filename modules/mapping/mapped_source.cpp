@@ -3,9 +3,11 @@ module;
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -68,7 +70,7 @@ class mapped_source final : public computed_source {
     const mapping_rule& rule = input_.bound->rule_of(instance_);
     if (rule.index.is_rename()) {
       SHARDMESH_TRY(stored(instance_.sources[0]).read(part, to));
-      return apply_steps(rule.values, to);
+      return apply(rule, part, to);
     }
     const related_tensor& related = relation_.relation.right[tensor_.tensor];
     // The tensor has a single index in the leading dimensions, which stand for captures.
@@ -87,13 +89,26 @@ class mapped_source final : public computed_source {
     view.sizes = whole.sizes;
     for (const index_piece& piece : relation_.relation.pieces)
       if (piece.right_tensor == tensor_.tensor) SHARDMESH_TRY(make_piece(piece, whole, view));
-    const auto fill = [&]() -> result<void> {
-      for (const index_filler& filler : related.fillers) SHARDMESH_TRY(fill_zeros(filler, whole, view));
-      return {};
-    };
-    SHARDMESH_TRY(fill());
-    SHARDMESH_TRY(apply_steps(rule.values, to));
-    return rule.values.empty() ? result<void>{} : fill();  // filler stays zero
+    if (!rule.values.empty()) {
+      // The operations do not apply to filler. It is NaN meanwhile, which they cannot turn into NaN from a finite
+      // value.
+      constexpr double unused = std::numeric_limits<double>::quiet_NaN();
+      const const_tensor_view element{reinterpret_cast<const std::byte*>(&unused), dtype::float64, {}, {}, {}};
+      for (const index_filler& filler : related.fillers) SHARDMESH_TRY(fill(filler, whole, view, element));
+      SHARDMESH_TRY(apply(rule, part, to));
+    }
+    alignas(16) constexpr std::array<std::byte, 16> zero{};  // an element of any dtype
+    for (const index_filler& filler : related.fillers)
+      SHARDMESH_TRY(fill(filler, whole, view, {zero.data(), to.type, {}, {}, {}}));
+    return {};
+  }
+
+  result<void> apply(const mapping_rule& rule, const box& part, const tensor_view& to) const {
+    auto done = apply_steps(rule.values, to);
+    if (done) return done;
+    error why = std::move(done).error();
+    for (box& one : why.boxes) one = shifted(one, part.offsets);
+    return std::move(why).with_key(tensor_.key);
   }
 
   result<void> make_piece(const index_piece& piece, const box& whole, const tensor_view& view) const {

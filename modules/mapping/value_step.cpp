@@ -40,6 +40,17 @@ double applied(const value_step& step, double x) {
   return x;
 }
 
+// The error for an element that is finite before the steps only.
+error not_finite(const extents& sizes, std::int64_t element, double before, double after) {
+  const extents strides = contiguous_strides(sizes);
+  box where{extents::filled(sizes.rank(), 0), extents::filled(sizes.rank(), 1)};
+  for (std::size_t d = 0; d < sizes.rank(); ++d) where.offsets[d] = element / strides[d] % sizes[d];
+  return fail(errc::invalid_argument, "the operations on values turn a finite value into NaN or infinity")
+      .with_box(where)
+      .with_values("a finite value", fmt::format("{} becomes {}", before, after))
+      .with_hint("correct the value in the source, or remove the operations from the rule");
+}
+
 }  // namespace
 
 result<value_step> parse_value_step(std::string_view text) {
@@ -115,18 +126,25 @@ result<void> apply_steps(std::span<const value_step> steps, const tensor_view& e
   if (!is_floating(elements.type))
     return fail(errc::unsupported, "operations on values need a floating-point dtype")
         .with_values("a floating-point dtype", std::string(name(elements.type)));
-  std::array<double, piece_elements> piece;
+  std::array<double, piece_elements> piece, before;
   const std::int64_t count = numel(elements), item = item_bytes(elements.type);
   for (std::int64_t at = 0; at < count; at += piece_elements) {
     const extents sizes{std::min(piece_elements, count - at)};
     const tensor_view stored{elements.data + at * item, elements.type, elements.where, sizes, {1}};
     const tensor_view wide{reinterpret_cast<std::byte*>(piece.data()), dtype::float64, {}, sizes, {1}};
     SHARDMESH_TRY(copy_between(wide, stored));
+    std::copy_n(piece.begin(), sizes[0], before.begin());
     for (std::int64_t i = 0; i < sizes[0]; ++i) {
       double& x = piece[static_cast<std::size_t>(i)];
       for (const value_step& step : steps) x = applied(step, x);
     }
     SHARDMESH_TRY(copy_between(stored, wide));
+    SHARDMESH_TRY(copy_between(wide, stored));  // rounding to the dtype may overflow, too
+    for (std::int64_t i = 0; i < sizes[0]; ++i) {
+      const auto e = static_cast<std::size_t>(i);
+      if (std::isfinite(before[e]) && !std::isfinite(piece[e]))
+        return not_finite(elements.sizes, at + i, before[e], piece[e]);
+    }
   }
   return {};
 }

@@ -29,7 +29,8 @@ value_step inverse_of(const value_step& step);
 namespace shardmesh {
 
 // Applies the steps to the elements of a row-major view in host memory.
-// \errors errc::unsupported for a dtype that is not floating
+// \errors errc::unsupported for a dtype that is not floating; errc::invalid_argument for an element that is finite
+//         before the steps and not after them, with its box in `elements`
 result<void> apply_steps(std::span<const value_step> steps, const tensor_view& elements);
 
 }  // namespace shardmesh

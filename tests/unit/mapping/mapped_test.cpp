@@ -147,6 +147,31 @@ TEST_CASE("operations on values leave filler zero") {
   CHECK(small_tensors::read(*reader, "p", {{1}, {2}}).values == std::vector<float>{0, 2});
 }
 
+TEST_CASE("operations that turn a finite value into NaN or infinity are refused with the element's place") {
+  const auto refused = [](tensors all, std::string_view values, std::string_view index = "") {
+    const scratch_folder folder;
+    std::string rules = "[sizes]\npad = 2\n[[rule]]\nleft = 'w'\nright = 'v'\nvalues = [" + std::string(values) + "]\n";
+    if (!index.empty()) rules += "index = '" + std::string(index) + "'\n";
+    auto reader = shown(folder, std::move(all), rules).value();
+    auto read = load_tensor(*reader, "v");
+    return read ? error{} : std::move(read).error();
+  };
+  const error zero = refused({{"w", counted({2, 3}, -2)}}, "'log(x)'");  // -2 is the first element
+  CHECK(zero.code == errc::invalid_argument);
+  CHECK(zero.key == "v");
+  CHECK(zero.boxes == std::vector<box>{{{0, 0}, {1, 1}}});
+  const error transposed = refused({{"w", counted({2, 3}, -2)}}, "'x + 2', 'log(x)'", "w: a b -> v: b a");
+  CHECK(transposed.boxes == std::vector<box>{{{0, 0}, {1, 1}}});
+  CHECK(transposed.found == "-2 becomes -inf");
+  // Finite in float64, but not in float32.
+  const error large = refused({{"w", counted({2, 2}, 0)}}, "'x * 2e38'");
+  CHECK(large.boxes == std::vector<box>{{{1, 0}, {1, 1}}});
+  CHECK(large.found == "2 becomes inf");
+  // Values that are not finite before, and filler, are no reason to refuse.
+  CHECK(refused({{"w", small_tensors::tensor{{2}, {HUGE_VALF, NAN}}}}, "'log(x)'").code == errc::ok);
+  CHECK(refused({{"w", counted({3}, 1)}}, "'log(x)'", "w: n -> p: [_:pad | w:n]").code == errc::ok);
+}
+
 TEST_CASE("rules that would lose elements or leave a tensor are refused") {
   const auto code_of = [](tensors all, std::string_view rest, const model_sizes& sizes = {}) {
     return refusal(std::move(all), rest, sizes).code;
