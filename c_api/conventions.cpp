@@ -36,8 +36,10 @@ const std::vector<std::string>& mapping_names() {
 named_sizes given_sizes(const shardmesh_open_options& wanted) {
   named_sizes made;
   if (wanted.size_count > 0 && wanted.sizes == nullptr) refuse_null("sizes");
-  for (std::size_t i = 0; i < wanted.size_count; ++i)
-    made[std::string(to_text(wanted.sizes[i].name, "name of a size"))] = wanted.sizes[i].value;
+  for (std::size_t i = 0; i < wanted.size_count; ++i) {
+    const std::string name(to_text(wanted.sizes[i].name, "name of a size"));
+    if (!made.emplace(name, wanted.sizes[i].value).second) refuse_argument("sizes", "sets '" + name + "' twice");
+  }
   return made;
 }
 

@@ -24,9 +24,14 @@ result<std::vector<mapping_rules>> choose_mappings(std::string_view named, bool 
 /// \errors those of `read_config`
 result<model_sizes> read_model_sizes(const std::filesystem::path& checkpoint, const std::filesystem::path& config = {});
 
+/// Checks that the mappings use each given size: as a name of [sizes] or [captures], in an expression, or as a factor.
+/// `map_checkpoint` calls it; programs that call `bind_mapping` themselves should, too.
+/// \errors errc::invalid_argument for each other name, with the nearest name in the hint
+result<void> check_given_sizes(std::span<const mapping_rules> mappings, const model_sizes& sizes);
+
 /// Shows a checkpoint under the convention to which the last mapping leads. No tensor is read.
 /// \param mappings  applied in order: each is bound to the tensors that the previous one makes
-/// \errors those of `bind_mapping` and `mapped`
+/// \errors those of `check_given_sizes`, `bind_mapping`, and `mapped`
 /// Cost: that of `bind_mapping`, for each mapping.
 result<std::unique_ptr<checkpoint_reader>> map_checkpoint(std::unique_ptr<checkpoint_reader> reader,
                                                           std::span<const mapping_rules> mappings,

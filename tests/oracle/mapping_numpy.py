@@ -5,6 +5,7 @@ the key, and nothing is written. Needs PyTorch, NumPy, and safetensors."""
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import warnings
@@ -104,12 +105,22 @@ def write_sources(oracle, name, config, state):
             ("pt", folder / "state.pt", sizes)]
 
 
+def used(oracle, mapping, options):
+    """The options without sizes that the mapping does not use: those are errors."""
+    if "--size" not in options:
+        return options
+    text = re.sub("#.*", "", oracle.succeeds("the mapping's text", "map", "print", mapping) or "")
+    return [part for option, size in zip(options[::2], options[1::2])
+            if re.search(rf"\b{re.escape(size.split('=')[0])}\b", text) for part in (option, size)]
+
+
 def round_trips(oracle, name, config, state, mapping, expected, sources):
     """Converts each source there; and the first results back, in several formats."""
     there, back = mapping, ":".join(reversed(mapping.split(":")))
     wanted, original = described(expected), described(state)
     for number, (form, source, options) in enumerate(sources):
         case, way = f"{name} {there} from {form}", WAYS[number % len(WAYS)]
+        options = used(oracle, there, options)
         made = oracle.work / f"made_{form}.safetensors"
         if oracle.succeeds(case, "convert", source, made, "--map", there, *options, *way, "--force") is None:
             continue
@@ -284,6 +295,11 @@ def wrong_arguments(oracle):
     refused(oracle, "missing file", 3, ["none.toml"], good, config, mapping=str(oracle.work / "none.toml"))
     for text in ("g=two", "g", "=2", "g=99999999999999999999"):
         refused(oracle, f"--size {text}", 2, [text, "NAME=N"], good, config, "--size", text)
+    refused(oracle, "--size of an unused name", 2, ["num_hiden_layers=2", "did you mean num_hidden_layers"], good, config,
+            "--size", "num_hiden_layers=2")
+    refused(oracle, "--size of two unused names", 2, ["zzz=1", "yyyyy=1", "the mapping uses"], good, config,
+            "--size", "zzz=1", "--size", "yyyyy=1")
+    refused(oracle, "--size twice", 2, ["g=3", "each name once"], good, config, "--size", "g=2", "--size", "g=3")
     refused(oracle, "--inverse", 2, ["swap"], good, config, "--inverse")
     refused(oracle, "--memory", 2, ["at least 4194304"], good, config, "--memory", "1MiB")
     broken = oracle.work / "broken.json"

@@ -134,6 +134,9 @@ class ConventionTest(common.WorkTest):
         self.check(shardmesh.open(self.folder, map=TO_MEGATRON, sizes=SIZES), expected)
         self.check(shardmesh.open(self.folder, map=TO_MEGATRON, config={**CONFIG, "num_key_value_heads": 3},
                                   sizes={"g": GROUPS}), expected)
+        error = self.refused("invalid_argument", lambda: shardmesh.open(self.folder, map=TO_MEGATRON, config=CONFIG,
+                                                                        sizes={"num_hiden_layers": LAYERS}))
+        self.assertIn("did you mean num_hidden_layers?", str(error))
         error = self.refused("missing_key", lambda: shardmesh.open(self.folder, map=TO_MEGATRON, config=CONFIG,
                                                                    sizes={"layer": LAYERS + 1}))
         self.assertIn(f"model.layers.{LAYERS}.", error.key)

@@ -59,6 +59,7 @@ struct mapped_source {
 result<mapped_source> open_mapped(const map_arguments& given, const common_options& common) {
   SHARDMESH_TRY(const std::vector<mapping_rules> mappings, find_mappings(given.mapping));
   SHARDMESH_TRY(const model_sizes sizes, read_sizes(given.mapping, given.values[0]));
+  SHARDMESH_TRY(check_given_sizes(mappings, sizes));
   mapped_source made;
   SHARDMESH_TRY(made.reader, open_source(given.values[0], common));
   for (const mapping_rules& mapping : mappings) {

@@ -65,7 +65,10 @@ result<model_sizes> read_sizes(const mapping_arguments& given, const std::string
                                                     : std::from_chars(text.data() + equals + 1, end, value);
     if (equals == 0 || parsed.ec != std::errc{} || parsed.ptr != end)
       return fail(errc::invalid_argument, "--size is wrong").with_values("NAME=N, such as num_experts=8", text);
-    made.given[text.substr(0, equals)] = value;
+    if (!made.given.emplace(text.substr(0, equals), value).second)
+      return fail(errc::invalid_argument, "--size sets a size twice")
+          .with_values("each name once", text)
+          .with_hint("remove one of the two options");
   }
   return made;
 }

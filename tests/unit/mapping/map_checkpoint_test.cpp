@@ -151,3 +151,42 @@ TEST_CASE("each mapping is applied to the tensors that the one before makes") {
   CHECK(refused.error().code == errc::missing_key);
   CHECK(refused.error().key == "b");
 }
+
+TEST_CASE("a given size that no mapping uses is refused with the nearest name") {
+  const std::vector<mapping_rules> mappings{
+      parse_mapping("left = 'x'\nright = 'y'\n[sizes]\nh = 'hidden_size'\n[captures]\nlayer = 'num_layers'\n"
+                    "[[rule]]\nleft = 'a.{layer - first}'\nright = 'b.{layer}'\nindex = 'w: h (n 1) -> v: [w:(h n)]'\n"
+                    "if = 'has_a'\n")
+          .value(),
+      parse_mapping("left = 'y'\nright = 'z'\n[[ignore]]\nside = 'right'\nname = 'c.{expert}'\nreason = 'r'\n"
+                    "if = 'experts'\n[[tie]]\nside = 'left'\nname = 'd.{tied}'\nsame_as = 'e.{partner}'\n"
+                    "if = 'ties'\n")
+          .value()};
+  for (const char* const used : {"h", "hidden_size", "layer", "num_layers", "first", "n", "has_a", "expert", "experts",
+                                 "tied", "partner", "ties"}) {
+    INFO(used);
+    CHECK(check_given_sizes(mappings, {{}, {{used, 1}}}));
+  }
+  CHECK(check_given_sizes(mappings, {{{"unused", 1}}, {}}));  // a configuration has many other numbers
+  const auto refused = check_given_sizes(mappings, {{}, {{"1", 1}, {"n", 1}, {"num_layer", 2}}});
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::invalid_argument);
+  CHECK(refused.error().problem_count() == 2);
+  const std::vector<error> problems = refused.error().problems();
+  CHECK(problems[0].found == "1=1");
+  CHECK(says(problems[0].hint, "the mapping uses expert, experts, first, h, has_a, hidden_size, layer"));
+  CHECK(problems[1].found == "num_layer=2");
+  CHECK(problems[1].hint == "did you mean num_layers?");
+}
+
+TEST_CASE("a mapped checkpoint is not made with a size that is not used") {
+  const scratch_folder folder;
+  tensors all{{"a", counted({2})}};
+  small_tensors::write(folder / "a.safetensors", all);
+  const std::vector<mapping_rules> mappings{parse_mapping("left = 'x'\nright = 'y'\n[rename]\n'a' = 'b'\n").value()};
+  const auto refused =
+      map_checkpoint(open_checkpoint(folder / "a.safetensors").value(), mappings, {{}, {{"layers", 2}}});
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::invalid_argument);
+  CHECK(refused.error().found == "layers=2");
+}
