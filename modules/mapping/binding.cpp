@@ -19,6 +19,7 @@ module;
 module shardmesh.mapping;
 
 import :rule_captures;
+import :size_sources;
 
 namespace shardmesh {
 namespace {
@@ -31,13 +32,14 @@ constexpr std::int64_t most_problems = 10'000;
 
 class binder {
  public:
-  binder(const mapping_rules& mapping, const catalog& source) : source_(source) {
+  binder(const mapping_rules& mapping, const catalog& source, const model_sizes& sizes)
+      : source_(source), model_(sizes) {
     made_.mapping = mapping;
     users_.resize(source.tensors.size());
   }
 
-  result<bound_mapping> run(const model_sizes& sizes) {
-    SHARDMESH_TRY(sizes_, sizes.resolve(made_.mapping, missing_));
+  result<bound_mapping> run() {
+    SHARDMESH_TRY(sizes_, model_.resolve(made_.mapping, missing_));
     for (const named_expression& one : made_.mapping.captures) {
       for (const named_expression& size : made_.mapping.sizes)
         if (size.name == one.name)
@@ -207,6 +209,17 @@ class binder {
     }
     found.missing = missing.size();
     if (rule.is_optional && found.instance.sources.empty()) return found;
+    if (rule.is_optional && !missing.empty()) {
+      std::vector<std::string> present;
+      for (const std::size_t source : found.instance.sources) present.push_back(source_.tensors[source].key);
+      refuse(fail(errc::missing_key,
+                  fmt::format("{} is optional, and the checkpoint has only some of its tensors", described(rule)))
+                 .with_key(missing[0])
+                 .with_values(fmt::format("all {} tensors, or none", missing.size() + present.size()),
+                              fmt::format("{}, without {}", name_list(present), name_list(missing)))
+                 .with_hint("add the missing tensors, or remove the others"));
+      return found;
+    }
     for (const std::string& key : missing)
       refuse(fail(errc::missing_key, fmt::format("{} needs this tensor, and the checkpoint lacks it", described(rule)))
                  .with_key(key)
@@ -270,10 +283,26 @@ class binder {
       }
       if (!is_rename) made_.filled_elements += box::whole(shape).volume() - bound.relation.right[t].related_elements;
     }
-    for (const related_tensor& one : bound.relation.left)
-      made_.dropped_elements += box::whole(one.shape).volume() - one.related_elements;
+    for (std::size_t t = 0; t < bound.relation.left.size(); ++t) {
+      const related_tensor& one = bound.relation.left[t];
+      const std::int64_t elements = box::whole(one.shape).volume();
+      made_.dropped_elements += elements - one.related_elements;
+      if (elements == 0 || one.related_elements > 0) continue;
+      const std::size_t end = t + 1 < found.instance.first_source.size() ? found.instance.first_source[t + 1]
+                                                                         : found.instance.sources.size();
+      for (std::size_t s = found.instance.first_source[t]; s < end; ++s)
+        made_.unused.push_back(
+            {found.instance.sources[s], fmt::format("{} has it as filler only", described(rule)), {}});
+    }
     made_.instances.push_back(std::move(found.instance));
     return {};
+  }
+
+  // Returns a hint with the sizes of a tensor whose shape contradicts them, and their origins.
+  std::string hint_of_sizes(const index_tensor& tensor, const named_sizes& values) const {
+    if (problems_.size() >= most_suggestions) return {};
+    const std::string origins = size_sources(tensor, values, made_.mapping, model_);
+    return origins.empty() ? origins : fmt::format("correct one of the sizes, or the rule: {}", origins);
   }
 
   // Returns the relation for these shapes, which is usually that of the rule's previous instance.
@@ -302,7 +331,13 @@ class binder {
               .with_values(fmt::format("{} dimensions", rank), to_string(shapes[t]));
       const std::vector<std::optional<extents>> left(shapes.begin(), shapes.end());
       const std::vector<std::optional<extents>> right(captures.index.right.size());
-      SHARDMESH_TRY(infer_sizes(captures.index, left, right, sizes));
+      if (auto inferred = infer_sizes(captures.index, left, right, sizes); !inferred) {
+        error why = std::move(inferred).error();
+        for (const index_tensor& tensor : captures.index.left)
+          if (why.message.find(fmt::format("'{}'", tensor.alias)) != std::string::npos)
+            why.hint = hint_of_sizes(tensor, sizes);
+        return why;
+      }
       auto related = relate(captures.index, sizes);
       if (!related) {
         // Reports why the size is unknown instead of that it is unknown.
@@ -317,7 +352,8 @@ class binder {
           return fail(errc::shape_mismatch,
                       fmt::format("'{}' has another shape than the sizes give", made.relation.left[t].alias))
               .with_key(key_of(t))
-              .with_values(to_string(made.relation.left[t].shape), to_string(shapes[t]));
+              .with_values(to_string(made.relation.left[t].shape), to_string(shapes[t]))
+              .with_hint(hint_of_sizes(captures.index.left[t], sizes));
     }
     made_.relations.push_back(std::move(made));
     known_.emplace(shapes, made_.relations.size() - 1);
@@ -433,6 +469,7 @@ class binder {
   static constexpr std::size_t unused_user = static_cast<std::size_t>(-1);
 
   const catalog& source_;
+  const model_sizes& model_;
   bound_mapping made_;
   named_sizes sizes_;                                    // with the values of the captures during a visit
   std::map<std::string, error, std::less<>> missing_;    // sizes that could not be computed
@@ -447,7 +484,7 @@ class binder {
 }  // namespace
 
 result<bound_mapping> bind_mapping(const mapping_rules& mapping, const catalog& source, const model_sizes& sizes) {
-  return binder(mapping, source).run(sizes);
+  return binder(mapping, source, sizes).run();
 }
 
 }  // namespace shardmesh

@@ -38,14 +38,15 @@ struct bound_tensor {
   extents stacked;         // its index in the leading dimensions that stand for captures
 };
 
-/// A source tensor that no rule uses, and the reason.
+/// A source tensor of which no element is used, and the reason: it is ignored, tied, or only filler of a rule.
 struct unused_tensor {
   std::size_t source = 0;
   std::string reason;
   std::optional<std::size_t> same_as;  // a tied tensor's partner
 };
 
-/// A mapping, bound. Every tensor of the checkpoint is in exactly one instance, or in `unused`.
+/// A mapping, bound. Every tensor of the checkpoint is in exactly one instance, or in `unused`; in both if it is only
+/// filler.
 struct bound_mapping {
   mapping_rules mapping;
   std::vector<bound_relation> relations;

@@ -210,8 +210,9 @@ def wrong_checkpoints(oracle):
 
     case("heads do not divide", 2, ["'r'", "num_attention_heads / g", "remainder"], num_key_value_heads=3)
     case("other heads", 1, ["model.layers.0.self_attn", "shape_mismatch"], num_attention_heads=8)
-    case("other head size", 1, ["model.layers.0.self_attn", "shape_mismatch"], head_dim=3)
-    case("other hidden size", 1, ["[24, 12]", "shape_mismatch"], hidden_size=24)
+    case("other head size", 1, ["model.layers.0.self_attn", "shape_mismatch", "head_dim = 3"], head_dim=3)
+    case("other hidden size", 1, ["[24, 12]", "shape_mismatch", "hidden_size = 24", "num_attention_heads = "],
+         hidden_size=24)
     case("no heads", 2, ["'r'", "divisor must be positive"], num_attention_heads=0, num_key_value_heads=0)
     case("negative layers", 2, ["'layer'", "-1"], num_hidden_layers=-1)
     case("too few layers", 1, ["model.layers.1.mlp.up_proj.weight", "no rule"], num_hidden_layers=1)

@@ -245,6 +245,35 @@ TEST_CASE("a mapping that does not fit a checkpoint names every problem") {
     CHECK(e.expected == "[2, 3]");
     CHECK(e.found == "[2, 4]");
   }
+  SECTION("another shape, with the sizes and the numbers that they come from") {
+    const std::string_view rules =
+        "[sizes]\nn = 'heads'\nd = 'head_dim ?? h / n'\nh = 'hidden ?? 1'\n[[rule]]\nname = 'q'\nleft = 'q'\nright = "
+        "'p'\nindex = 'q: (n d) h -> p: (d n) h'\n";
+    const error e = refusal({{"q", counted({12, 6})}}, rules,
+                            {{{"heads", 3}, {"head_dim", 4}, {"hidden", 8}, {"vocabulary", 5}}, {}});
+    CHECK(e.code == errc::shape_mismatch);
+    CHECK(e.key == "q");
+    CHECK(e.expected == "[12, 8]");
+    CHECK(e.found == "[12, 6]");
+    CHECK(e.hint ==
+          "correct one of the sizes, or the rule: n = 3, d = 4, h = 8, from heads = 3, head_dim = 4, and hidden = "
+          "8 of "
+          "the configuration");
+    const error given = refusal({{"q", counted({12, 6})}}, rules, {{{"heads", 3}, {"head_dim", 4}}, {{"h", 8}}});
+    CHECK(given.hint ==
+          "correct one of the sizes, or the rule: n = 3, d = 4, h = 8, from heads = 3, head_dim = 4 of the "
+          "configuration and h = 8 as given");
+    const error only_given = refusal({{"q", counted({12, 6})}}, rules, {{}, {{"n", 3}, {"d", 4}, {"h", 8}}});
+    CHECK(only_given.hint ==
+          "correct one of the sizes, or the rule: n = 3, d = 4, h = 8, with n = 3, d = 4, h = 8 as given");
+  }
+  SECTION("a dimension that its known factors do not divide, with their origins") {
+    const error e = refusal({{"q", counted({10})}},
+                            "[sizes]\nn = 'heads'\n[[rule]]\nleft = 'q'\nright = 'p'\nindex = 'q: (n m) -> p: (m n)'\n",
+                            {{{"heads", 3}}, {}});
+    CHECK(e.code == errc::shape_mismatch);
+    CHECK(e.hint == "correct one of the sizes, or the rule: n = 3, from heads = 3 of the configuration");
+  }
   SECTION("another shape of the second tensor") {
     const error e = refusal({{"q", counted({4})}, {"k", counted({3})}},
                             "[sizes]\nn = 2\n[[rule]]\nleft.q = 'q'\nleft.k = 'k'\nright = 'qk'\nindex = "
@@ -315,5 +344,34 @@ TEST_CASE("rules apply where their condition and their optional tensors say so")
   CHECK(keys == std::vector<std::string>{"r.0.dense", "r.1.bias", "r.11.moe", "r.12.moe"});
   CHECK(std::any_of(reader->notes().begin(), reader->notes().end(), [](const std::string& note) {
     return note.find("l.2.cache") != std::string::npos && note.find("not a weight") != std::string::npos;
+  }));
+}
+
+TEST_CASE("an optional rule has all of its tensors, or none") {
+  constexpr std::string_view rules =
+      "[captures]\nlayer = 2\n[sizes]\nn = 2\n[[rule]]\nname = 'qk bias'\nleft.q = 'l.{layer}.q'\nleft.k = "
+      "'l.{layer}.k'\nright = 'l.{layer}.qk'\nindex = 'q: n, k: n -> qk: [q:n | k:n]'\noptional = true\n";
+  const scratch_folder folder;
+  const auto reader = shown(folder, {{"l.1.q", counted({2})}, {"l.1.k", counted({2}, 2)}}, rules).value();
+  CHECK(small_tensors::read_all(*reader) == tensors{{"l.1.qk", counted({4})}});
+  const error e = refusal({{"l.0.k", counted({2})}, {"l.1.q", counted({2})}, {"l.1.k", counted({2})}}, rules);
+  CHECK(e.code == errc::missing_key);
+  CHECK(e.problem_count() == 1);
+  CHECK(e.key == "l.0.q");
+  CHECK(e.message.starts_with("the rule 'qk bias' (line "));
+  CHECK(e.message.ends_with(" is optional, and the checkpoint has only some of its tensors"));
+  CHECK(e.expected == "all 2 tensors, or none");
+  CHECK(e.found == "l.0.k, without l.0.q");
+}
+
+TEST_CASE("a tensor that is only filler of a rule is named in a note") {
+  const scratch_folder folder;
+  constexpr std::string_view rules =
+      "[sizes]\nn = 2\nm = 3\n[[rule]]\nname = 'cut'\nleft.w = 'w'\nleft.x = 'x'\nright = 'v'\nindex = 'w: n, x: [_:m] "
+      "-> v: n'\n";
+  const auto reader = shown(folder, {{"w", counted({2}, 1)}, {"x", counted({3})}}, rules).value();
+  CHECK(small_tensors::read_all(*reader) == tensors{{"v", counted({2}, 1)}});
+  CHECK(std::any_of(reader->notes().begin(), reader->notes().end(), [](const std::string& note) {
+    return note.starts_with("x is not used: the rule 'cut' (line ") && note.ends_with(" has it as filler only");
   }));
 }
