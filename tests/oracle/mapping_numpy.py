@@ -415,6 +415,32 @@ def conversions(oracle):
     if oracle.succeeds("chain", "convert", meta / "consolidated.safetensors", made, "--map", "meta.llama:megatron.gpt") is not None:
         differ = differences(read_safetensors(made)[0], described(layouts.to_megatron(config, state)))
         oracle.check(not differ, "chain", f"differs from NumPy's: {differ}")
+    other_commands(oracle, config, state)
+
+
+def other_commands(oracle, config, state):
+    """`diff` and `reshard` with a mapping, and the text of a chain."""
+    hf, case = oracle.work / "llama_bf16/hf", "diff --map"
+    made = oracle.work / "other.safetensors"
+    expected = layouts.to_megatron(config, state)
+    safetensors.torch.save_file(tensors_of(expected), made)
+    out = oracle.succeeds(case, "diff", hf, made, "--map", "hf.llama:megatron.gpt")
+    oracle.check(out is not None and f"equal: {len(expected)} tensors" in out, case, f"prints {out}")
+    oracle.succeeds(case, "diff", made, hf, "--map", "megatron.gpt:hf.llama", "--config", hf / "config.json")
+    status, out, err = oracle.run("diff", hf, made)
+    oracle.check(status == 1, case, f"exits {status} without the mapping: {err[-300:]}")
+    status, out, err = oracle.run("diff", hf, made, "--config", hf / "config.json")
+    oracle.check(status == 2 and "--map" in err, case, f"--config alone exits {status}: {err[-300:]}")
+    folder = oracle.work / "mapped_mesh"
+    if oracle.succeeds("reshard --map", "reshard", hf, folder, "--mesh", "2", "--place", ".*=S(0)", "--map",
+                       "hf.llama:megatron.gpt") is not None:
+        check_dcp(oracle, "reshard --map", folder, expected)
+    first, second = (oracle.succeeds("map print", "map", "print", name) for name in ("hf.llama:meta.llama", "hf.llama:megatron.gpt"))
+    wanted = f"# 1 of 2: meta.llama:hf.llama, with --inverse\n{first}\n# 2 of 2: hf.llama:megatron.gpt\n{second}"
+    printed = oracle.succeeds("map print", "map", "print", "meta.llama:megatron.gpt")
+    oracle.check(printed == wanted, "map print of a chain", f"prints {printed}")
+    status, _, err = oracle.run("map", "print", "hf.llama:none")
+    oracle.check(status == 2 and "hf.llama" in err, "map print of an unknown mapping", f"exits {status}: {err[-300:]}")
 
 
 def main():

@@ -19,6 +19,7 @@
 #include "counted.hpp"
 #include "diff_json.hpp"
 #include "json_writer.hpp"
+#include "mapping_options.hpp"
 #include "opening.hpp"
 #include "output_file.hpp"
 #include "page.hpp"
@@ -41,6 +42,7 @@ struct arguments {
   std::int64_t limit = -1;  // -1: the default
   diff_options options;
   selection_arguments selection;
+  mapping_arguments mapping;
 };
 
 // "3 keys differ: 2 values, 1 shape".
@@ -107,6 +109,10 @@ int run(arguments& given, const common_options& common) {
   if (!page) return report(page.error());
   auto left = open_source(given.left, common);
   if (!left) return report(left.error());
+  if (given.mapping.is_given()) {
+    left = apply_mappings(*std::move(left), given.mapping, given.left);
+    if (!left) return report(left.error());
+  }
   works_on(given.right);
   auto right = open_source(given.right, common);
   if (!right) return report(right.error());
@@ -177,6 +183,7 @@ void add_diff(CLI::App& app, invocation& call) {
       ->check(some_path());
   add_force_option(*command, given->force, "--html");
   add_selection_options(*command, given->selection);
+  add_mapping_options(*command, given->mapping, "A");
   command->callback([given, &call] { call.status = run(*given, call.common); });
 }
 

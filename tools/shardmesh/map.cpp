@@ -44,10 +44,24 @@ int list_mappings() {
   return print(std::move(text)) ? done : not_completed;
 }
 
+// Prints a mapping as TOML. Those of a chain follow each other in the order in which they are applied, each after a
+// comment with its name and direction.
 int print_mapping(const std::string& name) {
   const auto text = shipped_mapping_text(name);
-  if (!text) return refuse(text.error());
-  return print(std::string(*text)) ? done : not_completed;
+  if (text) return print(std::string(*text)) ? done : not_completed;
+  const auto chain = shardmesh::find_mappings(name);
+  if (!chain) return refuse(chain.error());
+  std::string all;
+  for (std::size_t i = 0; i < chain->size(); ++i) {
+    const mapping_rules& mapping = (*chain)[i];
+    const auto part = shipped_mapping_text(mapping.file);
+    if (!part) return refuse(part.error());
+    const std::string direction = fmt::format("{}:{}", mapping.left, mapping.right);
+    all += fmt::format("{}# {} of {}: {}{}\n", i > 0 ? "\n" : "", i + 1, chain->size(), direction,
+                       direction == mapping.file ? "" : ", with --inverse");
+    all += *part;
+  }
+  return print(std::move(all)) ? done : not_completed;
 }
 
 // A checkpoint, and the views of it under each convention on the way to the last.
@@ -171,10 +185,10 @@ void add_map(CLI::App& app, invocation& call) {
       "shardmesh map check HF --map hf.llama:megatron.gpt\n"
       "shardmesh map show HF output_layer.weight --map hf.llama:megatron.gpt");
   command
-      ->add_option(
-          "ACTION", given->action,
-          "list: the mappings. print FROM:TO: one as TOML. check SRC [DST]: prove that --map fits SRC, and that "
-          "it makes the tensors of DST. show SRC KEY: what a tensor is made of")
+      ->add_option("ACTION", given->action,
+                   "list: the mappings. print FROM:TO: one as TOML, or those of a chain. check SRC [DST]: prove that "
+                   "--map fits SRC, and that "
+                   "it makes the tensors of DST. show SRC KEY: what a tensor is made of")
       ->required()
       ->check(one_of({"list", "print", "check", "show"}));
   command->add_option("ARGUMENTS", given->values, "A checkpoint, a key, or the name of a mapping");

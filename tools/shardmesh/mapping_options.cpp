@@ -25,12 +25,13 @@ namespace tool {
 
 using namespace shardmesh;
 
-void add_mapping_options(CLI::App& command, mapping_arguments& into) {
+void add_mapping_options(CLI::App& command, mapping_arguments& into, const std::string& source) {
   const auto group = "Mapping";
   CLI::Option* map = command
                          .add_option("--map", into.map,
-                                     "Rename, fuse, and split tensors by a mapping: FROM:TO of two conventions ('map "
-                                     "list' names them), or a TOML file")
+                                     "Rename, fuse, and split tensors of " + source +
+                                         " by a mapping: FROM:TO of two conventions ('map list' names them), or a TOML "
+                                         "file")
                          ->type_name("MAPPING")
                          ->group(group);
   command.add_flag("--inverse", into.inverse, "Apply the mapping of a TOML file from right to left")
@@ -38,7 +39,7 @@ void add_mapping_options(CLI::App& command, mapping_arguments& into) {
       ->needs(map);
   command
       .add_option("--config", into.config,
-                  "JSON file with the model's sizes; otherwise config.json or params.json of SRC")
+                  "JSON file with the model's sizes; otherwise config.json or params.json of " + source)
       ->type_name("FILE")
       ->check(some_path())
       ->group(group)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options that choose a mapping between naming conventions, for convert and map.
+// The options that choose a mapping between naming conventions, for convert, reshard, diff, and map.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -21,8 +21,8 @@ struct mapping_arguments {
   bool is_given() const { return !map.empty(); }
 };
 
-/// Adds --map, --inverse, --config, and --size; they fill `into`.
-void add_mapping_options(CLI::App& command, mapping_arguments& into);
+/// Adds --map, --inverse, --config, and --size; they fill `into`. `source` is the argument of the mapped checkpoint.
+void add_mapping_options(CLI::App& command, mapping_arguments& into, const std::string& source = "SRC");
 
 /// Finds the mappings that --map names, in the order in which they are applied.
 shardmesh::result<std::vector<shardmesh::mapping_rules>> find_mappings(const mapping_arguments& given);

@@ -15,6 +15,7 @@
 #include "console.hpp"
 #include "counted.hpp"
 #include "json_writer.hpp"
+#include "mapping_options.hpp"
 #include "opening.hpp"
 #include "report.hpp"
 #include "saving.hpp"
@@ -36,6 +37,7 @@ struct arguments {
   bool dry_run = false, dequantize = false;
   reshard_options options;
   selection_arguments selection;
+  mapping_arguments mapping;
 };
 
 struct rank_sums {
@@ -126,6 +128,10 @@ int run(arguments& given, const common_options& common) {
     reader = dequantized(*std::move(reader), {.check_sums = true});
     if (!reader) return report(reader.error());
   }
+  if (given.mapping.is_given()) {
+    reader = apply_mappings(*std::move(reader), given.mapping, given.source);
+    if (!reader) return report(reader.error());
+  }
   std::unique_ptr<checkpoint_reader> like;
   if (!given.like.empty()) {
     auto opened = open_checkpoint(given.like, {.limits = read_limits{}.times(common.limit_factor)});
@@ -196,6 +202,7 @@ void add_reshard(CLI::App& app, invocation& call) {
   command->add_flag("--dry-run", given->dry_run, "Report the contents of each rank's file, but write nothing");
   add_saving_options(*command, given->options.overwrite, given->options.durable, given->options.memory_bytes);
   add_selection_options(*command, given->selection);
+  add_mapping_options(*command, given->mapping);
   command->callback([given, &call] { call.status = run(*given, call.common); });
 }
 
