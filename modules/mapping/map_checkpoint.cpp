@@ -33,6 +33,13 @@ result<std::filesystem::path> config_beside(const std::filesystem::path& checkpo
   return std::filesystem::path();
 }
 
+// "list[].text" of "list[3].text", as `size_expression::names` returns it.
+std::string without_index(std::string_view name) {
+  const std::size_t open = name.find('['), close = name.find(']');
+  if (open == std::string_view::npos || close == std::string_view::npos || close < open) return std::string(name);
+  return std::string(name.substr(0, open + 1)) + std::string(name.substr(close));
+}
+
 using name_set = std::set<std::string, std::less<>>;
 
 void add_names(const std::optional<size_expression>& expression, name_set& to) {
@@ -117,7 +124,7 @@ result<void> check_given_sizes(std::span<const mapping_rules> mappings, const mo
   const std::vector<std::string_view> views(names.begin(), names.end());
   std::vector<error> problems;
   for (const auto& [name, value] : sizes.given) {
-    if (names.contains(name)) continue;
+    if (names.contains(name) || names.contains(without_index(name))) continue;
     std::string hint = did_you_mean(nearest_key(views, name));
     if (hint.empty()) hint = fmt::format("the mapping uses {}", fmt::join(views, ", "));
     problems.push_back(fail(errc::invalid_argument, "no rule of the mapping uses a given size")

@@ -3,7 +3,9 @@ module;
 #include <fmt/format.h>
 #include <shardmesh/try.hpp>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -58,6 +60,49 @@ void add_common_names(named_sizes& to) {
   if (const auto size = to.find("vocab_size"); size != to.end() && size->second < 0) to.erase(size);
 }
 
+// Adds a name of a text or a list. Numbers of objects come first, so that long lists cannot displace them.
+void add_name(std::string name, std::int64_t value, named_sizes& to) {
+  if (name.size() <= most_name_bytes && to.size() < most_names) to.emplace(std::move(name), value);
+}
+
+// Adds NAME.TEXT = 1, if the text can be a part of a name.
+void add_text(const std::string& name, const std::string& text, named_sizes& to) {
+  const bool is_plain = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.';
+  });
+  if (is_plain) add_name(fmt::format("{}.{}", name, text), 1, to);
+}
+
+void add_list(const nlohmann::json& list, const std::string& name, named_sizes& to) {
+  add_name(name + ".length", static_cast<std::int64_t>(list.size()), to);
+  for (std::size_t i = 0; i < list.size() && to.size() < most_names; ++i) {
+    const nlohmann::json& element = list[i];
+    const std::string here = fmt::format("{}[{}]", name, i);
+    if (element.is_string()) add_text(here, element.get_ref<const std::string&>(), to);
+    if (element.is_boolean()) add_name(here, element.get<bool>() ? 1 : 0, to);
+    if (!element.is_number_integer()) continue;
+    if (element.is_number_unsigned() &&
+        element.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+      continue;
+    const auto number = element.get<std::int64_t>();
+    add_name(here, number, to);
+    add_name(fmt::format("{}.has[{}]", name, number), 1, to);
+  }
+}
+
+void add_texts_and_lists(const nlohmann::json& object, const std::string& prefix, int level, named_sizes& to) {
+  for (const auto& [key, value] : object.items()) {
+    if (prefix.size() + key.size() > most_name_bytes || to.size() >= most_names) continue;
+    const std::string name = prefix + key;
+    if (value.is_string())
+      add_text(name, value.get_ref<const std::string&>(), to);
+    else if (value.is_array())
+      add_list(value, name, to);
+    else if (value.is_object() && level < most_levels)
+      add_texts_and_lists(value, name + ".", level + 1, to);
+  }
+}
+
 }  // namespace
 
 result<named_sizes> model_sizes::resolve(const mapping_rules& mapping,
@@ -94,6 +139,7 @@ result<named_sizes> read_config(const std::filesystem::path& file) {
   named_sizes made;
   add_numbers(parsed, "", 0, made);
   add_common_names(made);
+  add_texts_and_lists(parsed, "", 0, made);
   return made;
 }
 

@@ -187,9 +187,24 @@ class size_expression::parser {
     }
     if (at_ < text_.size() && is_name_start(text_[at_])) {
       while (at_ < text_.size() && is_name_part(text_[at_])) ++at_;
-      return add({operation::name, 0, std::string(text_.substr(begin, at_ - begin)), 0, 0});
+      std::string name(text_.substr(begin, at_ - begin));
+      if (at_ < text_.size() && text_[at_] == '[') return element(std::move(name));
+      return add({operation::name, 0, std::move(name), 0, 0});
     }
     return refuse("a number, a name, or '('");
+  }
+
+  // "[index].rest" after the name of a list.
+  step element(std::string name) {
+    ++at_;
+    if (++levels_ > most_levels) return refuse("fewer levels");
+    SHARDMESH_TRY(const std::size_t index, otherwise());
+    --levels_;
+    if (!take("]")) return refuse("']'");
+    name += "[]";
+    if (at_ < text_.size() && text_[at_] == '.')
+      while (at_ < text_.size() && is_name_part(text_[at_])) name.push_back(text_[at_++]);
+    return add({operation::element, 0, std::move(name), index, 0});
   }
 
   std::string_view text_;
@@ -217,14 +232,22 @@ result<std::int64_t> size_expression::evaluate(const named_sizes& sizes) const {
   return value_of(nodes_.size() - 1, sizes);
 }
 
+result<std::int64_t> size_expression::size_named(const std::string& name, const named_sizes& sizes) const {
+  const auto found = sizes.find(name);
+  if (found != sizes.end()) return found->second;
+  return refuse(errc::missing_key, fmt::format("the size '{}' is unknown", name))
+      .with_hint(fmt::format("pass {}=VALUE as a size, or add it to [sizes]", name));
+}
+
 result<std::int64_t> size_expression::value_of(std::size_t index, const named_sizes& sizes) const {
   const node& here = nodes_[index];
   if (here.what == operation::number) return here.number;
-  if (here.what == operation::name) {
-    const auto found = sizes.find(here.name);
-    if (found != sizes.end()) return found->second;
-    return refuse(errc::missing_key, fmt::format("the size '{}' is unknown", here.name))
-        .with_hint(fmt::format("pass {}=VALUE as a size, or add it to [sizes]", here.name));
+  if (here.what == operation::name) return size_named(here.name, sizes);
+  if (here.what == operation::element) {
+    SHARDMESH_TRY(const std::int64_t at, value_of(here.left, sizes));
+    const std::string_view name = here.name;
+    const std::size_t bracket = name.find('[') + 1;
+    return size_named(fmt::format("{}{}{}", name.substr(0, bracket), at, name.substr(bracket)), sizes);
   }
   // Common, and without the text of an error: a name that may be missing.
   if (const node& left = nodes_[here.left]; here.what == operation::otherwise && left.what == operation::name) {
@@ -292,7 +315,8 @@ result<std::int64_t> size_expression::value_of(std::size_t index, const named_si
 std::vector<std::string> size_expression::names() const {
   std::vector<std::string> found;
   for (const node& one : nodes_)
-    if (one.what == operation::name && std::find(found.begin(), found.end(), one.name) == found.end())
+    if ((one.what == operation::name || one.what == operation::element) &&
+        std::find(found.begin(), found.end(), one.name) == found.end())
       found.push_back(one.name);
   return found;
 }

@@ -13,7 +13,8 @@ using named_sizes = std::map<std::string, std::int64_t, std::less<>>;
 
 /// A parsed integer expression. From the loosest to the tightest operator: `a ?? b` (b if a uses a missing name), `or`,
 /// `and`, `not`, `== != < <= > >=`, `+ -`, `* / // %`, and unary `-`. `/` is exact: a remainder is an error. `//`
-/// rounds down. Comparisons give 0 or 1.
+/// rounds down. Comparisons give 0 or 1. An index makes a name: `list[i + 1].text` is the size "list[3].text" if i
+/// is 2.
 class size_expression {
  public:
   /// \errors errc::invalid_argument, naming the column
@@ -25,7 +26,8 @@ class size_expression {
   result<std::int64_t> evaluate(const named_sizes& sizes) const;
 
   const std::string& text() const { return text_; }
-  /// Returns the names in the expression, each once, in order of appearance.
+  /// Returns the names in the expression, each once, in order of appearance. A name with an index is without it:
+  /// "list[].text".
   std::vector<std::string> names() const;
   /// Returns the name if the expression is one name and nothing else, otherwise null.
   const std::string* as_name() const;
@@ -35,6 +37,7 @@ class size_expression {
   enum class operation : std::uint8_t {
     number,
     name,
+    element,
     otherwise,
     logical_or,
     logical_and,
@@ -54,11 +57,12 @@ class size_expression {
   struct node {
     operation what = operation::number;
     std::int64_t number = 0;
-    std::string name;
+    std::string name;                 // of an element: "list[].text", with the index in `left`
     std::size_t left = 0, right = 0;  // operands, which come earlier
   };
 
   result<std::int64_t> value_of(std::size_t index, const named_sizes& sizes) const;
+  result<std::int64_t> size_named(const std::string& name, const named_sizes& sizes) const;
   error refuse(errc code, std::string message) const;
 
   std::string text_;

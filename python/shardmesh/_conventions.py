@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,7 +55,7 @@ def _named(map: Any) -> str:
 
 
 def _config(config: Any) -> str | dict[str, int] | None:
-    """Returns a path, or the numbers of a configuration, named as those of a JSON file."""
+    """Returns a path, or the numbers, texts, and lists of a configuration, named as those of a JSON file."""
     if config is None:
         return None
     if not isinstance(config, Mapping):
@@ -63,7 +64,9 @@ def _config(config: Any) -> str | dict[str, int] | None:
         return _arguments.source(config)
     numbers: dict[str, int] = {}
     _add_numbers(config, "", 0, numbers)
-    return numbers
+    others: dict[str, int] = {}
+    _add_texts_and_lists(config, "", 0, others)
+    return {**others, **numbers}
 
 
 def _add_numbers(members: Mapping[Any, Any], prefix: str, level: int, to: dict[str, int]) -> None:
@@ -75,12 +78,44 @@ def _add_numbers(members: Mapping[Any, Any], prefix: str, level: int, to: dict[s
             if level < _MOST_LEVELS:
                 _add_numbers(value, f"{prefix}{key}.", level + 1, to)
             continue
-        try:
-            number = int(operator.index(value))
-        except Exception:  # not an integer
-            continue
-        if -2**63 <= number < 2**63:
+        number = _integer(value)
+        if number is not None:
             to[prefix + key] = number
+
+
+def _integer(value: Any) -> int | None:
+    """The value if it is an integer of 64 bits, or a boolean."""
+    try:
+        number = int(operator.index(value))
+    except Exception:  # not an integer
+        return None
+    return number if -2**63 <= number < 2**63 else None
+
+
+def _add_texts_and_lists(members: Mapping[Any, Any], prefix: str, level: int, to: dict[str, int]) -> None:
+    """Adds the names of texts and lists, as `read_config` of the C++ half does."""
+    for key, value in members.items():
+        name = prefix + key
+        if isinstance(value, Mapping):
+            if level < _MOST_LEVELS:
+                _add_texts_and_lists(value, f"{name}.", level + 1, to)
+        elif isinstance(value, str):
+            _add_text(name, value, to)
+        elif isinstance(value, (list, tuple)):
+            to[f"{name}.length"] = len(value)
+            for index, element in enumerate(value):
+                number = _integer(element)
+                if isinstance(element, str):
+                    _add_text(f"{name}[{index}]", element, to)
+                elif number is not None:
+                    to[f"{name}[{index}]"] = number
+                    if not isinstance(element, bool):
+                        to[f"{name}.has[{number}]"] = 1
+
+
+def _add_text(name: str, text: str, to: dict[str, int]) -> None:
+    if re.fullmatch(r"[A-Za-z0-9_.]+", text):
+        to[f"{name}.{text}"] = 1
 
 
 def _sizes(sizes: Any) -> dict[str, int]:

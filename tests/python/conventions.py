@@ -152,6 +152,21 @@ class ConventionTest(common.WorkTest):
         shown = shardmesh.open(self.work / "w.safetensors", map=rules, config={"text_config": {"n": 2}, "n": 3})
         self.check(shown, {"v": numpy.ascontiguousarray(array.reshape(2, 3).T)})
 
+    def test_texts_and_lists_of_a_configuration_are_names_whether_from_a_file_or_a_dict(self):
+        rules = self.work / "lists.toml"
+        rules.write_text("left = 'a'\nright = 'b'\n[captures]\nlayer = 'kinds.length'\n"
+                         "[[rule]]\nleft = 'l.{layer}'\nright = 'dense.{layer}'\nif = 'kinds[layer].dense ?? 0'\n"
+                         "[[rule]]\nleft = 'l.{layer}'\nright = 'sparse.{layer + act.silu + n.has[7] + n[1]}'\n"
+                         "if = 'kinds[layer].sparse ?? 0'\n")
+        arrays = {f"l.{layer}": numpy.full(2, layer, numpy.float32) for layer in range(3)}
+        stored = self.work / "lists.safetensors"
+        self.written(arrays, stored, "safetensors")
+        config = {"kinds": ["dense", "sparse", "sparse"], "act": "silu", "n": [7, 10], "other": [None, "a b", {}]}
+        (self.work / "lists.json").write_text(json.dumps(config))
+        expected = {"dense.0": arrays["l.0"], "sparse.13": arrays["l.1"], "sparse.14": arrays["l.2"]}
+        for given in (self.work / "lists.json", config, {**config, "kinds": tuple(config["kinds"])}):
+            self.check(shardmesh.open(stored, map=rules, config=given), expected)
+
     def test_the_file_of_a_mapping_is_a_path_of_any_kind_and_works_in_both_directions(self):
         text = shardmesh.mapping_text(TO_MEGATRON)
         self.assertEqual(shardmesh.mapping_text(TO_HF), text)

@@ -129,6 +129,64 @@ TEST_CASE("the sizes of a params.json also have Hugging Face's names") {
   CHECK(read_config(folder / "config.json").value() == named_sizes{{"n_layers", 2}, {"vocab_size", -1}});
 }
 
+TEST_CASE("the numbers, texts, and lists of a configuration are named") {
+  const scratch_folder folder;
+  write_text(folder / "config.json", R"({
+    "hidden": 8, "tied": true, "act": "silu", "odd": "a-b", "empty": "", "ratio": 0.5, "none": null,
+    "types": ["full", "sliding.window", 3, -1, true, null, [4], {"x": 5}, 0.5, 18446744073709551615],
+    "text": {"experts": [2, 2], "kind": "moe"}, "no": []
+  })");
+  const named_sizes expected{{"hidden", 8},
+                             {"tied", 1},
+                             {"act.silu", 1},
+                             {"types.length", 10},
+                             {"types[0].full", 1},
+                             {"types[1].sliding.window", 1},
+                             {"types[2]", 3},
+                             {"types.has[3]", 1},
+                             {"types[3]", -1},
+                             {"types.has[-1]", 1},
+                             {"types[4]", 1},
+                             {"text.experts.length", 2},
+                             {"text.experts[0]", 2},
+                             {"text.experts[1]", 2},
+                             {"text.experts.has[2]", 1},
+                             {"text.kind.moe", 1},
+                             {"no.length", 0}};
+  CHECK(read_config(folder / "config.json").value() == expected);
+}
+
+TEST_CASE("a long list of a configuration does not displace its numbers") {
+  const scratch_folder folder;
+  std::string list = "0";
+  for (int i = 0; i < 100'000; ++i) list += ",0";
+  write_text(folder / "config.json", R"({"a": [)" + list + R"(], "z": 5})");
+  const named_sizes sizes = read_config(folder / "config.json").value();
+  CHECK(sizes.find("z")->second == 5);
+  CHECK(sizes.find("a.length")->second == 100'001);
+  CHECK(sizes.size() <= 65'536);
+}
+
+TEST_CASE("conditions use lists of layers of the configuration") {
+  const scratch_folder folder;
+  tensors all{{"l.0.mlp", counted({1})}, {"l.1.moe", counted({2})}};
+  small_tensors::write(folder / "a.safetensors", all);
+  write_text(folder / "config.json", R"({"layers": 2, "mlp_only_layers": [0], "layer_types": ["dense", "sparse"]})");
+  const model_sizes sizes = read_model_sizes(folder.path).value();
+  for (const char* const text : {"mlp_only_layers.has[layer] ?? 0", "layer_types[layer].dense ?? 0"}) {
+    const std::string condition = text;
+    const std::vector<mapping_rules> mappings{
+        parse_mapping(
+            "left = 'a'\nright = 'b'\n[captures]\nlayer = 'layers'\n[[rule]]\nleft = 'l.{layer}.mlp'\nright = "
+            "'r.{layer}.mlp'\nif = '" +
+            condition + "'\n[[rule]]\nleft = 'l.{layer}.moe'\nright = 'r.{layer}.moe'\nif = 'not (" + condition +
+            ")'\n")
+            .value()};
+    const auto made = map_checkpoint(open_checkpoint(folder / "a.safetensors").value(), mappings, sizes).value();
+    CHECK(small_tensors::read_all(*made) == tensors{{"r.0.mlp", counted({1})}, {"r.1.moe", counted({2})}});
+  }
+}
+
 TEST_CASE("each mapping is applied to the tensors that the one before makes") {
   const scratch_folder folder;
   tensors all{{"a", counted({2, 3}, 1)}};
@@ -167,6 +225,10 @@ TEST_CASE("a given size that no mapping uses is refused with the nearest name") 
     INFO(used);
     CHECK(check_given_sizes(mappings, {{}, {{used, 1}}}));
   }
+  const std::vector<mapping_rules> with_list{
+      parse_mapping("left = 'x'\nright = 'y'\n[sizes]\nn = 'list[2].text ?? 0'\n").value()};
+  CHECK(check_given_sizes(with_list, {{}, {{"list[2].text", 1}}}));
+  CHECK_FALSE(check_given_sizes(with_list, {{}, {{"list[2].other", 1}}}));
   CHECK(check_given_sizes(mappings, {{{"unused", 1}}, {}}));  // a configuration has many other numbers
   const auto refused = check_given_sizes(mappings, {{}, {{"1", 1}, {"n", 1}, {"num_layer", 2}}});
   REQUIRE_FALSE(refused);
