@@ -82,6 +82,31 @@ TEST_CASE("experts of a layer are stacked, and unstacked") {
   CHECK(small_tensors::read_all(*back) == all);
 }
 
+TEST_CASE("one tensor is split into three") {
+  const scratch_folder folder;
+  const auto reader =
+      shown(folder, {{"l.0.qkv", counted({8, 2})}},
+            "[captures]\nlayer = 1\n[sizes]\nq = 2\nkv = 1\nd = 2\n[[rule]]\nleft.qkv = "
+            "'l.{layer}.qkv'\nright.q = 'r.{layer}.q'\nright.k = 'r.{layer}.k'\nright.v = "
+            "'r.{layer}.v'\nindex = 'qkv: [q:(q d) | k:(kv d) | v:(kv d)] h -> q: (q d) h, k: (kv d) h, v: "
+            "(kv d) h'\n")
+          .value();
+  CHECK(small_tensors::read_all(*reader) ==
+        tensors{{"r.0.q", counted({4, 2})}, {"r.0.k", counted({2, 2}, 8)}, {"r.0.v", counted({2, 2}, 12)}});
+}
+
+TEST_CASE("experts are stacked in the opposite order by an expression in their names") {
+  const scratch_folder folder;
+  tensors all;
+  for (int e = 0; e < 3; ++e)
+    all["experts." + std::to_string(e) + ".weight"] = counted({1, 2}, static_cast<float>(e * 2));
+  const auto reader = shown(folder, all,
+                            "[sizes]\nn = 3\n[captures]\nexpert = 'n'\n[[rule]]\nleft = 'experts.{n - 1 - "
+                            "expert}.weight'\nright = 'all'\nindex = 'one: f h -> all: expert f h'\n")
+                          .value();
+  CHECK(small_tensors::read_all(*reader).at("all").values == std::vector<float>{4, 5, 2, 3, 0, 1});
+}
+
 TEST_CASE("a padded vocabulary is filled with zeros, and cut on the way back") {
   const scratch_folder folder;
   constexpr std::string_view rules =
