@@ -55,7 +55,8 @@ typedef struct shardmesh_open_options {
   const char* map;
   const char* config; /* with `map`: a JSON file with the model's sizes; null: config.json or params.json beside the
                          checkpoint, if there is one */
-  const shardmesh_model_size* sizes; /* with `map`: replace those of `config` and of the mapping */
+  const shardmesh_model_size* sizes; /* with `map`: replace those of `config` and of the mapping. A name that the
+                                        mapping does not use, or that is here twice, is an error */
   size_t size_count;
 } shardmesh_open_options;
 

@@ -243,6 +243,13 @@ TEST_CASE("a mapping that is wrong, or that does not fit, is refused with the ke
   alone = {};
   alone.sizes = {{"layer", 1}};
   CHECK(refusal(file, alone).message == "the argument sizes is set without map");
+  c::open_options twice = mapped("hf.llama:megatron.gpt");
+  twice.sizes = {{"g", 1}, {"g", 2}};
+  CHECK(refusal(file, twice).message == "the argument sizes sets 'g' twice");
+  twice.sizes = {{"num_hiden_layers", 1}};
+  const c::error misspelt = refusal(file, twice);
+  CHECK(misspelt.status == SHARDMESH_INVALID_ARGUMENT);
+  CHECK(misspelt.hint == "did you mean num_hidden_layers?");
   alone = {};
   alone.map_inverse = true;
   CHECK(refusal(file, alone).message == "the argument map_inverse is set without map");
