@@ -55,6 +55,7 @@ struct unit {
   std::span<const demand> demands;
   const box* region = nullptr;
   bool in_order = false;  // one thread reads the item front to back
+  bool is_large = false;  // the item prefers large reads
 };
 
 std::int64_t wanted_volume(std::span<const demand> demands, const box& region) {
@@ -107,7 +108,13 @@ class spare_buffers {
 
 result<void> read_shared(const any_item_source& source, const unit& work, dtype stored, spare_buffers& spare,
                          const item_run_options& options) {
-  slab_walk walk(*work.region, scratch_bytes / item_bytes(stored));
+  // Columns of a transposed tensor, for example: short slabs of all of them would cost more than reading each.
+  const std::int64_t all = work.region->volume();
+  if (work.is_large && wanted_volume(work.demands, *work.region) <= all + all / 4) {
+    for (const demand& d : work.demands) SHARDMESH_TRY(read_one(source, d, *work.region));
+    return {};
+  }
+  slab_walk walk(*work.region, (work.is_large ? unit_bytes : scratch_bytes) / item_bytes(stored));
   std::vector<std::byte> scratch = spare.take();
   while (const auto slab = walk.next()) {
     SHARDMESH_TRY(check_interruption(options));
@@ -315,14 +322,16 @@ class memory_run {
     const bool is_packed = bits(first.target->to.type) % 8 != 0;
     const bool in_order = !is_packed && source_.reads_in_order({first.from.owner, first.from.slot});
     if (is_packed || in_order) return made.units.push_back({group, &made.regions.emplace_back(hull(group)), in_order});
+    const std::int64_t item = item_bytes(first.target->to.type);
     // Asked only where it matters: the answer opens the item.
-    const bool is_large = first.part.volume() > unit_bytes / item_bytes(first.target->to.type) &&
-                          source_.prefers_large_reads({first.from.owner, first.from.slot});
-    const std::int64_t most = (is_large ? large_unit_bytes : unit_bytes) / item_bytes(first.target->to.type);
+    const bool is_large =
+        hull(group).volume() > unit_bytes / item && source_.prefers_large_reads({first.from.owner, first.from.slot});
+    const std::int64_t most = (is_large ? large_unit_bytes : unit_bytes) / item;
     if (group.size() == 1 && first.part.volume() <= most) return made.units.push_back({group, &first.part, false});
     for (const std::span<demand> part : apart(group)) {
       slab_walk walk(hull(part), most);
-      while (const auto slab = walk.next()) made.units.push_back({part, &made.regions.emplace_back(*slab), false});
+      while (const auto slab = walk.next())
+        made.units.push_back({part, &made.regions.emplace_back(*slab), false, is_large});
     }
   }
 

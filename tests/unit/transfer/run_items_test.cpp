@@ -266,6 +266,17 @@ TEST_CASE("items that prefer large reads are read up to 64 MiB at a time, within
   };
   CHECK(largest_read(false, load) == 8 * mib);
   CHECK(largest_read(true, load) == 64 * mib);
+  const auto load_halves = [&](zero_items& source) {  // the left and the right columns
+    std::vector<memory_target> targets;
+    for (const std::int64_t column : {std::int64_t{0}, mib / 2}) {
+      const box half{{0, column}, {72, mib / 2}};
+      const tensor_view all{memory.data(), dtype::uint8, {}, shape, contiguous_strides(shape)};
+      targets.push_back({0, half, subview(all, half)});
+    }
+    REQUIRE(run_to_memory({&whole, 1}, {}, targets, source, {.threads = 2}));
+  };
+  CHECK(largest_read(false, load_halves) == mib);
+  CHECK(largest_read(true, load_halves) == 32 * mib);
   const auto write_with = [&](std::int64_t memory_bytes) {
     return [&, memory_bytes](zero_items& source) {
       const tensor_transfer transfer{whole, whole, dtype::uint8, dtype::uint8};
