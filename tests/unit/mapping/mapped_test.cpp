@@ -281,9 +281,8 @@ TEST_CASE("a mapping that does not fit a checkpoint names every problem") {
     CHECK(e.expected == "[12, 8]");
     CHECK(e.found == "[12, 6]");
     CHECK(e.hint ==
-          "correct one of the sizes, or the rule: n = 3, d = 4, h = 8, from heads = 3, head_dim = 4, and hidden = "
-          "8 of "
-          "the configuration");
+          "correct one of the sizes, or the rule: n = 3, d = 4, h = 8, from heads = 3, head_dim = 4, hidden = 8 of the "
+          "configuration");
     const error given = refusal({{"q", counted({12, 6})}}, rules, {{{"heads", 3}, {"head_dim", 4}}, {{"h", 8}}});
     CHECK(given.hint ==
           "correct one of the sizes, or the rule: n = 3, d = 4, h = 8, from heads = 3, head_dim = 4 of the "
