@@ -22,6 +22,7 @@ module;
 module shardmesh.storage;
 
 import :destination_snapshot;
+import :presence;
 import :temporary_name;
 import :uninterrupted;
 
@@ -168,6 +169,38 @@ result<void> remove_leftover(const fs::path& path, const leftover_options& optio
     SHARDMESH_TRY(check_replaceable(options.may_replace, path, seen));
   remove_seen(opened.descriptor(), seen);
   if (::rmdir(path.c_str()) != 0) return fail_sys(errno, "cannot remove", path.string());
+  return {};
+}
+
+result<void> discard_destination(const fs::path& path, const folder_rule& may_replace) {
+  std::error_code code;
+  fs::path whole = fs::absolute(path, code).lexically_normal();
+  if (code) return fail_sys(code.value(), "cannot find", path.string());
+  if (!whole.has_filename()) whole = whole.parent_path();
+  SHARDMESH_TRY(const destination_snapshot seen, look_at(whole));
+  if (!seen.self) return fail_sys(ENOENT, "cannot remove", path.string());
+  if (!seen.is_file() && !seen.is_folder())
+    return fail(errc::destination_exists, "is neither a file nor a folder, and is not removed")
+        .with_file(path.string());
+  if (seen.is_folder()) SHARDMESH_TRY(check_replaceable(may_replace, whole, seen));
+  // The lock shows other processes that this removal is in progress.
+  SHARDMESH_TRY(const presence held, presence::on(whole));
+  const fs::path temporary =
+      whole.parent_path() / make_temporary_name(whole, held.is_unseen() ? unseen_host : std::string_view(this_host()));
+  if (::rename(whole.c_str(), temporary.c_str()) != 0)
+    return fail_sys(errno, "cannot rename for its removal", path.string());
+  const auto now = look_at(held.descriptor(), temporary);
+  const auto change = now ? change_between(seen, *now, true) : std::optional(to_string(now.error()));
+  if (change) {
+    error refused = fail(errc::destination_exists, "changed while it was removed, and is left alone")
+                        .with_file(path.string())
+                        .with_values("", *change);
+    if (::rename(temporary.c_str(), whole.c_str()) == 0) return refused;
+    return std::move(refused).with_hint("its name is now " + temporary.string());
+  }
+  if (seen.is_folder()) remove_seen(held.descriptor(), seen);
+  if ((seen.is_folder() ? ::rmdir(temporary.c_str()) : ::unlink(temporary.c_str())) != 0)
+    return fail_sys(errno, "cannot remove", temporary.string());
   return {};
 }
 

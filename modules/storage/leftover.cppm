@@ -46,6 +46,14 @@ result<std::vector<leftover>> find_leftovers(const std::filesystem::path& path, 
 ///         no shardmesh writer put there; errc::io
 result<void> remove_leftover(const std::filesystem::path& path, const leftover_options& options = {});
 
+/// Removes a whole file or folder that an earlier save wrote. It disappears in one rename; a killed removal leaves a
+/// leftover under a temporary name, which `remove_leftover` removes. Symbolic links are refused.
+/// \param may_replace  decides which folders may be removed; empty: the default rule of `check_replaceable`
+/// \errors errc::destination_exists, naming the entry that does not belong to the checkpoint, or when the folder
+///         changes meanwhile; errc::io. After an error the path is as it was, unless the error names the leftover.
+/// Cost: one stat per entry.
+result<void> discard_destination(const std::filesystem::path& path, const folder_rule& may_replace = {});
+
 }  // namespace shardmesh
 
 namespace shardmesh {

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// latest_step: the newest good step of a run. `checkpoint_run::resume` loads it on all ranks.
+export module shardmesh.run:latest_step;
+
+import shardmesh.std;
+import shardmesh.core;
+import :run_step;
+import :step_check;
+import :step_names;
+
+export namespace shardmesh {
+
+/// The newest good step, and why newer ones were skipped.
+struct latest_step {
+  std::optional<run_step> step;  // nothing: no step is good; without metric, which only `list_steps` reads
+  std::vector<error> skipped;    // one for each newer step, newest first; each names the step's folder
+};
+
+/// Finds the newest step that passes the check. Reads no newer step twice and no older one.
+/// \param below  considers only steps with smaller numbers
+/// \errors those of `list_steps` for the folder. A step that fails the check is skipped.
+/// Cost: lists the folder, and checks steps from the newest until one is good.
+result<latest_step> find_latest_step(const std::filesystem::path& run, step_names names = step_names::step,
+                                     const step_check_options& check = {},
+                                     std::optional<std::int64_t> below = std::nullopt);
+
+}  // namespace shardmesh

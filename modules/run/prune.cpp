@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <sys/stat.h>
+#include <shardmesh/try.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+module shardmesh.run;
+
+import shardmesh.dcp;
+import shardmesh.storage;
+import :run_lock;
+
+namespace shardmesh {
+namespace fs = std::filesystem;
+namespace {
+
+// Whether a folder has a description that can refer to others. A folder that cannot be examined may have one.
+bool may_refer(const fs::path& folder) {
+  struct ::stat status{};
+  return ::lstat((folder / ".metadata").c_str(), &status) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
+class planning {
+ public:
+  planning(const fs::path& run, const prune_options& options) : run_(run), options_(options) {
+    plan_.run = run;
+    plan_.names = options.names;
+  }
+
+  result<prune_plan> make() {
+    SHARDMESH_TRY(check_rules(options_.keep));
+    SHARDMESH_TRY(steps_, list_steps(run_, options_.names));
+    reasons_.resize(steps_.size());
+    problems_.resize(steps_.size());
+    for (std::size_t i = 0; i < steps_.size(); ++i) number_of_.emplace(steps_[i].path.filename().string(), i);
+    check_steps();
+    keep_by_rules();
+    for (const std::string& folder : options_.in_use) keep(folder, "in use");
+    SHARDMESH_TRY(find_dead_leftovers());
+    SHARDMESH_TRY(keep_for_other_folders());
+    keep_referred();
+    split();
+    return std::move(plan_);
+  }
+
+ private:
+  void check_steps() {
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      step_check checked = check_step(steps_[i].path);
+      references_.push_back(std::move(checked.references));
+      if (checked.problem && !checked.are_references_known && may_refer(steps_[i].path))
+        block(steps_[i].path, *checked.problem);
+      problems_[i] = std::move(checked.problem);
+    }
+  }
+
+  // Whatever the folder refers to must stay, and cannot be known.
+  void block(const fs::path& folder, const error& why) {
+    plan_.notes.push_back("nothing is deleted, because " + escaped(folder.string()) +
+                          " cannot be read and may refer to any step: " + to_string(why));
+  }
+
+  void keep_by_rules() {
+    std::vector<run_step> good;
+    std::vector<std::size_t> numbers;
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      if (problems_[i]) {
+        reasons_[i].emplace_back("fails the check");
+        if (steps_[i].is_pinned) reasons_[i].emplace_back("pinned");
+      } else {
+        good.push_back(steps_[i]);
+        numbers.push_back(i);
+      }
+    }
+    std::vector<std::vector<std::string>> reasons = reasons_to_keep(good, options_.keep);
+    for (std::size_t i = 0; i < good.size(); ++i) reasons_[numbers[i]] = std::move(reasons[i]);
+    if (!numbers.empty()) reasons_[numbers.back()].emplace_back("newest good step");
+  }
+
+  void keep(const std::string& folder, const std::string& reason) {
+    const auto found = number_of_.find(folder);
+    if (found != number_of_.end()) reasons_[found->second].push_back(reason);
+  }
+
+  // Other folders of the run, such as a step that the user has renamed, may be incremental checkpoints too.
+  result<void> keep_for_other_folders() {
+    std::error_code code;
+    for (fs::directory_iterator at(run_, code), end; !code && at != end; at.increment(code)) {
+      const std::string folder = at->path().filename().string();
+      std::error_code unseen;
+      if (number_of_.contains(folder) || is_leftover(folder) || !fs::is_directory(at->path(), unseen)) continue;
+      if (!may_refer(at->path())) continue;
+      const auto references = dcp::references_of(at->path());
+      if (!references) {
+        block(at->path(), references.error());
+        continue;
+      }
+      for (const std::string& referred : *references) keep(referred, folder + " refers to it");
+    }
+    if (code) return fail_sys(code.value(), "cannot list", run_.string());
+    return {};
+  }
+
+  bool is_leftover(const std::string& folder) const {
+    return std::any_of(plan_.leftovers.begin(), plan_.leftovers.end(),
+                       [&](const leftover& one) { return one.path.filename() == folder; });
+  }
+
+  // References lead directly to the folder with the bytes. A step that is kept only because another refers to it has
+  // its own references, too, because its description stays readable.
+  void keep_referred() {
+    std::vector<std::size_t> open;
+    for (std::size_t i = 0; i < steps_.size(); ++i)
+      if (!reasons_[i].empty()) open.push_back(i);
+    for (std::size_t next = 0; next < open.size(); ++next) {
+      const std::size_t from = open[next];
+      for (const std::string& folder : references_[from]) {
+        const auto found = number_of_.find(folder);
+        if (found == number_of_.end() || found->second == from) continue;
+        if (reasons_[found->second].empty()) open.push_back(found->second);
+        reasons_[found->second].push_back(steps_[from].path.filename().string() + " refers to it");
+      }
+    }
+  }
+
+  void split() {
+    const bool is_blocked = !plan_.notes.empty();
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      if (reasons_[i].empty() && is_blocked) reasons_[i].emplace_back("another folder may refer to it");
+      if (reasons_[i].empty())
+        plan_.deleted.push_back({steps_[i], stored_bytes_of_step(steps_[i].path)});
+      else
+        plan_.kept.push_back({steps_[i], std::move(reasons_[i]), std::move(problems_[i])});
+    }
+  }
+
+  result<void> find_dead_leftovers() {
+    SHARDMESH_TRY(std::vector<leftover> found, find_leftovers(run_));
+    std::error_code code;
+    for (leftover& one : found)
+      if (one.owner == leftover_owner::dead && fs::equivalent(one.path.parent_path(), run_, code))
+        plan_.leftovers.push_back(std::move(one));
+    return {};
+  }
+
+  const fs::path& run_;
+  const prune_options& options_;
+  prune_plan plan_;
+  std::vector<run_step> steps_;
+  std::vector<std::vector<std::string>> reasons_, references_;
+  std::vector<std::optional<error>> problems_;
+  std::map<std::string, std::size_t> number_of_;
+};
+
+}  // namespace
+
+std::int64_t prune_plan::deleted_bytes() const {
+  std::int64_t bytes = 0;
+  const auto add = [&](std::int64_t more) {
+    bytes = checked_add(bytes, more).value_or(std::numeric_limits<std::int64_t>::max());
+  };
+  for (const deleted_step& one : deleted) add(one.size_bytes);
+  for (const leftover& one : leftovers) add(one.size_bytes);
+  return bytes;
+}
+
+result<prune_plan> plan_prune(const fs::path& run, const prune_options& options) {
+  return planning(run, options).make();
+}
+
+result<prune_report> prune_run(const prune_plan& plan) {
+  SHARDMESH_TRY(const run_lock lock, run_lock::take(plan.run));
+  return carry_out(plan);
+}
+
+prune_report carry_out(const prune_plan& plan) {
+  prune_report report;
+  for (const leftover& one : plan.leftovers) {
+    const auto removed = remove_leftover(one.path, {.may_replace = holds_one_checkpoint});
+    if (!removed && removed.error().sys == ENOENT) continue;
+    if (!removed) {
+      report.problems.push_back(removed.error());
+      continue;
+    }
+    ++report.leftovers;
+    report.bytes += one.size_bytes;
+  }
+  for (const deleted_step& one : plan.deleted) {
+    if (has_pin(plan.run, one.step.step, plan.names)) continue;
+    if (const auto removed = discard_destination(one.step.path, holds_one_checkpoint); !removed) {
+      report.problems.push_back(removed.error());
+      continue;
+    }
+    ++report.steps;
+    report.bytes += one.size_bytes;
+  }
+  return report;
+}
+
+}  // namespace shardmesh

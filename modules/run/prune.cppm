@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// prune: deletes the steps of a run that nothing keeps. The decision is a value, which can be shown before anything is
+// deleted. The user's rules are in `keep_rules`.
+export module shardmesh.run:prune;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.storage;
+import :keep_rules;
+import :run_step;
+import :step_names;
+
+export namespace shardmesh {
+
+/// What to keep, and of which run.
+struct prune_options {
+  step_names names = step_names::step;
+  keep_rules keep{};
+  /// Names of step folders that are kept in addition, such as those to which a save in progress refers.
+  std::vector<std::string> in_use{};
+};
+
+/// A step that stays, and every reason: a rule, "newest good step", "step-100 refers to it", "in use", or a problem.
+struct kept_step {
+  run_step step;
+  std::vector<std::string> reasons;
+  std::optional<error> problem{};  // the step fails the check; it is not deleted, because it may be repaired
+};
+
+/// A step to delete.
+struct deleted_step {
+  run_step step;
+  std::int64_t size_bytes = 0;
+};
+
+/// What a prune would do.
+struct prune_plan {
+  std::filesystem::path run;
+  step_names names = step_names::step;
+  std::vector<kept_step> kept;        // ascending
+  std::vector<deleted_step> deleted;  // ascending
+  std::vector<leftover> leftovers;    // of killed saves and prunes in the folder; only those without an owner
+  std::vector<std::string> notes;     // for the user: why nothing is deleted
+
+  /// Returns the size of the deleted steps and of the leftovers; saturates.
+  std::int64_t deleted_bytes() const;
+};
+
+/// What a prune has done. A step that could not be deleted is a problem, and the prune continues with the others.
+struct prune_report {
+  std::int64_t steps = 0, leftovers = 0;  // deleted
+  std::int64_t bytes = 0;
+  std::vector<error> problems;
+};
+
+/// Decides which steps to delete. Keeps each good step that a rule keeps, the newest good step, each step that fails
+/// the check, each step that is in use, and each step to which a kept step or another folder of the run refers. If a
+/// description cannot be read, nothing is deleted, because it may refer to any step; a note names the folder.
+/// \errors errc::invalid_argument (a negative rule); those of `list_steps`
+/// Cost: the cheap check of every step.
+result<prune_plan> plan_prune(const std::filesystem::path& run, const prune_options& options = {});
+
+/// Deletes what the plan says: first the leftovers, then the steps, oldest first. A step disappears in one rename. If
+/// the process is killed, the next prune or `shardmesh clean` removes the rest. A step that was pinned since is kept. A
+/// step folder with entries that belong to no checkpoint is kept, and is a problem.
+/// \errors errc::destination_exists when a `checkpoint_run` has the folder open; errc::io
+result<prune_report> prune_run(const prune_plan& plan);
+
+}  // namespace shardmesh
+
+namespace shardmesh {
+
+// As `prune_run`, for the run that has the folder open.
+prune_report carry_out(const prune_plan& plan);
+
+}  // namespace shardmesh

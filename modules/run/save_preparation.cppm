@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: what rank 0 decides and records before a step is saved, and after it has appeared. The ranks' agreement
+// is in `checkpoint_run`.
+module shardmesh.run:save_preparation;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.checkpoint;
+import shardmesh.collective_checkpoint;
+import :checkpoint_run;
+import :step_names;
+
+namespace shardmesh {
+
+// A step to be saved.
+struct step_to_save {
+  const std::filesystem::path& run;
+  std::int64_t step = 0;
+  const run_options& options;
+  const run_save_options& saving;
+  std::vector<std::int64_t> in_flight;  // steps that are being saved
+  std::set<std::string> needed;         // names of the folders to which those refer
+};
+
+// The decisions of rank 0.
+struct save_preparation {
+  bool overwrite = false;
+  std::filesystem::path previous;
+  std::vector<std::string> notes;
+};
+
+// Decides whether a damaged step is replaced, and to which step the new one refers. Records time and metric before the
+// step appears, so that a killed process leaves no step without its metric.
+// errc::invalid_argument naming the step that refers to a step to be replaced; those of `find_latest_step`.
+result<save_preparation> prepare_save(const step_to_save& save);
+
+// Updates Megatron's tracker file after a step has appeared.
+result<void> publish_step(const std::filesystem::path& run, std::int64_t step, step_names names, bool durable);
+
+}  // namespace shardmesh
