@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests which steps a prune deletes, and why the others stay.
+#include <catch2/catch_test_macros.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <scratch_folder.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "run_states.hpp"
+
+using namespace shardmesh;
+using namespace run_states;
+namespace fs = std::filesystem;
+
+namespace {
+
+using numbers = std::vector<std::int64_t>;
+using reasons = std::vector<std::string>;
+
+std::map<std::int64_t, reasons> reasons_in(const prune_plan& plan) {
+  std::map<std::int64_t, reasons> made;
+  for (const kept_step& one : plan.kept) made.emplace(one.step.step, one.reasons);
+  return made;
+}
+
+numbers deleted_in(const prune_plan& plan) {
+  numbers made;
+  for (const deleted_step& one : plan.deleted) made.push_back(one.step.step);
+  return made;
+}
+
+// Prunes, and checks that the report agrees with the plan and with the folder.
+void check_pruned(const fs::path& run, const prune_options& options, const numbers& left) {
+  const prune_plan plan = plan_prune(run, options).value();
+  const prune_report report = prune_run(plan).value();
+  for (const error& problem : report.problems) FAIL_CHECK(to_string(problem));
+  CHECK(report.steps == static_cast<std::int64_t>(plan.deleted.size()));
+  CHECK(report.bytes == plan.deleted_bytes());
+  CHECK(numbers_in(run, options.names) == left);
+  CHECK(names_in(run, "shardmesh-tmp").empty());
+  CHECK(plan_prune(run, options).value().deleted.empty());
+}
+
+}  // namespace
+
+TEST_CASE("a prune keeps the union of the rules, and its plan names every reason and size") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  save_steps(run, {10, 20, 30, 40, 50, 60}, {}, {{10, 0.5}, {20, 0.1}, {30, 0.4}, {60, 0.9}});
+  REQUIRE(pin_step(run, 10));
+  const prune_options options{.keep = {.last = 2, .every = 30, .best = 1}};
+  const prune_plan plan = plan_prune(run, options).value();
+  const std::map<std::int64_t, reasons> expected{{10, {"pinned"}},
+                                                 {20, {"best 1"}},
+                                                 {30, {"every 30"}},
+                                                 {50, {"last 2"}},
+                                                 {60, {"last 2", "every 30", "newest good step"}}};
+  CHECK(reasons_in(plan) == expected);
+  CHECK(deleted_in(plan) == numbers{40});
+  std::int64_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(run / "step-40"))
+    bytes += static_cast<std::int64_t>(entry.file_size());
+  CHECK(plan.deleted_bytes() == bytes);
+  check_pruned(run, options, {10, 20, 30, 50, 60});
+  REQUIRE(unpin_step(run, 10));
+  check_pruned(run, options, {20, 30, 50, 60});
+}
+
+TEST_CASE("without a rule, a prune deletes leftovers only") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  save_steps(run, {1, 2});
+  const fs::path leftover = run / ".step-3.shardmesh-tmp-00000000-1-00000000";
+  fs::create_directory(leftover);
+  std::ofstream(leftover / "__0_0.distcp") << "half";
+  const prune_plan plan = plan_prune(run).value();
+  CHECK(deleted_in(plan).empty());
+  // A leftover of another boot of this machine is judged by the file system: a shared one keeps it.
+  if (plan.leftovers.empty())
+    CHECK(find_leftovers(run).value().size() == 1);
+  else
+    check_pruned(run, {}, {1, 2});
+  CHECK(numbers_in(run) == numbers{1, 2});
+}
+
+TEST_CASE("the newest good step stays, whatever the rules say, and a damaged step is not deleted") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  save_steps(run, {1, 2, 3}, {}, {{1, 0.1}, {2, 0.2}, {3, 0.3}});
+  shorten(run / "step-3" / "__0_0.distcp");
+  const prune_options options{.keep = {.best = 1}};
+  const prune_plan plan = plan_prune(run, options).value();
+  const std::map<std::int64_t, reasons> expected{{1, {"best 1"}}, {2, {"newest good step"}}, {3, {"fails the check"}}};
+  CHECK(reasons_in(plan) == expected);
+  REQUIRE(plan.kept.size() == 3);
+  CHECK(plan.kept[2].problem);
+  check_pruned(run, options, {1, 2, 3});
+}
+
+TEST_CASE("a step stays while a kept step, another folder, or a save in progress refers to it") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  save_steps(run, {1, 2}, {.incremental = true});
+  save_steps(run, {3}, {});
+  save_steps(run, {4, 5}, {.incremental = true});  // they refer to step 3
+  const prune_options options{.keep = {.last = 1}};
+  CHECK(reasons_in(plan_prune(run, options).value()) ==
+        std::map<std::int64_t, reasons>{{3, {"step-5 refers to it"}}, {5, {"last 1", "newest good step"}}});
+  fs::rename(run / "step-2", run / "best");  // a user's name
+  CHECK(reasons_in(plan_prune(run, options).value()) ==
+        std::map<std::int64_t, reasons>{
+            {1, {"best refers to it"}}, {3, {"step-5 refers to it"}}, {5, {"last 1", "newest good step"}}});
+  check_pruned(run, options, {1, 3, 5});
+  fs::remove_all(run / "best");
+  CHECK(deleted_in(plan_prune(run, {.keep = {.last = 1}, .in_use = {"step-1"}}).value()).empty());
+  check_pruned(run, options, {3, 5});
+  for (const run_step& step : list_steps(run).value()) {
+    const step_check checked = check_step(step.path, {.deep = true});
+    INFO(step.path);
+    CHECK(checked.ok());
+  }
+}
+
+TEST_CASE("nothing is deleted while a description cannot be read, and the note names the folder") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  save_steps(run, {1, 2, 3});
+  std::ofstream(run / "step-2" / ".metadata") << "no pickle";
+  const prune_plan plan = plan_prune(run, {.keep = {.last = 1}}).value();
+  CHECK(deleted_in(plan).empty());
+  REQUIRE(plan.notes.size() == 1);
+  CHECK(plan.notes[0].find("step-2") != std::string::npos);
+}
+
+TEST_CASE("a step folder with a user's file stays, and the problem names the file") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  save_steps(run, {1, 2, 3});
+  std::ofstream(run / "step-1" / "notes.txt") << "keep me";
+  const prune_report report = prune_run(plan_prune(run, {.keep = {.last = 1}}).value()).value();
+  REQUIRE(report.problems.size() == 1);
+  CHECK(report.problems[0].code == errc::destination_exists);
+  CHECK(to_string(report.problems[0]).find("notes.txt") != std::string::npos);
+  CHECK(report.steps == 1);
+  CHECK(numbers_in(run) == numbers{1, 3});
+  CHECK(check_step(run / "step-1").ok());
+}
+
+TEST_CASE("a step that was pinned after the plan was made is kept") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  save_steps(run, {1, 2, 3});
+  const prune_plan plan = plan_prune(run, {.keep = {.last = 1}}).value();
+  REQUIRE(pin_step(run, 1));
+  CHECK(prune_run(plan).value().steps == 1);
+  CHECK(numbers_in(run) == numbers{1, 3});
+  const auto missing = pin_step(run, 7);
+  REQUIRE_FALSE(missing);
+  CHECK(missing.error().code == errc::invalid_argument);
+}
+
+TEST_CASE("a run with rules prunes itself after each save") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  save_steps(run, {1, 2, 3, 4}, {.incremental = true, .keep = {.last = 2}});
+  CHECK(numbers_in(run) == numbers{1, 3, 4});  // the later ones refer to step 1
+}
