@@ -44,7 +44,7 @@ class planning {
     reasons_.resize(steps_.size());
     problems_.resize(steps_.size());
     for (std::size_t i = 0; i < steps_.size(); ++i) number_of_.emplace(steps_[i].path.filename().string(), i);
-    check_steps();
+    SHARDMESH_TRY(check_steps());
     keep_by_rules();
     for (const std::string& folder : options_.in_use) keep(folder, "in use");
     SHARDMESH_TRY(find_dead_leftovers());
@@ -55,14 +55,17 @@ class planning {
   }
 
  private:
-  void check_steps() {
+  result<void> check_steps() {
     for (std::size_t i = 0; i < steps_.size(); ++i) {
       step_check checked = check_step(steps_[i].path);
+      // The step is not at fault.
+      if (checked.problem && checked.problem->code == errc::no_memory) return *std::move(checked.problem);
       references_.push_back(std::move(checked.references));
       if (checked.problem && !checked.are_references_known && may_refer(steps_[i].path))
         block(steps_[i].path, *checked.problem);
       problems_[i] = std::move(checked.problem);
     }
+    return {};
   }
 
   // Whatever the folder refers to must stay, and cannot be known.

@@ -56,7 +56,7 @@ struct prune_report {
 /// Decides which steps to delete. Keeps each good step that a rule keeps, the newest good step, each step that fails
 /// the check, each step that is in use, and each step to which a kept step or another folder of the run refers. If a
 /// description cannot be read, nothing is deleted, because it may refer to any step; a note names the folder.
-/// \errors errc::invalid_argument (a negative rule); those of `list_steps`
+/// \errors errc::invalid_argument (a negative rule); errc::no_memory; those of `list_steps`
 /// Cost: the cheap check of every step.
 result<prune_plan> plan_prune(const std::filesystem::path& run, const prune_options& options = {});
 

@@ -32,7 +32,8 @@ fs::path pin_of(const fs::path& run, std::int64_t step, step_names names) {
 }
 
 time_point last_change(const struct ::stat& status) {
-  const auto since = std::chrono::seconds(status.st_mtim.tv_sec) + std::chrono::nanoseconds(status.st_mtim.tv_nsec);
+  constexpr std::int64_t furthest = 9'200'000'000;  // the clock's range; any program can set a file's time
+  const std::chrono::seconds since(std::clamp<std::int64_t>(status.st_mtim.tv_sec, -furthest, furthest));
   return time_point(std::chrono::duration_cast<time_point::duration>(since));
 }
 

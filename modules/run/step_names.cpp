@@ -78,7 +78,7 @@ result<step_names> find_step_names(const fs::path& run) {
         return fail(errc::invalid_argument, "the folder has steps of two naming conventions")
             .with_file(run.string())
             .with_values(found->second, folder)
-            .with_hint("choose one with names: step, checkpoint, or iter");
+            .with_hint("pass names: step, checkpoint, or iter");
       if (!found) found.emplace(names, folder);
     }
   }

@@ -24,6 +24,8 @@ COMMANDS = {
     "plan": ["plan", "--shape", "4", "--from-mesh", "2", "--from", "S(0)", "--to-mesh", "2", "--to", "R"],
     "check-shards": ["check-shards", "{work}/shards.json"],
     "clean": ["clean", "{out}"],
+    "run list": ["run", "list", "{out}"],
+    "run prune": ["run", "prune", "{out}"],
     "devices": ["devices"],
 }
 # Replacements of the source, and the exit status of every command that has a source.

@@ -55,6 +55,7 @@ COMMANDS = [
     Command("plan", "plan", "--shape", "10,7", "--from-mesh", "4", "--from", "S(0)", "--to-mesh", "2,2", "--to", "S(1),R", "--json"),
     Command("check-shards", "check-shards", "SRC/shards.json", "--json"),
     Command("clean", "clean", "DST", "--json"),
+    Command("run list", "run", "list", "SRC/run", "--json"),
     Command("devices", "devices", "--json"),
 ]
 
@@ -63,6 +64,7 @@ def make_sources(oracle, folder):
     folder.mkdir()
     shutil.copytree(oracle.golden / "single_rank" / "checkpoint", folder / "dcp")
     shutil.copytree(oracle.golden / "hf_sharded" / "checkpoint", folder / "hf")
+    shutil.copytree(oracle.golden / "single_rank" / "checkpoint", folder / "run" / "step-100")
     shutil.copy(oracle.data / "pickle" / "state.pt", folder / "state.pt")
     oracle.succeeds("sources", "convert", folder / "dcp", folder / "model.safetensors")
     (folder / "shards.json").write_text(json.dumps({"size": [4], "shards": [

@@ -69,6 +69,11 @@ void write_empty_members(json_writer& out, const std::string& command) {
   } else if (command == "clean") {
     out.member("dry_run", false);
     empty_lists({"removed", "kept"});
+  } else if (command == "run") {
+    empty_lists({"steps"});
+    out.member("dry_run", false);
+    for (const char* name : {"removed_steps", "removed_leftovers", "removed_bytes"}) out.member(name, 0);
+    empty_lists({"notes"});
   } else if (command == "check-shards") {
     out.member("total", 1);
   } else if (command == "devices") {

@@ -44,6 +44,7 @@ struct spelling {
 constexpr spelling hints[] = {
     {errc::destination_exists, "pass overwrite", "pass --force"},
     {errc::invalid_argument, "pass allow_unused", "pass --allow-unused"},
+    {errc::invalid_argument, "pass names", "pass --names"},
     {errc::narrowing, "pass allow_narrowing", "pass --allow-narrowing"},
     {errc::shape_mismatch, "pass allow_shape_mismatch", "pass --allow-shape-mismatch"},
     {errc::unsupported, "pass skip_objects", "pass --skip-objects"},

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests `shardmesh run` on a folder of golden checkpoints.
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <run_tool.hpp>
+#include <scratch_folder.hpp>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A run with the steps 5, 10, 20, and 30, which PyTorch wrote. Step 30 lacks its description.
+struct golden_run {
+  scratch_folder scratch;
+  fs::path folder = scratch / "run";
+
+  golden_run() {
+    for (const char* const step : {"step-5", "step-10", "step-20", "step-30"}) {
+      fs::create_directories(folder / step);
+      for (const auto& entry : fs::directory_iterator(fs::path(SHARDMESH_TEST_DATA) / "golden/single_rank/checkpoint"))
+        fs::copy(entry.path(), folder / step);
+    }
+    fs::remove(folder / "step-30" / ".metadata");
+  }
+  tool_output run(const std::string& action, const std::string& options = "") const {
+    return run_tool("run " + action + " " + folder.string() + " " + options);
+  }
+  std::vector<std::string> left() const {
+    std::vector<std::string> names;
+    for (const char* const step : {"step-5", "step-10", "step-20", "step-30"})
+      if (fs::exists(folder / step)) names.emplace_back(step);
+    return names;
+  }
+};
+
+using names = std::vector<std::string>;
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("run list shows each step, its state, and what keeps it") {
+  const golden_run golden;
+  const tool_output plain = golden.run("list", "--keep-last 1 --keep-every 10");
+  INFO(plain.out << plain.err);
+  CHECK(plain.status == 0);
+  CHECK(has(plain.out, "kept by"));
+  CHECK(has(plain.out, "good     last 1, every 10, newest good step\n"));
+  CHECK(has(plain.out, "damaged  fails the check\n"));
+  CHECK(has(plain.out, "good     -\n"));
+  CHECK(has(plain.err, "step-30"));
+  const tool_output json = golden.run("list", "--keep-last 1 --keep-every 10 --json");
+  const nlohmann::json document = nlohmann::json::parse(json.out);
+  REQUIRE(document["steps"].size() == 4);
+  CHECK(document["ok"] == true);
+  CHECK(document["steps"][0]["step"] == 5);
+  CHECK(document["steps"][0]["kept_by"].empty());
+  CHECK(document["steps"][1]["kept_by"] == nlohmann::json::array({"every 10"}));
+  CHECK(document["steps"][2]["good"] == true);
+  CHECK(document["steps"][3]["good"] == false);
+  CHECK(document["steps"][3]["metric"].is_null());
+}
+
+TEST_CASE("run latest prints the newest good step, and a note about each newer one") {
+  const golden_run golden;
+  for (const char* const options : {"", "--deep", "--names step"}) {
+    INFO(options);
+    const tool_output found = golden.run("latest", options);
+    CHECK(found.status == 0);
+    CHECK(found.out == (golden.folder / "step-20").string() + "\n");
+    CHECK(has(found.err, "step-30"));
+  }
+  const tool_output none = golden.run("latest", "--names iter");
+  CHECK(none.status == 1);
+  CHECK(has(none.err, "no good step"));
+}
+
+TEST_CASE("run verify fails for a damaged step, and names it") {
+  const golden_run golden;
+  const tool_output damaged = golden.run("verify");
+  CHECK(damaged.status == 1);
+  CHECK(has(damaged.err, "step-30"));
+  fs::remove_all(golden.folder / "step-30");
+  const tool_output whole = golden.run("verify");
+  CHECK(whole.status == 0);
+  CHECK(has(whole.out, "ok: 3 good steps"));
+}
+
+TEST_CASE("run prune deletes what --dry-run shows, and nothing else") {
+  const golden_run golden;
+  const tool_output shown = golden.run("prune", "--keep-last 1 --dry-run");
+  INFO(shown.out << shown.err);
+  CHECK(shown.status == 0);
+  CHECK(has(shown.out, "would remove " + (golden.folder / "step-5").string()));
+  CHECK(has(shown.out, "would remove " + (golden.folder / "step-10").string()));
+  CHECK(has(shown.out, "would remove 2 steps"));
+  CHECK(golden.left() == names{"step-5", "step-10", "step-20", "step-30"});
+  const tool_output pruned = golden.run("prune", "--keep-last 1");
+  CHECK(pruned.status == 0);
+  CHECK(has(pruned.out, "removed 2 steps"));
+  CHECK(golden.left() == names{"step-20", "step-30"});
+}
+
+TEST_CASE("run explains wrong arguments and missing folders") {
+  const golden_run golden;
+  CHECK(golden.run("list", "--dry-run").status == 2);
+  CHECK(golden.run("prune", "--keep-last 0").status == 2);
+  CHECK(golden.run("compact").status == 2);
+  CHECK(run_tool("run list s3://bucket/run").status != 0);
+  const tool_output missing = run_tool("run list " + (golden.folder / "none").string());
+  CHECK(missing.status == 3);
+  CHECK(has(missing.err, "none"));
+  fs::create_directory(golden.folder / "checkpoint-7");
+  const tool_output mixed = golden.run("list");
+  CHECK(mixed.status == 2);
+  CHECK(has(mixed.err, "--names"));
+}

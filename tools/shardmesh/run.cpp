@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// `shardmesh run`: lists the steps of a training run, finds the newest good one, verifies them, and prunes them.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "command.hpp"
+#include "console.hpp"
+#include "counted.hpp"
+#include "json_writer.hpp"
+#include "report.hpp"
+
+#include <shardmesh/try.hpp>
+
+import shardmesh;
+import shardmesh.core;
+import shardmesh.run;
+import shardmesh.storage;
+
+namespace tool {
+namespace {
+
+using namespace shardmesh;
+
+struct arguments {
+  std::string action, folder, names;
+  keep_rules keep;
+  std::optional<std::int64_t> days;
+  bool json = false, deep = false, dry_run = false;
+};
+
+// One line of the table: a step, whether it is good, and why a prune keeps it.
+struct shown_step {
+  run_step step;
+  std::int64_t size_bytes = 0;
+  std::optional<error> problem{};
+  std::vector<std::string> kept_by{};  // empty: a prune by these rules deletes the step
+};
+
+std::string time_text(std::chrono::system_clock::time_point time) {
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
+}
+
+void write(json_writer& out, const shown_step& one) {
+  out.begin_object()
+      .member("step", one.step.step)
+      .member("path", one.step.path.string())
+      .member("saved", time_text(one.step.saved))
+      .member("bytes", one.size_bytes)
+      .key("metric");
+  one.step.metric ? out.raw(fmt::format("{}", *one.step.metric)) : out.null();
+  out.member("pinned", one.step.is_pinned).member("good", !one.problem).key("kept_by").list(one.kept_by).end_object();
+}
+
+std::string line_of(const shown_step& one) {
+  std::string kept;
+  for (const std::string& reason : one.kept_by) kept += (kept.empty() ? "" : ", ") + escaped(reason);
+  return fmt::format("{:>10}  {}  {:>10}  {:>10}  {:<7}  {}\n", one.step.step, time_text(one.step.saved),
+                     human_bytes(one.size_bytes), one.step.metric ? fmt::format("{:.4g}", *one.step.metric) : "-",
+                     one.problem ? "damaged" : "good", kept.empty() ? "-" : kept);
+}
+
+class command_run {
+ public:
+  command_run(const arguments& given, const common_options& common) : given_(given), common_(common) {}
+
+  int run() {
+    works_on(given_.folder);
+    if (const auto done = act(); !done) fails(done.error());
+    if (given_.json) print_document();
+    return status_;
+  }
+
+ private:
+  result<void> act() {
+    if (is_url(given_.folder))
+      return fail(errc::unsupported, "a run is a local folder").with_file(printable_url(given_.folder));
+    if (given_.names.empty()) {
+      SHARDMESH_TRY(options_.names, find_step_names(given_.folder));
+    } else {
+      options_.names = step_names_of(given_.names).value_or(step_names::step);
+    }
+    options_.keep = given_.keep;
+    if (given_.days) options_.keep.since = std::chrono::system_clock::now() - std::chrono::hours(24) * *given_.days;
+    if (given_.action == "list") return list();
+    if (given_.action == "latest") return latest();
+    return given_.action == "verify" ? verify_steps() : prune();
+  }
+
+  void fails(const error& problem) {
+    for (const error& one : problem.problems()) {
+      print_problem(one);
+      problems_.push_back(one);
+    }
+    status_ = std::max(status_, status_of(problem));
+  }
+
+  // The steps as a prune by the given rules sees them, ascending.
+  void show(const prune_plan& plan) {
+    for (const kept_step& one : plan.kept)
+      steps_.push_back({one.step, stored_bytes_of_step(one.step.path), one.problem, one.reasons});
+    for (const deleted_step& one : plan.deleted) steps_.push_back({one.step, one.size_bytes});
+    std::sort(steps_.begin(), steps_.end(),
+              [](const shown_step& a, const shown_step& b) { return a.step.step < b.step.step; });
+  }
+
+  result<void> list() {
+    SHARDMESH_TRY(const prune_plan plan, plan_prune(given_.folder, options_));
+    show(plan);
+    note(plan.notes);
+    for (shown_step& one : steps_)
+      if (given_.deep && !one.problem) one.problem = check_step(one.step.path, checks(true)).problem;
+    if (given_.json) return {};
+    if (steps_.empty()) print(fmt::format("{}: no steps\n", escaped(given_.folder)));
+    if (!steps_.empty())
+      print(fmt::format("{:>10}  {:<19}  {:>10}  {:>10}  {:<7}  {}\n", "step", "saved (UTC)", "size", "metric", "state",
+                        "kept by"));
+    for (const shown_step& one : steps_) print(line_of(one));
+    std::vector<std::string> damage;
+    for (const shown_step& one : steps_)
+      if (one.problem) damage.push_back(to_string(*one.problem));
+    note(damage);
+    return {};
+  }
+
+  result<void> latest() {
+    SHARDMESH_TRY(latest_step found, find_latest_step(given_.folder, options_.names, checks(given_.deep)));
+    std::vector<std::string> skipped;
+    for (const error& one : found.skipped) skipped.push_back(to_string(one));
+    note(skipped);
+    if (!found.step)
+      return fail(errc::incomplete_save, "the run has no good step")
+          .with_file(given_.folder)
+          .with_hint("pass --names if the folders of the steps have other names");
+    steps_.push_back({*found.step, stored_bytes_of_step(found.step->path)});
+    if (!given_.json) print(fmt::format("{}\n", escaped(found.step->path.string())));
+    return {};
+  }
+
+  result<void> verify_steps() {
+    SHARDMESH_TRY(std::vector<run_step> steps, list_steps(given_.folder, options_.names));
+    std::int64_t good = 0;
+    for (run_step& one : steps) {
+      step_check checked = check_step(one.path, checks(true));
+      if (checked.problem)
+        fails(*checked.problem);
+      else
+        ++good;
+      const std::int64_t size_bytes = stored_bytes_of_step(one.path);
+      steps_.push_back({std::move(one), size_bytes, std::move(checked.problem)});
+    }
+    if (!given_.json && status_ == done)
+      print(fmt::format("{}: ok: {}\n", escaped(given_.folder), counted(good, "good step")));
+    return {};
+  }
+
+  result<void> prune() {
+    SHARDMESH_TRY(const prune_plan plan, plan_prune(given_.folder, options_));
+    show(plan);
+    note(plan.notes);
+    if (given_.dry_run) {
+      for (const deleted_step& one : plan.deleted) would_remove(one.step.path, one.size_bytes);
+      for (const leftover& one : plan.leftovers) would_remove(one.path, one.size_bytes);
+      report_.steps = static_cast<std::int64_t>(plan.deleted.size());
+      report_.leftovers = static_cast<std::int64_t>(plan.leftovers.size());
+      report_.bytes = plan.deleted_bytes();
+    } else {
+      SHARDMESH_TRY(report_, prune_run(plan));
+      for (const error& one : report_.problems) fails(one);
+    }
+    if (!given_.json)
+      print(fmt::format("{} {}, {}; {} kept\n", given_.dry_run ? "would remove" : "removed",
+                        enumerated({counted(report_.steps, "step"), counted_if_any(report_.leftovers, "leftover")}),
+                        human_bytes(report_.bytes), counted(plan.kept.size(), "step")));
+    return {};
+  }
+
+  void would_remove(const std::filesystem::path& path, std::int64_t size_bytes) const {
+    if (!given_.json) print(fmt::format("would remove {} ({})\n", escaped(path.string()), human_bytes(size_bytes)));
+  }
+
+  void note(const std::vector<std::string>& lines) {
+    print_notes(lines);
+    notes_.insert(notes_.end(), lines.begin(), lines.end());
+  }
+
+  step_check_options checks(bool deep) const { return {.deep = deep, .threads = common_.threads}; }
+
+  void print_document() const {
+    json_writer out;
+    out.begin_object().member("ok", problems_.empty()).key("steps").begin_list();
+    for (const shown_step& one : steps_) write(out, one);
+    out.end_list()
+        .member("dry_run", given_.dry_run)
+        .member("removed_steps", report_.steps)
+        .member("removed_leftovers", report_.leftovers)
+        .member("removed_bytes", report_.bytes)
+        .key("notes")
+        .list(notes_)
+        .key("problems");
+    tool::write(out, problems_);
+    out.end_object().finish();
+  }
+
+  const arguments& given_;
+  const common_options& common_;
+  prune_options options_;
+  std::vector<shown_step> steps_;
+  std::vector<std::string> notes_;
+  std::vector<error> problems_;
+  prune_report report_;
+  int status_ = done;
+};
+
+int run(const arguments& given, const common_options& common) {
+  if (given.action != "prune" && given.dry_run)
+    return refuse(fail(errc::invalid_argument, "--dry-run is an option of 'run prune' only"));
+  return command_run(given, common).run();
+}
+
+void add_rules(CLI::App& command, arguments& given) {
+  const auto add = [&](const std::string& name, std::int64_t& into, const std::string& help) {
+    command.add_option(name, into, help)->type_name("N")->check(whole_number(1));
+  };
+  add("--keep-last", given.keep.last, "Keep the newest N good steps");
+  add("--keep-every", given.keep.every, "Keep each step whose number is a multiple of N");
+  add("--keep-best", given.keep.best, "Keep the N steps with the lowest metric");
+  command.add_flag("--highest-is-best", given.keep.highest_is_best, "The highest metric is the best one");
+  command.add_option("--keep-days", given.days, "Keep the steps of the last N days")
+      ->type_name("N")
+      ->check(whole_number(0, 36500));
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, invocation& call) {
+  auto given = std::make_shared<arguments>();
+  CLI::App* command = app.add_subcommand(
+      "run",
+      "List the steps of a training run, find the newest good one, verify them, and delete those that no rule keeps");
+  command->footer(
+      "shardmesh run list RUN\n"
+      "shardmesh run latest RUN --deep\n"
+      "shardmesh run prune RUN --keep-last 3 --keep-every 1000 --dry-run");
+  command
+      ->add_option("ACTION", given->action,
+                   "list: the steps, and which of them the rules keep. latest: the folder of the newest good step. "
+                   "verify: check every byte. prune: delete the steps that no rule keeps, and leftovers")
+      ->required()
+      ->check(one_of({"list", "latest", "verify", "prune"}));
+  command->add_option("DIR", given->folder, "The folder of the run")->required()->check(some_path());
+  command
+      ->add_option("--names", given->names,
+                   "Names of the steps' folders: step-100 (torchtitan), checkpoint-100 (Hugging Face), or iter_0000100 "
+                   "(Megatron)")
+      ->type_name("NAMES")
+      ->default_str("those that are found")
+      ->check(one_of({"step", "checkpoint", "iter"}));
+  add_rules(*command, *given);
+  command->add_flag("--deep", given->deep, "With list and latest: compare every checksum");
+  command->add_flag("--dry-run", given->dry_run, "With prune: show what would be deleted, but delete nothing");
+  command->add_flag("--json", given->json, "Print one JSON document");
+  command->callback([given, &call] { call.status = run(*given, call.common); });
+}
+
+}  // namespace tool
