@@ -166,9 +166,9 @@ result<std::int64_t> checkpoint_run::state::count_ended(std::int64_t step, commu
   }
   detail::wire_writer out;
   out.number(mine);
-  agree_options options;
-  options.note = std::move(out).take();
-  SHARDMESH_TRY(const agreement_notes notes, agree(comm, record_of(step), options, call));
+  agree_options count;
+  count.note = std::move(out).take();
+  SHARDMESH_TRY(const agreement_notes notes, agree(comm, record_of(step), count, call));
   for (const std::vector<std::byte>& note : notes) {
     detail::wire_reader in(note);
     mine = std::min(mine, in.in_range(0, last_number));

@@ -16,7 +16,7 @@ from pathlib import Path
 
 # Bash's completions for these words; "|" precedes the word to complete. Paths are those of WORK/paths.
 BASH = {
-    "|": "inspect verify diff convert reshard layout plan check-shards clean map devices completion man",
+    "|": "inspect verify diff convert reshard layout plan check-shards clean map run devices completion man",
     "|v": "verify",
     "--threads 2 |lay": "layout",
     "--threads |": "",
@@ -33,6 +33,8 @@ BASH = {
     "layout --s|": "--shape --svg",
     "layout --svg = |": "a b.svg folder",
     "verify a --l|": "--limit-factor",
+    "run |": "list latest verify prune",
+    "run list --names |": "step checkpoint iter",
     "completion |": "bash zsh fish",
     "completion f|": "fish",
     "man |": "",

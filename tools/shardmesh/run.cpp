@@ -103,6 +103,7 @@ class command_run {
       print_problem(one);
       problems_.push_back(one);
     }
+    print_more_problems(problem.more);
     status_ = std::max(status_, status_of(problem));
   }
 
