@@ -54,7 +54,7 @@ result<void> set_objects(model& mine, std::span<const local_state_object> object
 
 // Trains from the newest good step on. Returns the step at which this call began.
 result<std::int64_t> train(const std::filesystem::path& folder, communicator_ref comm, std::int64_t steps) {
-  const run_options options{.incremental = true, .keep = {.last = 2, .every = 100}};
+  const checkpoint_run_options options{.incremental = true, .keep = {.last = 2, .every = 100}};
   SHARDMESH_TRY(checkpoint_run run, checkpoint_run::open(folder, comm, options));
   model mine(comm.rank(), comm.size());
   SHARDMESH_TRY(const resumed_run resumed, run.resume(mine, comm));

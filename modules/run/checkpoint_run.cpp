@@ -99,7 +99,7 @@ struct chosen_step {
 
 struct checkpoint_run::state {
   fs::path folder;
-  run_options options;
+  checkpoint_run_options options;
   bool is_first_rank = false;
   run_lock lock;
   std::list<flight> flights;      // oldest first
@@ -235,7 +235,8 @@ checkpoint_run::~checkpoint_run() {
   if (state_ && !state_->maker.is_this()) static_cast<void>(state_.release());
 }
 
-result<checkpoint_run> checkpoint_run::open(const fs::path& folder, communicator_ref comm, const run_options& options) {
+result<checkpoint_run> checkpoint_run::open(const fs::path& folder, communicator_ref comm,
+                                            const checkpoint_run_options& options) {
   auto made = std::make_unique<state>();
   made->folder = folder;
   made->options = options;

@@ -25,7 +25,7 @@ enum class full_flight : std::uint8_t {
 };
 
 /// The options of a run, the same on every rank.
-struct run_options {
+struct checkpoint_run_options {
   step_names names = step_names::step;
   std::int32_t in_flight = 1;  // saves that run at a time in the background
   full_flight when_full = full_flight::wait;
@@ -88,7 +88,7 @@ class checkpoint_run {
   ///         and host; errc::invalid_argument (an option), errc::unsupported (a URL), errc::io, errc::disagreement, and
   ///         those of the communicator
   static result<checkpoint_run> open(const std::filesystem::path& folder, communicator_ref comm,
-                                     const run_options& options = {});
+                                     const checkpoint_run_options& options = {});
   checkpoint_run(checkpoint_run&&) noexcept;
   checkpoint_run& operator=(checkpoint_run&&) noexcept;
   /// Waits for the saves of this rank. Call `wait` before, to learn their outcomes.

@@ -31,9 +31,9 @@ bool may_refer(const fs::path& folder) {
   return ::lstat((folder / ".metadata").c_str(), &status) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
-class planning {
+class prune_planner {
  public:
-  planning(const fs::path& run, const prune_options& options) : run_(run), options_(options) {
+  prune_planner(const fs::path& run, const prune_options& options) : run_(run), options_(options) {
     plan_.run = run;
     plan_.names = options.names;
   }
@@ -179,7 +179,7 @@ std::int64_t prune_plan::deleted_bytes() const {
 }
 
 result<prune_plan> plan_prune(const fs::path& run, const prune_options& options) {
-  return planning(run, options).make();
+  return prune_planner(run, options).make();
 }
 
 result<prune_report> prune_run(const prune_plan& plan) {

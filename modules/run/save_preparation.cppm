@@ -16,7 +16,7 @@ namespace shardmesh {
 struct step_to_save {
   const std::filesystem::path& run;
   std::int64_t step = 0;
-  const run_options& options;
+  const checkpoint_run_options& options;
   const run_save_options& saving;
   std::vector<std::int64_t> in_flight;  // steps that are being saved
   std::set<std::string> needed;         // names of the folders to which those refer

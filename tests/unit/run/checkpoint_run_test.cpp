@@ -42,7 +42,7 @@ using numbers = std::vector<std::int64_t>;
 
 // Resumes on this many ranks, and checks that each has the state of `step`. Returns the notes about skipped steps.
 std::vector<error> check_resumes(const fs::path& folder, std::int32_t ranks, std::int64_t step,
-                                 const run_options& options = {}) {
+                                 const checkpoint_run_options& options = {}) {
   std::vector<error> skipped;
   on_ranks(ranks, [&](any_communicator& comm) -> result<void> {
     auto run = checkpoint_run::open(folder, comm, options);
@@ -65,7 +65,7 @@ TEST_CASE("a run resumes from its newest step, on any number of ranks, under eac
   for (const step_names names : {step_names::step, step_names::checkpoint, step_names::iteration}) {
     INFO(name(names));
     const scratch_folder scratch;
-    const run_options options{.names = names};
+    const checkpoint_run_options options{.names = names};
     save_steps(scratch / "run", {5, 10, 20}, options);
     CHECK(numbers_in(scratch / "run", names) == numbers{5, 10, 20});
     for (const std::int32_t ranks : {1, 2, 4}) CHECK(check_resumes(scratch / "run", ranks, 20, options).empty());
@@ -207,7 +207,7 @@ TEST_CASE("a good step is not replaced without overwrite, and a damaged one is, 
 TEST_CASE("incremental steps refer to the newest good one, and a step to which another refers is not replaced") {
   const scratch_folder scratch;
   const fs::path run = scratch / "run";
-  const run_options options{.incremental = true};
+  const checkpoint_run_options options{.incremental = true};
   save_steps(run, {1, 2, 3}, options);
   CHECK(dcp::references_of(run / "step-1").value().empty());
   CHECK(dcp::references_of(run / "step-2").value() == std::vector<std::string>{"step-1"});

@@ -36,7 +36,7 @@ void report(int to, std::int64_t step) {
 }
 
 // Trains for ever. Rank 0 reports each step that was saved.
-result<void> train(const fs::path& folder, const run_options& options, int to, any_communicator& comm) {
+result<void> train(const fs::path& folder, const checkpoint_run_options& options, int to, any_communicator& comm) {
   auto run = checkpoint_run::open(folder, comm, options);
   if (!run) return std::move(run).error();
   trainer state(comm.rank(), comm.size());
@@ -63,8 +63,8 @@ result<void> train(const fs::path& folder, const run_options& options, int to, a
 }
 
 // Runs the training in a child, kills it after at most `most_ms`, and returns the last step that it reported.
-std::optional<std::int64_t> train_and_kill(const fs::path& folder, const run_options& options, std::int32_t ranks,
-                                           int most_ms) {
+std::optional<std::int64_t> train_and_kill(const fs::path& folder, const checkpoint_run_options& options,
+                                           std::int32_t ranks, int most_ms) {
   int ends[2] = {-1, -1};
   REQUIRE(::pipe(ends) == 0);
   const pid_t child = ::fork();
@@ -96,7 +96,7 @@ TEST_CASE("a run that is killed at random moments resumes from no older step tha
   const std::uint64_t seed = random_seed::seed();
   const scratch_folder scratch;
   const fs::path run = scratch / "run";
-  const run_options options{.in_flight = 2, .incremental = true, .keep = {.last = 2, .best = 1}};
+  const checkpoint_run_options options{.in_flight = 2, .incremental = true, .keep = {.last = 2, .best = 1}};
   dice random(seed);
   std::int64_t last = 0;
   for (std::uint64_t round = 0; round < random_seed::rounds(15); ++round) {

@@ -109,7 +109,7 @@ inline run_save_options quick(std::optional<double> metric = std::nullopt) {
 
 /// Saves these steps on two ranks, each in the foreground. `metrics` has those of the steps that have one.
 inline void save_steps(const std::filesystem::path& folder, const std::vector<std::int64_t>& steps,
-                       const run_options& options = {}, const std::map<std::int64_t, double>& metrics = {}) {
+                       const checkpoint_run_options& options = {}, const std::map<std::int64_t, double>& metrics = {}) {
   on_ranks(2, [&](any_communicator& comm) -> result<void> {
     auto run = checkpoint_run::open(folder, comm, options);
     if (!run) return std::move(run).error();
