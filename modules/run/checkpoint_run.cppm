@@ -109,7 +109,7 @@ class checkpoint_run {
   }
 
   /// Starts to save a step. Collective; blocks until the state is copied. Each save has a subgroup of `comm`, so `comm`
-  /// must allow calls from another thread, and must outlive the save.
+  /// must allow calls from another thread, and must outlive the save. A save that misses its deadline poisons `comm`.
   /// \errors those of `start_save` of a state, and those of `save` above. The saves that have ended are then returned
   ///         by the next call.
   /// Cost: as `start_save`, and three more rounds.

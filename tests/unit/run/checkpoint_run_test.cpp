@@ -113,8 +113,8 @@ TEST_CASE("a flipped bit is found by the deep check only, and a checked load fal
   const scratch_folder scratch;
   const fs::path run = scratch / "run";
   save_steps(run, {1, 2});
-  const auto size = static_cast<std::int64_t>(fs::file_size(run / "step-2" / "__0_0.distcp"));
-  for (std::int64_t at = 0; at < size; at += 16) flip_byte(run / "step-2" / "__0_0.distcp", at);
+  const fs::path file = run / "step-2" / "__0_0.distcp";
+  flip_byte(file, offset_of(file, 205));  // an element of "w"
   CHECK(find_latest_step(run).value().step->step == 2);
   CHECK(find_latest_step(run, step_names::step, {.deep = true}).value().step->step == 1);
   on_ranks(2, [&](any_communicator& comm) -> result<void> {

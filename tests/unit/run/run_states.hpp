@@ -147,6 +147,17 @@ inline void shorten(const std::filesystem::path& file) {
   std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
 }
 
+/// The offset of a float32 in a file; it is there once.
+inline std::int64_t offset_of(const std::filesystem::path& file, float value) {
+  std::ifstream stream(file, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+  const std::string wanted(reinterpret_cast<const char*>(&value), sizeof value);
+  const std::size_t at = bytes.find(wanted);
+  REQUIRE(at != std::string::npos);
+  REQUIRE(bytes.find(wanted, at + 1) == std::string::npos);
+  return static_cast<std::int64_t>(at);
+}
+
 /// Changes one byte of a file, and keeps its size.
 inline void flip_byte(const std::filesystem::path& file, std::int64_t offset) {
   std::fstream stream(file, std::ios::binary | std::ios::in | std::ios::out);
