@@ -11,6 +11,7 @@ module;
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -47,7 +48,7 @@ class prune_planner {
     SHARDMESH_TRY(check_steps());
     keep_by_rules();
     for (const std::string& folder : options_.in_use) keep(folder, "in use");
-    SHARDMESH_TRY(find_dead_leftovers());
+    SHARDMESH_TRY(look_for_leftovers());
     SHARDMESH_TRY(keep_for_other_folders());
     keep_referred();
     split();
@@ -102,7 +103,7 @@ class prune_planner {
     for (fs::directory_iterator at(run_, code), end; !code && at != end; at.increment(code)) {
       const std::string folder = at->path().filename().string();
       std::error_code unseen;
-      if (number_of_.contains(folder) || is_leftover(folder) || !fs::is_directory(at->path(), unseen)) continue;
+      if (number_of_.contains(folder) || temporary_.contains(folder) || !fs::is_directory(at->path(), unseen)) continue;
       if (!may_refer(at->path())) continue;
       const auto references = dcp::references_of(at->path());
       if (!references) {
@@ -113,11 +114,6 @@ class prune_planner {
     }
     if (code) return fail_sys(code.value(), "cannot list", run_.string());
     return {};
-  }
-
-  bool is_leftover(const std::string& folder) const {
-    return std::any_of(plan_.leftovers.begin(), plan_.leftovers.end(),
-                       [&](const leftover& one) { return one.path.filename() == folder; });
   }
 
   // References lead directly to the folder with the bytes. A step that is kept only because another refers to it has
@@ -148,12 +144,17 @@ class prune_planner {
     }
   }
 
-  result<void> find_dead_leftovers() {
+  // Folders that are being written count as leftovers with an owner. Their references are not read, because their
+  // description may be incomplete: `in_use` has those of the run itself, and any other save checks its references
+  // before it commits.
+  result<void> look_for_leftovers() {
     SHARDMESH_TRY(std::vector<leftover> found, find_leftovers(run_));
     std::error_code code;
-    for (leftover& one : found)
-      if (one.owner == leftover_owner::dead && fs::equivalent(one.path.parent_path(), run_, code))
-        plan_.leftovers.push_back(std::move(one));
+    for (leftover& one : found) {
+      if (!fs::equivalent(one.path.parent_path(), run_, code)) continue;
+      temporary_.insert(one.path.filename().string());
+      if (one.owner == leftover_owner::dead) plan_.leftovers.push_back(std::move(one));
+    }
     return {};
   }
 
@@ -164,6 +165,7 @@ class prune_planner {
   std::vector<std::vector<std::string>> reasons_, references_;
   std::vector<std::optional<error>> problems_;
   std::map<std::string, std::size_t> number_of_;
+  std::set<std::string> temporary_;  // names of folders that are being written, or were left
 };
 
 }  // namespace

@@ -19,6 +19,7 @@ module;
 #include <vector>
 module shardmesh.run;
 
+import shardmesh.dcp;
 import shardmesh.storage;
 import :run_record;
 import :save_preparation;
@@ -59,10 +60,11 @@ result<fs::path> choose_previous(const step_to_save& save, std::vector<std::stri
     SHARDMESH_TRY(latest, find_latest_step(save.run, save.options.names, {}, save.step));
   }
   if (!latest.step) return fs::path();
-  if (is_there(latest.step->path / checksum_file_name) && is_there(latest.step->path / ".metadata"))
-    return latest.step->path;
-  notes.push_back(fmt::format("{}: step {} is saved whole, because this step has no record of checksums",
-                              latest.step->path.string(), save.step));
+  // A good step may lack a record of checksums, or have a damaged one. The training must not end for that.
+  const fs::path destination = save.run / folder_name(save.step, save.options.names);
+  const auto usable = dcp::previous_checkpoint::open(latest.step->path, destination);
+  if (usable) return latest.step->path;
+  notes.push_back(fmt::format("step {} is saved whole: {}", save.step, to_string(usable.error())));
   return fs::path();
 }
 

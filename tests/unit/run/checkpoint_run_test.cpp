@@ -226,6 +226,26 @@ TEST_CASE("incremental steps refer to the newest good one, and a step to which a
   });
 }
 
+TEST_CASE("an incremental save after a step whose record of checksums is damaged is whole, with a note") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  save_steps(run, {1});
+  flip_byte(run / "step-1" / ".shardmesh_checksums", 40);
+  std::vector<std::string> notes;
+  on_ranks(2, [&](any_communicator& comm) -> result<void> {
+    auto opened = checkpoint_run::open(run, comm, {.incremental = true});
+    if (!opened) return std::move(opened).error();
+    trainer state = trained(comm, 2);
+    const auto saved = opened->save(2, state, comm, quick());
+    if (!saved) return saved.error();
+    if (comm.rank() == 0) notes = opened->take_notes();
+    return {};
+  });
+  CHECK(dcp::references_of(run / "step-2").value().empty());
+  REQUIRE(notes.size() == 1);
+  CHECK(notes[0].starts_with("step 2 is saved whole: "));
+}
+
 TEST_CASE("ranks that save different steps, and negative steps, are errors on every rank") {
   const scratch_folder scratch;
   on_ranks(2, [&](any_communicator& comm) -> result<void> {
