@@ -13,6 +13,7 @@ module;
 #include <system_error>
 module shardmesh.checkpoint;
 
+import shardmesh.storage;
 import :consolidated_name;
 
 namespace shardmesh {
