@@ -96,7 +96,8 @@ class checkpoint_run {
 
   /// Saves a step. Collective; blocks. Background saves go on meanwhile.
   /// \errors those of `save` of a state; errc::invalid_argument (a negative step, or a step that is to be replaced and
-  ///         to which another one refers); errc::destination_exists when there is a good step of this number
+  ///         to which another one refers); errc::unsupported (a format other than dcp and hf);
+  ///         errc::destination_exists when there is a good step of this number
   /// Cost: as `save`, one more round, and one small file that rank 0 writes. With `incremental`, rank 0 also checks the
   ///       newest step.
   template <detail::saved_by_run State>

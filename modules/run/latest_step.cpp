@@ -15,9 +15,7 @@ namespace {
 
 // The problem of a step, as a note that names the step.
 error skipped_step(const run_step& step, const error& problem) {
-  error made = fail(problem.code, "the step is skipped: " + to_string(problem)).with_file(step.path.string());
-  made.sys = problem.sys;
-  return made;
+  return fail(problem.code, "the step is skipped: " + to_string(problem)).with_file(step.path.string());
 }
 
 }  // namespace

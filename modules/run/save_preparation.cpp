@@ -94,6 +94,11 @@ result<save_preparation> prepare_save(const step_to_save& save) {
   made.overwrite = how.overwrite;
   made.previous = how.previous;
   const fs::path path = save.run / folder_name(save.step, save.options.names);
+  if (how.format != target_format::dcp && how.format != target_format::hf)
+    return fail(errc::unsupported, "a step is a folder, and this format is not written as a folder by several ranks")
+        .with_file(path.string())
+        .with_values("dcp or hf", std::string(target_of(how.format).name))
+        .with_hint("save as dcp or hf, and convert the step afterwards");
   if (is_there(path)) {
     if (!made.overwrite)
       if (const step_check checked = check_step(path); !checked.ok()) {

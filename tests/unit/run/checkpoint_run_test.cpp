@@ -260,6 +260,29 @@ TEST_CASE("ranks that save different steps, and negative steps, are errors on ev
   CHECK(numbers_in(scratch / "run").empty());
 }
 
+TEST_CASE("a step is saved as DCP or as a Hugging Face folder, and no other format is accepted") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  on_ranks(2, [&](any_communicator& comm) -> result<void> {
+    auto opened = checkpoint_run::open(run, comm);
+    if (!opened) return std::move(opened).error();
+    trainer state = trained(comm, 1);
+    run_save_options how = quick();
+    how.saving.format = target_format::hf;
+    const auto saved = opened->save(1, state, comm, how);
+    if (!saved) return saved.error();
+    how.saving.format = target_format::safetensors;
+    const auto refused = opened->save(2, state, comm, how);
+    return expect(!refused && refused.error().code == errc::unsupported, text_of(refused));
+  });
+  CHECK(numbers_in(run) == numbers{1});
+  CHECK(find_latest_step(run).value().step->step == 1);
+  const auto files = names_in(run / "step-1", ".safetensors");
+  REQUIRE_FALSE(files.empty());
+  for (const std::string& file : files) fs::resize_file(run / "step-1" / file, 20);
+  CHECK_FALSE(find_latest_step(run).value().step);
+}
+
 TEST_CASE("background saves wait for a free place, and every outcome is returned once") {
   const scratch_folder scratch;
   const fs::path run = scratch / "run";
