@@ -2,8 +2,10 @@
 // Tests which steps a prune deletes, and why the others stay.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
+#include <dice.hpp>
 #include <filesystem>
 #include <map>
+#include <random_seed.hpp>
 #include <scratch_folder.hpp>
 #include <string>
 #include <utility>
@@ -167,4 +169,32 @@ TEST_CASE("a run with rules prunes itself after each save") {
   const fs::path run = scratch / "run";
   save_steps(run, {1, 2, 3, 4}, {.incremental = true, .keep = {.last = 2}});
   CHECK(numbers_in(run) == numbers{1, 3, 4});  // the later ones refer to step 1
+}
+
+TEST_CASE("random saves and prunes never break a step that stays, nor delete the newest one") {
+  const std::uint64_t seed = random_seed::seed();
+  for (std::uint64_t round = 0; round < random_seed::rounds(6); ++round) {
+    INFO("SHARDMESH_SEED=" << seed << ", round " << round);
+    dice random(seed + round);
+    const scratch_folder scratch;
+    const fs::path run = scratch / "run";
+    std::int64_t step = 0;
+    for (std::int64_t turn = 0; turn < 6; ++turn) {
+      numbers next;
+      for (std::int64_t left = 1 + random.below(3); left > 0; --left) next.push_back(step += 1 + random.below(4));
+      save_steps(run, next, {.incremental = !random.one_in(3)}, {{step, static_cast<double>(random.below(4))}});
+      if (random.one_in(4)) REQUIRE(pin_step(run, step));
+      const keep_rules keep{.last = random.below(3), .every = random.below(5), .best = random.below(2)};
+      const prune_plan plan = plan_prune(run, {.keep = keep}).value();
+      CHECK(prune_run(plan).value().problems.empty());
+      const std::vector<run_step> steps = list_steps(run).value();
+      REQUIRE(steps.size() == plan.kept.size());
+      for (std::size_t i = 0; i < steps.size(); ++i) {
+        INFO(steps[i].path);
+        CHECK(steps[i].step == plan.kept[i].step.step);
+        CHECK(check_step(steps[i].path, {.deep = true}).ok());
+      }
+      CHECK(steps.back().step == step);
+    }
+  }
 }
