@@ -192,8 +192,10 @@ std::optional<error> problem_of(std::string_view key, dtype type, const extents&
                      fmt::format("{}", key.size()))
         .with_hint("rename the tensor");
   if (!descr_of(type).empty()) return std::nullopt;
-  return refuse(fmt::format("NumPy has no {}", name(type)))
-      .with_hint(is_floating(type) ? "pass dtype float32 to cast it, or leave it out" : "leave it out");
+  // A type without a pattern casts no floats below 16 bits: they usually have scales.
+  const char* const cast = bits(type) >= 16 ? "pass dtype float32 to cast it, or leave it out"
+                                            : "pass dtype '.*=float32' to cast it, or leave it out";
+  return refuse(fmt::format("NumPy has no {}", name(type))).with_hint(is_floating(type) ? cast : "leave it out");
 }
 
 result<save_report> save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,

@@ -86,7 +86,6 @@ class http_store final : public store {
     const http_request request{
         .url = encoded_url(member_url(url, "")), .headers = {{"Accept", "application/json"}}, .follow_redirects = true};
     SHARDMESH_TRY(const auto answer, client->send(request, most_listing_bytes));
-    if (answer.status == 404) return std::vector<stored_object>();
     const std::string_view text(reinterpret_cast<const char*>(answer.body.data()), answer.body.size());
     return parse_autoindex(answer.status == 200 ? text : std::string_view(), url);
   }

@@ -168,7 +168,7 @@ def check_lacking(oracle):
     status, _, err = oracle.run("convert", source, made)
     oracle.check(status == 1 and "NumPy has no bfloat16" in err and "--dtype float32" in err, "lacking", f"exits {status}: {err}")
     oracle.check(not made.exists(), "lacking", "a file was written")
-    if oracle.succeeds("lacking", "convert", source, made, "--dtype", "float32") is not None:
+    if oracle.succeeds("lacking", "convert", source, made, "--dtype", ".*=float32") is not None:
         with np.load(made) as found:
             oracle.check(found["h"].tolist() == [1, 2] and found["q"].tolist() == [1, 2], "lacking", f"{dict(found)}")
 
@@ -239,7 +239,7 @@ def check_mutants(oracle):
         oracle.check(verified == 0 or converted == 1, case, "convert accepts what verify refuses")
         if converted == 0:
             found = {key.encode(): tensor[2] for key, tensor in read_safetensors(made)[0].items()}
-            oracle.check(list(found.values()) == list(wanted.values()), case, "other elements pass")
+            oracle.check(sorted(found.values()) == sorted(wanted.values()), case, "other elements pass")
         made.unlink(missing_ok=True)
 
 

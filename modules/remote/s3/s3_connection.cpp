@@ -57,6 +57,12 @@ std::string_view remedy_for(std::string_view code) {
   return "";
 }
 
+// Names the object in an error of a request. Errors of settings and credentials name their own files.
+error named(error why, const std::string& url) {
+  if (why.file.empty() || why.file.starts_with("http")) why.file = url;
+  return why;
+}
+
 bool is_expired(std::string_view code) {
   return code == "ExpiredToken" || code == "TokenRefreshRequired" || code == "RequestExpired";
 }
@@ -160,7 +166,7 @@ result<http_response> s3_connection::send(const s3_request& request, std::int64_
   const std::string payload = sha256::hex_of(request.body);
   auto answer = client->send(unsigned_request(request), limit_bytes,
                              [&](http_request& to) { return address_and_sign(request, payload, to); });
-  if (!answer) return std::move(answer).error().with_file(url_of(request.of));
+  if (!answer) return named(std::move(answer).error(), url_of(request.of));
   return answer;
 }
 
@@ -171,7 +177,7 @@ result<void> s3_connection::read(const s3_name& object, std::span<const http_ran
   const std::string payload = sha256::hex_of({});
   auto done = client->read(unsigned_request(request), ranges, version, total_bytes,
                            [&](http_request& to) { return address_and_sign(request, payload, to); });
-  if (!done) return std::move(done).error().with_file(url_of(object));
+  if (!done) return named(std::move(done).error(), url_of(object));
   return done;
 }
 

@@ -164,6 +164,7 @@ result<aws_files> read_one(const environment& variables, const char* variable, s
   const std::string_view named = variables.variable(variable);
   const std::filesystem::path path = variables.expanded(named.empty() ? usual : named);
   if (named.empty() && variables.variable("HOME").empty()) return aws_files{};
+  if (path == "/dev/null") return aws_files{};  // the usual way to have no such file
   auto text = read_secret_file(path, most_file_bytes);
   if (!text) {
     if (const int sys = text.error().sys; sys == ENOENT || sys == ENOTDIR) return aws_files{};
