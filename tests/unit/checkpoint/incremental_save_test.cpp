@@ -51,7 +51,8 @@ tensors read_back(const fs::path& folder) {
 std::string problems_of(const fs::path& folder) {
   const auto reader = open_checkpoint(folder).value();
   std::string text;
-  for (const error& problem : verify(*reader).value().problems) text += to_string(problem) + "\n";
+  const auto checked = verify(*reader).value();
+  for (const error& problem : checked.problems) text += to_string(problem) + "\n";
   return text;
 }
 

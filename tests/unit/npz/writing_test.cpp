@@ -75,7 +75,7 @@ TEST_CASE("objects travel in a record of their own") {
   const fs::path sample = fs::path(SHARDMESH_TEST_DATA) / "golden" / "era_torch_2.15.0" / "checkpoint";
   const auto source = opened(sample);
   convert_options options{.format = target_format::npz};
-  options.selection.cast.push_back(parse_cast_rule("float32").value());  // NumPy has no bfloat16
+  options.selection.cast.push_back(parse_cast_rule(".*=float32").value());  // NumPy has no bfloat16
   const auto report = convert(*source, scratch / "out.npz", options);
   INFO((report ? "" : to_string(report.error())));
   REQUIRE(report);
@@ -114,7 +114,7 @@ TEST_CASE("a tensor whose dtype NumPy lacks is refused, with the remedy, or left
   CHECK(some->skipped_tensors == 2);
 
   convert_options cast{.format = target_format::npz};
-  cast.selection.cast.push_back(parse_cast_rule("float32").value());
+  cast.selection.cast.push_back(parse_cast_rule(".*=float32").value());
   REQUIRE(convert(*source, scratch / "all.npz", cast));
   const auto values = load_tensor(*opened(scratch / "all.npz"), "q").value();
   CHECK(values.type() == dtype::float32);

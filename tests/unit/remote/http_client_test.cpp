@@ -148,12 +148,12 @@ TEST_CASE("a thousand random ranges equal those of the object") {
 
 TEST_CASE("one fault at any request of a read ends in the right bytes or one clear error") {
   const watchdog dog{std::chrono::seconds(240)};
-  http_server::server server;
   const std::string content = random_text(60'000, 2);
-  server.put("/object", content);
-  server.redirect_to(server.url("/elsewhere"));
   for (const outcome& expected : outcomes)
     for (std::size_t at = 0; at != 6; ++at) {
+      http_server::server server;  // a server of an earlier round may still get requests of its client
+      server.put("/object", content);
+      server.redirect_to(server.url("/elsewhere"));
       INFO("fault " << static_cast<int>(expected.one) << " at request " << at);
       std::deque<fault> faults(at, fault::none);
       faults.push_back(expected.one);
@@ -168,7 +168,6 @@ TEST_CASE("one fault at any request of a read ends in the right bytes or one cle
       if (done) CHECK(memory.text() == content);
       if (!done) CHECK(done.error().message.starts_with(expected.message));
       CHECK(memory.is_intact());
-      server.plan({});
     }
 }
 

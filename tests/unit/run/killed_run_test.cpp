@@ -114,7 +114,8 @@ TEST_CASE("a run that is killed at random moments resumes from no older step tha
     const prune_report pruned = prune_run(plan).value();
     for (const error& problem : pruned.problems) FAIL_CHECK(to_string(problem));
     for (const std::string& name : names_in(run, "shardmesh-tmp")) FAIL_CHECK(name);
-    for (const run_step& step : list_steps(run).value()) {
+    const auto listed = list_steps(run).value();
+    for (const run_step& step : listed) {
       const step_check checked = check_step(step.path, {.deep = true});
       INFO(step.path << ": " << (checked.problem ? to_string(*checked.problem) : ""));
       CHECK(checked.ok());

@@ -119,7 +119,8 @@ TEST_CASE("a step stays while a kept step, another folder, or a save in progress
   fs::remove_all(run / "best");
   CHECK(deleted_in(plan_prune(run, {.keep = {.last = 1}, .in_use = {"step-1"}}).value()).empty());
   check_pruned(run, options, {3, 5});
-  for (const run_step& step : list_steps(run).value()) {
+  const auto listed = list_steps(run).value();
+  for (const run_step& step : listed) {
     const step_check checked = check_step(step.path, {.deep = true});
     INFO(step.path);
     CHECK(checked.ok());

@@ -138,7 +138,8 @@ inline std::set<std::string> names_in(const std::filesystem::path& folder, std::
 /// The numbers of the steps in a folder.
 inline std::vector<std::int64_t> numbers_in(const std::filesystem::path& folder, step_names names = step_names::step) {
   std::vector<std::int64_t> numbers;
-  for (const run_step& step : list_steps(folder, names).value()) numbers.push_back(step.step);
+  const auto listed = list_steps(folder, names).value();
+  for (const run_step& step : listed) numbers.push_back(step.step);
   return numbers;
 }
 

@@ -260,9 +260,11 @@ TEST_CASE("a rank outside of the mesh, rules that do not fit and partial sums ar
   why = refusal(s, mesh, rules({"model.*=S(1)"}), 0);
   CHECK(why.message == "rule 'model.*=S(1)' names a dimension that 1 tensor lacks: model.b");
   why = refusal(s, mesh, rules({"model.w=SG(0,4:2)"}), 0);
-  CHECK(why.message ==
-        "rule 'model.w=SG(0,4:2)' has segments that do not fit 1 tensor: model.w (the segments of SG(0,4:2) add up to "
-        "6, dimension 0 has size 7)");
+  CHECK(
+      why.message ==
+      "rule 'model.w=SG(0,4:2)' has segments that do not fit 2 tensors: model.w (the segments of SG(0,4:2) add up to "
+      "6, dimension 0 has size 7), optim.state.w.exp_avg (the segments of SG(0,4:2) add up to 6, dimension 0 has size "
+      "7)");
   why = refusal(s, mesh, rules({"model.*=S(0),R"}), 0);
   CHECK(why.message == "rule 'model.*' has 2 placements for a mesh of 1 dimension");
   why = refusal(s, mesh, rules({"model.w=P(sum)"}), 0);
