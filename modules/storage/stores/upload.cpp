@@ -47,7 +47,7 @@ int order_of(const std::string& name) {
 }  // namespace
 
 bool is_description(std::string_view name) {
-  return name == ".metadata" || name == ".snapshot_metadata" || name == "metadata.json" ||
+  return name == ".metadata" || name == ".snapshot_metadata" || name == "metadata.pkl" ||
          name.ends_with(".safetensors.index.json");
 }
 

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests destinations under URLs: the order of uploads, their conditions, and what is left after a failure.
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <catch2/catch_test_macros.hpp>
+
+import shardmesh.storage;
+
+using namespace shardmesh;
+
+namespace {
+
+// Objects in memory. It notes every change, and refuses the write of one name.
+class noting_store final : public store {
+ public:
+  result<std::optional<stored_object>> look(const std::string& url) const override {
+    if (const auto found = objects.find(url); found != objects.end())
+      return std::optional(described(url, found->second));
+    const auto below = objects.lower_bound(url + "/");
+    if (below == objects.end() || !below->first.starts_with(url + "/")) return std::optional<stored_object>();
+    return std::optional(stored_object{last_part(url), true});
+  }
+  result<std::vector<stored_object>> list(const std::string& url) const override {
+    std::vector<stored_object> made;
+    for (const auto& [name, content] : objects)
+      if (name.starts_with(url + "/")) made.push_back(described(name, content));
+    return made;
+  }
+  result<std::unique_ptr<byte_source>> open(const std::string& url) const override {
+    const auto found = objects.find(url);
+    if (found == objects.end()) return fail(errc::io, "there is no such object").with_file(url);
+    return std::unique_ptr<byte_source>(std::make_unique<memory_source>(std::as_bytes(std::span(found->second)), url));
+  }
+  result<std::string> put(const std::string& url, const byte_source& content,
+                          const put_condition& condition) const override {
+    const auto found = objects.find(url);
+    if (last_part(url) == refused) return fail(errc::io, "the server refuses").with_file(url);
+    if (condition.if_absent && found != objects.end()) return fail(errc::destination_exists, "exists").with_file(url);
+    if (!condition.if_version.empty() && (found == objects.end() || found->second != condition.if_version))
+      return fail(errc::destination_exists, "has changed").with_file(url);
+    std::string text(static_cast<std::size_t>(content.size_bytes()), ' ');
+    if (auto done = content.read(0, std::as_writable_bytes(std::span(text))); !done) return std::move(done).error();
+    changes.push_back("put " + last_part(url));
+    objects[url] = text;
+    return text;
+  }
+  result<void> remove(const std::string& url) const override {
+    changes.push_back("remove " + last_part(url));
+    objects.erase(url);
+    return {};
+  }
+
+  mutable std::map<std::string, std::string> objects;
+  mutable std::vector<std::string> changes;
+  std::string refused;
+
+ private:
+  static std::string last_part(const std::string& url) { return url.substr(url.rfind('/') + 1); }
+  static stored_object described(const std::string& url, const std::string& content) {
+    return {last_part(url), false, static_cast<std::int64_t>(content.size()), content};
+  }
+};
+
+// A store that is registered for a scheme while this object lives.
+struct registered {
+  explicit registered(std::string name) : scheme(std::move(name)) { register_store(scheme, made); }
+  ~registered() { register_store(scheme, nullptr); }
+  std::string url(const std::string& name) const { return scheme + "://bucket/" + name; }
+  std::string scheme;
+  std::shared_ptr<noting_store> made = std::make_shared<noting_store>();
+};
+
+result<void> write_folder(const std::string& url, std::span<const std::pair<std::string, std::string>> files,
+                          const output_options& options = {}) {
+  auto output = staged_output::directory(url, options);
+  if (!output) return std::move(output).error();
+  for (const auto& [name, content] : files) {
+    const auto number = output->add_file(name);
+    if (!number) return number.error();
+    if (auto done = output->write(*number, 0, std::as_bytes(std::span(content))); !done) return done;
+  }
+  return output->commit();
+}
+
+using lines = std::vector<std::string>;
+const std::vector<std::pair<std::string, std::string>> dcp_files{
+    {".metadata", "new"}, {".shardmesh_checksums", "sums"}, {"__0_0.distcp", "data 0"}, {"__1_0.distcp", "data 1"}};
+
+}  // namespace
+
+TEST_CASE("a folder is uploaded with its description last, and its data first") {
+  const registered at("upload-order");
+  REQUIRE(write_folder(at.url("run"), dcp_files));
+  CHECK(at.made->changes == lines{"put __0_0.distcp", "put __1_0.distcp", "put .shardmesh_checksums", "put .metadata"});
+  CHECK(at.made->objects.at(at.url("run/__1_0.distcp")) == "data 1");
+  CHECK(at.made->objects.size() == 4);
+  for (const std::string_view name : {"metadata.pkl", "model.safetensors.index.json", ".snapshot_metadata"}) {
+    const registered other("upload-other");
+    const std::vector<std::pair<std::string, std::string>> files{{std::string(name), "1"}, {"zzz", "2"}};
+    REQUIRE(write_folder(other.url("run"), files));
+    CHECK(other.made->changes == lines{"put zzz", "put " + std::string(name)});
+  }
+}
+
+TEST_CASE("after an error of the store, what was uploaded is removed, and the error names the object") {
+  const registered at("upload-error");
+  at.made->refused = ".metadata";
+  const auto done = write_folder(at.url("run"), dcp_files);
+  REQUIRE(!done);
+  CHECK(done.error().code == errc::io);
+  CHECK(done.error().file == at.url("run/.metadata"));
+  CHECK(at.made->objects.empty());
+}
+
+TEST_CASE("an existing folder in a store is replaced only on request, its description first removed") {
+  const registered at("upload-again");
+  at.made->objects = {
+      {at.url("run/.metadata"), "old"}, {at.url("run/__0_0.distcp"), "old"}, {at.url("run/stale"), "old"}};
+  const auto refused = write_folder(at.url("run"), dcp_files);
+  REQUIRE(!refused);
+  CHECK(refused.error().code == errc::destination_exists);
+  CHECK(at.made->changes.empty());
+  const output_options replacing{.overwrite = true,
+                                 .may_replace = [](const auto&, const auto&) { return result<void>(); }};
+  REQUIRE(write_folder(at.url("run"), dcp_files, replacing));
+  CHECK(at.made->changes == lines{"remove .metadata", "put __0_0.distcp", "put __1_0.distcp",
+                                  "put .shardmesh_checksums", "put .metadata", "remove stale"});
+}
+
+TEST_CASE("a single file in a store is replaced only while it is the one that was examined") {
+  const registered at("upload-file");
+  const auto write = [&](const output_options& options, const std::string& meanwhile) -> result<void> {
+    auto output = staged_output::file(at.url("a.pt"), options);
+    if (!output) return std::move(output).error();
+    const auto number = output->add_file("");
+    if (!number) return number.error();
+    if (auto done = output->write(*number, 0, std::as_bytes(std::span(std::string_view("new")))); !done) return done;
+    if (!meanwhile.empty()) at.made->objects[at.url("a.pt")] = meanwhile;
+    return output->commit();
+  };
+  REQUIRE(write({}, ""));
+  CHECK(write({}, "").error().code == errc::destination_exists);
+  CHECK(write({.overwrite = true}, "another").error().code == errc::destination_exists);
+  CHECK(at.made->objects.at(at.url("a.pt")) == "another");
+  REQUIRE(write({.overwrite = true}, ""));
+  CHECK(at.made->objects.at(at.url("a.pt")) == "new");
+}
