@@ -3,6 +3,9 @@
 # the interface again, for each change of its flags; a scan and a BMI per partition would take most of that build.
 # Entities belong to the module and not to its partitions, so symbols and types stay the same.
 
+# Scripts of an installation have no policies of their own, and CMake before 4 would not know IN_LIST there.
+cmake_policy(SET CMP0057 NEW)
+
 # Reads one interface unit. Sets part (empty for the primary unit), module, head and body (its text before and after the
 # declaration, without includes and imports), includes, imports (of other modules), below (the partitions that it
 # imports), and shown (those that it exports).

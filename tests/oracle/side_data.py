@@ -12,7 +12,7 @@ from common import Oracle, read_safetensors
 
 TARGETS = {"dcp": "", "hf": "", "safetensors": ".safetensors", "pt": ".pt", "torch-checkpointing": ""}
 BESIDE = {"config.json": b'{"a":1}', "tokenizer.json": b'{"b":2}', "adapter_config.json": b"{}", "README.md": b"text",
-          "blob.npz": b"PK\x05\x06" + bytes(18), "extra.weights": b"xyz"}
+          "blob.h5": b"PK\x05\x06" + bytes(18), "extra.weights": b"xyz"}
 KNOWN = {"config.json", "tokenizer.json", "adapter_config.json", "README.md", "metadata.json", "meta.pt"}
 TEXTS = {"format": "pt", "who-wrote": "me-myself", "when-written": "now-then"}
 # Side files are copied only into a destination of their family.
