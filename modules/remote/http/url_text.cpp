@@ -11,11 +11,6 @@ import :url_text;
 namespace shardmesh::remote {
 namespace {
 
-bool is_plain(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
-         c == '_' || c == '~';
-}
-
 int hex_value(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -62,16 +57,6 @@ std::string encoded_url(std::string_view url) {
     else
       add_encoded(made, c);
   }
-  return made;
-}
-
-std::string encoded_part(std::string_view text, bool keeps_slashes) {
-  std::string made;
-  for (const char c : text)
-    if (is_plain(c) || (keeps_slashes && c == '/'))
-      made += c;
-    else
-      add_encoded(made, c);
   return made;
 }
 

@@ -9,8 +9,6 @@ namespace shardmesh::remote {
 // Encodes the characters that no URL may contain, also "%" without two hexadecimal digits, and "#", because objects
 // have no fragments. What the user has encoded stays.
 std::string encoded_url(std::string_view url);
-// Encodes all but letters, digits, and "-._~", and "/" when `keeps_slashes`.
-std::string encoded_part(std::string_view text, bool keeps_slashes);
 // Decodes %41 to A.
 std::string decoded(std::string_view text);
 

@@ -18,6 +18,7 @@ module shardmesh.remote;
 import :failure;
 import :hf_hub;
 import :hf_place;
+import :percent_encoding;
 import :process_client;
 import :url_text;
 
@@ -156,7 +157,7 @@ error hf_hub::refusal(const http_response& answer, const hf_place& place) const 
 
 result<std::string> hf_hub::commit_of(const hf_place& place) const {
   if (is_commit(place.revision)) return place.revision;
-  const std::string url = api_url(place, "revision/" + encoded_part(place.revision, false) + "?expand=sha");
+  const std::string url = api_url(place, "revision/" + encode_component(place.revision) + "?expand=sha");
   SHARDMESH_TRY(const auto answer, get(url, most_answer_bytes));
   if (answer.status != 200) return refusal(answer, place);
   const json repository = parsed(answer);
@@ -189,7 +190,7 @@ result<std::string> hf_hub::add_page(const http_response& answer, const std::str
 result<std::optional<std::vector<hf_entry>>> hf_hub::list(const hf_place& place, const std::string& commit,
                                                           const std::string& folder) const {
   std::string url = api_url(place, "tree/" + commit);
-  if (!folder.empty()) url += "/" + encoded_part(folder, true);
+  if (!folder.empty()) url += "/" + encode_path(folder);
   url += "?recursive=false";
   std::vector<hf_entry> made;
   for (int page = 0; !url.empty(); ++page) {
@@ -208,7 +209,7 @@ result<hf_location> hf_hub::locate(const hf_place& place, const std::string& com
   SHARDMESH_TRY(const auto* const client, client_->get());
   http_request request{
       .method = "HEAD",
-      .url = fmt::format("{}/{}/resolve/{}/{}", endpoint_, place.repository, commit, encoded_part(place.path, true))};
+      .url = fmt::format("{}/{}/resolve/{}/{}", endpoint_, place.repository, commit, encode_path(place.path))};
   const auto sign = [this](http_request& sent) { return authorise(sent); };
   for (int i = 0; i != most_redirects; ++i) {
     SHARDMESH_TRY(const auto answer, client->send(request, 0, sign));
