@@ -117,23 +117,21 @@ std::optional<std::size_t> recorded_sums::of_item(const stored_range& place) con
   return found->second;
 }
 
-result<std::shared_ptr<const byte_source>> recorded_sums::open_file(const std::string& name) const {
-  const fs::path path = folder_ / name;
-  const bool is_object = is_url(path);
-  std::unique_lock guard(lock_, std::defer_lock);
-  if (is_object) {
-    guard.lock();
-    if (const auto known = objects_.find(name); known != objects_.end()) return known->second;
-  }
+result<std::shared_ptr<const byte_source>> recorded_sums::open_object(const std::string& name) const {
+  const std::scoped_lock guard(lock_);
+  if (const auto known = objects_.find(name); known != objects_.end()) return known->second;
   SHARDMESH_TRY(std::unique_ptr<byte_source> opened, open_recorded(folder_, name, pool_));
-  std::shared_ptr<const byte_source> file = std::move(opened);
-  if (is_object) objects_.emplace(name, file);
-  return file;
+  return objects_.emplace(name, std::move(opened)).first->second;
 }
 
 result<void> recorded_sums::check(std::size_t range) const {
-  SHARDMESH_TRY(const auto file, open_file(ranges_[range].file));
-  return check_checksum(*file, ranges_[range]);
+  const checksum_range& one = ranges_[range];
+  if (is_url(folder_)) {
+    SHARDMESH_TRY(const auto object, open_object(one.file));
+    return check_checksum(*object, one);
+  }
+  SHARDMESH_TRY(const auto file, open_recorded(folder_, one.file, pool_));
+  return check_checksum(*file, one);
 }
 
 std::vector<error> recorded_sums::check(std::span<const std::size_t> chosen, int threads) const {

@@ -30,7 +30,7 @@ class recorded_sums {
 
  private:
   using item = std::tuple<std::int32_t, std::int64_t, std::int64_t>;  // file, offset, length
-  result<std::shared_ptr<const byte_source>> open_file(const std::string& name) const;
+  result<std::shared_ptr<const byte_source>> open_object(const std::string& name) const;
   std::filesystem::path folder_;
   std::vector<checksum_range> ranges_;
   std::vector<std::int32_t> files_;

@@ -129,15 +129,15 @@ class dcp_save {
   }
 
   // Checks that the chunks tile the tensor. `bytes.to` has only those that are written.
-  static result<void> check_chunks(const output_tensor& tensor) {
-    std::vector<std::int64_t> offsets, sizes;
+  result<void> check_chunks(const output_tensor& tensor) {
+    offsets_.clear(), sizes_.clear();
     for (const output_chunk& chunk : tensor.chunks) {
-      offsets.insert(offsets.end(), chunk.where.offsets.begin(), chunk.where.offsets.end());
-      sizes.insert(sizes.end(), chunk.where.sizes.begin(), chunk.where.sizes.end());
+      offsets_.insert(offsets_.end(), chunk.where.offsets.begin(), chunk.where.offsets.end());
+      sizes_.insert(sizes_.end(), chunk.where.sizes.begin(), chunk.where.sizes.end());
     }
-    const std::vector<owner_id> owners(tensor.chunks.size());  // no message names them
+    owners_.resize(tensor.chunks.size());  // no message names them
     const cover_report cover =
-        check_boxes(tensor.bytes.from.global_shape(), offsets, sizes, owners, 1, owner_space::items);
+        check_boxes(tensor.bytes.from.global_shape(), offsets_, sizes_, owners_, 1, owner_space::items);
     if (cover.ok()) return {};
     return to_error(cover.problems.front()).with_key(tensor.key);
   }
@@ -148,6 +148,9 @@ class dcp_save {
   const save_options& options_;
   std::optional<previous_checkpoint> previous_;
   save_report report_;
+  // The memory of `check_chunks`, which each tensor uses again.
+  std::vector<std::int64_t> offsets_, sizes_;
+  std::vector<owner_id> owners_;
 };
 
 }  // namespace

@@ -152,18 +152,27 @@ class DestinationTest(common.WorkTest):
             self.assertIn(str(self.work / "file"), caught.exception.path)
             self.assertEqual(caught.exception.code, "io")
 
-    def test_urls_of_stores_are_not_written(self):
+    def test_urls_are_no_destinations_of_the_storage_writer(self):
         os.chdir(self.work)
-        for url in ("abc://x", "s3://bucket/run/step-1", "hf://user/model", "https://host/x.safetensors"):
-            for call in (lambda: shardmesh.save({"w": tensor(1)}, url), lambda: shardmesh.dcp.StorageWriter(url),
-                         lambda: shardmesh.dcp.save({"w": tensor(1)}, checkpoint_id=url),
-                         lambda: shardmesh.convert(common.GOLDEN / "single_rank" / "checkpoint", url, "dcp")):
+        for url in ("abc://x", "s3://bucket/run/step-1", "gs://bucket/run", "hf://user/model", "https://host/x.safetensors"):
+            for call in (lambda: shardmesh.dcp.StorageWriter(url),
+                         lambda: shardmesh.dcp.save({"w": tensor(1)}, checkpoint_id=url)):
                 with self.assertRaises(shardmesh.Error) as caught:
                     call()
                 self.assertEqual((caught.exception.code, caught.exception.path), ("unsupported", url))
                 self.assertIn("URL", str(caught.exception))
             self.assertFalse(shardmesh.dcp.StorageWriter.validate_checkpoint_id(url))
             self.assertTrue(shardmesh.dcp.StorageReader.validate_checkpoint_id(url))
+        self.assertEqual(self.left_in_work(), [])
+
+    def test_urls_of_an_unknown_scheme_are_not_written(self):
+        os.chdir(self.work)
+        for call in (lambda: shardmesh.save({"w": tensor(1)}, "abc://x"),
+                     lambda: shardmesh.convert(common.GOLDEN / "single_rank" / "checkpoint", "abc://x", "dcp")):
+            with self.assertRaises(shardmesh.Error) as caught:
+                call()
+            self.assertEqual((caught.exception.code, caught.exception.path), ("unsupported", "abc://x"))
+            self.assertIn('"abc"', str(caught.exception))
         self.assertEqual(self.left_in_work(), [])
 
     def test_urls_of_an_unknown_scheme_are_not_read(self):
