@@ -68,8 +68,8 @@ store_errors& kept_errors() {
   return *made;
 }
 
-path without_query(const path& at) {
-  return is_url(at) ? path(at.native().substr(0, at.native().find('?'))) : at;
+path without_query(const path& url) {
+  return url.native().substr(0, url.native().find('?'));
 }
 
 file_status status_of(const path& url, std::error_code& code) {
@@ -156,10 +156,10 @@ path canonical(const path& at, std::error_code& code) {
 }
 
 path name_of(const path& at) {
-  return without_query(at).filename();
+  return is_url(at) ? without_query(at).filename() : at.filename();
 }
 path folder_of(const path& at) {
-  return without_query(at).parent_path();
+  return is_url(at) ? without_query(at).parent_path() : at.parent_path();
 }
 
 error failure(const std::error_code& code, std::string_view action, const path& at) {
