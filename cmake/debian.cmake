@@ -8,9 +8,10 @@ if(CMAKE_LIBRARY_ARCHITECTURE)
   set(multiarch lib/${CMAKE_LIBRARY_ARCHITECTURE})
 endif()
 
-# shardmesh_debian_package(<component> NAME <package> SECTION <section> SUMMARY <line> TEXT <text> [DEPENDS <packages>])
+# shardmesh_debian_package(<component> NAME <package> SECTION <section> SUMMARY <line> TEXT <text> [DEPENDS <packages>]
+#                          [RECOMMENDS <packages>])
 function(shardmesh_debian_package component)
-  cmake_parse_arguments(PARSE_ARGV 1 package "" "NAME;SECTION;SUMMARY;TEXT;DEPENDS" "")
+  cmake_parse_arguments(PARSE_ARGV 1 package "" "NAME;SECTION;SUMMARY;TEXT;DEPENDS;RECOMMENDS" "")
   install(
     FILES ${PROJECT_SOURCE_DIR}/cmake/debian/copyright
     DESTINATION share/doc/${package_NAME}
@@ -21,11 +22,17 @@ function(shardmesh_debian_package component)
   set(CPACK_DEBIAN_${upper}_PACKAGE_NAME ${package_NAME} PARENT_SCOPE)
   set(CPACK_DEBIAN_${upper}_PACKAGE_SECTION ${package_SECTION} PARENT_SCOPE)
   set(CPACK_DEBIAN_${upper}_PACKAGE_DEPENDS "${package_DEPENDS}" PARENT_SCOPE)
+  set(CPACK_DEBIAN_${upper}_PACKAGE_RECOMMENDS "${package_RECOMMENDS}" PARENT_SCOPE)
   set(CPACK_DEBIAN_${upper}_DESCRIPTION "${package_SUMMARY}\n${package_TEXT}" PARENT_SCOPE)
   list(APPEND packages ${component})
   set(packages ${packages} PARENT_SCOPE)
 endfunction()
 
+# dpkg-shlibdeps does not see a library that is loaded with the first URL.
+set(curl_package)
+if(TARGET shardmesh_remote AND SHARDMESH_CURL_LIBRARY)
+  set(curl_package "libcurl4 | libcurl3-gnutls")
+endif()
 if(TARGET shardmesh_tool)
   install(TARGETS shardmesh_tool RUNTIME DESTINATION bin COMPONENT debian_tool EXCLUDE_FROM_ALL)
   set(written ${PROJECT_BINARY_DIR}/tools/shardmesh/self_description)
@@ -54,6 +61,7 @@ if(TARGET shardmesh_tool)
     TEXT
       "The command line of shardmesh. It reads and writes torch.distributed.checkpoint folders, .pt files,
 safetensors, and Hugging Face folders, without Python."
+    RECOMMENDS "${curl_package}"
   )
 endif()
 
@@ -79,6 +87,7 @@ if(TARGET shardmesh_c)
     TEXT
       "Opens, loads, maps, saves, converts, reshards, verifies, and compares checkpoints, and computes layouts
 and plans."
+    RECOMMENDS "${curl_package}"
   )
   shardmesh_debian_package(
     debian_development

@@ -99,6 +99,18 @@ if(CURL_FOUND AND pugixml_FOUND)
   if(NOT CURL_VERSION) # CMake's own module sets the other variable
     set(CURL_VERSION ${CURL_VERSION_STRING})
   endif()
+  # A static libcurl is linked. A shared one is loaded when it is needed, by the name that the loader knows (libcurl.so.4).
+  set(SHARDMESH_STATIC_CURL CURL::libcurl)
+  set(SHARDMESH_CURL_LIBRARY)
+  get_target_property(curl_type CURL::libcurl TYPE)
+  if(NOT curl_type STREQUAL "INTERFACE_LIBRARY")
+    get_target_property(curl_location CURL::libcurl LOCATION)
+    file(REAL_PATH "${curl_location}" curl_location)
+    if(curl_location MATCHES "(libcurl[^/]*\\.so\\.[0-9]+)[^/]*$")
+      set(SHARDMESH_CURL_LIBRARY ${CMAKE_MATCH_1})
+      set(SHARDMESH_STATIC_CURL)
+    endif()
+  endif()
   shardmesh_third_party(
     curl
     TARGET CURL::libcurl

@@ -50,6 +50,9 @@ def check_control(package, file, version, extra):
         wanted = wanted.replace("VERSION", version)
         assert any(one.startswith(wanted) for one in listed), f"{package} does not depend on {wanted}: {listed}"
     assert len(listed) == len(dependencies), f"{package} depends on {listed}"
+    # It is loaded with the first URL, so dpkg-shlibdeps does not see it.
+    recommended = "libcurl4 | libcurl3-gnutls" if extra and package != "libshardmesh-c-dev" else None
+    assert fields.get("Recommends") == recommended, fields
     if package == "libshardmesh-c1":
         assert "activate-noawait ldconfig" in run("dpkg-deb", "-I", file, "triggers")
         assert run("dpkg-deb", "-I", file, "shlibs").startswith("libshardmesh_c 1 libshardmesh-c1 ")
@@ -106,7 +109,7 @@ def main(cpack, build, source, work, version, compilers):
     multiarch = library.parent.relative_to(root / "usr").as_posix()
     folder = source / "include/shardmesh/c_api"
     headers = [file.name for file in folder.iterdir() if file.suffix in (".h", ".hpp")]
-    remote = ["libcurl", "libpugixml"] if (build / "modules/libshardmesh_remote.a").exists() else []
+    remote = ["libpugixml"] if (build / "modules/libshardmesh_remote.a").exists() else []
     for package, file in files.items():
         check_control(package, file, version, remote)
         check_files(package, file, multiarch, headers)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 KEYWORDS = ["OPTIONAL", "APART", "PLAIN", "PLAIN_LINKS", "IMPORTS", "LINKS", "HEADERS", "TARGET", "FIND", "FOUND_ALREADY",
             "LICENSE", "FLAGS", "PURL", "VERSION"]
-SYSTEM = {"${CMAKE_DL_LIBS}"}  # consumers look for nothing
+# Consumers look for nothing. The second one is empty with a shared libcurl, as docs/install.md says.
+SYSTEM = {"${CMAKE_DL_LIBS}", "${SHARDMESH_STATIC_CURL}"}
 APART = {"tools": set(), "c_api": set(), "cuda_kernels": set()}  # programs and shared libraries: nothing is linked statically
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <curl/curl.h>
+#include <remote/http/curl_functions.hpp>
 
 #include <algorithm>
 #include <array>
@@ -20,6 +20,7 @@ module;
 module shardmesh.remote;
 
 import :attempt;
+import :curl_library;
 import :curl_transfer;
 
 namespace shardmesh::remote {
@@ -29,6 +30,11 @@ constexpr std::size_t most_header_bytes = 256 << 10;
 constexpr std::size_t bytes_of_progress = 4096;
 constexpr int uploads_wait = 12;
 constexpr long buffer_bytes = 512L << 10;  // 16 KiB, the default, costs twice as much CPU time
+
+// After `load_curl` has succeeded.
+const curl_functions& curl() {
+  return *static_cast<const curl_functions*>(curl_table());
+}
 
 // Exceptions must not pass through libcurl, which is C: without memory, the attempt ends.
 std::size_t on_header(char* data, std::size_t size, std::size_t count, void* transfer) try {
@@ -75,7 +81,7 @@ std::string in_lower_case(std::string_view text) {
 }  // namespace
 
 curl_transfer::curl_transfer(std::shared_ptr<attempt> of, const http_options& options)
-    : of_(std::move(of)), easy_(curl_easy_init()) {
+    : of_(std::move(of)), easy_(load_curl() ? curl().easy_init() : nullptr) {
   static_assert(CURL_ERROR_SIZE <= std::tuple_size_v<decltype(message_)>);
   connect_ = options.connect;
   if (easy_ == nullptr)
@@ -85,8 +91,8 @@ curl_transfer::curl_transfer(std::shared_ptr<attempt> of, const http_options& op
 }
 
 curl_transfer::~curl_transfer() {
-  if (easy_ != nullptr) curl_easy_cleanup(static_cast<CURL*>(easy_));
-  curl_slist_free_all(static_cast<curl_slist*>(headers_));
+  if (easy_ != nullptr) curl().easy_cleanup(static_cast<CURL*>(easy_));
+  if (headers_ != nullptr) curl().slist_free_all(static_cast<curl_slist*>(headers_));
 }
 
 // Returns false.
@@ -104,36 +110,36 @@ void curl_transfer::set_up(const http_options& options) {
   // These keep requests away from other protocols and from a server that cannot prove its name.
   const char* const redirects = request.url.starts_with("https:") ? "https" : "http,https";
   const bool is_safe =
-      curl_easy_setopt(easy, CURLOPT_URL, request.url.c_str()) == CURLE_OK &&
-      curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
-      curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, redirects) == CURLE_OK &&
-      curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 1L) == CURLE_OK &&
-      curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 2L) == CURLE_OK &&
-      (options.ca_file.empty() || curl_easy_setopt(easy, CURLOPT_CAINFO, options.ca_file.c_str()) == CURLE_OK);
+      curl().easy_setopt(easy, CURLOPT_URL, request.url.c_str()) == CURLE_OK &&
+      curl().easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
+      curl().easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, redirects) == CURLE_OK &&
+      curl().easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 1L) == CURLE_OK &&
+      curl().easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 2L) == CURLE_OK &&
+      (options.ca_file.empty() || curl().easy_setopt(easy, CURLOPT_CAINFO, options.ca_file.c_str()) == CURLE_OK);
   if (!is_safe) refuse("libcurl cannot restrict requests to HTTP and HTTPS with verified certificates");
   if (!is_safe || !add_headers()) return;
 
-  curl_easy_setopt(easy, CURLOPT_PRIVATE, this);
-  curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, message_.data());
-  curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);  // the end of an attempt does not wait for the look-up of a name
-  curl_easy_setopt(easy, CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
-  curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
-  curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);  // a proxy's answer is not the server's
-  curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);                // a signature covers the path as it was given
-  curl_easy_setopt(easy, CURLOPT_USERAGENT, "shardmesh");
-  curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, buffer_bytes);
-  curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
-                   static_cast<long>(std::max<std::int64_t>(options.connect.count(), 1)));
-  curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, &on_header);
-  curl_easy_setopt(easy, CURLOPT_HEADERDATA, this);
-  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &on_body);
-  curl_easy_setopt(easy, CURLOPT_WRITEDATA, this);
+  curl().easy_setopt(easy, CURLOPT_PRIVATE, this);
+  curl().easy_setopt(easy, CURLOPT_ERRORBUFFER, message_.data());
+  curl().easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+  curl().easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);  // the end of an attempt does not wait for the look-up of a name
+  curl().easy_setopt(easy, CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
+  curl().easy_setopt(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  curl().easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);  // a proxy's answer is not the server's
+  curl().easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);                // a signature covers the path as it was given
+  curl().easy_setopt(easy, CURLOPT_USERAGENT, "shardmesh");
+  curl().easy_setopt(easy, CURLOPT_BUFFERSIZE, buffer_bytes);
+  curl().easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+  curl().easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
+                     static_cast<long>(std::max<std::int64_t>(options.connect.count(), 1)));
+  curl().easy_setopt(easy, CURLOPT_HEADERFUNCTION, &on_header);
+  curl().easy_setopt(easy, CURLOPT_HEADERDATA, this);
+  curl().easy_setopt(easy, CURLOPT_WRITEFUNCTION, &on_body);
+  curl().easy_setopt(easy, CURLOPT_WRITEDATA, this);
   if (!options.direct_hosts.empty()) {
     const char* const given = std::getenv("no_proxy") != nullptr ? std::getenv("no_proxy") : std::getenv("NO_PROXY");
     const std::string hosts = options.direct_hosts + (given != nullptr ? std::string(",") + given : std::string());
-    curl_easy_setopt(easy, CURLOPT_NOPROXY, hosts.c_str());
+    curl().easy_setopt(easy, CURLOPT_NOPROXY, hosts.c_str());
   }
   set_method();
 }
@@ -142,27 +148,27 @@ void curl_transfer::set_method() {
   auto* const easy = static_cast<CURL*>(easy_);
   const http_request& request = of_->request;
   if (request.method == "GET" || request.method == "HEAD") {
-    if (request.method == "HEAD") curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
-    curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, request.follow_redirects ? 1L : 0L);
-    curl_easy_setopt(easy, CURLOPT_MAXREDIRS, 10L);
+    if (request.method == "HEAD") curl().easy_setopt(easy, CURLOPT_NOBODY, 1L);
+    curl().easy_setopt(easy, CURLOPT_FOLLOWLOCATION, request.follow_redirects ? 1L : 0L);
+    curl().easy_setopt(easy, CURLOPT_MAXREDIRS, 10L);
     return;
   }
   if (request.method == "PUT" || request.method == "POST" || !request.body.empty()) {
-    curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
-    curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, buffer_bytes);
-    curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
-    curl_easy_setopt(easy, CURLOPT_READFUNCTION, &on_upload);
-    curl_easy_setopt(easy, CURLOPT_READDATA, this);
-    curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, &on_seek);
-    curl_easy_setopt(easy, CURLOPT_SEEKDATA, this);
+    curl().easy_setopt(easy, CURLOPT_UPLOAD, 1L);
+    curl().easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, buffer_bytes);
+    curl().easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+    curl().easy_setopt(easy, CURLOPT_READFUNCTION, &on_upload);
+    curl().easy_setopt(easy, CURLOPT_READDATA, this);
+    curl().easy_setopt(easy, CURLOPT_SEEKFUNCTION, &on_seek);
+    curl().easy_setopt(easy, CURLOPT_SEEKDATA, this);
   }
-  curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
+  curl().easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
 }
 
 bool curl_transfer::add_headers() {
   bool has_encoding = false;
   const auto add = [&](const std::string& line) {
-    auto* const longer = curl_slist_append(static_cast<curl_slist*>(headers_), line.c_str());
+    auto* const longer = curl().slist_append(static_cast<curl_slist*>(headers_), line.c_str());
     if (longer == nullptr) return false;
     headers_ = longer;
     return true;
@@ -176,14 +182,14 @@ bool curl_transfer::add_headers() {
   }
   // Without Expect, libcurl does not wait a second for the permission to send a large body.
   if ((!has_encoding && !add("Accept-Encoding: identity")) || !add("Expect:")) return refuse("libcurl has no memory");
-  curl_easy_setopt(static_cast<CURL*>(easy_), CURLOPT_HTTPHEADER, static_cast<curl_slist*>(headers_));
+  curl().easy_setopt(static_cast<CURL*>(easy_), CURLOPT_HTTPHEADER, static_cast<curl_slist*>(headers_));
   return true;
 }
 
 bool curl_transfer::has_stalled(clock::time_point now, std::chrono::milliseconds limit) {
   if (!is_sent_) {
     curl_off_t until_sent = 0;  // microseconds; 0 while libcurl still connects
-    curl_easy_getinfo(static_cast<CURL*>(easy_), CURLINFO_PRETRANSFER_TIME_T, &until_sent);
+    curl().easy_getinfo(static_cast<CURL*>(easy_), CURLINFO_PRETRANSFER_TIME_T, &until_sent);
     if (until_sent == 0) return now - progressed_ >= connect_ + limit;
     is_sent_ = true;
     progressed_ = now;
@@ -224,7 +230,7 @@ bool curl_transfer::take_header(std::string_view line) {
 bool curl_transfer::begin_answer() {
   has_begun_ = true;
   const char* url = nullptr;
-  curl_easy_getinfo(static_cast<CURL*>(easy_), CURLINFO_EFFECTIVE_URL, &url);
+  curl().easy_getinfo(static_cast<CURL*>(easy_), CURLINFO_EFFECTIVE_URL, &url);
   of_->head.url = url != nullptr ? url : of_->request.url;
   is_refused_ = !of_->sink->begin(of_->head);
   return !is_refused_;
@@ -262,7 +268,7 @@ void curl_transfer::finish(int code) {
     of_->end = attempt::ending::answered;
   } else {
     of_->end = attempt::ending::failed;
-    of_->reason = message_[0] != '\0' ? message_.data() : curl_easy_strerror(static_cast<CURLcode>(code));
+    of_->reason = message_[0] != '\0' ? message_.data() : curl().easy_strerror(static_cast<CURLcode>(code));
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <curl/curl.h>
+#include <remote/http/curl_functions.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -14,15 +14,28 @@ module;
 module shardmesh.remote;
 
 import :attempt;
+import :curl_library;
 import :curl_transfer;
 import :driver;
 
 namespace shardmesh::remote {
 
+namespace {
+
+// After `load_curl` has succeeded.
+const curl_functions& curl() {
+  return *static_cast<const curl_functions*>(curl_table());
+}
+
+}  // namespace
+
 struct driver::state {
   explicit state(http_options given) : options(std::move(given)) {}
 
+  void wake();
+  void close();
   void run();
+  void move_bytes();
   bool take_orders();
   void start_waiting();
   void collect_ended();
@@ -49,13 +62,12 @@ void post(std::shared_ptr<attempt> ended) {
   to->post(std::move(ended));
 }
 
-// Allows no transfer when libcurl could not be initialised: `multi` is null.
+// Allows no transfer without libcurl: `multi` is null.
 CURLM* make_multi(const http_options& options) {
-  static const CURLcode is_initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
-  CURLM* const made = is_initialised == CURLE_OK ? curl_multi_init() : nullptr;
+  CURLM* const made = load_curl() ? curl().multi_init() : nullptr;
   if (made == nullptr) return nullptr;
-  curl_multi_setopt(made, CURLMOPT_PIPELINING, static_cast<long>(CURLPIPE_NOTHING));
-  curl_multi_setopt(made, CURLMOPT_MAXCONNECTS, static_cast<long>(std::max(options.connections, 1)));
+  curl().multi_setopt(made, CURLMOPT_PIPELINING, static_cast<long>(CURLPIPE_NOTHING));
+  curl().multi_setopt(made, CURLMOPT_MAXCONNECTS, static_cast<long>(std::max(options.connections, 1)));
   return made;
 }
 
@@ -66,14 +78,14 @@ driver::driver(const http_options& options) : state_(std::make_unique<state>(opt
   try {
     state_->thread = std::thread([all = state_.get()] { all->run(); });
   } catch (...) {
-    curl_multi_cleanup(state_->multi);
+    state_->close();
     throw;
   }
 }
 
 driver::~driver() {
   stop();
-  curl_multi_cleanup(state_->multi);
+  state_->close();
 }
 
 void driver::start(std::shared_ptr<attempt> next) {
@@ -81,7 +93,7 @@ void driver::start(std::shared_ptr<attempt> next) {
     const std::scoped_lock guard(state_->lock);
     if (!state_->is_stopping) {
       state_->arrived.push_back(std::move(next));
-      curl_multi_wakeup(state_->multi);
+      state_->wake();
       return;
     }
   }
@@ -92,14 +104,14 @@ void driver::withdraw(std::shared_ptr<attempt> unwanted) {
   const std::scoped_lock guard(state_->lock);
   if (state_->is_stopping) return;  // all are withdrawn
   state_->withdrawn.push_back(std::move(unwanted));
-  curl_multi_wakeup(state_->multi);
+  state_->wake();
 }
 
 void driver::stop() {
   {
     const std::scoped_lock guard(state_->lock);
     state_->is_stopping = true;
-    curl_multi_wakeup(state_->multi);
+    state_->wake();
   }
   if (state_->thread.joinable()) state_->thread.join();
 }
@@ -110,16 +122,28 @@ void driver::state::run() {
   const auto idle = static_cast<int>(std::clamp(options.stall / 8, milliseconds(10), milliseconds(250)).count());
   while (take_orders()) {
     start_waiting();
-    int running_count = 0;
-    curl_multi_perform(multi, &running_count);
+    move_bytes();
     collect_ended();
     end_stalled();
     const bool has_room = !waiting.empty() && static_cast<int>(running.size()) < std::max(options.connections, 1);
     if (has_room) continue;
-    if (multi == nullptr || curl_multi_poll(multi, nullptr, 0, running.empty() ? 60'000 : idle, nullptr) != CURLM_OK)
+    if (multi == nullptr || curl().multi_poll(multi, nullptr, 0, running.empty() ? 60'000 : idle, nullptr) != CURLM_OK)
       std::this_thread::sleep_for(milliseconds(10));  // without memory, poll returns at once
   }
   end_all();
+}
+
+void driver::state::wake() {
+  if (multi != nullptr) curl().multi_wakeup(multi);
+}
+
+void driver::state::close() {
+  if (multi != nullptr) curl().multi_cleanup(multi);
+}
+
+void driver::state::move_bytes() {
+  int running_count = 0;
+  if (multi != nullptr) curl().multi_perform(multi, &running_count);
 }
 
 // Returns false when the driver stops.
@@ -153,7 +177,8 @@ void driver::state::start_waiting() {
     auto next = std::move(waiting.front());
     waiting.pop_front();
     auto made = std::make_unique<curl_transfer>(next, options);
-    if (made->is_ready() && curl_multi_add_handle(multi, static_cast<CURL*>(made->handle())) == CURLM_OK) {
+    if (made->is_ready() && multi != nullptr &&
+        curl().multi_add_handle(multi, static_cast<CURL*>(made->handle())) == CURLM_OK) {
       running.push_back(std::move(made));
       continue;
     }
@@ -171,7 +196,7 @@ void driver::state::end(transfers::iterator ended, attempt::ending how, int code
   auto transfer = std::move(*ended);
   *ended = std::move(running.back());
   running.pop_back();
-  curl_multi_remove_handle(multi, static_cast<CURL*>(transfer->handle()));
+  curl().multi_remove_handle(multi, static_cast<CURL*>(transfer->handle()));
   auto of = transfer->of();
   if (how == attempt::ending::answered)
     transfer->finish(code);
@@ -182,8 +207,9 @@ void driver::state::end(transfers::iterator ended, attempt::ending how, int code
 }
 
 void driver::state::collect_ended() {
+  if (multi == nullptr) return;
   int left = 0;
-  while (const CURLMsg* const message = curl_multi_info_read(multi, &left)) {
+  while (const CURLMsg* const message = curl().multi_info_read(multi, &left)) {
     if (message->msg != CURLMSG_DONE) continue;
     const CURL* const easy = message->easy_handle;
     const CURLcode code = message->data.result;

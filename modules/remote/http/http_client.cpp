@@ -19,6 +19,7 @@ module shardmesh.remote;
 
 import :answer_sinks;
 import :attempt;
+import :curl_library;
 import :driver;
 import :failure;
 import :client_call;
@@ -34,6 +35,9 @@ std::string_view http_response::header(std::string_view name) const {
 
 struct http_client::engine {
   explicit engine(http_options given) : options(std::move(given)), work(std::make_shared<driver>(options)) {}
+  // Checks that this process may use the client, and loads libcurl.
+  result<void> check_use(std::string_view url) const;
+
   detail::maker_process maker;
   http_options options;
   std::shared_ptr<driver> work;  // calls in progress share it with a client that is being destroyed
@@ -53,6 +57,12 @@ bool may_recover(const http_request& request, int status) {
 
 }  // namespace
 
+result<void> http_client::engine::check_use(std::string_view url) const {
+  if (!maker.is_this()) return of_another_process(url);
+  if (auto loaded = load_curl(); !loaded) return std::move(loaded).error().with_file(printable_url(url));
+  return {};
+}
+
 http_client::http_client(http_options options) : engine_(std::make_unique<engine>(std::move(options))) {}
 
 http_client::~http_client() {
@@ -66,7 +76,7 @@ http_client::~http_client() {
 result<http_response> http_client::send(const http_request& request, std::int64_t limit_bytes, const http_signer& sign,
                                         const call_options& call) const {
   constexpr int most_recoveries = 2;
-  if (!engine_->maker.is_this()) return of_another_process(request.url);
+  SHARDMESH_TRY(engine_->check_use(request.url));
   const http_options options = engine_->options;
   client_call running(engine_->work, call);
   retry_pace pace(options, 1);
@@ -103,7 +113,7 @@ result<http_response> http_client::send(const http_request& request, std::int64_
 result<void> http_client::read(const http_request& object, std::span<const http_range> ranges,
                                const std::string& version, std::int64_t total_bytes, const http_signer& sign,
                                const call_options& call) const {
-  if (!engine_->maker.is_this()) return of_another_process(object.url);
+  SHARDMESH_TRY(engine_->check_use(object.url));
   for (const http_range& one : ranges) {
     const auto length = static_cast<std::int64_t>(one.out.size());
     if (one.offset < 0 || one.offset > total_bytes || length > total_bytes - one.offset)
