@@ -96,6 +96,22 @@ def check_certificates(oracle, path):
                              "certificates", f"{name}: {status} {said}")
 
 
+def check_without_libcurl(oracle, local):
+    """Local commands work on a machine without libcurl, and a URL is refused with the remedy."""
+    hidden = oracle.work / "no_libcurl"
+    hidden.mkdir()
+    for name in ("libcurl.so.4", "libcurl-gnutls.so.4"):
+        (hidden / name).write_bytes(b"")  # the loader finds these first
+    env = {"LD_LIBRARY_PATH": str(hidden)}
+    oracle.succeeds("without libcurl", "inspect", local, env=env)
+    status, out, said = oracle.run("inspect", "https://127.0.0.1:1/x.safetensors", env=env)
+    if "the request failed" in said:
+        print("without libcurl: libcurl is static in this build")
+        return
+    oracle.check(status != 0 and out == "" and "URLs need libcurl" in said and "install libcurl" in said and
+                 "https://127.0.0.1:1/x.safetensors" in said, "without libcurl", f"{status} {out}{said}")
+
+
 def check_bytes(oracle, case, url, server, size):
     """`inspect` moves descriptions, and the first 64 KiB of files: of a golden checkpoint, at most three times its size."""
     before = server.bytes_sent
@@ -114,6 +130,7 @@ def main():
     check_errors(oracle, oracle.golden)
     cases = [case for case in oracle.cases() if case.checkpoint.is_dir() and not case.unreadable]
     check_certificates(oracle, f"{cases[0].name}/checkpoint")
+    check_without_libcurl(oracle, cases[0].checkpoint)
     for number, case in enumerate(cases):
         local, path = case.checkpoint, f"{case.name}/checkpoint"
         size = sum(file.stat().st_size for file in local.rglob("*") if file.is_file())
