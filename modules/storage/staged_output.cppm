@@ -28,7 +28,8 @@ class staged_output {
   /// Creates an output for one file, or for one directory. An empty directory may always be filled. Dead leftovers of
   /// the same destination are noted, and removed with `overwrite`.
   /// \errors errc::destination_exists when the destination exists, unless `overwrite`, and when it is neither a file
-  ///         nor a folder; errc::invalid_argument when the destination's folder does not exist; errc::io
+  ///         nor a folder; errc::invalid_argument when the destination's folder does not exist; errc::unsupported for
+  ///         a URL that no store writes; errc::io
   static result<staged_output> file(const std::filesystem::path& destination, output_options options = {});
   static result<staged_output> directory(const std::filesystem::path& destination, output_options options = {});
   /// Joins an output that another process made (see `folder()`), and never commits. In a folder, this process adds

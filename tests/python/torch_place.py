@@ -5,6 +5,8 @@ import io
 import os
 import pickle
 import shutil
+import socket
+import unittest.mock
 import warnings
 from pathlib import Path
 
@@ -173,6 +175,24 @@ class DestinationTest(common.WorkTest):
                 call()
             self.assertEqual((caught.exception.code, caught.exception.path), ("unsupported", "abc://x"))
             self.assertIn('"abc"', str(caught.exception))
+        self.assertEqual(self.left_in_work(), [])
+
+    def test_destinations_that_are_only_read_are_refused_before_any_request(self):
+        os.chdir(self.work)
+        source = common.GOLDEN / "single_rank" / "checkpoint"
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.setblocking(False)
+            web = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            with unittest.mock.patch.dict(os.environ, HF_ENDPOINT=web, no_proxy="127.0.0.1"):
+                for url in (f"{web}/x", f"{web.replace('http', 'https')}/x", "hf://user/model/x"):
+                    for call in (lambda: shardmesh.save({"w": tensor(1)}, url),
+                                 lambda: shardmesh.convert(source, url, "dcp"),
+                                 lambda: shardmesh.reshard(source, url, like=source)):
+                        with self.assertRaises(shardmesh.Error) as caught:
+                            call()
+                        self.assertEqual((caught.exception.code, caught.exception.path), ("unsupported", url))
+            with self.assertRaises(BlockingIOError):  # nothing has connected
+                listener.accept()
         self.assertEqual(self.left_in_work(), [])
 
     def test_urls_of_an_unknown_scheme_are_not_read(self):

@@ -30,12 +30,14 @@ class memory_store final : public shardmesh::store {
     int looks = 0, lists = 0, opens = 0, reads = 0;
     std::int64_t bytes = 0;  // that were read
     int descriptions() const { return looks + lists + opens; }
+    friend bool operator==(const counts&, const counts&) = default;
   };
   struct object {
     std::string content;
     int version = 0;
   };
 
+  bool claims_to_write = false;      // `can_write`; nothing is written
   bool can_list = true;              // false: `list` is unsupported
   bool knows_folders = true;         // false: as a plain web server, which looks at files alone
   std::set<std::string> denied{};    // names, of objects and folders, to which access is denied
@@ -66,6 +68,8 @@ class memory_store final : public shardmesh::store {
     const std::scoped_lock guard(lock_);
     return std::exchange(counts_, {});
   }
+
+  bool can_write() const override { return claims_to_write; }
 
   shardmesh::result<std::optional<shardmesh::stored_object>> look(const std::string& url) const override {
     const std::scoped_lock guard(lock_);

@@ -100,6 +100,7 @@ class converter {
   }
 
   problems check_arguments() {
+    if (auto can = detail::check_can_write(destination_); !can) return problem_of(std::move(can).error());
     if (auto apart = check_disjoint(destination_, given_); !apart) return problem_of(std::move(apart).error());
     if (!target_.has_items && (!options_.item.empty() || options_.payload != payload_kind::torch))
       return problem_of(fail(errc::invalid_argument, "item and payload apply only to torch-checkpointing")

@@ -198,6 +198,7 @@ reshard_plan plan_reshard(checkpoint_reader& given, const reshard_options& optio
 result<save_report> reshard(checkpoint_reader& given, const std::filesystem::path& destination,
                             const reshard_options& options) {
   const places::remembered_answers answers;  // the source may lie under a URL
+  SHARDMESH_TRY(detail::check_can_write(destination));
   SHARDMESH_TRY(check_disjoint(destination, given));
   if (options.like) SHARDMESH_TRY(check_disjoint(destination, *options.like));
   std::vector<whole_entry> left_out;

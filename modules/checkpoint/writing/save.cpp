@@ -49,6 +49,7 @@ result<output_tensor> describe(const save_tensor& tensor, view_source& source) {
 
 result<save_report> save(const std::filesystem::path& destination, std::span<const save_tensor> tensors,
                          target_format to, const save_options& options) {
+  SHARDMESH_TRY(detail::check_can_write(destination));
   SHARDMESH_TRY(check_previous(to, options.previous));
   view_source source;
   std::vector<output_tensor> described;

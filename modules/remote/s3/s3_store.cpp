@@ -110,6 +110,7 @@ class s3_store final : public store {
     return std::unique_ptr<byte_source>(std::make_unique<s3_object>(at_, name, *std::move(object)));
   }
 
+  bool can_write() const override { return true; }
   result<std::string> put(const std::string& url, const byte_source& content,
                           const put_condition& condition) const override {
     SHARDMESH_TRY(s3_name name, parse_s3_url(url));

@@ -48,13 +48,16 @@ std::string known_schemes(const store_table& all) {
 }
 
 error cannot_write(const std::string& url) {
-  return fail(errc::unsupported, "this store is only read")
+  return fail(errc::unsupported, fmt::format("the store of {}:// only reads", scheme_of(url)))
       .with_file(printable_url(url))
       .with_hint("write to a local path, and upload the result");
 }
 
 }  // namespace
 
+bool store::can_write() const {
+  return false;
+}
 result<std::string> store::put(const std::string& url, const byte_source&, const put_condition&) const {
   return cannot_write(url);
 }
@@ -95,6 +98,13 @@ void detail::add_default_store(const std::string& scheme, std::shared_ptr<const 
   store_table& all = table();
   const std::scoped_lock guard(all.lock);
   all.by_scheme.try_emplace(scheme, std::move(handler));
+}
+
+result<void> detail::check_can_write(const std::filesystem::path& destination) {
+  if (!is_url(destination)) return {};
+  SHARDMESH_TRY(const std::shared_ptr<const store> handler, store_of(destination));
+  if (!handler->can_write()) return cannot_write(destination.native());
+  return {};
 }
 
 result<std::shared_ptr<const store>> store_of(const std::filesystem::path& url) {

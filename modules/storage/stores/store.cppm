@@ -47,6 +47,9 @@ class store {
   /// \errors errc::io, also when there is no such object
   virtual result<std::unique_ptr<byte_source>> open(const std::string& url) const = 0;
 
+  /// Returns whether the store writes objects. A save, a conversion, or a reshard to a store that only reads is refused
+  /// before the first request. A store with `put` and `remove` returns true.
+  virtual bool can_write() const;
   /// Writes a whole object, which appears at once or not at all, and returns its version.
   /// \errors errc::destination_exists when the condition does not hold; errc::unsupported when the store cannot write;
   ///         errc::io, after which nothing is left of the upload, or the error says what is left
@@ -77,5 +80,9 @@ export namespace shardmesh::detail {
 
 // Registers a store for a scheme that has none yet: room `remote` calls it for each of its schemes.
 void add_default_store(const std::string& scheme, std::shared_ptr<const store> handler);
+
+// Refuses a destination under a URL whose scheme has no store, or one that only reads: errc::unsupported. Sends no
+// request, and accepts every local path.
+result<void> check_can_write(const std::filesystem::path& destination);
 
 }  // namespace shardmesh::detail

@@ -53,6 +53,7 @@ bool is_description(std::string_view name) {
 
 result<upload> upload::look(std::string url, bool is_directory, const output_options& options) {
   while (url.size() > 1 && url.ends_with('/') && !url.ends_with("://")) url.pop_back();
+  SHARDMESH_TRY(detail::check_can_write(url));
   upload made;
   SHARDMESH_TRY(made.store_, store_of(url));
   made.url_ = std::move(url);

@@ -14,7 +14,7 @@ namespace shardmesh {
 class upload {
  public:
   // Examines what is at `url`. errc::destination_exists when it may not be replaced; errc::unsupported when the scheme
-  // has no store; errc::io.
+  // has no store, or one that only reads, before any request; errc::io.
   static result<upload> look(std::string url, bool is_directory, const output_options& options);
 
   // Uploads `staging`, a file or a folder of files. After an error, objects that were uploaded are removed again; those

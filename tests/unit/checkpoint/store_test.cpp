@@ -247,21 +247,38 @@ TEST_CASE("a checkpoint in a store is converted and resharded to a local folder"
   }
 }
 
-TEST_CASE("nothing is written to a URL, and the error says what to do") {
-  const registered_store store("written");
-  const auto source = open_checkpoint(data("golden/single_rank/checkpoint")).value();
-  for (const target_format format : {target_format::dcp, target_format::pt}) {
-    const auto written = convert(*source, store.url("bucket/copy"), {.format = format});
-    REQUIRE(!written);
-    CHECK(written.error().code == errc::unsupported);
-    CHECK(written.error().file.starts_with(store.url("bucket/copy")));
-    CHECK(written.error().hint.find("upload") != std::string::npos);
+TEST_CASE("a save, a conversion, and a reshard to a store that only reads send it no request") {
+  const registered_store store("only-reads");
+  store->add_files("source", data("golden/single_rank/checkpoint"));
+  const auto local = open_checkpoint(data("golden/single_rank/checkpoint")).value();
+  const auto remote = open_checkpoint(store.url("source")).value();
+  store->take_counts();
+  std::array<std::byte, 8> values{};
+  const tensor_view view{values.data(), dtype::uint8, {}, {8}, {1}};
+  const save_tensor tensor{"w", {}, {8}, {{{{0}, {8}}, view, 0}}};
+  const std::string url = store.url("bucket/copy");
+  std::vector<result<save_report>> refusals;
+  for (const target& format : targets()) {
+    refusals.push_back(save(url, {&tensor, 1}, format.format));
+    refusals.push_back(save(url, {&tensor, 1}, format.format, {.overwrite = true}));
+    refusals.push_back(convert(*local, url, {.format = format.format}));
+    refusals.push_back(convert(*remote, url, {.format = format.format}));
   }
-  CHECK(store->size() == 0);
+  refusals.push_back(reshard(*local, url, {.like = local.get()}));
+  refusals.push_back(reshard(*remote, url, {.like = local.get()}));
+  for (const result<save_report>& refusal : refusals) {
+    REQUIRE(!refusal);
+    CHECK(refusal.error().code == errc::unsupported);
+    CHECK(refusal.error().file == url);
+    CHECK(refusal.error().message == "the store of only-reads:// only reads");
+    CHECK(refusal.error().hint == "write to a local path, and upload the result");
+  }
+  CHECK(store->take_counts() == memory_store::counts{});
 }
 
 TEST_CASE("a destination that is the source, or lies in it, is refused for URLs, too") {
   const registered_store store("apart");
+  store->claims_to_write = true;
   store->add_files("run", data("golden/single_rank/checkpoint"));
   const auto opened = open_checkpoint(store.url("run")).value();
   for (const char* const destination : {"run", "run/", "run/copy"}) {

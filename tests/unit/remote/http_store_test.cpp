@@ -216,16 +216,23 @@ TEST_CASE("a forked child reads what its parent opened") {
   CHECK(text_of(**opened, 0, 7) == "content");
 }
 
-TEST_CASE("the stores of the room are registered, and only read") {
+TEST_CASE("the stores of the room are registered, and those of S3 also write") {
   for (const std::string url : {"http://host/a", "https://host/a", "hf://owner/name/a"}) {
     INFO(url);
     const auto found = store_of(url);
     REQUIRE(found);
+    CHECK(!(*found)->can_write());
     const std::byte content{};
     const memory_source source(std::span(&content, 1), "content");
     const auto written = (*found)->put(url, source, {});
     REQUIRE(!written);
     CHECK(written.error().code == errc::unsupported);
     CHECK(written.error().file == url);
+  }
+  for (const std::string url : {"s3://bucket/a", "gs://bucket/a"}) {
+    INFO(url);
+    const auto found = store_of(url);
+    REQUIRE(found);
+    CHECK((*found)->can_write());
   }
 }

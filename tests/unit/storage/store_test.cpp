@@ -85,9 +85,31 @@ TEST_CASE("a store that only reads refuses to write, and says so") {
   REQUIRE(!put);
   CHECK(put.error().code == errc::unsupported);
   CHECK(put.error().file == store.url("a"));
+  CHECK(put.error().message == "the store of reads:// only reads");
   const auto removed = store->remove(url);
   REQUIRE(!removed);
   CHECK(removed.error().code == errc::unsupported);
+}
+
+TEST_CASE("a destination in a store that only reads is refused before any request") {
+  const registered_store store("only-reads");
+  store->add("bucket/run/.metadata", "old");
+  CHECK(!store->can_write());
+  for (const bool overwrite : {false, true})
+    for (const std::string name : {"bucket/run", "bucket/new", "bucket/a.safetensors?secret"}) {
+      INFO(name);
+      const auto folder = staged_output::directory(store.url(name), {.overwrite = overwrite});
+      const auto file = staged_output::file(store.url(name), {.overwrite = overwrite});
+      REQUIRE(!folder);
+      REQUIRE(!file);
+      for (const error& refused : {folder.error(), file.error()}) {
+        CHECK(refused.code == errc::unsupported);
+        CHECK(refused.file == printable_url(store.url(name)));
+        CHECK(refused.message == "the store of only-reads:// only reads");
+        CHECK(refused.hint == "write to a local path, and upload the result");
+      }
+    }
+  CHECK(store->take_counts() == memory_store::counts{});
 }
 
 TEST_CASE("an object is read by range, without a descriptor and under its printable name") {

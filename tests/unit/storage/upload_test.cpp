@@ -39,6 +39,7 @@ class noting_store final : public store {
     if (found == objects.end()) return fail(errc::io, "there is no such object").with_file(url);
     return std::unique_ptr<byte_source>(std::make_unique<memory_source>(std::as_bytes(std::span(found->second)), url));
   }
+  bool can_write() const override { return true; }
   result<std::string> put(const std::string& url, const byte_source& content,
                           const put_condition& condition) const override {
     const auto found = objects.find(url);
