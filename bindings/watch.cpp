@@ -4,6 +4,7 @@
 #include <thread>
 
 import shardmesh;
+import shardmesh.core;
 
 namespace bindings {
 
@@ -13,6 +14,8 @@ std::exception_ptr watch::run(const std::function<void(watch&)>& work, const std
   std::exception_ptr thrown;
   std::thread worker([&] {
     try {
+      // Also ends the requests of functions without a cancellation of their own, such as `open`.
+      const shardmesh::detail::call_scope limits({.cancel = stop.get_token()});
       work(*this);
     } catch (...) {
       thrown = std::current_exception();

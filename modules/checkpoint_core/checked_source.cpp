@@ -82,9 +82,11 @@ result<std::int64_t> storage_sums::check(const opened_chunk& chunk, const stored
     const std::scoped_lock guard(lock_);
     return known_[{stored, chunk.crc_begin, chunk.crc_length, chunk.crc32}];
   }();
-  const std::scoped_lock guard(known.lock);
-  if (!known.outcome) known.outcome.emplace(check_chunk_bytes(chunk));
-  return *known.outcome;
+  SHARDMESH_TRY(const auto held, known.lock.acquire());
+  if (known.outcome) return *known.outcome;
+  auto checked = check_chunk_bytes(chunk);
+  if (checked || !detail::is_limit_error(checked.error())) known.outcome.emplace(checked);
+  return checked;
 }
 
 checked_source::checked_source(std::shared_ptr<const opened_chunk> chunk, const std::string* recorded)

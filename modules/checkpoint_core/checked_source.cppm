@@ -37,7 +37,7 @@ class storage_sums {
   // An object whose tensors became entries holds several storages at one place: the checksum range tells them apart.
   using storage_key = std::tuple<key, std::int64_t, std::int64_t, std::uint32_t>;
   struct memo {
-    std::mutex lock;
+    detail::call_lock lock;
     std::optional<result<std::int64_t>> outcome;
   };
   std::set<key> shared_;

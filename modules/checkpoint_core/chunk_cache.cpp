@@ -115,7 +115,7 @@ void folder_files::provide(std::vector<std::shared_ptr<const byte_source>> sourc
 
 result<std::shared_ptr<const byte_source>> folder_files::open(std::int32_t file) {
   const auto at = static_cast<std::size_t>(file);
-  const std::scoped_lock guard(lock_);
+  SHARDMESH_TRY(const auto held, lock_.acquire());
   std::shared_ptr<const byte_source>& known = opened_[at];
   if (is_provided_) {
     if (known) return known;
@@ -129,7 +129,8 @@ result<std::shared_ptr<const byte_source>> folder_files::open(std::int32_t file)
   auto found = open_file(file);
   if (!found) {
     error why = std::move(found).error();
-    if (is_url(folder_) && why.sys == ENOENT)  // a defect of the data
+    if (detail::is_limit_error(why)) return why;  // of this call, not of the file
+    if (is_url(folder_) && why.sys == ENOENT)     // a defect of the data
       why = fail(errc::bad_format, "the file is missing").with_file(why.file);
     known = std::make_shared<refused_file>(why);
     return why;

@@ -57,7 +57,7 @@ class folder_files {
   std::vector<std::string> names_;
   file_pool pool_;
   file_scope scope_;
-  std::mutex lock_;
+  detail::call_lock lock_;  // an object of a store is opened by a request
   std::vector<std::shared_ptr<const byte_source>> opened_;
   bool is_provided_ = false;  // `opened_` has all files that exist
 };

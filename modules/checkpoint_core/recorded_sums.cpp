@@ -9,7 +9,6 @@ module;
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
@@ -118,7 +117,7 @@ std::optional<std::size_t> recorded_sums::of_item(const stored_range& place) con
 }
 
 result<std::shared_ptr<const byte_source>> recorded_sums::open_object(const std::string& name) const {
-  const std::scoped_lock guard(lock_);
+  SHARDMESH_TRY(const auto held, lock_.acquire());
   if (const auto known = objects_.find(name); known != objects_.end()) return known->second;
   SHARDMESH_TRY(std::unique_ptr<byte_source> opened, open_recorded(folder_, name, pool_));
   return objects_.emplace(name, std::move(opened)).first->second;

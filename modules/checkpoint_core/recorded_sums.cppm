@@ -36,7 +36,7 @@ class recorded_sums {
   std::vector<std::int32_t> files_;
   std::vector<std::pair<item, std::size_t>> by_item_;  // ascending
   mutable file_pool pool_;
-  mutable std::mutex lock_;
+  mutable detail::call_lock lock_;
   mutable std::map<std::string, std::shared_ptr<const byte_source>> objects_;  // of a store: opening costs a request
 };
 

@@ -49,6 +49,7 @@ class rank_load {
         round_{comm, loading_.call().named("load")} {}
 
   result<load_report> run(const result<void>& opened) && {
+    const detail::call_scope limits(round_.call);
     SHARDMESH_TRY(guarded(comm_, [&] { return load_all(opened); }));
     return std::move(report_);
   }
@@ -428,6 +429,7 @@ result<load_report> load(checkpoint_reader& reader, local_state& wanted, communi
 
 result<load_report> load(const std::filesystem::path& checkpoint, local_state& wanted, communicator_ref comm,
                          const rank_load_options& options) {
+  const detail::call_scope limits(options.loading().call().named("load"));
   std::unique_ptr<checkpoint_reader> reader;
   const auto opened = guarded([&]() -> result<void> {
     SHARDMESH_TRY(reader, open_checkpoint(checkpoint));

@@ -60,6 +60,7 @@ class rank_save {
 
   // Collects the state of all ranks, and decides who writes what. Collective. Every rank gets the same errors.
   result<void> plan(const const_local_state& held) {
+    const detail::call_scope limits(round_.call);
     return guarded(comm_, [&]() -> result<void> {
       std::vector<std::byte> note;
       const auto mine = guarded([&]() -> result<void> {
@@ -99,6 +100,7 @@ class rank_save {
 
   // Writes the files, and commits. Collective.
   result<save_report> write() {
+    const detail::call_scope limits(round_.call);  // another thread than that of `plan` may write
     auto written = guarded(comm_, [&]() -> result<void> {
       std::optional<staged_output> output;
       SHARDMESH_TRY(stage(output));

@@ -4,6 +4,8 @@
 export module shardmesh.core;
 
 export import :call_limits;
+export import :call_lock;
+export import :call_scope;
 export import :checked;
 export import :headers;
 export import :extents;

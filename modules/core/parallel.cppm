@@ -12,7 +12,8 @@ export namespace shardmesh {
 int thread_count(int requested);
 
 /// Calls `body(i)` for every i in [0, count), started in ascending order, on up to `threads` threads including the
-/// calling one. After an error, no further i is started. Returns the error of the lowest i that failed.
+/// calling one. After an error, no further i is started. Returns the error of the lowest i that failed. The threads
+/// take over the limits of the calling thread's `detail::call_scope`.
 result<void> parallel_for(int threads, std::int64_t count, function_ref<result<void>(std::int64_t)> body);
 
 }  // namespace shardmesh

@@ -242,6 +242,10 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   void identify_opaque_tensors() override {
     if (std::exchange(is_identified_, true)) return;
     for (tensor_entry& tensor : contents_.tensors) {
+      if (!detail::check_current_call()) {
+        is_identified_ = false;  // the next call goes on
+        return;
+      }
       if (tensor.chunk_count == 0 || !tensor.opaque_kind.empty()) continue;
       const stored_range& place = contents_.chunk_places[static_cast<std::size_t>(tensor.first_chunk)];
       if (place.file < 0) continue;
@@ -307,7 +311,8 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   // When one item follows another, the next ones are read with it.
   std::shared_ptr<const byte_source> with_bytes(const stored_range& place, std::shared_ptr<const byte_source> item) {
     run_of_items& run = runs_[static_cast<std::size_t>(place.file) % runs_.size()];
-    const std::scoped_lock guard(run.lock);
+    const auto held = run.lock.acquire();
+    if (!held) return item;  // its read ends at the same limit
     const std::int64_t end = place.offset + place.length;
     if (run.file != place.file) {
       run.file = place.file;
@@ -406,7 +411,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   bool is_identified_ = false;  // whether `identify_opaque_tensors` was called
   static constexpr std::int64_t small_item_bytes = 4096, near_bytes = 1 << 14, run_bytes = 5 * near_bytes;
   struct run_of_items {
-    std::mutex lock;
+    detail::call_lock lock;
     std::int32_t file = -1;
     std::shared_ptr<const std::vector<std::byte>> bytes;  // of the file, from `begin` on
     std::int64_t begin = 0, last_end = 0;                 // `last_end`: of the item requested last

@@ -158,6 +158,7 @@ class dcp_save {
 result<save_report> save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
                          std::span<const output_object> objects, element_source source, const dcp::extras& extras,
                          const save_options& options) {
+  const detail::call_scope limits(options.call().named("save"));
   return dcp_save(std::move(tensors), objects, extras, options).run(destination, source);
 }
 

@@ -116,6 +116,7 @@ class gguf_save {
 result<save_report> save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
                          std::span<const output_object> objects, element_source source, const file_options& format,
                          const save_options& options) {
+  const detail::call_scope limits(options.call().named("save"));
   return gguf_save(std::move(tensors), options).run(destination, objects, source, format);
 }
 

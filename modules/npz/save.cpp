@@ -200,6 +200,7 @@ std::optional<error> problem_of(std::string_view key, dtype type, const extents&
 
 result<save_report> save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
                          std::span<const output_object> objects, element_source source, const save_options& options) {
+  const detail::call_scope limits(options.call().named("save"));
   return npz_save(std::move(tensors), objects, options).run(destination, source);
 }
 

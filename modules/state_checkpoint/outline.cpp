@@ -122,6 +122,7 @@ result<opened_state> opened_state::open(checkpoint_reader& reader) {
 }
 
 result<state_outline> outline_of(checkpoint_reader& reader, const read_state_options& options) {
+  const call_scope limits(options.loading().call().named("load"));
   const catalog& contents = reader.contents();
   std::vector<selectable> candidates;
   for (const tensor_entry& tensor : contents.tensors) candidates.push_back({tensor.key, tensor.type, true});

@@ -6,6 +6,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 module shardmesh.storage;
 
@@ -18,6 +19,8 @@ result<void> for_each_piece(const byte_source& source, std::int64_t begin, std::
   constexpr std::int64_t piece_bytes = 1 << 20;
   std::vector<std::byte> buffer(static_cast<std::size_t>(std::min(length, piece_bytes)));
   for (std::int64_t at = 0; at < length;) {
+    if (auto goes_on = detail::check_current_call(); !goes_on)
+      return std::move(goes_on).error().with_file(source.name());
     const auto piece = std::span(buffer).first(static_cast<std::size_t>(std::min(length - at, piece_bytes)));
     SHARDMESH_TRY(source.read(begin + at, piece));
     visit(piece);

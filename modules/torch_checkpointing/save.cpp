@@ -179,6 +179,7 @@ class folder_save {
 result<save_report> save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
                          std::span<const output_object> objects, element_source source, const folder_options& format,
                          const save_options& options) {
+  const detail::call_scope limits(options.call().named("save"));
   return folder_save(std::move(tensors), objects, format, options).run(destination, source);
 }
 

@@ -383,6 +383,7 @@ class comparer {
     const memory_target target{0, slab, adapter<host_tensor>::view(made)};
     item_run_options run;
     run.threads = 1;
+    if (const detail::call_in_progress* const call = detail::current_call()) run.call = call->limits;
     SHARDMESH_TRY(run_to_memory({&held, 1}, {&stored.key, 1}, {&target, 1}, source, run));
     return made;
   }
@@ -408,6 +409,7 @@ diff_side whole_side(checkpoint_reader& reader) {
 }
 
 result<diff_report> diff(const diff_side& left, const diff_side& right, const diff_options& options) {
+  const detail::call_scope limits(options.call().named("comparison"));
   if (!(options.tolerance >= 0)) return fail(errc::invalid_argument, "a tolerance must be a number of 0 or more");
   const auto by_key = pairs_of(left, right);
   const std::vector<std::pair<std::string_view, pair_of_entries>> pairs(by_key.begin(), by_key.end());
@@ -420,10 +422,13 @@ result<diff_report> diff(const diff_side& left, const diff_side& right, const di
   std::vector<std::optional<error>> unreadable(pairs.size());
   SHARDMESH_TRY(
       parallel_for(options.threads, static_cast<std::int64_t>(pairs.size()), [&](std::int64_t i) -> result<void> {
+        SHARDMESH_TRY(detail::check_current_call());
         const auto at = static_cast<std::size_t>(i);
         auto outcome = compare_all.compare_pair(pairs[at].second);
         if (outcome)
           found_in[at] = std::move(*outcome);
+        else if (detail::is_limit_error(outcome.error()))
+          return std::move(outcome).error();
         else
           unreadable[at] = std::move(outcome).error();
         return {};
@@ -462,6 +467,7 @@ result<diff_report> diff(const diff_side& left, const diff_side& right, const di
 }
 
 result<diff_report> diff(checkpoint_reader& left, checkpoint_reader& right, const diff_options& options) {
+  const detail::call_scope limits(options.call().named("comparison"));
   const comparable_views both(left, right);
   SHARDMESH_TRY(selected_sides sides, select_sides(both.left(), both.right(), options.selection));
   SHARDMESH_TRY(diff_report report, diff(sides.left, sides.right, options));

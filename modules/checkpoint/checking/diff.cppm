@@ -21,6 +21,11 @@ struct diff_options {
   selection_options selection{};  // chooses, renames, and casts the entries of both readers; not those of sides
   int threads = 0;                // 0: all cores
   std::int64_t memory_bytes = default_memory_bytes;  // for slabs, over all threads
+  time_limit within{};                               // a duration or a time point (errc::deadline_exceeded)
+  std::stop_token cancel{};                          // errc::cancelled
+
+  /// Returns the limits of the call.
+  call_options call() const { return {.within = within, .cancel = cancel}; }
 };
 
 /// A key at which two checkpoints differ. One key may differ in several ways: in its dtype and its layout, for example.
@@ -58,7 +63,8 @@ diff_side whole_side(checkpoint_reader& reader);
 /// An entry that cannot be read is a difference (`unreadable`) and a problem of the report, and the comparison
 /// continues. Entries whose values we cannot interpret (objects and tensors of foreign types) are compared by their
 /// bytes, whatever formats the two sides have.
-/// \errors errc::invalid_argument for a tolerance that is negative or not a number.
+/// \errors errc::invalid_argument for a tolerance that is negative or not a number; errc::deadline_exceeded,
+///         errc::cancelled
 result<diff_report> diff(const diff_side& left, const diff_side& right, const diff_options& options = {});
 /// Compares the entries of both readers that `options.selection` chooses, as `comparable_views` shows them. A rule must
 /// match or cast something on at least one side.

@@ -51,9 +51,11 @@ class verification {
     if (!options_.quick) open_record();
     SHARDMESH_TRY(check_chunks());
     check_whole_entries();
+    if (stopped_) return *std::move(stopped_);
     for (const tensor_entry& tensor : contents.tensors)
       report_.bytes = checked_add(report_.bytes, bytes_of(contents, tensor)).value_or(INT64_MAX);
     if (record_) check_record();
+    if (stopped_) return *std::move(stopped_);
     report_.globals = find_globals(reader_.path(), &reader_, {.threads = options_.threads, .limits = options_.limits});
     for (const error& problem : report_.globals.problems) add(problem);
     report_.more_problems += report_.globals.more_problems;
@@ -66,8 +68,8 @@ class verification {
 
  private:
   void add(error problem) {
-    // The reader was stopped, or memory ran out: the checkpoint is not at fault, and the rest of it is unchecked.
-    if (problem.code == errc::cancelled || (problem.code == errc::no_memory && problem.sys == ENOMEM)) {
+    // A limit was reached, or memory ran out: the checkpoint is not at fault, and the rest of it is unchecked.
+    if (detail::is_limit_error(problem) || (problem.code == errc::no_memory && problem.sys == ENOMEM)) {
       if (!stopped_) stopped_ = std::move(problem);
       return;
     }
@@ -119,10 +121,13 @@ class verification {
     std::atomic<std::int64_t> checked = 0, unchecked = 0;
     SHARDMESH_TRY(
         parallel_for(options_.threads, static_cast<std::int64_t>(chunks.size()), [&](std::int64_t i) -> result<void> {
+          SHARDMESH_TRY(detail::check_current_call());
           const auto& [tensor, chunk] = chunks[static_cast<std::size_t>(i)];
           auto covered = check_chunk(*tensor, chunk, sums, unchecked);
           if (covered)
             checked += *covered;
+          else if (detail::is_limit_error(covered.error()))
+            return std::move(covered).error();
           else
             found.add(i, std::move(covered).error());
           return {};
@@ -219,6 +224,7 @@ class verification {
 }  // namespace
 
 result<verify_report> verify(checkpoint_reader& reader, const verify_options& options) {
+  const detail::call_scope limits(options.call().named("verification"));
   const places::remembered_answers answers;
   auto report = verification(reader, options).run();
   // A file that the store failed to look at is unchecked.
@@ -229,6 +235,7 @@ result<verify_report> verify(checkpoint_reader& reader, const verify_options& op
 }
 
 result<verify_report> verify_unreadable(const std::filesystem::path& path, error why, const verify_options& options) {
+  const detail::call_scope limits(options.call().named("verification"));
   const places::remembered_answers answers;
   verify_report report;
   report.problems.push_back(std::move(why));

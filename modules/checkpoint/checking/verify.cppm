@@ -18,6 +18,11 @@ struct verify_options {
   read_limits limits = {};          // for the pickles that are searched for globals
   /// Names in pickles that are accepted, as `find_globals` spells them: they are neither problems nor warnings.
   std::vector<std::string> allow_globals = {};
+  time_limit within = {};       // a duration or a time point (errc::deadline_exceeded)
+  std::stop_token cancel = {};  // errc::cancelled
+
+  /// Returns the limits of the call.
+  call_options call() const { return {.within = within, .cancel = cancel}; }
 };
 
 /// The findings of `verify`. The problems are facts about the checkpoint: a check that finds some has succeeded.
@@ -42,8 +47,8 @@ struct verify_report {
 /// record. Names in pickles that published scanners call dangerous are problems, before all others. `convert` and
 /// `reshard` refuse everything else that `verify` refuses, because they run the same checks on the entries that they
 /// copy. A checkpoint that has tensors, but no entry for any of them, gets a warning (errc::unsupported).
-/// \errors if the check cannot be completed: errc::no_memory (no memory for the check itself), errc::cancelled (the
-///         reader was stopped). Problems of the checkpoint are in the report.
+/// \errors if the check cannot be completed: errc::no_memory (no memory for the check itself), errc::cancelled,
+///         errc::deadline_exceeded. Problems of the checkpoint are in the report.
 /// Cost: reads every byte once (twice in a folder with a record of checksums), unless `quick`.
 result<verify_report> verify(checkpoint_reader& reader, const verify_options& options = {});
 

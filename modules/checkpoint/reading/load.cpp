@@ -208,6 +208,7 @@ class grouped_load {
 
 result<load_report> load(checkpoint_reader& reader, std::span<const load_request> requests,
                          const load_options& options) {
+  const detail::call_scope limits(options.call().named("load"));
   if (options.allow_shape_mismatch)
     if (auto larger = outgrown(reader, requests); !larger.empty()) {
       SHARDMESH_TRY(const auto resized, resize_tensors(reader, larger));

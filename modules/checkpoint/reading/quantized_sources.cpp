@@ -12,7 +12,6 @@ module;
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -69,7 +68,7 @@ class fp8_source final : public computed_source {
     std::vector<float> values;
   };
   result<const known_scales*> scales_of_chunk() const {
-    const std::scoped_lock guard(lock_);
+    SHARDMESH_TRY(const auto held, lock_.acquire());
     if (scales_known_) return &*scales_known_;
     known_scales known{weight_.where, {}};
     for (std::size_t d = 0; d < 2; ++d) {
@@ -86,7 +85,7 @@ class fp8_source final : public computed_source {
   quantized_chunk weight_;
   stored_boxes scales_;
   std::int64_t block_;
-  mutable std::mutex lock_;
+  mutable detail::call_lock lock_;
   mutable std::optional<known_scales> scales_known_;
 };
 

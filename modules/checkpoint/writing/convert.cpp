@@ -244,6 +244,7 @@ class converter {
 
 result<save_report> convert(checkpoint_reader& given, const std::filesystem::path& destination,
                             const convert_options& options) {
+  const detail::call_scope limits(options.saving().call().named("conversion"));
   const places::remembered_answers answers;  // the source may lie under a URL
   return converter(given, destination, options).run();
 }

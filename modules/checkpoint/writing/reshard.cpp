@@ -197,6 +197,7 @@ reshard_plan plan_reshard(checkpoint_reader& given, const reshard_options& optio
 
 result<save_report> reshard(checkpoint_reader& given, const std::filesystem::path& destination,
                             const reshard_options& options) {
+  const detail::call_scope limits(options.saving().call().named("reshard"));
   const places::remembered_answers answers;  // the source may lie under a URL
   SHARDMESH_TRY(detail::check_can_write(destination));
   SHARDMESH_TRY(check_disjoint(destination, given));

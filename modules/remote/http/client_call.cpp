@@ -6,7 +6,6 @@ module;
 #include <list>
 #include <memory>
 #include <stop_token>
-#include <string_view>
 #include <utility>
 module shardmesh.remote;
 
@@ -18,10 +17,9 @@ namespace shardmesh::remote {
 
 client_call::client_call(std::shared_ptr<driver> work, const call_options& call)
     : work_(std::move(work)),
-      within_(call.within),
-      cancel_(call.cancel),
+      scope_(call),
       inbox_(std::make_shared<inbox>()),
-      on_cancel_(call.cancel, [box = inbox_] { box->wake(); }) {}
+      on_cancel_(limits().cancel, [box = inbox_] { box->wake(); }) {}
 
 client_call::~client_call() {
   end_all();
@@ -39,8 +37,8 @@ std::shared_ptr<attempt> client_call::start(http_request request, body_sink& sin
 
 std::shared_ptr<attempt> client_call::next(clock::time_point until) {
   if (reached_limit() != errc::ok) return nullptr;
-  if (within_) until = std::min(until, *within_);
-  auto ended = inbox_->take(until, cancel_);
+  if (limits().within) until = std::min(until, *limits().within);
+  auto ended = inbox_->take(until, limits().cancel);
   if (ended) running_.remove(ended);
   return ended;
 }
@@ -55,10 +53,10 @@ void client_call::end_all() {
   while (!running_.empty()) running_.remove(inbox_->take(clock::time_point::max(), {}));
 }
 
-error client_call::end_at_limit(std::string_view url) {
+error client_call::end_at_limit(const http_request& waits_for) {
   const errc ended = reached_limit();
   end_all();
-  return detail::limit_error(ended, "request").with_file(printable_url(url));
+  return scope_.limit_error(ended, "the answer to " + waits_for.method).with_file(printable_url(waits_for.url));
 }
 
 }  // namespace shardmesh::remote

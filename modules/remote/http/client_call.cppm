@@ -10,7 +10,8 @@ import :http_client;
 
 namespace shardmesh::remote {
 
-// Used by the call's thread alone. Sinks and bodies of its attempts must live until `end_all` or the destructor.
+// Made, used, and destroyed by the call's thread alone. Sinks and bodies of its attempts must live until `end_all` or
+// the destructor.
 class client_call {
  public:
   using clock = std::chrono::steady_clock;
@@ -28,16 +29,17 @@ class client_call {
   // Waits until a time, while no attempt is in flight. Returns false when the call has reached a limit.
   bool pause(clock::time_point until);
   // Returns the limit that the call has reached, or errc::ok.
-  errc reached_limit() const { return detail::limit_reached(cancel_, within_); }
+  errc reached_limit() const { return detail::limit_reached(limits().cancel, limits().within); }
   // Withdraws all attempts and waits for them. Afterwards nothing uses the call's memory.
   void end_all();
   // The same; returns the error of the limit that the call has reached.
-  error end_at_limit(std::string_view url);
+  error end_at_limit(const http_request& waits_for);
 
  private:
+  const call_options& limits() const { return scope_.limits(); }
+
   std::shared_ptr<driver> work_;
-  time_limit within_;
-  std::stop_token cancel_;
+  detail::call_scope scope_;  // joins the limits of the call with those of the thread
   std::shared_ptr<inbox> inbox_;
   std::list<std::shared_ptr<attempt>> running_;
   std::stop_callback<std::function<void()>> on_cancel_;

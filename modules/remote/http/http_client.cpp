@@ -83,16 +83,17 @@ result<http_response> http_client::send(const http_request& request, std::int64_
   const auto first = client_call::clock::now();
   int recoveries = 0;
   for (int attempts = 1;; ++attempts) {
+    if (running.reached_limit() != errc::ok) return running.end_at_limit(request);
     http_request sent = request;
     if (sign) SHARDMESH_TRY(sign(sent));
     kept_body kept(limit_bytes);
     running.start(sent, kept);
     const auto ended = running.next();
-    if (!ended) return running.end_at_limit(request.url);
+    if (!ended) return running.end_at_limit(request);
     if (const auto failed = failure_of(*ended, kept.text(), options)) {
       const auto again = pace.next(*failed, attempts, first, client_call::clock::now());
       if (!again) return last_error(*failed, attempts);
-      if (!running.pause(*again)) return running.end_at_limit(request.url);
+      if (!running.pause(*again)) return running.end_at_limit(request);
       continue;
     }
     if (kept.is_too_long())

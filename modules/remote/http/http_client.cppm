@@ -64,9 +64,10 @@ struct http_range {
 /// request's URL and headers, to sign it for example.
 using http_signer = std::function<result<void>(http_request& request)>;
 
-/// Thread-safe. One thread of the client drives all transfers, and callers wait. In a forked child, calls return
-/// errc::invalid_argument. Destruction ends all calls in progress with errc::cancelled. Errors name the URL without its
-/// query.
+/// Thread-safe. One thread of the client drives all transfers, and callers wait. The limits of a request are those of
+/// its `call_options`, and those of the call for which the thread works (`detail::call_scope`). In a forked child,
+/// calls return errc::invalid_argument. Destruction ends all calls in progress with errc::cancelled. Errors name the
+/// URL without its query.
 class http_client {
  public:
   /// Throws std::system_error when the process can have no further thread.

@@ -56,16 +56,13 @@ ranged_read::~ranged_read() {
 
 result<void> ranged_read::run() {
   for (;;) {
+    if (call_.reached_limit() != errc::ok) return call_.end_at_limit(from_.object);
     const auto now = clock::now();
     SHARDMESH_TRY(fill(now));
     SHARDMESH_TRY(request_stragglers(now));
     if (lanes_.empty() && failed_.empty() && range_ == ranges_.size()) return {};
     const auto ended = call_.next(next_event(now));
-    if (ended) {
-      SHARDMESH_TRY(on_end(ended, clock::now()));
-    } else if (call_.reached_limit() != errc::ok) {
-      return call_.end_at_limit(from_.object.url);
-    }
+    if (ended) SHARDMESH_TRY(on_end(ended, clock::now()));
   }
 }
 

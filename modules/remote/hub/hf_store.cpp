@@ -70,7 +70,7 @@ class hf_file final : public byte_source {
 
  private:
   result<hf_location> location() const {
-    const std::scoped_lock guard(lock_);
+    SHARDMESH_TRY(const auto held, lock_.acquire());  // one request for all threads
     if (!location_) {
       SHARDMESH_TRY(location_, hub_->locate(place_, commit_, entry_));
     }
@@ -78,7 +78,8 @@ class hf_file final : public byte_source {
   }
   // Forgets a location that the server refuses, because it has expired. Returns whether another may work.
   bool forget(const std::string& url) const {
-    const std::scoped_lock guard(lock_);
+    const auto held = lock_.acquire();
+    if (!held) return true;  // the next attempt ends at the same limit
     if (location_ && location_->takes_token) return false;
     if (location_ && location_->url == url) location_.reset();
     return true;
@@ -89,7 +90,7 @@ class hf_file final : public byte_source {
   hf_place place_;
   std::string commit_;
   hf_entry entry_;
-  mutable std::mutex lock_;
+  mutable detail::call_lock lock_;
   mutable std::optional<hf_location> location_;
 };
 

@@ -104,7 +104,8 @@ result<void> s3_connection::address_and_sign(const s3_request& from, const std::
   SHARDMESH_TRY(const s3_address address, address_of(settings, from.of.bucket, from.of.key));
   aws_credentials keys;
   if (!settings.is_anonymous) {
-    SHARDMESH_TRY(keys, sources_.credentials({}));
+    const detail::call_in_progress* const call = detail::current_call();
+    SHARDMESH_TRY(keys, sources_.credentials(call != nullptr ? call->limits : call_options{}));
   }
   sigv4_scope scope{settings.region, "s3", std::chrono::system_clock::now()};
   {

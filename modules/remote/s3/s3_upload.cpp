@@ -13,7 +13,6 @@ module;
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 module shardmesh.remote;
@@ -51,7 +50,22 @@ s3_upload::s3_upload(const s3_connection& to, s3_name name, const put_condition&
     : to_(to), name_(std::move(name)), condition_(condition), token_(new_token()) {}
 
 result<std::string> s3_upload::put(const byte_source& content) {
-  return content.size_bytes() <= part_bytes ? put_whole(content) : put_parts(content);
+  auto done = content.size_bytes() <= part_bytes ? put_whole(content) : put_parts(content);
+  if (done) return done;
+  error why = std::move(done).error();
+  const detail::cleanup_scope limits;
+  if (!upload_id_.empty() && !abort_parts(upload_id_) && why.hint.empty())
+    why.hint =
+        fmt::format("abort the unfinished upload {} of this object: the server keeps its parts", escaped(upload_id_));
+  if (condition_.if_absent && why.code != errc::destination_exists) remove_ours();
+  return why;
+}
+
+// The last request may have had its effect although its answer was lost, or came after the deadline. An object that
+// replaced another one stays.
+void s3_upload::remove_ours() const {
+  const auto ours = is_ours();
+  if (ours && *ours) static_cast<void>(to_.send({.method = "DELETE", .of = name_}, most_answer_bytes));
 }
 
 name_values s3_upload::conditions() const {
@@ -78,16 +92,9 @@ result<std::string> s3_upload::put_whole(const byte_source& content) {
 }
 
 result<std::string> s3_upload::put_parts(const byte_source& content) {
-  SHARDMESH_TRY(const std::string id, begin_parts());
-  auto done = [&]() -> result<std::string> {
-    SHARDMESH_TRY(const std::vector<std::string> etags, send_parts(content, id));
-    return finish_parts(id, etags);
-  }();
-  if (done) return done;
-  error why = std::move(done).error();
-  if (!abort_parts(id) && why.hint.empty())
-    why.hint = fmt::format("abort the unfinished upload {} of this object: the server keeps its parts", escaped(id));
-  return why;
+  SHARDMESH_TRY(upload_id_, begin_parts());
+  SHARDMESH_TRY(const std::vector<std::string> etags, send_parts(content, upload_id_));
+  return finish_parts(upload_id_, etags);
 }
 
 result<std::string> s3_upload::begin_parts() {
@@ -139,7 +146,7 @@ result<std::string> s3_upload::finish_parts(const std::string& id, std::span<con
     if (late->code != "InternalError" && late->code != "SlowDown" && late->code != "ServiceUnavailable")
       return to_.refusal(request, answer);
     if (attempt == most_conflicts) return to_.refusal(request, answer);
-    std::this_thread::sleep_for(std::chrono::milliseconds(200 << attempt));
+    detail::wait_within_limits(std::chrono::milliseconds(200 << attempt));  // after a limit, the next request fails
   }
 }
 

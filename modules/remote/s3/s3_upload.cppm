@@ -24,6 +24,8 @@ class s3_upload {
   result<std::string> begin_parts();
   result<std::vector<std::string>> send_parts(const byte_source& content, const std::string& id);
   result<std::string> finish_parts(const std::string& id, std::span<const std::string> etags);
+  // Removes a new object if this very upload wrote it, after an error.
+  void remove_ours() const;
   // Removes the parts that the server holds. Returns false if that fails.
   bool abort_parts(const std::string& id) const;
   // Decides about an answer to the request that makes the object appear.
@@ -35,7 +37,8 @@ class s3_upload {
   const s3_connection& to_;
   s3_name name_;
   put_condition condition_;
-  std::string token_;  // stored with the object, to recognise it
+  std::string token_;      // stored with the object, to recognise it
+  std::string upload_id_;  // of an upload in parts
 };
 
 }  // namespace shardmesh::remote

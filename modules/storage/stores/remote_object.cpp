@@ -58,21 +58,30 @@ void remote_object::keep_head(bool keep) {
   if (!keep) head_ = {};
 }
 
+bool remote_object::keeps_head() const {
+  const std::scoped_lock guard(lock_);
+  return keeps_head_;
+}
+
+bool remote_object::copy_from_head(std::int64_t offset, std::span<std::byte> out) const {
+  const std::scoped_lock guard(lock_);
+  if (head_.empty()) return false;
+  std::copy_n(head_.begin() + offset, out.size(), out.begin());
+  return true;
+}
+
 result<void> remote_object::read(std::int64_t offset, std::span<std::byte> out) const {
   const std::int64_t end = offset + static_cast<std::int64_t>(out.size());
-  if (end <= head_bytes) {
-    const std::scoped_lock guard(lock_);
-    if (keeps_head_ && head_.empty()) {
-      std::vector<std::byte> bytes(static_cast<std::size_t>(std::min(size_, head_bytes)));
-      SHARDMESH_TRY(opened_->read(0, bytes));
-      head_ = std::move(bytes);
-    }
-    if (!head_.empty()) {
-      std::copy_n(head_.begin() + offset, out.size(), out.begin());
-      return {};
-    }
-  }
-  return opened_->read(offset, out);
+  if (end > head_bytes || !keeps_head()) return opened_->read(offset, out);
+  if (copy_from_head(offset, out)) return {};
+  SHARDMESH_TRY(const auto held, reading_head_.acquire());
+  if (copy_from_head(offset, out)) return {};
+  std::vector<std::byte> bytes(static_cast<std::size_t>(std::min(size_, head_bytes)));
+  SHARDMESH_TRY(opened_->read(0, bytes));
+  std::copy_n(bytes.begin() + offset, out.size(), out.begin());
+  const std::scoped_lock guard(lock_);
+  if (keeps_head_) head_ = std::move(bytes);
+  return {};
 }
 
 std::unique_ptr<byte_source> source_of(std::shared_ptr<const remote_object> object) {

@@ -20,12 +20,17 @@ class remote_object {
   void keep_head(bool keep);
 
  private:
+  bool keeps_head() const;
+  // Returns false when the head is not there. Precondition: the range lies within it.
+  bool copy_from_head(std::int64_t offset, std::span<std::byte> out) const;
+
   remote_object(std::unique_ptr<byte_source> opened, std::string name, std::int64_t size)
       : opened_(std::move(opened)), name_(std::move(name)), size_(size) {}
   const std::unique_ptr<byte_source> opened_;
   const std::string name_;
   const std::int64_t size_;
-  mutable std::mutex lock_;
+  mutable detail::call_lock reading_head_;  // one request for all threads
+  mutable std::mutex lock_;                 // is not held during a request
   bool keeps_head_ = false;
   mutable std::vector<std::byte> head_;
 };

@@ -156,6 +156,7 @@ result<void> upload::remove_stale(const std::vector<file>& files, std::vector<st
 
 // Removes what was written under new names. What replaced an old object stays: the old content is gone.
 error upload::undone(error why) {
+  const detail::cleanup_scope limits;
   std::string left;
   for (const std::string& name : written_)
     if (!store_->remove(url_of(name)))

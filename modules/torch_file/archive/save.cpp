@@ -104,6 +104,7 @@ class pt_save {
 
 result<save_report> save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
                          std::span<const output_object> objects, element_source source, const save_options& options) {
+  const detail::call_scope limits(options.call().named("save"));
   return pt_save(destination, std::move(tensors), objects, options).run(source);
 }
 

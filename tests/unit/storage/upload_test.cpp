@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests destinations under URLs: the order of uploads, their conditions, and what is left after a failure.
+#include <chrono>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -55,12 +56,14 @@ class noting_store final : public store {
   }
   result<void> remove(const std::string& url) const override {
     changes.push_back("remove " + last_part(url));
+    ended.push_back(!detail::check_current_call());
     objects.erase(url);
     return {};
   }
 
   mutable std::map<std::string, std::string> objects;
   mutable std::vector<std::string> changes;
+  mutable std::vector<bool> ended;  // for each removal: a limit of its call was reached
   std::string refused;
 
  private:
@@ -119,6 +122,15 @@ TEST_CASE("after an error of the store, what was uploaded is removed, and the er
   CHECK(done.error().code == errc::io);
   CHECK(done.error().file == at.url("run/.metadata"));
   CHECK(at.made->objects.empty());
+}
+
+TEST_CASE("what was uploaded is removed even though the deadline of the save has passed") {
+  const registered at("upload-late");
+  at.made->refused = ".metadata";
+  const detail::call_scope late({.within = std::chrono::steady_clock::now() - std::chrono::seconds(1)});
+  REQUIRE(!write_folder(at.url("run"), dcp_files));
+  CHECK(at.made->objects.empty());
+  CHECK(at.made->ended == std::vector<bool>(3, false));
 }
 
 TEST_CASE("an existing folder in a store is replaced only on request, its description first removed") {
