@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A DCP folder that many ranks write: each rank writes a file of its own.
+// A DCP folder that many ranks write: each rank writes a file of its own. Rank 0 has the work of all ranks, and every
+// other rank has its share: the places in its file follow from the share alone.
 module;
 #include <shardmesh/try.hpp>
 
@@ -26,27 +27,34 @@ class dcp_ranks final : public rank_writer {
  public:
   explicit dcp_ranks(const rank_write_request& request) : request_(request), work_(*request.work) {}
 
-  bool needs_notes() const override { return !request_.previous.empty(); }
-
-  // Finds the chunks of this rank that the previous checkpoint holds.
-  result<std::vector<std::byte>> note_for_plan(const item_run_options& run) override {
-    SHARDMESH_TRY(previous_, dcp::previous_checkpoint::open(request_.previous, request_.destination));
-    SHARDMESH_TRY(const std::vector<std::int64_t> unchanged,
-                  previous_->find_unchanged(work_.tensors, work_.source, request_.rank, run));
-    detail::wire_writer note;
-    note.digest(previous_->digest());
-    note.number(static_cast<std::int64_t>(unchanged.size()));
-    for (const std::int64_t chunk : unchanged) note.number(chunk);
-    return std::move(note).take();
-  }
-
-  result<std::vector<error>> plan(const agreement_notes& told) override {
+  std::vector<error> find_problems() const override {
     std::vector<error> problems = find_path_conflicts(work_.tensors, work_.objects);
     for (const output_tensor& tensor : work_.tensors)
       if (auto can = torch_file::tensor_pickle(tensor.type, tensor.bytes.from.global_shape()); !can)
         problems.push_back(std::move(can).error().with_key(tensor.key));
-    if (previous_ && problems.empty()) SHARDMESH_TRY(take_unchanged(told));
     return problems;
+  }
+
+  bool needs_notes() const override { return !request_.previous.empty(); }
+
+  // Finds the chunks of this rank that the previous checkpoint holds. The note numbers the chunks of this rank's share.
+  result<std::vector<std::byte>> note_for_plan(const item_run_options& run) override {
+    SHARDMESH_TRY(previous_, dcp::previous_checkpoint::open(request_.previous, request_.destination));
+    SHARDMESH_TRY(unchanged_, previous_->find_unchanged(work_.tensors, work_.source, request_.rank, run));
+    if (request_.rank == 0) return std::vector<std::byte>{};
+    detail::wire_writer note;
+    note.digest(previous_->digest());
+    note.number(static_cast<std::int64_t>(unchanged_.size()));
+    for (const std::int64_t chunk : unchanged_) note.number(chunk);
+    return std::move(note).take();
+  }
+
+  result<std::vector<error>> plan(const agreement_notes& told) override {
+    if (!previous_) return std::vector<error>{};
+    if (request_.rank == 0) SHARDMESH_TRY(take_unchanged(told));
+    SHARDMESH_TRY(referred_, previous_->items_of(work_.tensors, unchanged_));
+    drop_unchanged_sources();
+    return std::vector<error>{};
   }
 
   result<staged_output> make(const output_options& options) override {
@@ -56,7 +64,7 @@ class dcp_ranks final : public rank_writer {
     return output;
   }
 
-  // Every rank computes the places of all items, so that rank 0 knows them.
+  // Rank 0 computes the places of all items, and every other rank those in its own file, with the same result.
   result<std::vector<std::byte>> write(staged_output& output, const item_run_options& run) override {
     files_.emplace(output, request_.rank, referred_);
     for (std::size_t i = 0; i < work_.objects.size(); ++i) {
@@ -88,31 +96,29 @@ class dcp_ranks final : public rank_writer {
   std::int64_t files() const override { return files_->files(); }
 
  private:
-  // Combines the notes of all ranks about chunks that have not changed. Every rank gets the same result.
+  // Rank 0: adds the unchanged chunks of the other ranks, as numbers over the chunks of all ranks.
   result<void> take_unchanged(const agreement_notes& told) {
-    std::vector<std::int32_t> writers;  // per chunk, numbered over all tensors
+    std::vector<std::vector<std::int64_t>> shares(told.size());  // per rank, the numbers of its chunks
+    std::int64_t number = 0;
     for (const output_tensor& tensor : work_.tensors)
-      for (const output_chunk& chunk : tensor.chunks) writers.push_back(chunk.rank);
-    std::vector<std::int64_t> unchanged;
-    const digest128 first = detail::wire_reader(told.front()).digest();
-    for (std::size_t rank = 0; rank < told.size(); ++rank) {
+      for (const output_chunk& chunk : tensor.chunks) shares[static_cast<std::size_t>(chunk.rank)].push_back(number++);
+    for (std::size_t rank = 1; rank < told.size(); ++rank) {
       detail::wire_reader in(told[rank]);
-      if (in.digest() != first)
+      if (in.digest() != previous_->digest())
         return fail(errc::disagreement, "ranks read different records of the previous checkpoint")
             .with_file(request_.previous.string())
             .with_rank(0)
             .with_rank(static_cast<std::int32_t>(rank))
             .with_hint("save to a file system that shows every rank the same files, or save without `previous`");
+      const std::vector<std::int64_t>& share = shares[rank];
       const std::size_t count = in.count();
-      for (std::size_t i = 0; i < count && in.ok(); ++i) {
-        unchanged.push_back(in.in_range(0, std::ssize(writers) - 1));
-        if (in.ok() && writers[static_cast<std::size_t>(unchanged.back())] != static_cast<std::int32_t>(rank))
-          return no_sense(rank);
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::int64_t chunk = in.in_range(0, std::ssize(share) - 1);
+        if (!in.ok()) return no_sense(rank);
+        unchanged_.push_back(share[static_cast<std::size_t>(chunk)]);
       }
       if (!in.finished()) return no_sense(rank);
     }
-    SHARDMESH_TRY(referred_, previous_->items_of(work_.tensors, unchanged));
-    drop_unchanged_sources();
     return {};
   }
 
@@ -160,6 +166,7 @@ class dcp_ranks final : public rank_writer {
   rank_write_request request_;
   save_assignment& work_;
   std::optional<dcp::previous_checkpoint> previous_;
+  std::vector<std::int64_t> unchanged_;  // numbers of chunks in `work_`
   dcp::referred_items referred_;
   std::optional<dcp::rank_files> files_;
   std::vector<dcp::item_place> object_places_;

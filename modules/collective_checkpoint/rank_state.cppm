@@ -86,13 +86,29 @@ struct merged_state {
 // `notes`: the description from every rank. \errors errc::bad_format naming the rank if one cannot be decoded.
 result<merged_state> merge_states(std::span<const std::vector<std::byte>> notes);
 
-// One round: every rank reports whether its part succeeded, with a note. All ranks get all notes, or the error of the
-// lowest rank that has one.
+// Rounds of ranks that save or load together. Every rank makes the same calls in the same order.
 struct round_of_ranks {
   communicator_ref comm;
   call_options call;
+
+  // One round: every rank reports whether its part succeeded, with a note. All ranks get all notes, or the error of the
+  // lowest rank that has one. Every rank receives all notes, so a note is short.
   result<agreement_notes> settle(const result<void>& mine, std::vector<std::byte> note = {},
                                  std::span<const agreement_record> records = {}) const;
+  // The same, but only rank 0 gets the notes, in rank order. The other ranks get none. Bodies from here on are in
+  // root_rounds.cpp.
+  // Cost: a `settle` of a few bytes per rank; then each rank sends its note to rank 0 in one message.
+  result<agreement_notes> collect(const result<void>& mine, std::vector<std::byte> note) const;
+
+  // The parts of `collect`, for notes that may go to all ranks instead. `announce` returns the size of each rank's
+  // note, the same on every rank.
+  result<std::vector<std::size_t>> announce(const result<void>& mine, std::size_t size_bytes,
+                                            std::span<const agreement_record> records = {}) const;
+  result<agreement_notes> send_to_root(std::vector<std::byte> note, std::span<const std::size_t> sizes) const;
+
+  // Rank 0 sends each rank its part; returns this rank's. `parts`: on rank 0 one per rank, on the other ranks none.
+  // Cost: two messages to each rank: 8 bytes, and the part.
+  result<std::vector<std::byte>> hand_out(agreement_notes parts) const;
 };
 
 // Runs one rank's own part of a phase. An exception becomes the rank's error, so that no other rank waits for it.

@@ -17,23 +17,31 @@ namespace shardmesh {
 struct rank_write_request {
   std::filesystem::path destination;
   std::int32_t rank = 0, ranks = 1;
-  save_assignment* work = nullptr;                   // outlives the writer
+  save_assignment* work = nullptr;                   // outlives the writer; see `is_planned_by_root`
   std::span<const std::vector<std::byte>> archives;  // of this rank's objects
   std::int64_t max_shard_bytes = 0;                  // of a Hugging Face folder
   std::filesystem::path previous{};                  // DCP: the checkpoint to refer to; empty: none
 };
+
+// Returns whether rank 0 alone plans a save in this format, and the work of another rank is its share. For the other
+// formats, every rank has the work of all.
+inline bool is_planned_by_root(target_format to) {
+  return to == target_format::dcp;
+}
 
 // Every rank makes every call, in this order, except where a comment names rank 0.
 class rank_writer {
  public:
   virtual ~rank_writer() = default;
 
+  // Rank 0, if it alone plans: returns the problems of the whole work that need no notes.
+  virtual std::vector<error> find_problems() const { return {}; }
   // Returns whether the plan depends on data of other ranks (objects that they write, chunks that have not changed);
   // the same on every rank. If so, `note_for_plan` returns this rank's.
   virtual bool needs_notes() const { return false; }
   virtual result<std::vector<std::byte>> note_for_plan(const item_run_options&) { return std::vector<std::byte>{}; }
-  // Plans the place of everything. `told`: the ranks' results of `note_for_plan`. Returns the same problems on every
-  // rank.
+  // Plans the place of everything. `told`: the ranks' results of `note_for_plan`; if rank 0 plans, on rank 0 alone.
+  // Returns the same problems on every rank that gets the notes.
   virtual result<std::vector<error>> plan(const agreement_notes& told) = 0;
 
   // Rank 0: makes the destination under a temporary name, with the files that ranks share. The other ranks join it.
@@ -52,7 +60,7 @@ class rank_writer {
   // Rank 0, after the commit: replaces the companion files beside the destination.
   virtual result<void> finish_beside(std::vector<std::string>&) { return {}; }
 
-  // Return the element bytes and the number of files of the whole save, after `write`.
+  // Rank 0, after `write`: return the element bytes and the number of files of the whole save.
   virtual std::int64_t data_bytes() const = 0;
   virtual std::int64_t referred_bytes() const { return 0; }  // the part of `data_bytes` that is not written
   virtual std::int64_t files() const = 0;

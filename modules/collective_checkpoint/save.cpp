@@ -23,6 +23,7 @@ module shardmesh.collective_checkpoint;
 
 import shardmesh.torch_file;
 import :interruption;
+import :rank_share;
 import :rank_state;
 import :rank_writer;
 import :save_assignment;
@@ -58,7 +59,8 @@ class rank_save {
         round_{comm, saving_.call().named("save")},
         interruption_(saving_.call(), "save") {}
 
-  // Collects the state of all ranks, and decides who writes what. Collective. Every rank gets the same errors.
+  // Describes the state of this rank, and decides with the others who writes what. Collective. Every rank gets the same
+  // errors.
   result<void> plan(const const_local_state& held) {
     const detail::call_scope limits(round_.call);
     return guarded(comm_, [&]() -> result<void> {
@@ -70,12 +72,10 @@ class rank_save {
         note = describe(held, described_);
         return {};
       });
+      // Both begin with the same round, in which ranks with different formats learn that.
+      if (is_planned_by_root(options_.format)) return plan_by_root(held, mine, std::move(note));
       SHARDMESH_TRY(const agreement_notes notes, round_.settle(mine, std::move(note), conditions()));
-      SHARDMESH_TRY(merged_state all, merge_states(notes));
-      // After a contradiction, further problems would only hide it.
-      SHARDMESH_TRY(std::move(all.problems).outcome());
-      SHARDMESH_TRY(assign(all, held));
-      return plan_format();
+      return plan_on_every_rank(held, notes);
     });
   }
 
@@ -83,6 +83,7 @@ class rank_save {
   result<void> copy_sources() {
     return guarded(comm_, [&]() -> result<void> {
       const auto mine = guarded([&]() -> result<void> {
+        if (!planned_) return planned_;
         SHARDMESH_TRY(const std::vector<tensor_view> staged, staging());
         for (std::size_t i = 0; i < staged.size(); ++i) {
           SHARDMESH_TRY(copy_between(staged[i], work_.source.views[i]));
@@ -160,8 +161,74 @@ class rank_save {
             {"(selection)", text_of(options_.selection)}};
   }
 
-  // Decides what is saved, and by whom. Every rank finds the same problems.
-  result<void> assign(const merged_state& all, const const_local_state& held) {
+  // Rank 0 gets the descriptions, checks them, and decides who writes what. Every rank gets its verdict and its own
+  // share. An error of one rank's own part is told in the next round, in `copy_sources` or `stage`.
+  result<void> plan_by_root(const const_local_state& held, const result<void>& described, std::vector<std::byte> note) {
+    SHARDMESH_TRY(const std::vector<std::size_t> sizes, round_.announce(described, note.size(), conditions()));
+    SHARDMESH_TRY(agreement_notes notes, round_.send_to_root(std::move(note), sizes));
+    SHARDMESH_TRY(const std::vector<std::byte> told, round_.hand_out(verdict_and_shares(held, std::move(notes))));
+    detail::wire_reader in(told);
+    SHARDMESH_TRY(read_verdict(in));
+    planned_ = guarded([&]() -> result<void> {
+      if (comm_.rank() == 0) return {};
+      SHARDMESH_TRY(work_, take_share(in.rest(), held, described_, comm_.rank()));
+      return make_writer();
+    });
+    if (saving_.previous.empty()) return {};
+    std::vector<std::byte> own;
+    const auto mine = guarded([&]() -> result<void> {
+      if (!planned_) return planned_;
+      SHARDMESH_TRY(own, note_for_plan());
+      return {};
+    });
+    SHARDMESH_TRY(const agreement_notes noted, round_.collect(mine, std::move(own)));
+    planned_ = guarded([&] { return plan_format(noted); });
+    return {};
+  }
+
+  // On rank 0, for each rank: the verdict about the descriptions, and the rank's share. On the others, nothing.
+  agreement_notes verdict_and_shares(const const_local_state& held, agreement_notes notes) {
+    if (comm_.rank() != 0) return {};
+    std::vector<detail::wire_writer> shares(static_cast<std::size_t>(comm_.size()));
+    const auto planned = guarded([&]() -> result<void> {
+      SHARDMESH_TRY(assign_all(notes, held, std::span(shares).first(comm_.size() > 1 ? shares.size() : 0)));
+      notes = {};
+      problem_list problems;
+      for (error& problem : writer_->find_problems()) problems.add(std::move(problem));
+      return std::move(problems).outcome();
+    });
+    agreement_notes made;
+    for (const detail::wire_writer& share : shares) {
+      detail::wire_writer told;
+      write_verdict(told, planned);
+      if (planned) told.raw(share.written());
+      made.push_back(std::move(told).take());
+    }
+    return made;
+  }
+
+  // Every rank has all descriptions, and computes the same plan with the same problems.
+  result<void> plan_on_every_rank(const const_local_state& held, const agreement_notes& notes) {
+    SHARDMESH_TRY(assign_all(notes, held, {}));
+    agreement_notes told(static_cast<std::size_t>(comm_.size()));
+    if (writer_->needs_notes()) {
+      std::vector<std::byte> own;
+      const auto mine = guarded([&]() -> result<void> {
+        SHARDMESH_TRY(own, note_for_plan());
+        return {};
+      });
+      SHARDMESH_TRY(told, round_.settle(mine, std::move(own)));
+    }
+    return plan_format(told);
+  }
+
+  // Decides what is saved, and by whom, from the descriptions of all ranks. Ranks with the same descriptions find the
+  // same problems. `shares`: as for `assign_writers`.
+  result<void> assign_all(const agreement_notes& notes, const const_local_state& held,
+                          std::span<detail::wire_writer> shares) {
+    SHARDMESH_TRY(merged_state all, merge_states(notes));
+    // After a contradiction, further problems would only hide it.
+    SHARDMESH_TRY(std::move(all.problems).outcome());
     problem_list problems;
     selection_result chosen = select_saved(all, options_.selection);
     for (error& problem : chosen.errors) problems.add(std::move(problem));
@@ -171,31 +238,32 @@ class rank_save {
       report_.skipped_objects = static_cast<std::int64_t>(
           std::erase_if(chosen.kept, [&](const selected& one) { return one.index >= all.tensors.size(); }));
     SHARDMESH_TRY(std::move(problems).outcome());
-    work_ = assign_writers(all, chosen.kept, held, comm_.rank(), options_.lowest_rank_objects);
-    return std::move(work_.problems).outcome();
+    work_ = assign_writers(all, chosen.kept, held, comm_.rank(), options_.lowest_rank_objects, shares);
+    SHARDMESH_TRY(std::move(work_.problems).outcome());
+    return make_writer();
   }
 
-  // Plans the place of everything. Collective. Every rank finds the same problems.
-  result<void> plan_format() {
+  result<void> make_writer() {
     SHARDMESH_TRY(check_previous(options_.format, saving_.previous));
     const rank_write_request request{
         destination_, comm_.rank(), comm_.size(), &work_, archives_, options_.max_shard_bytes, saving_.previous};
     writer_ = make_rank_writer(options_.format, request);
-    if (!writer_)
-      return fail(errc::unsupported, "many ranks cannot write this format together")
-          .with_file(destination_.string())
-          .with_hint("save as DCP and convert that");
-    agreement_notes told(static_cast<std::size_t>(comm_.size()));
-    if (writer_->needs_notes()) {
-      std::vector<std::byte> note;
-      item_run_options run = run_options();
-      run.progress = [this](std::int64_t) { interruption_.poll(); };  // the write reports the bytes
-      const auto mine = guarded([&]() -> result<void> {
-        SHARDMESH_TRY(note, uncancelled(writer_->note_for_plan(run)));
-        return {};
-      });
-      SHARDMESH_TRY(told, round_.settle(mine, std::move(note)));
-    }
+    if (writer_) return {};
+    return fail(errc::unsupported, "many ranks cannot write this format together")
+        .with_file(destination_.string())
+        .with_hint("save as DCP and convert that");
+  }
+
+  // Returns this rank's note for the plan of the format; empty if the plan needs none.
+  result<std::vector<std::byte>> note_for_plan() {
+    if (!writer_->needs_notes()) return std::vector<std::byte>{};
+    item_run_options run = run_options();
+    run.progress = [this](std::int64_t) { interruption_.poll(); };  // the write reports the bytes
+    return uncancelled(writer_->note_for_plan(run));
+  }
+
+  // Plans the place of everything.
+  result<void> plan_format(const agreement_notes& told) {
     SHARDMESH_TRY(std::vector<error> found, writer_->plan(told));
     problem_list problems;
     for (error& problem : found) problems.add(std::move(problem));
@@ -218,6 +286,7 @@ class rank_save {
     std::string token;
     detail::wire_writer note;
     auto mine = guarded([&]() -> result<void> {
+      if (!planned_) return planned_;
       SHARDMESH_TRY(enter(save_phase::stage));
       if (comm_.rank() != 0) return {};
       SHARDMESH_TRY(output, writer_->make(saving_.output()));
@@ -269,7 +338,7 @@ class rank_save {
       SHARDMESH_TRY(enter(save_phase::finish));
       return {};
     });
-    SHARDMESH_TRY(const agreement_notes written, round_.settle(mine, std::move(note)));
+    SHARDMESH_TRY(const agreement_notes written, round_.collect(mine, std::move(note)));
     agreement_notes seen;
     if (writer_->looks_again()) {
       note = {};
@@ -277,13 +346,14 @@ class rank_save {
         SHARDMESH_TRY(note, uncancelled(writer_->look_again(output, run)));
         return {};
       });
-      SHARDMESH_TRY(seen, round_.settle(mine, std::move(note)));
+      SHARDMESH_TRY(seen, round_.collect(mine, std::move(note)));
     }
     return commit(output, written, seen);
   }
 
   result<void> commit(staged_output& output, const agreement_notes& written, const agreement_notes& seen) {
     bool committed = false;
+    std::vector<std::byte> report;
     const auto mine = guarded([&]() -> result<void> {
       auto entered = enter(save_phase::commit);
       if (comm_.rank() != 0) return {};
@@ -293,11 +363,14 @@ class rank_save {
       SHARDMESH_TRY(output.commit());
       committed = true;
       report_.notes.insert(report_.notes.end(), output.notes().begin(), output.notes().end());
-      return writer_->finish_beside(report_.notes);
+      SHARDMESH_TRY(writer_->finish_beside(report_.notes));
+      complete_report();
+      report = encode_report(report_);
+      return {};
     });
-    auto told = round_.settle(mine);
+    const auto told = round_.settle(mine, std::move(report));
     if (!told) {
-      error why = std::move(told).error();
+      error why = told.error();
       if (committed)
         why.hint = "the new checkpoint was committed before that";
       else if (mine &&
@@ -305,13 +378,23 @@ class rank_save {
         why.hint = "rank 0 may have committed the new checkpoint before that; it is complete then";
       return why;
     }
+    std::optional<save_report> whole = decode_report(told->front());
+    if (!whole)
+      return fail(errc::bad_format, "rank 0's report is malformed")
+          .with_rank(0)
+          .with_hint("the new checkpoint was committed before that");
+    report_ = *std::move(whole);
+    return {};
+  }
+
+  // Rank 0: adds the facts of the whole save.
+  void complete_report() {
     report_.tensors = static_cast<std::int64_t>(work_.tensors.size());
     report_.objects = static_cast<std::int64_t>(work_.objects.size());
     report_.bytes = writer_->data_bytes();
     report_.referred_bytes = writer_->referred_bytes();
     report_.files = writer_->files();
     report_.notes.insert(report_.notes.begin(), writer_->notes.begin(), writer_->notes.end());
-    return {};
   }
 
   item_run_options run_options() {
@@ -340,6 +423,7 @@ class rank_save {
   save_report report_;
   std::int32_t token_file_ = 0;  // rank 0's, in the staged folder
   save_assignment work_;
+  result<void> planned_;  // of this rank's own part, until the next round
   std::unique_ptr<rank_writer> writer_;
   std::vector<described_object> described_;
   std::vector<std::vector<std::byte>> archives_;  // of this rank's objects

@@ -83,12 +83,15 @@ struct rank_save_options {
 ///         error the destination is unchanged, and the surviving ranks remove the staged files. If a rank is lost while
 ///         rank 0 puts the folder in place, the new folder may be there, whole; the error says so. With `previous`,
 ///         also those of `dcp::previous_checkpoint`: on every rank, those of the lowest rank that has one.
-/// Cost: DCP: five rounds of all_gather: one of the descriptions (a path, a shape and 2·rank numbers per box), one of
-///       32 bytes per chunk written, three that carry almost nothing; each byte is written once and each file synced
-///       once. Safetensors: one more round if there are objects, and one more if a tensor has several writers: one rank
-///       reads such a tensor back for its checksum. A box is one write per run that is contiguous in its tensor. Both:
-///       O(boxes of all ranks · log) on every rank to plan. Memory: `memory_bytes` per rank. With `previous`: one more
-///       round, every rank reads the description of the previous checkpoint, and chunks that it holds are hashed first.
+/// Cost: DCP: five rounds of all_gather, of at most 40 bytes per rank (rank 0 also sends a path and the report). Besides
+///       these, rank 0 gets one description from each rank (a path, a shape, and 2·rank numbers per box) and about 40
+///       bytes per chunk written, and sends each rank the list of its boxes to write. Rank 0 plans in O(boxes of all
+///       ranks · log), and every other rank in O(its own boxes): see docs/scale.md. Each byte is written once, and each
+///       file synced once. Safetensors: five rounds, one more if there are objects, and one more if a tensor has several
+///       writers: one rank reads such a tensor back for its checksum. One round carries the descriptions to all ranks,
+///       and every rank plans. A box is one write per run that is contiguous in its tensor. Memory: `memory_bytes` per
+///       rank. With `previous`: one more round, every rank reads the description of the previous checkpoint, and chunks
+///       that it holds are hashed first.
 /// Source: torch.distributed.checkpoint.save
 result<save_report> save(const std::filesystem::path& destination, const const_local_state& held, communicator_ref comm,
                          const rank_save_options& options = {});

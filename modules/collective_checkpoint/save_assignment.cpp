@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -12,6 +15,8 @@ module;
 #include <vector>
 module shardmesh.collective_checkpoint;
 
+import shardmesh.comm;
+import :rank_share;
 import :rank_state;
 import :save_assignment;
 
@@ -70,7 +75,8 @@ void choose_writers(std::span<kept_tensor> tensors) {
 
 class assigner {
  public:
-  assigner(std::int32_t rank, bool lowest_rank_objects) : rank_(rank), lowest_rank_objects_(lowest_rank_objects) {}
+  assigner(std::int32_t rank, bool lowest_rank_objects, std::span<detail::wire_writer> shares)
+      : rank_(rank), lowest_rank_objects_(lowest_rank_objects), shares_(shares) {}
 
   save_assignment assign(const merged_state& all, std::span<const selected> kept, const const_local_state& held) {
     std::vector<kept_tensor> tensors;
@@ -85,7 +91,10 @@ class assigner {
     }
     if (!made_.problems.empty()) return std::move(made_);
     choose_writers(tensors);
-    for (const kept_tensor& tensor : tensors) add_tensor(tensor, held);
+    for (const kept_tensor& tensor : tensors) {
+      add_tensor(tensor, held);
+      if (!shares_.empty()) share_out(tensor);
+    }
     return std::move(made_);
   }
 
@@ -121,6 +130,9 @@ class assigner {
     made_.objects.push_back({key, key == object.key ? object.where : path{key}, object.ranks.front(), {}, {}});
     made_.object_lengths.push_back(first.length);
     made_.object_indices.push_back(object.ranks.front() == rank_ ? object.index_on(rank_) : -1);
+    if (shares_.empty() || object.ranks.front() == rank_) return;
+    const auto index = static_cast<std::int64_t>(object.indices.front());
+    write_share(share_of(object.ranks.front()), object_share{index, renamed(key, object.key)});
   }
 
   void add_tensor(const kept_tensor& kept, const const_local_state& held) {
@@ -152,8 +164,97 @@ class assigner {
     made_.tensors.push_back(std::move(made));
   }
 
+  detail::wire_writer& share_of(std::int32_t rank) { return shares_[static_cast<std::size_t>(rank)]; }
+
+  static std::optional<std::string> renamed(const std::string& key, const std::string& own) {
+    return key == own ? std::nullopt : std::optional(key);
+  }
+
+  // Writes the tensor's parts to the shares of the other writers, for each rank in the order of the chunks.
+  void share_out(const kept_tensor& kept) {
+    const merged_tensor& tensor = *kept.stored;
+    std::vector<std::pair<std::int32_t, std::int64_t>> parts;  // rank, part
+    for (std::size_t b = 0; b < kept.boxes.size(); ++b) {
+      std::size_t i = kept.boxes[b].first;
+      while (tensor.boxes[i].rank != kept.writers[b]) ++i;
+      parts.emplace_back(tensor.boxes[i].rank, tensor.boxes[i].part);
+    }
+    const auto by_rank = [](const auto& a, const auto& b) { return a.first < b.first; };
+    std::stable_sort(parts.begin(), parts.end(), by_rank);
+    const auto write = [&](std::int32_t rank, std::vector<std::int64_t> of_rank) {
+      if (rank == rank_) return;
+      write_share(share_of(rank), tensor_share{tensor.index_on(rank), renamed(kept.as->key, tensor.key), kept.as->type,
+                                               std::move(of_rank)});
+    };
+    if (parts.empty()) write(tensor.ranks.front(), {});
+    for (auto first = parts.begin(); first != parts.end();) {
+      const auto last = std::upper_bound(first, parts.end(), *first, by_rank);
+      std::vector<std::int64_t> of_rank;
+      for (; first != last; ++first) of_rank.push_back(first->second);
+      write((last - 1)->first, std::move(of_rank));
+    }
+  }
+
   std::int32_t rank_;
   bool lowest_rank_objects_;
+  std::span<detail::wire_writer> shares_;
+  save_assignment made_;
+};
+
+// Makes the assignment of one rank from its share.
+class share_taker {
+ public:
+  share_taker(const const_local_state& held, std::span<const described_object> objects, std::int32_t rank)
+      : held_(held), objects_(objects), rank_(rank) {}
+
+  result<save_assignment> take(const rank_share& share) {
+    for (const object_share& object : share.objects) SHARDMESH_TRY(add_object(object));
+    for (const tensor_share& tensor : share.tensors) SHARDMESH_TRY(add_tensor(tensor));
+    return std::move(made_);
+  }
+
+ private:
+  result<void> add_object(const object_share& share) {
+    if (share.index < 0 || share.index >= std::ssize(objects_)) return bad_share();
+    const described_object& object = objects_[static_cast<std::size_t>(share.index)];
+    const std::string key = share.key.value_or(dotted(object.where));
+    made_.objects.push_back({key, share.key ? path{key} : object.where, rank_, {}, {}});
+    made_.object_lengths.push_back(object.length);
+    made_.object_indices.push_back(static_cast<std::ptrdiff_t>(share.index));
+    return {};
+  }
+
+  result<void> add_tensor(const tensor_share& share) {
+    if (share.index < 0 || share.index >= std::ssize(held_.tensors)) return bad_share();
+    const const_local_state_tensor& tensor = held_.tensors[static_cast<std::size_t>(share.index)];
+    output_tensor made;
+    made.key = share.key.value_or(dotted(tensor.where));
+    made.where = share.key ? path{made.key} : tensor.where;
+    made.type = made.bytes.to_type = share.type;
+    made.bytes.from_type = tensor.type;
+    distribution_builder sources(tensor.shape, owner_space::items);
+    for (const std::int64_t index : share.parts) {
+      if (index < 0 || index >= std::ssize(tensor.parts)) return bad_share();
+      const const_local_part& part = tensor.parts[static_cast<std::size_t>(index)];
+      made.chunks.push_back({part.where, rank_});
+      sources.add(0, static_cast<std::int32_t>(made_.source.views.size()), part.where.offsets, part.where.sizes);
+      made_.source.views.push_back(part.memory);
+    }
+    if (share.parts.empty()) made.chunks.push_back({box::whole(tensor.shape), rank_});
+    auto from = sources.finish();
+    if (!from) return std::move(from).error().with_key(made.key);
+    made.bytes.from = *std::move(from);
+    made_.tensors.push_back(std::move(made));
+    return {};
+  }
+
+  error bad_share() const {
+    return fail(errc::bad_format, "the share that rank 0 assigned does not fit the state of the rank").with_rank(rank_);
+  }
+
+  const const_local_state& held_;
+  std::span<const described_object> objects_;
+  std::int32_t rank_;
   save_assignment made_;
 };
 
@@ -167,8 +268,15 @@ selection_result select_saved(const merged_state& all, const selection_options& 
 }
 
 save_assignment assign_writers(const merged_state& all, std::span<const selected> kept, const const_local_state& held,
-                               std::int32_t rank, bool lowest_rank_objects) {
-  return assigner(rank, lowest_rank_objects).assign(all, kept, held);
+                               std::int32_t rank, bool lowest_rank_objects, std::span<detail::wire_writer> shares) {
+  return assigner(rank, lowest_rank_objects, shares).assign(all, kept, held);
+}
+
+result<save_assignment> take_share(std::span<const std::byte> share, const const_local_state& held,
+                                   std::span<const described_object> objects, std::int32_t rank) {
+  const std::optional<rank_share> read = read_share(share);
+  if (!read) return fail(errc::bad_format, "the share that rank 0 assigned is malformed").with_rank(rank);
+  return share_taker(held, objects, rank).take(*read);
 }
 
 }  // namespace shardmesh

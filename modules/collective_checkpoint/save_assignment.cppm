@@ -5,13 +5,15 @@ module shardmesh.collective_checkpoint:save_assignment;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.tree;
+import shardmesh.comm;
 import shardmesh.checkpoint_core;
 import shardmesh.checkpoint;
 import :rank_state;
 
 namespace shardmesh {
 
-// The same on every rank, except the members that belong to this rank.
+// The work of all ranks, or the share of one rank alone (`rank_share`). Where all ranks compute the work of all, it is
+// the same on every rank, except the members that belong to this rank.
 struct save_assignment {
   std::vector<output_tensor> tensors;
   std::vector<output_object> objects;
@@ -26,9 +28,10 @@ selection_result select_saved(const merged_state& all, const selection_options& 
 
 // Assigns each box to the holder that has the least to write, and each object to the lowest rank that has it. `kept`:
 // the result of `select_saved`. Problems: gaps, overlaps of unequal boxes, dtypes that cannot be cut, and objects that
-// differ between ranks (unless `lowest_rank_objects`).
+// differ between ranks (unless `lowest_rank_objects`). `shares`: one per rank, to which the rank's share is written
+// (`rank_share`), except this rank's; empty if no rank needs one.
 // Cost: O(n log n) of the n boxes of all ranks.
 save_assignment assign_writers(const merged_state& all, std::span<const selected> kept, const const_local_state& held,
-                               std::int32_t rank, bool lowest_rank_objects);
+                               std::int32_t rank, bool lowest_rank_objects, std::span<detail::wire_writer> shares = {});
 
 }  // namespace shardmesh
