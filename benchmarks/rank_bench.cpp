@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times collective operations: redistributions, and the sharded state dict of an FSDP model. Ranks are threads or, with
-// SHARDMESH_BENCH_MPI, processes of mpirun. benchmarks/ranks.py runs it beside PyTorch over gloo.
+// Times collective operations: redistributions, the sharded state dict of an FSDP model, and the plan of a save. Ranks
+// are threads or, with SHARDMESH_BENCH_MPI, processes of mpirun. benchmarks/ranks.py runs it beside PyTorch over gloo.
 //   shardmesh_rank_bench CASE BYTES REPEAT [--ranks N]      CASE: rows_to_columns, grid_swap, rows_to_all, fsdp,
-//   fsdp_stream
+//   fsdp_stream; save_plan, whose BYTES is the number of tensors
 // Rank 0 prints {"seconds":[..],"first_seconds":s,"extra_bytes":n}: for each repetition the slowest rank's time.
 #include <algorithm>
 #include <chrono>
@@ -11,7 +11,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -114,12 +116,42 @@ bench_result fsdp(any_communicator& comm, std::int64_t bytes, int repeat, bool s
   return found;
 }
 
+// Plans the save of many tensors, each with two rows on every rank. The save ends before it makes a file.
+bench_result plan_of_save(any_communicator& comm, std::int64_t tensors, int repeat) {
+  constexpr std::int64_t rows = 2, columns = 8;
+  std::vector<float> memory(static_cast<std::size_t>(rows * columns), 1.0F);
+  const box mine{{rows * comm.rank(), 0}, {rows, columns}};
+  const tensor_view view{reinterpret_cast<std::byte*>(memory.data()), dtype::float32, {}, mine.sizes, {columns, 1}};
+  local_state state;
+  for (std::int64_t i = 0; i < tensors; ++i)
+    state.tensors.push_back({{"layers", i, "weight"}, {rows * comm.size(), columns}, dtype::float32, {{mine, view}}});
+  rank_save_options options;
+  options.before = [](save_phase now) -> result<void> {
+    if (now == save_phase::describe) return {};
+    return fail(errc::cancelled, "only the plan is measured");
+  };
+  const auto act = [&] {
+    const auto planned = save("planned-only", state, comm, options);
+    if (planned || planned.error().code != errc::cancelled) std::abort();
+  };
+  bench_result found;
+  meet(comm);
+  if (comm.rank() == 0) forget_peak();
+  meet(comm);
+  const std::int64_t before = resident("VmRSS:");
+  found.first = timed(comm, act);
+  found.extra = resident("VmHWM:") - before;
+  for (int i = 0; i < repeat; ++i) found.seconds.push_back(timed(comm, act));
+  return found;
+}
+
 result<void> measure(any_communicator& comm, std::string_view name, std::int64_t bytes, int repeat) {
   const auto move = find_case(name, comm.size());
-  if (!move && name != "fsdp" && name != "fsdp_stream")
+  if (!move && name != "fsdp" && name != "fsdp_stream" && name != "save_plan")
     return fail(errc::invalid_argument, "no case is named " + std::string(name));
-  const bench_result found =
-      move ? redistribute(comm, *move, bytes, repeat) : fsdp(comm, bytes, repeat, name == "fsdp_stream");
+  const bench_result found = move                  ? redistribute(comm, *move, bytes, repeat)
+                             : name == "save_plan" ? plan_of_save(comm, bytes, repeat)
+                                                   : fsdp(comm, bytes, repeat, name == "fsdp_stream");
   if (comm.rank() != 0) return {};
   std::printf("{\"seconds\":[");
   for (std::size_t i = 0; i < found.seconds.size(); ++i) std::printf("%s%.9f", i ? "," : "", found.seconds[i]);

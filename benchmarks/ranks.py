@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collective operations: redistribution and FSDP state dicts over four ranks (threads; MPI processes if MPI is
 installed), beside PyTorch over four gloo processes. Each repetition counts its slowest rank. Both sides run in
-separate processes."""
+separate processes. Also the plan of a save by up to 128 ranks, for docs/scale.md."""
 import shutil
 import statistics
 import sys
@@ -59,7 +59,18 @@ def fsdp(bench):
              "FSDP2 get_model_state_dict (views, no new tensors)": "fsdp2"}, blocks=1)
 
 
+def save_plan(bench):
+    if bench.only_counts:  # the counts of a hundred threads vary
+        return
+    print("\nplan of a save of 1,000 tensors cut by rows; the ranks are threads of one process")
+    for ranks in (16, 64, 128):
+        said = bench.json_of([bench.build / "bin" / "shardmesh_rank_bench", "save_plan", 1000, 3, "--ranks", ranks])
+        print(f"  {ranks:>4} ranks  {statistics.median(said['seconds']):9.3f} s   first call {said['first_seconds']:.3f} s, "
+              f"{said['extra_bytes'] / MIB:.0f} MiB of memory in all", flush=True)
+
+
 TEXTS = {"rows_to_columns": "S(0) -> S(1)", "grid_swap": "S(0),S(1) -> S(1),S(0) on 2x2", "rows_to_all": "S(0) -> R"}
 CASES = {f"ranks_{case}_{label}": redistribute(case, text, size)
          for case, text in TEXTS.items() for label, size in (("64m", 64 * MIB), ("64k", 64 * 1024))}
 CASES["ranks_fsdp"] = fsdp
+CASES["ranks_save_plan"] = save_plan
