@@ -60,10 +60,12 @@ void choose_writers(std::span<kept_tensor> tensors) {
       const replica_range& range = tensors[t].boxes[b];
       const std::int64_t bytes =
           size_bytes(tensors[t].as->type, tensors[t].stored->boxes[range.first].where.volume()).value_or(0);
-      if (range.last - range.first == 1)
-        tensors[t].writers[b] = balance.give(holders_of(t, b), bytes);
-      else
+      if (range.last - range.first == 1) {
+        const owner_id only = tensors[t].stored->boxes[range.first].rank;
+        tensors[t].writers[b] = balance.give({&only, 1}, bytes);
+      } else {
         shared.push_back({bytes, t, b});
+      }
     }
   }
   std::sort(shared.begin(), shared.end(), [](const shared_box& a, const shared_box& b) {
@@ -145,6 +147,7 @@ class assigner {
     made.bytes.from_type = tensor.type;
     distribution_builder sources(tensor.shape, owner_space::items);
     const std::ptrdiff_t index = tensor.index_on(rank_);
+    made.chunks.reserve(boxes.size());
     for (std::size_t b = 0; b < boxes.size(); ++b) {
       const box& where = tensor.boxes[boxes[b].first].where;
       made.chunks.push_back({where, kept.writers[b]});
