@@ -6,6 +6,7 @@ module;
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,7 +23,7 @@ import :path_wire;
 namespace shardmesh {
 namespace {
 
-constexpr std::int64_t format_version = 1;
+constexpr std::int64_t format_version = 2;
 
 result<void> check_part(const const_local_state_tensor& tensor, const const_local_part& part) {
   const auto at = [&](error e) { return std::move(e).with_box(part.where); };
@@ -57,38 +58,61 @@ result<void> check_tensor_part(const const_local_state_tensor& tensor) {
   return {};
 }
 
-struct said_tensor {
+struct listed_tensor {
   path where;
   extents shape;
   dtype type = dtype::undefined;
-  std::vector<box> parts;
+};
+
+// The tensors of a rank, without its boxes. Most ranks have equal lists, which are decoded and matched once.
+struct tensor_list {
+  std::vector<std::byte> bytes;
+  std::vector<listed_tensor> tensors;
 };
 
 struct said_state {
-  std::vector<said_tensor> tensors;
+  std::shared_ptr<const tensor_list> list;
+  std::vector<box> parts;            // of all tensors, in order
+  std::vector<std::size_t> in_each;  // per tensor, the number of its parts
   std::vector<described_object> objects;
 };
 
-std::optional<said_state> read_state(std::span<const std::byte> bytes) {
-  detail::wire_reader in(bytes);
-  said_state state;
-  if (in.number() != format_version) return std::nullopt;
+// Returns null for malformed bytes.
+std::shared_ptr<const tensor_list> read_list(std::vector<std::byte> bytes) {
+  auto list = std::make_shared<tensor_list>();
+  list->bytes = std::move(bytes);
+  detail::wire_reader in(list->bytes);
   const std::size_t tensors = in.count();
   for (std::size_t i = 0; i < tensors && in.ok(); ++i) {
-    said_tensor tensor;
+    listed_tensor tensor;
     tensor.where = read_path(in);
     tensor.shape = in.numbers();
     tensor.type = static_cast<dtype>(in.in_range(0, static_cast<std::int64_t>(dtype::bits4x2)));
-    if (!checked_volume(tensor.shape)) return std::nullopt;
+    if (!checked_volume(tensor.shape)) return nullptr;
+    list->tensors.push_back(std::move(tensor));
+  }
+  return in.finished() ? list : nullptr;
+}
+
+// `latest`: the list of the rank before, or null.
+std::optional<said_state> read_state(std::span<const std::byte> bytes, std::shared_ptr<const tensor_list> latest) {
+  detail::wire_reader in(bytes);
+  said_state state;
+  if (in.number() != format_version) return std::nullopt;
+  std::vector<std::byte> listed = in.bytes();
+  state.list = latest && latest->bytes == listed ? std::move(latest) : read_list(std::move(listed));
+  if (!state.list) return std::nullopt;
+  for (const listed_tensor& tensor : state.list->tensors) {
+    const box whole = box::whole(tensor.shape);
     const std::size_t parts = in.count();
     for (std::size_t k = 0; k < parts && in.ok(); ++k) {
-      box where = box::whole(tensor.shape);
+      box where = whole;
       for (std::int64_t& offset : where.offsets) offset = in.number();
       for (std::int64_t& size : where.sizes) size = in.number();
-      if (!is_well_formed(where) || !lies_within(where, box::whole(tensor.shape))) return std::nullopt;
-      tensor.parts.push_back(where);
+      if (!is_well_formed(where) || !lies_within(where, whole)) return std::nullopt;
+      state.parts.push_back(where);
     }
-    state.tensors.push_back(std::move(tensor));
+    state.in_each.push_back(parts);
   }
   const std::size_t objects = in.count();
   for (std::size_t i = 0; i < objects && in.ok(); ++i) {
@@ -113,9 +137,28 @@ std::ptrdiff_t find_rank(const Merged& merged, std::int32_t rank) {
 class merging {
  public:
   void add(std::int32_t rank, said_state said) {
-    for (auto&& [i, tensor] : ranges::views::enumerate(said.tensors)) add_tensor(rank, i, std::move(tensor));
+    if (said.list != latest_) {
+      latest_ = said.list;
+      entries_.assign(latest_->tensors.size(), 0);
+      is_matched_ = false;
+    }
+    const std::int64_t before = problem_count();
+    std::span<const box> parts = said.parts;
+    for (std::size_t i = 0; i < said.in_each.size(); ++i) {
+      const std::span<const box> of_tensor = parts.first(said.in_each[i]);
+      parts = parts.subspan(said.in_each[i]);
+      if (is_matched_)
+        add_parts(merged_.tensors[entries_[i]], rank, i, of_tensor);
+      else
+        add_tensor(rank, i, of_tensor);
+    }
+    // Without a contradiction, another rank with this list adds to the same tensors.
+    is_matched_ = is_matched_ || problem_count() == before;
     for (auto&& [i, object] : ranges::views::enumerate(said.objects)) add_object(rank, i, std::move(object));
   }
+
+  // The list of the rank that was added last; null before the first.
+  const std::shared_ptr<const tensor_list>& latest() const { return latest_; }
 
   merged_state finish() && {
     for (merged_tensor& tensor : merged_.tensors)
@@ -151,7 +194,12 @@ class merging {
     return false;
   }
 
-  void add_tensor(std::int32_t rank, std::size_t index, said_tensor said) {
+  std::int64_t problem_count() const {
+    return static_cast<std::int64_t>(merged_.problems.named.size()) + merged_.problems.more;
+  }
+
+  void add_tensor(std::int32_t rank, std::size_t index, std::span<const box> parts) {
+    const listed_tensor& said = latest_->tensors[index];
     const auto [found, is_new] = by_key_.try_emplace(dotted(said.where), entry{false, merged_.tensors.size()});
     if (is_new) merged_.tensors.push_back({found->first, said.where, said.shape, said.type, {}, {}, {}});
     if (found->second.is_object) {
@@ -159,6 +207,7 @@ class merging {
       return complain(fail(errc::disagreement, "is an object on one rank and a tensor on another"), found->first,
                       object.ranks.front(), rank);
     }
+    entries_[index] = found->second.index;
     merged_tensor& tensor = merged_.tensors[found->second.index];
     if (!is_new && !fits(tensor, said.where, rank)) return;
     if (tensor.shape != said.shape)
@@ -169,10 +218,14 @@ class merging {
       return complain(fail(errc::dtype_mismatch, "ranks disagree on the dtype")
                           .with_values(std::string(name(tensor.type)), std::string(name(said.type))),
                       tensor.key, tensor.ranks.front(), rank);
+    add_parts(tensor, rank, index, parts);
+  }
+
+  void add_parts(merged_tensor& tensor, std::int32_t rank, std::size_t index, std::span<const box> parts) {
     tensor.ranks.push_back(rank);
     tensor.indices.push_back(index);
-    for (std::size_t k = 0; k < said.parts.size(); ++k)
-      if (!said.parts[k].is_empty()) tensor.boxes.push_back({said.parts[k], rank, static_cast<std::int32_t>(k)});
+    for (std::size_t k = 0; k < parts.size(); ++k)
+      if (!parts[k].is_empty()) tensor.boxes.push_back({parts[k], rank, static_cast<std::int32_t>(k)});
   }
 
   void add_object(std::int32_t rank, std::size_t index, described_object said) {
@@ -192,6 +245,9 @@ class merging {
 
   merged_state merged_;
   std::unordered_map<std::string, entry> by_key_;
+  std::shared_ptr<const tensor_list> latest_;
+  std::vector<std::size_t> entries_;  // per tensor of `latest_`, its index in `merged_`
+  bool is_matched_ = false;           // whether `entries_` is complete and without contradiction
 };
 
 }  // namespace
@@ -223,13 +279,16 @@ result<void> check_held(const const_local_state& state) {
 }
 
 std::vector<std::byte> describe(const const_local_state& state, std::span<const described_object> objects) {
-  detail::wire_writer out;
-  out.number(format_version);
-  out.number(static_cast<std::int64_t>(state.tensors.size()));
+  detail::wire_writer list, out;
+  list.number(static_cast<std::int64_t>(state.tensors.size()));
   for (const const_local_state_tensor& tensor : state.tensors) {
-    write(out, tensor.where);
-    out.numbers(tensor.shape);
-    out.number(static_cast<std::int64_t>(tensor.type));
+    write(list, tensor.where);
+    list.numbers(tensor.shape);
+    list.number(static_cast<std::int64_t>(tensor.type));
+  }
+  out.number(format_version);
+  out.bytes(list.written());
+  for (const const_local_state_tensor& tensor : state.tensors) {
     out.number(static_cast<std::int64_t>(tensor.parts.size()));
     for (const const_local_part& part : tensor.parts) {
       for (const std::int64_t offset : part.where.offsets) out.number(offset);
@@ -249,7 +308,7 @@ std::vector<std::byte> describe(const const_local_state& state, std::span<const 
 result<merged_state> merge_states(std::span<const std::vector<std::byte>> notes) {
   merging all;
   for (std::size_t rank = 0; rank < notes.size(); ++rank) {
-    auto said = read_state(notes[rank]);
+    auto said = read_state(notes[rank], all.latest());
     if (!said)
       return fail(errc::bad_format, "a rank's description of its entries is malformed")
           .with_rank(static_cast<std::int32_t>(rank));
