@@ -47,6 +47,7 @@ class prune_planner {
     for (std::size_t i = 0; i < steps_.size(); ++i) number_of_.emplace(steps_[i].path.filename().string(), i);
     SHARDMESH_TRY(check_steps());
     keep_by_rules();
+    keep_links();
     for (const std::string& folder : options_.in_use) keep(folder, "in use");
     SHARDMESH_TRY(look_for_leftovers());
     SHARDMESH_TRY(keep_for_other_folders());
@@ -90,6 +91,13 @@ class prune_planner {
     std::vector<std::vector<std::string>> reasons = reasons_to_keep(good, options_.keep);
     for (std::size_t i = 0; i < good.size(); ++i) reasons_[numbers[i]] = std::move(reasons[i]);
     if (!numbers.empty()) reasons_[numbers.back()].emplace_back("newest good step");
+  }
+
+  // No prune removes the folder that a link names, and the link takes no space.
+  void keep_links() {
+    std::error_code code;
+    for (std::size_t i = 0; i < steps_.size(); ++i)
+      if (fs::is_symlink(fs::symlink_status(steps_[i].path, code))) reasons_[i].emplace_back("a symbolic link");
   }
 
   void keep(const std::string& folder, const std::string& reason) {

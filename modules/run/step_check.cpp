@@ -14,6 +14,7 @@ module;
 #include <optional>
 #include <set>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 module shardmesh.run;
@@ -43,7 +44,10 @@ result<void> check_file(const fs::path& step, const std::string& file, std::int6
   fs::path path = step / file;
   if (const auto sibling = parse_sibling_file(file)) {
     SHARDMESH_TRY(check_sibling(step, *sibling));
-    path = step.parent_path() / sibling->folder / sibling->file;
+    std::error_code code;
+    const fs::path real = fs::canonical(step, code);  // the step may be a link to a folder elsewhere
+    if (code) return fail_sys(code.value(), "cannot resolve", step.string());
+    path = real.parent_path() / sibling->folder / sibling->file;
   }
   struct ::stat status{};
   if (::stat(path.c_str(), &status) != 0)

@@ -71,6 +71,22 @@ TEST_CASE("a prune keeps the union of the rules, and its plan names every reason
   check_pruned(run, options, {20, 30, 50, 60});
 }
 
+TEST_CASE("a step that is a link is checked where it leads, and is never deleted") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run", archive = scratch / "archive";
+  save_steps(archive, {1, 2}, {.incremental = true});
+  save_steps(run, {3});
+  fs::create_directory_symlink(archive / "step-2", run / "step-2");
+  const step_check checked = check_step(run / "step-2");
+  if (checked.problem) FAIL_CHECK(to_string(*checked.problem));
+  CHECK(checked.references == std::vector<std::string>{"step-1"});
+  const prune_options options{.keep = {.last = 1}};
+  const std::map<std::int64_t, reasons> expected{{2, {"a symbolic link"}}, {3, {"last 1", "newest good step"}}};
+  CHECK(reasons_in(plan_prune(run, options).value()) == expected);
+  check_pruned(run, options, {2, 3});
+  CHECK(numbers_in(archive) == numbers{1, 2});
+}
+
 TEST_CASE("without a rule, a prune deletes leftovers only") {
   const scratch_folder scratch;
   const fs::path run = scratch / "run";
