@@ -31,6 +31,8 @@ namespace {
 constexpr std::int64_t most_answer_bytes = 1 << 20, most_page_bytes = 16 << 20;
 // A listing that never ends would fill the memory.
 constexpr std::size_t most_objects = 1'000'000;
+// Pages beside one for every ten objects. Pages of S3 may be empty, but a server must not send them without end.
+constexpr std::size_t most_sparse_pages = 1'000;
 
 std::string last_part(const std::string& key) {
   return key.substr(key.rfind('/') + 1);
@@ -88,7 +90,13 @@ class s3_store final : public store {
     SHARDMESH_TRY(const s3_name name, parse_s3_url(url));
     std::vector<stored_object> all;
     std::string token;
+    std::size_t pages = 0;
     do {
+      const std::size_t most_pages = most_sparse_pages + all.size() / 10;
+      if (pages++ >= most_pages)
+        return fail(errc::bad_format, "the server's listing does not end")
+            .with_file(at_->url_of(name))
+            .with_values(fmt::format("at most {} pages for {} objects", most_pages, all.size()), "more");
       SHARDMESH_TRY(s3_listing page, page_of(folder(name), token, 1000));
       if (page.next == token && !token.empty())
         return fail(errc::bad_format, "the server's listing repeats a page").with_file(at_->url_of(name));
