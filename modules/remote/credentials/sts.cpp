@@ -65,9 +65,7 @@ std::string reason_of(std::string_view xml, const aws_credentials* by, const sec
   std::string reason = fmt::format("{}: {}", element_text(xml, "Code").reveal(), element_text(xml, "Message").reveal());
   std::vector<std::string_view> hidden{token.reveal()};
   if (by != nullptr) hidden.insert(hidden.end(), {by->secret_key.reveal(), by->session_token.reveal()});
-  for (const std::string_view one : hidden)
-    for (std::size_t at = 0; !one.empty() && (at = reason.find(one, at)) != std::string::npos; at += 3)
-      reason.replace(at, one.size(), "***");
+  reason = without_secrets(std::move(reason), hidden);
   if (const std::size_t line_end = reason.find('\n'); line_end != std::string::npos) reason.resize(line_end);
   return reason == ": " ? "" : reason;
 }

@@ -158,7 +158,7 @@ std::optional<failure> range_body::failure_of(const attempt& ended, const http_o
   if (is_refusal_)
     return final_failure(fail(errc::io, "the server refuses to send the object")
                              .with_file(shown)
-                             .with_values("status 206", answer_text(head, text_)));
+                             .with_values("status 206", answer_text(head, text_, secrets_of(ended.request))));
   if (received_ == out_.size()) return std::nullopt;
   return repeatable(error_of(problem::none, head).with_file(shown), options);
 }

@@ -8,13 +8,16 @@ module;
 #include <chrono>
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 module shardmesh.remote;
 
 import :attempt;
 import :failure;
+import :text_parts;
 
 namespace shardmesh::remote {
 namespace {
@@ -102,7 +105,17 @@ std::chrono::milliseconds retry_after_of(const http_response& head) {
   return std::chrono::seconds(std::min(seconds, 30U));
 }
 
-std::string answer_text(const http_response& head, std::string_view text) {
+std::vector<std::string_view> secrets_of(const http_request& sent) {
+  std::vector<std::string_view> made;
+  for (const auto& [name, value] : sent.headers) {
+    const std::string_view text = value;
+    if (lower(name) == "authorization") made.push_back(text.substr(text.rfind(' ') + 1));  // behind "Bearer"
+    if (lower(name) == "x-amz-security-token") made.push_back(text);
+  }
+  return made;
+}
+
+std::string answer_text(const http_response& head, std::string_view text, std::span<const std::string_view> secrets) {
   constexpr std::size_t most = 200;
   std::string made = fmt::format("{}", head.status);
   if (const auto code = head.header("x-error-code"); !code.empty()) made += fmt::format(" {}", code);
@@ -111,7 +124,7 @@ std::string answer_text(const http_response& head, std::string_view text) {
     made += fmt::format(" {}", code);
     if (const auto said = element_of(text, "<Message>", "</Message>"); !said.empty()) made += fmt::format(": {}", said);
   }
-  return shortened(escaped(made), most);
+  return shortened(escaped(without_secrets(std::move(made), secrets)), most);
 }
 
 std::optional<failure> failure_of(const attempt& ended, std::string_view text, const http_options& options) {
@@ -134,10 +147,11 @@ std::optional<failure> failure_of(const attempt& ended, std::string_view text, c
   if (status >= 200 && status < 500 && status != 408 && status != 429) return std::nullopt;
   const bool is_answer = status == 501 || status == 505;
   if (is_answer) return std::nullopt;
-  failure made = repeatable(fail(errc::io, "the server cannot answer the request now")
-                                .with_file(shown)
-                                .with_values("a status below 500", answer_text(ended.head, text)),
-                            options);
+  failure made =
+      repeatable(fail(errc::io, "the server cannot answer the request now")
+                     .with_file(shown)
+                     .with_values("a status below 500", answer_text(ended.head, text, secrets_of(ended.request))),
+                 options);
   made.is_throttle = status == 429 || status == 503;
   made.retry_after = retry_after_of(ended.head);
   return made;

@@ -29,8 +29,13 @@ error last_error(const failure& last, int attempts);
 // repeated. `text` is the beginning of the answer's body.
 std::optional<failure> failure_of(const attempt& ended, std::string_view text, const http_options& options);
 
-// Describes an answer for an error: "403 AccessDenied: no permission". The text is escaped and short.
-std::string answer_text(const http_response& head, std::string_view text);
+// Returns the secrets in the headers of a request: the server may quote them. The texts belong to the request.
+std::vector<std::string_view> secrets_of(const http_request& sent);
+
+// Describes an answer for an error: "403 AccessDenied: no permission". The text is escaped, short, and without the
+// secrets.
+std::string answer_text(const http_response& head, std::string_view text,
+                        std::span<const std::string_view> secrets = {});
 
 // Parses the seconds of `Retry-After`, at most 30 s. Returns a negative time for a date or no header.
 std::chrono::milliseconds retry_after_of(const http_response& head);

@@ -136,8 +136,9 @@ error hf_hub::refusal(const http_response& answer, const hf_place& place) const 
   const std::string_view code = answer.header("x-error-code");
   const auto found = find_token();
   const std::string token = found && !found->text.empty() ? found->source : std::string();
+  const std::string_view secrets[] = {found ? std::string_view(found->text) : std::string_view()};
   const auto base = [&](std::string message) {
-    return fail(errc::io, std::move(message)).with_values("status 200", answer_text(answer, text_of(answer)));
+    return fail(errc::io, std::move(message)).with_values("status 200", answer_text(answer, text_of(answer), secrets));
   };
   if (code == "RevisionNotFound")
     return base(fmt::format("the repository {} has no revision \"{}\"", place.repository, place.revision))

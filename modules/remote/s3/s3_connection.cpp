@@ -25,6 +25,7 @@ module shardmesh.remote;
 import shardmesh.digest;
 import :s3_connection;
 import :sigv4;
+import :text_parts;
 
 namespace shardmesh::remote {
 namespace {
@@ -111,6 +112,7 @@ result<void> s3_connection::address_and_sign(const s3_request& from, const std::
   {
     const std::scoped_lock guard(state_->lock);
     state_->credentials = to_string(keys);
+    state_->session_token = keys.session_token;
     scope.time += state_->skew;
   }
   sigv4_request plain{from.method, address.path, from.query, from.headers, payload};
@@ -186,14 +188,18 @@ error s3_connection::refusal(const s3_request& request, const http_response& ans
   const auto failure = parse_s3_failure(answer.body);
   const std::string code = failure ? failure->code : answer.status == 403 ? "Forbidden" : "";
   std::string keys;
+  secret token;
   {
     const std::scoped_lock guard(state_->lock);
     keys = state_->credentials;
+    token = state_->session_token;
   }
+  const std::string_view secrets[] = {token.reveal()};
+  const std::string said = failure ? without_secrets(failure->message, secrets) : "";
   error refused = fail(errc::io, fmt::format("the server refuses {} with {}", action_of(request), keys))
                       .with_file(url_of(request.of))
                       .with_values("", fmt::format("status {}{}{}", answer.status, code.empty() ? "" : " " + code,
-                                                   failure ? ": " + escaped(failure->message.substr(0, 300)) : ""));
+                                                   failure ? ": " + escaped(said.substr(0, 300)) : ""));
   refused.sys = answer.status == 403 ? EACCES : answer.status == 404 ? ENOENT : 0;
   if (const std::string_view remedy = remedy_for(code); !remedy.empty()) return std::move(refused).with_hint(remedy);
   return refused;

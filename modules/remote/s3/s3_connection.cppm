@@ -11,6 +11,7 @@ import :percent_encoding;
 import :process_client;
 import :s3_address;
 import :s3_answers;
+import :secret;
 import :utc_time;
 
 namespace shardmesh::remote {
@@ -65,6 +66,7 @@ class s3_connection {
     std::map<std::string, std::string> regions;  // of buckets that are elsewhere
     std::chrono::seconds skew{0};                // the server's clock minus ours
     std::string credentials;                     // describes the last ones, for messages
+    secret session_token;                        // of the last ones; no message shows it
   };
   result<s3_settings> settings_of(const std::string& bucket) const;
   result<void> address_and_sign(const s3_request& from, const std::string& payload, http_request& to) const;

@@ -30,6 +30,14 @@ std::string lower(std::string_view text) {
   return made;
 }
 
+std::string without_secrets(std::string text, std::span<const std::string_view> secrets) {
+  constexpr std::string_view shown = "***";
+  for (const std::string_view one : secrets)
+    for (std::size_t at = 0; !one.empty() && (at = text.find(one, at)) != std::string::npos; at += shown.size())
+      text.replace(at, one.size(), shown);
+  return text;
+}
+
 std::span<const std::byte> bytes_of(std::string_view text) noexcept {
   return std::as_bytes(std::span(text.data(), text.size()));
 }

@@ -25,6 +25,8 @@ bool is_region(std::string_view text) noexcept;
 std::string_view trimmed(std::string_view text) noexcept;
 // Returns the text with ASCII letters in lower case.
 std::string lower(std::string_view text);
+// Returns the text with "***" in the place of each secret. Empty secrets count for nothing.
+std::string without_secrets(std::string text, std::span<const std::string_view> secrets);
 // Returns the bytes of a text.
 std::span<const std::byte> bytes_of(std::string_view text) noexcept;
 

@@ -239,6 +239,18 @@ TEST_CASE("refusals of the hub name the repository, the revision, and what to do
   }
 }
 
+TEST_CASE("an error of the hub does not show the token that the server quotes") {
+  hub all;
+  for (const int status : {403, 503}) {
+    all.server.on(all.base + "/revision/main", [status](const http_server::request& asked) {
+      return answer(status, "", "X-Error-Message: not with " + asked.header("authorization") + "\r\n");
+    });
+    const auto found = all.open("hf_hidden")->look("hf://org/model");
+    REQUIRE(!found);
+    CHECK(found.error().found == std::to_string(status) + ": not with Bearer ***");
+  }
+}
+
 TEST_CASE("a repository without an owner is found by its name") {
   hub all("gpt2");
   const auto models = all.open();

@@ -68,3 +68,19 @@ TEST_CASE("a listing of S3 may have empty pages") {
   REQUIRE(listed);
   CHECK(*listed == std::vector<stored_object>{{"3", false, 1, "\"e\""}, {"6", false, 1, "\"e\""}});
 }
+
+TEST_CASE("an error of S3 does not show the session token that the server quotes") {
+  const aws_credentials keys{
+      .access_key = "AKIDEXAMPLE", .secret_key = secret("hidden-key"), .session_token = secret("hidden-token")};
+  for (const int status : {403, 503}) {
+    http_server::server server;
+    server.on("/bucket", [&](const http_server::request& asked) {
+      return answer(status, "<Error><Code>InvalidToken</Code><Message>the token " +
+                                asked.header("x-amz-security-token") + " is wrong</Message></Error>");
+    });
+    const auto listed = store_at(server, keys)->list("s3://bucket/run");
+    REQUIRE(!listed);
+    CHECK(listed.error().found == (status == 403 ? "status 403 InvalidToken: the token *** is wrong"
+                                                 : "503 InvalidToken: the token *** is wrong"));
+  }
+}
