@@ -159,7 +159,8 @@ bool s3_upload::abort_parts(const std::string& id) const {
 result<std::string> s3_upload::outcome(const s3_request& request, const http_response& answer) {
   if (answer.status == 200) {
     std::string etag(answer.header("etag"));
-    if (!etag.empty()) return etag;
+    // Not every server states the ETag of a whole object.
+    if (!etag.empty() || request.method == "PUT") return etag;
     auto in_body = s3_text(answer.body, "CompleteMultipartUploadResult", "ETag");
     if (!in_body) return std::move(in_body).error().with_file(to_.url_of(name_));
     return in_body;

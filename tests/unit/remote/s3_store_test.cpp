@@ -37,6 +37,29 @@ std::string page(const std::string& entries, const std::string& next) {
                          "</NextContinuationToken></ListBucketResult>");
 }
 
+// A server that keeps one object, "/bucket/one", and answers each request to store it with `answer_to_put`.
+struct one_object {
+  explicit one_object(std::string answer_to_put) {
+    server.on("/bucket/one", [this, answer_to_put = std::move(answer_to_put)](const http_server::request& asked) {
+      if (asked.method == "PUT" && !keeps_its_own) content = asked.body;
+      if (asked.method == "PUT" && !keeps_its_own) mark = asked.header("x-amz-meta-shardmesh-upload");
+      if (asked.method == "DELETE") content.reset();
+      if (asked.method == "PUT") return answer_to_put;
+      const std::string headers = "ETag: \"e\"\r\nx-amz-meta-shardmesh-upload: " + mark + "\r\n";
+      return answer(asked.method == "DELETE" ? 204 : content ? 200 : 404, "", headers);
+    });
+  }
+  result<std::string> put_text(const std::string& text) const {
+    const memory_source bytes(std::as_bytes(std::span(text)), "text");
+    return store_at(server)->put("s3://bucket/one", bytes, {.if_absent = true});
+  }
+
+  std::optional<std::string> content;  // call `server.seen()` before it is read
+  std::string mark;
+  bool keeps_its_own = false;  // the object of another writer
+  http_server::server server;
+};
+
 }  // namespace
 
 TEST_CASE("a listing of S3 that goes on without end is an error") {
@@ -83,4 +106,28 @@ TEST_CASE("an error of S3 does not show the session token that the server quotes
     CHECK(listed.error().found == (status == 403 ? "status 403 InvalidToken: the token *** is wrong"
                                                  : "503 InvalidToken: the token *** is wrong"));
   }
+}
+
+TEST_CASE("an object that the server stores without a confirmation is removed again") {
+  one_object failing(answer(500, ""));
+  const auto done = failing.put_text("new");
+  REQUIRE(!done);
+  CHECK(done.error().code == errc::io);
+  CHECK(failing.server.seen().back().method == "DELETE");
+  CHECK(!failing.content);
+
+  one_object other(answer(500, ""));
+  other.content = "old";
+  other.mark = "another writer's";
+  other.keeps_its_own = true;
+  CHECK(!other.put_text("new"));
+  CHECK(other.server.seen().back().method == "HEAD");
+  CHECK(other.content == "old");
+}
+
+TEST_CASE("a stored object needs no ETag in the server's answer") {
+  one_object quiet(answer(200, ""));
+  CHECK(quiet.put_text("new"));
+  CHECK(quiet.server.seen().back().method == "PUT");
+  CHECK(quiet.content == "new");
 }
