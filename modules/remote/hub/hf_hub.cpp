@@ -104,7 +104,13 @@ hf_hub::hf_hub(const hf_options& options, std::shared_ptr<const process_client> 
 }
 
 result<void> hf_hub::authorise(http_request& request) const {
-  SHARDMESH_TRY(const auto token, find_token());
+  auto found = find_token();
+  if (!found) {
+    error why = std::move(found).error();
+    why.sys = 0;  // readers would take ENOENT and EACCES for the hub's answer about a file
+    return why;
+  }
+  const hf_token token = *std::move(found);
   if (!token.text.empty()) request.headers.emplace_back("Authorization", "Bearer " + token.text);
   return {};
 }

@@ -29,9 +29,9 @@ namespace {
 
 constexpr std::size_t most_folders = 256;
 
-// Errors name the URL that the user gave, not that of a request.
+// Errors name the URL that the user gave, not that of a request. An error of the token names its own file.
 error for_url(error why, const std::string& url) {
-  why.file = printable_url(url);
+  if (why.file.empty() || why.file.starts_with("http")) why.file = printable_url(url);
   return why;
 }
 

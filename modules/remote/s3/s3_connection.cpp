@@ -64,6 +64,15 @@ error named(error why, const std::string& url) {
   return why;
 }
 
+// Readers take ENOENT and EACCES for the server's answer about an object. A missing file of credentials is none.
+template <class T>
+result<T> without_answer(result<T> found) {
+  if (found) return found;
+  error why = std::move(found).error();
+  why.sys = 0;
+  return why;
+}
+
 bool is_expired(std::string_view code) {
   return code == "ExpiredToken" || code == "TokenRefreshRequired" || code == "RequestExpired";
 }
@@ -101,12 +110,12 @@ result<s3_settings> s3_connection::settings_of(const std::string& bucket) const 
 
 result<void> s3_connection::address_and_sign(const s3_request& from, const std::string& payload,
                                              http_request& to) const {
-  SHARDMESH_TRY(const s3_settings settings, settings_of(from.of.bucket));
+  SHARDMESH_TRY(const s3_settings settings, without_answer(settings_of(from.of.bucket)));
   SHARDMESH_TRY(const s3_address address, address_of(settings, from.of.bucket, from.of.key));
   aws_credentials keys;
   if (!settings.is_anonymous) {
     const detail::call_in_progress* const call = detail::current_call();
-    SHARDMESH_TRY(keys, sources_.credentials(call != nullptr ? call->limits : call_options{}));
+    SHARDMESH_TRY(keys, without_answer(sources_.credentials(call != nullptr ? call->limits : call_options{})));
   }
   sigv4_scope scope{settings.region, "s3", std::chrono::system_clock::now()};
   {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the store of the Hugging Face hub against a hub with one model, whose large file is at another host.
 #include <catch2/catch_test_macros.hpp>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -249,6 +250,21 @@ TEST_CASE("an error of the hub does not show the token that the server quotes") 
     REQUIRE(!found);
     CHECK(found.error().found == std::to_string(status) + ": not with Bearer ***");
   }
+}
+
+TEST_CASE("an error of the token's file names this file, and is no answer about a file of the hub") {
+  hub all;
+  const auto models = make_hf_store({.endpoint = all.server.url("/"), .token = []() -> result<hf_token> {
+                                       error why = fail(errc::io, "cannot open").with_file("~/token");
+                                       why.sys = EACCES;
+                                       return why;
+                                     }});
+  const auto found = models->look("hf://org/model/config.json");
+  REQUIRE(!found);
+  CHECK(found.error().message == "cannot open");
+  CHECK(found.error().file == "~/token");
+  CHECK(found.error().sys == 0);
+  CHECK(all.server.seen().empty());
 }
 
 TEST_CASE("a repository without an owner is found by its name") {

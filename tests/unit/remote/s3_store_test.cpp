@@ -3,9 +3,12 @@
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstddef>
+#include <cstdlib>
+#include <fstream>
 #include <http_server.hpp>
 #include <memory>
 #include <optional>
+#include <scratch_folder.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -106,6 +109,25 @@ TEST_CASE("an error of S3 does not show the session token that the server quotes
     CHECK(listed.error().found == (status == 403 ? "status 403 InvalidToken: the token *** is wrong"
                                                  : "503 InvalidToken: the token *** is wrong"));
   }
+}
+
+TEST_CASE("a missing program of credentials is no answer about an object of S3") {
+  const scratch_folder scratch;
+  const std::string program = (scratch / "missing").string(), config = (scratch / "config").string();
+  std::ofstream(config) << "[profile mine]\ncredential_process = " << program << "\n";
+  ::setenv("AWS_CONFIG_FILE", config.c_str(), 1);
+  ::setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null", 1);
+  http_server::server server;
+  const auto objects =
+      make_s3_store({.settings = {.region = "us-east-1", .endpoint = server.url("")}, .profile = "mine"});
+  const auto found = objects->look("s3://bucket/one");
+  ::unsetenv("AWS_CONFIG_FILE");
+  ::unsetenv("AWS_SHARED_CREDENTIALS_FILE");
+  REQUIRE(!found);
+  CHECK(found.error().file == program);
+  CHECK(found.error().message.starts_with("cannot start the credential process"));
+  CHECK(found.error().sys == 0);
+  CHECK(server.seen().empty());
 }
 
 TEST_CASE("an object that the server stores without a confirmation is removed again") {
