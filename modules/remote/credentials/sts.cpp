@@ -63,9 +63,11 @@ secret element_text(std::string_view xml, std::string_view name) {
 // headers.
 std::string reason_of(std::string_view xml, const aws_credentials* by, const secret& token) {
   std::string reason = fmt::format("{}: {}", element_text(xml, "Code").reveal(), element_text(xml, "Message").reveal());
-  std::vector<std::string_view> hidden{token.reveal()};
+  std::string encoded = encode_component(token.reveal());  // as the request's body has it
+  std::vector<std::string_view> hidden{token.reveal(), encoded};
   if (by != nullptr) hidden.insert(hidden.end(), {by->secret_key.reveal(), by->session_token.reveal()});
   reason = without_secrets(std::move(reason), hidden);
+  wipe(encoded);
   if (const std::size_t line_end = reason.find('\n'); line_end != std::string::npos) reason.resize(line_end);
   return reason == ": " ? "" : reason;
 }

@@ -128,6 +128,11 @@ TEST_CASE("a role is taken with the token of a file, by an unsigned request") {
                    "<Error><Code>InvalidIdentityToken</Code><Message>bad web.identity.token</Message></Error>");
   CHECK(in.found() ==
         "AWS STS gave no credentials: InvalidIdentityToken: bad ***: expected status 200, found status 400");
+  in.write("token", "web/token");
+  in.servers.serve("POST http://127.0.0.1:5000/", 400,
+                   "<Error><Code>InvalidIdentityToken</Code><Message>bad &amp;Token=web%2Ftoken</Message></Error>");
+  CHECK(in.found() ==
+        "AWS STS gave no credentials: InvalidIdentityToken: bad &Token=***: expected status 200, found status 400");
 }
 
 TEST_CASE("a container's endpoint is asked with its token") {
