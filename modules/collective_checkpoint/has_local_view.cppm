@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // has_local_view: the concepts of states that `save` and `load` take as they are, and the calls of `local_view` and
-// `set_objects` on them. The states themselves are in rooms state, fsdp, and torch, and in users' code.
+// `set_objects` on them, also for rooms above. The states themselves are in rooms state, fsdp, and torch, and in users'
+// code.
 export module shardmesh.collective_checkpoint:has_local_view;
 
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.tree;
-import shardmesh.checkpoint_core;
 
-namespace shardmesh::detail {
+export namespace shardmesh::detail {
 
 template <class State>
 concept viewed_alone = requires(State& state) {
@@ -83,7 +83,7 @@ concept has_writable_local_view = has_local_view<State> && detail::view_to_load<
 
 }  // namespace shardmesh
 
-namespace shardmesh::detail {
+export namespace shardmesh::detail {
 
 /// Returns this rank's part, to be saved. `kept` receives the view, because the part may refer to memory in it.
 template <has_local_view State>
@@ -99,10 +99,11 @@ result<const_local_state> part_to_save(State& state, std::int32_t rank, std::opt
   }
 }
 
-/// Returns this rank's part, to be loaded from `reader`. `kept` receives the view, as above.
+/// Returns this rank's part, to be loaded from a source that has the tensors for which `has` is true. `kept` receives
+/// the view, as above.
 /// \errors also errc::unsupported with the key: an object in a state that cannot take its loaded value
 template <has_writable_local_view State>
-result<local_state> part_to_load(State& state, std::int32_t rank, const checkpoint_reader& reader,
+result<local_state> part_to_load(State& state, std::int32_t rank, const std::function<bool(std::string_view)>& has,
                                  std::optional<view_of_state<State>>& kept) {
   auto view = detail::make_view(state, rank);
   if (!view) return std::move(view).error();
@@ -111,9 +112,6 @@ result<local_state> part_to_load(State& state, std::int32_t rank, const checkpoi
   if constexpr (std::same_as<view_of_state<State>, local_state>) {
     part = *std::move(kept);
   } else {
-    const std::function<bool(std::string_view)> has = [&reader](std::string_view key) {
-      return reader.contents().find(key) != nullptr;
-    };
     part = kept->to_load(has);
   }
   if constexpr (!has_set_objects<State> && !adapter_sets_objects<State>) {

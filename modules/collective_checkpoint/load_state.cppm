@@ -24,6 +24,11 @@ struct state_to_load {
   function_ref<result<void>(std::span<const local_state_object>)> take_objects;
 };
 
+// Returns the question whether the checkpoint has a tensor. The reader must outlive it.
+inline std::function<bool(std::string_view)> tensors_in(const checkpoint_reader& reader) {
+  return [&reader](std::string_view key) { return reader.contents().find(key) != nullptr; };
+}
+
 // Open the checkpoint, make this rank's part, load it, and give the objects to the state. Every rank gets the error of
 // a rank that cannot open the checkpoint or make its part. Without a communicator, this process is the only rank.
 result<load_report> load_viewed(const std::filesystem::path& checkpoint, const state_to_load& state,
@@ -56,7 +61,7 @@ result<load_report> load(const std::filesystem::path& checkpoint, State& state, 
                          const rank_load_options& options = {}) {
   std::optional<detail::view_of_state<State>> kept;
   const auto make = [&](const checkpoint_reader& reader) {
-    return detail::part_to_load(state, comm.rank(), reader, kept);
+    return detail::part_to_load(state, comm.rank(), detail::tensors_in(reader), kept);
   };
   const auto take = [&](std::span<const local_state_object> objects) { return detail::take_objects(state, objects); };
   return detail::load_viewed(checkpoint, {make, take}, comm, options);
@@ -69,7 +74,9 @@ result<load_report> load(const std::filesystem::path& checkpoint, State& state, 
 template <has_writable_local_view State>
 result<load_report> load(const std::filesystem::path& checkpoint, State& state, const rank_load_options& options = {}) {
   std::optional<detail::view_of_state<State>> kept;
-  const auto make = [&](const checkpoint_reader& reader) { return detail::part_to_load(state, 0, reader, kept); };
+  const auto make = [&](const checkpoint_reader& reader) {
+    return detail::part_to_load(state, 0, detail::tensors_in(reader), kept);
+  };
   const auto take = [&](std::span<const local_state_object> objects) { return detail::take_objects(state, objects); };
   return detail::load_viewed(checkpoint, {make, take}, options);
 }
