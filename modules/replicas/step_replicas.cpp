@@ -47,13 +47,17 @@ struct running_keep {
 struct step_replicas::state {
   replicas_options options;
   std::vector<memory_step> steps;
-  std::unique_ptr<running_keep> keep;  // running, or ended and not returned yet
+  std::unique_ptr<running_keep> running;
+  std::optional<result<keep_report>> ended;  // the outcome of a keep in the background that was not returned yet
   std::thread thread;
   detail::maker_process maker;
 
-  // Waits until no thread uses `steps`.
+  // Waits until no thread uses `steps`, and lets go of the communicator.
   void join() {
-    if (maker.is_this() && thread.joinable()) thread.join();
+    if (!running || !maker.is_this()) return;
+    thread.join();
+    ended = std::move(running->outcome);
+    running.reset();
   }
 };
 
@@ -97,25 +101,25 @@ result<std::optional<keep_report>> step_replicas::start_by(std::int64_t step, de
   SHARDMESH_TRY(any_communicator own, subgroup(comm, rank_group::world(comm.size()), call));
   auto keep = std::make_unique<running_keep>(std::move(own), state_->steps, state_->options, options);
   SHARDMESH_TRY(keep->work.prepare(step, make));
-  auto* const running = keep.get();
+  auto* const work = keep.get();
   const auto start = [&]() -> result<void> {
-    state_->thread = std::thread([running] { running->outcome = running->work.finish(); });
+    state_->thread = std::thread([work] { work->outcome = work->work.finish(); });
     return {};
   };
   if (const auto started = run_part(start); !started) {
     comm.abort(started.error());  // the others are already running
     return started.error();
   }
-  state_->keep = std::move(keep);
+  state_->running = std::move(keep);
   return before;
 }
 
 result<std::optional<keep_report>> step_replicas::wait() {
   state_->join();
-  const std::unique_ptr<running_keep> ended = std::move(state_->keep);
+  const std::optional<result<keep_report>> ended = std::exchange(state_->ended, std::nullopt);
   if (!ended) return std::optional<keep_report>();
-  if (!ended->outcome) return ended->outcome.error();
-  return std::optional<keep_report>(*ended->outcome);
+  if (!*ended) return ended->error();
+  return std::optional<keep_report>(**ended);
 }
 
 result<std::vector<available_step>> step_replicas::available(communicator_ref comm, const call_options& call) {

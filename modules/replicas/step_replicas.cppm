@@ -63,8 +63,8 @@ class step_replicas {
   }
 
   /// Starts to keep a step. Collective; blocks until this rank's boxes are copied. A thread of each rank sends them, on
-  /// a subgroup of `comm`, so `comm` must allow calls from another thread, and must outlive the copy. The call first
-  /// waits for the copy before.
+  /// a subgroup of `comm`, so `comm` must allow calls from another thread, and must live until the next call of this
+  /// object, such as `wait`. The call first waits for the copy before.
   /// \returns the report of the copy before, if there is one that was not returned
   /// \errors those of `keep` that are found before a byte is sent; the error of the copy before, after which nothing is
   ///         started

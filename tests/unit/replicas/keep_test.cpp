@@ -62,7 +62,7 @@ error refusal(std::vector<rows> states, const replicas_options& options = on_nod
     return expect(all[rank].kept_bytes() == 0, "something is kept");
   });
   for (const std::optional<error>& one : found) CHECK((one == found.front()));
-  REQUIRE(found.front());
+  REQUIRE(found.front().has_value());
   return *found.front();
 }
 
