@@ -23,11 +23,11 @@ module shardmesh.replicas;
 import shardmesh.comm;
 import shardmesh.digest;
 import shardmesh.kernels;
-import shardmesh.layout;
 import shardmesh.torch_file;
-import shardmesh.transfer;
 import shardmesh.tree;
+import :box_cover;
 import :copy_placement;
+import :copy_sending;
 import :described_part;
 import :kept_catalog;
 import :memory_step;
@@ -38,40 +38,12 @@ import :step_keep;
 namespace shardmesh {
 namespace {
 
-constexpr std::size_t most_problems_of_tensor = 10;
 constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
 
 std::string host_name() {
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) != 0) return "";
   return name.data();
-}
-
-// A kept step has every element, each in one box or in equal ones.
-void check_boxes_of(const merged_entry& entry, entry_problems& problems) {
-  distribution_builder builder(entry.head.shape, owner_space::ranks);
-  for (const merged_box& one : entry.boxes)
-    for (const part_holder& holder : one.holders)
-      builder.add(holder.rank, static_cast<std::int32_t>(holder.part), one.where.offsets, one.where.sizes);
-  const auto made = builder.finish();
-  if (!made) {
-    error problem = made.error();
-    return problems.add(std::move(problem).with_key(entry.head.key));
-  }
-  const cover_report cover = check_cover(*made, most_problems_of_tensor);
-  for (const cover_problem& problem : cover.problems) {
-    const bool is_gap = problem.kind == cover_kind::gap;
-    error found = is_gap ? fail(errc::gap, "no rank has this box").with_hint("give each element to a rank")
-                         : fail(errc::overlap, "two ranks have different boxes with common elements")
-                               .with_rank(problem.first)
-                               .with_rank(problem.second)
-                               .with_hint("make the boxes equal or disjoint");
-    problems.add(std::move(found).with_key(entry.head.key).with_box(problem.where));
-  }
-}
-
-bool keeps(const std::vector<std::int32_t>& ranks, std::int32_t rank) {
-  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
 }
 
 }  // namespace
@@ -147,7 +119,7 @@ result<merged_parts> step_keep::describe(std::int64_t step, function_ref<result<
   merged_parts all = merge_parts(by_rank, how_.lowest_rank_objects);
   // After a contradiction, further problems would only hide it.
   if (all.problems.named.empty())
-    for (const merged_entry& entry : all.entries) check_boxes_of(entry, all.problems);
+    for (const merged_entry& entry : all.entries) check_cover_of(entry, all.problems);
   SHARDMESH_TRY(std::move(all.problems).outcome());
   SHARDMESH_TRY(const failure_domains domains, number_domains(names, options_.copies));
   keepers_ = place_copies(all, domains, options_.copies);
@@ -187,7 +159,7 @@ result<std::vector<std::byte>> step_keep::copy_and_digest(const merged_parts& al
   for (const merged_entry& entry : all.entries)
     for (const merged_box& one : entry.boxes) {
       const auto size = part_bytes(entry.head.shape, entry.head.type, one.where);
-      if (keeps(keepers_[boxes.size()].ranks, rank)) kept.push_back({boxes.size(), size.value_or(0)});
+      if (is_among(rank, keepers_[boxes.size()].ranks)) kept.push_back({boxes.size(), size.value_or(0)});
       boxes.push_back(&one);
       types.push_back(entry.head.type);
     }
@@ -196,7 +168,7 @@ result<std::vector<std::byte>> step_keep::copy_and_digest(const merged_parts& al
   for (const chunk_copy& copy : made_.copies) {
     const box_keepers& keepers = keepers_[copy.chunk];
     const auto own = std::span(keepers.ranks).first(keepers.own_copies);
-    if (std::find(own.begin(), own.end(), rank) == own.end()) continue;
+    if (!is_among(rank, own)) continue;
     SHARDMESH_TRY(detail::check_limits(round_.call, "copy of a step into memory"));
     const extents& sizes = boxes[copy.chunk]->where.sizes;
     const std::span<std::byte> bytes = made_.bytes_of(copy);
@@ -230,18 +202,16 @@ result<void> step_keep::set_digests(const merged_parts& all, const agreement_not
     for (const merged_box& one : entry.boxes) {
       const box_keepers& keepers = keepers_[number++];
       kept_chunk chunk{one.where, part_bytes(tensor.shape, tensor.type, one.where).value_or(0), {}};
-      std::vector<std::int32_t> senders, receivers;
+      chunk_route route;
       for (std::size_t k = 0; k < keepers.ranks.size(); ++k) {
         const std::int32_t rank = keepers.ranks[k];
         const bool is_own = k < keepers.own_copies;
         const digest128 digest = is_own ? readers[static_cast<std::size_t>(rank)].digest() : digest128();
         if (k == 0) chunk.digest = digest;
-        (is_own && digest == chunk.digest ? senders : receivers).push_back(rank);
+        (is_own && digest == chunk.digest ? route.senders : route.receivers).push_back(rank);
       }
-      report_.differing_boxes += senders.size() < keepers.own_copies ? 1 : 0;
-      if (receivers.empty()) senders.clear();
-      senders_.push_back(std::move(senders));
-      receivers_.push_back(std::move(receivers));
+      report_.differing_boxes += route.senders.size() < keepers.own_copies ? 1 : 0;
+      routes_.push_back(std::move(route));
       tensor.chunks.push_back(chunk);
     }
     catalog_.tensors.push_back(std::move(tensor));
@@ -251,82 +221,15 @@ result<void> step_keep::set_digests(const merged_parts& all, const agreement_not
   return {};
 }
 
-// One transfer moves all copies: the step is one tensor of bytes, each chunk a box of it, and each copy a slot.
-result<void> step_keep::send() {
-  const std::int32_t rank = round_.comm.rank();
-  const std::vector<numbered_chunk> chunks = chunks_of(*made_.catalog);
-  std::int64_t total = 0;
-  for (std::size_t i = 0; i < chunks.size(); ++i) {
-    if (receivers_[i].empty()) continue;
-    const auto next = checked_add(total, chunks[i].chunk->size_bytes);
-    if (!next) return fail(errc::overflow, "the copies of the step do not fit in 64 bits");
-    total = *next;
-  }
-  if (total == 0) return {};
-  struct side {
-    distribution_builder builder;
-    std::vector<std::int32_t> slots;  // per rank, the number of its slots so far
-    void add(std::int32_t to, std::int64_t offset, std::int64_t size) {
-      builder.add(to, slots[static_cast<std::size_t>(to)]++, std::span(&offset, 1), std::span(&size, 1));
-    }
-  };
-  const auto make_side = [&]() -> side {
-    return {distribution_builder({total}, owner_space::ranks),
-            std::vector<std::int32_t>(static_cast<std::size_t>(round_.comm.size()), 0)};
-  };
-  side from = make_side(), to = make_side();
-  const_tensor_binding source;
-  tensor_binding destination;
-  std::int64_t offset = 0;
-  auto copy = made_.copies.begin();
-  for (std::size_t i = 0; i < chunks.size(); ++i) {
-    const bool is_kept = copy != made_.copies.end() && copy->chunk == i;
-    const std::span<std::byte> bytes = is_kept ? made_.bytes_of(*copy++) : std::span<std::byte>();
-    const std::int64_t size = chunks[i].chunk->size_bytes;
-    if (receivers_[i].empty()) continue;
-    const tensor_view view{bytes.data(), dtype::uint8, {}, {size}, {1}};
-    for (const std::int32_t sender : senders_[i]) from.add(sender, offset, size);
-    for (const std::int32_t receiver : receivers_[i]) to.add(receiver, offset, size);
-    if (keeps(senders_[i], rank)) source.slots.push_back(view);
-    if (keeps(receivers_[i], rank)) destination.slots.push_back(view);
-    offset += size;
-  }
-  SHARDMESH_TRY(distribution held, from.builder.finish());
-  SHARDMESH_TRY(distribution wanted, to.builder.finish());
-  std::vector<tensor_transfer> one;
-  one.push_back({std::move(held), std::move(wanted), dtype::uint8, dtype::uint8});
-  SHARDMESH_TRY(executor runs,
-                executor::make(plan(std::move(one)), round_.comm, {fmt::format("(step {})", made_.catalog->step)},
-                               {.progress = how_.progress}, round_.call));
-  SHARDMESH_TRY(runs.run(std::span(&source, 1), std::span(&destination, 1), round_.call));
-  report_.sent_bytes = runs.sent_bytes();
-  report_.received_bytes = runs.received_bytes();
-  return {};
-}
-
-result<void> step_keep::check_received() const {
-  const std::vector<numbered_chunk> chunks = chunks_of(*made_.catalog);
-  for (const chunk_copy& copy : made_.copies) {
-    if (!keeps(receivers_[copy.chunk], round_.comm.rank())) continue;
-    const digest128 found = xxh3(made_.bytes_of(copy));
-    const kept_chunk& expected = *chunks[copy.chunk].chunk;
-    if (found == expected.digest) continue;
-    return fail(errc::checksum_mismatch, "a received copy does not have the digest of its sender")
-        .with_key(chunks[copy.chunk].tensor->key)
-        .with_box(expected.where)
-        .with_values(to_hex(expected.digest), to_hex(found))
-        .with_hint("keep the step again");
-  }
-  return {};
-}
-
 result<keep_report> step_keep::finish() {
   report_.step = made_.catalog->step;
   report_.kept_bytes = static_cast<std::int64_t>(made_.memory.bytes().size());
   const auto done = run_rounds(round_.comm, [&]() -> result<void> {
-    SHARDMESH_TRY(send());
+    SHARDMESH_TRY(const sent_copies sent, send_copies(made_, routes_, round_, how_.progress));
+    report_.sent_bytes = sent.sent_bytes;
+    report_.received_bytes = sent.received_bytes;
     const auto mine = run_part([&]() -> result<void> {
-      SHARDMESH_TRY(check_received());
+      SHARDMESH_TRY(check_received(made_, routes_, round_.comm.rank()));
       steps_.push_back(std::move(made_));
       return {};
     });

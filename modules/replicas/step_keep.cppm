@@ -8,6 +8,7 @@ import shardmesh.core;
 import shardmesh.tree;
 import shardmesh.comm;
 import :copy_placement;
+import :copy_sending;
 import :described_part;
 import :kept_catalog;
 import :memory_step;
@@ -39,19 +40,16 @@ class step_keep {
   result<std::vector<std::byte>> copy_and_digest(const merged_parts& all);
   const_tensor_view own_box(const merged_box& where) const;
   result<void> set_digests(const merged_parts& all, const agreement_notes& notes);
-  result<void> send();
-  result<void> check_received() const;
 
   std::vector<memory_step>& steps_;
   replicas_options options_;
   keep_options how_;
   rank_round round_;
-  const_local_state held_;                            // of this rank; valid in `prepare` only
-  std::vector<std::vector<std::byte>> archives_;      // of its objects
-  std::vector<box_keepers> keepers_;                  // per chunk
-  std::vector<std::vector<std::int32_t>> senders_;    // per chunk; empty if no rank receives it
-  std::vector<std::vector<std::int32_t>> receivers_;  // per chunk
-  bool has_two_steps_ = false;                        // on any rank: an earlier keep ended on some ranks only
+  const_local_state held_;                        // of this rank; valid in `prepare` only
+  std::vector<std::vector<std::byte>> archives_;  // of its objects
+  std::vector<box_keepers> keepers_;              // per chunk
+  std::vector<chunk_route> routes_;               // per chunk
+  bool has_two_steps_ = false;                    // on any rank: an earlier keep ended on some ranks only
   kept_catalog catalog_;
   memory_step made_;
   keep_report report_;

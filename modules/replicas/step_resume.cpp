@@ -14,7 +14,6 @@ module;
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -25,7 +24,6 @@ module shardmesh.replicas;
 import shardmesh.checkpoint;
 import shardmesh.collective_checkpoint;
 import shardmesh.comm;
-import shardmesh.kernels;
 import shardmesh.layout;
 import shardmesh.torch_file;
 import shardmesh.transfer;
@@ -33,6 +31,7 @@ import shardmesh.tree;
 import :box_layers;
 import :described_part;
 import :kept_catalog;
+import :kept_match;
 import :memory_step;
 import :memory_survey;
 import :rank_round;
@@ -167,51 +166,8 @@ result<void> step_resume::compare(const detail::replica_target& state) {
     by_rank.push_back(*std::move(entries));
   }
   all_ = merge_parts(by_rank, false);
-  for (const merged_entry& wanted : all_.entries) match(wanted);
-  match_unexpected();
+  match_entries(all_, *chosen_.catalog, tensors_, options_, report_.loaded);
   return std::move(all_.problems).outcome();
-}
-
-void step_resume::match(const merged_entry& wanted) {
-  const entry_head& head = wanted.head;
-  const auto complain = [&](error e) {
-    all_.problems.add(std::move(e).with_key(head.key).with_rank(wanted.ranks.front().rank));
-  };
-  const auto found = tensors_.find(head.key);
-  if (found == tensors_.end()) {
-    report_.loaded.missing.push_back(head.key);
-    if (options_.missing == key_check::strict)
-      complain(fail(errc::missing_key, fmt::format("step {} in memory has no such entry", chosen_.catalog->step))
-                   .with_hint("remove it from the state, or set missing to key_check::ignore"));
-    return;
-  }
-  const kept_tensor& kept = chosen_.catalog->tensors[found->second];
-  if (kept.is_object != head.is_object)
-    return complain(
-        fail(errc::dtype_mismatch, "is an object on one side and a tensor on the other")
-            .with_values(kept.is_object ? "an object" : "a tensor", head.is_object ? "an object" : "a tensor"));
-  if (!head.is_object) {
-    if (kept.shape != head.shape)
-      return complain(fail(errc::shape_mismatch, "the requested tensor has a different shape than the kept one")
-                          .with_values(to_string(kept.shape), to_string(head.shape)));
-    if (auto cast = check_cast(kept.type, head.type, options_.allow_narrowing); !cast)
-      return complain(std::move(cast).error());
-    if (kept.type != head.type) report_.loaded.casts.push_back({head.key, kept.type, head.type});
-  }
-  report_.loaded.loaded.push_back(head.key);
-}
-
-void step_resume::match_unexpected() {
-  std::unordered_set<std::string_view> asked;
-  for (const merged_entry& wanted : all_.entries) asked.insert(wanted.head.key);
-  for (const kept_tensor& kept : chosen_.catalog->tensors) {
-    if (asked.contains(kept.key)) continue;
-    report_.loaded.unexpected.push_back(kept.key);
-    if (options_.unexpected == key_check::strict)
-      all_.problems.add(fail(errc::missing_key, "the kept step has this entry, but no rank requests it")
-                            .with_key(kept.key)
-                            .with_hint("request it, or set unexpected to key_check::ignore"));
-  }
 }
 
 // The ranks with intact copies, and this rank's memory of them.

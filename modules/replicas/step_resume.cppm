@@ -12,6 +12,7 @@ import shardmesh.checkpoint;
 import shardmesh.collective_checkpoint;
 import :described_part;
 import :kept_catalog;
+import :kept_match;
 import :memory_step;
 import :memory_survey;
 import :rank_round;
@@ -38,8 +39,6 @@ class step_resume {
   result<void> choose();
   result<void> compare(const detail::replica_target& state);
   result<std::vector<std::byte>> note_of_wanted(const detail::replica_target& state);
-  void match(const merged_entry& wanted);
-  void match_unexpected();
   result<void> move();
   result<void> add_moves(const merged_entry& wanted, moves& to);
   result<distribution> source_of(std::size_t tensor, const_tensor_binding& memory) const;
@@ -51,12 +50,12 @@ class step_resume {
   rank_round round_;
   resumed_step report_;
   surveyed_step chosen_;
-  std::vector<const std::byte*> own_copies_;                   // per chunk; null if this rank has no copy
-  std::vector<std::size_t> first_chunks_;                      // per tensor of the catalog
-  std::unordered_map<std::string_view, std::size_t> tensors_;  // of the catalog, by key
-  local_state wanted_;                                         // of this rank
-  std::vector<load_request> parts_;                            // of this rank, tensor by tensor
-  std::vector<std::size_t> first_parts_;                       // per tensor of `wanted_`
+  std::vector<const std::byte*> own_copies_;  // per chunk; null if this rank has no copy
+  std::vector<std::size_t> first_chunks_;     // per tensor of the catalog
+  kept_keys tensors_;                         // of the catalog
+  local_state wanted_;                        // of this rank
+  std::vector<load_request> parts_;           // of this rank, tensor by tensor
+  std::vector<std::size_t> first_parts_;      // per tensor of `wanted_`
   detail::tied_destinations ties_;
   std::map<std::size_t, host_tensor> archives_;  // of this rank's objects, by index
   merged_parts all_;                             // the wanted entries of all ranks
