@@ -20,6 +20,7 @@ module shardmesh.mapping;
 
 import :rule_captures;
 import :size_sources;
+import :state_binding;
 
 namespace shardmesh {
 namespace {
@@ -57,6 +58,8 @@ class binder {
       if (one.is_left) SHARDMESH_TRY(ignore(one));
     for (const tied_tensor& one : made_.mapping.tied)
       if (one.is_left) SHARDMESH_TRY(tie(one));
+    const auto report = [&](error why) { refuse(std::move(why)); };
+    bind_state(source_, made_, users_, report);
     check_users();
     if (!problems_.empty()) return fail_all(std::move(problems_), more_);
     return std::move(made_);
@@ -466,8 +469,6 @@ class binder {
     }
   }
 
-  static constexpr std::size_t unused_user = static_cast<std::size_t>(-1);
-
   const catalog& source_;
   const model_sizes& model_;
   bound_mapping made_;
@@ -482,6 +483,27 @@ class binder {
 };
 
 }  // namespace
+
+bool bound_mapping::renames(const bound_instance& instance) const {
+  const mapping_rule& rule = rule_of(instance);
+  switch (instance.form) {
+    case bound_form::rule:
+      return rule.index.is_rename() && rule.values.empty();
+    case bound_form::elements:
+      return rule.index.is_rename();
+    case bound_form::scalar:
+      return instance.sources.size() == 1;
+  }
+  return false;
+}
+
+std::span<const bound_tensor> bound_mapping::targets_of(std::size_t instance) const {
+  const auto first = std::partition_point(tensors.begin(), tensors.end(),
+                                          [&](const bound_tensor& one) { return one.instance < instance; });
+  const auto last =
+      std::partition_point(first, tensors.end(), [&](const bound_tensor& one) { return one.instance == instance; });
+  return {first, last};
+}
 
 result<bound_mapping> bind_mapping(const mapping_rules& mapping, const catalog& source, const model_sizes& sizes) {
   return binder(mapping, source, sizes).run();

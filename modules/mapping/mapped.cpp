@@ -13,11 +13,15 @@ module;
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 module shardmesh.mapping;
 
 import shardmesh.torch_file;
+import :mapped_objects;
 import :mapped_source;
 
 namespace shardmesh {
@@ -37,19 +41,47 @@ class mapped_reader final : public torch_file::archive_forwarding_reader {
         bound_(std::move(bound)),
         source_(std::move(source)),
         compares_ties_(options.check_sums) {
-    for (std::size_t i = 0; i < bound_.tensors.size(); ++i) list(bound_.tensors[i]);
+    for (const bound_tensor& made : bound_.tensors) list(made);
+    for (const std::size_t tensor : bound_.kept) add_whole_tensor(tensor);
+    list_objects();
     note();
   }
 
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
-    const bound_tensor& made = bound_.tensors[tensor_of_chunk(chunk)];
-    if (is_renamed(made)) return forwarding_reader::open_chunk(tensor, chunk);
+    const std::size_t index = tensor_of_chunk(chunk);
+    if (index >= bound_.tensors.size() || is_renamed(bound_.tensors[index]))
+      return forwarding_reader::open_chunk(tensor, chunk);
+    const bound_tensor& made = bound_.tensors[index];
     if (auto known = cache_.find(chunk)) return known;
     auto opened = std::make_shared<opened_chunk>();
     opened->source = make_mapped_source({&bound_, &inner(), &source_}, made, path_.string());
     opened->tensor = contiguous_stored_tensor(made.type, made.shape, 0, opened->source->size_bytes());
     cache_.insert(chunk, opened);
     return std::shared_ptr<const opened_chunk>(std::move(opened));
+  }
+
+  result<object_value> read_object(std::size_t index) override {
+    if (const auto list = lists_.find(index); list != lists_.end())
+      return renamed_list(inner(), bound_, *list->second, instances_);
+    SHARDMESH_TRY(check_joined(index));
+    return forwarding_reader::read_object(index);
+  }
+
+  result<std::vector<std::byte>> object_archive(std::size_t index) override {
+    if (lists_.contains(index)) {
+      SHARDMESH_TRY(const object_value value, read_object(index));
+      return torch_file::archive_from_json(value.json);
+    }
+    SHARDMESH_TRY(check_joined(index));
+    return forwarding_reader::object_archive(index);
+  }
+
+  result<torch_file::opened_object> open_object(std::size_t index) override {
+    if (lists_.contains(index))
+      return fail(errc::unsupported, "a list of renamed parameters has no archive in the checkpoint")
+          .with_key(contents_.objects[index].key);
+    SHARDMESH_TRY(check_joined(index));
+    return archive_forwarding_reader::open_object(index);
   }
 
   result<void> finish_checks() override {
@@ -63,9 +95,45 @@ class mapped_reader final : public torch_file::archive_forwarding_reader {
   }
 
  private:
-  bool is_renamed(const bound_tensor& tensor) const {
-    const mapping_rule& rule = bound_.rule_of(bound_.instances[tensor.instance]);
-    return rule.index.is_rename() && rule.values.empty();
+  bool is_renamed(const bound_tensor& tensor) const { return bound_.renames(bound_.instances[tensor.instance]); }
+
+  // Lists the objects in the order of the checkpoint. One that follows joined parameters is where the first one was.
+  void list_objects() {
+    if (bound_.objects.empty() && bound_.lists.empty() && bound_.unused_objects.empty()) return;
+    const catalog& stored = inner().contents();
+    std::unordered_map<std::size_t, std::vector<const bound_object*>> made_at;
+    std::unordered_map<std::size_t, const bound_list*> list_at;
+    std::unordered_set<std::size_t> gone(bound_.unused_objects.begin(), bound_.unused_objects.end());
+    for (const bound_object& object : bound_.objects) {
+      made_at[object.sources[0]].push_back(&object);
+      gone.insert(object.sources.begin(), object.sources.end());
+    }
+    for (const bound_list& list : bound_.lists) list_at.emplace(list.object, &list);
+    if (!bound_.lists.empty()) index_instances();
+    clear_objects();
+    for (std::size_t i = 0; i < stored.objects.size(); ++i) {
+      if (const auto made = made_at.find(i); made != made_at.end())
+        for (const bound_object* const object : made->second) {
+          joined_.emplace(contents_.objects.size(), object);
+          add_object({object->key, {object->key}, stored.objects[i].place, stored.objects[i].hidden_tensors}, i);
+        }
+      if (gone.contains(i)) continue;
+      const auto list = list_at.find(i);
+      if (list != list_at.end()) lists_.emplace(contents_.objects.size(), list->second);
+      add_object(stored.objects[i], list != list_at.end() ? std::nullopt : std::optional(i));
+    }
+  }
+
+  void index_instances() {
+    const auto& tensors = inner().contents().tensors;
+    for (std::size_t i = 0; i < bound_.instances.size(); ++i)
+      for (const std::size_t source : bound_.instances[i].sources) instances_.emplace(tensors[source].key, i);
+    for (const unused_tensor& one : bound_.unused) instances_.emplace(tensors[one.source].key, bound_.instances.size());
+  }
+
+  result<void> check_joined(std::size_t index) {
+    const auto found = joined_.find(index);
+    return found == joined_.end() ? result<void>{} : check_equal_objects(inner(), *found->second);
   }
 
   void list(const bound_tensor& made) {
@@ -104,9 +172,19 @@ class mapped_reader final : public torch_file::archive_forwarding_reader {
           fmt::format("{} that the mapping fills with zeros", detail::counted(bound_.filled_elements, "element")));
     if (bound_.dropped_elements > 0)
       notes_.push_back(fmt::format("{} of filler not used", detail::counted(bound_.dropped_elements, "element")));
+    if (bound_.followed_entries > 0)
+      notes_.push_back(fmt::format("{} of optimizer state follow{} the parameters",
+                                   detail::counted(bound_.followed_entries, "entry", "entries"),
+                                   bound_.followed_entries == 1 ? "s" : ""));
+    if (!bound_.kept.empty())
+      notes_.push_back(fmt::format("{} of an optimizer unchanged: no parameter in the name",
+                                   detail::counted(static_cast<std::int64_t>(bound_.kept.size()), "tensor")));
     for (const unused_tensor& one : bound_.unused)
       notes_.push_back(
           fmt::format("{} is not used: {}", escaped(inner().contents().tensors[one.source].key), one.reason));
+    for (const std::size_t object : bound_.unused_objects)
+      notes_.push_back(
+          fmt::format("{} is not used: its parameter is not used", escaped(inner().contents().objects[object].key)));
   }
 
   result<void> compare(std::size_t a, std::size_t b) {
@@ -138,6 +216,9 @@ class mapped_reader final : public torch_file::archive_forwarding_reader {
   }
 
   bound_mapping bound_;
+  std::unordered_map<std::size_t, const bound_object*> joined_;  // by object of this catalog
+  std::unordered_map<std::size_t, const bound_list*> lists_;     // likewise
+  std::unordered_map<std::string_view, std::size_t> instances_;  // for `renamed_list`
   chunk_source source_;
   bool compares_ties_;
   std::atomic<bool> ties_are_equal_ = false;  // compared once: every call that reads ends with `finish_checks`

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <fmt/format.h>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -9,6 +10,7 @@ module;
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,7 +35,8 @@ class mapped_source final : public computed_source {
         tensor_(tensor),
         instance_(input.bound->instances[tensor.instance]),
         relation_(input.bound->relations[instance_.relation]),
-        transposed_(transposed_dimensions(relation_.relation, tensor.tensor, tensor.stacked.rank())) {}
+        transposed_(is_scalar() ? std::vector<std::size_t>{}
+                                : transposed_dimensions(relation_.relation, tensor.tensor, tensor.stacked.rank())) {}
 
   // The repetitions are compared in a copy of the box, so its size must be bounded.
   bool prefers_large_reads() const override { return !transposed_.empty() && !has_repetitions(); }
@@ -57,6 +60,14 @@ class mapped_source final : public computed_source {
     return made;
   }
 
+  bool is_scalar() const { return instance_.form == bound_form::scalar; }
+
+  // The operations on values that apply: none to most optimizer state.
+  std::span<const value_step> steps() const {
+    if (instance_.form != bound_form::rule) return {};
+    return input_.bound->rule_of(instance_).values;
+  }
+
   bool has_repetitions() const {
     const auto& pieces = relation_.relation.pieces;
     return std::any_of(pieces.begin(), pieces.end(), [&](const index_piece& piece) {
@@ -67,10 +78,10 @@ class mapped_source final : public computed_source {
   }
 
   result<void> make(const box& part, const tensor_view& to) const override {
-    const mapping_rule& rule = input_.bound->rule_of(instance_);
-    if (rule.index.is_rename()) {
+    if (is_scalar()) return make_scalar(part, to);
+    if (input_.bound->rule_of(instance_).index.is_rename()) {
       SHARDMESH_TRY(stored(instance_.sources[0]).read(part, to));
-      return apply(rule, part, to);
+      return apply(part, to);
     }
     const related_tensor& related = relation_.relation.right[tensor_.tensor];
     // The tensor has a single index in the leading dimensions, which stand for captures.
@@ -89,13 +100,13 @@ class mapped_source final : public computed_source {
     view.sizes = whole.sizes;
     for (const index_piece& piece : relation_.relation.pieces)
       if (piece.right_tensor == tensor_.tensor) SHARDMESH_TRY(make_piece(piece, whole, view));
-    if (!rule.values.empty()) {
+    if (!steps().empty()) {
       // The operations do not apply to filler. It is NaN meanwhile, which they cannot turn into NaN from a finite
       // value.
       constexpr double unused = std::numeric_limits<double>::quiet_NaN();
       const const_tensor_view element{reinterpret_cast<const std::byte*>(&unused), dtype::float64, {}, {}, {}};
       for (const index_filler& filler : related.fillers) SHARDMESH_TRY(fill(filler, whole, view, element));
-      SHARDMESH_TRY(apply(rule, part, to));
+      SHARDMESH_TRY(apply(part, to));
     }
     alignas(16) constexpr std::array<std::byte, 16> zero{};  // an element of any dtype
     for (const index_filler& filler : related.fillers)
@@ -103,12 +114,37 @@ class mapped_source final : public computed_source {
     return {};
   }
 
-  result<void> apply(const mapping_rule& rule, const box& part, const tensor_view& to) const {
-    auto done = apply_steps(rule.values, to);
+  result<void> apply(const box& part, const tensor_view& to) const {
+    auto done = apply_steps(steps(), to);
     if (done) return done;
     error why = std::move(done).error();
     for (box& one : why.boxes) one = shifted(one, part.offsets);
     return std::move(why).with_key(tensor_.key);
+  }
+
+  // Reads the scalars of all sources, which must be equal.
+  result<void> make_scalar(const box& part, const tensor_view& to) const {
+    SHARDMESH_TRY(stored(instance_.sources[0]).read(part, to));
+    const auto bytes = static_cast<std::size_t>(part.volume() * item_bytes(to.type));
+    std::vector<std::byte> again(bytes);
+    tensor_view other = to;
+    other.data = again.data();
+    for (std::size_t s = 1; s < instance_.sources.size(); ++s) {
+      SHARDMESH_TRY(stored(instance_.sources[s]).read(part, other));
+      if (std::memcmp(again.data(), to.data, bytes) == 0) continue;
+      const auto& tensors = input_.reader->contents().tensors;
+      const auto shown = [&](const tensor_view& value, std::size_t of) {
+        double number = 0;
+        const tensor_view wide{reinterpret_cast<std::byte*>(&number), dtype::float64, {}, value.sizes, value.strides};
+        const std::string text = copy(wide, value) ? fmt::format("{}", number) : std::string("other bytes");
+        return fmt::format("{} of {}", text, escaped(tensors[instance_.sources[of]].key));
+      };
+      return fail(errc::disagreement, "the parameters of an optimizer that the mapping joins have different values")
+          .with_key(tensor_.key)
+          .with_values(shown(to, 0), shown(other, s))
+          .with_hint("make the values equal, or leave the optimizer out before the checkpoint is mapped");
+    }
+    return {};
   }
 
   result<void> make_piece(const index_piece& piece, const box& whole, const tensor_view& view) const {

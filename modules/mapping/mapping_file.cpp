@@ -87,7 +87,8 @@ class mapping_parser {
   explicit mapping_parser(std::string_view file) { made_.file = file; }
 
   result<mapping_rules> run(const toml::table& document) {
-    SHARDMESH_TRY(check_keys(document, {"left", "right", "sizes", "captures", "rename", "rule", "ignore", "tie"}));
+    SHARDMESH_TRY(
+        check_keys(document, {"left", "right", "sizes", "captures", "rename", "rule", "ignore", "tie", "optimizer"}));
     SHARDMESH_TRY(made_.left, text_of(document, "left"));
     SHARDMESH_TRY(made_.right, text_of(document, "right"));
     SHARDMESH_TRY(made_.sizes, expressions(document, "sizes"));
@@ -96,6 +97,7 @@ class mapping_parser {
     SHARDMESH_TRY(each(document, "rule", [&](const toml::table& one) { return rule(one); }));
     SHARDMESH_TRY(each(document, "ignore", [&](const toml::table& one) { return ignore(one); }));
     SHARDMESH_TRY(each(document, "tie", [&](const toml::table& one) { return tie(one); }));
+    SHARDMESH_TRY(optimizer(document));
     return std::move(made_);
   }
 
@@ -295,6 +297,19 @@ class mapping_parser {
     SHARDMESH_TRY(name_template same_as, name_of(table, "same_as"));
     SHARDMESH_TRY(auto condition, condition_of(table));
     made_.tied.push_back({std::move(name), std::move(same_as), std::move(condition), left, line_of(table)});
+    return {};
+  }
+
+  result<void> optimizer(const toml::table& document) {
+    const toml::node* const node = document.get("optimizer");
+    if (node == nullptr) return {};
+    const toml::table* const table = node->as_table();
+    if (table == nullptr) return refuse(*node, "'optimizer' must be a table: write [optimizer]");
+    SHARDMESH_TRY(check_keys(*table, {"values"}));
+    SHARDMESH_TRY(const std::string values, text_of(*table, "values"));
+    if (values != "refuse" && values != "keep")
+      return refuse(*table->get("values"), "the treatment of optimizer state is unknown", "refuse or keep", values);
+    made_.optimizer_values = values == "keep" ? state_values::keep : state_values::refuse;
     return {};
   }
 

@@ -55,6 +55,12 @@ struct named_expression {
   size_expression value;
 };
 
+/// The treatment of optimizer state whose parameter a rule changes by operations on values.
+enum class state_values : std::uint8_t {
+  refuse,  // such state is an error
+  keep,    // the state follows the index expression, and keeps its values
+};
+
 /// A mapping between two conventions.
 struct mapping_rules {
   std::string left, right;                 // names of the conventions: "hf.llama", "megatron.gpt"
@@ -64,6 +70,7 @@ struct mapping_rules {
   std::vector<mapping_rule> rules;
   std::vector<ignored_tensors> ignored;
   std::vector<tied_tensor> tied;
+  state_values optimizer_values = state_values::refuse;
 
   /// Returns the mapping from right to left.
   mapping_rules inverse() const;
