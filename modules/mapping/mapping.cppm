@@ -19,4 +19,5 @@ export import :model_sizes;
 export import :name_template;
 export import :rules;
 export import :size_expression;
+export import :source_boxes;
 export import :value_step;

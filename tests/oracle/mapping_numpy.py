@@ -197,6 +197,44 @@ def refused(oracle, case, status, says, state, config, *arguments, mapping="hf.l
     oracle.check(fingerprint(folder) == before, case, "something was written")
 
 
+def filled(shown, state):
+    """The tensor that the boxes of `map show --json` make of the sources."""
+    first = state[shown["sources"][0]["key"]]
+    made = np.zeros(shown["shape"], first.dtype)
+    for box in shown["boxes"]:
+        to = tuple(slice(at, at + size) for at, size in zip(box["offsets"], box["sizes"]))
+        of = tuple(slice(at, at + size) for at, size in zip(box["from"]["offsets"], box["from"]["sizes"]))
+        made[to] = state[shown["sources"][box["source"]]["key"]][of].reshape(box["sizes"])
+    return made
+
+
+def shown_boxes(oracle):
+    """`map show --json` lists boxes from which NumPy makes the same tensors: both have the order of the dimensions."""
+    for name, config, make, convert, mapping in (
+            ("llama", layouts.LLAMA, layouts.make_llama, layouts.to_megatron, "hf.llama:megatron.gpt"),
+            ("mixtral", layouts.MIXTRAL, layouts.make_mixtral, layouts.to_fused_experts, "hf.mixtral:hf.mixtral-fused")):
+        state = make(config, np.float32, 9)
+        folder = oracle.work / f"shown_{name}"
+        write_config(folder, config)
+        safetensors.torch.save_file(tensors_of(state), folder / "model.safetensors")
+        for key, expected in convert(config, state).items():
+            case = f"map show {mapping} {key}"
+            out = oracle.succeeds(case, "map", "show", folder / "model.safetensors", key, "--map", mapping, "--json")
+            if out is None:
+                continue
+            shown = json.loads(out)
+            oracle.check(shown["more_boxes"] == 0 and filled(shown, state).tobytes() == expected.tobytes(), case,
+                         f"the boxes make another tensor: {out[:300]}")
+            picture = folder / "picture.svg"
+            oracle.succeeds(case, "map", "show", folder / "model.safetensors", key, "--map", mapping, "--svg", picture,
+                            "--force")
+            text = picture.read_text()
+            oracle.check(text.startswith("<svg ") and all(one["key"] in text for one in shown["sources"][:32]), case,
+                         f"the picture lacks a source: {text[:300]}")
+    status, _, err = oracle.run("map", "list", "--json")
+    oracle.check(status == 2 and "map show" in err, "map list --json", f"{status}: {err}")
+
+
 def wrong_checkpoints(oracle):
     config = layouts.LLAMA
     good = tensors_of(layouts.make_llama(config, np.float32, 5))
@@ -445,7 +483,7 @@ def other_commands(oracle, config, state):
 
 def main():
     oracle = Oracle(__doc__)
-    for part in (conversions, wrong_checkpoints, extra_states, wrong_experts, wrong_arguments, hostile_files):
+    for part in (conversions, shown_boxes, wrong_checkpoints, extra_states, wrong_experts, wrong_arguments, hostile_files):
         if oracle.args.only in part.__name__:
             part(oracle)
     oracle.finish()

@@ -16,8 +16,10 @@
 
 #include "command.hpp"
 #include "console.hpp"
+#include "map_show.hpp"
 #include "mapping_options.hpp"
 #include "opening.hpp"
+#include "output_file.hpp"
 #include "report.hpp"
 
 #include <shardmesh/try.hpp>
@@ -36,6 +38,7 @@ struct map_arguments {
   std::string action;
   std::vector<std::string> values;
   mapping_arguments mapping;
+  map_outputs outputs;
 };
 
 int list_mappings() {
@@ -67,7 +70,8 @@ int print_mapping(const std::string& name) {
 // A checkpoint, and the views of it under each convention on the way to the last.
 struct mapped_source {
   std::unique_ptr<checkpoint_reader> reader;
-  bound_mapping last;  // between the last two
+  bound_mapping last;                 // between the last two
+  std::vector<tensor_entry> tensors;  // of the last but one
 };
 
 result<mapped_source> open_mapped(const map_arguments& given, const common_options& common) {
@@ -78,6 +82,7 @@ result<mapped_source> open_mapped(const map_arguments& given, const common_optio
   SHARDMESH_TRY(made.reader, open_source(given.values[0], common));
   for (const mapping_rules& mapping : mappings) {
     SHARDMESH_TRY(made.last, bind_mapping(mapping, made.reader->contents(), sizes));
+    made.tensors = made.reader->contents().tensors;
     SHARDMESH_TRY(made.reader, mapped(std::move(made.reader), made.last));
   }
   return made;
@@ -124,19 +129,6 @@ int check(const map_arguments& given, const common_options& common) {
   return print(text) ? done : not_completed;
 }
 
-// One line per piece: its origin in both tensors, and the loops that move in them.
-std::string line_of(const index_piece& piece, const std::string& source) {
-  std::string loops;
-  for (const index_loop& loop : piece.loops) {
-    const auto step = [](const index_loop::step& one) {
-      return one.dimension < 0 ? std::string("-") : fmt::format("d{}+{}", one.dimension, one.stride);
-    };
-    loops += fmt::format("  {}x({} -> {})", loop.extent, step(loop.left), step(loop.right));
-  }
-  return fmt::format("  {} from {} to {}{}\n", source, to_string(piece.left_origin), to_string(piece.right_origin),
-                     loops);
-}
-
 int show(const map_arguments& given, const common_options& common) {
   works_on(given.values[0]);
   const auto source = open_mapped(given, common);
@@ -145,17 +137,7 @@ int show(const map_arguments& given, const common_options& common) {
   const auto found = std::find_if(bound.tensors.begin(), bound.tensors.end(),
                                   [&](const bound_tensor& tensor) { return tensor.key == given.values[1]; });
   if (found == bound.tensors.end()) return report(no_such_entry(*source->reader, given.values[1], entry_kind::tensor));
-  const bound_instance& instance = bound.instances[found->instance];
-  const bound_relation& relation = bound.relations[instance.relation];
-  const mapping_rule& rule = bound.rule_of(instance);
-  std::string text = fmt::format("{}: {}{}\n  rule '{}'", escaped(found->key), name(found->type),
-                                 to_string(found->shape), escaped(rule.name));
-  text += rule.index.is_rename() ? " renames a tensor\n" : fmt::format(": {}\n", to_string(rule.index));
-  for (const value_step& step : rule.values) text += fmt::format("  values: {}\n", to_string(step));
-  if (rule.index.is_rename()) text += fmt::format("  {}\n", rule.left[0].name.text());
-  for (const index_piece& piece : relation.relation.pieces)
-    if (piece.right_tensor == found->tensor) text += line_of(piece, rule.left[piece.left_tensor].name.text());
-  return print(std::move(text)) ? done : not_completed;
+  return show_tensor({bound, *found, source->tensors}, given.outputs, {given.values[0]});
 }
 
 int run(const map_arguments& given, const common_options& common) {
@@ -165,6 +147,10 @@ int run(const map_arguments& given, const common_options& common) {
                                    detail::counted(static_cast<std::int64_t>(given.values.size()), "argument")));
   };
   const std::size_t count = given.values.size();
+  const map_outputs& outputs = given.outputs;
+  if (given.action != "show" && (outputs.json || outputs.force || !outputs.svg.empty() || !outputs.html.empty()))
+    return refuse(fail(errc::invalid_argument, fmt::format("'map {}' prints text only", given.action))
+                      .with_hint("pass --json, --svg, and --html to 'map show' only"));
   if (given.action == "list") return count == 0 ? list_mappings() : wrong("map list");
   if (given.action == "print") return count == 1 ? print_mapping(given.values[0]) : wrong("map print FROM:TO");
   if (!given.mapping.is_given())
@@ -183,7 +169,8 @@ void add_map(CLI::App& app, invocation& call) {
   command->footer(
       "shardmesh map print hf.llama:megatron.gpt\n"
       "shardmesh map check HF --map hf.llama:megatron.gpt\n"
-      "shardmesh map show HF output_layer.weight --map hf.llama:megatron.gpt");
+      "shardmesh map show HF output_layer.weight --map hf.llama:megatron.gpt\n"
+      "shardmesh map show HF output_layer.weight --map hf.llama:megatron.gpt --svg head.svg");
   command
       ->add_option("ACTION", given->action,
                    "list: the mappings. print FROM:TO: one as TOML, or those of a chain. check SRC [DST]: prove that "
@@ -192,6 +179,14 @@ void add_map(CLI::App& app, invocation& call) {
       ->required()
       ->check(one_of({"list", "print", "check", "show"}));
   command->add_option("ARGUMENTS", given->values, "A checkpoint, a key, or the name of a mapping");
+  command->add_flag("--json", given->outputs.json, "show: print one JSON document");
+  command->add_option("--svg", given->outputs.svg, "show: write a picture to FILE")
+      ->type_name("FILE")
+      ->check(some_path());
+  command->add_option("--html", given->outputs.html, "show: write a page for a browser to FILE; it needs no network")
+      ->type_name("FILE")
+      ->check(some_path());
+  add_force_option(*command, given->outputs.force, "--svg and --html");
   add_mapping_options(*command, given->mapping);
   command->callback([given, &call] { call.status = run(*given, call.common); });
 }

@@ -225,6 +225,35 @@ void check_mapped(dice& roll, const std::filesystem::path& file, const mapping_r
   CHECK(reader->finish_checks());
 }
 
+// Every element of `expected` that is not filler is in one box of one source, which has the same elements.
+void check_boxes(const mapping_rules& rules, const std::filesystem::path& file, small_tensors::tensors& sources,
+                 small_tensors::tensors& expected) {
+  const auto reader = open_checkpoint(file).value();
+  const bound_mapping bound = bind_mapping(rules, reader->contents(), {}).value();
+  for (const bound_tensor& tensor : bound.tensors) {
+    small_tensors::tensor& whole = expected.at(tensor.key);
+    const source_box_list list = source_boxes_of(bound, tensor, 100'000);
+    CHECK(list.more == 0);
+    std::vector<float> covered;
+    for (const source_box& one : list.boxes) {
+      auto made = small_tensors::part_of(whole, one.target).values;
+      auto from = small_tensors::part_of(sources.at(reader->contents().tensors[one.source].key), one.from).values;
+      covered.insert(covered.end(), made.begin(), made.end());
+      std::sort(made.begin(), made.end());
+      std::sort(from.begin(), from.end());
+      CHECK(made == from);
+    }
+    std::vector<float> elements = whole.values;
+    std::erase(elements, 0.0F);  // filler
+    std::sort(elements.begin(), elements.end());
+    std::sort(covered.begin(), covered.end());
+    CHECK(covered == elements);
+    const source_box_list cut = source_boxes_of(bound, tensor, 2);
+    CHECK(cut.boxes.size() == std::min<std::size_t>(2, list.boxes.size()));
+    CHECK(cut.more == static_cast<std::int64_t>(list.boxes.size() - cut.boxes.size()));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("random mappings give the elements that the indices give, in both directions") {
@@ -244,6 +273,8 @@ TEST_CASE("random mappings give the elements that the indices give, in both dire
     small_tensors::write(ending("right"), right, 1 + roll.below(3));
     check_mapped(roll, ending("left"), rules, right, roll.one_in(2));
     check_mapped(roll, ending("right"), rules.inverse(), left, roll.one_in(2));
+    check_boxes(rules, ending("left"), left, right);
+    check_boxes(rules.inverse(), ending("right"), right, left);
     std::filesystem::remove_all(ending("left"));
     std::filesystem::remove_all(ending("right"));
   }
