@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shows a checkpoint under another naming convention, by the rules of a TOML file: reads one row of a tensor that the
-// rules compute, and writes all tensors to a file. The checkpoint is a tiny model, which the program writes first.
-// Usage: mapping MAPPING.toml
+// rules compute, and writes all tensors to a file. Then it saves a state in memory under the other names. The
+// checkpoint is a tiny model, which the program writes first. Usage: mapping MAPPING.toml
 #include <shardmesh/try.hpp>
 
 #include <cstdio>
@@ -59,6 +59,22 @@ sm::result<void> write_model(const std::filesystem::path& folder) {
   return {};
 }
 
+// Saves a state in memory under the names of the right side, and loads a tensor of the file under its name in the
+// state.
+sm::result<void> save_state(const sm::mapping_rules& rules, const sm::model_sizes& sizes) {
+  SHARDMESH_TRY(const auto state, sm::read_state_dict<sm::host_tensor>("tiny"));  // under the left names
+  SHARDMESH_TRY(const sm::const_local_state held, sm::local_view(state));
+  const std::vector<sm::mapping_rules> there{rules}, back{rules.inverse()};
+  SHARDMESH_TRY(sm::save_mapped("saved.safetensors", held, there, sizes, {.overwrite = true}));
+
+  SHARDMESH_TRY(auto reader, sm::open_checkpoint("saved.safetensors"));
+  SHARDMESH_TRY(reader, sm::map_checkpoint(std::move(reader), back, sizes));
+  SHARDMESH_TRY(sm::host_tensor k, sm::host_tensor::make(sm::dtype::float32, {4, 8}));
+  SHARDMESH_TRY(sm::load_into(*reader, "layers.0.attention.k.weight", sm::box::whole({4, 8}), sm::view_of(k)));
+  std::printf("saved and loaded: the last element of k is %g\n", static_cast<double>(k.values<float>().back()));
+  return {};
+}
+
 sm::result<void> map_model(const char* file) {
   SHARDMESH_TRY(write_model("tiny"));
   SHARDMESH_TRY(const sm::mapping_rules rules, sm::read_mapping(file));  // or find_mappings("hf.llama:megatron.gpt")
@@ -76,7 +92,7 @@ sm::result<void> map_model(const char* file) {
   for (const float value : row.values<float>()) std::printf(" %g", static_cast<double>(value));
   SHARDMESH_TRY(const auto report, sm::convert(fused, "fused.safetensors", {.overwrite = true}));
   std::printf("\nwrote %d tensors\n", static_cast<int>(report.tensors));
-  return {};
+  return save_state(rules, sizes);
 }
 
 int main(int argc, char** argv) {

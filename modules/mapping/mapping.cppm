@@ -8,6 +8,7 @@
 export module shardmesh.mapping;
 
 export import shardmesh.checkpoint_core;
+export import shardmesh.checkpoint;
 
 export import :binding;
 export import :conventions;
@@ -18,6 +19,7 @@ export import :mapped;
 export import :model_sizes;
 export import :name_template;
 export import :rules;
+export import :save_mapped;
 export import :size_expression;
 export import :source_boxes;
 export import :value_step;

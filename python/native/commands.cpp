@@ -232,6 +232,10 @@ py::dict select_from_state(const py::sequence& entries, const py::dict& given) {
 
 }  // namespace
 
+selection_options to_selection(const py::dict& options) {
+  return selection(options);
+}
+
 void add_commands(py::module_& native) {
   native.def("verify", &verify_checkpoint, py::arg("checkpoint"), py::arg("quick"), py::arg("threads"),
              py::arg("report"), py::arg("allow_globals"));

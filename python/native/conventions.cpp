@@ -55,17 +55,26 @@ mapping_choice::mapping_choice(const py::dict& given) {
   sizes_ = to_sizes(given["sizes"]);
 }
 
+result<std::vector<mapping_rules>> mapping_choice::mappings() const {
+  return choose_mappings(*map_, is_inverse_);
+}
+
+result<model_sizes> mapping_choice::sizes(const std::string& source) const {
+  model_sizes made;
+  if (config_) {
+    made.config = *config_;
+  } else if (!source.empty() || !config_file_.empty()) {
+    SHARDMESH_TRY(made, read_model_sizes(source, config_file_));
+  }
+  made.given = sizes_;
+  return made;
+}
+
 result<std::unique_ptr<checkpoint_reader>> mapping_choice::apply(std::unique_ptr<checkpoint_reader> reader,
                                                                  const std::string& source, bool check_sums) const {
-  SHARDMESH_TRY(const std::vector<mapping_rules> mappings, choose_mappings(*map_, is_inverse_));
-  model_sizes sizes;
-  if (config_) {
-    sizes.config = *config_;
-  } else {
-    SHARDMESH_TRY(sizes, read_model_sizes(source, config_file_));
-  }
-  sizes.given = sizes_;
-  return map_checkpoint(std::move(reader), mappings, sizes, {.check_sums = check_sums});
+  SHARDMESH_TRY(const std::vector<mapping_rules> chosen, mappings());
+  SHARDMESH_TRY(const model_sizes of_model, sizes(source));
+  return map_checkpoint(std::move(reader), chosen, of_model, {.check_sums = check_sums});
 }
 
 void add_conventions(py::module_& native) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 import shardmesh;
 import shardmesh.mapping;
@@ -22,6 +23,11 @@ class mapping_choice {
   explicit mapping_choice(const pybind11::dict& given);
 
   bool is_given() const { return map_.has_value(); }
+  /// The chosen mappings, in the order in which they are applied. \pre is_given()
+  shardmesh::result<std::vector<shardmesh::mapping_rules>> mappings() const;
+  /// The sizes of the model, also from the configuration beside the checkpoint `source`; empty: a state in memory,
+  /// which has none beside it.
+  shardmesh::result<shardmesh::model_sizes> sizes(const std::string& source) const;
   /// Shows the reader of the checkpoint `source` under the convention to which the mapping leads.
   /// \pre is_given()
   shardmesh::result<std::unique_ptr<shardmesh::checkpoint_reader>> apply(

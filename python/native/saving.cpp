@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saves a state dict in memory as a new checkpoint, from one process: tensors, and objects as torch.save wrote them.
+// With a mapping, they are saved under other names.
+#include <shardmesh/try.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,8 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "conventions.hpp"
 #include "errors.hpp"
 #include "module.hpp"
+#include "saving.hpp"
 #include "saving_options.hpp"
 #include "values.hpp"
 #include "waiting.hpp"
@@ -18,6 +23,7 @@
 import shardmesh;
 import shardmesh.checkpoint;
 import shardmesh.dcp;
+import shardmesh.mapping;
 import shardmesh.safetensors;
 import shardmesh.torch_checkpointing;
 import shardmesh.torch_file;
@@ -102,10 +108,41 @@ py::dict save_state(const py::str& destination, const py::sequence& tensors, con
   }));
 }
 
+// The same arguments, and the options of a mapping and of a selection, which applies to the new names.
+py::dict save_mapped_state(const py::str& destination, const py::sequence& tensors, const py::sequence& objects,
+                           const py::dict& given) {
+  std::vector<save_tensor> state;
+  for (const py::handle handle : tensors) {
+    const auto one = py::reinterpret_borrow<py::sequence>(handle);
+    const tensor_view view = to_view(one[2]);
+    state.push_back({bytes_of(one[0]), to_path(one[1]), view.sizes, {{box::whole(view.sizes), view, 0}}});
+  }
+  held others;
+  for (const py::handle one : objects) add_object(others, py::reinterpret_borrow<py::sequence>(one));
+  const std::string path = bytes_of(destination);
+  const mapping_choice mapping(given);
+  convert_options options;
+  options.format = to_format(given["format"]);
+  options.selection = to_selection(given);
+  options.max_shard_bytes = given["max_shard_bytes"].cast<std::int64_t>();
+  options.skip_objects = given["skip_objects"].cast<bool>();
+  options.payload = to_payload(given["payload"]);
+  options.item = bytes_of(given["item"]);
+  const plain_saving saving(given);
+  return told(waited(given["report"], [&](watch& watching) -> result<save_report> {
+    SHARDMESH_TRY(const std::vector<mapping_rules> mappings, mapping.mappings());
+    SHARDMESH_TRY(const model_sizes sizes, mapping.sizes(""));
+    set_saving(options, saving.with(watching));
+    return save_mapped(path, state, others.objects, mappings, sizes, options);
+  }));
+}
+
 }  // namespace
 
 void add_saving(py::module_& native) {
   native.def("save", &save_state, py::arg("destination"), py::arg("tensors"), py::arg("objects"), py::arg("options"));
+  native.def("save_mapped", &save_mapped_state, py::arg("destination"), py::arg("tensors"), py::arg("objects"),
+             py::arg("options"));
 }
 
 }  // namespace bindings

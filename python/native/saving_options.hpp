@@ -22,6 +22,9 @@ struct plain_saving {
   shardmesh::save_options with(watch& watching) const;
 };
 
+/// The rules of a selection in the dict. Raises the error of a wrong rule, which names the option.
+shardmesh::selection_options to_selection(const pybind11::dict& options);
+
 /// "torch" or "safetensors". Raises invalid_argument.
 shardmesh::payload_kind to_payload(const pybind11::handle& name);
 

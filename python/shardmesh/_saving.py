@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _arguments, _native
+from ._conventions import mapping_options
 from ._error import failure
 from ._parents import made_parents
 from ._progress import Progress, reporting
@@ -47,7 +48,9 @@ class SaveReport:
 def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: str = "dcp", *,
          selection: Selection = Selection(), overwrite: bool = False, max_shard_bytes: int = MAX_SHARD_BYTES,
          skip_objects: bool = False, payload: str = "torch", item: str = "", threads: int = 0, memory_bytes: int = 0,
-         progress: Progress = None, previous: str | os.PathLike[str] | None = None) -> SaveReport:
+         progress: Progress = None, previous: str | os.PathLike[str] | None = None,
+         map: str | os.PathLike[str] | None = None, config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+         sizes: Mapping[str, int] | None = None, map_inverse: bool = False) -> SaveReport:
     """Writes a state dict as a new checkpoint, whole or not at all. Nested dicts are flattened as PyTorch flattens
     them. Modules and optimizers (Stateful) in it are saved as their state_dict(). Parent folders of the path are
     created.
@@ -66,6 +69,8 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
     memory_bytes: for staging; 0: the default.
     previous: for "dcp"; an earlier checkpoint of shardmesh in the same parent folder. Tensors that have not changed
     since are not written again: the new checkpoint refers to the old files, which must be kept.
+    map, config, sizes, map_inverse: save under another naming convention, as in `open`. The state has no configuration
+    beside it, so pass `config` or `sizes`. The selection then applies to the new names.
 
     Raises Error: destination_exists; unsupported for tensors without plain memory (sparse, quantized, meta,
     subclasses), for DTensors and ShardedTensors, and for anything that the format cannot hold.
@@ -76,9 +81,15 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
                "threads": _arguments.threads(threads), "memory_bytes": _arguments.number("memory_bytes", memory_bytes),
                "save_id": str(uuid.uuid4()), "previous": "" if previous is None else _arguments.path(previous)}
     chosen = options_of(selection)
+    mapping = mapping_options(map, config, sizes, map_inverse)
+    is_mapped = mapping["map"] is not None
+    if is_mapped and previous is not None:
+        raise failure("invalid_argument", "a save with a mapping writes all tensors",
+                      hint="pass previous or map, not both")
     tensors_only = _arguments.flag("skip_objects", skip_objects)
     path = _arguments.destination(path)
-    entries, excluded, notes = _selected(_flattened(state_dict, format), chosen)
+    before = options_of(Selection()) if is_mapped else chosen
+    entries, excluded, notes = _selected(_flattened(state_dict, format), before)
     tensors, objects, kept, skipped = [], [], [], 0
     for key, where, value, dtype in entries:
         if dtype is None and tensors_only:
@@ -93,7 +104,11 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
         tensors.append((key, where, memory_of(plain), value.requires_grad, dtype))
     total = sum(tensor.nbytes for tensor in kept)
     with reporting(progress, total, "save") as report, made_parents(path):
-        made = _native.save(path, tensors, objects, {**options, "report": report})
+        if is_mapped:
+            given = {**options, **chosen, **mapping, "skip_objects": tensors_only, "report": report}
+            made = _native.save_mapped(path, tensors, objects, given)
+        else:
+            made = _native.save(path, tensors, objects, {**options, "report": report})
     made["notes"] = [*notes, *made["notes"]]
     made["excluded"] += excluded
     made["skipped_objects"] += skipped

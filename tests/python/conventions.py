@@ -107,6 +107,35 @@ class ConventionTest(common.WorkTest):
         self.check(shardmesh.open(back), self.hf)
         self.assertTrue(shardmesh.diff(self.folder, back).equal)
 
+    def test_a_state_is_saved_under_the_other_names_and_loaded_into_its_own(self):
+        state = {key: torch.from_numpy(array.copy()) for key, array in self.hf.items()}
+        for format, name in (("dcp", "saved"), ("safetensors", "saved.safetensors"), ("hf", "saved_hf"), ("pt", "saved.pt")):
+            path = self.work / name
+            report = shardmesh.save({**state, "epoch": 3}, path, format, map=TO_MEGATRON, config=CONFIG)
+            self.assertEqual((report.tensors, report.objects), (len(megatron(self.hf)), 1), format)
+            self.check(shardmesh.open(path), megatron(self.hf))
+            into = {key: torch.empty(array.shape) for key, array in self.hf.items()}
+            shardmesh.open(path, map=TO_HF, config=CONFIG).load_into(into)
+            for key, array in self.hf.items():
+                self.assertEqual(raw(into[key]), array.tobytes(), key)
+        # Strided tensors, and a selection of the new names.
+        turned = {key: tensor.T.contiguous().T if tensor.dim() == 2 else tensor for key, tensor in state.items()}
+        some = shardmesh.save(turned, self.work / "some", map=TO_MEGATRON, sizes=SIZES,
+                              selection=shardmesh.Selection(only=".*linear_qkv.weight", rename=r"(.*)\.weight=\1.w"))
+        self.assertEqual((some.tensors, some.excluded), (LAYERS, len(megatron(self.hf)) - LAYERS))
+        self.assertEqual(raw(shardmesh.load(self.work / "some", QKV[:-len("eight")])), megatron(self.hf)[QKV].tobytes())
+
+    def test_a_state_that_does_not_fit_the_mapping_is_not_saved(self):
+        state = {key: torch.from_numpy(array.copy()) for key, array in self.hf.items()}
+        path = self.work / "refused"
+        self.refused("missing_key", lambda: shardmesh.save(state, path, map=TO_MEGATRON), "num_hidden_layers")
+        self.refused("missing_key", lambda: shardmesh.save({**state, "extra": torch.ones(2)}, path, map=TO_MEGATRON,
+                                                           config=CONFIG), "extra")
+        self.refused("invalid_argument", lambda: shardmesh.save(state, path, map=TO_MEGATRON, config=CONFIG,
+                                                                previous=self.folder), "previous")
+        self.refused("invalid_argument", lambda: shardmesh.save(state, path, config=CONFIG), "pass map")
+        self.assertFalse(path.exists())
+
     def test_reshard_cuts_the_mapped_tensors(self):
         shardmesh.reshard(self.folder, self.work / "two", 2, place=[".*linear_qkv.weight=S(0)", ".*=R"], map=TO_MEGATRON)
         made = shardmesh.open(self.work / "two")

@@ -38,6 +38,11 @@ bool is_within(const fs::path& inner, const fs::path& outer) {
   return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
 
+result<void> check_given(const fs::path& destination) {
+  if (destination.empty()) return fail(errc::invalid_argument, "the destination is an empty path").with_file("''");
+  return {};
+}
+
 // Everything that a write to a destination may replace.
 class replaced_things {
  public:
@@ -47,7 +52,7 @@ class replaced_things {
   }
 
   result<void> check(const fs::path& file) const {
-    if (asked_.empty()) return fail(errc::invalid_argument, "the destination is an empty path").with_file("''");
+    SHARDMESH_TRY(check_given(asked_));
     const fs::path whole = resolved(file);
     struct stat status{};
     bool is_held =
@@ -91,6 +96,7 @@ result<void> check_disjoint(const fs::path& destination, const fs::path& file) {
 }
 
 result<void> check_disjoint(const fs::path& destination, const checkpoint_reader& source) {
+  if (source.path().empty()) return check_given(destination);  // the source lies in memory
   SHARDMESH_TRY(check_not_inside(destination, source.path()));
   const replaced_things replaced(destination);
   SHARDMESH_TRY(replaced.check(source.path()));
