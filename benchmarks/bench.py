@@ -18,6 +18,7 @@ import counts
 import deepspeed_folders
 import disk
 import kernels
+import mapping
 import python_package
 import ranks
 import redistribute
@@ -350,7 +351,7 @@ CASES = {"tree": tree, "load_200": load(200), "load_16": load(16), "columns_200"
          "safetensors_copy_cached": safetensors_copy_cached, "torch_file": torch_file, "dequantize": dequantize,
          "inspect_200k": inspect(200_000), "inspect_2m": inspect(2_000_000), "reshard_memory": reshard_memory,
          **validate.CASES, **redistribute.CASES, **ranks.CASES, **kernels.CASES, **python_package.CASES,
-         **disk.CASES, **deepspeed_folders.CASES, **stage.CASES, "slopes": slopes}
+         **disk.CASES, **deepspeed_folders.CASES, **stage.CASES, **mapping.CASES, "slopes": slopes}
 
 
 def main():
