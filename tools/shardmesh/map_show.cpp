@@ -50,12 +50,12 @@ class numbered_sources {
   std::vector<std::size_t> sources_;
 };
 
-std::string title_of(const mapped_tensor& shown) {
+std::string title_of(const shown_tensor& shown) {
   return fmt::format("{}: {}{}", shown.tensor.key, name(shown.tensor.type), to_string(shown.tensor.shape));
 }
 
 // The operations on values that apply to the tensor.
-std::vector<std::string> values_of(const mapped_tensor& shown) {
+std::vector<std::string> values_of(const shown_tensor& shown) {
   std::vector<std::string> texts;
   const bound_instance& instance = shown.bound.instances[shown.tensor.instance];
   if (instance.form == bound_form::rule)
@@ -76,7 +76,7 @@ std::string line_of(const index_piece& piece, const std::string& source) {
                      to_string(piece.right_origin), loops);
 }
 
-std::string text_of(const mapped_tensor& shown) {
+std::string text_of(const shown_tensor& shown) {
   const bound_instance& instance = shown.bound.instances[shown.tensor.instance];
   const mapping_rule& rule = shown.bound.rule_of(instance);
   const bool is_scalar = instance.form == bound_form::scalar;
@@ -95,7 +95,7 @@ std::string text_of(const mapped_tensor& shown) {
   return text;
 }
 
-void write_document(json_writer& out, const mapped_tensor& shown, const source_box_list& list) {
+void write_document(json_writer& out, const shown_tensor& shown, const source_box_list& list) {
   const bound_instance& instance = shown.bound.instances[shown.tensor.instance];
   const mapping_rule& rule = shown.bound.rule_of(instance);
   const numbered_sources sources(list);
@@ -121,7 +121,7 @@ void write_document(json_writer& out, const mapped_tensor& shown, const source_b
 }
 
 // The sources are the owners of the boxes. A tensor of too many boxes would make no readable picture.
-result<std::string> picture_of(const mapped_tensor& shown, const source_box_list& list) {
+result<std::string> picture_of(const shown_tensor& shown, const source_box_list& list) {
   if (list.more > 0)
     return fail(errc::unsupported, "the tensor consists of too many boxes for a picture")
         .with_key(shown.tensor.key)
@@ -146,7 +146,7 @@ result<std::string> picture_of(const mapped_tensor& shown, const source_box_list
   return svg_layout(drawn, caption);
 }
 
-std::string page_of(const mapped_tensor& shown, const source_box_list& list) {
+std::string page_of(const shown_tensor& shown, const source_box_list& list) {
   std::string document;
   json_writer out([&](const std::string& text) { document += text; });
   write_document(out, shown, list);
@@ -155,7 +155,7 @@ std::string page_of(const mapped_tensor& shown, const source_box_list& list) {
 
 }  // namespace
 
-int show_tensor(const mapped_tensor& shown, const map_outputs& outputs, const std::vector<std::string>& checkpoints) {
+int show_tensor(const shown_tensor& shown, const map_outputs& outputs, const std::vector<std::string>& checkpoints) {
   auto picture = output_file::open("--svg", outputs.svg, outputs.force, checkpoints);
   if (!picture) return report(picture.error());
   auto page = output_file::open("--html", outputs.html, outputs.force, checkpoints);

@@ -13,7 +13,7 @@ import shardmesh.mapping;
 namespace tool {
 
 /// A tensor that a mapping makes, and the tensors of the checkpoint that the mapping is applied to.
-struct mapped_tensor {
+struct shown_tensor {
   const shardmesh::bound_mapping& bound;
   const shardmesh::bound_tensor& tensor;
   const std::vector<shardmesh::tensor_entry>& sources;
@@ -27,6 +27,6 @@ struct map_outputs {
 
 /// Writes the outputs that are asked for. `checkpoints`: those whose files no output may replace. Returns the exit
 /// status, and reports failures.
-int show_tensor(const mapped_tensor& shown, const map_outputs& outputs, const std::vector<std::string>& checkpoints);
+int show_tensor(const shown_tensor& shown, const map_outputs& outputs, const std::vector<std::string>& checkpoints);
 
 }  // namespace tool

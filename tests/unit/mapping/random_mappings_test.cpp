@@ -225,6 +225,18 @@ void check_mapped(dice& roll, const std::filesystem::path& file, const mapping_r
   CHECK(reader->finish_checks());
 }
 
+// The tensors with a moment of each, whose elements are the negative ones, and a step of 3.
+small_tensors::tensors with_state(const small_tensors::tensors& parameters) {
+  small_tensors::tensors all = parameters;
+  for (const auto& [key, one] : parameters) {
+    small_tensors::tensor moment = one;
+    for (float& value : moment.values) value = value == 0 ? 0 : -value;  // filler stays 0
+    all[fmt::format("optim.state.{}.exp_avg", key)] = std::move(moment);
+    all[fmt::format("optim.state.{}.step", key)] = small_tensors::counted({}, 3);
+  }
+  return all;
+}
+
 // Every element of `expected` that is not filler is in one box of one source, which has the same elements.
 void check_boxes(const mapping_rules& rules, const std::filesystem::path& file, small_tensors::tensors& sources,
                  small_tensors::tensors& expected) {
@@ -277,5 +289,26 @@ TEST_CASE("random mappings give the elements that the indices give, in both dire
     check_boxes(rules.inverse(), ending("right"), right, left);
     std::filesystem::remove_all(ending("left"));
     std::filesystem::remove_all(ending("right"));
+  }
+}
+
+TEST_CASE("optimizer state of random mappings moves like its parameters, in both directions") {
+  dice roll(random_seed::seed());
+  const scratch_folder folder;
+  for (std::uint64_t i = 0; i < random_seed::rounds(50); ++i) {
+    const random_mapping mapping = draw(roll);
+    const mapping_rules rules = rules_of(mapping);
+    INFO("SHARDMESH_SEED=" << random_seed::seed() << " round " << i << ": " << to_string(rules.rules[0].index));
+    small_tensors::tensors left, right;
+    fill(mapping, left, right);
+    left = with_state(left);
+    right = with_state(right);
+    const auto of_left = folder / fmt::format("left{}", i), of_right = folder / fmt::format("right{}", i);
+    small_tensors::write(of_left, left, 1 + roll.below(3));
+    small_tensors::write(of_right, right, 1 + roll.below(3));
+    check_mapped(roll, of_left, rules, right, roll.one_in(2));
+    check_mapped(roll, of_right, rules.inverse(), left, roll.one_in(2));
+    std::filesystem::remove_all(of_left);
+    std::filesystem::remove_all(of_right);
   }
 }
