@@ -110,8 +110,9 @@ class state_binder {
     if (!found.empty() && found[0].parameter < source_.tensors.size()) {
       const std::string_view parameter = source_.tensors[found[0].parameter].key;
       const std::size_t end = found[0].begin + parameter.size() - found[0].prefix;
-      kinds_[{is_tensor, key.substr(0, found[0].begin), key.substr(end), parameter.substr(0, found[0].prefix)}].emplace(
-          found[0].parameter, index);
+      const state_kind kind{is_tensor, key.substr(0, found[0].begin), key.substr(end),
+                            parameter.substr(0, found[0].prefix)};
+      kinds_[kind].emplace(found[0].parameter, index);
       return;
     }
     if (!is_tensor) return add_list(names, key, index - source_.tensors.size());

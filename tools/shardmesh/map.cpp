@@ -136,6 +136,9 @@ int show(const map_arguments& given, const common_options& common) {
   const bound_mapping& bound = source->last;
   const auto found = std::find_if(bound.tensors.begin(), bound.tensors.end(),
                                   [&](const bound_tensor& tensor) { return tensor.key == given.values[1]; });
+  if (found == bound.tensors.end() && source->reader->contents().find(given.values[1]) != nullptr)
+    return report(fail(errc::unsupported, "no rule makes this tensor: the mapping leaves it unchanged")
+                      .with_key(given.values[1]));
   if (found == bound.tensors.end()) return report(no_such_entry(*source->reader, given.values[1], entry_kind::tensor));
   return show_tensor({bound, *found, source->tensors}, given.outputs, {given.values[0]});
 }
