@@ -34,6 +34,14 @@ class watched_source final : public byte_source {
     if (done) watching_.bytes += static_cast<std::int64_t>(out.size());
     return done;
   }
+  result<void> read_ranges(std::span<const source_range> ranges) const override {
+    if (watching_.stop.stop_requested()) return fail(errc::cancelled, "interrupted").with_file(name());
+    auto done = inner_->read_ranges(ranges);
+    if (done)
+      for (const source_range& one : ranges) watching_.bytes += static_cast<std::int64_t>(one.out.size());
+    return done;
+  }
+  std::int64_t bytes_per_request() const override { return inner_->bytes_per_request(); }
 
  private:
   std::shared_ptr<const byte_source> inner_;

@@ -105,6 +105,12 @@ result<void> checked_source::read(std::int64_t offset, std::span<std::byte> out)
   return sum(offset, out);
 }
 
+result<void> checked_source::read_ranges(std::span<const source_range> ranges) const {
+  SHARDMESH_TRY(chunk_->source->read_ranges(ranges));
+  for (const source_range& one : ranges) SHARDMESH_TRY(sum(one.offset, one.out));
+  return {};
+}
+
 result<void> checked_source::sum(std::int64_t offset, std::span<const std::byte> bytes) const {
   const std::scoped_lock guard(lock_);
   if (done_ || bytes.empty()) return {};

@@ -55,6 +55,8 @@ class checked_source final : public byte_source {
   std::int64_t size_bytes() const override { return chunk_->source->size_bytes(); }
   std::string name() const override { return chunk_->source->name(); }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override;
+  result<void> read_ranges(std::span<const source_range> ranges) const override;
+  std::int64_t bytes_per_request() const override { return chunk_->source->bytes_per_request(); }
   bool is_done() const;
   /// Reads the rest of the chunk and compares the sums.
   /// \errors errc::checksum_mismatch

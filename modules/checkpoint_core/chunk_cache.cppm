@@ -17,6 +17,8 @@ class shared_section final : public byte_source {
   std::int64_t size_bytes() const override { return section_.size_bytes(); }
   std::string name() const override { return whole_->name(); }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override { return section_.read(offset, out); }
+  result<void> read_ranges(std::span<const source_range> ranges) const override { return section_.read_ranges(ranges); }
+  std::int64_t bytes_per_request() const override { return section_.bytes_per_request(); }
   std::optional<file_range> plain_file() const override { return section_.plain_file(); }
   std::int64_t stored_bytes(std::int64_t offset, std::int64_t length) const override {
     return section_.stored_bytes(offset, length);

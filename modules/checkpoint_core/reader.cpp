@@ -137,8 +137,10 @@ bool chunk_source::reads_in_order(item_id item) {
 bool chunk_source::prefers_large_reads(item_id item) {
   const auto chunk = reader_->open_chunk(tensor_of(item.slot), item.slot);
   if (!chunk) return false;  // the read reports the error
-  const auto* const computed = dynamic_cast<const computed_source*>((*chunk)->source.get());
-  return computed != nullptr && computed->prefers_large_reads();
+  const byte_source& source = *(*chunk)->source;
+  const auto* const computed = dynamic_cast<const computed_source*>(&source);
+  // A large range of an object is requested in several parts at a time.
+  return computed != nullptr ? computed->prefers_large_reads() : source.bytes_per_request() > 0;
 }
 
 }  // namespace shardmesh

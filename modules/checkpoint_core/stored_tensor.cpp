@@ -12,25 +12,11 @@ module;
 #include <utility>
 module shardmesh.checkpoint_core;
 
+import :box_ranges;
+import :far_box;
+
 namespace shardmesh {
 namespace {
-
-// The byte range from the first to the last element of a strided part: [first, first + length) within the storage.
-struct covering {
-  std::int64_t first = 0, length = 0;  // bytes
-};
-
-covering cover(const stored_tensor& tensor, const box& part) {
-  const std::int64_t item = item_bytes(tensor.type);
-  std::int64_t first = tensor.storage_offset;
-  std::int64_t last = 0;
-  for (std::size_t d = 0; d < part.rank(); ++d) {
-    if (part.sizes[d] == 0) return {};
-    first += part.offsets[d] * tensor.strides[d];
-    last += (part.sizes[d] - 1) * tensor.strides[d];
-  }
-  return {first * item, (last + 1) * item};
-}
 
 // Returns the size in bytes of the longest run that is contiguous in the source, whatever the order of dimensions.
 std::int64_t run_bytes(const stored_tensor& tensor, const box& part) {
@@ -47,18 +33,6 @@ std::int64_t run_bytes(const stored_tensor& tensor, const box& part) {
   return run * item_bytes(tensor.type);
 }
 
-// Returns the dimension whose halves lie farthest apart in the source.
-std::size_t outermost(const stored_tensor& tensor, const box& part) {
-  std::size_t best = 0;
-  std::int64_t reach = -1;
-  for (std::size_t d = 0; d < part.rank(); ++d)
-    if (part.sizes[d] > 1 && tensor.strides[d] > reach) {
-      best = d;
-      reach = tensor.strides[d];
-    }
-  return best;
-}
-
 // True when the covering range is much larger than the part.
 bool leaves_much_out(const stored_tensor& tensor, const box& part) {
   const std::int64_t wanted = part.volume() * item_bytes(tensor.type);
@@ -67,10 +41,6 @@ bool leaves_much_out(const stored_tensor& tensor, const box& part) {
 
 bool is_wasteful(const stored_tensor& tensor, const box& part, const read_options& options) {
   return leaves_much_out(tensor, part) && run_bytes(tensor, part) >= options.min_run_bytes;
-}
-
-bool is_row_major(const stored_tensor& tensor, const box& part) {
-  return is_contiguous(part.sizes, tensor.strides);
 }
 
 class box_reader {
@@ -83,7 +53,7 @@ class box_reader {
   result<void> read(const box& part, const tensor_view& to) {
     const covering range = cover(tensor_, part);
     if (range.length == 0) return {};
-    if (is_row_major(tensor_, part) && is_plain(to) && is_contiguous(to))
+    if (is_row_major(tensor_, part) && is_plain(tensor_, to) && is_contiguous(to))
       return source_.read(tensor_.begin + range.first, {to.data, static_cast<std::size_t>(range.length)});
     if (maps_ != nullptr && leaves_much_out(tensor_, part) && !tensor_.swap_bytes && !tensor_.conjugate &&
         !tensor_.negative)
@@ -102,10 +72,6 @@ class box_reader {
   }
 
  private:
-  bool is_plain(const tensor_view& to) const {
-    return to.type == tensor_.type && !tensor_.swap_bytes && !tensor_.conjugate && !tensor_.negative;
-  }
-
   result<void> read_in_steps(const box& part, const tensor_view& to, std::size_t d, std::int64_t step) {
     for (std::int64_t at = 0; at < part.sizes[d]; at += step) {
       box piece = part;
@@ -135,13 +101,7 @@ class box_reader {
       capacity_ = range.length;
     }
     SHARDMESH_TRY(source_.read(tensor_.begin + range.first, {staging_.get(), static_cast<std::size_t>(range.length)}));
-    const const_tensor_view from{staging_.get(), tensor_.type, {}, part.sizes, tensor_.strides};
-    // Transforms the covering range as a whole: a view may repeat an element, whose bytes must not be swapped twice.
-    const tensor_view all{staging_.get(), tensor_.type, {}, {range.length / item_bytes(tensor_.type)}, {1}};
-    if (tensor_.swap_bytes) SHARDMESH_TRY(byte_swap(all));
-    if (tensor_.conjugate) SHARDMESH_TRY(conjugate(all));
-    if (tensor_.negative) SHARDMESH_TRY(negate(all));
-    return copy(to, from);
+    return copy_staged(tensor_, {staging_.get(), static_cast<std::size_t>(range.length)}, part, to);
   }
 
   const byte_source& source_;
@@ -193,6 +153,7 @@ result<void> read_box(const byte_source& source, const stored_tensor& tensor, co
   // A computed source chooses the boxes in which it makes its elements; byte ranges would make it compute whole rows.
   if (const auto* const computed = dynamic_cast<const computed_source*>(&source))
     if (shows_all(tensor, *computed)) return computed->read_part(part, to);
+  if (source.bytes_per_request() > 0) return read_far_box(source, tensor, part, to, options);
   return box_reader(source, tensor, options, maps).read(part, to);
 }
 

@@ -29,7 +29,8 @@ struct stored_tensor {
 stored_tensor contiguous_stored_tensor(dtype type, const extents& sizes, std::int64_t begin, std::int64_t size_bytes);
 
 struct read_options {
-  /// Staging memory per call. Runs shorter than `min_run_bytes` are not read one by one: a single read covers them.
+  /// Staging memory per call, and at least 16 MiB for a source on a server. Runs shorter than `min_run_bytes` are not
+  /// read one by one: a single read covers them.
   std::int64_t staging_bytes = 1 << 20;
   std::int64_t min_run_bytes = 4096;
   /// Copies a box out of a mapping of its file when a read would fetch whole rows but use only a little of each. The
@@ -49,7 +50,8 @@ std::int64_t read_cost_bytes(const stored_tensor& tensor, const box& part, const
 /// \param maps  the mapped files, for `map_rows`; null: no file is mapped
 /// \errors those of the source and of `copy`; errc::out_of_bounds when `part` extends beyond the tensor;
 ///         errc::unaligned for a part of a sub-byte tensor
-/// Cost: at most 1.25 times the part's bytes when its runs in the source are `min_run_bytes` or longer.
+/// Cost: at most 1.25 times the part's bytes when its runs in the source are `min_run_bytes` or longer. From a source
+/// on a server, gaps of fewer bytes than `bytes_per_request` are read as well; `min_run_bytes` has no effect.
 result<void> read_box(const byte_source& source, const stored_tensor& tensor, const box& part, const tensor_view& to,
                       const read_options& options = {}, file_maps* maps = nullptr);
 

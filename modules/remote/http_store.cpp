@@ -52,10 +52,17 @@ class http_file final : public byte_source {
   std::int64_t size_bytes() const override { return object_.size_bytes; }
   std::string name() const override { return printable_url(url_); }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
+    const source_range range{offset, out};
+    return read_ranges({&range, 1});
+  }
+  result<void> read_ranges(std::span<const source_range> ranges) const override {
     SHARDMESH_TRY(const auto* const client, client_->get());
-    const http_range range{offset, out};
-    http_request object{.url = encoded_url(url_), .follow_redirects = true};
-    return client->read(object, std::span(&range, 1), object_.version, object_.size_bytes);
+    const http_request object{.url = encoded_url(url_), .follow_redirects = true};
+    return client->read(object, ranges, object_.version, object_.size_bytes);
+  }
+  std::int64_t bytes_per_request() const override {
+    const auto client = client_->get();
+    return client ? (*client)->bytes_per_request(encoded_url(url_)) : 0;
   }
 
  private:

@@ -38,6 +38,11 @@ result<void> check_range(const byte_source& source, std::int64_t offset, std::si
 
 }  // namespace
 
+result<void> byte_source::read_ranges(std::span<const source_range> ranges) const {
+  for (const source_range& one : ranges) SHARDMESH_TRY(read(one.offset, one.out));
+  return {};
+}
+
 result<void> memory_source::read(std::int64_t offset, std::span<std::byte> out) const {
   SHARDMESH_TRY(check_range(*this, offset, out.size()));
   std::copy_n(bytes_.begin() + offset, out.size(), out.begin());
@@ -47,6 +52,16 @@ result<void> memory_source::read(std::int64_t offset, std::span<std::byte> out) 
 result<void> section_source::read(std::int64_t offset, std::span<std::byte> out) const {
   SHARDMESH_TRY(check_range(*this, offset, out.size()));
   return whole_.read(offset_ + offset, out);
+}
+
+result<void> section_source::read_ranges(std::span<const source_range> ranges) const {
+  std::vector<source_range> in_whole;
+  in_whole.reserve(ranges.size());
+  for (const source_range& one : ranges) {
+    SHARDMESH_TRY(check_range(*this, one.offset, one.out.size()));
+    in_whole.push_back({offset_ + one.offset, one.out});
+  }
+  return whole_.read_ranges(in_whole);
 }
 
 std::optional<file_range> section_source::plain_file() const {

@@ -13,6 +13,12 @@ struct file_range {
   std::int64_t offset = 0, length = 0;
 };
 
+/// A range of a source, from `offset` on, and the memory for its bytes.
+struct source_range {
+  std::int64_t offset = 0;
+  std::span<std::byte> out;
+};
+
 /// Random access to a run of bytes. Thread-safe. Every format's reader takes one.
 class byte_source {
  public:
@@ -21,6 +27,13 @@ class byte_source {
   /// Fills `out` from [offset, offset + out.size()).
   /// \errors errc::out_of_bounds past the end, errc::io; both name the file
   virtual result<void> read(std::int64_t offset, std::span<std::byte> out) const = 0;
+  /// Fills several ranges. A source on a server requests them at the same time; others read one after another. After an
+  /// error, the content of the ranges' memory is unspecified.
+  /// \errors those of `read`
+  virtual result<void> read_ranges(std::span<const source_range> ranges) const;
+  /// Returns how many bytes can be read in the time that one more request costs. A reader of several ranges reads
+  /// through smaller gaps between them. 0 for a source without requests.
+  virtual std::int64_t bytes_per_request() const { return 0; }
   /// Returns the file's path, for messages.
   virtual std::string name() const = 0;
   /// Returns where one file holds these bytes unchanged: byte i is the file's byte `offset` + i. Returns nothing when
@@ -56,6 +69,8 @@ class section_source final : public byte_source {
       : whole_(whole), offset_(offset), length_(length) {}
   std::int64_t size_bytes() const override { return length_; }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override;
+  result<void> read_ranges(std::span<const source_range> ranges) const override;
+  std::int64_t bytes_per_request() const override { return whole_.bytes_per_request(); }
   std::string name() const override { return whole_.name(); }
   std::optional<file_range> plain_file() const override;
   std::int64_t stored_bytes(std::int64_t offset, std::int64_t length) const override {

@@ -37,13 +37,14 @@ class memory_store final : public shardmesh::store {
     int version = 0;
   };
 
-  bool claims_to_write = false;      // `can_write`; nothing is written
-  bool can_list = true;              // false: `list` is unsupported
-  bool knows_folders = true;         // false: as a plain web server, which looks at files alone
-  std::set<std::string> denied{};    // names, of objects and folders, to which access is denied
-  std::set<std::string> failing{};   // names, at which the server fails
-  std::set<std::string> unlisted{};  // names that `list` leaves out
-  std::string query{};               // when not empty: the query without which access is denied
+  bool claims_to_write = false;        // `can_write`; nothing is written
+  std::int64_t bytes_per_request = 0;  // of its objects
+  bool can_list = true;                // false: `list` is unsupported
+  bool knows_folders = true;           // false: as a plain web server, which looks at files alone
+  std::set<std::string> denied{};      // names, of objects and folders, to which access is denied
+  std::set<std::string> failing{};     // names, at which the server fails
+  std::set<std::string> unlisted{};    // names that `list` leaves out
+  std::string query{};                 // when not empty: the query without which access is denied
 
   void add(const std::string& name, std::string content) {
     const std::scoped_lock guard(lock_);
@@ -120,6 +121,7 @@ class memory_store final : public shardmesh::store {
         : from_(from), url_(std::move(url)), size_(size), version_(version) {}
     std::int64_t size_bytes() const override { return size_; }
     std::string name() const override { return url_; }
+    std::int64_t bytes_per_request() const override { return from_.bytes_per_request; }
     shardmesh::result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
       const std::scoped_lock guard(from_.lock_);
       ++from_.counts_.reads;

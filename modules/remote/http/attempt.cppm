@@ -23,6 +23,7 @@ class body_sink {
 class inbox;
 
 struct attempt {
+  using time_point = std::chrono::steady_clock::time_point;
   enum class ending {
     answered,   // `head` is complete, and so is the body
     refused,    // the sink ended the attempt
@@ -40,6 +41,8 @@ struct attempt {
   int curl_code = 0;
   std::string reason;
   http_response head;  // without a body
+  // Of an answer: when the request was sent, when the headers were complete, and when the body was.
+  time_point sent_at{}, answered_at{}, ended_at{};
 };
 
 // The attempts of one call that have ended. The driver may still hold the inbox when the call has returned.

@@ -232,6 +232,10 @@ bool curl_transfer::begin_answer() {
   const char* url = nullptr;
   curl().easy_getinfo(static_cast<CURL*>(easy_), CURLINFO_EFFECTIVE_URL, &url);
   of_->head.url = url != nullptr ? url : of_->request.url;
+  curl_off_t until_sent = 0;  // microseconds
+  curl_easy_getinfo(static_cast<CURL*>(easy_), CURLINFO_PRETRANSFER_TIME_T, &until_sent);
+  of_->sent_at = began_ + std::chrono::microseconds(until_sent);
+  of_->answered_at = clock::now();
   is_refused_ = !of_->sink->begin(of_->head);
   return !is_refused_;
 }
@@ -262,6 +266,7 @@ bool curl_transfer::rewind_body(std::int64_t to) {
 void curl_transfer::finish(int code) {
   if (code == CURLE_OK && !has_begun_) begin_answer();  // there was no body
   of_->curl_code = code;
+  of_->ended_at = clock::now();
   if (is_refused_) {
     of_->end = attempt::ending::refused;
   } else if (code == CURLE_OK) {

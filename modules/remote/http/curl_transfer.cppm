@@ -50,7 +50,7 @@ class curl_transfer {
   std::chrono::milliseconds connect_{};
   bool is_ready_ = true, is_sent_ = false, is_answered_ = false, has_begun_ = false, is_refused_ = false;
   std::size_t header_bytes_ = 0, given_bytes_ = 0, counted_bytes_ = 0;
-  clock::time_point progressed_ = clock::now();
+  clock::time_point began_ = clock::now(), progressed_ = began_;
 };
 
 }  // namespace shardmesh::remote

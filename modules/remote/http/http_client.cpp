@@ -24,7 +24,9 @@ import :driver;
 import :failure;
 import :client_call;
 import :ranged_read;
+import :request_costs;
 import :retry_pace;
+import :url_text;
 
 namespace shardmesh::remote {
 
@@ -40,7 +42,9 @@ struct http_client::engine {
 
   detail::maker_process maker;
   http_options options;
-  std::shared_ptr<driver> work;  // calls in progress share it with a client that is being destroyed
+  // Calls in progress share the next two with a client that is being destroyed.
+  std::shared_ptr<request_costs> costs = std::make_shared<request_costs>();
+  std::shared_ptr<driver> work;
 };
 
 namespace {
@@ -123,9 +127,14 @@ result<void> http_client::read(const http_request& object, std::span<const http_
           .with_file(printable_url(object.url));
   }
   const http_options options = engine_->options;
+  const std::shared_ptr<request_costs> costs = engine_->costs;
   client_call running(engine_->work, call);
-  ranged_read all(running, options, {object, sign, version, total_bytes}, ranges);
+  ranged_read all(running, options, *costs, {object, sign, version, total_bytes}, ranges);
   return all.run();
+}
+
+std::int64_t http_client::bytes_per_request(const std::string& url) const {
+  return engine_->costs->bytes_per_request(origin_of(url));
 }
 
 }  // namespace shardmesh::remote

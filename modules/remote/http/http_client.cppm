@@ -5,6 +5,7 @@ export module shardmesh.remote:http_client;
 
 import shardmesh.std;
 import shardmesh.core;
+import shardmesh.storage;
 
 export namespace shardmesh::remote {
 
@@ -55,10 +56,7 @@ struct http_request {
 };
 
 /// A range of an object, and the memory for its bytes.
-struct http_range {
-  std::int64_t offset = 0;
-  std::span<std::byte> out;
-};
+using http_range = source_range;
 
 /// Called on the caller's thread before each attempt, which may come much later than the call. It may change the
 /// request's URL and headers, to sign it for example.
@@ -96,6 +94,10 @@ class http_client {
   ///         within a second; those of `sign`
   result<void> read(const http_request& object, std::span<const http_range> ranges, const std::string& version,
                     std::int64_t total_bytes, const http_signer& sign = {}, const call_options& call = {}) const;
+
+  /// Returns how many bytes the server of an object's URL sends in the time that it takes to answer a request, as
+  /// measured by earlier reads: 64 KiB to 8 MiB.
+  std::int64_t bytes_per_request(const std::string& url) const;
 
  private:
   struct engine;

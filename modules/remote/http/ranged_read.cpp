@@ -23,13 +23,16 @@ import :attempt;
 import :failure;
 import :client_call;
 import :ranged_read;
+import :request_costs;
 import :retry_pace;
+import :url_text;
 
 namespace shardmesh::remote {
 namespace {
 
 constexpr std::size_t part_bytes = 8 << 20;
 constexpr std::int64_t most_second_requests = 4;  // at a time: 32 MiB of copies
+constexpr int first_window = 4;
 constexpr std::size_t remembered_durations = 64, least_durations = 4;
 
 }  // namespace
@@ -41,17 +44,20 @@ std::int64_t parts_of(std::span<const http_range> ranges) {
   return count;
 }
 
-ranged_read::ranged_read(client_call& call, const http_options& options, const target& from,
+ranged_read::ranged_read(client_call& call, const http_options& options, request_costs& costs, const target& from,
                          std::span<const http_range> ranges)
     : call_(call),
       options_(options),
+      costs_(costs),
       from_(from),
+      server_(origin_of(from.object.url)),
       ranges_(ranges),
       pace_(options, parts_of(ranges)),
-      window_(options.connections, clock::now()) {}
+      window_(options.connections, costs.window(server_).value_or(first_window), clock::now()) {}
 
 ranged_read::~ranged_read() {
   call_.end_all();
+  costs_.set_window(server_, window_.size());
 }
 
 result<void> ranged_read::run() {
@@ -125,6 +131,8 @@ result<void> ranged_read::on_end(const std::shared_ptr<attempt>& ended, clock::t
       if (other.sent) return {};  // it may succeed
       return on_failure(of, own, *ended, now, *why);
     }
+    costs_.add(server_, ended->answered_at - ended->sent_at, static_cast<std::int64_t>(of->work.range.out.size()),
+               ended->ended_at - ended->answered_at);
     of->winner = is_second ? race::second_won : race::first_won;
     if (other.sent) call_.withdraw(other.sent);
   }

@@ -10,6 +10,7 @@ import :attempt;
 import :failure;
 import :client_call;
 import :http_client;
+import :request_costs;
 import :retry_pace;
 
 namespace shardmesh::remote {
@@ -26,7 +27,8 @@ class ranged_read {
     std::int64_t total_bytes;
   };
 
-  ranged_read(client_call& call, const http_options& options, const target& from, std::span<const http_range> ranges);
+  ranged_read(client_call& call, const http_options& options, request_costs& costs, const target& from,
+              std::span<const http_range> ranges);
   // Ends all attempts.
   ~ranged_read();
   ranged_read(const ranged_read&) = delete;
@@ -71,7 +73,9 @@ class ranged_read {
 
   client_call& call_;
   const http_options& options_;
+  request_costs& costs_;
   const target from_;
+  const std::string server_;
   std::span<const http_range> ranges_;
   std::size_t range_ = 0;   // the next part is in ranges_[range_],
   std::size_t cut_ = 0;     // at this place

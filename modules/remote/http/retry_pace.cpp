@@ -45,8 +45,8 @@ std::optional<retry_pace::time_point> retry_pace::next(const failure& last, int 
   return now + delay;
 }
 
-request_window::request_window(int most, time_point now)
-    : most_(std::max(most, 1)), size_(std::min(4, most_)), since_(now) {}
+request_window::request_window(int most, int first, time_point now)
+    : most_(std::max(most, 1)), size_(std::clamp(first, 1, most_)), since_(now) {}
 
 void request_window::begin_period(time_point now) {
   count_ = 0;

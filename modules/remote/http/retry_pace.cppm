@@ -31,7 +31,8 @@ class request_window {
  public:
   using time_point = std::chrono::steady_clock::time_point;
 
-  request_window(int most, time_point now);
+  // `first` is the size at the beginning, at most `most`.
+  request_window(int most, int first, time_point now);
   int size() const { return size_; }
   // Counts a finished request. After as many as the window has, it grows if the throughput has grown.
   void finished(std::int64_t bytes, time_point now);

@@ -51,9 +51,17 @@ class hf_file final : public byte_source {
   std::int64_t size_bytes() const override { return entry_.size_bytes; }
   std::string name() const override { return printable_url(url_); }
 
+  std::int64_t bytes_per_request() const override {
+    const auto client = hub_->client().get();
+    return client ? (*client)->bytes_per_request(url_) : 0;
+  }
+
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
+    const source_range range{offset, out};
+    return read_ranges({&range, 1});
+  }
+  result<void> read_ranges(std::span<const source_range> ranges) const override {
     SHARDMESH_TRY(const auto* const client, hub_->client().get());
-    const http_range range{offset, out};
     http_request object{.url = url_};
     object.recover = [this](const http_request& sent, const http_response&) { return forget(sent.url); };
     const auto sign = [this](http_request& request) -> result<void> {
@@ -63,7 +71,7 @@ class hf_file final : public byte_source {
       return {};
     };
     // The commit is immutable, and ETags of locations differ from each other: the size alone is compared here.
-    auto done = client->read(object, std::span(&range, 1), {}, entry_.size_bytes, sign);
+    auto done = client->read(object, ranges, {}, entry_.size_bytes, sign);
     if (!done) return for_url(std::move(done).error(), url_);
     return {};
   }

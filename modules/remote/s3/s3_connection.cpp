@@ -193,6 +193,11 @@ result<void> s3_connection::read(const s3_name& object, std::span<const http_ran
   return done;
 }
 
+std::int64_t s3_connection::bytes_per_request(const s3_name& object) const {
+  const auto client = client_->get();
+  return client ? (*client)->bytes_per_request(url_of(object)) : 0;
+}
+
 error s3_connection::refusal(const s3_request& request, const http_response& answer) const {
   const auto failure = parse_s3_failure(answer.body);
   const std::string code = failure ? failure->code : answer.status == 403 ? "Forbidden" : "";

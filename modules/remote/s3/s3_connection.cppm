@@ -51,6 +51,9 @@ class s3_connection {
   result<void> read(const s3_name& object, std::span<const http_range> ranges, const std::string& version,
                     std::int64_t total_bytes) const;
 
+  // Returns how many bytes cost as much as a request for the object (`http_client::bytes_per_request`).
+  std::int64_t bytes_per_request(const s3_name& object) const;
+
   // The error of an answer that refuses a request: the action, the object, the server's code, and the remedy.
   error refusal(const s3_request& request, const http_response& answer) const;
   // "s3://BUCKET/KEY"

@@ -59,9 +59,13 @@ class s3_object final : public byte_source {
   std::int64_t size_bytes() const override { return object_.size_bytes; }
   std::string name() const override { return at_->url_of(name_); }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
-    const http_range range{offset, out};
-    return at_->read(name_, std::span(&range, 1), object_.version, object_.size_bytes);
+    const source_range range{offset, out};
+    return read_ranges({&range, 1});
   }
+  result<void> read_ranges(std::span<const source_range> ranges) const override {
+    return at_->read(name_, ranges, object_.version, object_.size_bytes);
+  }
+  std::int64_t bytes_per_request() const override { return at_->bytes_per_request(name_); }
 
  private:
   std::shared_ptr<const s3_connection> at_;

@@ -28,16 +28,25 @@ class object_source final : public byte_source {
   std::int64_t size_bytes() const override { return object_->size_bytes(); }
   std::string name() const override { return object_->name(); }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
-    const auto length = static_cast<std::int64_t>(out.size());
-    if (offset < 0 || offset > size_bytes() || length > size_bytes() - offset)
-      return fail(errc::out_of_bounds, fmt::format("bytes {} to {} lie outside of the file's {} bytes", offset,
-                                                   offset + length, size_bytes()))
-          .with_file(name());
+    SHARDMESH_TRY(check(offset, out.size()));
     if (out.empty()) return {};
     return object_->read(offset, out);
   }
+  result<void> read_ranges(std::span<const source_range> ranges) const override {
+    for (const source_range& one : ranges) SHARDMESH_TRY(check(one.offset, one.out.size()));
+    return object_->read_ranges(ranges);
+  }
+  std::int64_t bytes_per_request() const override { return object_->bytes_per_request(); }
 
  private:
+  result<void> check(std::int64_t offset, std::size_t size) const {
+    const auto length = static_cast<std::int64_t>(size);
+    if (offset >= 0 && offset <= size_bytes() && length <= size_bytes() - offset) return {};
+    return fail(errc::out_of_bounds,
+                fmt::format("bytes {} to {} lie outside of the file's {} bytes", offset, offset + length, size_bytes()))
+        .with_file(name());
+  }
+
   std::shared_ptr<const remote_object> object_;
 };
 
@@ -72,7 +81,7 @@ bool remote_object::copy_from_head(std::int64_t offset, std::span<std::byte> out
 
 result<void> remote_object::read(std::int64_t offset, std::span<std::byte> out) const {
   const std::int64_t end = offset + static_cast<std::int64_t>(out.size());
-  if (end > head_bytes || !keeps_head()) return opened_->read(offset, out);
+  if (end > head_bytes || !keeps_head()) return ahead_.read(*opened_, offset, out);
   if (copy_from_head(offset, out)) return {};
   SHARDMESH_TRY(const auto held, reading_head_.acquire());
   if (copy_from_head(offset, out)) return {};

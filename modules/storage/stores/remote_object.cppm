@@ -4,6 +4,7 @@ module shardmesh.storage:remote_object;
 
 import shardmesh.std;
 import shardmesh.core;
+import :read_ahead;
 import :source;
 
 namespace shardmesh {
@@ -17,6 +18,8 @@ class remote_object {
   std::int64_t size_bytes() const { return size_; }
   const std::string& name() const { return name_; }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const;
+  result<void> read_ranges(std::span<const source_range> ranges) const { return opened_->read_ranges(ranges); }
+  std::int64_t bytes_per_request() const { return opened_->bytes_per_request(); }
   void keep_head(bool keep);
 
  private:
@@ -29,6 +32,7 @@ class remote_object {
   const std::unique_ptr<byte_source> opened_;
   const std::string name_;
   const std::int64_t size_;
+  read_ahead ahead_;
   mutable detail::call_lock reading_head_;  // one request for all threads
   mutable std::mutex lock_;                 // is not held during a request
   bool keeps_head_ = false;

@@ -17,7 +17,7 @@ struct item_id {
 
 /// Reads any box of an item's own index space. Called from several threads at once. A source may also have
 /// `bool prefers_large_reads(item_id)`: true for an item whose elements cost less in large boxes, such as a transposed
-/// tensor. Callers then read up to 64 MiB of it at a time, within their memory.
+/// tensor, or one on a server. Callers then read up to 64 MiB of it at a time, within their memory.
 template <class S>
 concept item_source = requires(S& s, item_id item, const box& part, const tensor_view& to) {
   /// Fills `to`, whose sizes equal those of `part`. It may have any strides, and the transfer's from_type or a type to

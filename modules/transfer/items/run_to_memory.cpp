@@ -224,6 +224,7 @@ class memory_run {
       SHARDMESH_TRY(check(target));
       if (!target.where.is_empty()) (is_small(target) ? small : large).push_back(&target);
     }
+    open_items(large);
     SHARDMESH_TRY(const work_list cut, plan(large));
     const std::vector<target_span> bundles = bundles_of(small);
     const auto units = static_cast<std::int64_t>(cut.units.size());
@@ -250,6 +251,31 @@ class memory_run {
     if (auto held = check_reachable(target.to); !held)
       return std::move(held).error().with_key(name_of(target.transfer)).with_box(target.where);
     return {};
+  }
+
+  // Opens items on a server on all threads: `plan` would open one after another, each with requests.
+  void open_items(target_span targets) const {
+    if (targets.size() < 2 || !prefers_large_reads(*targets.front())) return;
+    const auto done =
+        parallel_for(options_.threads, static_cast<std::int64_t>(targets.size()), [&](std::int64_t i) -> result<void> {
+          const memory_target& target = *targets[static_cast<std::size_t>(i)];
+          from_[target.transfer].overlapping(target.where, [&](const fragment& f) {
+            static_cast<void>(source_.reads_in_order({f.owner, f.slot}));
+            return true;
+          });
+          return {};
+        });
+    static_cast<void>(done);  // the read of an item that cannot be opened reports the error
+  }
+
+  // Asks the first item that holds a part of the target.
+  bool prefers_large_reads(const memory_target& target) const {
+    bool prefers = false;
+    from_[target.transfer].overlapping(target.where, [&](const fragment& f) {
+      prefers = source_.prefers_large_reads({f.owner, f.slot});
+      return false;
+    });
+    return prefers;
   }
 
   // Decides by the size of the whole tensor: a part of a large one may need decoding from the beginning, or share its

@@ -5,8 +5,11 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <random>
+#include <random_seed.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -110,6 +113,60 @@ TEST_CASE("a destination in a store that only reads is refused before any reques
       }
     }
   CHECK(store->take_counts() == memory_store::counts{});
+}
+
+TEST_CASE("small ranges of an object that follow each other are read in few requests, and others as they are") {
+  const registered_store store("ahead");
+  std::mt19937_64 random(random_seed::seed());
+  INFO("SHARDMESH_SEED=" << random_seed::seed());
+  std::string content(std::size_t{1} << 20, '\0');
+  for (char& c : content) c = static_cast<char>(random());
+  store->add("bucket/object", content);
+  constexpr std::size_t length = 500;
+  const auto part = [&](const byte_source& source, std::size_t offset) {
+    std::array<std::byte, length> bytes{};
+    REQUIRE(source.read(static_cast<std::int64_t>(offset), bytes));
+    CHECK(text_of(bytes) == content.substr(offset, length));
+  };
+  for (const bool is_far : {false, true}) {
+    store->bytes_per_request = is_far ? 256 << 10 : 0;
+    file_pool pool(1);
+    const auto source = pool.open(store.url("bucket/object")).value();
+    store->take_counts();
+    int ranges = 0;
+    for (std::size_t offset = 0; offset + length <= content.size(); offset += length + random() % 100, ++ranges)
+      part(*source, offset);
+    auto counts = store->take_counts();
+    CHECK(counts.reads <= (is_far ? 10 : ranges));
+    CHECK((is_far || counts.reads == ranges));
+    CHECK(counts.bytes <= static_cast<std::int64_t>(content.size()) + (is_far ? 8 * 500 : 0));
+    // In falling order, no range continues another.
+    const auto fresh = pool.open(store.url("bucket/object")).value();
+    store->take_counts();
+    for (std::size_t i = 100; i-- > 0;) part(*fresh, i * 10'000);
+    CHECK(store->take_counts().reads == 100);
+  }
+}
+
+TEST_CASE("threads read small ranges of one object in few requests") {
+  const registered_store store("ahead-threads");
+  std::string content(std::size_t{4} << 20, '\0');
+  for (std::size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * 7 + i / 256);
+  store->add("bucket/object", content);
+  store->bytes_per_request = 1 << 20;
+  file_pool pool(1);
+  const auto source = pool.open(store.url("bucket/object")).value();
+  store->take_counts();
+  const auto done = parallel_for(4, 4, [&](std::int64_t thread) -> result<void> {
+    std::array<std::byte, 1024> bytes{};
+    for (std::int64_t at = thread << 20; at < (thread + 1) << 20; at += 1024) {
+      if (auto read = source->read(at, bytes); !read) return read;
+      if (text_of(bytes) != content.substr(static_cast<std::size_t>(at), 1024)) return fail(errc::io, "wrong bytes");
+    }
+    return {};
+  });
+  CHECK(done);
+  CHECK(store->take_counts().reads <= 40);
 }
 
 TEST_CASE("an object is read by range, without a descriptor and under its printable name") {

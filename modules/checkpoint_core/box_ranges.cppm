@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: the ranges of bytes that a box of a stored tensor covers, and elements from such a range to memory.
+module shardmesh.checkpoint_core:box_ranges;
+
+import shardmesh.std;
+import shardmesh.core;
+import :stored_tensor;
+
+namespace shardmesh {
+
+// The byte range from the first to the last element of a strided part: [first, first + length) within the storage.
+struct covering {
+  std::int64_t first = 0, length = 0;  // bytes
+};
+covering cover(const stored_tensor& tensor, const box& part);
+
+// Returns the dimension whose halves lie farthest apart in the source. Precondition: the part has two elements or more.
+std::size_t outermost(const stored_tensor& tensor, const box& part);
+
+bool is_row_major(const stored_tensor& tensor, const box& part);
+
+// Returns whether the stored bytes are those of `to`: no cast, byte order, or lazy bit stands between them.
+bool is_plain(const stored_tensor& tensor, const tensor_view& to);
+
+// Copies a part from its covering range, which `staged` holds and which is changed.
+result<void> copy_staged(const stored_tensor& tensor, std::span<std::byte> staged, const box& part,
+                         const tensor_view& to);
+
+}  // namespace shardmesh
