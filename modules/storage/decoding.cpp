@@ -101,11 +101,12 @@ class deflate_decoder final : public fed_decoder {
           ended_ = true;
           break;
         }
-        if (chunk.empty()) return damaged("the stream ends early");
         stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(chunk.data()));
         stream_.avail_in = static_cast<uInt>(chunk.size());
       }
+      // zlib may have taken all bytes, and still hold output for which there was no room. It needs no input for that.
       const int status = inflate(&stream_, Z_NO_FLUSH);
+      if (status == Z_BUF_ERROR) return damaged("the stream ends early");
       if (status != Z_OK && status != Z_STREAM_END) return damaged(stream_.msg ? stream_.msg : "not a deflate stream");
       at_member_end_ = is_gzip_ && status == Z_STREAM_END;
       ended_ = !is_gzip_ && status == Z_STREAM_END;

@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <npz_files.hpp>
 #include <span>
@@ -24,6 +25,30 @@ std::string member(std::string_view text) {
 
 std::unique_ptr<byte_source> source_of(const std::string& bytes) {
   return std::make_unique<memory_source>(std::as_bytes(std::span(bytes)), "some.gz");
+}
+
+// A deflate stream of one repeated byte: literals of 9 bits each, then matches of 258 bytes in 13 bits each. The number
+// of literals decides where in a byte the stream ends.
+std::string repeated(int literals, int matches) {
+  std::string made;
+  unsigned byte = 0;
+  int filled = 0;
+  const auto add = [&](unsigned bit) {
+    byte |= bit << filled;
+    if (++filled != 8) return;
+    made += static_cast<char>(byte);
+    byte = 0;
+    filled = 0;
+  };
+  const auto add_code = [&](unsigned code, int width) {
+    while (width-- > 0) add(code >> width & 1U);
+  };
+  add_code(0b110, 3);  // the last block, with the fixed codes
+  for (int i = 0; i < literals; ++i) add_code(0b111001000, 9);
+  for (int i = 0; i < matches; ++i) add_code(0b1100010100000, 13);
+  add_code(0, 7);
+  if (filled != 0) made += static_cast<char>(byte);
+  return made;
 }
 
 std::string text_of(const byte_source& source) {
@@ -57,6 +82,23 @@ TEST_CASE("a gzip file that is cut off, or differs from its checksum, is refused
   std::string changed = whole;
   changed[changed.find("text")] = 'T';
   CHECK(open_decoding_source(source_of(changed), codec::gzip).error().code == errc::bad_format);
+}
+
+TEST_CASE("a stream is decoded wholly when its last byte gives more output than a reader takes at a time") {
+  for (int literals = 1; literals <= 8; ++literals)
+    for (const int matches : {0, 254, 255, 256, 508, 509}) {
+      INFO("literals " << literals << ", matches " << matches);
+      const std::string encoded = repeated(literals, matches);
+      const std::string text(static_cast<std::size_t>(literals + 258 * matches), '\xC8');
+      const auto opened = open_decoding_source(source_of(encoded), codec::deflate);
+      REQUIRE(opened);
+      CHECK(text_of(**opened) == text);
+      const auto begin = decode_beginning(*source_of(encoded), codec::deflate, std::ssize(text));
+      REQUIRE(begin);
+      CHECK(std::string_view(reinterpret_cast<const char*>(begin->data()), begin->size()) == text);
+      const std::string cut = encoded.substr(0, encoded.size() - 1);
+      CHECK(!open_decoding_source(source_of(cut), codec::deflate));
+    }
 }
 
 TEST_CASE("the beginning of a stream is decoded without the rest, which may be damaged") {
