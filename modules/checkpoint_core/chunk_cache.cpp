@@ -101,8 +101,7 @@ folder_files::folder_files(fs::path folder, std::vector<std::string> names, file
 
 result<std::unique_ptr<byte_source>> folder_files::open_file(std::int32_t file) {
   const std::string& name = names_[static_cast<std::size_t>(file)];
-  const bool may_refer = scope_ == file_scope::sibling_folders && !is_url(folder_);
-  const auto sibling = may_refer ? parse_sibling_file(name) : std::nullopt;
+  const auto sibling = scope_ == file_scope::sibling_folders ? parse_sibling_file(name) : std::nullopt;
   if (!sibling) return open_inside(folder_, name, real_folder_, pool_);
   SHARDMESH_TRY(check_sibling(folder_, *sibling));
   return pool_.open(path_of(file));

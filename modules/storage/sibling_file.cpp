@@ -60,6 +60,11 @@ std::string to_string(const sibling_file& sibling) {
 }
 
 result<void> check_sibling(const fs::path& folder, const sibling_file& sibling) {
+  if (is_url(folder))
+    return fail(errc::unsupported, "refers to a file of another folder, which is read only from a local path")
+        .with_file(folder.string())
+        .with_values("", to_string(sibling))
+        .with_hint(fmt::format("copy it and {} into one local folder, and open the copy", sibling.folder));
   std::error_code code;
   const fs::path real = fs::canonical(folder.empty() ? fs::path(".") : folder, code);
   if (code) return fail_sys(code.value(), "cannot resolve", folder.string());

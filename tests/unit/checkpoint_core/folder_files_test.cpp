@@ -30,6 +30,15 @@ class scratch_folder {
 
 }  // namespace
 
+TEST_CASE("an item of another folder is not read from a URL, and the error says how to read it") {
+  folder_files files("s3://bucket/run/step-2", {"../step-1/__0_0.distcp"}, file_pool(4), file_scope::sibling_folders);
+  const auto opened = files.open(0);
+  REQUIRE(!opened);
+  CHECK(opened.error().code == errc::unsupported);
+  CHECK(opened.error().found == "../step-1/__0_0.distcp");
+  CHECK(opened.error().hint == "copy it and step-1 into one local folder, and open the copy");
+}
+
 TEST_CASE("files of a folder are those in it, through links as well, and not those that links lead out to") {
   const scratch_folder scratch;
   scratch.write("outside", "12345");

@@ -47,6 +47,19 @@ struct two_steps {
 
 }  // namespace
 
+TEST_CASE("a reference is followed from a local path, and not from a URL") {
+  const auto refused = check_sibling("s3://bucket/run/step-100", item);
+  REQUIRE(!refused);
+  CHECK(to_string(refused.error()) ==
+        "s3://bucket/run/step-100: refers to a file of another folder, which is read only from a local path: found "
+        "../step-90/__0_0.distcp; copy it and step-90 into one local folder, and open the copy");
+  file_pool pool;
+  const std::vector<checksum_range> ranges{{to_string(item), 2, 4, std::string(32, '0')}};
+  const std::vector<error> problems = check_checksums("s3://bucket/run/step-100", ranges, pool);
+  REQUIRE(problems.size() == 1);
+  CHECK(to_string(problems.front()) == to_string(refused.error()));
+}
+
 TEST_CASE("a reference is a .distcp file of a folder with the same parent, and nothing else") {
   CHECK(parse_sibling_file("../step-90/__0_0.distcp") == item);
   CHECK(to_string(item) == "../step-90/__0_0.distcp");
