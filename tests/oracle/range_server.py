@@ -38,6 +38,7 @@ class Server:
             # The handshake belongs to the thread of the connection.
             self.http.socket = context.wrap_socket(self.http.socket, server_side=True, do_handshake_on_connect=False)
         self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{self.http.server_address[1]}"
+        self.storage = self.url.replace("127.0.0.1", "localhost")  # where the hub's large files are
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
 
     def __enter__(self):
@@ -153,8 +154,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         file = self.server_of.root.joinpath(owner, name, *inner)
         if commit != COMMIT or not file.is_file():
             return self.send(404, b"", X_Error_Code="EntryNotFound")
-        location = self.server_of.url.replace("127.0.0.1", "localhost")
-        location += "/blobs/" + urllib.parse.quote("/".join([owner, name, *inner])) + "?Signature=secret"
+        blob = urllib.parse.quote("/".join([owner, name, *inner]))
+        location = f"{self.server_of.storage}/blobs/{blob}?Signature=secret"
         return self.send(302, b"", Location=location, X_Repo_Commit=COMMIT, X_Linked_Size=str(file.stat().st_size),
                          X_Linked_Etag=f'"{hashlib.sha256(file.read_bytes()).hexdigest()}"')
 

@@ -112,6 +112,20 @@ def check_without_libcurl(oracle, local):
                  "https://127.0.0.1:1/x.safetensors" in said, "without libcurl", f"{status} {out}{said}")
 
 
+def check_hub_stays_encrypted(oracle, path):
+    """A hub with TLS that redirects to a host without is refused before that host sees a request."""
+    if not shutil.which("openssl"):
+        print("the hub's redirects are not tried: there is no program openssl")
+        return
+    files = certificate(oracle, "hub", "IP:127.0.0.1", "20200101000000Z", "20991231000000Z")
+    with Server(oracle.golden) as plain, Server(oracle.golden, certificate=files) as hub:
+        hub.storage = plain.url
+        env = {"HF_ENDPOINT": hub.url, "CURL_CA_BUNDLE": str(files[0])}
+        status, _, said = oracle.run("inspect", f"hf://{path}", env=env)
+        oracle.check(status != 0 and "redirects a request from https to another protocol" in said and not plain.seen,
+                     "redirects of the hub", f"{status} {said}")
+
+
 def check_bytes(oracle, case, url, server, size):
     """`inspect` moves descriptions, and the first 64 KiB of files: of a golden checkpoint, at most three times its size."""
     before = server.bytes_sent
@@ -131,6 +145,7 @@ def main():
     cases = [case for case in oracle.cases() if case.checkpoint.is_dir() and not case.unreadable]
     check_certificates(oracle, f"{cases[0].name}/checkpoint")
     check_without_libcurl(oracle, cases[0].checkpoint)
+    check_hub_stays_encrypted(oracle, f"{cases[0].name}/checkpoint")
     for number, case in enumerate(cases):
         local, path = case.checkpoint, f"{case.name}/checkpoint"
         size = sum(file.stat().st_size for file in local.rglob("*") if file.is_file())

@@ -234,6 +234,11 @@ result<hf_location> hf_hub::locate(const hf_place& place, const std::string& com
     const std::string_view to = answer.header("location");
     if (answer.status < 301 || answer.status > 308 || to.empty()) return refusal(answer, place);
     const std::string next = redirected(request.url, to);
+    // Nothing but TLS protects the bytes: no range can be compared with the file's SHA-256.
+    if (origin_of(request.url).starts_with("https:") && !origin_of(next).starts_with("https:"))
+      return fail(errc::io, "the hub redirects a request from https to another protocol")
+          .with_values("https", printable_url(next))
+          .with_hint("check HF_ENDPOINT, and the proxy before the hub");
     const bool is_at_hub = origin_of(next) == origin_of(endpoint_);
     // Files in large file storage have a location that is signed for reading, which needs no token and allows no HEAD.
     if (!is_at_hub || !size.empty()) return hf_location{next, false};
