@@ -13,20 +13,14 @@ module;
 #include <list>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <stop_token>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 module shardmesh.run;
 
 import shardmesh.comm;
-import shardmesh.storage;
-import :background_prune;
-import :run_lock;
-import :save_preparation;
 
 namespace shardmesh {
 namespace fs = std::filesystem;
@@ -84,7 +78,6 @@ call_options limits_of(const rank_save_options& saving, const char* call) {
 struct flight {
   std::int64_t step = 0;
   bool durable = true;
-  fs::path previous;
   any_communicator comm;
   save_in_progress saving;
 };
@@ -100,60 +93,47 @@ struct chosen_step {
 struct checkpoint_run::state {
   fs::path folder;
   checkpoint_run_options options;
-  bool is_first_rank = false;
-  run_lock lock;
-  std::list<flight> flights;      // oldest first
-  std::vector<ended_save> ended;  // not returned yet
-  background_prune prune;
+  std::optional<run_writer> writer;  // of rank 0
+  std::list<flight> flights;         // oldest first
+  std::vector<ended_save> ended;     // not returned yet
   detail::maker_process maker;
 
   fs::path path_of(std::int64_t step) const { return folder / folder_name(step, options.names); }
   std::vector<agreement_record> record_of(std::int64_t step) const {
     return {{"folder", folder.string()}, {"step", fmt::format("{}", step)}};
   }
-  std::set<std::string> needed() const;
   result<rank_save_options> prepare(std::int64_t step, communicator_ref comm, const run_save_options& options);
   result<std::int64_t> count_ended(std::int64_t step, communicator_ref comm, const call_options& call);
   void end_oldest();
-  void after_save(std::int64_t step, bool durable);
+  void end_save(std::int64_t step, bool is_saved, bool durable);
   result<chosen_step> choose(communicator_ref comm, std::optional<std::int64_t> below, const call_options& call);
 };
 
-// The folders to which saves in progress refer. What these refer to themselves is kept with them.
-std::set<std::string> checkpoint_run::state::needed() const {
-  std::set<std::string> folders;
-  for (const flight& one : flights)
-    if (!one.previous.empty()) folders.insert(one.previous.filename().string());
-  return folders;
-}
-
-// Collective: returns the options of the save as rank 0 decides them.
+// Collective: returns the options of the save as rank 0 decides them. After it has succeeded, call `end_save`.
 result<rank_save_options> checkpoint_run::state::prepare(std::int64_t step, communicator_ref comm,
                                                          const run_save_options& given) {
+  bool has_begun = false;
   const auto answer = [&]() -> result<std::vector<std::byte>> {
-    if (step < 0)
-      return fail(errc::invalid_argument, "the number of a step is negative")
-          .with_file(folder.string())
-          .with_values("0 or more", fmt::format("{}", step));
-    // A prune that began before this save does not know the step to which this one will refer.
-    if (this->options.incremental) prune.wait();
-    step_to_save save{folder, step, options, given, {}, needed()};
-    for (const flight& one : flights) save.in_flight.push_back(one.step);
-    SHARDMESH_TRY(save_preparation made, prepare_save(save));
-    for (std::string& note : made.notes) prune.add_note(std::move(note));
+    SHARDMESH_TRY(const step_preparation made, writer->begin_save(step, given));
+    has_begun = true;
     detail::wire_writer out;
     out.flag(made.overwrite);
     out.text(made.previous.string());
     return std::move(out).take();
   };
-  SHARDMESH_TRY(const std::vector<std::byte> bytes,
-                ask_first_rank(comm, record_of(step), limits_of(given.saving, "run.save"), answer));
-  detail::wire_reader in(bytes);
-  rank_save_options how = given.saving;
-  how.overwrite = in.flag();
-  how.previous = in.text();
-  if (!in.finished()) return malformed_answer();
-  return how;
+  const auto ask = [&]() -> result<rank_save_options> {
+    SHARDMESH_TRY(const std::vector<std::byte> bytes,
+                  ask_first_rank(comm, record_of(step), limits_of(given.saving, "run.save"), answer));
+    detail::wire_reader in(bytes);
+    rank_save_options how = given.saving;
+    how.overwrite = in.flag();
+    how.previous = in.text();
+    if (!in.finished()) return malformed_answer();
+    return how;
+  };
+  auto asked = ask();
+  if (!asked && has_begun) end_save(step, false, given.saving.durable);
+  return asked;
 }
 
 // Collective: returns the number of oldest saves that have ended on every rank.
@@ -184,17 +164,11 @@ void checkpoint_run::state::end_oldest() {
   const std::int64_t step = oldest.step;
   const bool durable = oldest.durable;
   flights.pop_front();
-  if (is_saved) after_save(step, durable);
+  end_save(step, is_saved, durable);
 }
 
-// Does rank 0's work after a step has appeared. Its problems are notes, because the step itself is saved.
-void checkpoint_run::state::after_save(std::int64_t step, bool durable) {
-  if (!is_first_rank) return;
-  if (const auto published = publish_step(folder, step, options.names, durable); !published)
-    prune.add_note(to_string(published.error()));
-  if (!options.keep.any()) return;
-  const std::set<std::string> folders = needed();
-  prune.start(folder, {.names = options.names, .keep = options.keep, .in_use = {folders.begin(), folders.end()}});
+void checkpoint_run::state::end_save(std::int64_t step, bool is_saved, bool durable) {
+  if (writer) writer->end_save(step, is_saved, durable);
 }
 
 // Collective: rank 0 finds the newest good step.
@@ -240,21 +214,8 @@ result<checkpoint_run> checkpoint_run::open(const fs::path& folder, communicator
   auto made = std::make_unique<state>();
   made->folder = folder;
   made->options = options;
-  made->is_first_rank = comm.rank() == 0;
   const auto answer = [&]() -> result<std::vector<std::byte>> {
-    SHARDMESH_TRY(check_rules(options.keep));
-    if (options.in_flight < 1)
-      return fail(errc::invalid_argument, "a run allows no save in flight")
-          .with_file(folder.string())
-          .with_values("in_flight of 1 or more", fmt::format("{}", options.in_flight));
-    if (is_url(folder))
-      return fail(errc::unsupported, "a run is a local folder")
-          .with_file(printable_url(folder.string()))
-          .with_hint("choose a folder in a file system that all ranks see");
-    std::error_code code;
-    fs::create_directories(folder, code);
-    if (code) return fail_sys(code.value(), "cannot create the folder of the run", folder.string());
-    SHARDMESH_TRY(made->lock, run_lock::take(folder));
+    SHARDMESH_TRY(made->writer, run_writer::open(folder, options));
     return std::vector<std::byte>();
   };
   const std::vector<agreement_record> records{
@@ -269,7 +230,7 @@ result<save_report> checkpoint_run::save_by(std::int64_t step, communicator_ref 
                                             detail::run_saver saver) {
   SHARDMESH_TRY(const rank_save_options how, state_->prepare(step, comm, options));
   auto saved = saver(state_->path_of(step), how);
-  if (saved) state_->after_save(step, how.durable);
+  state_->end_save(step, saved.has_value(), how.durable);
   return saved;
 }
 
@@ -284,9 +245,17 @@ result<started_save> checkpoint_run::start_by(std::int64_t step, communicator_re
   if (!made.is_skipped) {
     while (state_->flights.size() >= most) state_->end_oldest();
     SHARDMESH_TRY(const rank_save_options how, state_->prepare(step, comm, options));
-    SHARDMESH_TRY(any_communicator own, subgroup(comm, rank_group::world(comm.size()), call));
-    SHARDMESH_TRY(save_in_progress saving, starter(state_->path_of(step), own, how));
-    state_->flights.push_back({step, how.durable, how.previous, std::move(own), std::move(saving)});
+    const auto start = [&]() -> result<flight> {
+      SHARDMESH_TRY(any_communicator own, subgroup(comm, rank_group::world(comm.size()), call));
+      SHARDMESH_TRY(save_in_progress saving, starter(state_->path_of(step), own, how));
+      return flight{step, how.durable, std::move(own), std::move(saving)};
+    };
+    auto started = start();
+    if (!started) {
+      state_->end_save(step, false, how.durable);
+      return std::move(started).error();
+    }
+    state_->flights.push_back(*std::move(started));
   }
   made.ended = std::exchange(state_->ended, {});
   return made;
@@ -294,7 +263,7 @@ result<started_save> checkpoint_run::start_by(std::int64_t step, communicator_re
 
 std::vector<ended_save> checkpoint_run::wait() {
   while (!state_->flights.empty()) state_->end_oldest();
-  state_->prune.wait();
+  if (state_->writer) state_->writer->wait();
   return std::exchange(state_->ended, {});
 }
 
@@ -348,7 +317,7 @@ result<latest_step> checkpoint_run::latest(const step_check_options& check) cons
 }
 
 std::vector<std::string> checkpoint_run::take_notes() {
-  return state_->prune.take_notes();
+  return state_->writer ? state_->writer->take_notes() : std::vector<std::string>();
 }
 
 }  // namespace shardmesh

@@ -13,5 +13,6 @@ export import :keep_rules;
 export import :latest_step;
 export import :prune;
 export import :run_step;
+export import :run_writer;
 export import :step_check;
 export import :step_names;

@@ -49,5 +49,6 @@ PYBIND11_MODULE(_native, native) {
   bindings::add_rank_folder(native);
   bindings::add_layouts(native);
   bindings::add_ranks(native);
+  bindings::add_runs(native);
   bindings::add_devices(native);
 }

@@ -14,6 +14,7 @@ void discard_rank_folders();                      // deletes those that the endi
 void add_rank_folder(pybind11::module_& native);  // a DCP folder that several processes write
 void add_layouts(pybind11::module_& native);      // the boxes of a tensor that each rank holds
 void add_ranks(pybind11::module_& native);        // processes as ranks, and moving tensors between them
+void add_runs(pybind11::module_& native);         // the folder of a training run
 void add_devices(pybind11::module_& native);      // the GPUs of this machine and the libraries for them
 
 }  // namespace bindings

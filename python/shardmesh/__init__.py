@@ -15,6 +15,7 @@ from ._layouts import Layout, PlacedBox
 from ._loading import Loading
 from ._mapped import MappedTensor
 from ._native import version as __version__
+from ._run import KeepRules, PruneReport, ResumedRun, Run, RunStep
 from ._saving import SaveReport, save
 from ._selection import Selection
 
@@ -34,7 +35,7 @@ def __getattr__(name: str):
 
 
 __all__ = ["Box", "Checkpoint", "Chunk", "DeviceReport", "DiffReport", "Difference", "Entry", "Error", "Gpu",
-           "GpuLibrary", "Layout", "Loading", "MappedTensor", "ObjectEntry", "PlacedBox", "SaveReport", "Selection",
-           "Shards", "TensorEntry", "VerifyReport", "convert", "devices", "diff", "flatten_sharded_tensors",
-           "full_state_dict", "inspect", "load", "map_tensor", "mapping_text", "mappings", "open", "redistribute",
-           "reshard", "save", "verify"]
+           "GpuLibrary", "KeepRules", "Layout", "Loading", "MappedTensor", "ObjectEntry", "PlacedBox", "PruneReport",
+           "ResumedRun", "Run", "RunStep", "SaveReport", "Selection", "Shards", "TensorEntry", "VerifyReport", "convert",
+           "devices", "diff", "flatten_sharded_tensors", "full_state_dict", "inspect", "load", "map_tensor",
+           "mapping_text", "mappings", "open", "redistribute", "reshard", "save", "verify"]

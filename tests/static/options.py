@@ -51,7 +51,8 @@ NO_OPTIONS_OF_C = {"struct_size", "reserved"}
 FUNCTIONS = """open inspect load map_tensor Checkpoint.load Checkpoint.load_into Checkpoint.load_object
                Checkpoint.map_tensor Checkpoint.start_load Loading.wait ObjectEntry.load TensorEntry.load
                TensorEntry.map save Selection convert reshard verify diff dcp.load dcp.save dcp.async_save
-               dcp.LoadPlanner dcp.StorageReader dcp.StorageWriter""".split()
+               dcp.LoadPlanner dcp.StorageReader dcp.StorageWriter
+               Run Run.latest Run.prune Run.resume Run.save Run.verify""".split()
 # Of tensors in memory, of the machine, of shipped mappings, and of PyTorch's interface of readers and writers.
 OTHER_FUNCTIONS = {"devices", "flatten_sharded_tensors", "full_state_dict", "mapping_text", "mappings", "redistribute",
                    "Shards.sharded_tensor", "dcp.StorageReader.reset", "dcp.StorageWriter.reset"}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <shardmesh/try.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+module shardmesh.run;
+
+import shardmesh.storage;
+import :background_prune;
+import :run_lock;
+import :save_preparation;
+
+namespace shardmesh {
+namespace fs = std::filesystem;
+namespace {
+
+// A save that has begun and not ended.
+struct begun_save {
+  std::int64_t step = 0;
+  fs::path previous;
+};
+
+}  // namespace
+
+struct run_writer::state {
+  fs::path folder;
+  checkpoint_run_options options;
+  run_lock lock;
+  std::vector<begun_save> begun;  // oldest first
+  background_prune background;
+
+  std::set<std::string> needed() const;
+  prune_options pruning(const keep_rules& keep) const;
+};
+
+// The folders to which saves in progress refer. What these refer to themselves is kept with them.
+std::set<std::string> run_writer::state::needed() const {
+  std::set<std::string> folders;
+  for (const begun_save& one : begun)
+    if (!one.previous.empty()) folders.insert(one.previous.filename().string());
+  return folders;
+}
+
+prune_options run_writer::state::pruning(const keep_rules& keep) const {
+  const std::set<std::string> folders = needed();
+  return {.names = options.names, .keep = keep, .in_use = {folders.begin(), folders.end()}};
+}
+
+run_writer::run_writer(std::unique_ptr<state> made) : state_(std::move(made)) {}
+run_writer::run_writer(run_writer&&) noexcept = default;
+run_writer& run_writer::operator=(run_writer&& other) noexcept {
+  std::swap(state_, other.state_);
+  return *this;
+}
+run_writer::~run_writer() = default;
+
+result<run_writer> run_writer::open(const fs::path& folder, const checkpoint_run_options& options) {
+  SHARDMESH_TRY(check_rules(options.keep));
+  if (options.in_flight < 1)
+    return fail(errc::invalid_argument, "a run allows no save in flight")
+        .with_file(folder.string())
+        .with_values("in_flight of 1 or more", fmt::format("{}", options.in_flight));
+  if (is_url(folder))
+    return fail(errc::unsupported, "a run is a local folder")
+        .with_file(printable_url(folder.string()))
+        .with_hint("choose a folder in a file system that all ranks see");
+  std::error_code code;
+  fs::create_directories(folder, code);
+  if (code) return fail_sys(code.value(), "cannot create the folder of the run", folder.string());
+  auto made = std::make_unique<state>();
+  made->folder = folder;
+  made->options = options;
+  SHARDMESH_TRY(made->lock, run_lock::take(folder));
+  return run_writer(std::move(made));
+}
+
+result<step_preparation> run_writer::begin_save(std::int64_t step, const run_save_options& saving) {
+  if (step < 0)
+    return fail(errc::invalid_argument, "the number of a step is negative")
+        .with_file(state_->folder.string())
+        .with_values("0 or more", fmt::format("{}", step));
+  // A prune that began before this save does not know the step to which this one will refer.
+  if (state_->options.incremental) state_->background.wait();
+  step_to_save save{state_->folder, step, state_->options, saving, {}, state_->needed()};
+  for (const begun_save& one : state_->begun) save.in_flight.push_back(one.step);
+  SHARDMESH_TRY(save_preparation made, prepare_save(save));
+  for (std::string& note : made.notes) state_->background.add_note(std::move(note));
+  state_->begun.push_back({step, made.previous});
+  return step_preparation{state_->folder / folder_name(step, state_->options.names), made.overwrite,
+                          std::move(made.previous)};
+}
+
+void run_writer::end_save(std::int64_t step, bool is_saved, bool durable) {
+  const auto ended =
+      std::find_if(state_->begun.begin(), state_->begun.end(), [&](const begun_save& one) { return one.step == step; });
+  if (ended != state_->begun.end()) state_->begun.erase(ended);
+  if (!is_saved) return;
+  if (const auto published = publish_step(state_->folder, step, state_->options.names, durable); !published)
+    state_->background.add_note(to_string(published.error()));
+  if (state_->options.keep.any()) state_->background.start(state_->folder, state_->pruning(state_->options.keep));
+}
+
+result<prune_plan> run_writer::plan_prune(const keep_rules& keep) const {
+  return shardmesh::plan_prune(state_->folder, state_->pruning(keep));
+}
+
+prune_report run_writer::prune(const prune_plan& plan) {
+  state_->background.wait();
+  return carry_out(plan);
+}
+
+void run_writer::wait() {
+  state_->background.wait();
+}
+
+std::vector<std::string> run_writer::take_notes() {
+  return state_->background.take_notes();
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// The folder of a training run: its steps, their checks and pins, and the writer of one process. Python saves and loads
+// the steps.
+#include <pybind11/stl.h>
+#include <shardmesh/try.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "errors.hpp"
+#include "module.hpp"
+#include "waiting.hpp"
+
+import shardmesh;
+import shardmesh.core;
+import shardmesh.run;
+
+namespace bindings {
+namespace py = pybind11;
+using namespace shardmesh;
+
+namespace {
+
+step_names to_names(const py::str& given) {
+  const std::string spelled = bytes_of(given);
+  if (const auto names = step_names_of(spelled)) return *names;
+  raise(fail(errc::invalid_argument, "the naming convention of the steps is unknown")
+            .with_values("step, checkpoint, or iter", spelled));
+}
+
+// {"last": int, "every": int, "best": int, "highest_is_best": bool, "since": seconds since 1970, or None}
+keep_rules to_rules(const py::handle& given) {
+  const auto rules = py::reinterpret_borrow<py::dict>(given);
+  keep_rules made;
+  made.last = rules["last"].cast<std::int64_t>();
+  made.every = rules["every"].cast<std::int64_t>();
+  made.best = rules["best"].cast<std::int64_t>();
+  made.highest_is_best = rules["highest_is_best"].cast<bool>();
+  if (!rules["since"].is_none())
+    made.since = std::chrono::system_clock::time_point(std::chrono::seconds(rules["since"].cast<std::int64_t>()));
+  return made;
+}
+
+// (step, path, time of the save in seconds since 1970, metric, whether it is pinned)
+py::tuple described(const run_step& step) {
+  const double saved = std::chrono::duration<double>(step.saved.time_since_epoch()).count();
+  const py::object metric = step.metric ? py::object(py::float_(*step.metric)) : py::object(py::none());
+  return py::make_tuple(step.step, text(step.path.string()), saved, metric, step.is_pinned);
+}
+
+py::list lines(const std::vector<std::string>& given) {
+  py::list made;
+  for (const std::string& line : given) made.append(text(line));
+  return made;
+}
+
+// A plan, and what became of it.
+struct pruned {
+  prune_plan plan;
+  prune_report report;
+};
+
+// {"kept": [(step, [reason])], "deleted": [step], "leftovers": int, "bytes": int, "problems": [Error], "notes": [str]}
+py::dict described(const pruned& done, bool dry_run) {
+  py::list kept, deleted;
+  for (const kept_step& one : done.plan.kept) kept.append(py::make_tuple(described(one.step), lines(one.reasons)));
+  for (const deleted_step& one : done.plan.deleted) {
+    std::error_code code;
+    const bool is_there = std::filesystem::exists(std::filesystem::symlink_status(one.step.path, code));
+    if (dry_run || !is_there) deleted.append(described(one.step));
+  }
+  py::dict made;
+  made["kept"] = kept;
+  made["deleted"] = deleted;
+  made["leftovers"] = dry_run ? static_cast<std::int64_t>(done.plan.leftovers.size()) : done.report.leftovers;
+  made["bytes"] = dry_run ? done.plan.deleted_bytes() : done.report.bytes;
+  made["problems"] = to_python(done.report.problems);
+  made["notes"] = lines(done.plan.notes);
+  return made;
+}
+
+std::unique_ptr<run_writer> open_writer(const py::str& folder, const py::str& names, bool incremental,
+                                        const py::dict& keep) {
+  checkpoint_run_options options;
+  options.names = to_names(names);
+  options.incremental = incremental;
+  options.keep = to_rules(keep);
+  return std::make_unique<run_writer>(value_of(run_writer::open(bytes_of(folder), options)));
+}
+
+// Returns (path, whether to overwrite, the previous step's path, or "").
+py::tuple begin_save(run_writer& writer, std::int64_t step, std::optional<double> metric, bool overwrite) {
+  run_save_options how;
+  how.metric = metric;
+  how.saving.overwrite = overwrite;
+  const step_preparation made = value_of(waited(py::none(), [&](watch&) { return writer.begin_save(step, how); }));
+  return py::make_tuple(text(made.path.string()), made.overwrite, text(made.previous.string()));
+}
+
+void end_save(run_writer& writer, std::int64_t step, bool is_saved) {
+  wait_for([&](watch&) { writer.end_save(step, is_saved); }, py::none());
+}
+
+py::dict prune_by_writer(run_writer& writer, const py::dict& keep, bool dry_run) {
+  const keep_rules rules = to_rules(keep);
+  const pruned done = value_of(waited(py::none(), [&](watch&) -> result<pruned> {
+    writer.wait();
+    SHARDMESH_TRY(prune_plan plan, writer.plan_prune(rules));
+    prune_report report;
+    if (!dry_run) report = writer.prune(plan);
+    return pruned{std::move(plan), std::move(report)};
+  }));
+  return described(done, dry_run);
+}
+
+void wait_for_writer(run_writer& writer) {
+  wait_for([&](watch&) { writer.wait(); }, py::none());
+}
+
+// What `prune` of a writer would do, without the lock.
+py::dict planned_prune(const py::str& folder, const py::str& names, const py::dict& keep) {
+  const std::filesystem::path run = bytes_of(folder);
+  const prune_options options{.names = to_names(names), .keep = to_rules(keep)};
+  const pruned done = value_of(waited(py::none(), [&](watch&) -> result<pruned> {
+    SHARDMESH_TRY(prune_plan plan, plan_prune(run, options));
+    return pruned{std::move(plan), {}};
+  }));
+  return described(done, true);
+}
+
+py::list run_steps(const py::str& folder, const py::str& names) {
+  py::list made;
+  const std::vector<run_step> steps = value_of(list_steps(bytes_of(folder), to_names(names)));
+  for (const run_step& step : steps) made.append(described(step));
+  return made;
+}
+
+// (step or None, [Error of each newer step]); considers only steps below `below`.
+py::tuple newest_step(const py::str& folder, const py::str& names, bool deep, int threads,
+                      std::optional<std::int64_t> below) {
+  const std::filesystem::path run = bytes_of(folder);
+  const step_names convention = to_names(names);
+  const step_check_options check{.deep = deep, .threads = threads};
+  const latest_step found =
+      value_of(waited(py::none(), [&](watch&) { return find_latest_step(run, convention, check, below); }));
+  const py::object step = found.step ? py::object(described(*found.step)) : py::object(py::none());
+  return py::make_tuple(step, to_python(found.skipped));
+}
+
+// None, or the Error of a damaged step.
+py::object checked_step(const py::str& path, bool deep, int threads) {
+  const std::filesystem::path step = bytes_of(path);
+  const step_check_options options{.deep = deep, .threads = threads};
+  const step_check checked = waited(py::none(), [&](watch&) { return check_step(step, options); });
+  return checked.problem ? to_python(*checked.problem) : py::object(py::none());
+}
+
+}  // namespace
+
+void add_runs(py::module_& native) {
+  py::class_<run_writer>(native, "RunWriter")
+      .def_static("open", &open_writer, py::arg("folder"), py::arg("names"), py::arg("incremental"), py::arg("keep"))
+      .def("begin_save", &begin_save, py::arg("step"), py::arg("metric"), py::arg("overwrite"))
+      .def("end_save", &end_save, py::arg("step"), py::arg("is_saved"))
+      .def("prune", &prune_by_writer, py::arg("keep"), py::arg("dry_run"))
+      .def("wait", &wait_for_writer)
+      .def("take_notes", [](run_writer& writer) { return lines(writer.take_notes()); });
+  native.def("planned_prune", &planned_prune, py::arg("folder"), py::arg("names"), py::arg("keep"));
+  native.def("run_steps", &run_steps, py::arg("folder"), py::arg("names"));
+  native.def("newest_step", &newest_step, py::arg("folder"), py::arg("names"), py::arg("deep"), py::arg("threads"),
+             py::arg("below"));
+  native.def("check_step", &checked_step, py::arg("path"), py::arg("deep"), py::arg("threads"));
+}
+
+}  // namespace bindings

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run: a training run is a folder of steps, and each step is a checkpoint that shardmesh.dcp saves and loads."""
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from . import _arguments, _native
+from ._error import Error, failure
+from ._process import Owner
+from ._progress import Progress
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+Made = TypeVar("Made")
+
+#: Errors of a step, not of the caller: the step before may load.
+_DAMAGE = {"bad_format", "bad_pickle", "checksum_mismatch", "gap", "incomplete_save", "io", "unsafe_path"}
+#: The range of the C++ half's clock.
+_LAST_SECOND = 9_200_000_000
+
+
+@dataclass(frozen=True)
+class KeepRules:
+    """The rules that keep steps. A step that one of them keeps is kept. Without a rule, every step is kept."""
+
+    #: the newest good steps
+    last: int = 0
+    #: each step whose number is a multiple of this one
+    every: int = 0
+    #: the steps with the best metric, of those that have one
+    best: int = 0
+    highest_is_best: bool = False
+    #: each step that was saved at this time or later, in seconds since 1970
+    since: float | None = None
+
+
+@dataclass(frozen=True)
+class RunStep:
+    """One step of a run. It may be damaged."""
+
+    step: int
+    path: str
+    #: when it was saved, in seconds since 1970
+    saved: float
+    #: of its save
+    metric: float | None
+    pinned: bool
+
+
+@dataclass(frozen=True)
+class ResumedRun:
+    """The step from which a run resumes."""
+
+    #: None: the run has no step yet
+    step: int | None
+    #: the step's folder
+    path: str = ""
+    #: why newer steps were skipped, newest first
+    skipped: list[Error] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class PruneReport:
+    """What a prune has done, or would do."""
+
+    #: (step, reasons to keep it), ascending
+    kept: list[tuple[RunStep, list[str]]]
+    deleted: list[RunStep]
+    #: of killed saves: how many were deleted
+    leftovers: int
+    #: of the deleted steps and leftovers
+    bytes: int
+    #: why something could not be deleted
+    problems: list[Error]
+    #: for the user: why nothing is deleted
+    notes: list[str]
+
+
+class Run:
+    """A training run: a folder with one folder for each saved step. Ranks of torch.distributed make a Run together, and
+    call `save`, `resume`, and `prune` together; a process without process groups is alone. A context manager.
+
+    names: of the steps' folders. "step": step-100 (torchtitan); "checkpoint": checkpoint-100 (Hugging Face); "iter":
+    iter_0000100, with the file latest_checkpointed_iteration.txt (Megatron).
+    incremental: a step refers to the newest good one for chunks that have not changed.
+    keep: after each save, rank 0 deletes the steps that no rule keeps, in the background. The newest good step, pinned
+    steps, damaged ones, and those to which a kept step refers always stay.
+    read_only: take no lock and write nothing, for a run that another program writes. One rank alone may make it.
+
+    Raises Error: destination_exists if another run has the folder open, naming its process and host.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, names: str = "step", incremental: bool = False,
+                 keep: KeepRules = KeepRules(), read_only: bool = False,
+                 process_group: ProcessGroup | None = None) -> None:
+        self.path = os.path.abspath(_arguments.path(path))
+        self.names = _arguments.text("names", names)
+        incremental = _arguments.flag("incremental", incremental)
+        self._keep = _rules_of(keep)
+        self._group = process_group
+        self._owner = Owner()
+        self._is_open = not _arguments.flag("read_only", read_only)
+        self._writer: _native.RunWriter | None = None  # of rank 0
+
+        if self._is_open:
+            self._take_lock(incremental)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Waits for the prune, and lets other programs write into the folder. Not collective."""
+        writer, self._writer = self._writer, None
+        self._is_open = False
+        if writer is not None and self._owner.is_here:
+            writer.wait()
+
+    def save(self, step: int, state_dict: dict[str, Any], *, metric: float | None = None, overwrite: bool = False,
+             threads: int = 0, memory_bytes: int = 0, progress: Progress = False) -> str:
+        """Saves a step as `shardmesh.dcp.save` does, and returns its folder. Collective; blocks. A damaged step of this
+        number is replaced, with a note; a good one only with `overwrite`.
+
+        metric: for `KeepRules.best`; rank 0's counts, and NaN is no metric.
+
+        Raises Error: those of `dcp.save`; destination_exists if there is a good step of this number; invalid_argument
+        if the step to be replaced is one to which another refers.
+        """
+        from . import dcp
+
+        number = _arguments.number("step", step)
+        value = _metric_of(metric)
+        overwrite = _arguments.flag("overwrite", overwrite)
+        self._check_open()
+        try:
+            path, replaces, previous = self._together(
+                "Run.save", (self.path, number, overwrite),
+                lambda: self._writer.begin_save(number, value, overwrite))  # type: ignore[union-attr]
+            dcp.save(state_dict, checkpoint_id=path, process_group=self._group, overwrite=replaces, threads=threads,
+                     memory_bytes=memory_bytes, progress=progress, previous=previous or None)
+        except BaseException:
+            self._end_save(number, False)
+            raise
+        self._end_save(number, True)
+        return path
+
+    def steps(self) -> list[RunStep]:
+        """Lists the steps, ascending. A step that is being saved is not among them. Not collective."""
+        return [RunStep(*one) for one in _native.run_steps(self.path, self.names)]
+
+    def latest(self, *, deep: bool = False, threads: int = 0) -> RunStep | None:
+        """Returns the newest good step, without its metric, which `steps` reads; None: no step is good. Not collective.
+
+        deep: compare every checksum. Otherwise a step is good if its description is readable and its files have the
+        sizes that the description needs.
+        """
+        found, _ = _native.newest_step(self.path, self.names, _arguments.flag("deep", deep),
+                                       _arguments.threads(threads), None)
+        return None if found is None else RunStep(*found)
+
+    def verify(self, *, threads: int = 0) -> dict[int, Error]:
+        """Checks every byte of every step, and returns the problem of each damaged one. Not collective."""
+        threads = _arguments.threads(threads)
+        found = {one.step: _native.check_step(one.path, True, threads) for one in self.steps()}
+        return {step: problem for step, problem in found.items() if problem is not None}
+
+    def resume(self, state_dict: dict[str, Any], *, deep: bool = False, threads: int = 0,
+               progress: Progress = False) -> ResumedRun:
+        """Loads the newest good step into a state dict as `shardmesh.dcp.load` does. Collective; blocks. The layout and
+        the number of ranks may differ from those of the save. If a step turns out to be damaged, the one before is
+        loaded. A run without steps leaves the state dict as it is.
+
+        deep: compare every checksum of a step before it is loaded.
+
+        Raises Error: the problems of all steps if there are steps and none is good; those of `dcp.load` that are not
+        damage to the step, such as missing_key. After an error the tensors hold unspecified values.
+        """
+        from . import dcp
+
+        deep, threads = _arguments.flag("deep", deep), _arguments.threads(threads)
+        below: int | None = None
+        skipped: list[Error] = []
+        while True:
+            found, newer = self._together("Run.resume", (self.path, deep), lambda: self._newest(deep, threads, below))
+            skipped += newer
+            if found is None:
+                break
+            try:
+                dcp.load(state_dict, checkpoint_id=found.path, process_group=self._group, threads=threads,
+                         progress=progress)
+            except Error as problem:
+                if problem.code not in _DAMAGE:
+                    raise
+                why = str(problem).removesuffix(f" [{problem.code}]")
+                skipped.append(failure(problem.code, f"the step is skipped: {why}", path=found.path))
+                below = found.step
+            else:
+                return ResumedRun(found.step, found.path, skipped)
+        if skipped:
+            skipped[0].others = (*skipped[0].others, *skipped[1:])
+            raise skipped[0]
+        return ResumedRun(None)
+
+    def prune(self, keep: KeepRules | None = None, *, dry_run: bool = False) -> PruneReport:
+        """Deletes the steps that no rule keeps, and leftovers of killed saves. Collective.
+
+        keep: the rules; None: those of the run.
+        dry_run: delete nothing, and report what would be deleted.
+        """
+        rules = self._keep if keep is None else _rules_of(keep)
+        dry_run = _arguments.flag("dry_run", dry_run)
+        if not dry_run:
+            self._check_open()
+
+        def prune() -> dict[str, Any]:
+            if self._writer is None:
+                return _native.planned_prune(self.path, self.names, rules)
+            return self._writer.prune(rules, dry_run)
+
+        made = self._together("Run.prune", (self.path, rules, dry_run), prune)
+        made["kept"] = [(RunStep(*step), reasons) for step, reasons in made["kept"]]
+        made["deleted"] = [RunStep(*step) for step in made["deleted"]]
+        return PruneReport(**made)
+
+    def take_notes(self) -> list[str]:
+        """Returns the notes since the last call, on rank 0: replaced steps, and problems of the prune, of the record of
+        metrics, and of Megatron's tracker file."""
+        return [] if self._writer is None else self._writer.take_notes()
+
+    def __repr__(self) -> str:
+        return f"<shardmesh.Run {self.path!r}>"
+
+    def _take_lock(self, incremental: bool) -> None:
+        def take() -> None:
+            self._writer = _native.RunWriter.open(self.path, self.names, incremental, self._keep)
+
+        try:
+            self._together("Run", (self.path, self.names, incremental), take)
+        except BaseException:
+            self._writer = None
+            raise
+
+    def _check_open(self) -> None:
+        self._owner.check("a run", "open a run of its own in each process", self.path)
+        if not self._is_open:
+            raise failure("invalid_argument", "the run is closed, or was opened with read_only", path=self.path,
+                          hint="open the run again without read_only")
+
+    def _end_save(self, step: int, is_saved: bool) -> None:
+        if self._writer is not None:
+            self._writer.end_save(step, is_saved)
+
+    def _newest(self, deep: bool, threads: int, below: int | None) -> tuple[RunStep | None, list[Error]]:
+        found, skipped = _native.newest_step(self.path, self.names, deep, threads, below)
+        return None if found is None else RunStep(*found), skipped
+
+    def _ranks(self) -> tuple[int, int]:
+        """Returns this process's rank, and the number of ranks. A process that has not imported torch is alone."""
+        dist = sys.modules.get("torch.distributed")
+        if dist is None or not dist.is_available() or not dist.is_initialized():
+            return 0, 1
+        rank = dist.get_rank(self._group)
+        if rank < 0:
+            raise failure("invalid_argument", "this process is no rank of the run's process group", path=self.path,
+                          hint="pass a process_group that contains this process")
+        return rank, dist.get_world_size(self._group)
+
+    def _together(self, call: str, arguments: tuple, work: Callable[[], Made]) -> Made:
+        """Runs the work on rank 0. Every rank returns its answer, or raises its error. Ranks that pass other arguments
+        are an error on every rank."""
+        rank, size = self._ranks()
+        answer, problem = None, None
+        if rank == 0:
+            try:
+                answer = work()
+            except Exception as raised:
+                problem = raised
+        if size > 1:
+            import torch.distributed as dist
+
+            told: list[Any] = [None] * size
+            dist.all_gather_object(told, (arguments, problem, answer), group=self._group)
+            for other, (theirs, _, _) in enumerate(told):
+                if theirs != told[0][0]:
+                    raise failure("disagreement", f"the ranks call {call} with different arguments", path=self.path,
+                                  ranks=(0, other), expected=repr(told[0][0]), found=repr(theirs))
+            _, problem, answer = told[0]
+        if problem is not None:
+            raise problem
+        return answer  # type: ignore[return-value]
+
+
+def _rules_of(keep: Any) -> dict[str, Any]:
+    """Returns the rules as the C++ half takes them."""
+    if not isinstance(keep, KeepRules):
+        raise _arguments.wrong("keep", "KeepRules", keep)
+    since = keep.since
+    if since is not None:  # whole seconds, as steps record them
+        since = math.floor(min(_arguments.fraction("since", since), _LAST_SECOND))
+    return {**{name: _arguments.number(name, getattr(keep, name)) for name in ("last", "every", "best")},
+            "highest_is_best": _arguments.flag("highest_is_best", keep.highest_is_best), "since": since}
+
+
+def _metric_of(metric: Any) -> float | None:
+    if metric is None:
+        return None
+    try:
+        return float(metric)
+    except Exception as cause:  # also from an array of several values
+        raise _arguments.wrong("metric", "a number", metric) from cause

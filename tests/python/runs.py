@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""shardmesh.Run saves, lists, prunes, verifies, and resumes steps, in one process and on ranks of torch.distributed."""
+import os
+
+import common
+
+common.need_torch()
+import torch  # noqa: E402
+import torch.distributed.checkpoint as torch_checkpoint  # noqa: E402
+from torch.distributed.checkpoint import FileSystemReader  # noqa: E402
+from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
+from torch.distributed.tensor import Shard, distribute_tensor  # noqa: E402
+
+import shardmesh  # noqa: E402
+from rank_group import run_ranks  # noqa: E402
+
+WHOLE = torch.arange(24.0).reshape(12, 2)
+
+
+def state_at(step):
+    return {"frozen": WHOLE, "w": WHOLE + 100 * step, "step": step}
+
+
+def empty():
+    return {"frozen": torch.zeros_like(WHOLE), "w": torch.zeros_like(WHOLE), "step": -1}
+
+
+def equal(state, step):
+    expected = state_at(step)
+    return all(torch.equal(state[key], expected[key]) for key in ("frozen", "w")) and state["step"] == step
+
+
+def numbers(steps):
+    return [one.step for one in steps]
+
+
+def sharded(world, step):
+    mesh = init_device_mesh("cpu", (world,))
+    return {key: distribute_tensor(value, mesh, [Shard(0)]) if key != "step" else value
+            for key, value in state_at(step).items()}
+
+
+def whole(state):
+    return {key: value.full_tensor() if key != "step" else value for key, value in state.items()}
+
+
+def refusal(call):
+    """(code, text) of the Error that the call raises."""
+    try:
+        call()
+    except shardmesh.Error as problem:
+        return problem.code, str(problem)
+    return None
+
+
+def references(path):
+    stored = FileSystemReader(path).read_metadata().storage_data
+    return {info.relative_path.split("/")[1] for info in stored.values() if info.relative_path.startswith("../")}
+
+
+def save_on_ranks(rank, world, path):
+    with shardmesh.Run(path, incremental=True, keep=shardmesh.KeepRules(last=2)) as run:
+        for step in (1, 2, 3):
+            run.save(step, sharded(world, step), metric=1 / step)
+        return refusal(lambda: run.save(10 + rank, sharded(world, 4)))
+
+
+def resume_on_ranks(rank, world, path):
+    with shardmesh.Run(path) as run:
+        state = sharded(world, 0)
+        found = run.resume(state)
+        return found.step, equal(whole(state), found.step), [problem.path for problem in found.skipped]
+
+
+def open_twice(rank, world, path):
+    with shardmesh.Run(path):
+        return refusal(lambda: shardmesh.Run(path))[0]
+
+
+class RunTest(common.WorkTest):
+    def setUp(self):
+        super().setUp()
+        self.path = self.work / "run"
+
+    def saved(self, *steps, **options):
+        with shardmesh.Run(self.path, **options) as run:
+            for step in steps:
+                run.save(step, state_at(step))
+        return run
+
+    def test_steps_are_saved_listed_and_resumed(self):
+        with shardmesh.Run(self.path) as run:
+            state = empty()
+            self.assertEqual(run.resume(state), shardmesh.ResumedRun(None))
+            self.assertEqual(state["step"], -1)
+            self.assertIsNone(run.latest())
+            self.assertEqual(run.save(10, state_at(10), metric=5), str(self.path / "step-10"))
+            run.save(20, state_at(20), metric=torch.tensor(0.25))
+            steps = run.steps()
+            self.assertEqual([(one.step, one.path, one.metric, one.pinned) for one in steps],
+                             [(10, str(self.path / "step-10"), 5.0, False),
+                              (20, str(self.path / "step-20"), 0.25, False)])
+            self.assertLess(abs(steps[1].saved - os.stat(steps[1].path).st_mtime), 60)
+            self.assertEqual(run.latest(deep=True).path, steps[1].path)
+            self.assertEqual(run.resume(state), shardmesh.ResumedRun(20, steps[1].path))
+            self.assertTrue(equal(state, 20))
+            self.assertEqual(run.verify(), {})
+            self.assertEqual(run.take_notes(), [])
+
+    def test_pytorch_reads_each_step_and_the_names_are_those_of_the_convention(self):
+        for names, folder in (("checkpoint", "checkpoint-5"), ("iter", "iter_0000005")):
+            self.path = self.work / names
+            self.saved(5, names=names)
+            state = empty()
+            torch_checkpoint.load(state, checkpoint_id=str(self.path / folder), no_dist=True)
+            self.assertTrue(equal(state, 5))
+        self.assertEqual((self.path / "latest_checkpointed_iteration.txt").read_text(), "5\n")
+        self.assertEqual(numbers(shardmesh.Run(self.path, names="iter", read_only=True).steps()), [5])
+
+    def test_an_incremental_run_refers_to_the_newest_step(self):
+        self.saved(1, 2, 3, incremental=True)
+        self.assertEqual([references(self.path / f"step-{step}") for step in (1, 2, 3)],
+                         [set(), {"step-1"}, {"step-1"}])
+        state = empty()
+        self.assertEqual(shardmesh.Run(self.path, read_only=True).resume(state).step, 3)
+        self.assertTrue(equal(state, 3))
+
+    def test_rules_delete_steps_in_the_background_and_on_demand(self):
+        for step in range(1, 7):
+            self.saved(step, keep=shardmesh.KeepRules(last=1, every=2))  # waits for the prune
+        with shardmesh.Run(self.path) as run:
+            self.assertEqual(numbers(run.steps()), [2, 4, 6])
+            planned = run.prune(shardmesh.KeepRules(every=4), dry_run=True)
+            self.assertEqual(numbers(run.steps()), [2, 4, 6])
+            done = run.prune(shardmesh.KeepRules(every=4))
+            self.assertEqual(done, planned)
+            self.assertEqual([(step.step, reasons) for step, reasons in done.kept],
+                             [(4, ["every 4"]), (6, ["newest good step"])])
+            self.assertEqual(numbers(done.deleted), [2])
+            self.assertEqual((done.leftovers, done.problems, done.notes), (0, [], []))
+            self.assertGreater(done.bytes, 2 * WHOLE.nbytes)
+            self.assertEqual(numbers(run.steps()), [4, 6])
+            self.assertEqual(run.prune().deleted, [])
+            since = run.prune(shardmesh.KeepRules(since=0.0), dry_run=True)
+            self.assertEqual(since.deleted, [])
+            self.assertEqual(numbers(run.prune(shardmesh.KeepRules(since=float("inf"))).deleted), [4])
+
+    def test_the_best_steps_stay(self):
+        with shardmesh.Run(self.path) as run:
+            for step, metric in ((1, 0.5), (2, 0.1), (3, 0.9), (4, float("nan"))):
+                run.save(step, state_at(step), metric=metric)
+            self.assertIn("step 4 has no metric", run.take_notes()[0])
+            highest = shardmesh.KeepRules(best=1, highest_is_best=True)
+            self.assertEqual(numbers(run.prune(highest, dry_run=True).deleted), [1, 2])
+            self.assertEqual(numbers(run.prune(shardmesh.KeepRules(best=1)).deleted), [1, 3])
+
+    def test_a_damaged_step_is_skipped_with_its_reason_and_replaced_with_a_note(self):
+        self.saved(1, 2)
+        os.remove(self.path / "step-2" / ".metadata")
+        with shardmesh.Run(self.path) as run:
+            state = empty()
+            found = run.resume(state)
+            self.assertEqual((found.step, [problem.path for problem in found.skipped]),
+                             (1, [str(self.path / "step-2")]))
+            self.assertTrue(equal(state, 1))
+            self.assertEqual(list(run.verify()), [2])
+            run.save(2, state_at(2))
+            self.assertEqual(run.latest().step, 2)
+            self.assertIn("step-2: the damaged step is replaced", run.take_notes()[0])
+            self.assertEqual(refusal(lambda: run.save(2, state_at(2)))[0], "destination_exists")
+            run.save(2, state_at(7), overwrite=True)
+            run.resume(state)
+            self.assertEqual(state["step"], 7)
+
+    def test_a_flipped_bit_is_found_by_deep_checks(self):
+        self.saved(1, 2)
+        file = self.path / "step-2" / "__0_0.distcp"
+        content = file.read_bytes()
+        at = content.index((WHOLE + 200).numpy().tobytes())
+        file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1:])
+        run = shardmesh.Run(self.path, read_only=True)
+        self.assertEqual((run.latest().step, run.latest(deep=True).step), (2, 1))
+        self.assertEqual({step: problem.code for step, problem in run.verify().items()}, {2: "checksum_mismatch"})
+        found = run.resume(empty(), deep=True)
+        self.assertEqual((found.step, [problem.code for problem in found.skipped]), (1, ["checksum_mismatch"]))
+
+    def test_steps_of_which_none_is_good_are_an_error_that_names_all(self):
+        self.saved(1, 2)
+        for step in (1, 2):
+            os.remove(self.path / f"step-{step}" / ".metadata")
+        with self.assertRaises(shardmesh.Error) as raised:
+            shardmesh.Run(self.path, read_only=True).resume(empty())
+        self.assertEqual([problem.path for problem in (raised.exception, *raised.exception.others)],
+                         [str(self.path / f"step-{step}") for step in (2, 1)])
+
+    def test_a_state_that_does_not_fit_is_an_error_and_no_older_step_is_loaded(self):
+        with shardmesh.Run(self.path) as run:
+            run.save(1, {"v": torch.zeros(3)})
+            run.save(2, state_at(2))
+            self.assertEqual(refusal(lambda: run.resume({"v": torch.zeros(3)}))[0], "missing_key")
+
+    def test_wrong_arguments_and_a_second_run_are_errors(self):
+        for name, value in {"last": -1, "every": "x", "best": 1.5, "since": -1}.items():
+            with self.subTest(name):
+                code, said = refusal(lambda: shardmesh.Run(self.path, keep=shardmesh.KeepRules(**{name: value})))
+                self.assertEqual(code, "invalid_argument")
+                self.assertIn(name, said)
+        self.assertIn("step, checkpoint, or iter", refusal(lambda: shardmesh.Run(self.path, names="epoch"))[1])
+        with shardmesh.Run(self.path) as run:
+            self.assertEqual(refusal(lambda: run.save(-1, state_at(1)))[0], "invalid_argument")
+            self.assertIn("metric", refusal(lambda: run.save(1, state_at(1), metric="good"))[1])
+            code, said = refusal(lambda: shardmesh.Run(self.path))
+            self.assertEqual(code, "destination_exists")
+            self.assertIn(f"process {os.getpid()} on host", said)
+            self.assertEqual(refusal(lambda: run.save(3, {"w": torch.zeros(2, device="meta")}))[0], "unsupported")
+            self.assertEqual(shardmesh.Run(self.path, read_only=True).steps(), [])
+        for call in (lambda: run.save(1, state_at(1)), run.prune):
+            self.assertIn("is closed", refusal(call)[1])
+        self.assertEqual(refusal(shardmesh.Run(self.work / "none", read_only=True).steps)[0], "io")
+        self.assertFalse((self.work / "none").exists())
+
+    def test_ranks_save_together_and_another_number_of_ranks_resumes(self):
+        for code, said in run_ranks(3, save_on_ranks, str(self.path)):
+            self.assertEqual(code, "disagreement")
+            self.assertIn("Run.save", said)
+        self.assertEqual(numbers(shardmesh.Run(self.path, read_only=True).steps()), [1, 2, 3])  # 3 refers to 1
+        self.assertEqual(references(self.path / "step-3"), {"step-1"})
+        self.assertEqual(run_ranks(2, resume_on_ranks, str(self.path)), [(3, True, [])] * 2)
+        os.remove(self.path / "step-3" / ".metadata")
+        self.assertEqual(run_ranks(2, resume_on_ranks, str(self.path)), [(2, True, [str(self.path / "step-3")])] * 2)
+
+    def test_every_rank_gets_the_error_of_a_second_run(self):
+        self.assertEqual(run_ranks(2, open_twice, str(self.path)), ["destination_exists"] * 2)
+
+
+if __name__ == "__main__":
+    common.main()

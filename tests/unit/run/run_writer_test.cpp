@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests the writer of a run on its own, as a binding uses it whose ranks save the steps by other means.
+#include <catch2/catch_test_macros.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <scratch_folder.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "run_states.hpp"
+
+using namespace shardmesh;
+using namespace run_states;
+namespace fs = std::filesystem;
+
+namespace {
+
+using numbers = std::vector<std::int64_t>;
+
+// Saves a step of one rank as the writer prepares it. Returns the preparation.
+step_preparation save_with(run_writer& writer, std::int64_t step, std::optional<double> metric = std::nullopt) {
+  const step_preparation made = writer.begin_save(step, quick(metric)).value();
+  on_ranks(1, [&](any_communicator& comm) -> result<void> {
+    trainer state = trained(comm, step);
+    rank_save_options how = quick().saving;
+    how.overwrite = made.overwrite;
+    how.previous = made.previous;
+    const auto saved = save(made.path, state, comm, how);
+    if (!saved) return saved.error();
+    return {};
+  });
+  writer.end_save(step, true, false);
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("a writer chooses the folder and the previous step, and records the metric before the step appears") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  run_writer writer = run_writer::open(run, {.incremental = true}).value();
+  const step_preparation first = save_with(writer, 1, 0.5);
+  CHECK(first.path == run / "step-1");
+  CHECK(first.previous.empty());
+  CHECK_FALSE(first.overwrite);
+  const step_preparation second = save_with(writer, 2, 0.25);
+  CHECK(second.previous == run / "step-1");
+  const std::vector<run_step> steps = list_steps(run).value();
+  REQUIRE(steps.size() == 2);
+  CHECK(steps[0].metric == 0.5);
+  CHECK(steps[1].metric == 0.25);
+  CHECK(writer.take_notes().empty());
+}
+
+TEST_CASE("a writer prunes after each save by its rules, and on demand by others") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  run_writer writer = run_writer::open(run, {.keep = {.last = 3}}).value();
+  for (std::int64_t step = 1; step <= 5; ++step) {
+    save_with(writer, step);
+    writer.wait();
+  }
+  CHECK(numbers_in(run) == numbers{3, 4, 5});
+  const prune_plan plan = writer.plan_prune({.last = 1}).value();
+  CHECK(numbers_in(run) == numbers{3, 4, 5});
+  CHECK(writer.prune(plan).steps == 2);
+  CHECK(numbers_in(run) == numbers{5});
+}
+
+TEST_CASE("the step to which a save in progress refers stays until the save ends") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  run_writer writer = run_writer::open(run, {.incremental = true}).value();
+  save_with(writer, 1);
+  const step_preparation begun = writer.begin_save(2).value();
+  REQUIRE(begun.previous == run / "step-1");
+  save_steps(scratch / "other", {3});
+  fs::rename(scratch / "other" / "step-3", run / "step-3");  // it is now the newest good step, and refers to none
+  CHECK(writer.plan_prune({.last = 1}).value().deleted.empty());
+  writer.end_save(2, false);
+  const prune_plan plan = writer.plan_prune({.last = 1}).value();
+  REQUIRE(plan.deleted.size() == 1);
+  CHECK(plan.deleted[0].step.step == 1);
+}
+
+TEST_CASE("one writer at a time has the folder, and a negative step is refused") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  std::optional<run_writer> first(run_writer::open(run).value());
+  const auto second = run_writer::open(run);
+  REQUIRE_FALSE(second);
+  CHECK(second.error().code == errc::destination_exists);
+  const auto negative = first->begin_save(-1);
+  REQUIRE_FALSE(negative);
+  CHECK(negative.error().code == errc::invalid_argument);
+  CHECK(negative.error().found == "-1");
+  first.reset();
+  CHECK(run_writer::open(run));
+}
