@@ -162,6 +162,11 @@ py::object checked_step(const py::str& path, bool deep, int threads) {
   return checked.problem ? to_python(*checked.problem) : py::object(py::none());
 }
 
+void set_pin(const py::str& folder, const py::str& names, std::int64_t step, bool pinned) {
+  const std::filesystem::path run = bytes_of(folder);
+  check(pinned ? pin_step(run, step, to_names(names)) : unpin_step(run, step, to_names(names)));
+}
+
 }  // namespace
 
 void add_runs(py::module_& native) {
@@ -176,6 +181,7 @@ void add_runs(py::module_& native) {
   native.def("run_steps", &run_steps, py::arg("folder"), py::arg("names"));
   native.def("newest_step", &newest_step, py::arg("folder"), py::arg("names"), py::arg("deep"), py::arg("threads"),
              py::arg("below"));
+  native.def("set_pin", &set_pin, py::arg("folder"), py::arg("names"), py::arg("step"), py::arg("pinned"));
   native.def("check_step", &checked_step, py::arg("path"), py::arg("deep"), py::arg("threads"));
 }
 

@@ -91,7 +91,7 @@ class Run:
     incremental: a step refers to the newest good one for chunks that have not changed.
     keep: after each save, rank 0 deletes the steps that no rule keeps, in the background. The newest good step, pinned
     steps, damaged ones, and those to which a kept step refers always stay.
-    read_only: take no lock and write nothing, for a run that another program writes. One rank alone may make it.
+    read_only: take no lock and save nothing, for a run that another program writes. One rank alone may make it.
 
     Raises Error: destination_exists if another run has the folder open, naming its process and host.
     """
@@ -229,6 +229,14 @@ class Run:
         made["kept"] = [(RunStep(*step), reasons) for step, reasons in made["kept"]]
         made["deleted"] = [RunStep(*step) for step in made["deleted"]]
         return PruneReport(**made)
+
+    def pin(self, step: int) -> None:
+        """Pins a step, which no prune deletes until `unpin`. Not collective; needs no lock."""
+        _native.set_pin(self.path, self.names, _arguments.number("step", step), True)
+
+    def unpin(self, step: int) -> None:
+        """Removes the pin of a step, if it has one. Not collective; needs no lock."""
+        _native.set_pin(self.path, self.names, _arguments.number("step", step), False)
 
     def take_notes(self) -> list[str]:
         """Returns the notes since the last call, on rank 0: replaced steps, and problems of the prune, of the record of

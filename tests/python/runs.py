@@ -145,6 +145,18 @@ class RunTest(common.WorkTest):
             self.assertEqual(since.deleted, [])
             self.assertEqual(numbers(run.prune(shardmesh.KeepRules(since=float("inf"))).deleted), [4])
 
+    def test_a_pinned_step_stays_until_it_is_unpinned(self):
+        self.saved(1, 2, 3)
+        shardmesh.Run(self.path, read_only=True).pin(1)
+        with shardmesh.Run(self.path) as run:
+            self.assertEqual([one.pinned for one in run.steps()], [True, False, False])
+            self.assertEqual(numbers(run.prune(shardmesh.KeepRules(last=1)).deleted), [2])
+            run.unpin(1)
+            self.assertEqual(numbers(run.prune(shardmesh.KeepRules(last=1)).deleted), [1])
+            code, said = refusal(lambda: run.pin(1))
+            self.assertEqual(code, "invalid_argument")
+            self.assertIn("no step 1", said)
+
     def test_the_best_steps_stay(self):
         with shardmesh.Run(self.path) as run:
             for step, metric in ((1, 0.5), (2, 0.1), (3, 0.9), (4, float("nan"))):

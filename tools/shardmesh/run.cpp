@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// `shardmesh run`: lists the steps of a training run, finds the newest good one, verifies them, and prunes them.
+// `shardmesh run`: lists the steps of a training run, finds the newest good one, verifies them, prunes them, and pins
+// those that stay.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -35,6 +37,7 @@ using namespace shardmesh;
 
 struct arguments {
   std::string action, folder, names;
+  std::vector<std::int64_t> steps;  // of pin and unpin
   keep_rules keep;
   std::optional<std::int64_t> days;
   bool json = false, deep = false, dry_run = false;
@@ -95,7 +98,8 @@ class command_run {
     if (given_.days) options_.keep.since = std::chrono::system_clock::now() - std::chrono::hours(24) * *given_.days;
     if (given_.action == "list") return list();
     if (given_.action == "latest") return latest();
-    return given_.action == "verify" ? verify_steps() : prune();
+    if (given_.action == "verify") return verify_steps();
+    return given_.action == "prune" ? prune() : set_pin();
   }
 
   void fails(const error& problem) {
@@ -187,6 +191,23 @@ class command_run {
     return {};
   }
 
+  result<void> set_pin() {
+    const std::int64_t step = given_.steps.front();
+    const bool pins = given_.action == "pin";
+    SHARDMESH_TRY(pins ? pin_step(given_.folder, step, options_.names)
+                       : unpin_step(given_.folder, step, options_.names));
+    // The pin is set. A damaged record of metrics does not change that.
+    if (const auto listed = list_steps(given_.folder, options_.names); listed) {
+      for (const run_step& one : *listed)
+        if (one.step == step) steps_.push_back({one, stored_bytes_of_step(one.path), check_step(one.path).problem});
+    } else {
+      note({to_string(listed.error())});
+    }
+    const std::filesystem::path path = std::filesystem::path(given_.folder) / folder_name(step, options_.names);
+    if (!given_.json) print(fmt::format("{}: {}\n", escaped(path.string()), pins ? "pinned" : "not pinned"));
+    return {};
+  }
+
   void would_remove(const std::filesystem::path& path, std::int64_t size_bytes) const {
     if (!given_.json) print(fmt::format("would remove {} ({})\n", escaped(path.string()), human_bytes(size_bytes)));
   }
@@ -227,6 +248,10 @@ class command_run {
 int run(const arguments& given, const common_options& common) {
   if (given.action != "prune" && given.dry_run)
     return refuse(fail(errc::invalid_argument, "--dry-run is an option of 'run prune' only"));
+  const std::size_t expected = given.action == "pin" || given.action == "unpin" ? 1 : 0;
+  if (given.steps.size() != expected)
+    return refuse(fail(errc::invalid_argument, fmt::format("'run {}' takes another number of steps", given.action))
+                      .with_values(fmt::format("{}", expected), fmt::format("{}", given.steps.size())));
   return command_run(given, common).run();
 }
 
@@ -247,9 +272,8 @@ void add_rules(CLI::App& command, arguments& given) {
 
 void add_run(CLI::App& app, invocation& call) {
   auto given = std::make_shared<arguments>();
-  CLI::App* command = app.add_subcommand(
-      "run",
-      "List the steps of a training run, find the newest good one, verify them, and delete those that no rule keeps");
+  CLI::App* command =
+      app.add_subcommand("run", "List the steps of a training run, find the newest good one, verify, pin, and prune them");
   command->footer(
       "shardmesh run list RUN\n"
       "shardmesh run latest RUN --deep\n"
@@ -257,10 +281,12 @@ void add_run(CLI::App& app, invocation& call) {
   command
       ->add_option("ACTION", given->action,
                    "list: the steps, and which of them the rules keep. latest: the folder of the newest good step. "
-                   "verify: check every byte. prune: delete the steps that no rule keeps, and leftovers")
+                   "verify: check every byte. prune: delete the steps that no rule keeps, and leftovers. pin STEP: let "
+                   "no prune delete the step. unpin STEP: let prunes delete it")
       ->required()
-      ->check(one_of({"list", "latest", "verify", "prune"}));
+      ->check(one_of({"list", "latest", "verify", "prune", "pin", "unpin"}));
   command->add_option("DIR", given->folder, "The folder of the run")->required()->check(some_path());
+  command->add_option("STEP", given->steps, "With pin and unpin: the number of the step")->check(whole_number());
   command
       ->add_option("--names", given->names,
                    "Names of the steps' folders: step-100 (torchtitan), checkpoint-100 (Hugging Face), or iter_0000100 "

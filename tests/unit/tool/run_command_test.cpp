@@ -107,6 +107,35 @@ TEST_CASE("run prune deletes what --dry-run shows, and nothing else") {
   CHECK(golden.left() == names{"step-20", "step-30"});
 }
 
+TEST_CASE("run pin keeps a step from every prune, until run unpin") {
+  const golden_run golden;
+  const tool_output pinned = golden.run("pin", "5");
+  INFO(pinned.out << pinned.err);
+  CHECK(pinned.status == 0);
+  CHECK(pinned.out == (golden.folder / "step-5").string() + ": pinned\n");
+  CHECK(golden.run("prune", "--keep-last 1").status == 0);
+  CHECK(golden.left() == names{"step-5", "step-20", "step-30"});
+  const nlohmann::json unpinned = nlohmann::json::parse(golden.run("unpin", "5 --json").out);
+  CHECK(unpinned["ok"] == true);
+  REQUIRE(unpinned["steps"].size() == 1);
+  CHECK(unpinned["steps"][0]["step"] == 5);
+  CHECK(unpinned["steps"][0]["pinned"] == false);
+  CHECK(golden.run("prune", "--keep-last 1").status == 0);
+  CHECK(golden.left() == names{"step-20", "step-30"});
+}
+
+TEST_CASE("run pin of a step that is not there, or of no step, is an error") {
+  const golden_run golden;
+  const tool_output missing = golden.run("pin", "7");
+  CHECK(missing.status == 2);
+  CHECK(has(missing.err, "no step 7"));
+  CHECK(golden.run("pin").status == 2);
+  CHECK(golden.run("pin", "5 10").status == 2);
+  CHECK(golden.run("pin", "newest").status == 2);
+  CHECK(golden.run("list", "5").status == 2);
+  CHECK_FALSE(fs::exists(golden.folder / ".step-7.pinned"));
+}
+
 TEST_CASE("run explains wrong arguments and missing folders") {
   const golden_run golden;
   CHECK(golden.run("list", "--dry-run").status == 2);
