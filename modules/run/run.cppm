@@ -9,6 +9,7 @@ export module shardmesh.run;
 export import shardmesh.collective_checkpoint;
 
 export import :checkpoint_run;
+export import :flatten;
 export import :keep_rules;
 export import :latest_step;
 export import :prune;

@@ -33,7 +33,7 @@ BASH = {
     "layout --s|": "--shape --svg",
     "layout --svg = |": "a b.svg folder",
     "verify a --l|": "--limit-factor",
-    "run |": "list latest verify prune pin unpin",
+    "run |": "list latest verify prune pin unpin diff flatten",
     "run list --names |": "step checkpoint iter",
     "completion |": "bash zsh fish",
     "completion f|": "fish",

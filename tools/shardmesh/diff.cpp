@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "comparing.hpp"
 #include "console.hpp"
 #include "counted.hpp"
 #include "diff_json.hpp"
@@ -154,6 +155,14 @@ int run(arguments& given, const common_options& common) {
 }
 
 }  // namespace
+
+int compare_checkpoints(const std::string& left, const std::string& right, bool json, const common_options& common) {
+  arguments given;
+  given.left = left;
+  given.right = right;
+  given.json = json;
+  return run(given, common);
+}
 
 void add_diff(CLI::App& app, invocation& call) {
   auto given = std::make_shared<arguments>();

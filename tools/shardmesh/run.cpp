@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `shardmesh run`: lists the steps of a training run, finds the newest good one, verifies them, prunes them, and pins
-// those that stay.
+// `shardmesh run`: lists the steps of a training run, finds the newest good one, verifies, compares, flattens, pins,
+// and prunes them.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "comparing.hpp"
 #include "console.hpp"
 #include "counted.hpp"
 #include "json_writer.hpp"
@@ -37,7 +38,7 @@ using namespace shardmesh;
 
 struct arguments {
   std::string action, folder, names;
-  std::vector<std::int64_t> steps;  // of pin and unpin
+  std::vector<std::int64_t> steps;
   keep_rules keep;
   std::optional<std::int64_t> days;
   bool json = false, deep = false, dry_run = false;
@@ -80,13 +81,19 @@ class command_run {
 
   int run() {
     works_on(given_.folder);
-    if (const auto done = act(); !done) fails(done.error());
+    if (const auto found = find_names(); !found) {
+      fails(found.error());
+    } else if (given_.action == "diff") {
+      return compare_checkpoints(path_of(given_.steps[0]), path_of(given_.steps[1]), given_.json, common_);
+    } else if (const auto acted = act(); !acted) {
+      fails(acted.error());
+    }
     if (given_.json) print_document();
     return status_;
   }
 
  private:
-  result<void> act() {
+  result<void> find_names() {
     if (is_url(given_.folder))
       return fail(errc::unsupported, "a run is a local folder").with_file(printable_url(given_.folder));
     if (given_.names.empty()) {
@@ -94,12 +101,21 @@ class command_run {
     } else {
       options_.names = step_names_of(given_.names).value_or(step_names::step);
     }
+    return {};
+  }
+
+  std::string path_of(std::int64_t step) const {
+    return (std::filesystem::path(given_.folder) / folder_name(step, options_.names)).string();
+  }
+
+  result<void> act() {
     options_.keep = given_.keep;
     if (given_.days) options_.keep.since = std::chrono::system_clock::now() - std::chrono::hours(24) * *given_.days;
     if (given_.action == "list") return list();
     if (given_.action == "latest") return latest();
     if (given_.action == "verify") return verify_steps();
-    return given_.action == "prune" ? prune() : set_pin();
+    if (given_.action == "prune") return prune();
+    return given_.action == "flatten" ? flatten() : set_pin();
   }
 
   void fails(const error& problem) {
@@ -196,16 +212,31 @@ class command_run {
     const bool pins = given_.action == "pin";
     SHARDMESH_TRY(pins ? pin_step(given_.folder, step, options_.names)
                        : unpin_step(given_.folder, step, options_.names));
-    // The pin is set. A damaged record of metrics does not change that.
-    if (const auto listed = list_steps(given_.folder, options_.names); listed) {
-      for (const run_step& one : *listed)
-        if (one.step == step) steps_.push_back({one, stored_bytes_of_step(one.path), check_step(one.path).problem});
-    } else {
-      note({to_string(listed.error())});
-    }
-    const std::filesystem::path path = std::filesystem::path(given_.folder) / folder_name(step, options_.names);
-    if (!given_.json) print(fmt::format("{}: {}\n", escaped(path.string()), pins ? "pinned" : "not pinned"));
+    show(step);
+    if (!given_.json) print(fmt::format("{}: {}\n", escaped(path_of(step)), pins ? "pinned" : "not pinned"));
     return {};
+  }
+
+  result<void> flatten() {
+    const std::int64_t step = given_.steps.front();
+    SHARDMESH_TRY(flattened_, flatten_step(given_.folder, step, options_.names, common_.threads));
+    note(flattened_.notes);
+    show(step);
+    if (given_.json) return {};
+    if (flattened_.references.empty())
+      print(fmt::format("{}: refers to no other step\n", escaped(path_of(step))));
+    else
+      print(fmt::format("{}: flattened: {} of {} copied\n", escaped(path_of(step)),
+                        human_bytes(flattened_.copied_bytes), escaped(enumerated(flattened_.references))));
+    return {};
+  }
+
+  // Adds a step to the document. The action has succeeded, and a damaged record of metrics does not change that.
+  void show(std::int64_t step) {
+    const auto listed = list_steps(given_.folder, options_.names);
+    if (!listed) return note({to_string(listed.error())});
+    for (const run_step& one : *listed)
+      if (one.step == step) steps_.push_back({one, stored_bytes_of_step(one.path), check_step(one.path).problem});
   }
 
   void would_remove(const std::filesystem::path& path, std::int64_t size_bytes) const {
@@ -228,6 +259,9 @@ class command_run {
         .member("removed_steps", report_.steps)
         .member("removed_leftovers", report_.leftovers)
         .member("removed_bytes", report_.bytes)
+        .key("copied_from")
+        .list(flattened_.references)
+        .member("copied_bytes", flattened_.copied_bytes)
         .key("notes")
         .list(notes_)
         .key("problems");
@@ -242,13 +276,20 @@ class command_run {
   std::vector<std::string> notes_;
   std::vector<error> problems_;
   prune_report report_;
+  flatten_report flattened_;
   int status_ = done;
 };
+
+// How many steps an action takes.
+std::size_t steps_of(const std::string& action) {
+  if (action == "diff") return 2;
+  return action == "pin" || action == "unpin" || action == "flatten" ? 1 : 0;
+}
 
 int run(const arguments& given, const common_options& common) {
   if (given.action != "prune" && given.dry_run)
     return refuse(fail(errc::invalid_argument, "--dry-run is an option of 'run prune' only"));
-  const std::size_t expected = given.action == "pin" || given.action == "unpin" ? 1 : 0;
+  const std::size_t expected = steps_of(given.action);
   if (given.steps.size() != expected)
     return refuse(fail(errc::invalid_argument, fmt::format("'run {}' takes another number of steps", given.action))
                       .with_values(fmt::format("{}", expected), fmt::format("{}", given.steps.size())));
@@ -273,7 +314,9 @@ void add_rules(CLI::App& command, arguments& given) {
 void add_run(CLI::App& app, invocation& call) {
   auto given = std::make_shared<arguments>();
   CLI::App* command =
-      app.add_subcommand("run", "List the steps of a training run, find the newest good one, verify, pin, and prune them");
+      app.add_subcommand("run",
+                         "List the steps of a training run, find the newest good one, verify, compare, flatten, pin, "
+                         "and prune them");
   command->footer(
       "shardmesh run list RUN\n"
       "shardmesh run latest RUN --deep\n"
@@ -282,11 +325,14 @@ void add_run(CLI::App& app, invocation& call) {
       ->add_option("ACTION", given->action,
                    "list: the steps, and which of them the rules keep. latest: the folder of the newest good step. "
                    "verify: check every byte. prune: delete the steps that no rule keeps, and leftovers. pin STEP: let "
-                   "no prune delete the step. unpin STEP: let prunes delete it")
+                   "no prune delete the step. unpin STEP: let prunes delete it. diff STEP STEP: compare two steps, as "
+                   "the command diff does. flatten STEP: copy what the step needs of other steps, so that these can "
+                   "be pruned")
       ->required()
-      ->check(one_of({"list", "latest", "verify", "prune", "pin", "unpin"}));
+      ->check(one_of({"list", "latest", "verify", "prune", "pin", "unpin", "diff", "flatten"}));
   command->add_option("DIR", given->folder, "The folder of the run")->required()->check(some_path());
-  command->add_option("STEP", given->steps, "With pin and unpin: the number of the step")->check(whole_number());
+  command->add_option("STEP", given->steps, "With pin, unpin, flatten, and diff: the number of a step")
+      ->check(whole_number());
   command
       ->add_option("--names", given->names,
                    "Names of the steps' folders: step-100 (torchtitan), checkpoint-100 (Hugging Face), or iter_0000100 "

@@ -188,7 +188,7 @@ TEST_CASE("a run with rules prunes itself after each save") {
   CHECK(numbers_in(run) == numbers{1, 3, 4});  // the later ones refer to step 1
 }
 
-TEST_CASE("random saves and prunes never break a step that stays, nor delete the newest one") {
+TEST_CASE("random saves, flattenings, and prunes never break a step that stays, nor delete the newest one") {
   const std::uint64_t seed = random_seed::seed();
   for (std::uint64_t round = 0; round < random_seed::rounds(6); ++round) {
     INFO("SHARDMESH_SEED=" << seed << ", round " << round);
@@ -201,6 +201,7 @@ TEST_CASE("random saves and prunes never break a step that stays, nor delete the
       for (std::int64_t left = 1 + random.below(3); left > 0; --left) next.push_back(step += 1 + random.below(4));
       save_steps(run, next, {.incremental = !random.one_in(3)}, {{step, static_cast<double>(random.below(4))}});
       if (random.one_in(4)) REQUIRE(pin_step(run, step));
+      if (random.one_in(3)) REQUIRE(flatten_step(run, step));
       const keep_rules keep{.last = random.below(3), .every = random.below(5), .best = random.below(2)};
       const prune_plan plan = plan_prune(run, {.keep = keep}).value();
       CHECK(prune_run(plan).value().problems.empty());

@@ -136,6 +136,38 @@ TEST_CASE("run pin of a step that is not there, or of no step, is an error") {
   CHECK_FALSE(fs::exists(golden.folder / ".step-7.pinned"));
 }
 
+TEST_CASE("run diff compares two steps as diff does") {
+  const golden_run golden;
+  const tool_output equal = golden.run("diff", "5 20");
+  INFO(equal.out << equal.err);
+  CHECK(equal.status == 0);
+  const std::string left = (golden.folder / "step-5").string(), right = (golden.folder / "step-20").string();
+  CHECK(equal.out == run_tool("diff " + left + " " + right).out);
+  CHECK(golden.run("diff", "5 20 --json").out == run_tool("diff " + left + " " + right + " --json").out);
+  CHECK(golden.run("diff", "5 30").status != 0);
+  CHECK(golden.run("diff", "5").status == 2);
+  const tool_output missing = golden.run("diff", "5 7 --json");
+  CHECK(missing.status == 3);
+  CHECK(has(missing.err, "step-7"));
+  CHECK(nlohmann::json::parse(missing.out)["ok"] == false);
+}
+
+TEST_CASE("run flatten leaves a step as it is that refers to no other, and explains a damaged or missing one") {
+  const golden_run golden;
+  const tool_output plain = golden.run("flatten", "5");
+  INFO(plain.out << plain.err);
+  CHECK(plain.status == 0);
+  CHECK(plain.out == (golden.folder / "step-5").string() + ": refers to no other step\n");
+  const nlohmann::json document = nlohmann::json::parse(golden.run("flatten", "5 --json").out);
+  CHECK(document["ok"] == true);
+  CHECK(document["copied_bytes"] == 0);
+  CHECK(document["copied_from"].empty());
+  CHECK(document["steps"][0]["step"] == 5);
+  CHECK(golden.run("flatten", "30").status == 1);
+  CHECK(golden.run("flatten", "7").status == 2);
+  CHECK(golden.run("flatten").status == 2);
+}
+
 TEST_CASE("run explains wrong arguments and missing folders") {
   const golden_run golden;
   CHECK(golden.run("list", "--dry-run").status == 2);
