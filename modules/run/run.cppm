@@ -17,3 +17,4 @@ export import :run_step;
 export import :run_writer;
 export import :step_check;
 export import :step_names;
+export import :termination_signal;
