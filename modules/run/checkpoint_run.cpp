@@ -21,6 +21,7 @@ module;
 module shardmesh.run;
 
 import shardmesh.comm;
+import :rank_object_reading;
 
 namespace shardmesh {
 namespace fs = std::filesystem;
@@ -106,6 +107,7 @@ struct checkpoint_run::state {
   result<std::int64_t> count_ended(std::int64_t step, communicator_ref comm, const call_options& call);
   void end_oldest();
   void end_save(std::int64_t step, bool is_saved, bool durable);
+  result<resumed_objects_of_rank> resume_objects(std::int64_t step, communicator_ref comm, const call_options& call);
   result<chosen_step> choose(communicator_ref comm, std::optional<std::int64_t> below, const call_options& call);
 };
 
@@ -171,6 +173,18 @@ void checkpoint_run::state::end_save(std::int64_t step, bool is_saved, bool dura
   if (writer) writer->end_save(step, is_saved, durable);
 }
 
+// Collective: returns this rank's objects of a step, or the same error on every rank.
+result<resumed_objects_of_rank> checkpoint_run::state::resume_objects(std::int64_t step, communicator_ref comm,
+                                                                      const call_options& call) {
+  const auto answer = [&] { return read_rank_objects(path_of(step), comm.size(), options); };
+  SHARDMESH_TRY(const std::vector<std::byte> bytes, ask_first_rank(comm, record_of(step), call, answer));
+  auto chosen = choose_rank_objects(bytes, comm.rank(), comm.size(), options);
+  agree_options told;
+  if (!chosen) told.problem = &chosen.error();
+  SHARDMESH_TRY(agree(comm, record_of(step), told, call));
+  return chosen;
+}
+
 // Collective: rank 0 finds the newest good step.
 result<chosen_step> checkpoint_run::state::choose(communicator_ref comm, std::optional<std::int64_t> below,
                                                   const call_options& call) {
@@ -220,8 +234,10 @@ result<checkpoint_run> checkpoint_run::open(const fs::path& folder, communicator
   };
   const std::vector<agreement_record> records{
       {"folder", folder.string()},
-      {"options", fmt::format("names {}, in_flight {}, when_full {}, incremental {}", name(options.names),
-                              options.in_flight, static_cast<int>(options.when_full), options.incremental)}};
+      {"options",
+       fmt::format("names {}, in_flight {}, when_full {}, incremental {}, when_resized {}, converts {}",
+                   name(options.names), options.in_flight, static_cast<int>(options.when_full), options.incremental,
+                   static_cast<int>(options.when_resized), static_cast<bool>(options.convert_objects))}};
   SHARDMESH_TRY(ask_first_rank(comm, records, {.name = "run.open"}, answer));
   return checkpoint_run(std::move(made));
 }
@@ -287,6 +303,17 @@ result<resumed_run> checkpoint_run::resume_by(communicator_ref comm, const rank_
     for (error& skipped : chosen.skipped) made.skipped.push_back(std::move(skipped));
     if (!chosen.step) break;
     const fs::path path = state_->path_of(*chosen.step);
+    const auto skip = [&](const error& why) {
+      error skipped = fail(why.code, "the step is skipped: " + to_string(why));
+      made.skipped.push_back(std::move(skipped).with_file(path.string()));
+      below = chosen.step;
+    };
+    auto objects = state_->resume_objects(*chosen.step, comm, call);
+    if (!objects) {
+      if (!is_damage(objects.error().code)) return std::move(objects).error();
+      skip(objects.error());
+      continue;
+    }
     auto loaded = loader(path);
     agree_options told;
     if (!loaded) told.problem = &loaded.error();
@@ -296,13 +323,13 @@ result<resumed_run> checkpoint_run::resume_by(communicator_ref comm, const rank_
       made.step = chosen.step;
       made.path = path;
       made.loaded = *std::move(loaded);
+      made.rank_objects = std::move(objects->own);
+      made.dropped = std::move(objects->dropped);
       return made;
     }
     // The communicator may have failed, and not the load: then its error is no damage.
     if (agreed || !is_damage(agreed.error().code)) return agreed ? loaded.error() : agreed.error();
-    error skipped = fail(agreed.error().code, "the step is skipped: " + to_string(agreed.error()));
-    made.skipped.push_back(std::move(skipped).with_file(path.string()));
-    below = chosen.step;
+    skip(agreed.error());
   }
   if (!made.skipped.empty()) return fail_all(std::move(made.skipped));
   return made;

@@ -12,6 +12,7 @@ import shardmesh.checkpoint;
 import shardmesh.collective_checkpoint;
 import :keep_rules;
 import :latest_step;
+import :rank_objects;
 import :run_step;
 import :step_check;
 import :step_names;
@@ -31,12 +32,16 @@ struct checkpoint_run_options {
   full_flight when_full = full_flight::wait;
   bool incremental = false;  // DCP: a step refers to the newest good one for chunks that have not changed
   keep_rules keep{};         // after each save, rank 0 prunes by these rules in the background
+  /// The objects of ranks, if another number of ranks resumes than has saved the step.
+  resized_objects when_resized = resized_objects::refuse;
+  rank_object_converter convert_objects{};  // makes them for this rank instead; on every rank, or on none
 };
 
 /// The options of one save of a run.
 struct run_save_options {
   std::optional<double> metric{};  // of this step, for `keep_rules::best`; rank 0's counts, and NaN is no metric
   rank_save_options saving{};      // as for `save`; a damaged step of this number is replaced without `overwrite`
+  objects_of_rank rank_objects{};  // of this rank, such as the state of its random generator
 };
 
 /// A background save that has ended.
@@ -53,10 +58,12 @@ struct started_save {
 
 /// The step from which a run resumes.
 struct resumed_run {
-  std::optional<std::int64_t> step;  // nothing: the run has no step yet
-  std::filesystem::path path;        // of the step
-  std::vector<error> skipped;        // newer steps that are damaged or failed to load, newest first
-  load_report loaded;                // of this rank, if a state was loaded
+  std::optional<std::int64_t> step;    // nothing: the run has no step yet
+  std::filesystem::path path;          // of the step
+  std::vector<error> skipped;          // newer steps that are damaged or failed to load, newest first
+  load_report loaded;                  // of this rank, if a state was loaded
+  objects_of_rank rank_objects{};      // of this rank, if a state was loaded
+  std::vector<std::string> dropped{};  // keys of the objects of ranks that `resized_objects::drop` drops
 };
 
 }  // namespace shardmesh
@@ -104,7 +111,8 @@ class checkpoint_run {
   result<save_report> save(std::int64_t step, State&& state, communicator_ref comm,
                            const run_save_options& options = {}) {
     const auto saver = [&](const std::filesystem::path& to, const rank_save_options& how) {
-      return shardmesh::save(to, state, comm, how);
+      detail::state_with_rank_objects<std::remove_reference_t<State>> both{state, options.rank_objects, comm.size()};
+      return shardmesh::save(to, both, comm, how);
     };
     return save_by(step, comm, options, saver);
   }
@@ -118,7 +126,8 @@ class checkpoint_run {
   result<started_save> start_save(std::int64_t step, State&& state, communicator_ref comm,
                                   const run_save_options& options = {}) {
     const auto starter = [&](const std::filesystem::path& to, communicator_ref own, const rank_save_options& how) {
-      return shardmesh::start_save(to, state, own, how);
+      detail::state_with_rank_objects<std::remove_reference_t<State>> both{state, options.rank_objects, own.size()};
+      return shardmesh::start_save(to, both, own, how);
     };
     return start_by(step, comm, options, starter);
   }
@@ -133,10 +142,12 @@ class checkpoint_run {
   result<resumed_run> resume(communicator_ref comm);
 
   /// Loads the newest good step into a state, in place. Collective; blocks. The layout and the number of ranks may
-  /// differ from those of the save. If a step turns out to be damaged, the one before is loaded.
+  /// differ from those of the save. If a step turns out to be damaged, the one before is loaded. The objects of ranks
+  /// are in the result; the options of the run say what happens to them if another number of ranks saved the step.
   /// \returns without a step when the run has none: the state is as it was
   /// \errors the same on every rank: those of `resume` above; those of `load` that are not damage to the step, such as
-  ///         errc::missing_key or errc::shape_mismatch. After an error the tensors hold unspecified values.
+  ///         errc::missing_key or errc::shape_mismatch; errc::invalid_argument for objects of another number of ranks,
+  ///         before the state changes. After another error the tensors hold unspecified values.
   template <has_writable_local_view State>
   result<resumed_run> resume(State& state, communicator_ref comm, const rank_load_options& options = {}) {
     const auto loader = [&](const std::filesystem::path& from) { return shardmesh::load(from, state, comm, options); };

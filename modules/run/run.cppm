@@ -13,6 +13,7 @@ export import :flatten;
 export import :keep_rules;
 export import :latest_step;
 export import :prune;
+export import :rank_objects;
 export import :run_step;
 export import :run_writer;
 export import :step_check;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +13,7 @@ from . import _arguments, _native
 from ._error import Error, failure
 from ._process import Owner
 from ._progress import Progress
+from ._rank_objects import WhenResized, checked_rule, rank_objects_of, with_rank_objects
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -63,6 +64,10 @@ class ResumedRun:
     path: str = ""
     #: why newer steps were skipped, newest first
     skipped: list[Error] = field(default_factory=list)
+    #: of this rank, as `save` got them
+    rank_objects: dict[str, Any] = field(default_factory=dict)
+    #: keys of the objects of ranks that `when_resized` drops
+    dropped: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -124,12 +129,14 @@ class Run:
         if writer is not None and self._owner.is_here:
             writer.wait()
 
-    def save(self, step: int, state_dict: dict[str, Any], *, metric: float | None = None, overwrite: bool = False,
-             threads: int = 0, memory_bytes: int = 0, progress: Progress = False) -> str:
+    def save(self, step: int, state_dict: dict[str, Any], *, metric: float | None = None,
+             rank_objects: Mapping[str, Any] | None = None, overwrite: bool = False, threads: int = 0,
+             memory_bytes: int = 0, progress: Progress = False) -> str:
         """Saves a step as `shardmesh.dcp.save` does, and returns its folder. Collective; blocks. A damaged step of this
         number is replaced, with a note; a good one only with `overwrite`.
 
         metric: for `KeepRules.best`; rank 0's counts, and NaN is no metric.
+        rank_objects: values of this rank by name, such as the state of its random generator. `resume` returns them.
 
         Raises Error: those of `dcp.save`; destination_exists if there is a good step of this number; invalid_argument
         if the step to be replaced is one to which another refers.
@@ -139,6 +146,7 @@ class Run:
         number = _arguments.number("step", step)
         value = _metric_of(metric)
         overwrite = _arguments.flag("overwrite", overwrite)
+        state_dict = with_rank_objects(state_dict, rank_objects, *self._ranks())
         self._check_open()
         try:
             path, replaces, previous = self._together(
@@ -172,13 +180,16 @@ class Run:
         found = {one.step: _native.check_step(one.path, True, threads) for one in self.steps()}
         return {step: problem for step, problem in found.items() if problem is not None}
 
-    def resume(self, state_dict: dict[str, Any], *, deep: bool = False, threads: int = 0,
-               progress: Progress = False) -> ResumedRun:
+    def resume(self, state_dict: dict[str, Any], *, deep: bool = False, when_resized: WhenResized = "refuse",
+               threads: int = 0, progress: Progress = False) -> ResumedRun:
         """Loads the newest good step into a state dict as `shardmesh.dcp.load` does. Collective; blocks. The layout and
         the number of ranks may differ from those of the save. If a step turns out to be damaged, the one before is
         loaded. A run without steps leaves the state dict as it is.
 
         deep: compare every checksum of a step before it is loaded.
+        when_resized: what happens to `rank_objects` if another number of ranks saved the step. "refuse" raises Error,
+        "drop" lists their keys in `dropped`, and a function makes them: it gets the objects of all ranks that saved, a
+        list of dicts, the rank, and the number of ranks. Objects are unpickled, as in `dcp.load`.
 
         Raises Error: the problems of all steps if there are steps and none is good; those of `dcp.load` that are not
         damage to the step, such as missing_key. After an error the tensors hold unspecified values.
@@ -186,6 +197,7 @@ class Run:
         from . import dcp
 
         deep, threads = _arguments.flag("deep", deep), _arguments.threads(threads)
+        rule = checked_rule(when_resized)
         below: int | None = None
         skipped: list[Error] = []
         while True:
@@ -194,6 +206,8 @@ class Run:
             if found is None:
                 break
             try:
+                own, dropped = self._everywhere(
+                    lambda path=found.path: rank_objects_of(path, *self._ranks(), rule))
                 dcp.load(state_dict, checkpoint_id=found.path, process_group=self._group, threads=threads,
                          progress=progress)
             except Error as problem:
@@ -203,7 +217,7 @@ class Run:
                 skipped.append(failure(problem.code, f"the step is skipped: {why}", path=found.path))
                 below = found.step
             else:
-                return ResumedRun(found.step, found.path, skipped)
+                return ResumedRun(found.step, found.path, skipped, own, dropped)
         if skipped:
             skipped[0].others = (*skipped[0].others, *skipped[1:])
             raise skipped[0]
@@ -304,6 +318,34 @@ class Run:
         if problem is not None:
             raise problem
         return answer  # type: ignore[return-value]
+
+    def _everywhere(self, work: Callable[[], Made]) -> Made:
+        """Runs the work on every rank. If it fails on some ranks, the others raise the first rank's error."""
+        _, size = self._ranks()
+        made, problem = None, None
+        try:
+            made = work()
+        except Exception as raised:
+            problem = raised
+        if size > 1:
+            import torch.distributed as dist
+
+            told: list[Any] = [None] * size
+            dist.all_gather_object(told, None if problem is None else _portable(problem), group=self._group)
+            theirs = next((one for one in told if one is not None), None)
+            # One error on all ranks, so that all of them skip the step, or none does.
+            if theirs is not None:
+                raise theirs from problem
+        if problem is not None:
+            raise problem
+        return made  # type: ignore[return-value]
+
+
+def _portable(problem: Exception) -> Error:
+    """Returns an error that other ranks can unpickle."""
+    if isinstance(problem, Error):
+        return problem
+    return failure("invalid_argument", f"the objects of ranks could not be loaded: {problem!r}")
 
 
 def _rules_of(keep: Any) -> dict[str, Any]:

@@ -72,6 +72,49 @@ def resume_on_ranks(rank, world, path):
         return found.step, equal(whole(state), found.step), [problem.path for problem in found.skipped]
 
 
+def objects_on(rank):
+    return {"rng": torch.tensor([7, rank], dtype=torch.uint8), "data.loader": {"position": 100 + rank}}
+
+
+def same_objects(one, other):
+    return torch.equal(one["rng"], other["rng"]) and {**one, "rng": 0} == {**other, "rng": 0}
+
+
+def save_objects_on_ranks(rank, world, path):
+    with shardmesh.Run(path) as run:
+        run.save(1, sharded(world, 1), rank_objects=objects_on(rank))
+
+
+def resume_objects_on_ranks(rank, world, path):
+    with shardmesh.Run(path) as run:
+        found = run.resume(sharded(world, 0))
+        return found.dropped == [] and same_objects(found.rank_objects, objects_on(rank))
+
+
+def converted(saved, rank, ranks):
+    if [objects["data.loader"]["position"] for objects in saved] != [100, 101]:
+        raise ValueError("other objects")
+    return {"share": 10 * ranks + rank}
+
+
+def failing(saved, rank, ranks):
+    if rank == 1:
+        raise OSError("no such shard")
+    return {}
+
+
+def resize_on_ranks(rank, world, path):
+    with shardmesh.Run(path) as run:
+        state = sharded(world, 0)
+        refused = refusal(lambda: run.resume(state))
+        failed = refusal(lambda: run.resume(state, when_resized=failing))
+        untouched = bool((whole(state)["w"] == state_at(0)["w"]).all())
+        dropped = run.resume(state, when_resized="drop")
+        made = run.resume(state, when_resized=converted)
+        return (refused, failed, untouched, dropped.dropped, dropped.rank_objects, made.rank_objects,
+                equal(whole(state), 1))
+
+
 def open_twice(rank, world, path):
     with shardmesh.Run(path):
         return refusal(lambda: shardmesh.Run(path))[0]
@@ -240,6 +283,33 @@ class RunTest(common.WorkTest):
         self.assertEqual(run_ranks(2, resume_on_ranks, str(self.path)), [(3, True, [])] * 2)
         os.remove(self.path / "step-3" / ".metadata")
         self.assertEqual(run_ranks(2, resume_on_ranks, str(self.path)), [(2, True, [str(self.path / "step-3")])] * 2)
+
+    def test_each_rank_gets_its_own_objects_back(self):
+        run_ranks(2, save_objects_on_ranks, str(self.path))
+        self.assertEqual(run_ranks(2, resume_objects_on_ranks, str(self.path)), [True, True])
+
+    def test_another_number_of_ranks_refuses_drops_or_converts_their_objects(self):
+        run_ranks(2, save_objects_on_ranks, str(self.path))
+        keys = sorted(f"rank_objects.{name}.{rank}" for name in ("data.loader", "rng") for rank in (0, 1))
+        for rank, said in enumerate(run_ranks(3, resize_on_ranks, str(self.path))):
+            refused, failed, untouched, dropped, none, made, is_loaded = said
+            self.assertEqual(refused[0], "invalid_argument")
+            for word in ("rank_objects.data.loader.0", "expected 2 ranks", "found 3 ranks", "when_resized"):
+                self.assertIn(word, refused[1])
+            self.assertEqual(failed[0], "invalid_argument")
+            self.assertIn("no such shard", failed[1])
+            self.assertEqual((untouched, dropped, none, made, is_loaded), (True, keys, {}, {"share": 30 + rank}, True))
+
+    def test_objects_of_one_process(self):
+        with shardmesh.Run(self.path) as run:
+            run.save(1, state_at(1), rank_objects=objects_on(0))
+            run.save(2, state_at(2))
+            found = run.resume(empty())
+            self.assertEqual((found.step, found.rank_objects, found.dropped), (2, {}, []))
+            self.assertIn("rank_objects", refusal(lambda: run.save(3, state_at(3), rank_objects={"": 1}))[1])
+            twice = refusal(lambda: run.save(3, {"rank_objects": 1}, rank_objects={"a": 1}))
+            self.assertEqual(twice[0], "duplicate_key")
+            self.assertIn("when_resized", refusal(lambda: run.resume(empty(), when_resized="keep"))[1])
 
     def test_every_rank_gets_the_error_of_a_second_run(self):
         self.assertEqual(run_ranks(2, open_twice, str(self.path)), ["destination_exists"] * 2)
