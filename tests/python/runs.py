@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """shardmesh.Run saves, lists, prunes, verifies, and resumes steps, in one process and on ranks of torch.distributed."""
 import os
+import shutil
+import subprocess
+import sys
 
 import common
 
@@ -167,6 +170,19 @@ class RunTest(common.WorkTest):
         state = empty()
         self.assertEqual(shardmesh.Run(self.path, read_only=True).resume(state).step, 3)
         self.assertTrue(equal(state, 3))
+
+    def test_pytorch_reads_a_flattened_step_without_the_others(self):
+        self.saved(1, 2, incremental=True)
+        command = [sys.executable, "-m", "shardmesh", "run", "flatten", str(self.path), "2"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("of step-1 copied", done.stdout)
+        self.assertEqual(references(self.path / "step-2"), set())
+        shutil.rmtree(self.path / "step-1")
+        state = empty()
+        torch_checkpoint.load(state, checkpoint_id=str(self.path / "step-2"), no_dist=True)
+        self.assertTrue(equal(state, 2))
+        self.assertEqual(shardmesh.Run(self.path, read_only=True).verify(), {})
 
     def test_rules_delete_steps_in_the_background_and_on_demand(self):
         for step in range(1, 7):
