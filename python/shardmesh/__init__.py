@@ -15,7 +15,8 @@ from ._layouts import Layout, PlacedBox
 from ._loading import Loading
 from ._mapped import MappedTensor
 from ._native import version as __version__
-from ._run import KeepRules, PruneReport, ResumedRun, Run, RunStep
+from ._run import Run
+from ._run_values import KeepRules, PruneReport, ResumedRun, RunStep
 from ._saving import SaveReport, save
 from ._selection import Selection
 

@@ -2,11 +2,9 @@
 """Run: a training run is a folder of steps, and each step is a checkpoint that shardmesh.dcp saves and loads."""
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _arguments, _native
@@ -14,6 +12,7 @@ from ._error import Error, failure
 from ._process import Owner
 from ._progress import Progress
 from ._rank_objects import WhenResized, checked_rule, rank_objects_of, with_rank_objects
+from ._run_values import KeepRules, PruneReport, ResumedRun, RunStep, rules_of
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -22,69 +21,6 @@ Made = TypeVar("Made")
 
 #: Errors of a step, not of the caller: the step before may load.
 _DAMAGE = {"bad_format", "bad_pickle", "checksum_mismatch", "gap", "incomplete_save", "io", "unsafe_path"}
-#: The range of the C++ half's clock.
-_LAST_SECOND = 9_200_000_000
-
-
-@dataclass(frozen=True)
-class KeepRules:
-    """The rules that keep steps. A step that one of them keeps is kept. Without a rule, every step is kept."""
-
-    #: the newest good steps
-    last: int = 0
-    #: each step whose number is a multiple of this one
-    every: int = 0
-    #: the steps with the best metric, of those that have one
-    best: int = 0
-    highest_is_best: bool = False
-    #: each step that was saved at this time or later, in seconds since 1970
-    since: float | None = None
-
-
-@dataclass(frozen=True)
-class RunStep:
-    """One step of a run. It may be damaged."""
-
-    step: int
-    path: str
-    #: when it was saved, in seconds since 1970
-    saved: float
-    #: of its save
-    metric: float | None
-    pinned: bool
-
-
-@dataclass(frozen=True)
-class ResumedRun:
-    """The step from which a run resumes."""
-
-    #: None: the run has no step yet
-    step: int | None
-    #: the step's folder
-    path: str = ""
-    #: why newer steps were skipped, newest first
-    skipped: list[Error] = field(default_factory=list)
-    #: of this rank, as `save` got them
-    rank_objects: dict[str, Any] = field(default_factory=dict)
-    #: keys of the objects of ranks that `when_resized` drops
-    dropped: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class PruneReport:
-    """What a prune has done, or would do."""
-
-    #: (step, reasons to keep it), ascending
-    kept: list[tuple[RunStep, list[str]]]
-    deleted: list[RunStep]
-    #: of killed saves: how many were deleted
-    leftovers: int
-    #: of the deleted steps and leftovers
-    bytes: int
-    #: why something could not be deleted
-    problems: list[Error]
-    #: for the user: why nothing is deleted
-    notes: list[str]
 
 
 class Run:
@@ -107,7 +43,7 @@ class Run:
         self.path = os.path.abspath(_arguments.path(path))
         self.names = _arguments.text("names", names)
         incremental = _arguments.flag("incremental", incremental)
-        self._keep = _rules_of(keep)
+        self._keep = rules_of(keep)
         self._group = process_group
         self._owner = Owner()
         self._is_open = not _arguments.flag("read_only", read_only)
@@ -229,7 +165,7 @@ class Run:
         keep: the rules; None: those of the run.
         dry_run: delete nothing, and report what would be deleted.
         """
-        rules = self._keep if keep is None else _rules_of(keep)
+        rules = self._keep if keep is None else rules_of(keep)
         dry_run = _arguments.flag("dry_run", dry_run)
         if not dry_run:
             self._check_open()
@@ -346,17 +282,6 @@ def _portable(problem: Exception) -> Error:
     if isinstance(problem, Error):
         return problem
     return failure("invalid_argument", f"the objects of ranks could not be loaded: {problem!r}")
-
-
-def _rules_of(keep: Any) -> dict[str, Any]:
-    """Returns the rules as the C++ half takes them."""
-    if not isinstance(keep, KeepRules):
-        raise _arguments.wrong("keep", "KeepRules", keep)
-    since = keep.since
-    if since is not None:  # whole seconds, as steps record them
-        since = math.floor(min(_arguments.fraction("since", since), _LAST_SECOND))
-    return {**{name: _arguments.number(name, getattr(keep, name)) for name in ("last", "every", "best")},
-            "highest_is_best": _arguments.flag("highest_is_best", keep.highest_is_best), "since": since}
 
 
 def _metric_of(metric: Any) -> float | None:
