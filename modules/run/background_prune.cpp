@@ -2,11 +2,11 @@
 module;
 #include <process_token.hpp>
 
-#include <atomic>
 #include <exception>
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -24,7 +24,24 @@ struct background_prune::state {
     notes.push_back(std::move(line));
   }
 
+  struct job {
+    std::filesystem::path run;
+    prune_options options;
+  };
+
   // The body of the thread. No exception leaves it.
+  void work(job now) noexcept {
+    while (true) {
+      prune(now.run, now.options);
+      const std::scoped_lock held(mutex);
+      if (!next) {
+        is_running = false;
+        return;
+      }
+      now = *std::exchange(next, std::nullopt);
+    }
+  }
+
   void prune(const std::filesystem::path& run, const prune_options& options) noexcept {
     try {
       if (const auto plan = plan_prune(run, options)) {
@@ -35,12 +52,12 @@ struct background_prune::state {
       }
     } catch (const std::exception&) {  // no memory: the next prune tries again
     }
-    is_running = false;
   }
 
   std::mutex mutex;
   std::vector<std::string> notes;
-  std::atomic<bool> is_running = false;
+  bool is_running = false;  // under the mutex, as is the next member
+  std::optional<job> next;
   std::thread thread;
   detail::maker_process maker;
 };
@@ -59,13 +76,24 @@ background_prune::~background_prune() {
 }
 
 void background_prune::start(const std::filesystem::path& run, const prune_options& options) {
-  if (!state_->maker.is_this() || state_->is_running) return;
+  if (!state_->maker.is_this()) return;
+  state::job wanted{run, options};
+  {
+    const std::scoped_lock held(state_->mutex);
+    if (state_->is_running) {
+      state_->next = std::move(wanted);
+      return;
+    }
+    state_->is_running = true;
+  }
   if (state_->thread.joinable()) state_->thread.join();
-  state_->is_running = true;
   try {
-    state_->thread = std::thread([to = state_.get(), run, options] { to->prune(run, options); });
+    state_->thread = std::thread([to = state_.get(), wanted] { to->work(wanted); });
   } catch (const std::exception& e) {
-    state_->is_running = false;
+    {
+      const std::scoped_lock held(state_->mutex);
+      state_->is_running = false;
+    }
     state_->add(std::string("prune: no thread could be started: ") + e.what());
   }
 }

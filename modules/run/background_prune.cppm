@@ -16,9 +16,9 @@ class background_prune {
   // Waits for the prune.
   ~background_prune();
 
-  // Starts a prune. Does nothing while one runs, because the next save starts another.
+  // Starts a prune. While one runs, the prune of the last call follows it.
   void start(const std::filesystem::path& run, const prune_options& options);
-  // Waits for the prune, if one runs.
+  // Waits for the prune, if one runs, and for the one that follows it.
   void wait();
 
   // Adds a line for the user. Thread-safe.
