@@ -60,6 +60,8 @@ class http_file final : public byte_source {
     const http_request object{.url = encoded_url(url_), .follow_redirects = true};
     return client->read(object, ranges, object_.version, object_.size_bytes);
   }
+  // A weak ETag allows other bytes.
+  std::string version() const override { return object_.version.starts_with("W/") ? "" : object_.version; }
   std::int64_t bytes_per_request() const override {
     const auto client = client_->get();
     return client ? (*client)->bytes_per_request(encoded_url(url_)) : 0;

@@ -34,6 +34,9 @@ class byte_source {
   /// Returns how many bytes can be read in the time that one more request costs. A reader of several ranges reads
   /// through smaller gaps between them. 0 for a source without requests.
   virtual std::int64_t bytes_per_request() const { return 0; }
+  /// Returns a text that differs whenever the content under the URL of an object differs, such as an ETag. Empty when
+  /// there is none: the object is then not kept in a `use_store_cache`.
+  virtual std::string version() const { return {}; }
   /// Returns the file's path, for messages.
   virtual std::string name() const = 0;
   /// Returns where one file holds these bytes unchanged: byte i is the file's byte `offset` + i. Returns nothing when

@@ -24,4 +24,5 @@ export import :source;
 export import :staged_output;
 export import :tar;
 export import :store;
+export import :store_cache;
 export import :zip;

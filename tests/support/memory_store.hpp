@@ -39,6 +39,7 @@ class memory_store final : public shardmesh::store {
 
   bool claims_to_write = false;        // `can_write`; nothing is written
   std::int64_t bytes_per_request = 0;  // of its objects
+  bool states_versions = true;         // of opened objects
   bool can_list = true;                // false: `list` is unsupported
   bool knows_folders = true;           // false: as a plain web server, which looks at files alone
   std::set<std::string> denied{};      // names, of objects and folders, to which access is denied
@@ -121,6 +122,7 @@ class memory_store final : public shardmesh::store {
         : from_(from), url_(std::move(url)), size_(size), version_(version) {}
     std::int64_t size_bytes() const override { return size_; }
     std::string name() const override { return url_; }
+    std::string version() const override { return from_.states_versions ? std::to_string(version_) : ""; }
     std::int64_t bytes_per_request() const override { return from_.bytes_per_request; }
     shardmesh::result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
       const std::scoped_lock guard(from_.lock_);

@@ -61,7 +61,7 @@ std::vector<described_option> options_of(const CLI::App& command) {
 }  // namespace
 
 bool described_option::takes_path() const {
-  constexpr std::string_view paths[] = {"FILE", "CKPT"};
+  constexpr std::string_view paths[] = {"FILE", "CKPT", "DIR"};
   return choices.empty() &&
          (is_positional() || std::find(std::begin(paths), std::end(paths), value) != std::end(paths));
 }

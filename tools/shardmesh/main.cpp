@@ -16,6 +16,7 @@
 #include <memory>
 #include <new>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -27,6 +28,7 @@
 #include "signals.hpp"
 
 import shardmesh;
+import shardmesh.storage;
 
 namespace {
 
@@ -87,6 +89,16 @@ int run(int argc, char** argv) {
         ->add_flag("--keys-at-ranks", call.common.keys_at_ranks,
                    "List each rank's value of such a key as KEY@RANK (not with --rank)")
         ->excludes(rank);
+    command
+        ->add_option_function<std::string>(
+            "--cache",
+            [](const std::string& folder) {
+              const auto done = shardmesh::use_store_cache({.folder = folder});
+              if (!done) throw CLI::ValidationError("--cache", shardmesh::to_string(done.error()));
+            },
+            "Keep what is read from URLs in this folder, at most 50 GB, and read it from there later")
+        ->type_name("DIR")
+        ->check(tool::some_path());
   }
   tool::add_layout(app, call);
   tool::add_plan(app, call);

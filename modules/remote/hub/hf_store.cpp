@@ -50,7 +50,7 @@ class hf_file final : public byte_source {
         entry_(std::move(entry)) {}
   std::int64_t size_bytes() const override { return entry_.size_bytes; }
   std::string name() const override { return printable_url(url_); }
-
+  std::string version() const override { return object_of(entry_).version; }
   std::int64_t bytes_per_request() const override {
     const auto client = hub_->client().get();
     return client ? (*client)->bytes_per_request(url_) : 0;

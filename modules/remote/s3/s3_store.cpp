@@ -58,6 +58,7 @@ class s3_object final : public byte_source {
       : at_(std::move(at)), name_(std::move(name)), object_(std::move(object)) {}
   std::int64_t size_bytes() const override { return object_.size_bytes; }
   std::string name() const override { return at_->url_of(name_); }
+  std::string version() const override { return object_.version; }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
     const source_range range{offset, out};
     return read_ranges({&range, 1});

@@ -265,7 +265,8 @@ result<std::unique_ptr<byte_source>> ask_open(const std::string& url) {
   SHARDMESH_TRY(const std::shared_ptr<const store> handler, store_of(url));
   auto opened = handler->open(url);
   if (!opened) return noted(std::move(opened).error());
-  SHARDMESH_TRY(std::shared_ptr<remote_object> object, remote_object::make(*std::move(opened), printable_url(url)));
+  SHARDMESH_TRY(std::unique_ptr<byte_source> source, through_cache(*std::move(opened), url));
+  SHARDMESH_TRY(std::shared_ptr<remote_object> object, remote_object::make(std::move(source), printable_url(url)));
   if (answers) {
     object->keep_head(true);
     answers->heads.push_back(object);
