@@ -112,30 +112,37 @@ void folder_files::provide(std::vector<std::shared_ptr<const byte_source>> sourc
   is_provided_ = true;
 }
 
+std::optional<result<std::shared_ptr<const byte_source>>> folder_files::known(std::int32_t file) {
+  using opened = result<std::shared_ptr<const byte_source>>;
+  const std::scoped_lock guard(lock_);
+  const std::shared_ptr<const byte_source>& found = opened_[static_cast<std::size_t>(file)];
+  if (const auto* const refused = dynamic_cast<const refused_file*>(found.get())) {
+    if (refused->is_old()) return std::nullopt;
+    return opened(refused->why());
+  }
+  if (found) return opened(found);
+  if (!is_provided_) return std::nullopt;
+  return opened(fail(errc::bad_format, "the file is missing").with_file(path_of(file).string()));
+}
+
 result<std::shared_ptr<const byte_source>> folder_files::open(std::int32_t file) {
+  if (auto done = known(file)) return *std::move(done);
   const auto at = static_cast<std::size_t>(file);
-  SHARDMESH_TRY(const auto held, lock_.acquire());
-  std::shared_ptr<const byte_source>& known = opened_[at];
-  if (is_provided_) {
-    if (known) return known;
-    return fail(errc::bad_format, "the file is missing").with_file(path_of(file).string());
-  }
-  if (const auto* const refused = dynamic_cast<const refused_file*>(known.get())) {
-    if (!refused->is_old()) return refused->why();
-  } else if (known) {
-    return known;
-  }
+  SHARDMESH_TRY(const auto held, opening_[at % opening_.size()].acquire());
+  if (auto done = known(file)) return *std::move(done);  // another thread has opened it meanwhile
   auto found = open_file(file);
   if (!found) {
     error why = std::move(found).error();
     if (detail::is_limit_error(why)) return why;  // of this call, not of the file
     if (is_url(folder_) && why.sys == ENOENT)     // a defect of the data
       why = fail(errc::bad_format, "the file is missing").with_file(why.file);
-    known = std::make_shared<refused_file>(why);
+    const std::scoped_lock guard(lock_);
+    opened_[at] = std::make_shared<refused_file>(why);
     return why;
   }
-  known = *std::move(found);
-  return known;
+  const std::scoped_lock guard(lock_);
+  opened_[at] = *std::move(found);
+  return opened_[at];
 }
 
 result<std::shared_ptr<const byte_source>> folder_files::section(std::int32_t file, std::int64_t offset,

@@ -54,12 +54,16 @@ class folder_files {
 
  private:
   result<std::unique_ptr<byte_source>> open_file(std::int32_t file);
+  // Returns the outcome of an earlier `open`, if there is one that still holds.
+  std::optional<result<std::shared_ptr<const byte_source>>> known(std::int32_t file);
 
   std::filesystem::path folder_, real_folder_;
   std::vector<std::string> names_;
   file_pool pool_;
   file_scope scope_;
-  detail::call_lock lock_;  // an object of a store is opened by a request
+  // An object of a store is opened by a request. Several files are opened at a time, and each by one thread.
+  std::array<detail::call_lock, 16> opening_;
+  std::mutex lock_;  // is not held during a request
   std::vector<std::shared_ptr<const byte_source>> opened_;
   bool is_provided_ = false;  // `opened_` has all files that exist
 };
