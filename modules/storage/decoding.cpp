@@ -10,7 +10,6 @@ module;
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -162,7 +161,14 @@ class decoding_source final : public byte_source {
     if (copy_from(head_, 0, offset, out) ||
         copy_from(tail_, size_ - static_cast<std::int64_t>(tail_.size()), offset, out))
       return {};
-    const std::scoped_lock guard(lock_);
+    SHARDMESH_TRY(const auto held, lock_.acquire());
+    auto done = decode_from(offset, out);
+    if (!done) decoder_.reset();  // it may have decoded bytes that `position_` does not count
+    return done;
+  }
+
+ private:
+  result<void> decode_from(std::int64_t offset, std::span<std::byte> out) const {
     if (!decoder_ || position_ > offset) start_over();
     std::vector<std::byte> skipped(std::min<std::size_t>(buffer_bytes, static_cast<std::size_t>(offset - position_)));
     while (position_ < offset) {
@@ -172,8 +178,6 @@ class decoding_source final : public byte_source {
     }
     return fill_whole(out);
   }
-
- private:
   static bool copy_from(const std::vector<std::byte>& kept, std::int64_t kept_at, std::int64_t offset,
                         std::span<std::byte> out) {
     if (offset < kept_at ||
@@ -206,7 +210,7 @@ class decoding_source final : public byte_source {
   codec how_;
   std::int64_t size_ = 0;
   std::vector<std::byte> head_, tail_;
-  mutable std::mutex lock_;
+  mutable detail::call_lock lock_;
   mutable std::unique_ptr<decoder> decoder_;
   mutable std::int64_t position_ = 0;
 };

@@ -57,7 +57,45 @@ std::string text_of(const byte_source& source) {
   return text;
 }
 
+// Fails once, after some further reads.
+class failing_source final : public byte_source {
+ public:
+  failing_source(const std::string& bytes, int& reads_left)
+      : memory_(std::as_bytes(std::span(bytes)), "some.gz"), reads_left_(reads_left) {}
+  std::int64_t size_bytes() const override { return memory_.size_bytes(); }
+  std::string name() const override { return memory_.name(); }
+  result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
+    if (reads_left_-- == 0) return fail(errc::deadline_exceeded, "late").with_file(name());
+    return memory_.read(offset, out);
+  }
+
+ private:
+  memory_source memory_;
+  int& reads_left_;
+};
+
 }  // namespace
+
+TEST_CASE("after a read that failed, a decoded stream has the right bytes") {
+  std::string text;
+  for (int i = 0; i < 700'000; ++i) text += static_cast<char>(i % 251);
+  const std::string encoded = member(text);
+  int reads_left = -1;
+  const auto source = open_decoding_source(std::make_unique<failing_source>(encoded, reads_left), codec::gzip).value();
+  int failed = 0;
+  for (int reads = 0; reads < 12; ++reads) {
+    std::string part(300'000, '\0');
+    const auto out = std::as_writable_bytes(std::span(part));
+    reads_left = reads;
+    failed += source->read(200'000, out) ? 0 : 1;
+    reads_left = -1;
+    for (const std::int64_t offset : {200'000, 250'000, 150'000}) {
+      REQUIRE(source->read(offset, out));
+      CHECK(part == text.substr(static_cast<std::size_t>(offset), part.size()));
+    }
+  }
+  CHECK(failed > 1);
+}
 
 TEST_CASE("the members of a gzip file are one stream") {
   const std::string large(200'000, 'x');
