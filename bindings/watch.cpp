@@ -14,7 +14,7 @@ std::exception_ptr watch::run(const std::function<void(watch&)>& work, const std
   std::exception_ptr thrown;
   std::thread worker([&] {
     try {
-      // Also ends the requests of functions without a cancellation of their own, such as `open`.
+      // Also ends the requests of work that takes no cancellation.
       const shardmesh::detail::call_scope limits({.cancel = stop.get_token()});
       work(*this);
     } catch (...) {
