@@ -32,6 +32,7 @@ static_assert(SHARDMESH_FORMAT_PARTS == static_cast<int>(checkpoint_format::part
 static_assert(SHARDMESH_FORMAT_GGUF == static_cast<int>(checkpoint_format::gguf));
 static_assert(SHARDMESH_FORMAT_NPZ == static_cast<int>(checkpoint_format::npz));
 static_assert(SHARDMESH_FORMAT_NEMO == static_cast<int>(checkpoint_format::nemo));
+static_assert(SHARDMESH_FORMAT_DELTA == static_cast<int>(checkpoint_format::delta));
 
 namespace {
 

@@ -43,6 +43,8 @@ std::string_view name(checkpoint_format format) {
       return "npz";
     case checkpoint_format::nemo:
       return "nemo";
+    case checkpoint_format::delta:
+      return "delta";
   }
   return "unknown";
 }

@@ -55,10 +55,11 @@ enum class checkpoint_format : std::uint8_t {
   parts,                // a folder of several checkpoints, seen as one
   gguf,                 // one GGUF file
   npz,                  // NumPy's .npz archives and .npy files: one, or an MLX folder of weights.npz
-  nemo                  // one .nemo file
+  nemo,                 // one .nemo file
+  delta                 // a checkpoint that `open_delta` makes of a base and the file of a delta
 };
 /// Returns the format's name: "dcp", "torch", "safetensors", "hf", "torch-files", "deepspeed", "torchsnapshot",
-/// "torch-checkpointing", "parts", "gguf", "npz", or "nemo".
+/// "torch-checkpointing", "parts", "gguf", "npz", "nemo", or "delta".
 std::string_view name(checkpoint_format format);
 
 /// Returns the rank that wrote a file, when the file's name states it: 3 for DCP's "__3_0.distcp", also in a

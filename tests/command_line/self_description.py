@@ -16,7 +16,7 @@ from pathlib import Path
 
 # Bash's completions for these words; "|" precedes the word to complete. Paths are those of WORK/paths.
 BASH = {
-    "|": "inspect verify diff convert reshard layout plan check-shards clean map run devices completion man",
+    "|": "inspect verify diff convert reshard layout plan check-shards clean map run delta devices completion man",
     "|v": "verify",
     "--threads 2 |lay": "layout",
     "--threads |": "",
@@ -35,6 +35,8 @@ BASH = {
     "verify a --l|": "--limit-factor",
     "run |": "list latest verify prune pin unpin diff flatten",
     "run list --names |": "step checkpoint iter",
+    "delta |": "make apply",
+    "delta apply --to |": "dcp safetensors hf pt torch-checkpointing gguf npz",
     "completion |": "bash zsh fish",
     "completion f|": "fish",
     "man |": "",

@@ -26,6 +26,7 @@ COMMANDS = {
     "clean": ["clean", "{out}"],
     "run list": ["run", "list", "{out}"],
     "run prune": ["run", "prune", "{out}"],
+    "delta make": ["delta", "make", DCP, DCP, "{out}/a.delta"],
     "devices": ["devices"],
 }
 # Replacements of the source, and the exit status of every command that has a source.

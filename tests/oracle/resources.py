@@ -56,6 +56,7 @@ COMMANDS = [
     Command("check-shards", "check-shards", "SRC/shards.json", "--json"),
     Command("clean", "clean", "DST", "--json"),
     Command("run list", "run", "list", "SRC/run", "--json"),
+    Command("delta make", "delta", "make", "SRC/dcp", "SRC/dcp", "DST/a.delta", "--json", writes="a.delta"),
     Command("devices", "devices", "--json"),
 ]
 

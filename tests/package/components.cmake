@@ -81,6 +81,7 @@ expect(mapping "${files}" "${moved};checkpoint_core;mapping;pickle;storage;torch
 expect(run "${files}" "${formats};collective_checkpoint;run")
 expect(remote "${files};pugixml" "${base};digest;remote;storage")
 expect(replicas "${files}" "${formats};collective_checkpoint;replicas;run")
+expect(delta "${files}" "${formats};delta")
 expect(tools "" "tool")
 expect(c_api "" "c_api")
 expect(shared_memory "${sums}" "${cut};comm;kernels;shared_memory")

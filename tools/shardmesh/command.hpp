@@ -56,6 +56,7 @@ void add_check_shards(CLI::App& app, invocation& call);
 void add_clean(CLI::App& app, invocation& call);
 void add_map(CLI::App& app, invocation& call);
 void add_run(CLI::App& app, invocation& call);
+void add_delta(CLI::App& app, invocation& call);
 void add_devices(CLI::App& app, invocation& call);
 
 }  // namespace tool

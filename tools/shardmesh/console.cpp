@@ -74,6 +74,9 @@ void write_empty_members(json_writer& out, const std::string& command) {
     out.member("dry_run", false);
     for (const char* name : {"removed_steps", "removed_leftovers", "removed_bytes"}) out.member(name, 0);
     empty_lists({"notes"});
+  } else if (command == "delta") {
+    empty_lists({"notes"});
+    for (const char* name : {"tensors", "bytes", "objects", "skipped_tensors", "skipped_objects"}) out.member(name, 0);
   } else if (command == "check-shards") {
     out.member("total", 1);
   } else if (command == "devices") {

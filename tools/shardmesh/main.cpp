@@ -106,6 +106,7 @@ int run(int argc, char** argv) {
   tool::add_clean(app, call);
   tool::add_map(app, call);
   tool::add_run(app, call);
+  tool::add_delta(app, call);
 #ifdef SHARDMESH_HAS_DEVICES
   tool::add_devices(app, call);
 #endif

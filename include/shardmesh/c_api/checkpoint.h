@@ -22,7 +22,8 @@ enum {                                     /* later versions may read more */
        SHARDMESH_FORMAT_PARTS = 8,               /* a folder of several checkpoints, seen as one */
        SHARDMESH_FORMAT_GGUF = 9,                /* a GGUF file */
        SHARDMESH_FORMAT_NPZ = 10,                /* an .npz archive or .npy file of NumPy, an MLX folder of them */
-       SHARDMESH_FORMAT_NEMO = 11                /* a .nemo file */
+       SHARDMESH_FORMAT_NEMO = 11,               /* a .nemo file */
+       SHARDMESH_FORMAT_DELTA = 12               /* a delta over its base; no function of C opens one */
 };
 
 /* A number of the model, a size of a mapping, or the range of one of its captures, and the value to use instead. */

@@ -35,7 +35,7 @@ void scan_file(const fs::path& path, const std::string& name, const checkpoint_r
 
 bool holds_items(checkpoint_format format) {
   return format == checkpoint_format::dcp || format == checkpoint_format::torchsnapshot ||
-         format == checkpoint_format::parts;
+         format == checkpoint_format::parts || format == checkpoint_format::delta;
 }
 
 }  // namespace

@@ -251,7 +251,7 @@ class split_reader final : public forwarding_reader, public opaque_values {
 result<std::unique_ptr<checkpoint_reader>> split_objects(checkpoint_reader& inner, to_split which) {
   const checkpoint_format format = inner.contents().format;
   if (format != checkpoint_format::dcp && format != checkpoint_format::torchsnapshot &&
-      format != checkpoint_format::parts)
+      format != checkpoint_format::parts && format != checkpoint_format::delta)
     return std::unique_ptr<checkpoint_reader>();
   auto made = std::make_unique<split_reader>(inner, which);
   SHARDMESH_TRY(const bool is_split, made->split());

@@ -17,8 +17,8 @@ export namespace shardmesh::torch_file {
 enum class to_split : std::uint8_t { all, opaque_tensors };
 
 /// Presents `inner`, which must outlive the result, with tensors and plain objects in place of its objects that hold
-/// tensors. Null when it has none, and for formats other than dcp, torchsnapshot, and parts. Unreadable objects stay;
-/// reading them reports the error.
+/// tensors. Null when it has none, and for formats other than dcp, torchsnapshot, parts, and delta. Unreadable objects
+/// stay; reading them reports the error.
 /// \errors errc::duplicate_key when a tensor inside an object has the name of another entry
 /// Cost: reads every object's pickle.
 result<std::unique_ptr<checkpoint_reader>> split_objects(checkpoint_reader& inner, to_split which = to_split::all);

@@ -11,9 +11,9 @@
 
 namespace {
 
-const std::vector<std::string> commands{"inspect",      "verify", "diff",       "convert", "reshard",
-                                        "layout",       "plan",   "map",        "run",     "clean",
-                                        "check-shards", "man",    "completion", "devices"};
+const std::vector<std::string> commands{"inspect", "verify",       "diff", "convert",    "reshard",
+                                        "layout",  "plan",         "map",  "run",        "delta",
+                                        "clean",   "check-shards", "man",  "completion", "devices"};
 
 // The help of a command, or of the tool for "", in a shell with these COLUMNS.
 std::string help(const std::string& command, const std::string& columns = "80") {
