@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <random_seed.hpp>
@@ -252,4 +253,17 @@ TEST_CASE("objects and their paths are carried whole, and those inside a delta o
   }
   for (std::size_t i = 0; i < reader->contents().tensors.size(); ++i)
     CHECK(reader->contents().tensors[i].where == expected->contents().tensors[i].where);
+}
+
+TEST_CASE("a delta that a writer in Python made is read") {  // tests/oracle/make_delta.py
+  const std::filesystem::path folder = std::filesystem::path(SHARDMESH_TEST_DATA) / "delta";
+  const auto reader = open_delta(delta_models::opened(folder / "base.safetensors"), folder / "next.delta").value();
+  const tensors base = delta_models::read_all(*delta_models::opened(folder / "base.safetensors")).value();
+  tensors expected = base;
+  for (std::size_t i = 10; i < 20; ++i) expected["changed"].bytes[i] ^= std::byte{0x55};
+  expected["new"] = {dtype::float32, {5}, std::vector<std::byte>(20)};
+  const std::vector<float> values{0, 1, 2, 3, 4};
+  std::memcpy(expected["new"].bytes.data(), values.data(), 20);
+  expected["none"] = {dtype::int64, {0, 2}, {}};
+  CHECK(delta_models::read_all(*reader).value() == expected);
 }
