@@ -41,9 +41,9 @@ struct delta_report {
 /// Two calls with equal inputs write equal files. Memory: three blocks for each thread, and 16 stored blocks.
 /// \errors errc::invalid_argument for a level or block size out of its range, and for a file that is a part of either
 ///         checkpoint; the problems of `next`; one problem for each entry that a delta cannot hold (errc::unsupported,
-///         unless `skip_unsupported`): a dtype below one byte, an opaque tensor in several chunks or without an archive,
-///         an object that its checkpoint does not hold whole; errc::gap and errc::overlap; those of the readers, of
-///         their checksums, and of `staged_output`; errc::cancelled; errc::deadline_exceeded
+///         unless `skip_unsupported`): a dtype below one byte, an opaque tensor in several chunks or without an
+///         archive, an object that its checkpoint does not hold whole; errc::gap and errc::overlap; those of the
+///         readers, of their checksums, and of `staged_output`; errc::cancelled; errc::deadline_exceeded
 /// Cost: reads both checkpoints once, and once more those chunks whose checksums are compared.
 result<delta_report> save_delta(checkpoint_reader& base, checkpoint_reader& next, const std::filesystem::path& file,
                                 const delta_options& options = {});

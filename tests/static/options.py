@@ -30,8 +30,8 @@ STRUCTS = """open_options load_options read_options read_state_options load_shar
              map_options dequantize_options mapped_options selection_options save_options commit_hooks output_options
              convert_options reshard_options verify_options diff_options rank_save_options rank_load_options call_options
              checkpoint_run_options run_save_options prune_options step_check_options replicas_options
-             keep_options store_cache_options""".split()
-ROOMS = "checkpoint checkpoint_core collective_checkpoint mapping replicas run state_checkpoint".split()
+             keep_options store_cache_options delta_options""".split()
+ROOMS = "checkpoint checkpoint_core collective_checkpoint delta mapping replicas run state_checkpoint".split()
 # Of readers' own checks, of the search for names in pickles, and of a pool that saves share.
 OTHER_STRUCTS = {"check_options", "global_options", "staging_pool_options"}
 # A struct, and others that have its members: all of them, or those with the same names.
