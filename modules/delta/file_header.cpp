@@ -58,7 +58,7 @@ result<file_header> read_header(const byte_source& file) {
   made.description_bytes = in.number<std::int64_t>();
   made.description = in.digest();
   const digest128 recorded = in.digest();
-  const digest128 found = xxh3(std::span<const std::byte>(bytes).first(header_bytes - digest_bytes));
+  const digest128 found = xxh3(std::span<const std::byte>(bytes).first(bytes.size() - digest_bytes));
   if (found != recorded)
     return fail(errc::checksum_mismatch, "the header of the delta is damaged")
         .with_values(to_hex(recorded), to_hex(found));
