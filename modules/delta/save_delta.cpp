@@ -266,6 +266,7 @@ result<delta_report> save_delta(checkpoint_reader& base, checkpoint_reader& next
   SHARDMESH_TRY(base_elements.finish());
   SHARDMESH_TRY(next_elements.finish());
   SHARDMESH_TRY(output.prepare());
+  if (options.before_commit) options.before_commit();
   SHARDMESH_TRY(detail::check_limits({.within = options.within, .cancel = options.cancel}, "delta"));
   SHARDMESH_TRY(output.commit());
   report.notes.insert(report.notes.end(), output.notes().begin(), output.notes().end());

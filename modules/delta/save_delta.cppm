@@ -21,6 +21,7 @@ struct delta_options {
   time_limit within{};
   std::stop_token cancel{};
   std::function<void(std::int64_t bytes)> progress{};
+  std::function<void()> before_commit{};  // the member of commit_hooks
 };
 
 /// The facts of a delta that was written.

@@ -46,6 +46,7 @@ PYBIND11_MODULE(_native, native) {
   bindings::add_conventions(native);
   bindings::add_saving(native);
   bindings::add_commands(native);
+  bindings::add_deltas(native);
   bindings::add_rank_folder(native);
   bindings::add_layouts(native);
   bindings::add_ranks(native);

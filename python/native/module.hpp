@@ -10,6 +10,7 @@ void add_mapping(pybind11::module_& native);      // its tensors in place in the
 void add_conventions(pybind11::module_& native);  // mappings between naming conventions
 void add_saving(pybind11::module_& native);       // save, from one process
 void add_commands(pybind11::module_& native);     // verify, diff, convert, reshard
+void add_deltas(pybind11::module_& native);       // the differences between two checkpoints
 void discard_rank_folders();                      // deletes those that the ending program has not committed
 void add_rank_folder(pybind11::module_& native);  // a DCP folder that several processes write
 void add_layouts(pybind11::module_& native);      // the boxes of a tensor that each rank holds

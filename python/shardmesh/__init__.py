@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ._checkpoint import Checkpoint, Chunk, Entry, ObjectEntry, TensorEntry, load, map_tensor, open
 from ._commands import DiffReport, Difference, VerifyReport, convert, diff, inspect, reshard, verify
 from ._conventions import mapping_text, mappings
+from ._deltas import DeltaReport, open_delta, save_delta
 from ._devices import DeviceReport, Gpu, GpuLibrary, devices
 from ._error import Box, Error
 from ._layouts import Layout, PlacedBox
@@ -35,8 +36,8 @@ def __getattr__(name: str):
     return getattr(importlib.import_module(f".{_OF_TORCH[name]}", __name__), name)
 
 
-__all__ = ["Box", "Checkpoint", "Chunk", "DeviceReport", "DiffReport", "Difference", "Entry", "Error", "Gpu",
+__all__ = ["Box", "Checkpoint", "Chunk", "DeltaReport", "DeviceReport", "DiffReport", "Difference", "Entry", "Error", "Gpu",
            "GpuLibrary", "KeepRules", "Layout", "Loading", "MappedTensor", "ObjectEntry", "PlacedBox", "PruneReport",
            "ResumedRun", "Run", "RunStep", "SaveReport", "Selection", "Shards", "TensorEntry", "VerifyReport", "convert",
            "devices", "diff", "flatten_sharded_tensors", "full_state_dict", "inspect", "load", "map_tensor",
-           "mapping_text", "mappings", "open", "redistribute", "reshard", "save", "verify"]
+           "mapping_text", "mappings", "open", "open_delta", "redistribute", "reshard", "save", "save_delta", "verify"]

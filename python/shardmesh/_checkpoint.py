@@ -140,7 +140,7 @@ class Checkpoint(Mapping[str, Entry]):
     @property
     def format(self) -> str:
         """The format: "dcp", "torch" (a .pt file), "safetensors", "hf" (a Hugging Face folder), "torch-files",
-        "deepspeed", "torchsnapshot", "torch-checkpointing", "parts", "gguf", "npz", or "nemo"."""
+        "deepspeed", "torchsnapshot", "torch-checkpointing", "parts", "gguf", "npz", "nemo", or "delta" (`open_delta`)."""
         return self._native.format
 
     @property

@@ -48,7 +48,7 @@ C_STRUCTS = ["shardmesh_" + name for name in """open_options load_options start_
 OTHER_C_STRUCTS = {"shardmesh_plan_options"}
 # The struct's size, and padding, which must be 0.
 NO_OPTIONS_OF_C = {"struct_size", "reserved"}
-FUNCTIONS = """open inspect load map_tensor Checkpoint.load Checkpoint.load_into Checkpoint.load_object
+FUNCTIONS = """open inspect load map_tensor open_delta save_delta Checkpoint.load Checkpoint.load_into Checkpoint.load_object
                Checkpoint.map_tensor Checkpoint.start_load Loading.wait ObjectEntry.load TensorEntry.load
                TensorEntry.map save Selection convert reshard verify diff dcp.load dcp.save dcp.async_save
                dcp.LoadPlanner dcp.StorageReader dcp.StorageWriter
