@@ -2,11 +2,16 @@
 // The program of docs/delta.md, and what a rank reads of a delta.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <dice.hpp>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <scratch_folder.hpp>
 #include <shardmesh/try.hpp>

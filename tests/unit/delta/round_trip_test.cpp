@@ -232,27 +232,43 @@ TEST_CASE("a delta converts to another format, and equals the new checkpoint in 
   }
 }
 
-TEST_CASE("objects and their paths are carried whole, and those inside a delta of a folder compare equal") {
-  const scratch_folder folder;
-  const std::filesystem::path golden =
-      std::filesystem::path(SHARDMESH_TEST_DATA) / "golden" / "single_rank" / "checkpoint";
-  const delta_report report = delta_models::try_delta(golden, golden, folder / "d").value();
-  CHECK(report.objects > 0);
-  CHECK(report.changed == 0);
-  const auto reader = open_delta(delta_models::opened(golden), folder / "d").value();
-  const auto expected = delta_models::opened(golden);
-  const diff_report compared = diff(*reader, *expected).value();
-  CHECK(compared.differences.empty());
-  CHECK(compared.problems.empty());
-  CHECK(compared.objects == report.objects);
-  REQUIRE(reader->contents().objects.size() == expected->contents().objects.size());
-  for (std::size_t i = 0; i < reader->contents().objects.size(); ++i) {
-    CHECK(reader->contents().objects[i].key == expected->contents().objects[i].key);
-    CHECK(reader->contents().objects[i].where == expected->contents().objects[i].where);
-    CHECK(reader->object_archive(i).value() == expected->object_archive(i).value());
+TEST_CASE("objects, opaque tensors, and nested paths are carried whole") {
+  const std::filesystem::path data = SHARDMESH_TEST_DATA;
+  for (const auto& source : {data / "golden" / "single_rank" / "checkpoint", data / "unusual" / "dcp"}) {
+    INFO(source);
+    const scratch_folder folder;
+    const delta_report report = delta_models::try_delta(source, source, folder / "d").value();
+    CHECK(report.objects > 0);
+    CHECK(report.changed == 0);
+    const auto reader = open_delta(delta_models::opened(source), folder / "d").value();
+    const auto expected = delta_models::opened(source);
+    expected->identify_opaque_tensors();
+    const catalog &made = reader->contents(), &stored = expected->contents();
+    REQUIRE(made.objects.size() == stored.objects.size());
+    for (std::size_t i = 0; i < made.objects.size(); ++i) {
+      CHECK(made.objects[i].key == stored.objects[i].key);
+      CHECK(made.objects[i].where == stored.objects[i].where);
+      CHECK(reader->object_archive(i).value() == expected->object_archive(i).value());
+    }
+    REQUIRE(made.tensors.size() == stored.tensors.size());
+    for (std::size_t i = 0; i < made.tensors.size(); ++i) {
+      const tensor_entry &is = made.tensors[i], &was = stored.tensors[i];
+      CHECK(is.key == was.key);
+      CHECK(is.where == was.where);
+      CHECK(is.properties == was.properties);
+      CHECK(is.opaque_type == was.opaque_type);
+      CHECK(is.opaque_kind == was.opaque_kind);
+    }
+    const diff_report compared = diff(*reader, *expected).value();
+    CHECK(compared.differences.empty());
+    CHECK(compared.problems.empty());
+    CHECK(compared.objects == report.objects);
+    // Safetensors gets the tensors inside objects, and the components of opaque ones.
+    convert(*reader, folder / "made.safetensors", {.durable = false}).value();
+    convert(*expected, folder / "expected.safetensors", {.durable = false}).value();
+    CHECK(delta_models::bytes_of(folder / "made.safetensors") ==
+          delta_models::bytes_of(folder / "expected.safetensors"));
   }
-  for (std::size_t i = 0; i < reader->contents().tensors.size(); ++i)
-    CHECK(reader->contents().tensors[i].where == expected->contents().tensors[i].where);
 }
 
 TEST_CASE("a delta that a writer in Python made is read") {  // tests/oracle/make_delta.py
