@@ -4,11 +4,16 @@ module;
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -84,6 +89,24 @@ result<fs::path> folder_of_description(const fs::path& path) {
       .with_hint("open the URL of its folder, without a query");
 }
 
+// True for a file of room delta, which is above this one.
+bool is_delta(const fs::path& file) {
+  constexpr std::string_view magic = "SHMDELTA";
+  std::array<std::byte, magic.size()> head{};
+  const auto source = file_pool(1).open(file);
+  return source && (*source)->size_bytes() >= static_cast<std::int64_t>(head.size()) && (*source)->read(0, head) &&
+         std::memcmp(head.data(), magic.data(), head.size()) == 0;
+}
+
+// Whatever no other format claims is for torch.load.
+result<std::unique_ptr<checkpoint_reader>> open_torch_file(const fs::path& path, const open_options& options) {
+  auto opened = torch_file::open(path, options);
+  if (opened || !is_delta(path)) return opened;
+  return fail(errc::unsupported, "is a delta, which is a checkpoint only together with its base")
+      .with_file(path.string())
+      .with_hint("apply it to its base with 'shardmesh delta apply', or call open_delta");
+}
+
 result<std::unique_ptr<checkpoint_reader>> open_file(const fs::path& path, const open_options& options) {
   const std::string name = fs::name_of(path).string();
   if (name.ends_with(".safetensors")) return safetensors::open(path, options);
@@ -101,7 +124,7 @@ result<std::unique_ptr<checkpoint_reader>> open_file(const fs::path& path, const
   SHARDMESH_TRY(const bool is_npz, npz::looks_like_npz(path));
   if (is_npz || is_numpy_name(name)) return npz::open(path, options);
   SHARDMESH_TRY(const bool is_safetensors, safetensors::looks_like_safetensors(path));
-  return is_safetensors ? safetensors::open(path, options) : torch_file::open(path, options);
+  return is_safetensors ? safetensors::open(path, options) : open_torch_file(path, options);
 }
 
 // The store's error, if it could not look; else the error of a path without a checkpoint.

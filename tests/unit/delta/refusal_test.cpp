@@ -125,6 +125,15 @@ TEST_CASE("a file that is not a delta, or does not exist, is named") {
   CHECK(none.error().code == errc::io);
 }
 
+TEST_CASE("a delta without its base is no checkpoint, and the error names the remedy") {
+  const written_delta made;
+  const auto refused = open_checkpoint(made.path("d"));
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::unsupported);
+  CHECK(refused.error().file == made.path("d").string());
+  CHECK(refused.error().hint == "apply it to its base with 'shardmesh delta apply', or call open_delta");
+}
+
 TEST_CASE("an existing file is replaced only with overwrite, and the checkpoints never") {
   const written_delta made;
   CHECK(made.make().error().code == errc::destination_exists);
