@@ -232,6 +232,34 @@ TEST_CASE("a delta converts to another format, and equals the new checkpoint in 
   }
 }
 
+TEST_CASE("the reader of one delta is the base of the next one, and the source of a new one") {
+  const scratch_folder folder;
+  dice random(29);
+  std::vector<tensors> steps(3);
+  steps[0]["w"] = delta_models::random_tensor(random, dtype::bfloat16, {60, 17});
+  for (std::size_t step = 1; step < 3; ++step) {
+    steps[step] = steps[step - 1];
+    steps[step]["w"].bytes[random.one_of(2040)] ^= std::byte{7};
+    steps[step]["at" + std::to_string(step)] = delta_models::random_tensor(random, dtype::float32, {3});
+  }
+  for (std::size_t step = 0; step < 3; ++step)
+    delta_models::write(folder / (std::to_string(step) + ".safetensors"), steps[step]);
+  delta_models::try_delta(folder / "0.safetensors", folder / "1.safetensors", folder / "01", {.block_bytes = 128})
+      .value();
+  delta_models::try_delta(folder / "1.safetensors", folder / "2.safetensors", folder / "12", {.block_bytes = 200})
+      .value();
+  const auto chained = [&] {
+    auto first = open_delta(delta_models::opened(folder / "0.safetensors"), folder / "01").value();
+    return open_delta(std::move(first), folder / "12").value();
+  };
+  const auto last = chained();
+  CHECK(delta_models::read_all(*last).value() == steps[2]);
+  const auto base = delta_models::opened(folder / "0.safetensors");
+  CHECK(save_delta(*base, *last, folder / "02", {.durable = false}).value().added == 2);
+  const auto made = open_delta(delta_models::opened(folder / "0.safetensors"), folder / "02").value();
+  CHECK(delta_models::read_all(*made).value() == steps[2]);
+}
+
 TEST_CASE("objects, opaque tensors, and nested paths are carried whole") {
   const std::filesystem::path data = SHARDMESH_TEST_DATA;
   for (const auto& source : {data / "golden" / "single_rank" / "checkpoint", data / "unusual" / "dcp"}) {
