@@ -16,6 +16,7 @@ import against
 import baseline
 import counts
 import deepspeed_folders
+import delta
 import disk
 import kernels
 import mapping
@@ -29,7 +30,7 @@ HERE = Path(__file__).resolve().parent
 MIB = 1 << 20
 # Cases of our programs that serve as the peers.
 PEERS_OF_OURS = {"plain_read", "plain_write", "plain_copy", "plain_copy_cached", "direct_read", "memcpy", "sort"}
-REPEAT_AT = {"shardmesh_rank_bench": 3, "shardmesh_stage_bench": 4}  # the position of the number of runs
+REPEAT_AT = {"shardmesh_rank_bench": 3, "shardmesh_stage_bench": 4, "shardmesh_delta_bench": 4}  # the position of the number of runs
 
 
 class Bench:
@@ -351,7 +352,7 @@ CASES = {"tree": tree, "load_200": load(200), "load_16": load(16), "columns_200"
          "safetensors_copy_cached": safetensors_copy_cached, "torch_file": torch_file, "dequantize": dequantize,
          "inspect_200k": inspect(200_000), "inspect_2m": inspect(2_000_000), "reshard_memory": reshard_memory,
          **validate.CASES, **redistribute.CASES, **ranks.CASES, **kernels.CASES, **python_package.CASES,
-         **disk.CASES, **deepspeed_folders.CASES, **stage.CASES, **mapping.CASES, "slopes": slopes}
+         **disk.CASES, **deepspeed_folders.CASES, **stage.CASES, **mapping.CASES, **delta.CASES, "slopes": slopes}
 
 
 def main():
