@@ -16,6 +16,8 @@ module shardmesh.delta;
 import shardmesh.core;
 import shardmesh.digest;
 import :block_codec;
+import :block_entry;
+import :zstd_frame;
 
 namespace shardmesh::delta {
 namespace {

@@ -18,6 +18,7 @@ import shardmesh.storage;
 import shardmesh.checkpoint_core;
 import shardmesh.torch_file;
 import :block_codec;
+import :block_grid;
 import :delta_plan;
 import :description;
 

@@ -21,6 +21,8 @@ import shardmesh.storage;
 import shardmesh.kernels;
 import shardmesh.checkpoint_core;
 import :block_codec;
+import :block_entry;
+import :block_grid;
 import :delta_source;
 import :description;
 import :idle_pool;

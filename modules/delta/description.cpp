@@ -19,8 +19,11 @@ import shardmesh.storage;
 import shardmesh.checkpoint_core;
 import shardmesh.torch_file;
 import :block_codec;
+import :block_entry;
+import :block_grid;
 import :byte_fields;
 import :description;
+import :file_header;
 
 namespace shardmesh::delta {
 namespace {

@@ -19,6 +19,8 @@ import shardmesh.digest;
 import shardmesh.storage;
 import shardmesh.checkpoint_core;
 import shardmesh.torch_file;
+import :block_entry;
+import :block_grid;
 import :delta_source;
 import :description;
 import :file_header;

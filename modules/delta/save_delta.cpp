@@ -20,6 +20,8 @@ import shardmesh.digest;
 import shardmesh.storage;
 import shardmesh.checkpoint_core;
 import :block_codec;
+import :block_entry;
+import :block_grid;
 import :delta_plan;
 import :description;
 import :file_header;
