@@ -47,7 +47,7 @@ int order_of(const std::string& name) {
 }  // namespace
 
 bool is_description(std::string_view name) {
-  return name == ".metadata" || name == ".snapshot_metadata" || name == "metadata.pkl" ||
+  return name == ".metadata" || name == ".snapshot_metadata" || name == "metadata.pkl" || name == "model.safetensors" ||
          name.ends_with(".safetensors.index.json");
 }
 
@@ -101,18 +101,18 @@ result<void> upload::put(const fs::path& staging, std::vector<std::string>& note
   }
   SHARDMESH_TRY(make_room(files));
   for (const file& one : files)
-    if (auto done = put_file(one); !done) return undone(std::move(done).error());
+    if (auto done = put_file(one); !done) return undone(one.name, std::move(done).error());
   if (!store_->keeps_conditions(url_))
     notes.push_back(printable_url(url_) +
                     ": the server ignores conditions, so that two writers of this destination can mix their files");
   return remove_stale(files, notes);
 }
 
-// Objects cannot be exchanged together. If data of the old checkpoint would be overwritten, its description goes first:
-// until the new one is there, readers find no checkpoint, and never files of both.
+// Objects cannot be exchanged together. If data or checksums of the old checkpoint would be overwritten, its
+// description goes first: until the new one is there, readers find no checkpoint, and never files of both.
 result<void> upload::make_room(const std::vector<file>& files) {
   const bool overwrites_data = std::any_of(files.begin(), files.end(), [&](const file& one) {
-    return is_directory_ && order_of(one.name) == 0 && before_.contains(one.name);
+    return is_directory_ && !is_description(one.name) && before_.contains(one.name);
   });
   if (!overwrites_data) return {};
   for (auto at = before_.begin(); at != before_.end();) {
@@ -120,7 +120,10 @@ result<void> upload::make_room(const std::vector<file>& files) {
       ++at;
       continue;
     }
-    SHARDMESH_TRY(store_->remove(url_of(at->first)));
+    auto gone = store_->remove(url_of(at->first));
+    if (!gone)
+      return std::move(gone).error().with_hint("check the previous checkpoint with verify: this object may be gone");
+    has_made_room_ = true;
     at = before_.erase(at);
   }
   return {};
@@ -154,15 +157,34 @@ result<void> upload::remove_stale(const std::vector<file>& files, std::vector<st
   return {};
 }
 
-// Removes what was written under new names. What replaced an old object stays: the old content is gone.
-error upload::undone(error why) {
+bool upload::is_as_before(const std::string& name) const {
+  const auto now = store_->look(url_of(name));
+  if (!now) return false;
+  const auto old = before_.find(name);
+  if (old == before_.end()) return !now->has_value();
+  return now->has_value() && (*now)->version == old->second.version;
+}
+
+// Removes what was written under new names, the last first. What replaced an old object stays: the old content is gone.
+error upload::undone(const std::string& failed, error why) {
   const detail::cleanup_scope limits;
-  std::string left;
-  for (const std::string& name : written_)
-    if (!store_->remove(url_of(name)))
-      left += (left.empty() ? "" : ", ") + (name.empty() ? std::string("the file") : name);
-  if (left.empty()) return why;
-  return std::move(why).with_hint("remove what is left of the upload: " + left);
+  const bool may_be_stored = why.code != errc::destination_exists && !is_as_before(failed);
+  std::string advice = has_made_room_ ? "write it again: the previous checkpoint was removed to make room" : "";
+  const auto add = [&](const std::string& text) { advice += (advice.empty() ? "" : "; ") + text; };
+  // The server may have stored the object although its answer was lost. A description is the last object, so that the
+  // checkpoint is then complete: without its data, it would be damaged.
+  if (may_be_stored && (failed.empty() || is_description(failed))) {
+    add("check it with verify: the server may have stored this object");
+    return std::move(why).with_hint(advice);
+  }
+  std::string left = may_be_stored && !before_.contains(failed) ? failed : std::string();
+  bool is_answering = true;  // a server that has failed to remove one object would take long to fail for all
+  for (auto name = written_.rbegin(); name != written_.rend(); ++name) {
+    is_answering = is_answering && store_->remove(url_of(*name));
+    if (!is_answering) left += (left.empty() ? "" : ", ") + *name;
+  }
+  if (!left.empty()) add("remove what is left of the upload: " + left);
+  return advice.empty() ? std::move(why) : std::move(why).with_hint(advice);
 }
 
 }  // namespace shardmesh

@@ -17,8 +17,9 @@ class upload {
   // has no store, or one that only reads, before any request; errc::io.
   static result<upload> look(std::string url, bool is_directory, const output_options& options);
 
-  // Uploads `staging`, a file or a folder of files. After an error, objects that were uploaded are removed again; those
-  // that could not be removed are named in the hint.
+  // Uploads `staging`, a file or a folder of files. After an error, objects that were uploaded are removed again. The
+  // hint names those that could not be removed, and says if the previous checkpoint is gone. If it is unknown whether
+  // the server has stored the description, nothing is removed.
   result<void> put(const std::filesystem::path& staging, std::vector<std::string>& notes);
 
  private:
@@ -32,11 +33,13 @@ class upload {
   result<void> make_room(const std::vector<file>& files);
   result<void> put_file(const file& one);
   result<void> remove_stale(const std::vector<file>& files, std::vector<std::string>& notes);
-  error undone(error why);
+  // Whether the server still has what it had when it was examined. False also if it does not answer.
+  bool is_as_before(const std::string& name) const;
+  error undone(const std::string& failed, error why);
 
   std::shared_ptr<const store> store_;
   std::string url_;  // without a slash at its end
-  bool is_directory_ = false;
+  bool is_directory_ = false, has_made_room_ = false;
   std::map<std::string, stored_object> before_;  // what is there, and will be replaced
   std::vector<std::string> written_;             // names of objects that were not there before
 };

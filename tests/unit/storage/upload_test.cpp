@@ -19,10 +19,12 @@ using namespace shardmesh;
 
 namespace {
 
-// Objects in memory. It notes every change, and refuses the write of one name.
+// Objects in memory. It notes every change, and refuses the write of one name. It can lose the answer of one write, and
+// fail for good afterwards.
 class noting_store final : public store {
  public:
   result<std::optional<stored_object>> look(const std::string& url) const override {
+    if (is_broken) return broken(url);
     if (const auto found = objects.find(url); found != objects.end())
       return std::optional(described(url, found->second));
     const auto below = objects.lower_bound(url + "/");
@@ -52,9 +54,15 @@ class noting_store final : public store {
     if (auto done = content.read(0, std::as_writable_bytes(std::span(text))); !done) return std::move(done).error();
     changes.push_back("put " + last_part(url));
     objects[url] = text;
-    return text;
+    if (last_part(url) != lost) return text;
+    is_broken = breaks;
+    return fail(errc::io, "the answer was lost").with_file(url);
   }
   result<void> remove(const std::string& url) const override {
+    if (is_broken) {
+      changes.push_back("try to remove " + last_part(url));
+      return broken(url);
+    }
     changes.push_back("remove " + last_part(url));
     ended.push_back(!detail::check_current_call());
     objects.erase(url);
@@ -64,9 +72,12 @@ class noting_store final : public store {
   mutable std::map<std::string, std::string> objects;
   mutable std::vector<std::string> changes;
   mutable std::vector<bool> ended;  // for each removal: a limit of its call was reached
-  std::string refused;
+  std::string refused, lost;
+  bool breaks = false;  // after `lost`
+  mutable bool is_broken = false;
 
  private:
+  static error broken(const std::string& url) { return fail(errc::io, "the server is broken").with_file(url); }
   static std::string last_part(const std::string& url) { return url.substr(url.rfind('/') + 1); }
   static stored_object described(const std::string& url, const std::string& content) {
     return {last_part(url), false, static_cast<std::int64_t>(content.size()), content};
@@ -106,7 +117,8 @@ TEST_CASE("a folder is uploaded with its description last, and its data first") 
   CHECK(at.made->changes == lines{"put __0_0.distcp", "put __1_0.distcp", "put .shardmesh_checksums", "put .metadata"});
   CHECK(at.made->objects.at(at.url("run/__1_0.distcp")) == "data 1");
   CHECK(at.made->objects.size() == 4);
-  for (const std::string_view name : {"metadata.pkl", "model.safetensors.index.json", ".snapshot_metadata"}) {
+  for (const std::string_view name :
+       {"metadata.pkl", "model.safetensors.index.json", "model.safetensors", ".snapshot_metadata"}) {
     const registered other("upload-other");
     const std::vector<std::pair<std::string, std::string>> files{{std::string(name), "1"}, {"zzz", "2"}};
     REQUIRE(write_folder(other.url("run"), files));
@@ -131,6 +143,44 @@ TEST_CASE("what was uploaded is removed even though the deadline of the save has
   REQUIRE(!write_folder(at.url("run"), dcp_files));
   CHECK(at.made->objects.empty());
   CHECK(at.made->ended == std::vector<bool>(3, false));
+}
+
+TEST_CASE("data stays when the description may have been stored, although its answer was lost") {
+  for (const bool breaks : {false, true}) {
+    const registered at("upload-lost-description");
+    at.made->lost = ".metadata";
+    at.made->breaks = breaks;
+    const auto done = write_folder(at.url("run"), dcp_files);
+    REQUIRE(!done);
+    CHECK(done.error().file == at.url("run/.metadata"));
+    CHECK(done.error().hint == "check it with verify: the server may have stored this object");
+    CHECK(at.made->objects.size() == dcp_files.size());
+  }
+}
+
+TEST_CASE("objects that could not be removed are named, and a broken server is asked once") {
+  const registered at("upload-lost-data");
+  at.made->lost = "__1_0.distcp";
+  at.made->breaks = true;
+  const std::vector<std::pair<std::string, std::string>> files{
+      {".metadata", "new"}, {"__0_0.distcp", "0"}, {"__0_1.distcp", "1"}, {"__1_0.distcp", "2"}};
+  const auto done = write_folder(at.url("run"), files);
+  REQUIRE(!done);
+  CHECK(done.error().hint == "remove what is left of the upload: __1_0.distcp, __0_1.distcp, __0_0.distcp");
+  CHECK(at.made->changes ==
+        lines{"put __0_0.distcp", "put __0_1.distcp", "put __1_0.distcp", "try to remove __0_1.distcp"});
+}
+
+TEST_CASE("an error says that the previous checkpoint of a store is gone") {
+  const registered at("upload-gone");
+  at.made->objects = {{at.url("run/.metadata"), "old"}, {at.url("run/__0_0.distcp"), "old"}};
+  at.made->refused = "__1_0.distcp";
+  const output_options replacing{.overwrite = true,
+                                 .may_replace = [](const auto&, const auto&) { return result<void>(); }};
+  const auto done = write_folder(at.url("run"), dcp_files, replacing);
+  REQUIRE(!done);
+  CHECK(done.error().hint == "write it again: the previous checkpoint was removed to make room");
+  CHECK(at.made->objects == std::map<std::string, std::string>{{at.url("run/__0_0.distcp"), "data 0"}});
 }
 
 TEST_CASE("an existing folder in a store is replaced only on request, its description first removed") {
