@@ -3,6 +3,7 @@
 module;
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -54,7 +55,10 @@ global_report find_globals(const fs::path& path, checkpoint_reader* reader, cons
       scan_file(file, file.lexically_relative(folder).string(), reader, found);
   }
   if (reader != nullptr && holds_items(reader->contents().format)) scan_items(*reader, options.threads, found);
-  return found.take();
+  global_report report = found.take();
+  // A store that failed to list a folder, or to look at a file, may have hidden a pickle.
+  if (auto failed = answers.failure(); failed && report.problems.empty()) report.problems.push_back(*std::move(failed));
+  return report;
 }
 
 }  // namespace shardmesh

@@ -43,6 +43,12 @@ bool is_final_code(int code) {
   }
 }
 
+// Bytes that begin no answer are HTTP/0.9 to libcurl: the rest of an earlier answer, for example. A new connection has
+// none.
+bool is_garbled(const attempt& ended) {
+  return ended.curl_code == CURLE_UNSUPPORTED_PROTOCOL && ended.reason.find("HTTP/0.9") != std::string::npos;
+}
+
 std::string_view hint_for(int code) {
   switch (code) {
     case CURLE_PEER_FAILED_VERIFICATION:
@@ -62,8 +68,9 @@ std::string_view hint_for(int code) {
 
 failure of_connection(const attempt& ended, const http_options& options) {
   error why = fail(errc::io, fmt::format("the request failed: {}", escaped(ended.reason)))
-                  .with_file(printable_url(ended.request.url))
-                  .with_hint(hint_for(ended.curl_code));
+                  .with_file(printable_url(ended.request.url));
+  if (is_garbled(ended)) return repeatable(std::move(why), options);
+  why = std::move(why).with_hint(hint_for(ended.curl_code));
   if (is_final_code(ended.curl_code)) return final_failure(std::move(why));
   failure made = repeatable(std::move(why), options);
   // An unknown name rarely becomes known.

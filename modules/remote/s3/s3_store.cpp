@@ -169,8 +169,10 @@ class s3_store final : public store {
     SHARDMESH_TRY(const http_response answer, at_->send(request, most_page_bytes));
     if (answer.status != 200) return at_->refusal(request, answer);
     auto page = parse_s3_listing(answer.body, folder.key);
-    if (!page) return std::move(page).error().with_file(at_->url_of(folder));
-    return page;
+    if (page) return page;
+    error why = std::move(page).error().with_file(at_->url_of(folder));
+    why.code = errc::io;  // readers take errc::bad_format for a property of the folder, and look elsewhere
+    return why;
   }
 
   std::shared_ptr<const s3_connection> at_;

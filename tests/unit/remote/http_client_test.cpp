@@ -472,6 +472,19 @@ TEST_CASE("answers below status 500 are returned, and later ones repeated") {
   CHECK(clock_type::now() - began >= std::chrono::seconds(2));
 }
 
+TEST_CASE("bytes that begin no answer count as a failed connection, and the request is repeated") {
+  http_server::server server;
+  int left = 1;
+  server.on("/late", [&](const http_server::request&) {
+    return left-- > 0 ? std::string("the rest of an earlier answer\r\n\r\n") : http_server::answer(200, "body");
+  });
+  const http_client client(impatient());
+  const auto answer = client.send({.url = server.url("/late")}, 100);
+  REQUIRE(answer);
+  CHECK(answer->status == 200);
+  CHECK(server.seen().size() == 2);
+}
+
 TEST_CASE("the body of a request is sent again with each attempt") {
   http_server::server server;
   const std::string body = random_text(300'000, 10);
