@@ -24,6 +24,7 @@ import python_package
 import ranks
 import redistribute
 import stage
+import stores
 import validate
 
 HERE = Path(__file__).resolve().parent
@@ -352,7 +353,8 @@ CASES = {"tree": tree, "load_200": load(200), "load_16": load(16), "columns_200"
          "safetensors_copy_cached": safetensors_copy_cached, "torch_file": torch_file, "dequantize": dequantize,
          "inspect_200k": inspect(200_000), "inspect_2m": inspect(2_000_000), "reshard_memory": reshard_memory,
          **validate.CASES, **redistribute.CASES, **ranks.CASES, **kernels.CASES, **python_package.CASES,
-         **disk.CASES, **deepspeed_folders.CASES, **stage.CASES, **mapping.CASES, **delta.CASES, "slopes": slopes}
+         **disk.CASES, **deepspeed_folders.CASES, **stage.CASES, **mapping.CASES, **delta.CASES, **stores.CASES,
+         "slopes": slopes}
 
 
 def main():
