@@ -94,6 +94,8 @@ class Writing:
         self.new = self.new or found
         if answer.status not in (0, HUNG):
             answer.left = self.problem_of(found, answer.said)
+            if "in parts" in self.name and self.client.unfinished(BUCKET, key) and "unfinished upload" not in answer.said:
+                answer.left = answer.left or "an upload in parts is unfinished, and the error does not say so"
         for name in found:
             self.client.delete(BUCKET, key + name)
         return answer

@@ -29,7 +29,7 @@ LIMIT, SLOW_LIMIT = 60, 400
 # The client treats these alike: short runs choose one of each line.
 ALIKE = (("429", "500", "502", "503", "504"), ("429_after", "503_after", "slow"), ("reset", "reset_upload"),
          ("lost_body", "cut", "cut_reset"), ("short", "long"), ("range", "total"), ("etag", "whole", "coded"), STALLS)
-BURST = 10  # more than the attempts of a request: eight, and one that libcurl repeats by itself
+BURST = 12  # more than the attempts of a request: eight, and those that libcurl repeats by itself
 QUICK, SLOW = 6, 96  # trials at a time; slow ones mostly wait
 
 
@@ -132,7 +132,7 @@ def prepare(oracle, client):
     oracle.succeeds("prepare", "convert", golden, folder / "one.safetensors", "--skip-objects")
     oracle.succeeds("prepare", "convert", folder / "old", folder / "old.safetensors", "--skip-objects")
     if LONG:
-        shutil.copyfile(large_file(oracle), folder / "large.safetensors")
+        shutil.move(large_file(oracle, 17 << 20), folder / "large.safetensors")
     if client:
         client.put_folder(BUCKET, "new", folder / "new")
     return folder

@@ -57,11 +57,10 @@ def write(oracle, weed, client, cases):
             oracle.succeeds(case.name, "diff", url, local, env=env)
 
 
-def large_file(oracle):
-    """A safetensors file of 40 MiB, which is uploaded in parts."""
+def large_file(oracle, size=40 << 20):
+    """A safetensors file of more than 16 MiB, which is uploaded in parts."""
     import json
     import struct
-    size = 40 << 20
     header = json.dumps({"w": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
     file = oracle.work / "large.safetensors"
     file.write_bytes(struct.pack("<Q", len(header)) + header + random.Random(7).randbytes(size))

@@ -142,9 +142,9 @@ class Client:
             if root.findtext("IsTruncated") != "true":
                 return found
 
-    def unfinished(self, bucket):
-        """The uploads in parts that were neither completed nor aborted."""
-        status, body = self.request("GET", f"/{bucket}", [("uploads", "")])
+    def unfinished(self, bucket, prefix=""):
+        """The number of uploads in parts that were neither completed nor aborted."""
+        status, body = self.request("GET", f"/{bucket}", [("uploads", "")] + ([("prefix", prefix)] if prefix else []))
         return body.count(b"<UploadId>") if status == 200 else 0
 
     def put_folder(self, bucket, prefix, folder):

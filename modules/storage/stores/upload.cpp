@@ -169,8 +169,9 @@ bool upload::is_as_before(const std::string& name) const {
 error upload::undone(const std::string& failed, error why) {
   const detail::cleanup_scope limits;
   const bool may_be_stored = why.code != errc::destination_exists && !is_as_before(failed);
-  std::string advice = has_made_room_ ? "write it again: the previous checkpoint was removed to make room" : "";
+  std::string advice = why.hint;
   const auto add = [&](const std::string& text) { advice += (advice.empty() ? "" : "; ") + text; };
+  if (has_made_room_) add("write it again: the previous checkpoint was removed to make room");
   // The server may have stored the object although its answer was lost. A description is the last object, so that the
   // checkpoint is then complete: without its data, it would be damaged.
   if (may_be_stored && (failed.empty() || is_description(failed))) {
@@ -184,7 +185,7 @@ error upload::undone(const std::string& failed, error why) {
     if (!is_answering) left += (left.empty() ? "" : ", ") + *name;
   }
   if (!left.empty()) add("remove what is left of the upload: " + left);
-  return advice.empty() ? std::move(why) : std::move(why).with_hint(advice);
+  return std::move(why).with_hint(advice);
 }
 
 }  // namespace shardmesh
