@@ -22,6 +22,7 @@ module shardmesh.remote;
 import :attempt;
 import :curl_library;
 import :curl_transfer;
+import :open_sockets;
 
 namespace shardmesh::remote {
 namespace {
@@ -59,6 +60,22 @@ int on_seek(void* transfer, curl_off_t offset, int origin) {
   return is_done ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_FAIL;
 }
 
+int on_connected(void* transfer, char*, char*, int, int local_port) {
+  return static_cast<curl_transfer*>(transfer)->may_send(local_port) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
+}
+
+int on_socket(void* sockets, curl_socket_t socket, curlsocktype) try {
+  static_cast<open_sockets*>(sockets)->add(socket);
+  return CURL_SOCKOPT_OK;
+} catch (...) {
+  return CURL_SOCKOPT_ERROR;
+}
+
+int on_close(void* sockets, curl_socket_t socket) {
+  static_cast<open_sockets*>(sockets)->close(socket);
+  return 0;
+}
+
 // A line break in a header would begin another header, or another request.
 bool is_header_text(std::string_view text) {
   return std::none_of(text.begin(), text.end(), [](char c) { return c == '\r' || c == '\n' || c == '\0'; });
@@ -80,8 +97,8 @@ std::string in_lower_case(std::string_view text) {
 
 }  // namespace
 
-curl_transfer::curl_transfer(std::shared_ptr<attempt> of, const http_options& options)
-    : of_(std::move(of)), easy_(load_curl() ? curl().easy_init() : nullptr) {
+curl_transfer::curl_transfer(std::shared_ptr<attempt> of, const http_options& options, open_sockets& sockets)
+    : of_(std::move(of)), sockets_(sockets), easy_(load_curl() ? curl().easy_init() : nullptr) {
   static_assert(CURL_ERROR_SIZE <= std::tuple_size_v<decltype(message_)>);
   connect_ = options.connect;
   if (easy_ == nullptr)
@@ -132,6 +149,12 @@ void curl_transfer::set_up(const http_options& options) {
   curl().easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
   curl().easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
                      static_cast<long>(std::max<std::int64_t>(options.connect.count(), 1)));
+  curl().easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, &on_socket);
+  curl().easy_setopt(easy, CURLOPT_SOCKOPTDATA, &sockets_);
+  curl().easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, &on_close);
+  curl().easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, &sockets_);
+  curl().easy_setopt(easy, CURLOPT_PREREQFUNCTION, &on_connected);
+  curl().easy_setopt(easy, CURLOPT_PREREQDATA, this);
   curl().easy_setopt(easy, CURLOPT_HEADERFUNCTION, &on_header);
   curl().easy_setopt(easy, CURLOPT_HEADERDATA, this);
   curl().easy_setopt(easy, CURLOPT_WRITEFUNCTION, &on_body);
@@ -205,6 +228,13 @@ void curl_transfer::count(std::size_t bytes) {
   progressed_ = clock::now();
 }
 
+bool curl_transfer::may_send(int local_port) {
+  long made_connections = 0;  // 0: the transfer uses an earlier one
+  curl().easy_getinfo(static_cast<CURL*>(easy_), CURLINFO_NUM_CONNECTS, &made_connections);
+  is_stale_ = made_connections == 0 && sockets_.has_unread(local_port);
+  return !is_stale_;
+}
+
 bool curl_transfer::take_header(std::string_view line) {
   header_bytes_ += line.size();
   if (header_bytes_ > most_header_bytes) return false;
@@ -233,7 +263,7 @@ bool curl_transfer::begin_answer() {
   curl().easy_getinfo(static_cast<CURL*>(easy_), CURLINFO_EFFECTIVE_URL, &url);
   of_->head.url = url != nullptr ? url : of_->request.url;
   curl_off_t until_sent = 0;  // microseconds
-  curl_easy_getinfo(static_cast<CURL*>(easy_), CURLINFO_PRETRANSFER_TIME_T, &until_sent);
+  curl().easy_getinfo(static_cast<CURL*>(easy_), CURLINFO_PRETRANSFER_TIME_T, &until_sent);
   of_->sent_at = began_ + std::chrono::microseconds(until_sent);
   of_->answered_at = clock::now();
   is_refused_ = !of_->sink->begin(of_->head);

@@ -17,6 +17,7 @@ import :attempt;
 import :curl_library;
 import :curl_transfer;
 import :driver;
+import :open_sockets;
 
 namespace shardmesh::remote {
 
@@ -44,14 +45,17 @@ struct driver::state {
   void end_all();
   using transfers = std::vector<std::unique_ptr<curl_transfer>>;
   void end(transfers::iterator ended, attempt::ending how, int code = CURLE_OK);
+  void restart(transfers::iterator stale);
+  std::unique_ptr<curl_transfer> take(transfers::iterator from);
 
   const http_options options;
   CURLM* multi = nullptr;
   std::mutex lock;
   bool is_stopping = false;                                  // under the lock
   std::vector<std::shared_ptr<attempt>> arrived, withdrawn;  // under the lock
-  std::list<std::shared_ptr<attempt>> waiting;               // of the thread, as are the next two
+  std::list<std::shared_ptr<attempt>> waiting;               // of the thread, as are the next three
   transfers running;
+  open_sockets sockets;
   std::thread thread;
 };
 
@@ -176,7 +180,7 @@ void driver::state::start_waiting() {
   while (!waiting.empty() && static_cast<int>(running.size()) < std::max(options.connections, 1)) {
     auto next = std::move(waiting.front());
     waiting.pop_front();
-    auto made = std::make_unique<curl_transfer>(next, options);
+    auto made = std::make_unique<curl_transfer>(next, options, sockets);
     if (made->is_ready() && multi != nullptr &&
         curl().multi_add_handle(multi, static_cast<CURL*>(made->handle())) == CURLM_OK) {
       running.push_back(std::move(made));
@@ -192,11 +196,21 @@ void driver::state::start_waiting() {
   }
 }
 
-void driver::state::end(transfers::iterator ended, attempt::ending how, int code) {
-  auto transfer = std::move(*ended);
-  *ended = std::move(running.back());
+std::unique_ptr<curl_transfer> driver::state::take(transfers::iterator from) {
+  auto transfer = std::move(*from);
+  *from = std::move(running.back());
   running.pop_back();
   curl().multi_remove_handle(multi, static_cast<CURL*>(transfer->handle()));
+  return transfer;
+}
+
+// Each stale transfer closes a connection, and a new connection is never stale: restarts end.
+void driver::state::restart(transfers::iterator stale) {
+  waiting.push_front(take(stale)->of());
+}
+
+void driver::state::end(transfers::iterator ended, attempt::ending how, int code) {
+  auto transfer = take(ended);
   auto of = transfer->of();
   if (how == attempt::ending::answered)
     transfer->finish(code);
@@ -215,7 +229,11 @@ void driver::state::collect_ended() {
     const CURLcode code = message->data.result;
     const auto found =
         std::find_if(running.begin(), running.end(), [&](const auto& one) { return one->handle() == easy; });
-    if (found != running.end()) end(found, attempt::ending::answered, code);
+    if (found == running.end()) continue;
+    if ((*found)->is_stale())
+      restart(found);
+    else
+      end(found, attempt::ending::answered, code);
   }
 }
 

@@ -485,6 +485,24 @@ TEST_CASE("bytes that begin no answer count as a failed connection, and the requ
   CHECK(server.seen().size() == 2);
 }
 
+TEST_CASE("a connection on which bytes of an earlier answer wait is not used again") {
+  http_server::server server;
+  const std::string body = random_text(3 << 20, 11);  // libcurl notices the copy of a short answer
+  server.on("/twice", [&](const http_server::request&) {
+    return http_server::answer(200, body) + http_server::answer(200, body);
+  });
+  server.on("/other", [](const http_server::request&) { return http_server::answer(200, "other"); });
+  const http_client client(impatient());
+  for (int round = 0; round != 5; ++round) {
+    const auto twice = client.send({.url = server.url("/twice")}, 4 << 20);
+    REQUIRE(twice);
+    CHECK(twice->body.size() == body.size());
+    const auto other = client.send({.url = server.url("/other")}, 100);
+    REQUIRE(other);
+    CHECK(std::string(reinterpret_cast<const char*>(other->body.data()), other->body.size()) == "other");
+  }
+}
+
 TEST_CASE("the body of a request is sent again with each attempt") {
   http_server::server server;
   const std::string body = random_text(300'000, 10);
