@@ -12,6 +12,7 @@ from pathlib import Path
 
 import s3_server
 from common import fingerprint, sha256
+from fault_proxy import Proxy
 from remote_s3 import BUCKET, environment
 
 HUNG = -1000
@@ -129,8 +130,7 @@ class Worker:
         self.start()
 
     def start(self):
-        import fault_proxy
-        self.proxy = fault_proxy.Proxy(self.weed_port)
+        self.proxy = Proxy(self.weed_port)
         self.process = subprocess.Popen(
             [sys.executable, "-B", Path(__file__).with_name("fault_worker.py")], stdin=subprocess.PIPE, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -138,7 +138,7 @@ class Worker:
 
     def stop(self):
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
         self.proxy.__exit__()
 
     def ask(self, order, limit):

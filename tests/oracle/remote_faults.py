@@ -120,7 +120,9 @@ def random_schedule(dice):
 
     def schedule(exchange):
         return dice.choice(chosen) if dice.random() < rate else ""
-    return f"random {rate} of {','.join(chosen)}", schedule, all(one in MENDED + STALLS and one != "long" for one in chosen)
+    # With a higher rate, a request can fail in all of its attempts.
+    must_succeed = rate < 0.2 and all(one in MENDED + STALLS and one != "long" for one in chosen)
+    return f"random {rate} of {','.join(chosen)}", schedule, must_succeed
 
 
 def prepare(oracle, client):
