@@ -56,8 +56,10 @@ global_report find_globals(const fs::path& path, checkpoint_reader* reader, cons
   }
   if (reader != nullptr && holds_items(reader->contents().format)) scan_items(*reader, options.threads, found);
   global_report report = found.take();
-  // A store that failed to list a folder, or to look at a file, may have hidden a pickle.
-  if (auto failed = answers.failure(); failed && report.problems.empty()) report.problems.push_back(*std::move(failed));
+  // A store that failed to list a folder, or to look at a file, may have hidden a pickle. Without a reader, the caller
+  // has an error already.
+  auto failed = answers.failure();
+  if (failed && reader != nullptr && report.problems.empty()) report.problems.push_back(*std::move(failed));
   return report;
 }
 
