@@ -118,7 +118,11 @@ py::bytes object_archive(checkpoint_reader& reader, std::size_t index) {
 }
 
 py::tuple object_value_of(checkpoint_reader& reader, std::size_t index) {
-  const object_value value = value_of(reader.read_object(index));
+  auto read = [&] {
+    const released unlocked;
+    return reader.read_object(index);
+  }();
+  const object_value value = value_of(std::move(read));
   return py::make_tuple(text(value.kind), text(value.type), text(value.json));
 }
 

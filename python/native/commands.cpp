@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "errors.hpp"
+#include "interpreter.hpp"
 #include "module.hpp"
 #include "saving.hpp"
 #include "saving_options.hpp"
@@ -146,7 +147,12 @@ py::dict verify_checkpoint(const reader_pointer& reader, bool quick, int threads
 // For a checkpoint that cannot be opened. The report leaves out the reason, which Python has already.
 py::dict verify_names(const py::object& path, int threads, const py::list& allow_globals) {
   const verify_options options = options_of_verify(false, threads, allow_globals);
-  verify_report report = value_of(verify_unreadable(bytes_of(path), fail(errc::bad_format, ""), options));
+  const std::string name = bytes_of(path);
+  auto searched = [&] {
+    const released unlocked;
+    return verify_unreadable(name, fail(errc::bad_format, ""), options);
+  }();
+  verify_report report = value_of(std::move(searched));
   report.problems.erase(report.problems.begin());
   return told_report(report, options);
 }

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """inspect, verify, diff, convert, and reshard as functions return what the command line prints. Needs no torch."""
+import http.server
 import json
+import os
 import re
 import struct
 import subprocess
 import sys
+import threading
+import time
 import types
 import unittest.mock
 from pathlib import Path
@@ -31,6 +35,20 @@ def write_safetensors(path, tensors):
         data += stored
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+class Refusal(http.server.BaseHTTPRequestHandler):
+    """A server that refuses every request."""
+
+    def refuse(self):
+        self.send_response(403)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_GET = do_HEAD = refuse
+
+    def log_message(self, *_):
+        pass
 
 
 class CommandTest(common.WorkTest):
@@ -61,6 +79,23 @@ class CommandTest(common.WorkTest):
                                      theirs["boxes"])
                 compared += 1
         self.assertGreater(compared, 40)
+
+    def test_other_threads_run_while_verify_searches_what_cannot_be_opened(self):
+        """A server of this process answers only while verify does not hold the interpreter's lock."""
+        os.environ["no_proxy"] = "127.0.0.1"
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusal)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        begin = time.monotonic()
+        report = shardmesh.verify(f"http://127.0.0.1:{server.server_address[1]}/x.safetensors")
+        passed = time.monotonic() - begin
+        server.shutdown()
+        server.server_close()
+        if report.problems[0].code == "unsupported":
+            print("skipped: the package was built without the component remote")
+            return
+        self.assertEqual(report.problems[0].code, "io")
+        self.assertIn("403", report.problems[0].found)
+        self.assertLess(passed, 30)
 
     def test_verify_refuses_dangerous_names_and_counts_unknown_ones(self):
         names = b"".join(b"c%s\n%s\n0" % tuple(name.split(b".")) for name in (b"posix.system", b"os.remove", b"mine.Net", b"mine.Other"))
