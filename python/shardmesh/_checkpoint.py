@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from . import _arguments, _native, _plain_pickle
 from ._conventions import mapping_options
-from ._error import Box, Error, failure
+from ._error import Box, Error, failure, printable_url
 from ._loading import Loading
 from ._mapped import MappedTensor
 from ._process import of_another
@@ -187,7 +187,7 @@ class Checkpoint(Mapping[str, Entry]):
         return len(self._entries)
 
     def __repr__(self) -> str:
-        return f"<shardmesh.Checkpoint {self.path!r}: {self.format}, {len(self)} entries>"
+        return f"<shardmesh.Checkpoint {printable_url(self.path)!r}: {self.format}, {len(self)} entries>"
 
     def load(self, key: str, box: Where | None = None, *, weights_only: bool = True, threads: int = 0) -> Any:
         """Loads the tensor of that key, or a box of it, into new memory of the stored dtype; or loads an object.

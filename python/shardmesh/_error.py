@@ -2,6 +2,7 @@
 """The exception that everything here raises, and the box that it may name."""
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 
@@ -56,9 +57,21 @@ def _rebuilt(kind: type, text: str, fields: dict) -> Error:
     return made
 
 
+def printable_url(path: str) -> str:
+    """A URL without its user information and query, which may hold secrets, as in the C++ half; other texts as they are."""
+    scheme, mark, rest = path.partition("://")
+    if not mark or not re.fullmatch(r"[A-Za-z0-9+.-]+", scheme):
+        return path
+    host, slash, inside = rest.partition("?")[0].partition("/")
+    if scheme != "hf":  # in hf://NAME@REVISION, "@" does not end user information
+        host = host.rpartition("@")[2]
+    return f"{scheme}://{host}{slash}{inside}"
+
+
 def failure(code: str, message: str, *, key: str = "", path: str = "", ranks: tuple[int, ...] = (), expected: str = "",
             found: str = "", hint: str = "") -> Error:
     """Makes an Error of the Python half; its line is composed as in the C++ half."""
+    path = printable_url(path)
     text = ": ".join(part for part in (path, key, message) if part)
     if ranks:
         text += f" (rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))})"

@@ -41,6 +41,12 @@ class ErrorTest(common.WorkTest):
             with self.assertRaisesRegex(FileNotFoundError, "built without the C library.*install a wheel"):
                 function()
 
+    def test_an_error_does_not_show_the_password_or_the_query_of_a_url(self):
+        with self.assertRaises(shardmesh.Error) as caught:
+            shardmesh.convert(common.GOLDEN / "single_rank" / "checkpoint", "https://me:hunter2@host/x?key=hunter2")
+        self.assertEqual(caught.exception.path, "https://host/x")
+        self.assertNotIn("hunter2", repr(caught.exception) + str(caught.exception.__dict__))
+
     def test_the_line_of_an_error_ends_in_its_code(self):
         for problem in (self.refusal(shardmesh.open, self.work / "nothing"), self.refusal(shardmesh.convert, FOLDER, self.work / "out", "zip")):
             self.assertEqual(str(problem).rpartition(" ")[2], f"[{problem.code}]")

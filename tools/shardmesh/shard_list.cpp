@@ -104,7 +104,7 @@ shard_list parse_shard_list(std::string_view text, std::string_view name) {
   else if (code == simdjson::MEMALLOC)
     throw std::bad_alloc();
   else
-    list.report(fmt::format("{}: not JSON: {}", escaped(name), simdjson::error_message(code)));
+    list.report(fmt::format("{}: not JSON: {}", escaped(printable_url(name)), simdjson::error_message(code)));
   return list;
 }
 

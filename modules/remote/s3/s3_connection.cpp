@@ -60,7 +60,7 @@ std::string_view remedy_for(std::string_view code) {
 
 // Names the object in an error of a request. Errors of settings and credentials name their own files.
 error named(error why, const std::string& url) {
-  if (why.file.empty() || why.file.starts_with("http")) why.file = url;
+  if (why.file.empty() || why.file.starts_with("http")) why.file = printable_url(url);
   return why;
 }
 

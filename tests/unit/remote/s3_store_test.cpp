@@ -111,6 +111,18 @@ TEST_CASE("an error of S3 does not show the session token that the server quotes
   }
 }
 
+TEST_CASE("an error of S3 does not show the password or the query of a URL") {
+  http_server::server server;
+  for (const std::string url : {"s3://me:hunter2@bucket/one", "s3://bucket/one?hunter2"}) {
+    const auto found = store_at(server)->list(url);
+    const auto opened = store_at(server)->open(url);
+    REQUIRE(!found);
+    REQUIRE(!opened);
+    CHECK(to_string(found.error()).find("hunter2") == std::string::npos);
+    CHECK(to_string(opened.error()).find("hunter2") == std::string::npos);
+  }
+}
+
 TEST_CASE("a missing program of credentials is no answer about an object of S3") {
   const scratch_folder scratch;
   const std::string program = (scratch / "missing").string(), config = (scratch / "config").string();
