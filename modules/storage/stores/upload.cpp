@@ -5,6 +5,7 @@ module;
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -109,23 +110,25 @@ result<void> upload::put(const fs::path& staging, std::vector<std::string>& note
 }
 
 // Objects cannot be exchanged together. If data or checksums of the old checkpoint would be overwritten, its
-// description goes first: until the new one is there, readers find no checkpoint, and never files of both.
+// description goes first: until the new one is there, readers find no checkpoint, and never files of both. The record
+// of checksums goes before it, so that a refusal leaves the old checkpoint readable.
 result<void> upload::make_room(const std::vector<file>& files) {
   const bool overwrites_data = std::any_of(files.begin(), files.end(), [&](const file& one) {
     return is_directory_ && !is_description(one.name) && before_.contains(one.name);
   });
   if (!overwrites_data) return {};
-  for (auto at = before_.begin(); at != before_.end();) {
-    if (order_of(at->first) == 0) {
-      ++at;
-      continue;
+  for (const int order : {1, 2})
+    for (auto at = before_.begin(); at != before_.end();) {
+      if (order_of(at->first) != order) {
+        ++at;
+        continue;
+      }
+      auto gone = store_->remove(url_of(at->first));
+      if (!gone)
+        return std::move(gone).error().with_hint("check the previous checkpoint with verify: this object may be gone");
+      has_made_room_ |= is_description(at->first);
+      at = before_.erase(at);
     }
-    auto gone = store_->remove(url_of(at->first));
-    if (!gone)
-      return std::move(gone).error().with_hint("check the previous checkpoint with verify: this object may be gone");
-    has_made_room_ = true;
-    at = before_.erase(at);
-  }
   return {};
 }
 

@@ -63,6 +63,7 @@ class noting_store final : public store {
       changes.push_back("try to remove " + last_part(url));
       return broken(url);
     }
+    if (last_part(url) == irremovable) return fail(errc::io, "the server refuses").with_file(url);
     changes.push_back("remove " + last_part(url));
     ended.push_back(!detail::check_current_call());
     objects.erase(url);
@@ -72,7 +73,7 @@ class noting_store final : public store {
   mutable std::map<std::string, std::string> objects;
   mutable std::vector<std::string> changes;
   mutable std::vector<bool> ended;  // for each removal: a limit of its call was reached
-  std::string refused, lost;
+  std::string refused, lost, irremovable;
   bool breaks = false;  // after `lost`
   mutable bool is_broken = false;
 
@@ -196,6 +197,34 @@ TEST_CASE("an existing folder in a store is replaced only on request, its descri
   REQUIRE(write_folder(at.url("run"), dcp_files, replacing));
   CHECK(at.made->changes == lines{"remove .metadata", "put __0_0.distcp", "put __1_0.distcp",
                                   "put .shardmesh_checksums", "put .metadata", "remove stale"});
+}
+
+TEST_CASE("an old folder in a store stays readable until its description is removed, and then the error says so") {
+  const registered at("upload-lost");
+  const std::map<std::string, std::string> old{{at.url("run/.metadata"), "old"},
+                                               {at.url("run/.shardmesh_checksums"), "old"},
+                                               {at.url("run/__0_0.distcp"), "old"}};
+  const output_options replacing{.overwrite = true,
+                                 .may_replace = [](const auto&, const auto&) { return result<void>(); }};
+  at.made->objects = old;
+  at.made->irremovable = ".metadata";
+  const auto kept = write_folder(at.url("run"), dcp_files, replacing);
+  REQUIRE(!kept);
+  CHECK(kept.error().hint == "check the previous checkpoint with verify: this object may be gone");
+  CHECK(at.made->changes == lines{"remove .shardmesh_checksums"});
+  CHECK(at.made->objects.at(at.url("run/.metadata")) == "old");
+  CHECK(at.made->objects.at(at.url("run/__0_0.distcp")) == "old");
+
+  at.made->objects = old;
+  at.made->irremovable.clear();
+  at.made->changes.clear();
+  at.made->refused = "__1_0.distcp";
+  const auto lost = write_folder(at.url("run"), dcp_files, replacing);
+  REQUIRE(!lost);
+  CHECK(lost.error().file == at.url("run/__1_0.distcp"));
+  CHECK(lost.error().hint == "write it again: the previous checkpoint was removed to make room");
+  CHECK(at.made->changes == lines{"remove .shardmesh_checksums", "remove .metadata", "put __0_0.distcp"});
+  CHECK(!at.made->objects.contains(at.url("run/.metadata")));
 }
 
 TEST_CASE("a single file in a store is replaced only while it is the one that was examined") {
