@@ -43,14 +43,21 @@ std::string page(const std::string& entries, const std::string& next) {
 // A server that keeps one object, "/bucket/one", and answers each request to store it with `answer_to_put`.
 struct one_object {
   explicit one_object(std::string answer_to_put) {
-    server.on("/bucket/one", [this, answer_to_put = std::move(answer_to_put)](const http_server::request& asked) {
-      if (asked.method == "PUT" && !keeps_its_own) content = asked.body;
-      if (asked.method == "PUT" && !keeps_its_own) mark = asked.header("x-amz-meta-shardmesh-upload");
-      if (asked.method == "DELETE") content.reset();
-      if (asked.method == "PUT") return answer_to_put;
-      const std::string headers = "ETag: \"e\"\r\nx-amz-meta-shardmesh-upload: " + mark + "\r\n";
-      return answer(asked.method == "DELETE" ? 204 : content ? 200 : 404, "", headers);
-    });
+    server.on("/bucket/one",
+              [this, stored = std::move(answer_to_put)](const http_server::request& asked) -> std::string {
+                if (asked.method == "DELETE") {
+                  content.reset();
+                  return answer(204, "");
+                }
+                if (asked.method == "PUT") {
+                  if (keeps_its_own) return stored;
+                  content = asked.body;
+                  mark = asked.header("x-amz-meta-shardmesh-upload");
+                  return stored;
+                }
+                const std::string headers = "ETag: \"e\"\r\nx-amz-meta-shardmesh-upload: " + mark + "\r\n";
+                return answer(content ? 200 : 404, "", headers);
+              });
   }
   result<std::string> put_text(const std::string& text) const {
     const memory_source bytes(std::as_bytes(std::span(text)), "text");

@@ -30,13 +30,13 @@ std::unique_ptr<byte_source> source_of(const std::string& bytes) {
 // A deflate stream of one repeated byte: literals of 9 bits each, then matches of 258 bytes in 13 bits each. The number
 // of literals decides where in a byte the stream ends.
 std::string repeated(int literals, int matches) {
-  std::string made;
+  std::string stream;
   unsigned byte = 0;
   int filled = 0;
   const auto add = [&](unsigned bit) {
     byte |= bit << filled;
     if (++filled != 8) return;
-    made += static_cast<char>(byte);
+    stream += static_cast<char>(byte);
     byte = 0;
     filled = 0;
   };
@@ -47,8 +47,8 @@ std::string repeated(int literals, int matches) {
   for (int i = 0; i < literals; ++i) add_code(0b111001000, 9);
   for (int i = 0; i < matches; ++i) add_code(0b1100010100000, 13);
   add_code(0, 7);
-  if (filled != 0) made += static_cast<char>(byte);
-  return made;
+  if (filled != 0) stream += static_cast<char>(byte);
+  return stream;
 }
 
 std::string text_of(const byte_source& source) {
