@@ -45,6 +45,14 @@ error not_an_object(const std::string& url, bool is_folder) {
   return why;
 }
 
+// The names of files come from descriptions and listings, and are appended as they are.
+result<void> check_steps(const std::string& url) {
+  if (!leads_up_encoded(url)) return {};
+  return fail(errc::unsafe_path, "an encoded part of the path leads out of its folder")
+      .with_file(printable_url(url))
+      .with_hint("name the folder that it leads to");
+}
+
 class http_file final : public byte_source {
  public:
   http_file(std::shared_ptr<const process_client> client, std::string url, stored_object object)
@@ -91,6 +99,7 @@ class http_store final : public store {
   }
 
   result<std::vector<stored_object>> list(const std::string& url) const override {
+    SHARDMESH_TRY(check_steps(url));
     SHARDMESH_TRY(const auto* const client, client_->get());
     const http_request request{
         .url = encoded_url(member_url(url, "")), .headers = {{"Accept", "application/json"}}, .follow_redirects = true};
@@ -113,6 +122,7 @@ class http_store final : public store {
  private:
   // Asks for the description of a URL. Presigned URLs and some servers refuse HEAD: then for its first byte.
   result<http_response> head(const std::string& url) const {
+    SHARDMESH_TRY(check_steps(url));
     SHARDMESH_TRY(const auto* const client, client_->get());
     http_request request{.method = "HEAD", .url = encoded_url(url), .follow_redirects = true};
     SHARDMESH_TRY(auto answer, client->send(request, 0));

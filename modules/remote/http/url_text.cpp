@@ -72,6 +72,20 @@ std::string decoded(std::string_view text) {
   return made;
 }
 
+bool leads_up_encoded(std::string_view url) {
+  std::string_view path = parts_of(url).path;
+  while (!path.empty()) {
+    const std::size_t end = std::min(path.find('/'), path.size());
+    const std::string_view part = path.substr(0, end);
+    path.remove_prefix(std::min(end + 1, path.size()));
+    if (part.find('%') == std::string_view::npos) continue;
+    std::string steps = "/" + decoded(part) + "/";
+    std::replace(steps.begin(), steps.end(), '\\', '/');  // some servers take it for a slash
+    if (steps.find("/../") != std::string::npos) return true;
+  }
+  return false;
+}
+
 std::string origin_of(std::string_view url) {
   std::string made(parts_of(url).origin);
   const std::size_t host = made.find("://");

@@ -12,6 +12,9 @@ std::string encoded_url(std::string_view url);
 // Decodes %41 to A.
 std::string decoded(std::string_view text);
 
+// Returns whether an encoded part of the path leads up, such as "%2e%2e" and "..%2Fname", which servers decode.
+bool leads_up_encoded(std::string_view url);
+
 // Returns "scheme://host:port" in lower case: two URLs with equal origins lead to one server.
 std::string origin_of(std::string_view url);
 // Returns the absolute URL of a redirect's `Location`.

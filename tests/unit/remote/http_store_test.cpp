@@ -195,6 +195,28 @@ TEST_CASE("other listings are refused") {
     CHECK(refusal(R"([{"name":")" + name + R"(","type":"file","size":1}])").code == errc::bad_format);
 }
 
+TEST_CASE("an encoded name that leads out of its folder is refused without a request") {
+  http_server::server server;
+  server.put("/ckpt/a%2Fb%2e.json", "content");
+  const auto web = quick_store();
+  for (const std::string name :
+       {"%2e%2e/secret", "%2E./secret", "..%2fsecret", "a%2F..%2F..%2Fsecret", "..%5Csecret"}) {
+    INFO(name);
+    const auto found = web->look(server.url("/ckpt/" + name));
+    const auto opened = web->open(server.url("/ckpt/" + name));
+    const auto listed = web->list(server.url("/ckpt/" + name));
+    REQUIRE(!found);
+    REQUIRE(!opened);
+    REQUIRE(!listed);
+    CHECK(found.error().code == errc::unsafe_path);
+    CHECK(opened.error().code == errc::unsafe_path);
+    CHECK(listed.error().code == errc::unsafe_path);
+    CHECK(found.error().file == server.url("/ckpt/" + name));
+  }
+  CHECK(server.seen().empty());
+  CHECK(web->look(server.url("/ckpt/a%2Fb%2e.json")).value());
+}
+
 TEST_CASE("names are encoded once") {
   http_server::server server;
   server.put("/a%20b%23%C3%A9%25.bin", "content");
