@@ -58,7 +58,7 @@ def _rebuilt(kind: type, text: str, fields: dict) -> Error:
 
 
 def printable_url(path: str) -> str:
-    """A URL without its user information and query, which may hold secrets, as in the C++ half; other texts as they are."""
+    """A URL without its user information and query, which may hold secrets. Any other text is returned unchanged."""
     scheme, mark, rest = path.partition("://")
     if not mark or not re.fullmatch(r"[A-Za-z0-9+.-]+", scheme):
         return path
