@@ -176,14 +176,21 @@ class assigner {
   // Writes the tensor's parts to the shares of the other writers, for each rank in the order of the chunks.
   void share_out(const kept_tensor& kept) {
     const merged_tensor& tensor = *kept.stored;
-    std::vector<std::pair<std::int32_t, std::int64_t>> parts;  // rank, part
+    struct written_part {
+      std::int32_t rank;
+      std::size_t chunk;
+      std::int64_t part;
+    };
+    std::vector<written_part> parts;
     for (std::size_t b = 0; b < kept.boxes.size(); ++b) {
       std::size_t i = kept.boxes[b].first;
       while (tensor.boxes[i].rank != kept.writers[b]) ++i;
-      parts.emplace_back(tensor.boxes[i].rank, tensor.boxes[i].part);
+      parts.push_back({tensor.boxes[i].rank, b, tensor.boxes[i].part});
     }
-    const auto by_rank = [](const auto& a, const auto& b) { return a.first < b.first; };
-    std::stable_sort(parts.begin(), parts.end(), by_rank);
+    const auto by_rank = [](const written_part& a, const written_part& b) { return a.rank < b.rank; };
+    std::sort(parts.begin(), parts.end(), [](const written_part& a, const written_part& b) {
+      return a.rank != b.rank ? a.rank < b.rank : a.chunk < b.chunk;
+    });
     const auto write = [&](std::int32_t rank, std::vector<std::int64_t> of_rank) {
       if (rank == rank_) return;
       write_share(share_of(rank), tensor_share{tensor.index_on(rank), renamed(kept.as->key, tensor.key), kept.as->type,
@@ -193,8 +200,8 @@ class assigner {
     for (auto first = parts.begin(); first != parts.end();) {
       const auto last = std::upper_bound(first, parts.end(), *first, by_rank);
       std::vector<std::int64_t> of_rank;
-      for (; first != last; ++first) of_rank.push_back(first->second);
-      write((last - 1)->first, std::move(of_rank));
+      for (; first != last; ++first) of_rank.push_back(first->part);
+      write((last - 1)->rank, std::move(of_rank));
     }
   }
 

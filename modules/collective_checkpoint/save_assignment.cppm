@@ -34,4 +34,10 @@ selection_result select_saved(const merged_state& all, const selection_options& 
 save_assignment assign_writers(const merged_state& all, std::span<const selected> kept, const const_local_state& held,
                                std::int32_t rank, bool lowest_rank_objects, std::span<detail::wire_writer> shares = {});
 
+// Returns the work of one rank from the share that `assign_writers` wrote for it on rank 0. `objects`: this rank's, as
+// it described them.
+// \errors errc::bad_format for a share that does not fit what the rank holds
+result<save_assignment> take_share(std::span<const std::byte> share, const const_local_state& held,
+                                   std::span<const described_object> objects, std::int32_t rank);
+
 }  // namespace shardmesh

@@ -270,8 +270,10 @@ std::vector<std::size_t> transposed_dimensions(const index_relation& relation, s
   if (!is_transposed) return made;
   for (std::size_t d = stacked; d < shape.rank(); ++d)
     if (fastest[d] != none) made.push_back(d - stacked);
-  std::stable_sort(made.begin(), made.end(),
-                   [&](std::size_t a, std::size_t b) { return fastest[a + stacked] < fastest[b + stacked]; });
+  std::sort(made.begin(), made.end(), [&](std::size_t a, std::size_t b) {
+    const std::int64_t of_a = fastest[a + stacked], of_b = fastest[b + stacked];
+    return of_a != of_b ? of_a < of_b : a < b;
+  });
   return made;
 }
 

@@ -160,8 +160,8 @@ result<std::vector<surveyed_step>> survey_memory(std::span<const memory_step> st
     SHARDMESH_TRY(surveyed_step one, combine(id, reports, known.at(id)));
     made.push_back(std::move(one));
   }
-  std::stable_sort(made.begin(), made.end(), [](const surveyed_step& a, const surveyed_step& b) {
-    return a.catalog->number > b.catalog->number;
+  std::sort(made.begin(), made.end(), [](const surveyed_step& a, const surveyed_step& b) {
+    return a.catalog->number != b.catalog->number ? a.catalog->number > b.catalog->number : a.id < b.id;
   });
   return made;
 }

@@ -39,7 +39,7 @@ constexpr std::string_view world_size_key = "rank_objects_world_size";
 constexpr std::int64_t most_ranks = 1'000'000;
 
 // An object of one rank, as its archive.
-struct stored_object {
+struct named_object {
   std::int32_t rank = 0;
   std::string name;
   std::vector<std::byte> archive;
@@ -50,12 +50,12 @@ std::string key_of(std::string_view name, std::int32_t rank) {
 }
 
 // Parses "rank_objects.NAME.RANK". The name may contain dots.
-std::optional<stored_object> parse_key(std::string_view key) {
+std::optional<named_object> parse_key(std::string_view key) {
   if (!key.starts_with(prefix) || key.size() <= prefix.size() || key[prefix.size()] != '.') return std::nullopt;
   key.remove_prefix(prefix.size() + 1);
   const std::size_t dot = key.rfind('.');
   if (dot == std::string_view::npos || dot == 0) return std::nullopt;
-  stored_object made;
+  named_object made;
   made.name = key.substr(0, dot);
   const std::string_view digits = key.substr(dot + 1);
   const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), made.rank);
@@ -86,9 +86,9 @@ result<std::int32_t> world_size_of(checkpoint_reader& reader) {
   return static_cast<std::int32_t>(*ranks);
 }
 
-result<std::vector<stored_object>> objects_in(checkpoint_reader& reader, std::int32_t ranks) {
+result<std::vector<named_object>> objects_in(checkpoint_reader& reader, std::int32_t ranks) {
   const catalog& contents = reader.contents();
-  std::vector<stored_object> objects;
+  std::vector<named_object> objects;
   for (std::size_t i = 0; i < contents.objects.size() && ranks > 0; ++i) {
     const std::string& key = contents.objects[i].key;
     auto object = parse_key(key);
@@ -125,7 +125,7 @@ result<std::vector<std::byte>> read_rank_objects(const fs::path& step, std::int3
                                                  const checkpoint_run_options& options) {
   SHARDMESH_TRY(const auto reader, open_checkpoint(step));
   SHARDMESH_TRY(const std::int32_t saved, world_size_of(*reader));
-  SHARDMESH_TRY(const std::vector<stored_object> objects, objects_in(*reader, saved));
+  SHARDMESH_TRY(const std::vector<named_object> objects, objects_in(*reader, saved));
   if (saved != ranks && !objects.empty() && !options.convert_objects && options.when_resized == resized_objects::refuse)
     return fail(errc::invalid_argument, "the step has objects of single ranks, and another number of ranks resumes")
         .with_key(key_of(objects.front().name, objects.front().rank))
@@ -135,7 +135,7 @@ result<std::vector<std::byte>> read_rank_objects(const fs::path& step, std::int3
   detail::wire_writer out;
   out.number(saved);
   out.number(static_cast<std::int64_t>(objects.size()));
-  for (const stored_object& object : objects) {
+  for (const named_object& object : objects) {
     out.number(object.rank);
     out.text(object.name);
     out.bytes(object.archive);
