@@ -186,8 +186,8 @@ TEST_CASE("a listing that leads to another host, or goes on without entries, is 
   const std::string elsewhere = all.storage.url("/next"), again = all.server.url("/next");
   for (const auto& [entries, next] : std::vector<std::pair<std::string, std::string>>{
            {R"([{"type":"file","oid":"1","size":1,"path":"a"}])", elsewhere}, {"[]", again}}) {
-    all.server.on(all.base + "/tree/" + commit, [entries = entries, next = next](const http_server::request&) {
-      return answer(200, entries, "Link: <" + next + ">; rel=\"next\"\r\n");
+    all.server.on(all.base + "/tree/" + commit, [body = entries, link = next](const http_server::request&) {
+      return answer(200, body, "Link: <" + link + ">; rel=\"next\"\r\n");
     });
     const auto members = all.open()->list("hf://org/model");
     REQUIRE(!members);
