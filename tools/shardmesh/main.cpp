@@ -90,13 +90,8 @@ int run(int argc, char** argv) {
                    "List each rank's value of such a key as KEY@RANK (not with --rank)")
         ->excludes(rank);
     command
-        ->add_option_function<std::string>(
-            "--cache",
-            [](const std::string& folder) {
-              const auto done = shardmesh::use_store_cache({.folder = folder});
-              if (!done) throw CLI::ValidationError("--cache", shardmesh::to_string(done.error()));
-            },
-            "Keep what is read from URLs in this folder, at most 50 GB, and read it from there later")
+        ->add_option_function<std::string>("--cache", use_cache,
+                                           "Keep what is read from URLs in this folder, and read it from there later")
         ->type_name("DIR")
         ->check(tool::some_path());
   }
@@ -167,6 +162,18 @@ void prepare_end() {
   std::set_terminate(end_before_main);
 }
 [[gnu::section(".preinit_array"), gnu::used]] void (*const first)() = prepare_end;
+
+// For --cache. The variable also sets the size of this folder.
+void use_cache(const std::string& folder) {
+  shardmesh::store_cache_options options{.folder = folder};
+  if (const char* const limit = std::getenv("SHARDMESH_CACHE_BYTES"); limit != nullptr && *limit != '\0') {
+    const auto bytes = shardmesh::parse_bytes(limit);
+    if (!bytes) throw CLI::ValidationError("SHARDMESH_CACHE_BYTES", "expected a number such as 50GB");
+    options.most_bytes = *bytes;
+  }
+  const auto done = shardmesh::use_store_cache(options);
+  if (!done) throw CLI::ValidationError("--cache", shardmesh::to_string(done.error()));
+}
 
 // A description of 30 MB takes a few arrays of its size, one after another. By default, the C library stops returning
 // such arrays to the system once one was freed, so that later ones add to the resident memory.
