@@ -32,6 +32,18 @@ import shardmesh.storage;
 
 namespace {
 
+// For --cache. The variable also sets the size of this folder.
+void use_cache(const std::string& folder) {
+  shardmesh::store_cache_options options{.folder = folder};
+  if (const char* const limit = std::getenv("SHARDMESH_CACHE_BYTES"); limit != nullptr && *limit != '\0') {
+    const auto bytes = shardmesh::parse_bytes(limit);
+    if (!bytes) throw CLI::ValidationError("SHARDMESH_CACHE_BYTES", "expected a number such as 50GB");
+    options.most_bytes = *bytes;
+  }
+  const auto done = shardmesh::use_store_cache(options);
+  if (!done) throw CLI::ValidationError("--cache", shardmesh::to_string(done.error()));
+}
+
 // Decided before anything is parsed: invalid arguments are also answered with a document.
 bool asks_for_json(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
@@ -162,18 +174,6 @@ void prepare_end() {
   std::set_terminate(end_before_main);
 }
 [[gnu::section(".preinit_array"), gnu::used]] void (*const first)() = prepare_end;
-
-// For --cache. The variable also sets the size of this folder.
-void use_cache(const std::string& folder) {
-  shardmesh::store_cache_options options{.folder = folder};
-  if (const char* const limit = std::getenv("SHARDMESH_CACHE_BYTES"); limit != nullptr && *limit != '\0') {
-    const auto bytes = shardmesh::parse_bytes(limit);
-    if (!bytes) throw CLI::ValidationError("SHARDMESH_CACHE_BYTES", "expected a number such as 50GB");
-    options.most_bytes = *bytes;
-  }
-  const auto done = shardmesh::use_store_cache(options);
-  if (!done) throw CLI::ValidationError("--cache", shardmesh::to_string(done.error()));
-}
 
 // A description of 30 MB takes a few arrays of its size, one after another. By default, the C library stops returning
 // such arrays to the system once one was freed, so that later ones add to the resident memory.
