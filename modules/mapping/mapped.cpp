@@ -191,6 +191,7 @@ class mapped_reader final : public torch_file::archive_forwarding_reader {
     const catalog& stored = inner().contents();
     const tensor_entry &tied = stored.tensors[a], &partner = stored.tensors[b];
     const extents& shape = tied.shape;
+    if (bits(tied.type) == 0 || !tied.opaque_type.empty() || !partner.opaque_type.empty()) return compare_opaque(a, b);
     if (bits(tied.type) % 8 != 0 || box::whole(shape).is_empty()) return {};
     const std::int64_t rows = shape.rank() == 0 ? 1 : shape[0],
                        row = box::whole(shape).volume() / rows * shardmesh::item_bytes(tied.type);
@@ -205,14 +206,32 @@ class mapped_reader final : public torch_file::archive_forwarding_reader {
           (stored_boxes{&inner(), &source_, &tied}.read(part, {left.data(), tied.type, {}, part.sizes, strides})));
       SHARDMESH_TRY(
           (stored_boxes{&inner(), &source_, &partner}.read(part, {right.data(), tied.type, {}, part.sizes, strides})));
-      if (left != right)
-        return fail(errc::disagreement,
-                    fmt::format("the mapping ties this tensor to {}, and their values differ", escaped(partner.key)))
-            .with_key(tied.key)
-            .with_box(part)
-            .with_hint("use a mapping that keeps both tensors");
+      if (left != right) return tied_apart(tied, partner).with_box(part);
     }
     return {};
+  }
+
+  // The same for quantized tensors and others without plain elements.
+  result<void> compare_opaque(std::size_t a, std::size_t b) {
+    const catalog& stored = inner().contents();
+    const tensor_entry &tied = stored.tensors[a], &partner = stored.tensors[b];
+    SHARDMESH_TRY(const auto left, inner().content_of({true, a}));
+    SHARDMESH_TRY(const auto right, inner().content_of({true, b}));
+    if (!left || !right)
+      return fail(errc::unsupported,
+                  fmt::format("the mapping ties this tensor to {}, and tensors of {} cannot be compared",
+                              escaped(partner.key), tied.opaque_type))
+          .with_key(tied.key)
+          .with_hint("use a mapping that keeps both tensors");
+    if (*left == *right) return {};
+    return tied_apart(tied, partner);
+  }
+
+  static error tied_apart(const tensor_entry& tied, const tensor_entry& partner) {
+    return fail(errc::disagreement,
+                fmt::format("the mapping ties this tensor to {}, and their values differ", escaped(partner.key)))
+        .with_key(tied.key)
+        .with_hint("use a mapping that keeps both tensors");
   }
 
   bound_mapping bound_;

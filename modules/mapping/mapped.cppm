@@ -21,7 +21,7 @@ struct mapped_options {
 /// \pre `bound` was made from the tensors of `inner`
 /// \errors errc::checksum_mismatch and errc::bad_format when checksums are compared and their record is damaged. A read
 ///         of repetitions that differ is errc::disagreement. So is the end of a checked call if a tied tensor differs
-///         from its partner
+///         from its partner; errc::unsupported if their values cannot be compared
 result<std::unique_ptr<checkpoint_reader>> mapped(std::unique_ptr<checkpoint_reader> inner, bound_mapping bound,
                                                   const mapped_options& options = {});
 

@@ -240,6 +240,21 @@ TEST_CASE("tied tensors must be equal") {
   CHECK(done.error().key == "head");
 }
 
+TEST_CASE("tied tensors without plain elements are compared by their content") {
+  const std::filesystem::path data = SHARDMESH_TEST_DATA;
+  auto inner = open_checkpoint(data / "unusual" / "dcp").value();
+  const std::string rules = rules_text(
+      "[rename]\n'w' = 'v'\n'empty' = 'none'\n'qc' = 'p'\n[[tie]]\nside = 'left'\nname = 'q'\nsame_as = 'qc'\n");
+  auto bound = bind_mapping(parse_mapping(rules).value(), inner->contents(), {});
+  REQUIRE(bound);
+  const auto reader = mapped(std::move(inner), *std::move(bound), {.check_sums = true}).value();
+  const auto done = reader->finish_checks();  // one is qint8, and the other quint8
+  REQUIRE_FALSE(done);
+  CHECK(done.error().code == errc::disagreement);
+  CHECK(done.error().key == "q");
+  CHECK(done.error().message == "the mapping ties this tensor to qc, and their values differ");
+}
+
 TEST_CASE("tensors that are tied to each other are not left out") {
   const error e = refusal({{"e", counted({3})}, {"head", counted({3})}},
                           "[[tie]]\nside = 'left'\nname = 'head'\nsame_as = 'e'\n[[tie]]\nside = 'left'\nname = "
