@@ -197,6 +197,10 @@ class parser {
     made.properties.foreign_dtype = in_.text();
     if ((flags & strides_bit) != 0) {
       SHARDMESH_TRY(made.properties.strides, read_extents(made.key));
+      if (made.properties.strides->rank() != made.shape.rank() && in_.is_whole())
+        return fail(errc::bad_format, "has strides for another number of dimensions")
+            .with_key(made.key)
+            .with_values(fmt::format("{}", made.shape.rank()), fmt::format("{}", made.properties.strides->rank()));
     }
     made.opaque_type = in_.text();
     made.opaque_kind = in_.text();

@@ -185,6 +185,33 @@ TEST_CASE("a changed description with the right digests ends in an error or in t
   CHECK(refused > static_cast<std::int64_t>(rounds / 2));
 }
 
+TEST_CASE("strides for another number of dimensions are refused when the delta is opened") {
+  const written_delta made;
+  bytes changed = made.file;
+  // The first tensor, behind the header and the number of tensors.
+  auto at = static_cast<std::size_t>(number_at<std::int64_t>(changed, 16)) + 8;
+  const auto skip_text = [&] { at += 4 + number_at<std::uint32_t>(changed, at); };
+  skip_text();  // key
+  at += 4 + 1;  // a path of one step, which is a name
+  skip_text();
+  skip_text();                                              // dtype
+  at += 1 + 8 * std::to_integer<std::size_t>(changed[at]);  // shape
+  skip_text();                                              // layout
+  changed[at] |= std::byte{4};                              // strides follow
+  at += 1 + 4;                                              // flags, and the memory format
+  skip_text();                                              // foreign dtype
+  bytes strides(1 + 3 * 8);
+  strides[0] = std::byte{3};
+  changed.insert(changed.begin() + static_cast<std::ptrdiff_t>(at), strides.begin(), strides.end());
+  sign(changed);
+  const auto read = made.read(changed);
+  REQUIRE_FALSE(read);
+  INFO(to_string(read.error()));
+  CHECK(read.error().code == errc::bad_format);
+  CHECK(read.error().message == "has strides for another number of dimensions");
+  CHECK_FALSE(read.error().key.empty());
+}
+
 TEST_CASE("a delta of another version, with other blocks, or of another program is refused by name") {
   const written_delta made;
   const auto changed = [&](std::size_t at, std::byte value) {
