@@ -82,13 +82,14 @@ class Run:
         number = _arguments.number("step", step)
         value = _metric_of(metric)
         overwrite = _arguments.flag("overwrite", overwrite)
-        state_dict = with_rank_objects(state_dict, rank_objects, *self._ranks())
         self._check_open()
+        # A rank whose objects cannot be saved must not leave the others waiting for it.
+        state = self._everywhere(lambda: with_rank_objects(state_dict, rank_objects, *self._ranks()))
         try:
             path, replaces, previous = self._together(
                 "Run.save", (self.path, number, overwrite),
                 lambda: self._writer.begin_save(number, value, overwrite))  # type: ignore[union-attr]
-            dcp.save(state_dict, checkpoint_id=path, process_group=self._group, overwrite=replaces, threads=threads,
+            dcp.save(state, checkpoint_id=path, process_group=self._group, overwrite=replaces, threads=threads,
                      memory_bytes=memory_bytes, progress=progress, previous=previous or None)
         except BaseException:
             self._end_save(number, False)
@@ -281,7 +282,7 @@ def _portable(problem: Exception) -> Error:
     """Returns an error that other ranks can unpickle."""
     if isinstance(problem, Error):
         return problem
-    return failure("invalid_argument", f"the objects of ranks could not be loaded: {problem!r}")
+    return failure("invalid_argument", f"the objects of this rank are unusable: {problem!r}")
 
 
 def _metric_of(metric: Any) -> float | None:

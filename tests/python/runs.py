@@ -88,6 +88,12 @@ def save_objects_on_ranks(rank, world, path):
         run.save(1, sharded(world, 1), rank_objects=objects_on(rank))
 
 
+def save_wrong_objects_on_ranks(rank, world, path):
+    with shardmesh.Run(path) as run:
+        wrong = {"": 1} if rank == 1 else objects_on(rank)
+        return refusal(lambda: run.save(1, sharded(world, 1), rank_objects=wrong)), numbers(run.steps())
+
+
 def resume_objects_on_ranks(rank, world, path):
     with shardmesh.Run(path) as run:
         found = run.resume(sharded(world, 0))
@@ -303,6 +309,12 @@ class RunTest(common.WorkTest):
     def test_each_rank_gets_its_own_objects_back(self):
         run_ranks(2, save_objects_on_ranks, str(self.path))
         self.assertEqual(run_ranks(2, resume_objects_on_ranks, str(self.path)), [True, True])
+
+    def test_every_rank_gets_the_error_of_a_rank_whose_objects_cannot_be_saved(self):
+        for refused, steps in run_ranks(2, save_wrong_objects_on_ranks, str(self.path)):
+            self.assertEqual(refused[0], "invalid_argument")
+            self.assertIn("the argument rank_objects is invalid", refused[1])
+            self.assertEqual(steps, [])
 
     def test_another_number_of_ranks_refuses_drops_or_converts_their_objects(self):
         run_ranks(2, save_objects_on_ranks, str(self.path))
