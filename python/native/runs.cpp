@@ -5,12 +5,15 @@
 #include <shardmesh/try.hpp>
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -86,42 +89,66 @@ py::dict described(const pruned& done, bool dry_run) {
   return made;
 }
 
-std::unique_ptr<run_writer> open_writer(const py::str& folder, const py::str& names, bool incremental,
-                                        const py::dict& keep) {
+// A writer whose calls may come from several threads of Python: each waits for the one before it.
+class shared_writer {
+ public:
+  explicit shared_writer(run_writer writer) : writer_(std::move(writer)) {}
+
+  // Calls `use` with the writer. Call it without the interpreter's lock, because it may wait.
+  template <std::invocable<run_writer&> Use>
+  std::invoke_result_t<Use, run_writer&> with(Use&& use) {
+    const std::scoped_lock held(lock_);
+    return use(writer_);
+  }
+  // Waits for no other call.
+  std::vector<std::string> take_notes() { return writer_.take_notes(); }
+
+ private:
+  std::mutex lock_;
+  run_writer writer_;
+};
+
+std::unique_ptr<shared_writer> open_writer(const py::str& folder, const py::str& names, bool incremental,
+                                           const py::dict& keep) {
   checkpoint_run_options options;
   options.names = to_names(names);
   options.incremental = incremental;
   options.keep = to_rules(keep);
-  return std::make_unique<run_writer>(value_of(run_writer::open(bytes_of(folder), options)));
+  return std::make_unique<shared_writer>(value_of(run_writer::open(bytes_of(folder), options)));
 }
 
 // Returns (path, whether to overwrite, the previous step's path, or "").
-py::tuple begin_save(run_writer& writer, std::int64_t step, std::optional<double> metric, bool overwrite) {
+py::tuple begin_save(shared_writer& shared, std::int64_t step, std::optional<double> metric, bool overwrite) {
   run_save_options how;
   how.metric = metric;
   how.saving.overwrite = overwrite;
-  const step_preparation made = value_of(waited(py::none(), [&](watch&) { return writer.begin_save(step, how); }));
+  const step_preparation made = value_of(waited(py::none(), [&](watch&) {
+    return shared.with([&](run_writer& writer) { return writer.begin_save(step, how); });
+  }));
   return py::make_tuple(text(made.path.string()), made.overwrite, text(made.previous.string()));
 }
 
-void end_save(run_writer& writer, std::int64_t step, bool is_saved) {
-  wait_for([&](watch&) { writer.end_save(step, is_saved); }, py::none());
+void end_save(shared_writer& shared, std::int64_t step, bool is_saved) {
+  const auto end = [&](run_writer& writer) { writer.end_save(step, is_saved); };
+  wait_for([&](watch&) { shared.with(end); }, py::none());
 }
 
-py::dict prune_by_writer(run_writer& writer, const py::dict& keep, bool dry_run) {
+py::dict prune_by_writer(shared_writer& shared, const py::dict& keep, bool dry_run) {
   const keep_rules rules = to_rules(keep);
-  const pruned done = value_of(waited(py::none(), [&](watch&) -> result<pruned> {
+  const auto prune = [&](run_writer& writer) -> result<pruned> {
     writer.wait();
     SHARDMESH_TRY(prune_plan plan, writer.plan_prune(rules));
     prune_report report;
     if (!dry_run) report = writer.prune(plan);
     return pruned{std::move(plan), std::move(report)};
-  }));
+  };
+  const pruned done = value_of(waited(py::none(), [&](watch&) { return shared.with(prune); }));
   return described(done, dry_run);
 }
 
-void wait_for_writer(run_writer& writer) {
-  wait_for([&](watch&) { writer.wait(); }, py::none());
+void wait_for_writer(shared_writer& shared) {
+  const auto wait = [](run_writer& writer) { writer.wait(); };
+  wait_for([&](watch&) { shared.with(wait); }, py::none());
 }
 
 // What `prune` of a writer would do, without the lock.
@@ -170,13 +197,13 @@ void set_pin(const py::str& folder, const py::str& names, std::int64_t step, boo
 }  // namespace
 
 void add_runs(py::module_& native) {
-  py::class_<run_writer>(native, "RunWriter")
+  py::class_<shared_writer>(native, "RunWriter")
       .def_static("open", &open_writer, py::arg("folder"), py::arg("names"), py::arg("incremental"), py::arg("keep"))
       .def("begin_save", &begin_save, py::arg("step"), py::arg("metric"), py::arg("overwrite"))
       .def("end_save", &end_save, py::arg("step"), py::arg("is_saved"))
       .def("prune", &prune_by_writer, py::arg("keep"), py::arg("dry_run"))
       .def("wait", &wait_for_writer)
-      .def("take_notes", [](run_writer& writer) { return lines(writer.take_notes()); });
+      .def("take_notes", [](shared_writer& shared) { return lines(shared.take_notes()); });
   native.def("planned_prune", &planned_prune, py::arg("folder"), py::arg("names"), py::arg("keep"));
   native.def("run_steps", &run_steps, py::arg("folder"), py::arg("names"));
   native.def("newest_step", &newest_step, py::arg("folder"), py::arg("names"), py::arg("deep"), py::arg("threads"),

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 
 import common
 
@@ -338,6 +339,27 @@ class RunTest(common.WorkTest):
             twice = refusal(lambda: run.save(3, {"rank_objects": 1}, rank_objects={"a": 1}))
             self.assertEqual(twice[0], "duplicate_key")
             self.assertIn("when_resized", refusal(lambda: run.resume(empty(), when_resized="keep"))[1])
+
+    def test_threads_may_save_and_prune_at_the_same_time(self):
+        with shardmesh.Run(self.path, keep=shardmesh.KeepRules(last=1)) as run:
+            is_saved = threading.Event()
+
+            def prune():
+                while not is_saved.is_set():
+                    run.prune()
+
+            pruning = [threading.Thread(target=prune) for _ in range(2)]
+            for thread in pruning:
+                thread.start()
+            try:
+                for step in range(20):
+                    run.save(step, state_at(step))
+            finally:
+                is_saved.set()
+                for thread in pruning:
+                    thread.join()
+            run.prune()
+            self.assertEqual(numbers(run.steps()), [19])
 
     def test_every_rank_gets_the_error_of_a_second_run(self):
         self.assertEqual(run_ranks(2, open_twice, str(self.path)), ["destination_exists"] * 2)
