@@ -170,10 +170,11 @@ bool block_folder::read(const block_key& key, std::span<std::byte> out) const {
   const open_file file(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (!file.is_open()) return false;
   struct stat status{};
+  // The digest of another user's block says nothing: that user has computed it.
+  if (::fstat(file.fd(), &status) != 0 || status.st_uid != ::geteuid()) return false;
   std::array<std::byte, head_bytes> head{};
-  const bool is_whole = ::fstat(file.fd(), &status) == 0 && S_ISREG(status.st_mode) &&
-                        status.st_size == static_cast<off_t>(head_bytes + out.size()) && file.read_all(0, head) &&
-                        file.read_all(head_bytes, out) && head == head_of(key, out);
+  const bool is_whole = S_ISREG(status.st_mode) && status.st_size == static_cast<off_t>(head_bytes + out.size()) &&
+                        file.read_all(0, head) && file.read_all(head_bytes, out) && head == head_of(key, out);
   if (!is_whole) {
     ::unlink(path.c_str());
     return false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the cache of objects of stores: what it saves, and what it survives.
 #include <sys/stat.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
@@ -173,6 +174,24 @@ TEST_CASE("a damaged block is read again, whatever the damage") {
     CHECK(store->take_counts().bytes == block);
     CHECK(content_of(files[0]) == first);
   }
+}
+
+TEST_CASE("a block of another user is read from the store again") {
+  std::mt19937_64 random(6);
+  const registered_store store("cached-owner");
+  const scratch_folder scratch;
+  const cache_in cache(scratch.path);
+  const std::string content = random_text(block + 5, random), url = store.url("bucket/object");
+  store->add("bucket/object", content);
+  CHECK(text_of(url, 0, content.size()) == content);
+  for (const fs::path& file : block_files(scratch.path))
+    if (::chown(file.c_str(), ::geteuid() + 1, static_cast<::gid_t>(-1)) != 0)
+      SKIP("this process may not give a file to another user");
+  store->take_counts();
+  CHECK(text_of(url, 0, content.size()) == content);
+  CHECK(store->take_counts().bytes == static_cast<std::int64_t>(content.size()));
+  CHECK(text_of(url, 0, content.size()) == content);
+  CHECK(store->take_counts().bytes == 0);  // the new blocks are this user's
 }
 
 TEST_CASE("a cache keeps to its size, and leaves other files alone") {
