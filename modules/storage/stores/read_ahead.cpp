@@ -34,9 +34,8 @@ struct read_ahead::window {
   window(const window&) = delete;
   window& operator=(const window&) = delete;
   ~window() { kept_bytes -= std::ssize(bytes); }
-  bool holds(std::int64_t offset, std::int64_t length) const {
-    return offset >= begin && offset + length <= begin + std::ssize(bytes);
-  }
+  std::int64_t end() const { return begin + std::ssize(bytes); }
+  bool holds(std::int64_t offset, std::int64_t length) const { return offset >= begin && offset + length <= end(); }
   void copy_to(std::int64_t offset, std::span<std::byte> out) const {
     std::copy_n(bytes.begin() + (offset - begin), out.size(), out.begin());
   }
@@ -80,7 +79,10 @@ read_ahead::place read_ahead::find(std::int64_t offset, std::int64_t length, std
     if (one.bytes && one.bytes->holds(offset, length)) {
       one.end = std::max(one.end, offset + length);
       one.used_at = ++clock_;
-      return {one.bytes, 0};
+      place found{one.bytes, 0};
+      // Its last byte has been read. Hundreds of open files that each kept a window would take all of the memory.
+      if (offset + length == found.bytes->end()) one.bytes = nullptr;
+      return found;
     }
   const stream* const continued = stream_before(offset);
   if (continued == nullptr) return {};

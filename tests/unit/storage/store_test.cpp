@@ -169,6 +169,23 @@ TEST_CASE("threads read small ranges of one object in few requests") {
   CHECK(store->take_counts().reads <= 40);
 }
 
+TEST_CASE("objects that are read to their end and stay open leave the memory of small ranges to others") {
+  const registered_store store("ahead-many");
+  store->add("bucket/object", std::string(std::size_t{960} << 10, 'x'));
+  store->bytes_per_request = 1 << 20;
+  file_pool pool(1);
+  std::vector<std::unique_ptr<byte_source>> opened;
+  std::vector<std::byte> bytes(std::size_t{16} << 10);
+  for (int i = 0; i < 160; ++i) {
+    INFO("object " << i);
+    opened.push_back(pool.open(store.url("bucket/object")).value());
+    store->take_counts();
+    for (std::int64_t at = 0; at < opened.back()->size_bytes(); at += std::ssize(bytes))
+      REQUIRE(opened.back()->read(at, bytes));
+    REQUIRE(store->take_counts().reads <= 8);
+  }
+}
+
 TEST_CASE("an object is read by range, without a descriptor and under its printable name") {
   const registered_store store("ranges");
   store->add("bucket/object", "0123456789");
