@@ -131,9 +131,11 @@ std::vector<std::string> format_names() {
   return names;
 }
 
-int run(arguments& given, const common_options& common, bool level_given, bool format_given) {
+int run(arguments& given, const common_options& common, bool level_given, bool format_given, bool memory_given) {
   if (given.action == "make" && format_given)
     return refuse(fail(errc::invalid_argument, "--to is an option of 'delta apply' only"));
+  if (given.action == "make" && memory_given)
+    return refuse(fail(errc::invalid_argument, "--memory is an option of 'delta apply' only"));
   if (given.action == "apply" && level_given)
     return refuse(fail(errc::invalid_argument, "--level is an option of 'delta make' only"));
   return given.action == "make" ? make(given, common) : apply(given, common, format_given);
@@ -181,8 +183,10 @@ void add_delta(CLI::App& app, invocation& call) {
                     "Drop tensors and objects that OUT cannot hold, and name them in notes");
   add_saving_options(*command, given->applied.overwrite, given->applied.durable, given->applied.memory_bytes);
   add_json_option(*command);
-  command->callback(
-      [given, level, to, &call] { call.status = run(*given, call.common, level->count() > 0, to->count() > 0); });
+  const CLI::Option* memory = command->get_option("--memory");
+  command->callback([given, level, to, memory, &call] {
+    call.status = run(*given, call.common, level->count() > 0, to->count() > 0, memory->count() > 0);
+  });
 }
 
 }  // namespace tool

@@ -56,6 +56,7 @@ TEST_CASE("delta refuses options of the other action, and names without a format
   const scratch_folder folder;
   const std::string out = (folder / "out").string();
   CHECK(says(refusal("delta make " + base + " " + base + " " + out + " --to dcp", 2), "'delta apply' only"));
+  CHECK(says(refusal("delta make " + base + " " + base + " " + out + " --memory 1GiB", 2), "'delta apply' only"));
   CHECK(says(refusal("delta apply " + base + " " + written + " " + out + " --level 1", 2), "'delta make' only"));
   CHECK(says(refusal("delta apply " + base + " " + written + " " + out, 2), "pass --to dcp"));
   CHECK(says(refusal("delta compact " + base + " " + written + " " + out, 2), "make, apply"));
