@@ -34,24 +34,17 @@ export namespace shardmesh::detail {
 result<void> add_rank_objects(const_local_state& part, const objects_of_rank& own, std::int32_t rank,
                               std::int32_t ranks);
 
-// Calls the `local_view` of a state, as `save` does. The parts of a state are their own view.
+// Returns the view of a state (`make_view`). The parts of a state are their own view.
 template <class State>
 auto view_on_rank(State& state, [[maybe_unused]] std::int32_t rank) {
-  if constexpr (std::convertible_to<State&, const const_local_state&>) {
+  if constexpr (std::convertible_to<State&, const const_local_state&>)
     return result<const_local_state>(const_local_state(state));
-  } else if constexpr (requires { local_view(state); }) {
-    return local_view(state);
-  } else if constexpr (requires { local_view(state, rank); }) {
-    return local_view(state, rank);
-  } else {
-    return state_adapter<std::remove_const_t<State>>::local_view(state);
-  }
+  else
+    return detail::make_view(state, rank);
 }
 
 template <class State>
-State& state_of_type();  // for decltype; not defined
-template <class State>
-using view_of_type = typename decltype(detail::view_on_rank(state_of_type<State>(), 0))::value_type;
+using view_of_type = typename decltype(detail::view_on_rank(detail::any_state<State>(), 0))::value_type;
 
 // A state and the objects of this rank, which are saved together.
 template <class State>
