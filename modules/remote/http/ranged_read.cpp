@@ -8,6 +8,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <list>
 #include <memory>
 #include <new>
@@ -57,7 +58,10 @@ ranged_read::ranged_read(client_call& call, const http_options& options, request
 
 ranged_read::~ranged_read() {
   call_.end_all();
-  costs_.set_window(server_, window_.size());
+  try {
+    costs_.set_window(server_, window_.size());
+  } catch (const std::exception&) {  // no memory: the next call begins with an earlier window
+  }
 }
 
 result<void> ranged_read::run() {
