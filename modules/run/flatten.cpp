@@ -240,6 +240,11 @@ result<flatten_report> flatten_step(const fs::path& run, std::int64_t step, step
   if (step < 0 || !fs::is_directory(run / folder_name(step, names), code))
     return fail(errc::invalid_argument, fmt::format("the run has no step {} to flatten", step)).with_file(run.string());
   const fs::path path = run / folder_name(step, names);
+  // The lock of this run does not keep a writer away from the folder to which a link leads.
+  if (fs::is_symlink(fs::symlink_status(path, code)))
+    return fail(errc::unsupported, "the step is a symbolic link, and its folder belongs to another run")
+        .with_file(path.string())
+        .with_hint("flatten the step in the run to which the link leads");
   SHARDMESH_TRY(const run_lock lock, run_lock::take(run));
   step_check checked = check_step(path);
   if (checked.problem) return *std::move(checked.problem);

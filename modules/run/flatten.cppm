@@ -23,8 +23,8 @@ struct flatten_report {
 /// \errors errc::invalid_argument when there is no such step; errc::destination_exists when a `checkpoint_run` has the
 ///         folder open, or when the step's folder has a file that its record of checksums does not name;
 ///         errc::checksum_mismatch for bytes that have changed since they were saved; errc::bad_format (no record);
-///         errc::unsupported for items that are compressed, and for Megatron's common.pt; errc::io, errc::no_space.
-///         After an error the step is as it was.
+///         errc::unsupported for items that are compressed, for Megatron's common.pt, and for a step that is a symbolic
+///         link; errc::io, errc::no_space. After an error the step is as it was.
 /// Cost: copies the whole step; then reads the copy three times and the step once.
 result<flatten_report> flatten_step(const std::filesystem::path& run, std::int64_t step,
                                     step_names names = step_names::step, int threads = 0);

@@ -149,6 +149,16 @@ TEST_CASE("bytes that have changed, a lost record, and a user's file stop a flat
   check_refused(run, 3, errc::bad_format, "no record of checksums");
 }
 
+TEST_CASE("a step that is a symbolic link is flattened in its own run only") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run", other = scratch / "other";
+  save_three(run);
+  fs::create_directory(other);
+  fs::create_directory_symlink(fs::absolute(run / "step-3"), other / "step-3");
+  check_refused(other, 3, errc::unsupported, "the step is a symbolic link");
+  CHECK(flatten_step(run, 3));
+}
+
 TEST_CASE("a step is not flattened while a run has the folder open") {
   const scratch_folder scratch;
   const fs::path run = scratch / "run";
