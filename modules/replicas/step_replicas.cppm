@@ -96,7 +96,8 @@ class step_replicas {
   ///         step), before anything is written; errc::missing_key, errc::shape_mismatch, errc::dtype_mismatch,
   ///         errc::narrowing, and errc::overlap, also before anything is written; errc::disagreement for tied weights
   ///         whose values differ; those of the view and of the communicator. An error of `set_objects` is this rank's
-  ///         alone. After an error of the communicator the tensors hold unspecified values.
+  ///         alone, and its errc::gap becomes errc::invalid_argument. After an error of the communicator the tensors
+  ///         hold unspecified values.
   /// Cost: each rank reads its copies; six rounds; each wanted byte that a rank does not hold is sent once.
   template <has_writable_local_view State>
   result<resumed_step> resume(State& state, communicator_ref comm, const rank_load_options& options = {}) {

@@ -83,7 +83,12 @@ result<resumed_step> step_resume::run(const detail::replica_target& state) && {
       if (tensor.written) tensor.written();
     return state.take_objects(wanted_.objects);
   });
-  if (!taken) return taken.error();
+  if (!taken) {
+    error why = taken.error();
+    // errc::gap says that the memory lacks boxes. The caller would then load from a run, on this rank alone.
+    if (why.code == errc::gap) why.code = errc::invalid_argument;
+    return why;
+  }
   if (options_.on_arrival)
     for (const std::string& key : report_.loaded.loaded) options_.on_arrival(key);
   return std::move(report_);

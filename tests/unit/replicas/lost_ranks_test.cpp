@@ -8,6 +8,7 @@
 #include <optional>
 #include <scratch_folder.hpp>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,20 @@
 
 using namespace shardmesh;
 using namespace replica_states;
+
+namespace refusing_states {
+
+// Rank 1 does not take its objects.
+struct refusing : model {
+  using model::model;
+};
+
+inline result<void> set_objects(refusing& mine, std::span<const local_state_object> objects) {
+  if (mine.rank == 1) return fail(errc::gap, "the data loader has no such part");
+  return set_objects(static_cast<model&>(mine), objects);
+}
+
+}  // namespace refusing_states
 
 namespace {
 
@@ -196,6 +211,22 @@ TEST_CASE("when too many ranks are lost, resume falls back to the store") {
       return expect(mine == trained(smaller, comm.rank(), step), "other values");
     });
   }
+}
+
+TEST_CASE("a rank that does not take its objects gets its error, and does not load from the store alone") {
+  const scratch_folder scratch;
+  memories all = make_memories(2, on_nodes(2, 1));
+  keep_step(all, {2, 1}, 3);
+  on_ranks(2, [&](any_communicator& comm) -> result<void> {
+    auto run = checkpoint_run::open(scratch / "run", comm);
+    if (!run) return std::move(run).error();
+    refusing_states::refusing mine({2, 1}, comm.rank());
+    const auto resumed = all[static_cast<std::size_t>(comm.rank())].resume(mine, comm, *run);
+    if (comm.rank() == 0) return expect(resumed && resumed->is_from_memory, "another outcome: " + text_of(resumed));
+    return expect(!resumed && resumed.error().code == errc::invalid_argument &&
+                      resumed.error().message == "the data loader has no such part",
+                  "another outcome: " + text_of(resumed));
+  });
 }
 
 TEST_CASE("without a step in memory, resume says so, and falls back to a run without steps") {
