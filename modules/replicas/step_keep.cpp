@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <unistd.h>
+#include <host_name.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -39,12 +38,6 @@ namespace shardmesh {
 namespace {
 
 constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "";
-  return name.data();
-}
 
 }  // namespace
 
@@ -85,7 +78,7 @@ result<std::vector<std::byte>> step_keep::note_of_part(std::int64_t step,
   std::int64_t last_number = 0;
   for (const memory_step& held : steps_) last_number = std::max(last_number, held.catalog->number);
   detail::wire_writer out;
-  out.text(options_.failure_domain ? options_.failure_domain(round_.comm.rank()) : host_name());
+  out.text(options_.failure_domain ? options_.failure_domain(round_.comm.rank()) : detail::host_name());
   out.number(last_number);
   out.number(static_cast<std::int64_t>(steps_.size()));
   write(out, entries);

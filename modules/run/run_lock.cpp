@@ -4,6 +4,7 @@ module;
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <unistd.h>
+#include <host_name.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -21,9 +22,7 @@ namespace shardmesh {
 namespace {
 
 std::string this_process() {
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
-  return fmt::format("process {} on host {}", ::getpid(), host.data());
+  return fmt::format("process {} on host {}", ::getpid(), detail::host_name());
 }
 
 // The owner that the file names; another program may have written anything into it.

@@ -3,8 +3,8 @@ module;
 #include <fmt/format.h>
 #include <re2/re2.h>
 #include <unistd.h>
+#include <host_name.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -82,11 +82,7 @@ const std::string& this_host() {
   static const std::string digits = [] {
     std::string identity;
     std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), identity);
-    if (identity.empty()) {
-      std::array<char, 256> name{};
-      ::gethostname(name.data(), name.size() - 1);
-      identity = name.data();
-    }
+    if (identity.empty()) identity = detail::host_name();
     return digits_of(identity, 8);
   }();
   return digits;
