@@ -162,8 +162,15 @@ class decoding_source final : public byte_source {
         copy_from(tail_, size_ - static_cast<std::int64_t>(tail_.size()), offset, out))
       return {};
     SHARDMESH_TRY(const auto held, lock_.acquire());
-    auto done = decode_from(offset, out);
-    if (!done) decoder_.reset();  // it may have decoded bytes that `position_` does not count
+    // After a failure, also for want of memory, the decoder may have decoded bytes that `position_` does not count.
+    result<void> done;
+    try {
+      done = decode_from(offset, out);
+    } catch (...) {
+      decoder_.reset();
+      throw;
+    }
+    if (!done) decoder_.reset();
     return done;
   }
 

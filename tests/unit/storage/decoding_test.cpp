@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <new>
 #include <npz_files.hpp>
 #include <span>
 #include <string>
@@ -57,21 +58,23 @@ std::string text_of(const byte_source& source) {
   return text;
 }
 
-// Fails once, after some further reads.
+// Fails once, after some further reads: with an error, or for want of memory.
 class failing_source final : public byte_source {
  public:
-  failing_source(const std::string& bytes, int& reads_left)
-      : memory_(std::as_bytes(std::span(bytes)), "some.gz"), reads_left_(reads_left) {}
+  failing_source(const std::string& bytes, int& reads_left, bool lacks_memory)
+      : memory_(std::as_bytes(std::span(bytes)), "some.gz"), reads_left_(reads_left), lacks_memory_(lacks_memory) {}
   std::int64_t size_bytes() const override { return memory_.size_bytes(); }
   std::string name() const override { return memory_.name(); }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
-    if (reads_left_-- == 0) return fail(errc::deadline_exceeded, "late").with_file(name());
-    return memory_.read(offset, out);
+    if (reads_left_-- != 0) return memory_.read(offset, out);
+    if (lacks_memory_) throw std::bad_alloc();
+    return fail(errc::deadline_exceeded, "late").with_file(name());
   }
 
  private:
   memory_source memory_;
   int& reads_left_;
+  bool lacks_memory_;
 };
 
 }  // namespace
@@ -80,21 +83,29 @@ TEST_CASE("after a read that failed, a decoded stream has the right bytes") {
   std::string text;
   for (int i = 0; i < 700'000; ++i) text += static_cast<char>(i % 251);
   const std::string encoded = member(text);
-  int reads_left = -1;
-  const auto source = open_decoding_source(std::make_unique<failing_source>(encoded, reads_left), codec::gzip).value();
-  int failed = 0;
-  for (int reads = 0; reads < 12; ++reads) {
-    std::string part(300'000, '\0');
-    const auto out = std::as_writable_bytes(std::span(part));
-    reads_left = reads;
-    failed += source->read(200'000, out) ? 0 : 1;
-    reads_left = -1;
-    for (const std::int64_t offset : {200'000, 250'000, 150'000}) {
-      REQUIRE(source->read(offset, out));
-      CHECK(part == text.substr(static_cast<std::size_t>(offset), part.size()));
+  for (const bool lacks_memory : {false, true}) {
+    INFO(lacks_memory);
+    int reads_left = -1;
+    const auto source =
+        open_decoding_source(std::make_unique<failing_source>(encoded, reads_left, lacks_memory), codec::gzip).value();
+    int failed = 0;
+    for (int reads = 0; reads < 12; ++reads) {
+      std::string part(300'000, '\0');
+      const auto out = std::as_writable_bytes(std::span(part));
+      reads_left = reads;
+      try {
+        failed += source->read(200'000, out) ? 0 : 1;
+      } catch (const std::bad_alloc&) {
+        ++failed;
+      }
+      reads_left = -1;
+      for (const std::int64_t offset : {200'000, 250'000, 150'000}) {
+        REQUIRE(source->read(offset, out));
+        CHECK(part == text.substr(static_cast<std::size_t>(offset), part.size()));
+      }
     }
+    CHECK(failed > 1);
   }
-  CHECK(failed > 1);
 }
 
 TEST_CASE("the members of a gzip file are one stream") {
