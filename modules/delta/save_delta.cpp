@@ -255,6 +255,7 @@ class delta_save {
 
 result<delta_report> save_delta(checkpoint_reader& base, checkpoint_reader& next, const std::filesystem::path& file,
                                 const delta_options& options) {
+  const detail::call_scope limits({.within = options.within, .cancel = options.cancel, .name = "delta"});
   const places::remembered_answers answers;  // the checkpoints may lie under URLs
   SHARDMESH_TRY(check_options_of(options));
   SHARDMESH_TRY(check_disjoint(file, base));

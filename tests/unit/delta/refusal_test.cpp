@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests what deltas refuse: other bases, entries that they cannot hold, wrong options, and existing destinations.
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -171,6 +172,19 @@ TEST_CASE("a cancelled delta leaves no file") {
   for (const auto& entry : std::filesystem::directory_iterator(made.folder.path))
     names.push_back(entry.path().filename().string());
   CHECK(names.size() == 3);  // the checkpoints and the delta
+}
+
+TEST_CASE("the reads of a delta work under its limits") {
+  const written_delta made;
+  const std::stop_source stop;
+  std::atomic<int> with_limits = 0, without = 0;
+  const auto progress = [&](std::int64_t) {
+    const detail::call_in_progress* const call = detail::current_call();
+    ++(call != nullptr && call->limits.cancel == stop.get_token() ? with_limits : without);
+  };
+  REQUIRE(made.make({.cancel = stop.get_token(), .progress = progress}, "e"));
+  CHECK(with_limits > 0);
+  CHECK(without == 0);
 }
 
 TEST_CASE("tensors below one byte per element are refused, or left out by name") {
