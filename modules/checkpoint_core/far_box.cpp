@@ -34,7 +34,7 @@ class far_box_reader {
   }
 
  private:
-  // A part that is read with what lies between its elements.
+  // A part that is read together with the gaps between its elements.
   struct staged_part {
     std::unique_ptr<std::byte[]> bytes;
     std::size_t length = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what rank 0 tells the other ranks of a save that it alone plans, as bytes: its verdict, each rank's
-// share, and the report of the whole. A share names entries and parts by their positions in the rank's own state, so it
-// has no boxes. Who writes what is decided in save_assignment; the messages are in root_rounds.cpp.
+// Not exported: the answers of rank 0 to the other ranks of a save that it alone plans, as bytes: its verdict, each
+// rank's share, and the report of the whole. A share names entries and parts by their positions in the rank's own
+// state, so it has no boxes. save_assignment chooses the writers; the messages are in root_rounds.cpp.
 module shardmesh.collective_checkpoint:rank_share;
 
 import shardmesh.std;

@@ -43,7 +43,7 @@ std::size_t decode_size(const size_message& message) {
   return static_cast<std::size_t>(made);
 }
 
-// Whether messages between two ranks can carry host memory, whatever the other ranks do. `all_gather` always can.
+// Returns whether two ranks can exchange messages in host memory without the others. `all_gather` always can.
 bool has_host_messages(communicator_ref comm) {
   return comm.memory() == device{} && !comm.is_ordered();
 }

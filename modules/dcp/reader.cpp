@@ -243,7 +243,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     if (std::exchange(is_identified_, true)) return;
     for (tensor_entry& tensor : contents_.tensors) {
       if (!detail::check_current_call()) {
-        is_identified_ = false;  // the next call goes on
+        is_identified_ = false;  // the next call continues
         return;
       }
       if (tensor.chunk_count == 0 || !tensor.opaque_kind.empty()) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what a delta says about the new checkpoint (tensors, objects, texts) and about its own blocks, as
-// values and as bytes. The elements are in block_codec.
+// Not exported: the description of the new checkpoint (tensors, objects, texts) and of the delta's blocks, as values
+// and as bytes. The elements are in block_codec.
 module shardmesh.delta:description;
 
 import shardmesh.std;

@@ -13,7 +13,7 @@ struct delta_options {
   int level = 3;                       // of zstd: from -7, the fastest, to 19, the smallest
   std::int64_t block_bytes = 1 << 20;  // of elements that are compared and stored together: 64 bytes to 16 MiB
   bool skip_unsupported = false;       // leave out entries that a delta cannot hold, and name them in notes
-  bool check_sums = true;              // compare what is read with the checksums that the checkpoints have
+  bool check_sums = true;              // compare the read bytes with the checksums of the checkpoints
   // As in save_options.
   bool overwrite = false;
   bool durable = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: sends the copies of a step to the ranks that lack them, and checks what arrived.
+// Not exported: sends the copies of a step to the ranks that lack them, and checks the received ones.
 module shardmesh.replicas:copy_sending;
 
 import shardmesh.std;

@@ -14,7 +14,7 @@ namespace shardmesh {
 // The index of each tensor of a catalog, by its key. Valid while the catalog lives.
 using kept_keys = std::unordered_map<std::string_view, std::size_t>;
 
-// Adds to `wanted.problems` what does not fit, and to `report` the loaded, missing, and unexpected keys, and the casts.
+// Adds mismatches to `wanted.problems`, and the loaded, missing, and unexpected keys and the casts to `report`.
 void match_entries(merged_parts& wanted, const kept_catalog& kept, const kept_keys& keys,
                    const rank_load_options& options, load_report& report);
 

@@ -9,7 +9,7 @@ import :step_names;
 
 export namespace shardmesh {
 
-/// What `flatten_step` has done.
+/// The facts of a step that `flatten_step` has flattened.
 struct flatten_report {
   std::vector<std::string> references;  // names of the folders that the step needed and needs no longer; ascending
   std::int64_t copied_bytes = 0;        // of their items

@@ -14,7 +14,7 @@ export namespace shardmesh {
 /// "rank_objects.NAME.RANK". A container that Python saved is an `opaque_object`, which can be saved again.
 using objects_of_rank = std::map<std::string, plain_value>;
 
-/// What `resume` does with the objects of ranks if another number of ranks saved the step.
+/// The treatment of the objects of ranks in `resume`, if another number of ranks saved the step.
 enum class resized_objects : std::uint8_t {
   refuse,  // the step is not loaded
   drop,    // no rank gets objects, and a note names them

@@ -64,7 +64,7 @@ py::list lines(const std::vector<std::string>& given) {
   return made;
 }
 
-// A plan, and what became of it.
+// A plan and its outcome.
 struct pruned {
   prune_plan plan;
   prune_report report;
@@ -151,7 +151,7 @@ void wait_for_writer(shared_writer& shared) {
   wait_for([&](watch&) { shared.with(wait); }, py::none());
 }
 
-// What `prune` of a writer would do, without the lock.
+// Returns the plan of a prune; needs no lock.
 py::dict planned_prune(const py::str& folder, const py::str& names, const py::dict& keep) {
   const std::filesystem::path run = bytes_of(folder);
   const prune_options options{.names = to_names(names), .keep = to_rules(keep)};

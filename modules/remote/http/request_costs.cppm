@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// request_costs: what requests to each server have cost a client: the time until the answer, the rate of its bytes, and
-// how many at a time the server took. Internal to `remote`.
+// request_costs: a client's measurements of each server: the time until an answer, the rate of its bytes, and the
+// number of requests at a time. Internal to `remote`.
 module shardmesh.remote:request_costs;
 
 import shardmesh.std;

@@ -30,7 +30,7 @@ bool is_host_label(std::string_view bucket) {
 }
 
 result<void> check_bucket(std::string_view bucket) {
-  if (bucket.find('@') != std::string_view::npos)  // what is before it may be a secret
+  if (bucket.find('@') != std::string_view::npos)  // the text before it may be a secret
     return fail(errc::invalid_argument, "the URL has a user name or a password")
         .with_hint("write s3://BUCKET/KEY, and set the keys in the environment or a profile");
   const std::string shown = shortened(escaped(bucket), 80);

@@ -168,7 +168,7 @@ bool upload::is_as_before(const std::string& name) const {
   return now->has_value() && (*now)->version == old->second.version;
 }
 
-// Removes what was written under new names, the last first. What replaced an old object stays: the old content is gone.
+// Removes the objects with new names, the last one first. A replaced object stays, because its old content is gone.
 error upload::undone(const std::string& failed, error why) {
   const detail::cleanup_scope limits;
   const bool may_be_stored = why.code != errc::destination_exists && !is_as_before(failed);
