@@ -115,8 +115,6 @@ class memory_reader final : public checkpoint_reader, public torch_file::archive
     entry.where = tensor.where.empty() ? shardmesh::path{tensor.key} : tensor.where;
     entry.type = tensor.parts[0].from.type;
     entry.shape = tensor.shape;
-    entry.first_chunk = static_cast<std::int32_t>(parts_.size());
-    entry.chunk_count = static_cast<std::int32_t>(tensor.parts.size());
     contents_.tensors.push_back(std::move(entry));
     for (const save_part& part : tensor.parts) {
       SHARDMESH_TRY(const memory held, memory_of(part, tensor));

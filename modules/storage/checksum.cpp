@@ -112,8 +112,10 @@ void check_run(std::span<const range_in_file> run, first_problems& found) {
 
 result<std::unique_ptr<byte_source>> open_recorded(const std::filesystem::path& folder, const std::string& name,
                                                    file_pool& files) {
-  if (const auto reference = reference_of(name))
-    SHARDMESH_TRY(check_sibling(folder / reference->first, reference->second));
+  if (const auto reference = reference_of(name)) {
+    const bool is_own = reference->first.empty();  // "/" would be added to the folder
+    SHARDMESH_TRY(check_sibling(is_own ? folder : folder / reference->first, reference->second));
+  }
   return files.open(folder / name);
 }
 

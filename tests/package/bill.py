@@ -11,7 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-HEADERS = {"range-v3", "nlohmann-json", "tomlplusplus", "cli11"}  # header-only
+# Header-only, and libcurl, which is loaded with the first URL.
+HEADERS = {"range-v3", "nlohmann-json", "tomlplusplus", "cli11", "curl"}
 SYSTEM = {"c", "m", "stdc++", "gcc_s", "ld-linux-x86-64", "ld-linux-aarch64", "pthread", "dl"}
 NAMES = {"z": "zlib", "crypto": "openssl", "isal": "isa-l"}  # if the file's name differs
 

@@ -82,6 +82,7 @@ error late(const std::string& name, Call&& call) {
 }
 
 void check_names_request(const error& problem) {
+  INFO(problem.message);
   CHECK(problem.file.find("/run/") != std::string::npos);
   CHECK(problem.message.find("deadline has passed after ") != std::string::npos);
   const bool is_named = problem.message.ends_with(", while it waited for the answer to GET") ||
@@ -137,6 +138,7 @@ TEST_CASE("a load whose server stalls ends as soon as it is cancelled") {
   stopper.join();
   CHECK(clock_type::now() - stopped < std::chrono::seconds(1));
   REQUIRE(!loaded);
+  INFO(loaded.error().message);
   CHECK(loaded.error().code == errc::cancelled);
   CHECK(loaded.error().message.starts_with("the load was cancelled after "));
 }
