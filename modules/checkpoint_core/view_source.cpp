@@ -97,6 +97,7 @@ bool take_plain_items(const tensor_transfer& transfer, std::size_t number, const
 result<void> write_plain(const plain_item& item, const any_item_sink& sink, const item_run_options& options) {
   for (const plain_run& run : item.runs)
     for (std::size_t at = 0; at < run.bytes.size(); at += piece_bytes) {
+      SHARDMESH_TRY(detail::check_current_call());  // its error names the call
       SHARDMESH_TRY(detail::check_limits(options.call, "transfer"));
       const auto piece = run.bytes.subspan(at, std::min(piece_bytes, run.bytes.size() - at));
       SHARDMESH_TRY(sink.write(item.item, run.first_byte + static_cast<std::int64_t>(at), piece));

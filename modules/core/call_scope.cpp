@@ -76,7 +76,10 @@ cleanup_scope::cleanup_scope() : active_(&call_) {
 
 result<void> check_current_call() {
   if (current == nullptr) return {};
-  return check_limits(current->limits, name_of(current->limits));
+  const errc ended = limit_reached(current->limits.cancel, current->limits.within);
+  if (ended == errc::ok) return {};
+  return detail::limit_error(ended, name_of(current->limits),
+                             fmt::format(" after {}", duration_text(clock::now() - current->began)));
 }
 
 bool is_limit_error(const error& problem) noexcept {

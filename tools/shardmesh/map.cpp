@@ -172,8 +172,7 @@ void add_map(CLI::App& app, invocation& call) {
   command->footer(
       "shardmesh map print hf.llama:megatron.gpt\n"
       "shardmesh map check HF --map hf.llama:megatron.gpt\n"
-      "shardmesh map show HF output_layer.weight --map hf.llama:megatron.gpt\n"
-      "shardmesh map show HF output_layer.weight --map hf.llama:megatron.gpt --svg head.svg");
+      "shardmesh map show HF KEY --map hf.llama:megatron.gpt --svg key.svg");
   command
       ->add_option("ACTION", given->action,
                    "list: the mappings. print FROM:TO: one as TOML, or those of a chain. check SRC [DST]: prove that "

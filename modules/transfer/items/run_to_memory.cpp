@@ -384,6 +384,7 @@ class memory_run {
 }  // namespace
 
 result<void> check_interruption(const item_run_options& options) {
+  SHARDMESH_TRY(detail::check_current_call());  // its error names the call
   return detail::check_limits(options.call, "transfer");
 }
 
