@@ -35,7 +35,8 @@ struct invocation {
 /// Prints one line about a command line that cannot be parsed, naming the unknown command or option; returns
 /// `wrong_usage`.
 int usage_error(const CLI::App& app, const CLI::ParseError& problem);
-/// Accepts a whole number in these bounds.
+/// Accepts a decimal whole number in these bounds, and removes its leading zeros, with which CLI11 reads an octal one.
+/// Pass it to `transform`: `check` would drop the change.
 CLI::Validator whole_number(std::int64_t least = 0, std::int64_t most = INT64_MAX);
 /// Accepts one of these values, which completion and help list. The error for another one suggests the nearest.
 CLI::Validator one_of(const std::vector<std::string>& values);

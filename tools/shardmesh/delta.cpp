@@ -171,7 +171,7 @@ void add_delta(CLI::App& app, invocation& call) {
                                         "make: level of zstd, from -7 (the fastest) to 19 (the smallest file)")
                            ->type_name("N")
                            ->default_str("3")
-                           ->check(whole_number(-7, 19));
+                           ->transform(whole_number(-7, 19));
   CLI::Option* to =
       command
           ->add_option_function<std::string>(

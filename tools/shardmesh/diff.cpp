@@ -184,7 +184,7 @@ void add_diff(CLI::App& app, invocation& call) {
   command->add_option("--limit", given->limit, "List at most N differences and count the rest; 0 lists all")
       ->default_str("100; all with --json; 100000 with --html")
       ->type_name("N")
-      ->check(whole_number());
+      ->transform(whole_number());
   command->add_flag("--layout", given->options.layout, "Also compare how tensors are cut into chunks");
   command->add_flag("--ignore-dtype", given->options.ignore_dtype, "Compare values even if the dtypes differ");
   command->add_option("--html", given->html, "Write a page for a browser to FILE; it needs no network")

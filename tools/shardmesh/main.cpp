@@ -76,12 +76,12 @@ int run(int argc, char** argv) {
   app.add_option("--threads", call.common.threads, "Number of worker threads, at most 4096")
       ->type_name("N")
       ->default_str("all cores")
-      ->check(tool::whole_number(0, 4096));
+      ->transform(tool::whole_number(0, 4096));
   app.add_option("--limit-factor", call.common.limit_factor,
                  "Raise the limits on the cost of reading to N times their size, for files that you trust")
       ->type_name("N")
       ->default_str("1")
-      ->check(tool::whole_number(1, std::int64_t{1} << 40));
+      ->transform(tool::whole_number(1, std::int64_t{1} << 40));
   tool::add_inspect(app, call);
   tool::add_verify(app, call);
   tool::add_diff(app, call);
@@ -96,7 +96,7 @@ int run(int argc, char** argv) {
             ->add_option("--rank", call.common.rank,
                          "Read rank N's value of each key for which the ranks saved different values")
             ->type_name("N")
-            ->check(tool::whole_number(0, INT32_MAX));
+            ->transform(tool::whole_number(0, INT32_MAX));
     command
         ->add_flag("--keys-at-ranks", call.common.keys_at_ranks,
                    "List each rank's value of such a key as KEY@RANK (not with --rank)")

@@ -298,7 +298,7 @@ int run(const arguments& given, const common_options& common) {
 
 void add_rules(CLI::App& command, arguments& given) {
   const auto add = [&](const std::string& name, std::int64_t& into, const std::string& help) {
-    command.add_option(name, into, help)->type_name("N")->check(whole_number(1));
+    command.add_option(name, into, help)->type_name("N")->transform(whole_number(1));
   };
   add("--keep-last", given.keep.last, "Keep the newest N good steps");
   add("--keep-every", given.keep.every, "Keep each step whose number is a multiple of N");
@@ -306,7 +306,7 @@ void add_rules(CLI::App& command, arguments& given) {
   command.add_flag("--highest-is-best", given.keep.highest_is_best, "The highest metric is the best one");
   command.add_option("--keep-days", given.days, "Keep the steps of the last N days")
       ->type_name("N")
-      ->check(whole_number(0, 36500));
+      ->transform(whole_number(0, 36500));
 }
 
 }  // namespace
@@ -332,7 +332,7 @@ void add_run(CLI::App& app, invocation& call) {
       ->check(one_of({"list", "latest", "verify", "prune", "pin", "unpin", "diff", "flatten"}));
   command->add_option("DIR", given->folder, "The folder of the run")->required()->check(some_path());
   command->add_option("STEP", given->steps, "With pin, unpin, flatten, and diff: the number of a step")
-      ->check(whole_number());
+      ->transform(whole_number());
   command
       ->add_option("--names", given->names,
                    "Names of the steps' folders: step-100 (torchtitan), checkpoint-100 (Hugging Face), or iter_0000100 "

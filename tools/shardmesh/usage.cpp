@@ -111,7 +111,10 @@ int usage_error(const CLI::App& app, const CLI::ParseError& problem) {
 CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
   const auto check = [least, most](std::string& text) -> std::string {
     std::int64_t number = 0;
-    if (parse(text, number) && number >= least && number <= most) return {};
+    if (parse(text, number) && number >= least && number <= most) {
+      text = fmt::format("{}", number);
+      return {};
+    }
     const std::string bounds =
         most == INT64_MAX ? fmt::format("of at least {}", least) : fmt::format("from {} to {}", least, most);
     return fmt::format("{} is not a whole number {}", in_quotes(text), bounds);

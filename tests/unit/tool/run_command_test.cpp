@@ -136,6 +136,17 @@ TEST_CASE("run pin of a step that is not there, or of no step, is an error") {
   CHECK_FALSE(fs::exists(golden.folder / ".step-7.pinned"));
 }
 
+TEST_CASE("numbers of the command line are decimal, also with leading zeros as in iter_0000010") {
+  const golden_run golden;
+  const tool_output pinned = golden.run("pin", "0000010");
+  INFO(pinned.out << pinned.err);
+  CHECK(pinned.out == (golden.folder / "step-10").string() + ": pinned\n");
+  CHECK(fs::exists(golden.folder / ".step-10.pinned"));
+  CHECK(golden.run("flatten", "005").out == (golden.folder / "step-5").string() + ": refers to no other step\n");
+  CHECK(has(golden.run("list", "--keep-last 010 --threads 01").out, "last 10"));
+  CHECK(has(golden.run("list", "--keep-last 0x10").err, "'0x10' is not a whole number of at least 1"));
+}
+
 TEST_CASE("run diff compares two steps as diff does") {
   const golden_run golden;
   const tool_output equal = golden.run("diff", "5 20");
