@@ -13,6 +13,8 @@
   stands for omitted lines.
 - A block ```toml quotes a mapping: the block's first line is `# FILE`, an example, and its lines occur there as those of
   C++ do.
+- A heading and the first line of a block follow an empty line, or begin the page (the site shows them as text otherwise),
+  and every block ends.
 - A link to a file of the project points to an existing file, and its #anchor to a heading there.
 - The page of a room (docs/rooms/ROOM.md) lists every interface file of it in its table, and only existing files; the
   tests that it names exist. Every format's room has such a page. docs/rooms/README.md leads to each of these pages,
@@ -115,6 +117,19 @@ def check_toml(root, page, say):
             say(f"{where}: not (or not in this order) in {quoted}: {wrong!r} and what follows")
 
 
+def check_fences(root, page, say):
+    name, above, opened = page.relative_to(root).as_posix(), "", None
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        is_fence = line.lstrip().startswith("```")
+        if opened is None and above.strip() and not above.startswith("<!--") and (is_fence or re.match(r"#+ ", line)):
+            say(f"{name}:{number}: no empty line is above {line.strip()!r}")
+        if is_fence:
+            opened = number if opened is None else None
+        above = line
+    if opened is not None:
+        say(f"{name}:{opened}: the block does not end")
+
+
 def anchors(page):
     """The anchors that code forges make from headings."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text()), re.M)
@@ -184,6 +199,7 @@ def main(root):
         check_indented(root, page, wrong.append)
         check_run(root, page, wrong.append)
         check_toml(root, page, wrong.append)
+        check_fences(root, page, wrong.append)
         check_links(root, page, wrong.append)
     described = {page.stem for page in (root / "docs/rooms").glob("*.md")} - {"README"}
     for room in sorted({*FORMATS, *described}):
