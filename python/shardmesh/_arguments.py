@@ -142,6 +142,8 @@ def _path_text(value: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> st
         raise wrong("path", "a path: text, bytes, or os.PathLike", value) from cause
     if "\0" in made:  # the system would end the path there
         raise wrong("path", "a path without a null character", made)
+    if not made:  # of an unset variable, perhaps; abspath would make it the current folder
+        raise wrong("path", "a path that is not empty", made)
     return made
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arguments of wrong types or out of range raise an Error that names them, before anything is read or written."""
+import os
 import unittest
 
 import common
@@ -73,6 +74,19 @@ class ArgumentTest(common.WorkTest):
         for value in (2.0, b"2", [2]):
             self.refused("mesh", lambda: shardmesh.reshard(FOLDER, to, value))
             self.refused("default", lambda: shardmesh.reshard(FOLDER, to, "2", default=value))
+
+    def test_empty_paths(self):
+        to, state = self.work / "out", {"w": torch.zeros(2)}
+        for call in (lambda: shardmesh.open(""), lambda: shardmesh.verify(b""), lambda: shardmesh.save(state, ""),
+                     lambda: shardmesh.save(state, to, previous=""), lambda: shardmesh.convert(FOLDER, "", "dcp"),
+                     lambda: shardmesh.save_delta(FOLDER, FOLDER, ""), lambda: shardmesh.open_delta(FOLDER, ""),
+                     lambda: shardmesh.dcp.StorageWriter(""), lambda: shardmesh.dcp.StorageWriter(to, previous=""),
+                     lambda: shardmesh.Run("", read_only=True)):
+            self.refused("path", call)
+        before = os.getcwd()
+        os.chdir(self.work)
+        self.addCleanup(os.chdir, before)
+        self.refused("path", lambda: shardmesh.Run(""))  # takes no lock in the current folder
 
     def test_boxes(self):
         opened = shardmesh.open(FOLDER)
