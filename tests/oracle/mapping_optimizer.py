@@ -110,6 +110,18 @@ def check_joined(oracle, flat, rules):
     oracle.succeeds(case, "diff", home / "parts", home / "fused", "--map", rules)
 
 
+def check_shown(oracle, rules):
+    """map show names the tensors that it reads: the state of the parameters, not the parameters."""
+    home = oracle.work / "shown"
+    parts = model(fused=False)
+    dcp.save(state(parts, trained(parts, 1, seed=1), False), checkpoint_id=home, no_dist=True)
+    for kind, prefix, suffix in (("parameter", "", ""), ("moments", "optim.state.", ".exp_avg"),
+                                 ("step", "optim.state.", ".step")):
+        out = oracle.succeeds(kind, "map", "show", home, f"{prefix}blocks.1.qkv.weight{suffix}", "--map", rules)
+        named = [line.split()[0] for line in (out or "").splitlines()[2:]]
+        oracle.check(named == [f"{prefix}layers.1.{name}.weight{suffix}" for name in "qkv"], kind, f"map show: {out}")
+
+
 def check_one_command(oracle, rules):
     """--no-optimizer leaves out the state that has followed."""
     case = "no optimizer"
@@ -150,6 +162,7 @@ def main():
     rules.write_text(MAPPING)
     for flat in (False, True):
         check_joined(oracle, flat, rules)
+    check_shown(oracle, rules)
     check_one_command(oracle, rules)
     check_refused(oracle, rules)
     oracle.finish()

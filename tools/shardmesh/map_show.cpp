@@ -63,7 +63,7 @@ std::vector<std::string> values_of(const shown_tensor& shown) {
   return texts;
 }
 
-// One line per piece: its origin in both tensors, and the loops that move in them.
+// One line per piece: its sources, its origin in both tensors, and the loops that move in them.
 std::string line_of(const index_piece& piece, const std::string& source) {
   std::string loops;
   for (const index_loop& loop : piece.loops) {
@@ -74,6 +74,17 @@ std::string line_of(const index_piece& piece, const std::string& source) {
   }
   return fmt::format("  {} from {} to {}{}\n", escaped(source), to_string(piece.left_origin),
                      to_string(piece.right_origin), loops);
+}
+
+// The tensors of the checkpoint that are one left tensor of the relation: one, or the first and the last of a stack.
+std::string sources_of(const shown_tensor& shown, std::size_t left) {
+  const bound_instance& instance = shown.bound.instances[shown.tensor.instance];
+  const std::size_t first = instance.first_source[left];
+  const std::size_t end =
+      left + 1 < instance.first_source.size() ? instance.first_source[left + 1] : instance.sources.size();
+  if (first == end) return "no tensor";
+  const std::string& key = shown.sources[instance.sources[first]].key;
+  return end - first == 1 ? key : fmt::format("{} to {}", key, shown.sources[instance.sources[end - 1]].key);
 }
 
 std::string text_of(const shown_tensor& shown) {
@@ -91,7 +102,7 @@ std::string text_of(const shown_tensor& shown) {
     return text;
   }
   for (const index_piece& piece : shown.bound.relations[instance.relation].relation.pieces)
-    if (piece.right_tensor == shown.tensor.tensor) text += line_of(piece, rule.left[piece.left_tensor].name.text());
+    if (piece.right_tensor == shown.tensor.tensor) text += line_of(piece, sources_of(shown, piece.left_tensor));
   return text;
 }
 
