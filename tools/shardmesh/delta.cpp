@@ -131,14 +131,18 @@ std::vector<std::string> format_names() {
   return names;
 }
 
-int run(arguments& given, const common_options& common, bool level_given, bool format_given, bool memory_given) {
-  if (given.action == "make" && format_given)
-    return refuse(fail(errc::invalid_argument, "--to is an option of 'delta apply' only"));
-  if (given.action == "make" && memory_given)
-    return refuse(fail(errc::invalid_argument, "--memory is an option of 'delta apply' only"));
-  if (given.action == "apply" && level_given)
-    return refuse(fail(errc::invalid_argument, "--level is an option of 'delta make' only"));
-  return given.action == "make" ? make(given, common) : apply(given, common, format_given);
+// Options of one action, as they are given.
+struct given_options {
+  const CLI::Option *level = nullptr, *format = nullptr, *memory = nullptr;
+};
+
+int run(arguments& given, const common_options& common, const given_options& options) {
+  const bool makes = given.action == "make";
+  for (const CLI::Option* const other : {makes ? options.format : options.level, makes ? options.memory : nullptr})
+    if (other != nullptr && other->count() > 0)
+      return refuse(fail(errc::invalid_argument, fmt::format("{} is an option of 'delta {}' only", other->get_name(),
+                                                             makes ? "apply" : "make")));
+  return makes ? make(given, common) : apply(given, common, options.format->count() > 0);
 }
 
 }  // namespace
@@ -183,10 +187,8 @@ void add_delta(CLI::App& app, invocation& call) {
                     "Drop tensors and objects that OUT cannot hold, and name them in notes");
   add_saving_options(*command, given->applied.overwrite, given->applied.durable, given->applied.memory_bytes);
   add_json_option(*command);
-  const CLI::Option* memory = command->get_option("--memory");
-  command->callback([given, level, to, memory, &call] {
-    call.status = run(*given, call.common, level->count() > 0, to->count() > 0, memory->count() > 0);
-  });
+  const given_options options{level, to, command->get_option("--memory")};
+  command->callback([given, options, &call] { call.status = run(*given, call.common, options); });
 }
 
 }  // namespace tool
