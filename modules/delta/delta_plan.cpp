@@ -61,9 +61,12 @@ class planner {
     const bool is_whole =
         tensor.chunk_count == 1 && next_.chunk_box(tensor, tensor.first_chunk) == box::whole(tensor.shape);
     if (is_whole) return std::nullopt;
-    return fail(errc::unsupported, tensor.chunk_count == 0
-                                       ? fmt::format("a {} inside another entry cannot be written", tensor.opaque_kind)
-                                       : fmt::format("a sharded {} cannot be written", tensor.opaque_kind))
+    if (tensor.chunk_count == 0)  // a .pt file has no archive of it
+      return fail(errc::unsupported,
+                  fmt::format("a {} without an archive of its own cannot be written", tensor.opaque_kind))
+          .with_values("", tensor.opaque_type)
+          .with_hint("convert the checkpoint to DCP first, or pass skip_unsupported to leave it out");
+    return fail(errc::unsupported, fmt::format("a sharded {} cannot be written", tensor.opaque_kind))
         .with_values("", tensor.opaque_type);
   }
 
@@ -74,10 +77,8 @@ class planner {
       ++skipped;
       return;
     }
-    problems_.push_back(std::move(why)
-                            .with_key(key)
-                            .with_file(reader_.path().string())
-                            .with_hint("pass skip_unsupported to leave it out"));
+    if (why.hint.empty()) why.hint = "pass skip_unsupported to leave it out";
+    problems_.push_back(std::move(why).with_key(key).with_file(reader_.path().string()));
   }
 
   void add(const tensor_entry& tensor) {

@@ -53,6 +53,20 @@ class DeltaTest(common.WorkTest):
             made.load("w")
         self.assertEqual((raised.exception.code, raised.exception.key), ("checksum_mismatch", "w"))
 
+    def test_a_sparse_tensor_of_a_pt_file_needs_a_conversion(self):
+        new = {"w": self.new["w"], "sparse": torch.eye(3).to_sparse()}
+        torch.save(new, self.work / "new.pt")
+        with self.assertRaises(shardmesh.Error) as raised:
+            shardmesh.save_delta(self.work / "base", self.work / "new.pt", self.work / "d")
+        self.assertEqual((raised.exception.code, raised.exception.key), ("unsupported", "sparse"))
+        self.assertEqual(raised.exception.hint,
+                         "convert the checkpoint to DCP first, or pass skip_unsupported to leave it out")
+        shardmesh.convert(self.work / "new.pt", self.work / "converted", "dcp")
+        shardmesh.save_delta(self.work / "base", self.work / "converted", self.work / "d")
+        made = shardmesh.open_delta(self.work / "base.safetensors", self.work / "d")
+        self.assertTrue(torch.equal(made.load("sparse", weights_only=False).to_dense(), torch.eye(3)))
+        self.assertTrue(torch.equal(made.load("w"), new["w"]))
+
     def test_wrong_arguments_and_an_existing_file_are_refused(self):
         for options in ({"level": 20}, {"level": -8}, {"level": "3"}, {"block_bytes": 63}, {"threads": -1}):
             with self.assertRaises(shardmesh.Error) as raised:
