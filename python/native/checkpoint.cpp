@@ -41,14 +41,13 @@ reader_pointer open(const py::str& path, const py::dict& given) {
   const bool check_sums = given["check_sums"].cast<bool>();
   const dequantize_options numbers{.block_size = given["block_size"].cast<std::int64_t>(), .check_sums = check_sums};
   const mapping_choice mapping(given);
-  auto opened = [&] {
-    const released unlocked;
+  auto opened = waited(py::none(), [&](watch&) {
     auto made = all_parts ? open_parts(name, how) : open_checkpoint(name, how);
     if (made && dequantize) made = dequantized(*std::move(made), numbers);
     if (made && mapping.is_given()) made = mapping.apply(*std::move(made), name, check_sums);
     if (made) (*made)->identify_opaque_tensors();
     return made;
-  }();
+  });
   return reader_pointer(value_of(std::move(opened)));
 }
 
@@ -109,19 +108,13 @@ py::list chunks(const checkpoint_reader& reader, std::size_t index) {
 }
 
 py::bytes object_archive(checkpoint_reader& reader, std::size_t index) {
-  result<std::vector<std::byte>> made = [&] {
-    const released unlocked;
-    return reader.object_archive(index);
-  }();
+  auto made = waited(py::none(), [&](watch&) { return reader.object_archive(index); });
   const std::vector<std::byte> archive = value_of(std::move(made));
   return {reinterpret_cast<const char*>(archive.data()), archive.size()};
 }
 
 py::tuple object_value_of(checkpoint_reader& reader, std::size_t index) {
-  auto read = [&] {
-    const released unlocked;
-    return reader.read_object(index);
-  }();
+  auto read = waited(py::none(), [&](watch&) { return reader.read_object(index); });
   const object_value value = value_of(std::move(read));
   return py::make_tuple(text(value.kind), text(value.type), text(value.json));
 }

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "errors.hpp"
-#include "interpreter.hpp"
 #include "module.hpp"
 #include "saving.hpp"
 #include "saving_options.hpp"
@@ -148,11 +147,8 @@ py::dict verify_checkpoint(const reader_pointer& reader, bool quick, int threads
 py::dict verify_names(const py::object& path, int threads, const py::list& allow_globals) {
   const verify_options options = options_of_verify(false, threads, allow_globals);
   const std::string name = bytes_of(path);
-  auto searched = [&] {
-    const released unlocked;
-    return verify_unreadable(name, fail(errc::bad_format, ""), options);
-  }();
-  verify_report report = value_of(std::move(searched));
+  verify_report report = value_of(
+      waited(py::none(), [&](watch&) { return verify_unreadable(name, fail(errc::bad_format, ""), options); }));
   report.problems.erase(report.problems.begin());
   return told_report(report, options);
 }

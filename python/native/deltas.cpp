@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "errors.hpp"
-#include "interpreter.hpp"
 #include "module.hpp"
 #include "values.hpp"
 #include "waiting.hpp"
@@ -60,12 +59,11 @@ py::dict write_delta(const reader_pointer& base, const reader_pointer& next, con
 reader_pointer open_over(const py::str& base, const py::str& path, std::int64_t limit_factor) {
   const std::string old = bytes_of(base), file = bytes_of(path);
   const open_options how{.limits = read_limits{}.times(limit_factor)};
-  auto opened = [&]() -> result<std::unique_ptr<checkpoint_reader>> {
-    const released unlocked;
+  auto opened = waited(py::none(), [&](watch&) {
     auto made = open_checkpoint(old, how);
     if (made) made = open_delta(*std::move(made), file, how);
     return made;
-  }();
+  });
   return reader_pointer(value_of(std::move(opened)));
 }
 

@@ -81,12 +81,16 @@ class ObjectEntry:
     @property
     def type(self) -> str:
         """The Python type's name, such as "builtins.int". It is read from the pickle, which is not run."""
-        return self._checkpoint._native.object_value(self._index)[1]
+        return self._value()[1]
 
     @property
     def json(self) -> str:
         """The value as JSON, with the tags of docs/formats.md. It is read from the pickle, which is not run."""
-        return self._checkpoint._native.object_value(self._index)[2]
+        return self._value()[2]
+
+    def _value(self) -> tuple[str, str, str]:
+        with self._checkpoint._calling() as native:
+            return native.object_value(self._index)
 
     def load(self, weights_only: bool = True) -> Any:
         return self._checkpoint.load_object(self.key, weights_only)
