@@ -28,6 +28,8 @@ class block_folder {
   // Keeps a block. If that fails, this process writes no further ones: the folder saves time, and nothing depends on
   // it.
   void write(const block_key& key, std::span<const std::byte> bytes);
+  // Returns false once this process writes no further blocks.
+  bool is_writing() const { return is_writing_; }
 
  private:
   block_folder(std::filesystem::path folder, std::int64_t most_bytes)

@@ -11,7 +11,8 @@ import :source;
 namespace shardmesh {
 
 // Thread-safe. Reads whole blocks of 1 MiB: from the folder, or else from the store, whose answer is kept. Blocks that
-// a range needs whole are read straight into its memory. Others take at most 32 MiB for each call.
+// a range needs whole are read straight into its memory. Others take at most 32 MiB for each call. When the folder
+// keeps no further blocks, the store sends only the bytes of the ranges.
 class cached_object final : public byte_source {
  public:
   // `identity` differs for every other content.

@@ -95,6 +95,7 @@ TEST_CASE("an object is read from the store once, and later from the cache") {
     CHECK(text_of(url, 0, content.size()) == content);
     const auto counts = store->take_counts();
     CHECK(counts.opens == 1);
+    CHECK(counts.reads == (i == 0 ? 1 : 0));  // blocks that follow each other are one range
     CHECK(counts.bytes == (i == 0 ? static_cast<std::int64_t>(content.size()) : 0));
   }
   CHECK(block_files(scratch / "new" / "folder").size() == 4);
@@ -257,4 +258,47 @@ TEST_CASE("a cache that cannot be made is an error, and one that cannot be writt
   store->add("bucket/object", content);
   for (int i = 0; i < 2; ++i) CHECK(text_of(store.url("bucket/object"), 0, content.size()) == content);
   CHECK(store->take_counts().bytes == 2 * static_cast<std::int64_t>(content.size()));
+}
+
+TEST_CASE("with a cache that cannot be written, a store sends only the bytes that are read") {
+  std::mt19937_64 random(6);
+  const registered_store store("cached-unwritable");
+  const scratch_folder scratch;
+  const cache_in cache(scratch / "gone");
+  fs::remove_all(scratch / "gone");
+  const std::string content = random_text(4 * block + 7, random), url = store.url("bucket/object");
+  store->add("bucket/object", content);
+  CHECK(text_of(url, 0, 10) == content.substr(0, 10));  // the process learns that it cannot keep the block
+  CHECK(store->take_counts().bytes == block);
+  CHECK(text_of(url, block - 10, 20) == content.substr(block - 10, 20));
+  CHECK(store->take_counts().bytes == 20);
+  CHECK(text_of(url, 5, 3 * block) == content.substr(5, 3 * block));
+  const auto counts = store->take_counts();
+  CHECK(counts.bytes == 3 * block);
+  CHECK(counts.reads == 1);
+}
+
+TEST_CASE("a cache fills overlapping ranges of many blocks") {
+  std::mt19937_64 random(7);
+  const registered_store store("cached-overlap");
+  const scratch_folder scratch;
+  const cache_in cache(scratch.path);
+  const std::string content = random_text(140 * block + 9, random), url = store.url("bucket/object");
+  store->add("bucket/object", content);
+  file_pool pool(1);
+  const auto source = pool.open(url).value();
+  std::string all(content.size(), '\0'), again(content.size() - 3, '\0');
+  std::vector<source_range> ranges{{0, std::as_writable_bytes(std::span(all))},
+                                   {3, std::as_writable_bytes(std::span(again))}};
+  std::vector<std::string> small(140, std::string(2, '\0'));
+  for (std::size_t i = 0; i < small.size(); ++i)
+    ranges.push_back({static_cast<std::int64_t>(i + 1) * block - 1, std::as_writable_bytes(std::span(small[i]))});
+  REQUIRE(source->read_ranges(ranges));
+  CHECK(all == content);
+  CHECK(again == content.substr(3));
+  bool is_equal = true;
+  for (std::size_t i = 0; i < small.size(); ++i)
+    is_equal &= small[i] == content.substr((i + 1) * static_cast<std::size_t>(block) - 1, 2);
+  CHECK(is_equal);
+  CHECK(store->take_counts().bytes == static_cast<std::int64_t>(content.size()));
 }
