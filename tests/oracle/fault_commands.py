@@ -17,6 +17,7 @@ from remote_s3 import BUCKET, environment
 
 HUNG = -1000
 DESCRIPTIONS = (".metadata", "model.safetensors.index.json")
+SUMS = ".shardmesh_checksums"
 
 
 @dataclasses.dataclass
@@ -109,8 +110,10 @@ class Writing:
         if any(found.get(name) not in (self.new.get(name), self.replaced.get(name)) for name in found):
             return f"an object is neither of the old nor of the new checkpoint: {found}"
         has_description = any(name.strip("/") in DESCRIPTIONS + ("",) for name in found)
-        has_old, has_new = (all(found.get(name) == digest for name, digest in whole.items())
-                            for whole in (self.replaced, self.new))
+        # The record of checksums is removed first. The error says so, and the old checkpoint is readable without it.
+        is_told = "verify" in said and SUMS in said
+        has_old, has_new = (all(found.get(name) == digest for name, digest in whole.items() if name != may_lack)
+                            for whole, may_lack in ((self.replaced, f"/{SUMS}" if is_told else None), (self.new, None)))
         if has_description and not has_new and not (self.old and has_old):
             return f"a description is there, and its data is not: {sorted(found)}"
         if self.old and has_description:

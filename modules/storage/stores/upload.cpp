@@ -117,6 +117,7 @@ result<void> upload::make_room(const std::vector<file>& files) {
     return is_directory_ && !is_description(one.name) && before_.contains(one.name);
   });
   if (!overwrites_data) return {};
+  std::string removed;
   for (const int order : {1, 2})
     for (auto at = before_.begin(); at != before_.end();) {
       if (order_of(at->first) != order) {
@@ -124,9 +125,15 @@ result<void> upload::make_room(const std::vector<file>& files) {
         continue;
       }
       auto gone = store_->remove(url_of(at->first));
-      if (!gone)
-        return std::move(gone).error().with_hint("check the previous checkpoint with verify: this object may be gone");
+      if (!gone) {
+        std::string advice = gone.error().hint;
+        advice += advice.empty() ? "" : "; ";
+        advice += "check the previous checkpoint with verify: this object may be gone";
+        if (!removed.empty()) advice += ", and these were removed: " + removed;
+        return std::move(gone).error().with_hint(advice);
+      }
       has_made_room_ |= is_description(at->first);
+      removed += (removed.empty() ? "" : ", ") + at->first;
       at = before_.erase(at);
     }
   return {};

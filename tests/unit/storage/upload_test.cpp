@@ -63,7 +63,8 @@ class noting_store final : public store {
       changes.push_back("try to remove " + last_part(url));
       return broken(url);
     }
-    if (last_part(url) == irremovable) return fail(errc::io, "the server refuses").with_file(url);
+    if (last_part(url) == irremovable)
+      return fail(errc::io, "the server refuses").with_file(url).with_hint("ask the owner");
     changes.push_back("remove " + last_part(url));
     ended.push_back(!detail::check_current_call());
     objects.erase(url);
@@ -210,7 +211,9 @@ TEST_CASE("an old folder in a store stays readable until its description is remo
   at.made->irremovable = ".metadata";
   const auto kept = write_folder(at.url("run"), dcp_files, replacing);
   REQUIRE(!kept);
-  CHECK(kept.error().hint == "check the previous checkpoint with verify: this object may be gone");
+  CHECK(kept.error().hint ==
+        "ask the owner; check the previous checkpoint with verify: this object may be gone, and these were removed: "
+        ".shardmesh_checksums");
   CHECK(at.made->changes == lines{"remove .shardmesh_checksums"});
   CHECK(at.made->objects.at(at.url("run/.metadata")) == "old");
   CHECK(at.made->objects.at(at.url("run/__0_0.distcp")) == "old");
