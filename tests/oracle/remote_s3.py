@@ -169,6 +169,32 @@ def kill(process):
     return "reset"
 
 
+def interrupts(oracle, weed, client, source, requests):
+    """An interrupted overwrite says that the destination is as it was only if that is true."""
+    env = environment(weed.endpoint)
+    for at in requests:
+        prefix = f"interrupts/{at:02}/"
+        url = f"s3://{BUCKET}/{prefix.rstrip('/')}"
+        oracle.succeeds("interrupt", "convert", source, url, "--to", "dcp", env=env)
+        before = client.keys(BUCKET, prefix)
+        with Proxy(weed.port, lambda one: "" if one.number < at else interrupt(process, one.number == at)) as proxy:
+            process = subprocess.Popen([oracle.tool, "convert", source, url, "--to", "dcp", "--force"],
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                       env={**os.environ, **environment(proxy.endpoint)})
+            said = process.communicate(timeout=60)[1]
+        after = client.keys(BUCKET, prefix)
+        case = f"interrupt at request {at}"
+        oracle.check(process.returncode == 3 or (process.returncode == 0 and after == before), case, f"{process.returncode} {said}")
+        oracle.check("as it was" not in said or after == before, case, f"{said} The bucket has {after} of {before}")
+        oracle.check(f"{prefix}.metadata" in after or "previous checkpoint" in said, case, f"the checkpoint is gone: {said}")
+
+
+def interrupt(process, is_first):
+    if is_first:
+        process.send_signal(signal.SIGINT)
+    return "stall"
+
+
 def main():
     oracle = Oracle(__doc__)
     if not s3_server.program():
@@ -194,6 +220,7 @@ def main():
         pages(oracle, weed, client, tensors)
         flips(oracle, weed, file)
         faults(oracle, weed, client, small.checkpoint, dice, 400 if long else 30)
+        interrupts(oracle, weed, client, small.checkpoint, range(1, 14))
         kills(oracle, weed, client, small.checkpoint, dice, 200 if long else 12)
     oracle.finish()
 

@@ -25,13 +25,16 @@ using namespace shardmesh;
 
 namespace {
 
-// A save that a signal ended is reported once, in the user's terms.
+// A save that a signal ended is reported once, in the user's terms. A hint says what an upload has left or replaced.
 std::vector<error> problems_of(const result<save_report>& saved, const std::string& destination) {
   if (saved) return {};
   std::vector<error> problems = saved.error().problems();
   for (const error& e : problems)
-    if (e.code == errc::cancelled)
-      return {fail(errc::cancelled, "interrupted: the destination is as it was").with_file(destination)};
+    if (e.code == errc::cancelled) {
+      if (e.hint.empty())
+        return {fail(errc::cancelled, "interrupted: the destination is as it was").with_file(destination)};
+      return {fail(errc::cancelled, "interrupted").with_file(e.file.empty() ? destination : e.file).with_hint(e.hint)};
+    }
   return problems;
 }
 
