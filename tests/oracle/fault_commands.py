@@ -80,7 +80,7 @@ class Writing:
         return printed(self.oracle, limit, line, environment(proxy.endpoint), url)
 
     def act(self, proxy, number, limit):
-        prefix = f"made/{self.name.replace(' ', '_')}/{number}"
+        prefix = f"made/{self.name.replace(' ', '_')}/{number:06}"  # no number begins another
         key = prefix + (".safetensors" if self.to == "safetensors" else "")
         for name, data in (files_of(self.old) if self.old else {}).items():
             assert self.client.put(BUCKET, key + name, data)
