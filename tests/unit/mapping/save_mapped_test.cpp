@@ -101,6 +101,24 @@ TEST_CASE("parts and strides of tensors in memory are read where they lie, and t
         tensors{{"qk", {{2, 3}, {1, 3, 5, 2, 4, 6}}}, {"turned", {{2, 3}, {7, 9, 11, 8, 10, 12}}}});
 }
 
+TEST_CASE("many tensors in memory are saved, each with the chunks of its own parts") {
+  const scratch_folder folder;
+  tensors all, renamed;
+  for (std::int64_t i = 0; i < 100; ++i) {
+    const tensors::mapped_type one = counted({1 + i % 3, 2}, static_cast<float>(i));
+    all.emplace("w." + std::to_string(i), one);
+    renamed.emplace("v." + std::to_string(i), one);
+  }
+  constexpr std::string_view rules = "left = 'a'\nright = 'b'\n[captures]\ni = 100\n[rename]\n'w.{i}' = 'v.{i}'\n";
+  const auto report = save_mapped(folder / "folder", state_of(all), rules_of(rules), {},
+                                  {.format = target_format::dcp, .durable = false})
+                          .value();
+  CHECK(report.tensors == 100);
+  auto saved = open_checkpoint(folder / "folder").value();
+  CHECK(small_tensors::read_all(*saved) == renamed);
+  CHECK(saved->contents().chunk_places.size() == 100);
+}
+
 TEST_CASE("a state that cannot be saved under the other names is refused, and nothing is written") {
   const scratch_folder folder;
   const auto refusal = [&](std::vector<save_tensor> state, std::string_view rules) {
