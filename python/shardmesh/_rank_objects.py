@@ -29,8 +29,8 @@ def with_rank_objects(state_dict: Any, own: Any, rank: int, ranks: int) -> Any:
         raise _arguments.wrong("rank_objects", "a mapping from names to values", own)
     if not own or not isinstance(state_dict, dict):  # dcp.save names the type of another state
         return state_dict
-    for key in (_PREFIX, _WORLD_SIZE):
-        if key in state_dict:
+    for key in state_dict:
+        if key in (_PREFIX, _WORLD_SIZE) or (isinstance(key, str) and key.startswith(f"{_PREFIX}.")):
             raise failure("duplicate_key", "the state dict has a key that rank_objects need", key=key,
                           hint="rename the entry")
     return {**state_dict, _WORLD_SIZE: ranks,

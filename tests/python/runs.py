@@ -101,6 +101,17 @@ def resume_objects_on_ranks(rank, world, path):
         return found.dropped == [] and same_objects(found.rank_objects, objects_on(rank))
 
 
+def refuse_objects_on_ranks(rank, world, path):
+    """Objects of rank 1 alone that no save takes, then a good save."""
+    nameless = {"": 1} if rank == 1 else objects_on(rank)
+    clash = {"rank_objects.rng.1": 3} if rank == 1 else {}
+    with shardmesh.Run(path) as run:
+        said = [refusal(lambda: run.save(1, sharded(world, 1), rank_objects=nameless)),
+                refusal(lambda: run.save(1, {**sharded(world, 1), **clash}, rank_objects=objects_on(rank)))]
+        run.save(1, sharded(world, 1), rank_objects=objects_on(rank))
+        return said, numbers(run.steps())
+
+
 def converted(saved, rank, ranks):
     if [objects["data.loader"]["position"] for objects in saved] != [100, 101]:
         raise ValueError("other objects")
@@ -328,6 +339,14 @@ class RunTest(common.WorkTest):
             self.assertEqual(failed[0], "invalid_argument")
             self.assertIn("no such shard", failed[1])
             self.assertEqual((untouched, dropped, none, made, is_loaded), (True, keys, {}, {"share": 30 + rank}, True))
+
+    def test_every_rank_gets_the_error_of_one_ranks_objects_and_later_saves_work(self):
+        answers = run_ranks(2, refuse_objects_on_ranks, str(self.path))
+        self.assertEqual(answers[0], answers[1])
+        (nameless, clash), steps = answers[0]
+        self.assertEqual((nameless[0], clash[0], steps), ("invalid_argument", "duplicate_key", [1]))
+        self.assertIn("rank_objects", nameless[1])
+        self.assertIn("rank_objects.rng.1", clash[1])
 
     def test_objects_of_one_process(self):
         with shardmesh.Run(self.path) as run:
