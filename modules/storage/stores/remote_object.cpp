@@ -33,9 +33,9 @@ class object_source final : public byte_source {
     return object_->read(offset, out);
   }
   result<void> read_ranges(std::span<const source_range> ranges) const override {
+    // A small tensor is a call with one range, and the next call continues it.
+    if (ranges.size() == 1) return read(ranges.front().offset, ranges.front().out);
     for (const source_range& one : ranges) SHARDMESH_TRY(check(one.offset, one.out.size()));
-    // A tensor that is read whole is one range. Only `read` combines those of many small tensors.
-    if (ranges.size() == 1 && !ranges[0].out.empty()) return object_->read(ranges[0].offset, ranges[0].out);
     return object_->read_ranges(ranges);
   }
   std::int64_t bytes_per_request() const override { return object_->bytes_per_request(); }

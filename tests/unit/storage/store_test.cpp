@@ -186,6 +186,26 @@ TEST_CASE("objects that are read to their end and stay open leave the memory of 
   }
 }
 
+TEST_CASE("calls with one small range each, as of small tensors, are read ahead") {
+  const registered_store store("ahead-ranges");
+  std::string content(std::size_t{1} << 20, '\0');
+  for (std::size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * 7 + i / 256);
+  store->add("bucket/object", content);
+  store->bytes_per_request = 1 << 20;
+  file_pool pool(1);
+  const auto source = pool.open(store.url("bucket/object")).value();
+  store->take_counts();
+  bool is_equal = true;
+  for (std::size_t at = 0; at < content.size(); at += 256) {
+    std::array<std::byte, 256> bytes{};
+    const source_range one{static_cast<std::int64_t>(at), bytes};
+    REQUIRE(source->read_ranges({&one, 1}));
+    is_equal &= text_of(bytes) == content.substr(at, 256);
+  }
+  CHECK(is_equal);
+  CHECK(store->take_counts().reads <= 10);
+}
+
 TEST_CASE("an object is read by range, without a descriptor and under its printable name") {
   const registered_store store("ranges");
   store->add("bucket/object", "0123456789");
