@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <sys/stat.h>
 #include <shardmesh/try.hpp>
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -13,6 +15,24 @@ module;
 module shardmesh.safetensors;
 
 namespace shardmesh::safetensors {
+namespace {
+
+// As `look_at`, also for a URL. Of an object in a store, only the kind is known.
+result<destination_snapshot> look_at_file(const std::filesystem::path& file) {
+  if (!is_url(file)) return look_at(file);
+  SHARDMESH_TRY(const places::file_status there, places::checked_status(file));
+  destination_snapshot seen;
+  if (places::exists(there))
+    seen.self = file_identity{.kind = places::is_regular_file(there) ? std::uint32_t{S_IFREG} : std::uint32_t{S_IFDIR}};
+  return seen;
+}
+
+result<void> remove_object(const std::filesystem::path& url) {
+  SHARDMESH_TRY(const auto store, store_of(url));
+  return store->remove(url.native());
+}
+
+}  // namespace
 
 result<objects_copy> objects_copy::look(const std::filesystem::path& destination, std::string_view document,
                                         const output_options& options) {
@@ -22,7 +42,7 @@ result<objects_copy> objects_copy::look(const std::filesystem::path& destination
   made.document_ = document;
   made.options_ = options;
   if (!options.overwrite) return made;
-  SHARDMESH_TRY(made.old_, look_at(made.beside_));
+  SHARDMESH_TRY(made.old_, look_at_file(made.beside_));
   if (!made.old_.self) return made;
   const bool is_copy = made.old_.is_file() && is_objects_file(made.beside_);
   if (!is_copy && !document.empty())
@@ -51,6 +71,11 @@ result<void> objects_copy::commit(std::vector<std::string>& notes) {
     if (!placed)
       return std::move(placed).error().with_hint("the file itself was written, with the objects in its header");
     notes.insert(notes.end(), output_->notes().begin(), output_->notes().end());
+    return {};
+  }
+  if (is_url(beside_)) {
+    auto gone = old_.self ? remove_object(beside_) : result<void>();
+    if (!gone) notes.push_back("a file of the old checkpoint could not be removed: " + to_string(gone.error()));
     return {};
   }
   const auto now = look_at(beside_);

@@ -57,6 +57,24 @@ def write(oracle, weed, client, cases):
             oracle.succeeds(case.name, "diff", url, local, env=env)
 
 
+def objects_beside(oracle, weed, client, file):
+    """NAME.objects.json of an overwritten file goes with it, and a file of somebody else stays."""
+    env = environment(weed.endpoint)
+    source = oracle.golden / "nested_objects" / "checkpoint"
+    url, beside = f"s3://{BUCKET}/beside/one.safetensors", "beside/one.objects.json"
+    oracle.succeeds("objects beside", "convert", source, url, "--skip-unsupported", env=env)
+    ours = client.get(BUCKET, beside)
+    oracle.check(beside in client.keys(BUCKET, "beside/"), "objects beside", "the first file has no objects.json")
+    oracle.succeeds("objects beside", "convert", file, url, "--force", env=env)
+    oracle.check(client.keys(BUCKET, "beside/") == ["beside/one.safetensors"], "objects beside",
+                 f"after a file without objects: {client.keys(BUCKET, 'beside/')}")
+    client.put(BUCKET, beside, b"notes of somebody else")
+    oracle.succeeds("objects beside", "convert", file, url, "--force", env=env)
+    status, _, said = oracle.run("convert", source, url, "--skip-unsupported", "--force", env=env)
+    oracle.check(status != 0 and "is not a file of objects that shardmesh wrote" in said and
+                 client.get(BUCKET, beside) == b"notes of somebody else" != ours, "objects beside", f"{status} {said}")
+
+
 def large_file(oracle, size=40 << 20):
     """A safetensors file of more than 16 MiB, which is uploaded in parts."""
     import json
@@ -214,6 +232,7 @@ def main():
         read(oracle, weed, client, cases)
         write(oracle, weed, client, cases[:CONVERTED])
         parts(oracle, weed, client, file)
+        objects_beside(oracle, weed, client, file)
         one = next(case.checkpoint for case in oracle.cases() if case.name.startswith("hf_"))
         tensors = next(one.glob("*.safetensors"))
         keys(oracle, weed, client, tensors)
