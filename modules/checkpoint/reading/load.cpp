@@ -275,12 +275,17 @@ result<load_report> load(checkpoint_reader& reader, std::span<const load_request
   run.threads = options.threads;
   run.call = options.call();
   run.progress = options.progress;
-  if (options.on_arrival || options.check) {
-    SHARDMESH_TRY(grouped_load(reader, tensors, held, targets, options, run, check_ties).run(source));
-  } else {
+  const auto read = [&]() -> result<void> {
+    if (options.on_arrival || options.check)
+      return grouped_load(reader, tensors, held, targets, options, run, check_ties).run(source);
     SHARDMESH_TRY(run_to_memory(held, report.loaded, targets, source, run));
     SHARDMESH_TRY(reader.finish_checks());
-    SHARDMESH_TRY(check_ties(std::vector<bool>(tensors.size(), true)));
+    return check_ties(std::vector<bool>(tensors.size(), true));
+  };
+  if (auto done = read(); !done) {
+    error why = std::move(done).error();
+    if (detail::is_limit_error(why) && why.file.empty()) return std::move(why).with_file(reader.path().string());
+    return why;
   }
   return report;
 }
