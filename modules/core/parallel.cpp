@@ -72,13 +72,13 @@ result<void> parallel_for(int threads, std::int64_t count, function_ref<result<v
     }
   };
   {
-    std::vector<std::jthread> helpers;
     const std::int64_t extra = std::min<std::int64_t>(thread_count(threads), count) - 1;
     const detail::call_in_progress* const call = detail::current_call();
     const auto help = [&] {
       const detail::active_call inherited(call);
       work();
     };
+    std::vector<std::jthread> helpers;  // joined before what they use is gone
     try {
       for (std::int64_t i = 0; i < extra; ++i) helpers.emplace_back(help);
     } catch (const std::exception&) {  // no more threads, or no memory for one: the threads that run do all the work
