@@ -47,7 +47,7 @@ std::string random_text(std::size_t size, std::mt19937_64& random) {
   return made;
 }
 
-// Opens the object anew, and reads a part of it; an error is returned as text.
+// Opens the object again, and reads a part of it. Returns the text of the error if that fails.
 std::string text_of(const std::string& url, std::int64_t offset, std::size_t size) {
   file_pool pool(1);
   const auto source = pool.open(url);
