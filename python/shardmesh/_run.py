@@ -41,17 +41,20 @@ class Run:
     def __init__(self, path: str | os.PathLike[str], *, names: str = "step", incremental: bool = False,
                  keep: KeepRules = KeepRules(), read_only: bool = False,
                  process_group: ProcessGroup | None = None) -> None:
-        self.path = os.path.abspath(_arguments.path(path))
-        self.names = _arguments.text("names", names)
-        incremental = _arguments.flag("incremental", incremental)
-        self._keep = rules_of(keep)
-        self._group = process_group
-        self._owner = Owner()
+        self.path, self._group, self._owner = "", process_group, Owner()
         self._is_open = not _arguments.flag("read_only", read_only)
         self._writer: _native.RunWriter | None = None  # of rank 0
 
+        def check() -> bool:
+            self.path = os.path.abspath(_arguments.path(path))
+            self.names = _arguments.text("names", names)
+            self._keep = rules_of(keep)
+            return _arguments.flag("incremental", incremental)
+
         if self._is_open:
-            self._take_lock(incremental)
+            self._take_lock(self._everywhere(check))
+        else:
+            check()
 
     def __enter__(self) -> Run:
         return self
@@ -80,16 +83,16 @@ class Run:
         """
         from . import dcp
 
-        number = _arguments.number("step", step)
-        value = _metric_of(metric)
-        overwrite = _arguments.flag("overwrite", overwrite)
-        self._check_open()
-        # A rank whose objects cannot be saved must not leave the others waiting for it.
-        state = self._everywhere(lambda: with_rank_objects(state_dict, rank_objects, *self._ranks()))
+        def check() -> tuple[int, float | None, bool, Any]:
+            self._check_open()
+            return (_arguments.number("step", step), _metric_of(metric), _arguments.flag("overwrite", overwrite),
+                    with_rank_objects(state_dict, rank_objects, *self._ranks()))
+
+        number, value, replace, state = self._everywhere(check)
         try:
             path, replaces, previous = self._together(
-                "Run.save", (self.path, number, overwrite),
-                lambda: self._writer.begin_save(number, value, overwrite))  # type: ignore[union-attr]
+                "Run.save", (self.path, number, replace),
+                lambda: self._writer.begin_save(number, value, replace))  # type: ignore[union-attr]
             dcp.save(state, checkpoint_id=path, process_group=self._group, overwrite=replaces, threads=threads,
                      memory_bytes=memory_bytes, progress=progress, previous=previous or None)
         except BaseException:
@@ -134,8 +137,8 @@ class Run:
         """
         from . import dcp
 
-        deep, threads = _arguments.flag("deep", deep), _arguments.threads(threads)
-        rule = checked_rule(when_resized)
+        deep, threads, rule = self._everywhere(
+            lambda: (_arguments.flag("deep", deep), _arguments.threads(threads), checked_rule(when_resized)))
         below: int | None = None
         skipped: list[Error] = []
         while True:
@@ -167,17 +170,20 @@ class Run:
         keep: the rules; None: those of the run.
         dry_run: delete nothing, and report what would be deleted.
         """
-        rules = self._keep if keep is None else rules_of(keep)
-        dry_run = _arguments.flag("dry_run", dry_run)
-        if not dry_run:
-            self._check_open()
+        def check() -> tuple[dict[str, Any], bool]:
+            is_planned = _arguments.flag("dry_run", dry_run)
+            if not is_planned:
+                self._check_open()
+            return self._keep if keep is None else rules_of(keep), is_planned
+
+        rules, is_planned = self._everywhere(check)
 
         def prune() -> dict[str, Any]:
             if self._writer is None:
                 return _native.planned_prune(self.path, self.names, rules)
-            return self._writer.prune(rules, dry_run)
+            return self._writer.prune(rules, is_planned)
 
-        made = self._together("Run.prune", (self.path, rules, dry_run), prune)
+        made = self._together("Run.prune", (self.path, rules, is_planned), prune)
         made["kept"] = [(RunStep(*step), reasons) for step, reasons in made["kept"]]
         made["deleted"] = [RunStep(*step) for step in made["deleted"]]
         return PruneReport(**made)
@@ -258,7 +264,8 @@ class Run:
         return answer  # type: ignore[return-value]
 
     def _everywhere(self, work: Callable[[], Made]) -> Made:
-        """Runs the work on every rank. If it fails on some ranks, the others raise the first rank's error."""
+        """Runs the work on every rank. If it fails on some ranks, all raise the error of the first of them: a rank whose
+        arguments are wrong must not leave the others waiting for it."""
         _, size = self._ranks()
         made, problem = None, None
         try:
@@ -283,7 +290,7 @@ def _portable(problem: Exception) -> Error:
     """Returns an error that other ranks can unpickle."""
     if isinstance(problem, Error):
         return problem
-    return failure("invalid_argument", f"the objects of this rank are unusable: {problem!r}")
+    return failure("invalid_argument", f"a rank cannot use its arguments: {problem!r}")
 
 
 def _metric_of(metric: Any) -> float | None:

@@ -56,6 +56,26 @@ def raising(rank, world, path):
     return said
 
 
+def wrong_arguments(rank, world, path, state):
+    """Rank 1 alone passes something wrong."""
+    def wrong(bad, good):
+        return bad if rank == 1 else good
+
+    planner = torch_checkpoint.DefaultLoadPlanner()
+    return [error_of(call) for call in (
+        lambda: shardmesh.dcp.save(state, checkpoint_id=wrong(3, path + "-new")),
+        lambda: shardmesh.dcp.save(wrong([1], state), checkpoint_id=path + "-new"),
+        lambda: shardmesh.dcp.save(wrong({1: 2}, state), checkpoint_id=path + "-new"),
+        lambda: shardmesh.dcp.save(state, checkpoint_id=path + "-new", threads=wrong(-1, 0)),
+        lambda: shardmesh.dcp.save(state, checkpoint_id=path + "-new", use_collectives=wrong(False, True)),
+        lambda: shardmesh.dcp.async_save(state, checkpoint_id=path + "-new", memory_bytes=wrong("x", 0)).result(),
+        lambda: shardmesh.dcp.async_save(wrong(3, state), checkpoint_id=path + "-new").result(),
+        lambda: shardmesh.dcp.load(dict(state), checkpoint_id=wrong(path + "-none", path)),
+        lambda: shardmesh.dcp.load(dict(state), checkpoint_id=path, threads=wrong(-1, 0)),
+        lambda: shardmesh.dcp.load(wrong([1], dict(state)), checkpoint_id=path),
+        lambda: shardmesh.dcp.load(dict(state), checkpoint_id=path, planner=planner, progress=wrong(5, False)))]
+
+
 class FailureTest(common.WorkTest):
     def test_what_a_callback_raises_comes_out(self):
         for said in run_ranks(RANKS, raising, str(self.work / "new")):
@@ -78,6 +98,14 @@ class FailureTest(common.WorkTest):
 
     def load(self, *wanted):
         return run_ranks(RANKS, loading, str(self.work / "stored"), wanted if len(wanted) > 1 else wanted * RANKS)
+
+    def test_every_rank_gets_the_error_of_the_rank_whose_arguments_are_wrong(self):
+        state = self.golden()
+        answers = run_ranks(RANKS, wrong_arguments, str(self.work / "stored"), state)
+        for number, errors in enumerate(zip(*answers)):
+            with self.subTest(number):
+                self.same_on_all(errors, errors[0].code, errors[0].key)
+        self.assertEqual(sorted(path.name for path in self.work.iterdir()), ["stored"])
 
     def test_a_missing_key_is_named_with_the_nearest(self):
         key = next(iter(self.golden()))

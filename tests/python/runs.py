@@ -112,6 +112,28 @@ def refuse_objects_on_ranks(rank, world, path):
         return said, numbers(run.steps())
 
 
+def wrong_arguments_on_one_rank(rank, world, path):
+    """Rank 1 alone passes something wrong to each collective call; then a save."""
+    def wrong(bad, good):
+        return bad if rank == 1 else good
+
+    said = [refusal(lambda: shardmesh.Run(wrong(3, path))),
+            refusal(lambda: shardmesh.Run(path, keep=wrong("last", shardmesh.KeepRules()))),
+            refusal(lambda: shardmesh.Run(path, incremental=wrong(torch.ones(2), True)))]
+    with shardmesh.Run(path) as run:
+        said += [refusal(lambda: run.save(wrong("one", 1), sharded(world, 1))),
+                 refusal(lambda: run.save(1, sharded(world, 1), metric=wrong("good", 1))),
+                 refusal(lambda: run.save(1, sharded(world, 1), overwrite=wrong(torch.ones(2), True))),
+                 refusal(lambda: run.save(1, sharded(world, 1), threads=wrong(-1, 0))),
+                 refusal(lambda: run.save(1, wrong([1], sharded(world, 1)))),
+                 refusal(lambda: run.resume(sharded(world, 1), deep=wrong(torch.ones(2), False))),
+                 refusal(lambda: run.resume(sharded(world, 1), when_resized=wrong("keep", "drop"))),
+                 refusal(lambda: run.prune(wrong("all", None)))]
+        run.save(1, sharded(world, 1))
+        said.append(refusal(lambda: run.resume(wrong(7, sharded(world, 1)))))
+        return said, numbers(run.steps())
+
+
 def converted(saved, rank, ranks):
     if [objects["data.loader"]["position"] for objects in saved] != [100, 101]:
         raise ValueError("other objects")
@@ -327,6 +349,18 @@ class RunTest(common.WorkTest):
             self.assertEqual(refused[0], "invalid_argument")
             self.assertIn("the argument rank_objects is invalid", refused[1])
             self.assertEqual(steps, [])
+
+    def test_every_rank_gets_the_error_of_the_rank_whose_arguments_are_wrong(self):
+        answers = run_ranks(2, wrong_arguments_on_one_rank, str(self.path))
+        self.assertEqual(answers[0], answers[1])
+        said, steps = answers[0]
+        words = ["path", "keep", "incremental", "step", "metric", "overwrite", "threads", "must be a dict", "deep",
+                 "when_resized", "keep", "must be a dict"]
+        self.assertEqual(len(said), len(words))
+        for (code, text), word in zip(said, words):
+            self.assertEqual(code, "invalid_argument", text)
+            self.assertIn(word, text)
+        self.assertEqual(steps, [1])
 
     def test_another_number_of_ranks_refuses_drops_or_converts_their_objects(self):
         run_ranks(2, save_objects_on_ranks, str(self.path))

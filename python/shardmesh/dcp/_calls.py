@@ -22,7 +22,7 @@ from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.tensor import DTensor
 
 from .. import _arguments
-from .._error import failure
+from .._error import Error, failure
 from .._layouts import Layout
 from .._process import Owner
 from .._progress import Progress
@@ -41,6 +41,25 @@ class _SavePlanner(torch_checkpoint.DefaultSavePlanner):
         check_containers(state_dict)
         check_tensors(state_dict)
         super().set_up_planner(state_dict, storage_meta, is_coordinator)
+
+
+class _Refusal(torch_checkpoint.DefaultSavePlanner):
+    """The planner and the writer of a rank whose arguments are wrong. The rank takes part in the first step of PyTorch's
+    save, which passes its error to the ranks that would wait for it."""
+
+    def __init__(self, problem: Error) -> None:
+        super().__init__()
+        self._problem = problem
+
+    def reset(self, checkpoint_id: Any = None) -> None:
+        pass
+
+    def storage_meta(self) -> None:
+        return None
+
+    def set_up_planner(self, state_dict: Any, storage_meta: dcp.StorageMeta | None = None,
+                       is_coordinator: bool = False) -> None:
+        raise self._problem
 
 
 class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
@@ -140,15 +159,19 @@ def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
     that catches PyTorch's CheckpointException also catches it.
     """
     no_dist = _arguments.flag("no_dist", no_dist)
-    with one_error("load", process_group, no_dist):
+
+    def open_reader() -> StorageReader:
         group_rank = _rank_in(process_group, no_dist) if rank is None else rank
-        reader = StorageReader(checkpoint_id, threads=threads, allow_narrowing=allow_narrowing, progress=progress,
-                               rank=group_rank, extension_registry=extension_registry)
+        return StorageReader(checkpoint_id, threads=threads, allow_narrowing=allow_narrowing, progress=progress,
+                             rank=group_rank, extension_registry=extension_registry)
+
+    with one_error("load", process_group, no_dist):
         if planner is not None:
+            reader = _on_all_ranks(open_reader, process_group, no_dist)
             torch_checkpoint.load(state_dict, storage_reader=reader, process_group=process_group, planner=planner,
                                   no_dist=no_dist)
         else:
-            _load(state_dict, reader, LoadPlanner(reader, allow_partial_load=allow_partial_load), process_group, no_dist)
+            _load(state_dict, open_reader, allow_partial_load, process_group, no_dist)
 
 
 def _refuse_other_state(state_dict: Any) -> None:
@@ -179,13 +202,15 @@ def _rank_in(process_group: dist.ProcessGroup | None, no_dist: bool) -> int | No
     return rank if rank >= 0 else None  # not in the group
 
 
-def _load(state_dict: dict[str, Any], reader: StorageReader, planner: LoadPlanner,
+def _load(state_dict: dict[str, Any], open_reader: Callable[[], StorageReader], allow_partial_load: bool,
           process_group: dist.ProcessGroup | None, no_dist: bool) -> None:
     """Like torch.distributed.checkpoint.load, whose ranks send their plans to one rank and get them back. This
     planner's global plan equals the local ones, so ranks exchange only errors, before anything is read and after it."""
     flat: dict[str, Any] = {}
 
-    def plan() -> tuple[list[Piece], planning.LoadPlan]:
+    def plan() -> tuple[StorageReader, LoadPlanner, list[Piece], planning.LoadPlan]:
+        reader = open_reader()
+        planner = LoadPlanner(reader, allow_partial_load=allow_partial_load)
         _refuse_other_state(state_dict)
         for key, value in sorted(state_dict.items()):
             flat[key] = value.state_dict() if isinstance(value, Stateful) else value
@@ -195,10 +220,10 @@ def _load(state_dict: dict[str, Any], reader: StorageReader, planner: LoadPlanne
         metadata = reader.read_metadata(with_places=False)
         planner.set_up_planner(flat, metadata, False)
         reader.set_up_storage_reader(metadata, False)
-        return planner.pieces_and_plan()
+        return reader, planner, *planner.pieces_and_plan()
 
-    planned = _on_all_ranks(plan, process_group, no_dist)
-    _on_all_ranks(lambda: reader.fill(*planned, planner), process_group, no_dist)
+    reader, planner, pieces, rest = _on_all_ranks(plan, process_group, no_dist)
+    _on_all_ranks(lambda: reader.fill(pieces, rest, planner), process_group, no_dist)
     for key, value in flat.items():
         if isinstance(state_dict[key], Stateful):
             state_dict[key].load_state_dict(value)
@@ -249,8 +274,12 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
     """
     no_dist = _arguments.flag("no_dist", no_dist)
     with one_error("save", process_group, no_dist):
-        writer = _writer_of(state_dict, checkpoint_id, use_collectives, overwrite=overwrite, threads=threads,
-                            memory_bytes=memory_bytes, progress=progress, previous=previous)
+        try:
+            writer = _writer_of(state_dict, checkpoint_id, use_collectives, overwrite=overwrite, threads=threads,
+                                memory_bytes=memory_bytes, progress=progress, previous=previous)
+        except Error as problem:
+            writer = planner = _Refusal(problem)
+            state_dict = {}
         try:
             return torch_checkpoint.save(state_dict, storage_writer=writer, process_group=process_group,
                                          planner=planner or _SavePlanner(), no_dist=no_dist)
@@ -268,12 +297,17 @@ def async_save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[s
     torch.distributed.checkpoint.async_save, it returns a Future of the Metadata, or an AsyncSaveResponse if the stager
     also copies in the background. The futures raise the errors of `save`."""
     no_dist = _arguments.flag("no_dist", no_dist)
-    with one_error("save", process_group, no_dist):
+
+    def prepare() -> tuple[StorageWriter, dict[str, Any]]:
         writer = _writer_of(state_dict, checkpoint_id, use_collectives, overwrite=overwrite, threads=threads,
                             memory_bytes=memory_bytes, progress=progress, previous=previous)
         plain = {key: value.state_dict() if isinstance(value, Stateful) else value for key, value in state_dict.items()}
         check_containers(plain)  # before PyTorch copies it
         check_tensors(plain)
+        return writer, plain
+
+    with one_error("save", process_group, no_dist):
+        writer, plain = _on_all_ranks(prepare, process_group, no_dist)
         begun = torch_checkpoint.async_save(plain, storage_writer=writer, process_group=process_group,
                                             planner=planner or _SavePlanner(), async_checkpointer_type=async_checkpointer_type,
                                             async_stager=async_stager, no_dist=no_dist)
