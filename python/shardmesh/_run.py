@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from . import _arguments, _native
+from ._background import StepFuture
 from ._error import Error, failure
 from ._process import Owner
 from ._progress import Progress
@@ -15,6 +16,8 @@ from ._rank_objects import WhenResized, checked_rule, rank_objects_of, with_rank
 from ._run_values import KeepRules, PruneReport, ResumedRun, RunStep, rules_of
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from torch.distributed import ProcessGroup
 
 Made = TypeVar("Made")
@@ -23,9 +26,17 @@ Made = TypeVar("Made")
 _DAMAGE = {"bad_format", "bad_pickle", "checksum_mismatch", "gap", "incomplete_save", "io", "unsafe_path"}
 
 
+class _BegunSave(NamedTuple):
+    step: int
+    state: Any
+    path: str
+    replaces: bool
+    previous: str | None
+
+
 class Run:
     """A training run: a folder with one folder for each saved step. Ranks of torch.distributed make a Run together, and
-    call `save`, `resume`, and `prune` together; a process without process groups is alone. A context manager. Threads of
+    call `save`, `start_save`, `resume`, and `prune` together; a process without process groups is alone. A context manager. Threads of
     a process may share it, for example to prune while a step is saved.
 
     names: of the steps' folders. "step": step-100 (torchtitan); "checkpoint": checkpoint-100 (Hugging Face); "iter":
@@ -44,6 +55,8 @@ class Run:
         self.path, self._group, self._owner = "", process_group, Owner()
         self._is_open = not _arguments.flag("read_only", read_only)
         self._writer: _native.RunWriter | None = None  # of rank 0
+        self._saving: StepFuture | None = None
+        self._own_group: ProcessGroup | None = None  # of background saves
 
         def check() -> bool:
             self.path = os.path.abspath(_arguments.path(path))
@@ -59,15 +72,26 @@ class Run:
     def __enter__(self) -> Run:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: Any, *_: object) -> None:
+        try:
+            self.close()
+        except Exception:
+            if kind is None:  # otherwise the caller's own exception says more
+                raise
 
     def close(self) -> None:
-        """Waits for the prune, and lets other programs write into the folder. Not collective."""
-        writer, self._writer = self._writer, None
-        self._is_open = False
-        if writer is not None and self._owner.is_here:
-            writer.wait()
+        """Waits for the background save and the prune, and lets other programs write into the folder. Not collective."""
+        if not self._owner.is_here:
+            self._is_open, self._writer = False, None
+            return
+        try:
+            self._end_background_save()
+        finally:
+            writer, self._writer = self._writer, None
+            self._is_open = False
+            self._drop_background_group()
+            if writer is not None:
+                writer.wait()
 
     def save(self, step: int, state_dict: dict[str, Any], *, metric: float | None = None,
              rank_objects: Mapping[str, Any] | None = None, overwrite: bool = False, threads: int = 0,
@@ -83,23 +107,40 @@ class Run:
         """
         from . import dcp
 
-        def check() -> tuple[int, float | None, bool, Any]:
-            self._check_open()
-            return (_arguments.number("step", step), _metric_of(metric), _arguments.flag("overwrite", overwrite),
-                    with_rank_objects(state_dict, rank_objects, *self._ranks()))
-
-        number, value, replace, state = self._everywhere(check)
+        begun = self._begin_save(step, state_dict, metric, rank_objects, overwrite)
         try:
-            path, replaces, previous = self._together(
-                "Run.save", (self.path, number, replace),
-                lambda: self._writer.begin_save(number, value, replace))  # type: ignore[union-attr]
-            dcp.save(state, checkpoint_id=path, process_group=self._group, overwrite=replaces, threads=threads,
-                     memory_bytes=memory_bytes, progress=progress, previous=previous or None)
+            dcp.save(begun.state, checkpoint_id=begun.path, process_group=self._group, overwrite=begun.replaces,
+                     threads=threads, memory_bytes=memory_bytes, progress=progress, previous=begun.previous)
         except BaseException:
-            self._end_save(number, False)
+            self._end_save(begun.step, False)
             raise
-        self._end_save(number, True)
-        return path
+        self._end_save(begun.step, True)
+        return begun.path
+
+    def start_save(self, step: int, state_dict: dict[str, Any], *, metric: float | None = None,
+                   rank_objects: Mapping[str, Any] | None = None, overwrite: bool = False, threads: int = 0,
+                   memory_bytes: int = 0) -> Future[str]:
+        """Copies the state dict, and saves the copy in the background as `save` does. Collective; blocks until the state
+        is copied and the previous background save has ended. Returns a Future of the step's folder.
+
+        The ranks of the save talk in a group of their own, with gloo, so the caller may use the run's group meanwhile.
+        If nobody asks a future for its outcome and the save fails, the next `save`, `start_save`, `resume`, or `close`
+        raises the error.
+
+        Raises Error: those of `save` that are known before the copy.
+        """
+        from . import dcp
+
+        begun = self._begin_save(step, state_dict, metric, rank_objects, overwrite)
+        try:
+            saving = dcp.async_save(begun.state, checkpoint_id=begun.path, process_group=self._background_group(),
+                                    overwrite=begun.replaces, threads=threads, memory_bytes=memory_bytes,
+                                    previous=begun.previous)
+        except BaseException:
+            self._end_save(begun.step, False)
+            raise
+        self._saving = StepFuture(saving, begun.path, lambda is_saved: self._end_save(begun.step, is_saved))
+        return self._saving
 
     def steps(self) -> list[RunStep]:
         """Lists the steps, ascending. A step that is being saved is not among them. Not collective."""
@@ -137,8 +178,11 @@ class Run:
         """
         from . import dcp
 
-        deep, threads, rule = self._everywhere(
-            lambda: (_arguments.flag("deep", deep), _arguments.threads(threads), checked_rule(when_resized)))
+        def check() -> tuple[bool, int, WhenResized]:
+            self._end_background_save()
+            return _arguments.flag("deep", deep), _arguments.threads(threads), checked_rule(when_resized)
+
+        deep, threads, rule = self._everywhere(check)
         below: int | None = None
         skipped: list[Error] = []
         while True:
@@ -219,6 +263,53 @@ class Run:
         if not self._is_open:
             raise failure("invalid_argument", "the run is closed, or was opened with read_only", path=self.path,
                           hint="open the run again without read_only")
+
+    def _begin_save(self, step: Any, state_dict: Any, metric: Any, rank_objects: Any, overwrite: Any) -> _BegunSave:
+        def check() -> tuple[int, float | None, bool, Any]:
+            self._check_open()
+            self._end_background_save()
+            return (_arguments.number("step", step), _metric_of(metric), _arguments.flag("overwrite", overwrite),
+                    with_rank_objects(state_dict, rank_objects, *self._ranks()))
+
+        number, value, replace, state = self._everywhere(check)
+        try:
+            path, replaces, previous = self._together(
+                "Run.save", (self.path, number, replace),
+                lambda: self._writer.begin_save(number, value, replace))  # type: ignore[union-attr]
+        except BaseException:
+            self._end_save(number, False)
+            raise
+        return _BegunSave(number, state, path, replaces, previous or None)
+
+    def _end_background_save(self) -> None:
+        """Waits for the background save. Raises its error if nobody asked for its outcome."""
+        saving = self._saving
+        if saving is None:
+            return
+        try:
+            saving.end()
+        finally:
+            if saving.done():  # not after Ctrl-C
+                self._saving = None
+
+    def _background_group(self) -> ProcessGroup | None:
+        _, size = self._ranks()
+        if size == 1 or self._own_group is not None:
+            return self._own_group
+        import torch.distributed as dist
+
+        self._own_group = dist.new_group(dist.get_process_group_ranks(self._group), backend="gloo",
+                                         use_local_synchronization=True)
+        return self._own_group
+
+    def _drop_background_group(self) -> None:
+        group, self._own_group = self._own_group, None
+        if group is None:
+            return
+        import torch.distributed as dist
+
+        if dist.is_initialized():
+            dist.destroy_process_group(group)
 
     def _end_save(self, step: int, is_saved: bool) -> None:
         if self._writer is not None:

@@ -10,6 +10,7 @@ import common
 
 common.need_torch()
 import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
 import torch.distributed.checkpoint as torch_checkpoint  # noqa: E402
 from torch.distributed.checkpoint import FileSystemReader  # noqa: E402
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
@@ -67,6 +68,43 @@ def save_on_ranks(rank, world, path):
         for step in (1, 2, 3):
             run.save(step, sharded(world, step), metric=1 / step)
         return refusal(lambda: run.save(10 + rank, sharded(world, 4)))
+
+
+def start_saves_on_ranks(rank, world, path):
+    """Saves in the background; the state changes and the ranks talk meanwhile."""
+    with shardmesh.Run(path, incremental=True, keep=shardmesh.KeepRules(last=2)) as run:
+        started = []
+        for step in (1, 2, 3):
+            state = sharded(world, step)
+            started.append(run.start_save(step, state, metric=step, rank_objects={"rank": rank}))
+            state["w"].to_local().zero_()
+            dist.all_reduce(torch.ones(1))
+        folders = [os.path.basename(one.result()) for one in started]
+        resumed = run.resume(state)
+        return folders, numbers(run.steps()), resumed.rank_objects, equal(whole(state), 3)
+
+
+def failing_start_saves_on_ranks(rank, world, path):
+    """The error of a background save that nobody asks about; of one that somebody asks about; then good saves."""
+    def unsaved(step):
+        return {**sharded(world, step), "function": (lambda: 1) if rank == 1 else 0}
+
+    def said(call):
+        try:
+            call()
+        except Exception as problem:
+            return type(problem).__name__
+        return None
+
+    with shardmesh.Run(path) as run:
+        lost = run.start_save(1, unsaved(1))
+        answers = [said(lambda: run.save(2, sharded(world, 2))), said(lost.result)]
+        asked = run.start_save(3, unsaved(3))
+        answers += [said(asked.result), said(lambda: run.save(4, sharded(world, 4)))]
+        good = sharded(world, 5)
+        refused = refusal(lambda: run.start_save(5, [1] if rank == 1 else good))
+        run.start_save(6, sharded(world, 6))
+    return answers, refused, numbers(run.steps())
 
 
 def resume_on_ranks(rank, world, path):
@@ -339,6 +377,47 @@ class RunTest(common.WorkTest):
         self.assertEqual(run_ranks(2, resume_on_ranks, str(self.path)), [(3, True, [])] * 2)
         os.remove(self.path / "step-3" / ".metadata")
         self.assertEqual(run_ranks(2, resume_on_ranks, str(self.path)), [(2, True, [str(self.path / "step-3")])] * 2)
+
+    def test_ranks_save_in_the_background_while_the_state_changes(self):
+        for rank, said in enumerate(run_ranks(2, start_saves_on_ranks, str(self.path))):
+            folders, steps, objects, is_equal = said
+            self.assertEqual(folders, ["step-1", "step-2", "step-3"])
+            self.assertEqual(steps, [1, 2, 3])  # 3 refers to 1
+            self.assertEqual((objects, is_equal), ({"rank": rank}, True))
+        self.assertEqual(references(self.path / "step-3"), {"step-1"})
+        self.assertEqual([one.metric for one in shardmesh.Run(self.path, read_only=True).steps()], [1, 2, 3])
+
+    def test_every_rank_gets_the_error_of_a_background_save_once(self):
+        answers = run_ranks(2, failing_start_saves_on_ranks, str(self.path))
+        self.assertEqual(answers[0], answers[1])
+        (at_the_next_save, at_the_future, asked, after), refused, steps = answers[0]
+        self.assertIsNotNone(at_the_next_save)
+        self.assertEqual(at_the_next_save, at_the_future)
+        self.assertEqual(asked, at_the_future)
+        self.assertIsNone(after)
+        self.assertEqual(refused[0], "invalid_argument")
+        self.assertEqual(steps, [4, 6])
+
+    def test_one_process_saves_in_the_background(self):
+        with shardmesh.Run(self.path) as run:
+            state = state_at(1)
+            saving = run.start_save(1, state, metric=0.5)
+            state["w"] += 1
+            self.assertEqual(saving.result(timeout=60), str(self.path / "step-1"))
+            self.assertIsNone(saving.exception())
+            run.start_save(2, state_at(2))  # waited for at the end of the block
+        self.assertEqual(numbers(run.steps()), [1, 2])
+        state = empty()
+        torch_checkpoint.load(state, checkpoint_id=str(self.path / "step-1"), no_dist=True)
+        self.assertTrue(equal(state, 1))
+        self.assertIn("is closed", refusal(lambda: run.start_save(3, state_at(3)))[1])
+        run = shardmesh.Run(self.path)
+        run.start_save(3, {"function": lambda: 1})
+        with self.assertRaises(Exception) as raised:
+            run.close()
+        self.assertIn("lambda", str(raised.exception))
+        self.assertEqual(numbers(run.steps()), [1, 2])
+        shardmesh.Run(self.path).close()  # the lock is free
 
     def test_each_rank_gets_its_own_objects_back(self):
         run_ranks(2, save_objects_on_ranks, str(self.path))

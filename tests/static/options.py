@@ -52,7 +52,7 @@ FUNCTIONS = """open inspect load map_tensor open_delta save_delta Checkpoint.loa
                Checkpoint.map_tensor Checkpoint.start_load Loading.wait ObjectEntry.load TensorEntry.load
                TensorEntry.map save Selection convert reshard verify diff dcp.load dcp.save dcp.async_save
                dcp.LoadPlanner dcp.StorageReader dcp.StorageWriter
-               Run Run.latest Run.prune Run.resume Run.save Run.verify""".split()
+               Run Run.latest Run.prune Run.resume Run.save Run.start_save Run.verify""".split()
 # Of tensors in memory, of the machine, of shipped mappings, and of PyTorch's interface of readers and writers.
 OTHER_FUNCTIONS = {"devices", "flatten_sharded_tensors", "full_state_dict", "mapping_text", "mappings", "redistribute",
                    "Shards.sharded_tensor", "dcp.StorageReader.reset", "dcp.StorageWriter.reset"}

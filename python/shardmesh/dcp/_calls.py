@@ -22,9 +22,9 @@ from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.tensor import DTensor
 
 from .. import _arguments
+from .._background import OwnedFuture
 from .._error import Error, failure
 from .._layouts import Layout
-from .._process import Owner
 from .._progress import Progress
 from .._saving import check_containers, check_tensors
 from .._tensors import name_of, refuse_without_memory
@@ -317,28 +317,8 @@ def async_save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[s
     return begun
 
 
-class _SaveFuture(Future):
-    """In a process that was forked meanwhile, the save would never end; there the future raises Error."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._owner = Owner()
-
-    def _check(self) -> None:
-        self._owner.check("a save in the background", "begin a save of its own in each process")
-
-    def result(self, timeout: float | None = None) -> dcp.Metadata:
-        self._check()
-        return super().result(timeout)
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        self._check()
-        return super().exception(timeout)
-
-
 def _with_one_error(upload: Future, writer: StorageWriter) -> Future:
-    made = _SaveFuture()
-    made.set_running_or_notify_cancel()
+    made = OwnedFuture()
 
     def finish(done: Future) -> None:
         try:
