@@ -146,7 +146,7 @@ class prune_planner {
     for (std::size_t i = 0; i < steps_.size(); ++i) {
       if (reasons_[i].empty() && is_blocked) reasons_[i].emplace_back("another folder may refer to it");
       if (reasons_[i].empty())
-        plan_.deleted.push_back({steps_[i], stored_bytes_of_step(steps_[i].path)});
+        plan_.deleted.push_back({steps_[i], stored_bytes_of_step(steps_[i].path), std::move(references_[i])});
       else
         plan_.kept.push_back({steps_[i], std::move(reasons_[i]), std::move(problems_[i])});
     }
@@ -175,6 +175,30 @@ class prune_planner {
   std::map<std::string, std::size_t> number_of_;
   std::set<std::string> temporary_;  // names of folders that are being written, or were left
 };
+
+// The positions of the steps, each before those to which it refers.
+std::vector<std::size_t> referring_first(const std::vector<deleted_step>& steps) {
+  std::map<std::string, std::size_t> number_of;
+  for (std::size_t i = 0; i < steps.size(); ++i) number_of.emplace(steps[i].step.path.filename().string(), i);
+  std::vector<std::vector<std::size_t>> referred(steps.size());
+  std::vector<std::int64_t> referring(steps.size());  // how many steps refer to this one
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    for (const std::string& folder : steps[i].references)
+      if (const auto found = number_of.find(folder); found != number_of.end() && found->second != i) {
+        referred[i].push_back(found->second);
+        ++referring[found->second];
+      }
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    if (referring[i] == 0) order.push_back(i);
+  for (std::size_t next = 0; next < order.size(); ++next)
+    for (const std::size_t other : referred[order[next]])
+      if (--referring[other] == 0) order.push_back(other);
+  // No save makes steps that refer to each other.
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    if (referring[i] > 0) order.push_back(i);
+  return order;
+}
 
 }  // namespace
 
@@ -209,9 +233,16 @@ prune_report carry_out(const prune_plan& plan) {
     ++report.leftovers;
     report.bytes += one.size_bytes;
   }
-  for (const deleted_step& one : plan.deleted) {
-    if (has_pin(plan.run, one.step.step, plan.names)) continue;
+  std::set<std::string> needed;  // by steps that stay after all
+  for (const std::size_t i : referring_first(plan.deleted)) {
+    const deleted_step& one = plan.deleted[i];
+    const auto keep = [&] { needed.insert(one.references.begin(), one.references.end()); };
+    if (needed.contains(one.step.path.filename().string()) || has_pin(plan.run, one.step.step, plan.names)) {
+      keep();
+      continue;
+    }
     if (const auto removed = discard_destination(one.step.path, holds_one_checkpoint); !removed) {
+      if (removed.error().sys != ENOENT) keep();
       report.problems.push_back(removed.error());
       continue;
     }

@@ -31,6 +31,7 @@ struct kept_step {
 struct deleted_step {
   run_step step;
   std::int64_t size_bytes = 0;
+  std::vector<std::string> references{};  // the names of the folders to which it refers
 };
 
 /// What a prune would do.
@@ -60,9 +61,10 @@ struct prune_report {
 /// Cost: the cheap check of every step.
 result<prune_plan> plan_prune(const std::filesystem::path& run, const prune_options& options = {});
 
-/// Deletes what the plan says: first the leftovers, then the steps, oldest first. A step disappears in one rename. If
-/// the process is killed, the next prune or `shardmesh clean` removes the rest. A step that was pinned since is kept. A
-/// step folder with entries that belong to no checkpoint is kept, and is a problem.
+/// Deletes what the plan says: first the leftovers, then the steps, each before those to which it refers. A step
+/// disappears in one rename. If the process is killed, no step is left that refers to a deleted one, and the next prune
+/// or `shardmesh clean` removes the rest. A step that was pinned since is kept. A step folder with entries that belong
+/// to no checkpoint is kept, and is a problem. The steps to which such a step refers are kept, too.
 /// \errors errc::destination_exists when a `checkpoint_run` has the folder open; errc::io
 result<prune_report> prune_run(const prune_plan& plan);
 

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests which steps a prune deletes, and why the others stay.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <cstdint>
 #include <dice.hpp>
 #include <filesystem>
@@ -8,6 +13,7 @@
 #include <random_seed.hpp>
 #include <scratch_folder.hpp>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -179,6 +185,56 @@ TEST_CASE("a step that was pinned after the plan was made is kept") {
   const auto missing = pin_step(run, 7);
   REQUIRE_FALSE(missing);
   CHECK(missing.error().code == errc::invalid_argument);
+}
+
+TEST_CASE("a step that stays after all keeps the steps to which it refers") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  save_steps(run, {1, 2, 3}, {.incremental = true});  // 2 and 3 refer to 1
+  save_steps(run, {4}, {});
+  const prune_plan plan = plan_prune(run, {.keep = {.last = 1}}).value();
+  REQUIRE(deleted_in(plan) == numbers{1, 2, 3});
+  const auto check_left = [&](const numbers& left) {
+    CHECK(numbers_in(run) == left);
+    for (const std::int64_t step : left) CHECK(check_step(run / ("step-" + std::to_string(step)), {.deep = true}).ok());
+  };
+  std::ofstream(run / "step-3" / "notes.txt") << "keep me";
+  REQUIRE(pin_step(run, 2));
+  const prune_report none = prune_run(plan).value();
+  CHECK((none.steps == 0 && none.bytes == 0 && none.problems.size() == 1));
+  check_left({1, 2, 3, 4});
+  fs::remove(run / "step-3" / "notes.txt");
+  CHECK(prune_run(plan).value().steps == 1);
+  check_left({1, 2, 4});
+  REQUIRE(unpin_step(run, 2));
+  check_pruned(run, {.keep = {.last = 1}}, {4});
+}
+
+TEST_CASE("a prune that is killed leaves no step that refers to a deleted one") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  numbers all;
+  for (std::int64_t step = 1; step <= 20; ++step) all.push_back(step);
+  save_steps(run, all, {.incremental = true});  // all refer to 1
+  save_steps(run, {21}, {});
+  const prune_plan plan = plan_prune(run, {.keep = {.last = 1}}).value();
+  REQUIRE(deleted_in(plan) == all);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    static_cast<void>(prune_run(plan));
+    ::pause();
+  }
+  const numbers before = numbers_in(run);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (numbers_in(run) == before && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  for (const run_step& step : list_steps(run).value()) {
+    INFO(step.path);
+    CHECK(check_step(step.path).ok());
+  }
+  check_pruned(run, {.keep = {.last = 1}}, {21});
 }
 
 TEST_CASE("a run with rules prunes itself after each save") {
