@@ -33,8 +33,7 @@ result<void> cursor::copy(std::span<std::byte> to, std::string_view what) {
     const std::int64_t window_end = window_begin_ + static_cast<std::int64_t>(window_.size());
     if (position_ < window_begin_ || position_ >= window_end) {
       const std::int64_t bytes = std::min({window_bytes, left(), limit_});
-      // A sparse file could otherwise cost more than it stores.
-      SHARDMESH_TRY(check_readable(source_, position_, bytes, limit_));
+      SHARDMESH_TRY(check_stored(bytes));
       window_.resize(static_cast<std::size_t>(bytes));
       window_begin_ = position_;
       SHARDMESH_TRY(source_.read(position_, window_));
@@ -46,6 +45,15 @@ result<void> cursor::copy(std::span<std::byte> to, std::string_view what) {
     to = to.subspan(part);
   }
   return {};
+}
+
+// A hole of a sparse file could otherwise cost more than the file stores. A window is too small to be refused, so all
+// that was passed is checked, each time that twice as much was read.
+result<void> cursor::check_stored(std::int64_t more) {
+  read_bytes_ += more;
+  if (read_bytes_ <= checked_bytes_) return {};
+  checked_bytes_ = 2 * read_bytes_;
+  return check_readable(source_, begin_, std::min(limit_, position_ + more - begin_), limit_);
 }
 
 result<std::int64_t> cursor::count(std::int64_t item_bytes, std::string_view what) {

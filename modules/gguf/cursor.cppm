@@ -38,11 +38,13 @@ class cursor {
 
   result<void> check(std::int64_t bytes, std::string_view what) const;
   result<void> copy(std::span<std::byte> to, std::string_view what);
+  result<void> check_stored(std::int64_t more);
 
   const byte_source& source_;
   std::int64_t begin_, end_, limit_, position_;
   std::vector<std::byte> window_;
   std::int64_t window_begin_ = 0;
+  std::int64_t read_bytes_ = 0, checked_bytes_ = 1 << 20;
 };
 
 }  // namespace shardmesh::gguf
