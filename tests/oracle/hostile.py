@@ -9,6 +9,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tarfile
 import time
 import zipfile
 import zlib
@@ -391,6 +392,103 @@ def sparse_header(path):
     return file
 
 
+def sparse_gguf(path, begin, size):
+    """A GGUF file of version 3 without a tensor, whose one metadata value begins with `begin` and is a hole."""
+    file = path / "m.gguf"
+    file.write_bytes(b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1) + b"k" + begin)
+    os.truncate(file, size)
+    return file
+
+
+@case("is a sparse file")
+def sparse_gguf_string(path):
+    return sparse_gguf(path, struct.pack("<IQ", 8, 900 << 20), 901 << 20)
+
+
+@case("is a sparse file")
+def sparse_gguf_array(path):
+    """Some 900 million numbers of 8 bits."""
+    return sparse_gguf(path, struct.pack("<IIQ", 9, 0, 900 << 20), 901 << 20)
+
+
+@case("is a sparse file")
+def sparse_gguf_strings(path):
+    """Some 100 million empty strings."""
+    return sparse_gguf(path, struct.pack("<IIQ", 9, 8, 110 << 20), 901 << 20)
+
+
+@case("at most")
+def sparse_gguf_value(path):
+    return sparse_gguf(path, struct.pack("<IQ", 8, 14 << 30), 15 << 30)
+
+
+@case("1048576")
+def sparse_npy_header(path):
+    """NumPy's header of version 2.0 states its length with four bytes."""
+    file = path / "m.npy"
+    file.write_bytes(b"\x93NUMPY\2\0" + struct.pack("<I", 900 << 20) + b"{")
+    os.truncate(file, 901 << 20)
+    return file
+
+
+@case("is a sparse file")
+def sparse_objects_of_npz(path):
+    """The record of objects that shardmesh writes into such an archive; its CRC-32 is that of the hole."""
+    file, size, name = path / "m.npz", 900 << 20, b"shardmesh.objects.json"
+    sum_ = 0
+    for _ in range(900):
+        sum_ = zlib.crc32(bytes(1 << 20), sum_)
+    fields = struct.pack("<HHHHHIIIHH", 20, 0, 0, 0, 0x21, sum_, size, size, len(name), 0)
+    with open(file, "wb") as out:
+        out.write(b"PK\3\4" + fields + name)
+        begin = out.tell() + size
+        out.truncate(begin)
+        out.seek(begin)
+        directory = b"PK\1\2" + struct.pack("<H", 20) + fields + struct.pack("<HHHII", 0, 0, 0, 0, 0) + name
+        out.write(directory + b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, 1, 1, len(directory), begin, 0))
+    return file
+
+
+def sparse_nemo(path, member, kind=b"0", size=900 << 20):
+    """A tar archive with a model's weights and the member, which is a hole."""
+    weights = pt(path, ("w", tensor("0", 1, [1], [1])), records=[("data/0", b"\0\0\0\0")])
+    file = path / "m.nemo"
+    with tarfile.open(file, "w", format=tarfile.USTAR_FORMAT) as out:
+        out.add(weights, "model_weights.ckpt")
+        end = out.offset
+    weights.unlink()
+    with open(file, "r+b") as out:
+        out.truncate(end)
+        info = tarfile.TarInfo(member)
+        info.size, info.type = size, kind
+        out.seek(end)
+        out.write(info.tobuf(tarfile.GNU_FORMAT))
+        out.truncate(end + 512 + size + 1024)
+    return file
+
+
+@case("16777216")
+def sparse_settings_of_nemo(path):
+    return sparse_nemo(path, "model_config.yaml")
+
+
+@case("1048576")
+def sparse_long_name_in_nemo(path):
+    return sparse_nemo(path, "././@LongLink", kind=b"L")
+
+
+@case("1048576")
+def sparse_params(path):
+    """Meta's folder: the sizes that the cuts of its files follow from."""
+    for number in range(2):
+        file = archive(path / f"consolidated.{number:02}.pth", PROTO2 + dictionary(("norm.weight", tensor("0", 1, [1], [1]))) + STOP,
+                       [("data/0", b"\0\0\0\0")])
+        assert file.is_file()
+    (path / "params.json").write_text("{")
+    os.truncate(path / "params.json", 900 << 20)
+    return path
+
+
 @case("is a sparse file")
 def sparse_pickle_record(path):
     """A stored data.pkl that is a hole: its bytes are read at once."""
@@ -542,6 +640,34 @@ def commands(source, out, every):
     yield "reshard", ["reshard", source, out / "resharded", "--mesh", "2", "--default", "R"]
 
 
+def sparse_settings(oracle):
+    """Files that describe something else than a checkpoint are read whole, too: a hole in one of them is refused."""
+    folder = oracle.work / "sparse_settings"
+    folder.mkdir()
+    sparse, out = folder / "sparse", folder / "out"
+    model = pt(folder, ("w", tensor("0", 1, [1], [1])), records=[("data/0", b"\0\0\0\0")])
+    run_folder, hub = folder / "run", folder / "hub"
+    run_folder.mkdir()
+    hub.mkdir()
+    safetensors(hub, {"w": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}}).rename(hub / "model.safetensors")
+    cases = [("mapping", sparse, 900 << 20, ["convert", model, out, "--to", "dcp", "--map", sparse]),
+             ("sizes", sparse, 900 << 20, ["convert", model, out, "--to", "dcp", "--map", "hf.llama:meta.llama", "--config", sparse]),
+             ("config.json", hub / "config.json", 900 << 20, ["convert", hub, out, "--to", "dcp", "--map", "hf.llama:meta.llama"]),
+             ("run", run_folder / ".shardmesh_run.json", 60 << 20, ["run", "list", run_folder, "--keep-best", "1"]),
+             ("flat units", sparse, 900 << 20, ["convert", model, out, "--to", "dcp", "--flat-spec", sparse]),
+             ("shards", sparse, 3500 << 20, ["check-shards", sparse])]
+    for name, file, size, arguments in cases:
+        file.write_text("{")
+        os.truncate(file, size)
+        status, seconds, memory, _, stderr = run(oracle, arguments)
+        what = f"exits {status} after {seconds:.1f} s with {memory >> 20} MiB: {stderr[:300]}"
+        oracle.check(status in (1, 2, 3) and seconds < 1 and memory < 128 << 20, f"sparse {name}", what)
+        oracle.check(str(file) in stderr and ("is a sparse file" in stderr or "is too large" in stderr), f"sparse {name}", what)
+        oracle.check(not out.exists(), f"sparse {name}", "something was written")
+        file.unlink()
+    shutil.rmtree(folder)
+
+
 def limits():
     resource.setrlimit(resource.RLIMIT_STACK, (256 << 10, 256 << 10))
     resource.setrlimit(resource.RLIMIT_CPU, (2 * SECONDS, 2 * SECONDS))
@@ -608,6 +734,8 @@ def main():
         print(f"{name:28} {size:>12} {worst:>8.2f} {peak >> 20:>6}  {slowest}, "
               f"{refused.replace(str(oracle.work), '')[:160]}", flush=True)
         shutil.rmtree(folder)
+    if oracle.args.only in "sparse_settings":
+        sparse_settings(oracle)
     oracle.finish()
 
 
