@@ -10,11 +10,15 @@ import tarfile
 
 from common import Oracle, read_safetensors
 
-TARGETS = {"dcp": "", "hf": "", "safetensors": ".safetensors", "pt": ".pt", "torch-checkpointing": ""}
+TARGETS = {"dcp": "", "hf": "", "safetensors": ".safetensors", "pt": ".pt", "torch-checkpointing": "", "gguf": ".gguf", "npz": ".npz"}
+# These hold no texts: a note names them.
+WITHOUT_TEXTS = {"pt", "torch-checkpointing", "npz"}
 BESIDE = {"config.json": b'{"a":1}', "tokenizer.json": b'{"b":2}', "adapter_config.json": b"{}", "README.md": b"text",
           "blob.h5": b"PK\x05\x06" + bytes(18), "extra.weights": b"xyz"}
 KNOWN = {"config.json", "tokenizer.json", "adapter_config.json", "README.md", "metadata.json", "meta.pt"}
 TEXTS = {"format": "pt", "who-wrote": "me-myself", "when-written": "now-then"}
+# The settings in the sample of NeMo.
+SETTINGS = {"model_config.yaml": "name: small\n"}
 # Side files are copied only into a destination of their family.
 FAMILY = {("dcp", "dcp"), ("hf", "hf"), ("torch_files", "hf"), ("ranks", "hf")}
 
@@ -67,6 +71,12 @@ def sources(oracle):
     yield "pt", Source(convert("pt", "pt", ".pt"), "file")
     yield "torch-checkpointing", beside(convert("tc", "torch-checkpointing"), "torch_checkpointing")
     yield "torch-files", beside(copy("bin", writers / "transformers/whole/checkpoint"), "torch_files")
+    yield "gguf", Source(convert("gguf", "gguf", ".gguf", texts=True), "file", texts=TEXTS)
+    yield "npz", Source(convert("npz", "npz", ".npz"), "file")
+    (work / "mlx").mkdir()
+    shutil.copy(work / "source-npz.npz", work / "mlx/weights.npz")
+    yield "mlx", beside(work / "mlx", "npz")
+    yield "nemo", Source(oracle.data / "nemo/plain.nemo", "file", texts=SETTINGS)
     yield "ranks", beside(copy("ranks", writers / "torch_ranks/dtensors_2/checkpoint"), "ranks")
     yield "torchsnapshot", beside(copy("snapshot", writers / "torchsnapshot/one"), "torchsnapshot")
     yield "deepspeed", beside(copy("run", deepspeed), "deepspeed")
@@ -88,11 +98,11 @@ def noted(notes, beginning):
 
 def texts_of(form, path):
     """A destination's texts, without those that describe the file itself."""
-    if form in ("pt", "torch-checkpointing"):
+    if form in WITHOUT_TEXTS:
         return {}
-    if form == "dcp":
-        data = (path / ".metadata").read_bytes()
-        return {key: value for key, value in TEXTS.items() if key.encode() in data and value.encode() in data}
+    if form in ("dcp", "gguf"):
+        data = (path / ".metadata" if form == "dcp" else path).read_bytes()
+        return {key: value for key, value in (TEXTS | SETTINGS).items() if key.encode() in data and value.encode() in data}
     files = [path] if form == "safetensors" else sorted(path.glob("*.safetensors"))
     found = {}
     for file in files:
@@ -130,12 +140,13 @@ def cross(oracle, name, source, form, ending):
     present = {file for file in source.files if target.is_dir() and (target / file).exists()}
     oracle.check(present == carried, case, f"{sorted(present)} are in the destination")
     kept = texts_of(form, target)
-    named = noted(notes, "not kept: texts in the __metadata__ of safetensors files: ")
+    of_what = "of the .nemo file" if name == "nemo" else "in the __metadata__ of safetensors files"
+    named = noted(notes, f"not kept: texts {of_what}: ")
     wanted = {key for key in source.texts if key != "format"}
     oracle.check({key for key in kept if key != "format"} | named == wanted and not named & set(kept), case,
                  f"texts {kept}, named {named}")
     oracle.check(all(source.texts[key] == value for key, value in kept.items() if key in source.texts), case, f"{kept}")
-    if form in ("pt", "torch-checkpointing"):
+    if form in WITHOUT_TEXTS:
         oracle.check(not kept and named == wanted, case, f"texts {kept}, named {named}")
     else:
         oracle.check(not named, case, f"named {named}, which the destination can hold")
