@@ -33,10 +33,11 @@ struct outcome {
   clock_type::duration took{};
 };
 
-// Runs a call that must fail on all `size` ranks. Afterwards, each rank's status is its error.
+// Runs a call that must fail on all `size` ranks. Checks that afterwards, each rank's status is its error.
 outcome failing(std::int32_t size, const std::function<result<void>(nccl_communicator&)>& call) {
   const watchdog dog{std::chrono::seconds(60)};
   outcome all{std::vector<error>(static_cast<std::size_t>(size)), {}};
+  std::string problems;
   std::mutex lock;
   static_cast<void>(test::on_gpus(SHARDMESH_GPU_DOUBLE, size, [&](nccl_communicator& comm, any_communicator& control) {
     static_cast<void>(control.all_gather({}, {}));  // all ranks are here before one fails
@@ -58,9 +59,10 @@ outcome failing(std::int32_t size, const std::function<result<void>(nccl_communi
     const std::scoped_lock locked(lock);
     all.took = std::max(all.took, took);
     all.errors[static_cast<std::size_t>(comm.rank())] = done ? error{} : done.error();
-    if (!wrong.empty()) all.errors[static_cast<std::size_t>(comm.rank())].message += " BUT " + wrong;
+    if (!wrong.empty()) problems += "rank " + std::to_string(comm.rank()) + ": " + wrong + "\n";
     return std::string();
   }));
+  CHECK(problems == "");
   return all;
 }
 
