@@ -3,8 +3,10 @@
 #pragma once
 #include <cstdint>
 #include <cstdlib>
+#include <numeric>
 #include <random>
 #include <string_view>
+#include <vector>
 
 namespace random_seed {
 
@@ -28,6 +30,14 @@ inline std::uint64_t seed() {
                                             : static_cast<unsigned long long>(std::random_device{}());
   }();
   return value;
+}
+
+/// `count` seeds in a row from `seed()` on, or twenty times as many in long runs. A test that uses them prints the one
+/// that failed: SHARDMESH_SEED=<seed> begins with it.
+inline std::vector<std::uint64_t> seeds(std::uint64_t count) {
+  std::vector<std::uint64_t> made(rounds(count));
+  std::iota(made.begin(), made.end(), seed());
+  return made;
 }
 
 }  // namespace random_seed

@@ -14,6 +14,7 @@
 #include <iterator>
 #include <memory>
 #include <random>
+#include <random_seed.hpp>
 #include <scratch_folder.hpp>
 #include <span>
 #include <string>
@@ -136,7 +137,9 @@ std::unique_ptr<checkpoint_reader> open_dequantized(const fs::path& path, const 
 }
 
 TEST_CASE("any box of a sharded FP8 weight is its elements times the scales of their blocks") {
-  std::mt19937 random(20261);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
+  std::mt19937 random(static_cast<std::uint32_t>(seed));
   for (int round = 0; round < 6; ++round) {
     const std::int64_t block = round % 2 == 0 ? 128 : 5;
     const auto size = [&] { return std::uniform_int_distribution<std::int64_t>(1, round % 2 == 0 ? 300 : 23)(random); };
@@ -163,7 +166,9 @@ TEST_CASE("any box of a sharded FP8 weight is its elements times the scales of t
 }
 
 TEST_CASE("any box of sharded MXFP4 is its numbers times two to their group's exponent") {
-  std::mt19937 random(20262);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
+  std::mt19937 random(static_cast<std::uint32_t>(seed));
   for (int round = 0; round < 6; ++round) {
     const auto size = [&](std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(1, most)(random); };
     sharded<std::uint8_t> blocks{{}, {size(4), size(5), size(9), round % 2 == 0 ? 16 : size(7)}, {}};

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <random>
+#include <random_seed.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,7 +37,9 @@ std::string near(const views& keys, std::string_view wanted) {
 }  // namespace
 
 TEST_CASE("the nearest key has the fewest edits, the first of equals, and none is far") {
-  std::mt19937 random(9);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
+  std::mt19937 random(static_cast<std::uint32_t>(seed));
   const auto draw = [&](std::size_t most) { return std::uniform_int_distribution<std::size_t>(0, most)(random); };
   std::size_t found = 0;
   for (int round = 0; round < 2000; ++round) {

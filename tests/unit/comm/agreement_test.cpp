@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <random_seed.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -174,7 +175,9 @@ TEST_CASE("an error survives the way through bytes, and other bytes are no error
   const std::vector<std::byte> bytes = to_bytes(e);
   CHECK(error_from_bytes(bytes) == e);
   for (std::size_t n = 0; n < bytes.size(); ++n) CHECK_FALSE(error_from_bytes(std::span(bytes).first(n)).has_value());
-  std::mt19937 random(1);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
+  std::mt19937 random(static_cast<std::uint32_t>(seed));
   for (int round = 0; round < 2000; ++round) {
     std::vector<std::byte> damaged = bytes;
     for (int n = 0; n < 3; ++n) damaged[random() % damaged.size()] = static_cast<std::byte>(random());

@@ -106,8 +106,8 @@ TEST_CASE("what one rank writes for another is read back") {
     CHECK(in.number() == number);
     CHECK(in.finished());
   }
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(300); ++seed) {
-    CAPTURE(seed);
+  for (const std::uint64_t seed : random_seed::seeds(300)) {
+    INFO("SHARDMESH_SEED=" << seed);
     std::mt19937_64 random(seed);
     const said what = random_said(random);
     const std::vector<std::byte> bytes = written(what);
@@ -118,8 +118,8 @@ TEST_CASE("what one rank writes for another is read back") {
 }
 
 TEST_CASE("bytes from another rank that are cut short are refused, altered ones are never read beyond their end") {
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(200); ++seed) {
-    CAPTURE(seed);
+  for (const std::uint64_t seed : random_seed::seeds(200)) {
+    INFO("SHARDMESH_SEED=" << seed);
     std::mt19937_64 random(seed);
     std::vector<std::byte> bytes = written(random_said(random));
     for (std::size_t size = 0; size < bytes.size(); ++size) {
@@ -159,7 +159,9 @@ TEST_CASE("an error that carries other problems survives the way through bytes")
   const std::vector<std::byte> bytes = to_bytes(e);
   CHECK(error_from_bytes(bytes) == e);
   for (std::size_t n = 0; n < bytes.size(); ++n) CHECK_FALSE(error_from_bytes(std::span(bytes).first(n)).has_value());
-  std::mt19937_64 random(1);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
+  std::mt19937_64 random(seed);
   for (std::uint64_t round = 0; round < random_seed::rounds(1000); ++round) {
     std::vector<std::byte> damaged = bytes;
     for (int n = 0; n < 3; ++n) damaged[random() % damaged.size()] = static_cast<std::byte>(random());

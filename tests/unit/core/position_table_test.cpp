@@ -25,9 +25,9 @@ std::size_t found_in(const position_table& table, const std::vector<std::uint64_
 }  // namespace
 
 TEST_CASE("positions are found by value whatever the hashes are") {
-  for (std::uint64_t round = 0; round < random_seed::rounds(50); ++round) {
-    INFO("round " << round);
-    std::mt19937_64 random(round);
+  for (const std::uint64_t seed : random_seed::seeds(50)) {
+    INFO("SHARDMESH_SEED=" << seed);
+    std::mt19937_64 random(seed);
     std::vector<std::uint64_t> values;
     position_table table(random() % 20);
     for (std::size_t count = random() % 300; values.size() < count;) {

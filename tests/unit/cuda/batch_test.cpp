@@ -141,8 +141,8 @@ const cuda_options by_nvrtc{.cudart = SHARDMESH_GPU_DOUBLE, .kernels = "nvrtc", 
 }  // namespace
 
 TEST_CASE("random batches on a stream do what the host's backend does") {
-  for (std::uint64_t seed = 1; seed <= random_seed::rounds(40); ++seed) {
-    INFO("seed " << seed);
+  for (const std::uint64_t seed : random_seed::seeds(40)) {
+    INFO("SHARDMESH_SEED=" << seed);
     const on_double fresh(seed);
     const auto scope = cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE, .kernels_on_host = !tests_run_on_gpu()});
     const auto runtime = cuda::runtime::load(SHARDMESH_GPU_DOUBLE);
@@ -165,8 +165,8 @@ TEST_CASE("random batches on a stream do what the host's backend does") {
 }
 
 TEST_CASE("without kernels, copies that convert nothing are CUDA's") {
-  for (std::uint64_t seed = 1; seed <= random_seed::rounds(40); ++seed) {
-    INFO("seed " << seed);
+  for (const std::uint64_t seed : random_seed::seeds(40)) {
+    INFO("SHARDMESH_SEED=" << seed);
     const on_double fresh(seed);
     const auto scope = cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE, .kernels = "none"});
     const auto runtime = cuda::runtime::load(SHARDMESH_GPU_DOUBLE);
@@ -284,8 +284,8 @@ TEST_CASE("a library runs on GPUs of its architectures' major versions, and on n
 }
 
 TEST_CASE("kernels of a library run batches on their stream, and what it has none for is refused by name", "[double]") {
-  for (std::uint64_t seed = 1; seed <= random_seed::rounds(20); ++seed) {
-    INFO("seed " << seed);
+  for (const std::uint64_t seed : random_seed::seeds(20)) {
+    INFO("SHARDMESH_SEED=" << seed);
     const on_double fresh(seed);
     const auto scope = cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE, .kernels = SHARDMESH_KERNELS_DOUBLE});
     const auto runtime = cuda::runtime::load(SHARDMESH_GPU_DOUBLE);
@@ -319,8 +319,8 @@ TEST_CASE("kernels of a library run batches on their stream, and what it has non
 
 TEST_CASE("kernels that NVRTC compiled run batches on their stream as the host's backend does", "[double]") {
   const own_cache cache;
-  for (std::uint64_t seed = 1; seed <= random_seed::rounds(40); ++seed) {
-    INFO("seed " << seed);
+  for (const std::uint64_t seed : random_seed::seeds(40)) {
+    INFO("SHARDMESH_SEED=" << seed);
     const on_double fresh(seed);
     define_kernel<kernel_bodies::few_slots>();
     const auto scope = cuda_scope::open(by_nvrtc);
@@ -362,8 +362,8 @@ TEST_CASE("a real GPU runs kernels that the real NVRTC compiled as the host's ba
   if (!scope) SKIP("NVRTC cannot be used: " << to_string(scope.error()));
   const auto stream = cuda::stream::make(*runtime, gpu);
   REQUIRE(stream);
-  for (std::uint64_t seed = 1; seed <= random_seed::rounds(40); ++seed) {
-    INFO("seed " << seed);
+  for (const std::uint64_t seed : random_seed::seeds(40)) {
+    INFO("SHARDMESH_SEED=" << seed);
     std::mt19937_64 random(seed);
     const work w = integer_work(random);
     CHECK(done_there(w, scope->backend(), random() % 2 == 0 ? stream->ref() : stream_ref{}) == done_here(w));

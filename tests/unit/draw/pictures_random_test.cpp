@@ -13,7 +13,6 @@
 #include <drawn_map.hpp>
 #include <indices.hpp>
 #include <map>
-#include <numeric>
 #include <random_seed.hpp>
 #include <random_shards.hpp>
 #include <set>
@@ -163,14 +162,13 @@ void check_text(const distribution& d, const std::string& text, bool is_exact) {
 }  // namespace
 
 TEST_CASE("every cell of a drawing names exactly its holders") {
-  std::vector<std::uint64_t> seeds(random_seed::rounds(400));
-  std::iota(seeds.begin(), seeds.end(), 0);
+  std::vector<std::uint64_t> seeds = random_seed::seeds(400);
   seeds.insert(seeds.end(), {1040, 4220});  // equal holders in tiles of different widths
   for (const std::uint64_t seed : seeds) {
     dice roll(seed);
     const distribution d = random_distribution(roll);
     const std::string text = draw_layout(d, {.max_columns = 400, .max_slices = 10'000});
-    INFO("seed " << seed << "\n" << text);
+    INFO("SHARDMESH_SEED=" << seed << "\n" << text);
     if (model_of(d).empty())
       CHECK(text == "  no cells\n");
     else if (d.global_shape().rank() == 0)
@@ -181,23 +179,23 @@ TEST_CASE("every cell of a drawing names exactly its holders") {
 }
 
 TEST_CASE("rectangles of a drawing that is too coarse name all that hold something of them") {
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(100); ++seed) {
+  for (const std::uint64_t seed : random_seed::seeds(100)) {
     dice roll(seed);
     const extents shape{8 + roll.below(90), 40 + roll.below(50)};
     const distribution d = random_layout(roll, shape, parse_mesh(roll.pick({"64", "2,32", "8,8"})).value(), true);
     const std::string text = draw_layout(d, {.max_columns = 60});
-    INFO("seed " << seed << "\n" << text);
+    INFO("SHARDMESH_SEED=" << seed << "\n" << text);
     check_text(d, text, false);
   }
 }
 
 TEST_CASE("colours of a drawing are those of the first holders, and change no letter") {
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(100); ++seed) {
+  for (const std::uint64_t seed : random_seed::seeds(100)) {
     dice roll(seed);
     const distribution d = random_distribution(roll);
     const std::string plain = draw_layout(d);
     std::vector<int> colors;
-    INFO("seed " << seed << "\n" << plain);
+    INFO("SHARDMESH_SEED=" << seed << "\n" << plain);
     REQUIRE(drawn_map::without_colors(draw_layout(d, {.color = true}), colors) == plain);
     std::size_t line = 0;
     for (std::size_t i = 0; i < plain.size(); i = plain.find('\n', i) + 1, line = i) {
@@ -216,13 +214,13 @@ TEST_CASE("colours of a drawing are those of the first holders, and change no le
 }
 
 TEST_CASE("every cell of an SVG map lies below rectangles of exactly its holders, to scale, replicas in one colour") {
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(300); ++seed) {
+  for (const std::uint64_t seed : random_seed::seeds(300)) {
     dice roll(seed);
     const distribution d = random_distribution(roll);
     const extents& shape = d.global_shape();
     const std::string svg = svg_layout(d);
     const std::vector<holders> model = model_of(d);
-    INFO("seed " << seed << "\n" << svg);
+    INFO("SHARDMESH_SEED=" << seed << "\n" << svg);
     std::vector<holders> drawn(model.size());
     std::map<std::int32_t, std::string> color_of_first;
     std::set<std::string> colors;
@@ -252,7 +250,7 @@ TEST_CASE("every cell of an SVG map lies below rectangles of exactly its holders
 }
 
 TEST_CASE("a drawing of a plan has the bytes of every pair, as text and as SVG") {
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(150); ++seed) {
+  for (const std::uint64_t seed : random_seed::seeds(150)) {
     dice roll(seed);
     const extents shape{1 + roll.below(20), 1 + roll.below(20)};
     const distribution from = random_layout(roll, shape, random_mesh(roll), false);
@@ -277,7 +275,7 @@ TEST_CASE("a drawing of a plan has the bytes of every pair, as text and as SVG")
     for (const drawn_map::rectangle& r : drawn_map::rectangles_of(svg_plan(planned)))
       drawn[r.title.substr(0, r.title.find(':'))] = r.title.substr(r.title.find(": ") + 2);
     const std::string text = draw_plan(planned);
-    INFO("seed " << seed << "\n" << text);
+    INFO("SHARDMESH_SEED=" << seed << "\n" << text);
     CHECK(drawn == titles);
     if (sent.empty()) {
       CHECK(text == "nothing moves\n");

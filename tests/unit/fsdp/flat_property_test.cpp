@@ -55,8 +55,8 @@ std::vector<std::int64_t> memory_of(const parameter_info& p) {
 }  // namespace
 
 TEST_CASE("every rank's slots are the elements of its flat range, and all ranks together have them all") {
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(1000); ++seed) {
-    CAPTURE(seed);
+  for (const std::uint64_t seed : random_seed::seeds(1000)) {
+    INFO("SHARDMESH_SEED=" << seed);
     std::mt19937_64 random(seed);
     const std::int64_t alignment = random() % 2 ? 1 + static_cast<std::int64_t>(random() % 8) : 0;
     const auto positions = static_cast<std::int32_t>(1 + random() % 8);

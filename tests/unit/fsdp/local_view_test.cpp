@@ -125,8 +125,8 @@ TEST_CASE("a rank's range of a flat parameter is held as boxes that are contiguo
 }
 
 TEST_CASE("random models: what ranks hold in place is every parameter once, and lies in their flat shards") {
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(150); ++seed) {
-    CAPTURE(seed);
+  for (const std::uint64_t seed : random_seed::seeds(150)) {
+    INFO("SHARDMESH_SEED=" << seed);
     std::mt19937_64 random(seed);
     const auto ranks = static_cast<std::int32_t>(1 + random() % 6);
     const auto parameters = flat_models::random_wanted(random);
@@ -150,8 +150,8 @@ TEST_CASE("random models: what ranks hold in place is every parameter once, and 
 }
 
 TEST_CASE("random models under tensor parallelism: boxes are of whole parameters, replicas are equal boxes") {
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(100); ++seed) {
-    CAPTURE(seed);
+  for (const std::uint64_t seed : random_seed::seeds(100)) {
+    INFO("SHARDMESH_SEED=" << seed);
     std::mt19937_64 random(seed);
     const auto parameters = parallel_models::random_wanted(random);
     const auto layout = parallel_models::random_layout(random, parameters);

@@ -52,8 +52,8 @@ std::string check_value(const state_value<host_tensor>& value, const wanted& w, 
 }  // namespace
 
 TEST_CASE("random models on 2-d and 3-d meshes: every form is true, moves the least, and loads onto another mesh") {
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(120); ++seed) {
-    CAPTURE(seed);
+  for (const std::uint64_t seed : random_seed::seeds(120)) {
+    INFO("SHARDMESH_SEED=" << seed);
     std::mt19937_64 random(seed);
     const auto parameters = random_wanted(random);
     const described source = random_layout(random, parameters), target = random_layout(random, parameters);
@@ -102,8 +102,8 @@ TEST_CASE("random models on 2-d and 3-d meshes: every form is true, moves the le
 }
 
 TEST_CASE("overlapping boxes of a parameter are equal boxes, and each is what its holder's memory says") {
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(200); ++seed) {
-    CAPTURE(seed);
+  for (const std::uint64_t seed : random_seed::seeds(200)) {
+    INFO("SHARDMESH_SEED=" << seed);
     std::mt19937_64 random(seed + 1'000'000);
     const auto parameters = random_wanted(random);
     const described d = random_layout(random, parameters);

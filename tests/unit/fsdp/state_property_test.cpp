@@ -109,8 +109,8 @@ result<saved_state<host_tensor>> streamed(const fsdp_model& model, any_communica
 }  // namespace
 
 TEST_CASE("random models: every form of state dict is true, moves the least, and loads into another layout") {
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(150); ++seed) {
-    CAPTURE(seed);
+  for (const std::uint64_t seed : random_seed::seeds(150)) {
+    INFO("SHARDMESH_SEED=" << seed);
     std::mt19937_64 random(seed);
     const auto ranks = static_cast<std::int32_t>(1 + random() % 6);
     const auto parameters = random_wanted(random);

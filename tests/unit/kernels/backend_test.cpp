@@ -80,12 +80,12 @@ class by_tiles final : public kernel_backend {
 };
 
 void check(kernel_backend& backend) {
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(30); ++seed) {
-    INFO("seed " << seed);
+  for (const std::uint64_t seed : random_seed::seeds(30)) {
+    INFO("SHARDMESH_SEED=" << seed);
     REQUIRE(backend_property::difference(backend, {}, seed) == "");
   }
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(2); ++seed) {
-    INFO("large, seed " << seed);
+  for (const std::uint64_t seed : random_seed::seeds(2)) {
+    INFO("large, SHARDMESH_SEED=" << seed);
     REQUIRE(backend_property::difference_when_large(backend, {}, seed) == "");
   }
 }

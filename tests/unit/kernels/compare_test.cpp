@@ -11,6 +11,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <random_seed.hpp>
 #include <string>
 #include <vector>
 
@@ -122,7 +123,9 @@ TEST_CASE("equal shapes are needed, empty ones are equal, scalars have an empty 
 }
 
 TEST_CASE("the text of a value reads back to the same value") {
-  std::mt19937_64 random(5);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
+  std::mt19937_64 random(seed);
   std::vector<float> singles(1);
   std::vector<double> doubles(1);
   for (int i = 0; i < 2000; ++i) {

@@ -53,7 +53,9 @@ extents sizes_of(std::mt19937_64& random) {
 }  // namespace
 
 TEMPLATE_LIST_TEST_CASE("a backend converts between every two dtypes as the reference does", "", backends) {
-  std::mt19937_64 random(21);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
+  std::mt19937_64 random(seed);
   int pairs = 0;
   for (const dtype to_type : all_dtypes())
     for (const dtype from_type : all_dtypes()) {
@@ -76,7 +78,9 @@ TEMPLATE_LIST_TEST_CASE("a backend converts between every two dtypes as the refe
 
 TEMPLATE_LIST_TEST_CASE("a backend combines terms as the reference does, in every dtype and with every operation", "",
                         backends) {
-  std::mt19937_64 random(22);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
+  std::mt19937_64 random(seed);
   for (const dtype to_type : all_dtypes())
     for (const reduce_op op : all_ops) {
       if (!is_combinable(to_type, op)) continue;
@@ -112,7 +116,9 @@ TEMPLATE_LIST_TEST_CASE("a backend changes one view as the reference does", "", 
       {"divide", [](const tensor_view& v) { return TestType::divide(v, 3); },
        [](const tensor_view& v) { reference::divide(v, 3); }},
   };
-  std::mt19937_64 random(23);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
+  std::mt19937_64 random(seed);
   for (const change& one : changes)
     for (const dtype type : all_dtypes()) {
       if (bits(type) == 0 || bits(type) % 8 != 0) continue;
@@ -134,7 +140,9 @@ TEMPLATE_LIST_TEST_CASE("a backend changes one view as the reference does", "", 
 }
 
 TEMPLATE_LIST_TEST_CASE("a backend fills with the identities of the reference", "", backends) {
-  std::mt19937_64 random(24);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
+  std::mt19937_64 random(seed);
   for (const dtype type : all_dtypes())
     for (const reduce_op op : all_ops) {
       if (!is_combinable(type, op)) continue;
@@ -150,7 +158,9 @@ TEMPLATE_LIST_TEST_CASE("a backend fills with the identities of the reference", 
 
 TEMPLATE_LIST_TEST_CASE("a backend counts the differences that the reference counts, and names the first", "",
                         backends) {
-  std::mt19937_64 random(25);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
+  std::mt19937_64 random(seed);
   std::int64_t all = 0;
   for (const dtype type : all_dtypes()) {
     if (bits(type) == 0 || bits(type) % 8 != 0) continue;
@@ -174,7 +184,9 @@ TEMPLATE_LIST_TEST_CASE("a backend counts the differences that the reference cou
 }
 
 TEMPLATE_LIST_TEST_CASE("a backend copies rows of sub-byte types bit for bit", "", backends) {
-  std::mt19937_64 random(26);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
+  std::mt19937_64 random(seed);
   for (const dtype type : {dtype::float4_e2m1fn, dtype::float6_e2m3, dtype::float6_e3m2})
     for (std::uint64_t round = 0; round < random_seed::rounds(60); ++round) {
       // Rows of whole bytes, with a gap after each.

@@ -14,7 +14,7 @@ import shardmesh.kernels;
 using namespace shardmesh;
 
 TEST_CASE("large copies of parts of matrices move every byte and no other") {
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(40); ++seed) {
+  for (const std::uint64_t seed : random_seed::seeds(40)) {
     std::mt19937_64 random(seed);
     // Near the smallest run and the smallest size that bypass the cache, in rows of a matrix or of a stack of matrices.
     const auto run = static_cast<std::int64_t>(400 + random() % 4000);

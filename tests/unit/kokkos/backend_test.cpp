@@ -15,11 +15,11 @@ using namespace shardmesh;
 
 TEST_CASE("Kokkos runs random batches as the reference does") {
   auto backend = kokkos_backend().value();
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(60); ++seed) {
+  for (const std::uint64_t seed : random_seed::seeds(60)) {
     INFO(backend->name() << ", seed " << seed);
     REQUIRE(backend_property::difference(*backend, {}, seed) == "");
   }
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(3); ++seed) {
+  for (const std::uint64_t seed : random_seed::seeds(3)) {
     INFO(backend->name() << ", large, seed " << seed);
     REQUIRE(backend_property::difference_when_large(*backend, {}, seed) == "");
   }

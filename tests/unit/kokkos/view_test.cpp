@@ -18,7 +18,7 @@ using namespace shardmesh;
 
 TEST_CASE("every element of a Kokkos::View is where its tensor_view says") {
   int ranks[9] = {};
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(20); ++seed)
+  for (const std::uint64_t seed : random_seed::seeds(20))
     views::for_each_view(seed, [&](const views::made_view& made) {
       INFO(made.name << ", seed " << seed << ": " << to_string(made.view.sizes) << " " << to_string(made.view.strides));
       ++ranks[made.view.sizes.rank()];

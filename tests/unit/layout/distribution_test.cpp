@@ -5,6 +5,7 @@
 #include <cpu_time.hpp>
 #include <cstdint>
 #include <random>
+#include <random_seed.hpp>
 #include <string>
 #include <vector>
 import shardmesh.layout;
@@ -175,7 +176,9 @@ TEST_CASE("two million fragments build in seconds and answer at once") {
 }
 
 TEST_CASE("queries of random lists find what a scan finds") {
-  std::mt19937_64 random(5);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
+  std::mt19937_64 random(seed);
   const auto below = [&](std::int64_t n) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n));
   };

@@ -63,8 +63,8 @@ TEST_CASE("strides with gaps, overlap or a negative direction have no memory ord
 }
 
 TEST_CASE("any range of a dense tensor is at most 2 * rank - 1 boxes that are contiguous in memory") {
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(3000); ++seed) {
-    CAPTURE(seed);
+  for (const std::uint64_t seed : random_seed::seeds(3000)) {
+    INFO("SHARDMESH_SEED=" << seed);
     std::mt19937_64 random(seed);
     const std::size_t rank = random() % 5;
     const dense tensor = random_dense(random, rank);

@@ -88,8 +88,8 @@ std::string round_trip(std::int32_t ranks, const Layout& source, const Layout& t
 }  // namespace
 
 TEST_CASE("random FSDP models: saved in place is as saved by their state dict, and loads into other flat shards") {
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(40); ++seed) {
-    CAPTURE(seed);
+  for (const std::uint64_t seed : random_seed::seeds(40)) {
+    INFO("SHARDMESH_SEED=" << seed);
     const safetensors_files::temporary_folder scratch;
     std::mt19937_64 random(seed);
     const auto ranks = static_cast<std::int32_t>(1 + random() % 6);
@@ -101,8 +101,8 @@ TEST_CASE("random FSDP models: saved in place is as saved by their state dict, a
 }
 
 TEST_CASE("random FSDP models under tensor parallelism are saved and loaded in place") {
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(30); ++seed) {
-    CAPTURE(seed);
+  for (const std::uint64_t seed : random_seed::seeds(30)) {
+    INFO("SHARDMESH_SEED=" << seed);
     const safetensors_files::temporary_folder scratch;
     std::mt19937_64 random(seed);
     const auto parameters = parallel_models::random_wanted(random);
@@ -114,8 +114,8 @@ TEST_CASE("random FSDP models under tensor parallelism are saved and loaded in p
 }
 
 TEST_CASE("flat shards saved in the background through a pool are as they were when the save began") {
-  for (std::uint64_t seed = 0; seed < random_seed::rounds(12); ++seed) {
-    CAPTURE(seed);
+  for (const std::uint64_t seed : random_seed::seeds(12)) {
+    INFO("SHARDMESH_SEED=" << seed);
     const safetensors_files::temporary_folder scratch;
     std::mt19937_64 random(seed);
     const auto parameters = flat_models::random_wanted(random);
