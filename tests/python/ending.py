@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program that ends while a daemon thread is in one of our calls ends normally, as with a thread in torch.load."""
+import shutil
 import subprocess
 import sys
-import unittest
 
 import common
 
@@ -31,6 +31,9 @@ def convert(): shardmesh.convert(source, out, "dcp", threads=1, memory_bytes=4 <
 def reshard(): shardmesh.reshard(source, out, 2, place="w=S(1)", threads=1, memory_bytes=4 << 20, progress=said)
 def save(): shardmesh.save(state, out, threads=1, memory_bytes=4 << 20, progress=said)
 def dcp_save(): shardmesh.dcp.save(state, checkpoint_id=out, threads=1, memory_bytes=4 << 20, progress=said)
+def delta_make(): shardmesh.save_delta(source, source, out, threads=1, progress=said)
+def run_save():
+    with shardmesh.Run(out) as run: begun.set(); run.save(1, state)
 def again_and_again(what):
     def call():
         begun.set()
@@ -39,6 +42,7 @@ def again_and_again(what):
 opening = again_and_again(lambda: shardmesh.open(source))
 mapping = again_and_again(lambda: shardmesh.map_tensor(source, "w", allow_unaligned=True))
 objects = again_and_again(lambda: shardmesh.load(out, "epoch"))
+run_steps = again_and_again(lambda: shardmesh.Run(out).steps())
 # Kept: a daemon thread that frees a tensor while the program ends aborts in PyTorch, with or without us.
 kept = []
 boxes = again_and_again(lambda: kept.append(shardmesh.load(source, "w", ((5, 0), (3, 7)))))
@@ -77,7 +81,9 @@ print("ends", flush=True)
 """
 
 CALLS = ("load_into", "load_quietly", "load", "dcp_load", "verify", "diff", "convert", "reshard", "save", "dcp_save",
-         "opening", "mapping", "objects", "boxes")
+         "opening", "mapping", "objects", "boxes", "load_with_arrivals", "delta_make", "run_save", "run_steps")
+RUNS = ("run_save", "run_steps")
+MADE = ("objects", *RUNS)  # these calls leave `out`
 
 
 class EndingTest(common.WorkTest):
@@ -91,16 +97,16 @@ class EndingTest(common.WorkTest):
                               capture_output=True, text=True, timeout=100)
         expected = ["ends"] + ["later"] * (call == "verify")
         self.assertEqual((done.returncode, done.stdout.split("\n")[:-1], done.stderr), (0, expected, ""), call)
-        left = ["large.safetensors"] + ["out"] * (call == "objects")
+        left = ["large.safetensors"] + ["out"] * (call in MADE)
         self.assertEqual(self.left_in_work(), left, call)
+        if call in RUNS:  # the folder of the run has neither a step nor a leftover of one
+            self.assertEqual([path.name for path in (self.work / "out").iterdir() if "step" in path.name], [], call)
 
     def test_every_call_that_blocks(self):
         for call in CALLS:
             with self.subTest(call):
                 self.ends(call, 0.05)
-                if call == "objects":
-                    import shutil
-
+                if call in MADE:
                     shutil.rmtree(self.work / "out")
 
     def test_a_rank_that_waits_for_another(self):
