@@ -288,6 +288,16 @@ def main():
             return subprocess.run([tool, *line], capture_output=True).returncode == 0
         return passes("verify", destination) and any(passes("diff", source, destination) for source in (dcp, other))
 
+    def delta(next_one, *more):
+        return [tool, "delta", "make", dcp, next_one, DST, "--threads", "1", *more]
+
+    def is_delta(destination):
+        """A whole delta makes one of the sources of the other."""
+        made = oracle.work / "applied.safetensors"
+        done = subprocess.run([tool, "delta", "apply", dcp, destination, made, "--force"], capture_output=True)
+        return done.returncode == 0 and any(subprocess.run([tool, "diff", source, made], capture_output=True).returncode == 0
+                                            for source in (dcp, other))
+
     def made_by(processes):
         """The destination of `staged_processes`: one file per process."""
         wanted = {f"part{i}": f"new of {i}" for i in range(processes)}
@@ -301,6 +311,8 @@ def main():
         ("a new file", [convert(dcp, "--to", "safetensors")], converted, None, (0,)),
         ("a folder is replaced", [convert(dcp, *new, "--force")], converted, old_folder, (0,)),
         ("a file is replaced", [convert(dcp, "--to", "safetensors", "--force")], converted, old_file, (0,)),
+        ("a delta is made", [delta(other)], is_delta, None, (0,)),
+        ("a delta is replaced", [delta(other, "--force")], is_delta, older(*delta(dcp)), (0,)),
         ("two make one folder", [convert(dcp, *new), convert(other, *new)], converted, None, (0, 2)),
         ("two replace one folder", [convert(dcp, *new, "--force")] * 2, converted, old_folder, (0, 2)),
         ("a leftover is removed twice", [convert(dcp, *new, "--force"), [tool, "clean", DST]], converted, with_leftover, (0, 1, 3)),
