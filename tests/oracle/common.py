@@ -11,6 +11,15 @@ import sys
 from pathlib import Path
 
 SKIPPED = 77
+_seed = []
+
+
+def seed():
+    """The seed of random cases: SHARDMESH_SEED, or a random one for this run, which is printed."""
+    if not _seed:
+        _seed.append(int(os.environ.get("SHARDMESH_SEED") or int.from_bytes(os.urandom(4), "little")))
+        print(f"SHARDMESH_SEED={_seed[0]}", flush=True)
+    return _seed[0]
 
 
 class Oracle:

@@ -10,12 +10,12 @@ import json
 import os
 import random
 
-from common import Oracle, need_torch, read_safetensors
+from common import Oracle, need_torch, read_safetensors, seed as common_seed
 
 need_torch()
 import torch  # noqa: E402
 
-SEED = int(os.environ.get("SHARDMESH_RANDOM_SEED", "20261123"))
+SEED = int(os.environ.get("SHARDMESH_RANDOM_SEED") or common_seed())
 CASES = int(os.environ.get("SHARDMESH_RANDOM_CASES", "12"))
 
 

@@ -11,7 +11,7 @@ import types
 import warnings
 from pathlib import Path
 
-from common import Oracle, fingerprint, need_torch, read_safetensors
+from common import Oracle, fingerprint, need_torch, read_safetensors, seed as common_seed
 
 need_torch()
 warnings.filterwarnings("ignore")
@@ -275,7 +275,7 @@ def check_run_folders(oracle, source):
 
 def check_model(oracle, rounds):
     """Random grids of parts in random chunks: stored[fragment] holds the part's elements in row-major order."""
-    dice = random.Random(20)
+    dice = random.Random(common_seed())
     for number in range(rounds):
         rank = dice.randint(1, 4)
         grid = [dice.choice((1, 1, 2, 3)) for _ in range(rank)]

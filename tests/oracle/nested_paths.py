@@ -4,7 +4,7 @@ without tensors go through DCP and safetensors and return unchanged. Any selecti
 that PyTorch nests and flattens again to the same keys (dcp_to_torch_save), with the same values."""
 import random
 
-from common import Oracle, need_torch
+from common import Oracle, need_torch, seed as common_seed
 
 need_torch()
 import torch  # noqa: E402
@@ -159,7 +159,7 @@ def damaged_documents(oracle):
 
 def main():
     oracle = Oracle(__doc__)
-    dice, done = random.Random(14), 0
+    dice, done = random.Random(common_seed()), 0
     for number in range(ROUNDS):
         made = comes_back(oracle, dice, number)
         if made is not None:

@@ -7,7 +7,7 @@ import random
 import types
 from collections import OrderedDict
 
-from common import Oracle, need_torch
+from common import Oracle, need_torch, seed as common_seed
 
 need_torch()
 import torch  # noqa: E402
@@ -36,11 +36,13 @@ def same(a, b):
         return list(map(repr, a)) == list(map(repr, b)) and all(same(a[k], b[k]) for k in a)
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, (set, frozenset)):
+        return sorted(map(repr, a)) == sorted(map(repr, b))
     return torch.equal(a, b) if isinstance(a, torch.Tensor) else repr(a) == repr(b)
 
 
 def through_safetensors(oracle):
-    dice = random.Random(11)
+    dice = random.Random(common_seed())
     state = {"w": torch.arange(5.), "edges": tuple(EDGES), **{f"v{i}": (value(dice),) for i in range(150)}}
     source, other = oracle.work / "source.pt", None
     torch.save(state, source)

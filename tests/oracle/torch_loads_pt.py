@@ -7,7 +7,7 @@ import random
 import warnings
 from collections import OrderedDict
 
-from common import Oracle, need_torch, sha256
+from common import Oracle, need_torch, sha256, seed as common_seed
 
 need_torch()
 warnings.filterwarnings("ignore")
@@ -140,7 +140,7 @@ def random_state(dice, depth=0):
 
 
 def check_random(oracle):
-    dice = random.Random(20)
+    dice = random.Random(common_seed())
     for number in range(40):
         state = random_state(dice)
         source, ours = oracle.work / f"random{number}.in.pt", oracle.work / f"random{number}.pt"
