@@ -66,7 +66,7 @@ constexpr auto& on_ranks = fabric::on_ranks<any_communicator>;
 // Returns "" if the call failed with this code and its text contains all of `texts`. A failing rank's error may reach
 // another rank that still agrees on the executor; then `make` must return that error.
 template <class T>
-std::string must_fail(const result<T>& got, errc code, const std::vector<std::string>& texts) {
+[[nodiscard]] std::string must_fail(const result<T>& got, errc code, const std::vector<std::string>& texts) {
   if (got.has_value()) return "there was no error";
   const std::string text = to_string(got.error());
   if (got.error().code != code) return "another code: " + text;

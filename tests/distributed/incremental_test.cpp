@@ -90,7 +90,7 @@ std::string load_step(const fs::path& folder, const step_state& state, dice& rol
   return mine.differences(state.numbers());
 }
 
-std::string run_chain(const fs::path& folder, std::uint64_t seed, any_communicator& comm) {
+[[nodiscard]] std::string run_chain(const fs::path& folder, std::uint64_t seed, any_communicator& comm) {
   dice roll(seed);
   step_state state(roll, comm.size());
   std::vector<step_state> states;

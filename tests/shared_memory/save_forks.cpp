@@ -66,7 +66,7 @@ local_state local_view(std::int32_t rank, std::vector<std::int32_t>& memory) {
 }
 
 /// Returns 0 if a forked child ends well in that way.
-int fork_and_end(ending how, const fs::path& folder) {
+[[nodiscard]] int fork_and_end(ending how, const fs::path& folder) {
   const pid_t child = ::fork();
   if (child != 0) return exit_status_of(child);
   ::alarm(20);  // a hang is a failure

@@ -19,7 +19,7 @@ extern "C" __attribute__((weak)) int __lsan_is_turned_off() {
 #endif
 
 /// The exit status of a process; 255 if a signal ended it.
-inline int exit_status_of(pid_t child) {
+[[nodiscard]] inline int exit_status_of(pid_t child) {
   int status = 0;
   if (::waitpid(child, &status, 0) != child) return 255;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
@@ -27,7 +27,7 @@ inline int exit_status_of(pid_t child) {
 
 /// Does the work in a forked child, which exits with the returned status and destroys no object. A signal ends a child
 /// that hangs.
-inline int status_of_child(const std::function<int()>& work) {
+[[nodiscard]] inline int status_of_child(const std::function<int()>& work) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(20);

@@ -22,7 +22,7 @@ using gpu_body = std::function<std::string(nccl_communicator&, any_communicator&
 
 /// Runs the body on `size` threads; rank r has device r of the double at `path`. Returns the problem of the first
 /// failing rank, or the reason why the ranks could not start.
-std::string on_gpus(const std::string& path, std::int32_t size, const gpu_body& body);
+[[nodiscard]] std::string on_gpus(const std::string& path, std::int32_t size, const gpu_body& body);
 
 /// Bytes in a device's memory, which the host reads and writes without any stream of the test.
 class device_bytes {
@@ -95,7 +95,7 @@ class hosted_communicator {
 static_assert(communicator<hosted_communicator>);
 
 /// As `on_gpus`, without NCCL: thread ranks whose messages take the way over the host.
-std::string on_hosted_gpus(const std::string& path, std::int32_t size,
-                           const std::function<std::string(hosted_communicator)>& body);
+[[nodiscard]] std::string on_hosted_gpus(const std::string& path, std::int32_t size,
+                                         const std::function<std::string(hosted_communicator)>& body);
 
 }  // namespace shardmesh::test

@@ -30,7 +30,7 @@ struct rows {
 std::string text_of(std::span<const shardmesh::error> problems);
 
 /// Returns "" if there are problems and their text contains all of `texts`.
-std::string must_say(std::span<const shardmesh::error> problems, const std::vector<std::string>& texts);
+[[nodiscard]] std::string must_say(std::span<const shardmesh::error> problems, const std::vector<std::string>& texts);
 
 /// Calls `fabric::on_ranks`, compiled once for all tests.
 void on_ranks(const std::vector<std::int32_t>& sizes,

@@ -85,7 +85,7 @@ std::string text_of(const auto& done) {
 }
 
 /// The error of `call(comm)` on each rank of two; empty for success.
-inline std::vector<std::string> on_two_ranks(function_ref<std::string(any_communicator&)> call) {
+[[nodiscard]] inline std::vector<std::string> on_two_ranks(function_ref<std::string(any_communicator&)> call) {
   std::vector<std::string> said(2);
   const auto ran = run_ranks(2, [&](any_communicator& comm) -> result<void> {
     said[static_cast<std::size_t>(comm.rank())] = call(comm);

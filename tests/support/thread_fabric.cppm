@@ -16,7 +16,7 @@ import shardmesh.comm;
 export namespace shardmesh::test {
 
 /// Implements `fabric::kind::run`.
-std::string run_on_threads(std::int32_t size, const fabric::rank_body& body) {
+[[nodiscard]] std::string run_on_threads(std::int32_t size, const fabric::rank_body& body) {
   const auto done = run_ranks(size, [&](any_communicator& comm) -> result<void> {
     const std::string wrong = body(&comm);
     if (wrong.empty()) return {};

@@ -29,7 +29,7 @@ transfer_plan rows_to_columns() {
 
 // Makes and runs two executors on one rank; `first_is_b` starts the second one first. Each tensor counts up from its
 // own number.
-std::string run_two(communicator_ref a, communicator_ref b, bool first_is_b) {
+[[nodiscard]] std::string run_two(communicator_ref a, communicator_ref b, bool first_is_b) {
   struct part {
     std::array<std::int32_t, 2> from{}, to{-1, -1};
     std::optional<executor> runs;

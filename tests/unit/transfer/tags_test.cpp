@@ -71,7 +71,7 @@ transfer_plan gathering(std::int32_t ranks) {
   return plan({{held(placement::shard(0)), held(placement::replicate()), dtype::int32, dtype::int32}}).value();
 }
 
-std::string run_once(executor& runs, std::int32_t rank, std::int32_t size) {
+[[nodiscard]] std::string run_once(executor& runs, std::int32_t rank, std::int32_t size) {
   std::int32_t mine = rank + 100;
   std::vector<std::int32_t> all(static_cast<std::size_t>(size));
   const const_tensor_binding from{{{reinterpret_cast<std::byte*>(&mine), dtype::int32, {}, {1}, {1}}}};
@@ -83,7 +83,7 @@ std::string run_once(executor& runs, std::int32_t rank, std::int32_t size) {
 }
 
 // Sends a message to each other member.
-std::string greet(any_communicator& group) {
+[[nodiscard]] std::string greet(any_communicator& group) {
   const std::byte mine{1};
   std::vector<std::byte> theirs(static_cast<std::size_t>(group.size()));
   std::vector<outgoing> sends;
