@@ -15,7 +15,7 @@ import shardmesh.checkpoint;
 
 using namespace shardmesh;
 
-TEST_CASE("a checkpoint of memory that changes during the save passes verify, in every format") {
+TEST_CASE("a checkpoint of memory that changes during the save passes verify, in every format with checksums") {
   constexpr std::int64_t rows = 3000, columns = 1001;  // neither a multiple of a page nor of a piece
   const changing_memory memory(static_cast<std::size_t>(rows * columns) * 4);
   memory.wait_for_changes();
@@ -30,7 +30,7 @@ TEST_CASE("a checkpoint of memory that changes during the save passes verify, in
   for (const auto& [format, name] :
        {std::pair{target_format::dcp, "dcp"}, std::pair{target_format::safetensors, "one.safetensors"},
         std::pair{target_format::hf, "hf"}, std::pair{target_format::pt, "one.pt"},
-        std::pair{target_format::torch_checkpointing, "ranks"}}) {
+        std::pair{target_format::torch_checkpointing, "ranks"}, std::pair{target_format::npz, "one.npz"}}) {
     const scratch_folder scratch;
     REQUIRE(save(scratch.path / name, tensors, format, {.durable = false}));
     auto reader = open_checkpoint(scratch.path / name).value();
