@@ -39,7 +39,8 @@ class Server:
             self.http.socket = context.wrap_socket(self.http.socket, server_side=True, do_handshake_on_connect=False)
         self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{self.http.server_address[1]}"
         self.storage = self.url.replace("127.0.0.1", "localhost")  # where the hub's large files are
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        # The server looks this often whether it ends; by default, each test would wait for half a second.
+        threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
 
     def __enter__(self):
         return self
@@ -60,6 +61,7 @@ class _Quiet(http.server.ThreadingHTTPServer):
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # otherwise a body waits 40 ms for the acknowledgement of its headers
     server_of = None
 
     def log_message(self, *_):
