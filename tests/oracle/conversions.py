@@ -14,7 +14,7 @@ import time
 from common import Oracle
 
 TARGETS = {"dcp": "", "safetensors": ".safetensors", "hf": "", "pt": ".pt", "torch-checkpointing": "", "npz": ".npz", "gguf": ".gguf"}
-BUDGET_S = 40
+BUDGET_S = 20
 INTEGERS = {"int8", "int16", "int32", "int64"}
 # The dtypes of formats with few, and the most dimensions.
 HELD = {"npz": ({"bool", "float16", "float32", "float64", "complex64", "complex128", "uint8", "uint16", "uint32", "uint64"} | INTEGERS, 64),

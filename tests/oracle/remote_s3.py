@@ -2,6 +2,7 @@
 """Checkpoints in S3 buckets. Golden checkpoints are uploaded by a client of the test, and compared with the local ones.
 Conversions into a bucket are read back, interrupted, killed, and met with faults: readers find the old checkpoint, the
 new one, or none, and never a mixture."""
+import concurrent.futures
 import os
 import random
 import signal
@@ -132,11 +133,20 @@ def errors(oracle, weed, file):
     oracle.check(status in (1, 2, 3) and "nowhere" in said, "missing bucket", f"convert: {status} {said}")
 
 
+def side_by_side(trial, arguments):
+    """Calls `trial` with each argument. Trials mostly wait for repetitions and for stalled requests."""
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(trial, one) for one in arguments]:
+            done.result()
+
+
 def faults(oracle, weed, client, source, dice, rounds):
     """With faults at any request, commands end with the right result or one error, and nothing is left half done."""
-    for number in range(rounds):
-        kind = dice.choice(["reset", "503", "cut", "lost", "range", ""])
-        at, times = dice.randrange(1, 12), dice.choice([1, 1, 2, 3])
+    kinds = ["reset", "503", "cut", "lost", "range", ""]
+    drawn = [(number, dice.choice(kinds), dice.randrange(1, 12), dice.choice([1, 1, 2, 3])) for number in range(rounds)]
+
+    def trial(drawn_fault):
+        number, kind, at, times = drawn_fault
         url = f"s3://{BUCKET}/faults/{number}"
         case = f"fault {kind or 'none'} at {at}, {times} times"
         with Proxy(weed.port, lambda one: kind if at <= one.number < at + times else "") as proxy:
@@ -152,6 +162,8 @@ def faults(oracle, weed, client, source, dice, rounds):
             status, _, said = oracle.run("diff", f"s3://{BUCKET}/golden/{source.parent.name}", source,
                                          env=environment(proxy.endpoint), timeout=200)
         oracle.check(status == 0 or (status in (1, 2, 3) and times > 2), case, f"diff: {status} {said}")
+
+    side_by_side(trial, drawn)
 
 
 def flips(oracle, weed, file):
@@ -190,7 +202,8 @@ def kill(process):
 def interrupts(oracle, weed, client, source, requests):
     """An interrupted overwrite says that the destination is as it was only if that is true."""
     env = environment(weed.endpoint)
-    for at in requests:
+
+    def trial(at):
         prefix = f"interrupts/{at:02}/"
         url = f"s3://{BUCKET}/{prefix.rstrip('/')}"
         oracle.succeeds("interrupt", "convert", source, url, "--to", "dcp", env=env)
@@ -205,6 +218,8 @@ def interrupts(oracle, weed, client, source, requests):
         oracle.check(process.returncode == 3 or (process.returncode == 0 and after == before), case, f"{process.returncode} {said}")
         oracle.check("as it was" not in said or after == before, case, f"{said} The bucket has {after} of {before}")
         oracle.check(f"{prefix}.metadata" in after or "previous checkpoint" in said, case, f"the checkpoint is gone: {said}")
+
+    side_by_side(trial, requests)
 
 
 def interrupt(process, is_first):
