@@ -2,7 +2,8 @@
 // A rank is killed before each of its stores into the shared segment, one run per store. The survivors soon return an
 // error that names it, and everything that they received before is right. The segment is write-protected in that rank:
 // each store faults, is counted, and is single-stepped. Rings are smaller than the messages, which go both ways at
-// once. Prints one line per wrong run, and one with the number of stores.
+// once. The victim leaves or aborts after its last call, so that runs that end before are made once. Two processes
+// share the runs, because survivors mostly wait. Prints one line per wrong run, and one with the number of stores.
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -199,26 +200,54 @@ bool run(std::int64_t at, bool aborts) {
   return good;
 }
 
+// The number of the victim's stores, in memory that its parent shares with it.
+bool share_counter() {
+  void* const page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  counted = page == MAP_FAILED ? nullptr : static_cast<std::int64_t*>(page);
+  return counted != nullptr;
+}
+
+// Kills the victim before every `workers`-th of these stores, from number `worker` on. Returns the number of wrong
+// runs.
+int kill_before(const std::vector<std::int64_t>& chosen, bool aborts, std::size_t worker, std::size_t workers) {
+  if (!share_counter()) return 1;
+  int wrong = 0;
+  for (std::size_t i = worker; i < chosen.size(); i += workers) wrong += run(chosen[i], aborts) ? 0 : 1;
+  return std::min(wrong, 99);  // an exit status
+}
+
+// Returns whether all runs of one ending went well.
+bool check_all(std::int64_t step, bool aborts) {
+  bool good = run(0, aborts);
+  const std::int64_t total = *counted;
+  std::vector<std::int64_t> chosen;
+  const auto next = [&](std::int64_t at) {
+    return at < 40 || at + 80 > total ? at + 1 : std::min(at + step, total - 79);
+  };
+  for (std::int64_t at = aborts ? std::max<std::int64_t>(1, total - 79) : 1; at <= total; at = next(at))
+    chosen.push_back(at);
+  constexpr std::size_t workers = 2;
+  std::vector<pid_t> children;
+  for (std::size_t worker = 0; worker < workers; ++worker)
+    children.push_back(in_child([&] { return kill_before(chosen, aborts, worker, workers); }));
+  for (const pid_t child : children) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    good = good && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
+  std::printf("%s: %lld stores, killed before %zu of them\n", aborts ? "abort" : "leave", static_cast<long long>(total),
+              chosen.size());
+  if (total < 100) std::printf("too few stores: is the segment protected?\n"), good = false;
+  return good;
+}
+
 }  // namespace
 
-// shared_memory_stores [STEP]: all stores of joining and leaving, and every STEP-th store between
+// shared_memory_stores [STEP]: all stores of joining, leaving, and aborting, and every STEP-th store between
 int main(int argc, char** argv) {
-  counted =
-      static_cast<std::int64_t*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  if (!share_counter()) return std::perror("mmap"), 2;
   const std::int64_t step = argc > 1 ? std::max(1, std::atoi(argv[1])) : 1;
-  int wrong = 0;
-  for (const bool aborts : {false, true}) {
-    wrong += run(0, aborts) ? 0 : 1;
-    const std::int64_t total = *counted;
-    std::int64_t runs = 0;
-    const auto next = [&](std::int64_t at) {
-      return at < 40 || at + 80 > total ? at + 1 : std::min(at + step, total - 79);
-    };
-    for (std::int64_t at = 1; at <= total; at = next(at), ++runs) wrong += run(at, aborts) ? 0 : 1;
-    std::printf("%s: %lld stores, killed before %lld of them\n", aborts ? "abort" : "leave",
-                static_cast<long long>(total), static_cast<long long>(runs));
-    if (total < 100) std::printf("too few stores: is the segment protected?\n"), ++wrong;
-  }
-  return wrong == 0 ? 0 : 1;
+  const bool leaves = check_all(step, false), aborts = check_all(step, true);
+  return leaves && aborts ? 0 : 1;
 }
 #endif
