@@ -190,7 +190,7 @@ void for_random_trees(int count, F f) {
 }  // namespace
 
 TEST_CASE("visits meet the nodes that a recursive walk meets, in its order, with its paths") {
-  for_random_trees(400, [](random_tree::maker& make, std::size_t seed) {
+  for_random_trees(150, [](random_tree::maker& make, std::size_t seed) {
     const node root = make.tree(6);
     visit_model model{seed};
     const bool done = model.pre(root);
@@ -230,7 +230,7 @@ TEST_CASE("visits meet the nodes that a recursive walk meets, in its order, with
 }
 
 TEST_CASE("two trees are met together as a recursive walk meets them") {
-  for_random_trees(400, [](random_tree::maker& make, std::size_t seed) {
+  for_random_trees(150, [](random_tree::maker& make, std::size_t seed) {
     const node a = make.tree(6);
     const node b = make.like(a);
     keys where;
@@ -247,7 +247,7 @@ TEST_CASE("two trees are met together as a recursive walk meets them") {
 }
 
 TEST_CASE("transform makes what a recursive rebuild makes") {
-  for_random_trees(400, [](random_tree::maker& make, std::size_t seed) {
+  for_random_trees(150, [](random_tree::maker& make, std::size_t seed) {
     const node root = make.tree(6);
     keys at;
     const auto expected = transform_model(root, at, seed);
@@ -262,7 +262,7 @@ TEST_CASE("transform makes what a recursive rebuild makes") {
 }
 
 TEST_CASE("the flat form leads back to the tree, and every policy gives the items of a recursive flattening") {
-  for_random_trees(400, [](random_tree::maker& make, std::size_t) {
+  for_random_trees(150, [](random_tree::maker& make, std::size_t) {
     const node root = random_root(make);
     const auto flat = flatten_tree(root).value();
     std::vector<std::uint8_t> is_tensor;
@@ -318,7 +318,7 @@ TEST_CASE("the flat form leads back to the tree, and every policy gives the item
 }
 
 TEST_CASE("leaf paths in any order lead back to the shape, but for what has no leaf") {
-  for_random_trees(400, [](random_tree::maker& make, std::size_t) {
+  for_random_trees(150, [](random_tree::maker& make, std::size_t) {
     node root = random_root(make);
     // Empty containers leave no path, and the paths of a mapping 0 .. n-1 are those of a sequence; keep neither.
     visit_post(root, [](const path&, node& n) {
