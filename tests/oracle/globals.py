@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names in pickles beside plain data: `inspect` and `verify` list all of them, `verify --strict` fails,
 self-contradictory archives are refused, and nothing is executed. Modelled on the published bypasses of picklescan
-and fickling (GHSA lists of both projects, 2023 to 2026). Needs no package; no file made here is ever unpickled."""
+and fickling (GHSA lists of both projects, 2023 to 2026). In the ordinary run, a quarter of the names of long lists, which
+SHARDMESH_SEED chooses, meets every command, and the others meet `inspect --json`, `verify`, and `verify --strict`.
+SHARDMESH_PROPERTY_RUNS=long takes all. Needs no package; no file made here is ever unpickled."""
 import _compat_pickle
 import bz2
 import gzip
 import io
 import json
 import lzma
+import os
+import random
 import struct
 import sys
 import tarfile
@@ -415,7 +419,7 @@ def names_of(oracle, case, *arguments):
 UNKNOWN_CASES = {"extension", "persistent_id", "call_of_a_result", "getattr_of_an_enum", "behind_the_end"}
 
 
-def classes(oracle, name, names, refused, source):
+def classes(oracle, name, names, refused, source, is_thorough):
     """Plain `verify`: dangerous names give status 1 and are on the first line, unknown ones are counted; both can be
     allowed."""
     is_unknown = name.startswith("unknown ") or name in UNKNOWN_CASES
@@ -429,11 +433,14 @@ def classes(oracle, name, names, refused, source):
         count = len(set(names))
         if status == 0:
             oracle.check(f"{count} unknown name" in first, name, f"the first line is {first!r}")
-            oracle.check(oracle.run("verify", "--strict", *allow, source)[0] == 0, name, "allowed names are refused")
+            if is_thorough:
+                oracle.check(oracle.run("verify", "--strict", *allow, source)[0] == 0, name, "allowed names are refused")
         return oracle.check("dangerous" not in out + err, name, f"called dangerous: {err[:300]}")
     oracle.check(status == 1, name, f"verify exits {status}: {out[:200]} {err[:200]}")
     oracle.check("dangerous" in first and any(one in first for one in names) and str(source) in first, name,
                  f"the first line is {first!r}")
+    if not is_thorough:
+        return None
     document = json.loads(oracle.run("verify", "--json", source)[1])
     oracle.check(not document["ok"] and set(document["dangerous_globals"]) & set(names), name, f"{document}"[:300])
     if name.startswith("advisory "):
@@ -486,6 +493,9 @@ def stray_archives(oracle):
 
 def main():
     oracle = Oracle(__doc__)
+    is_long = os.environ.get("SHARDMESH_PROPERTY_RUNS") == "long"
+    seed = int(os.environ.get("SHARDMESH_SEED", random.SystemRandom().randrange(2**31)))
+    print(f"SHARDMESH_SEED={seed}")
     for number, (name, names, refused, build) in enumerate(CASES):
         if oracle.args.only not in name:
             continue
@@ -503,10 +513,13 @@ def main():
                 oracle.check(status == 1, name, f"verify --strict exits {status}: {err[:200]}")
             if refused:
                 oracle.check(refused in err, name, f"{command[0]} does not refuse: {err[:300]}")
-        classes(oracle, name, names, refused, source)
-        text_status, out, err = oracle.run("inspect", source)
-        for wanted in names:
-            oracle.check(wanted in out, name, f"inspect's text does not name {wanted}: {out[:300]}")
+        is_of_list = name.startswith(("advisory ", "reached ", "unknown "))
+        is_thorough = is_long or not is_of_list or (number + seed) % 4 == 0
+        classes(oracle, name, names, refused, source, is_thorough)
+        if is_thorough:
+            text_status, out, err = oracle.run("inspect", source)
+            for wanted in names:
+                oracle.check(wanted in out, name, f"inspect's text does not name {wanted}: {out[:300]}")
         oracle.check(not any("MARKER" in str(p) for p in folder.rglob("*")), name, "something was run")
 
     if oracle.args.only in "python_2_names":

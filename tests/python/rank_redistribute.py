@@ -20,7 +20,7 @@ from common import raw  # noqa: E402
 from rank_group import run_ranks  # noqa: E402
 from rank_layouts import DTYPES, golden_layouts, golden_placement, pattern, wrapped  # noqa: E402
 
-ROUNDS = 500 if common.long_runs() else 100
+ROUNDS = 500 if common.long_runs() else 40
 REDUCTIONS = {"sum": sum, "max": max, "min": min}
 
 
