@@ -312,7 +312,7 @@ def check_opaque(oracle, samples):
 
 
 def main():
-    oracle = Oracle(__doc__)
+    oracle = Oracle(__doc__, syncs=False)
     samples = oracle.data / "writers" / "torch_checkpointing"
     for folder in sorted(samples.iterdir()):
         if (folder / "expected.json").exists():

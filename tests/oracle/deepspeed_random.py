@@ -447,7 +447,7 @@ def split_otherwise(oracle):
 
 
 def main():
-    oracle = Oracle(__doc__)
+    oracle = Oracle(__doc__, syncs=False)
     refused(oracle)
     many_names(oracle)
     tensor_parallel(oracle)

@@ -367,7 +367,7 @@ def alone(oracle, maker):
 
 
 def main():
-    oracle = Oracle(__doc__, arguments)
+    oracle = Oracle(__doc__, arguments, syncs=False)
     maker = Maker(oracle, random.Random(oracle.args.seed))
     print(f"seed {oracle.args.seed}")
     alone(oracle, maker)

@@ -482,7 +482,7 @@ def other_commands(oracle, config, state):
 
 
 def main():
-    oracle = Oracle(__doc__)
+    oracle = Oracle(__doc__, syncs=False)
     for part in (conversions, shown_boxes, wrong_checkpoints, extra_states, wrong_experts, wrong_arguments, hostile_files):
         if oracle.args.only in part.__name__:
             part(oracle)

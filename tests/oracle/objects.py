@@ -323,7 +323,7 @@ def whole_objects_of_dcp(oracle):
 
 
 def main():
-    oracle = Oracle(__doc__)
+    oracle = Oracle(__doc__, syncs=False)
     for step in (containers, modules, keys, cyclic, values, refusals, beside_flat_parameters, not_checkpoints, whole_objects_of_dcp):
         step(oracle)
     oracle.finish()

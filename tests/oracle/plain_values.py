@@ -97,7 +97,7 @@ def from_python2(oracle):
 
 
 def main():
-    oracle = Oracle(__doc__)
+    oracle = Oracle(__doc__, syncs=False)
     through_safetensors(oracle)
     from_python2(oracle)
     oracle.finish()

@@ -182,7 +182,7 @@ def fresh(oracle, seed):
 
 
 def main():
-    oracle = Oracle(__doc__, lambda parser: parser.add_argument("--full", action="store_true"))
+    oracle = Oracle(__doc__, lambda parser: parser.add_argument("--full", action="store_true"), syncs=False)
     need_torch()
     samples(oracle)
     objects(oracle)

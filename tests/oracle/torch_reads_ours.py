@@ -295,7 +295,7 @@ def check_group(oracle, folders):
 
 def main():
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    oracle = Oracle(__doc__, lambda parser: parser.add_argument("--ranks", type=Path, required=True, help="rank_copy"))
+    oracle = Oracle(__doc__, lambda parser: parser.add_argument("--ranks", type=Path, required=True, help="rank_copy"), syncs=False)
     folders = check_single(oracle) + check_ranks(oracle)
     if folders:
         check_group(oracle, folders)
