@@ -57,8 +57,9 @@ except KeyboardInterrupt:
 
 # A call whose server no longer answers.
 WEB = """
-import os, signal, sys, threading, time, urllib.request, shardmesh, torch
+import os, signal, sys, threading, time, urllib.request, shardmesh
 url, call = sys.argv[1:]
+if "load" in call: import torch  # before the signal
 run = url + "/run"
 try:
     checkpoint = shardmesh.open(run) if "checkpoint" in call else None
@@ -129,7 +130,7 @@ class InterruptTest(common.WorkTest):
         served = type("Served", (Web,), {"root": self.work, "stalls": threading.Event(), "is_over": threading.Event()})
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), served)
         server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         try:
             done = subprocess.run(
                 [sys.executable, "-c", WEB, f"http://127.0.0.1:{server.server_address[1]}", call], capture_output=True,
