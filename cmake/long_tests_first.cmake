@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+# shardmesh_long_tests_first(FOLDER): gives the tests of FOLDER, and of the folders in it, a COST by which ctest orders
+# them. The longest start first, then other scripts and groups of processes. The tests of one Catch2 case each, which are
+# short, have no COST: they fill the gaps, so that no test runs alone at the end. ctest also measures costs, but a new
+# build has none.
+function(shardmesh_long_tests_first folder)
+  get_property(tests DIRECTORY ${folder} PROPERTY TESTS)
+  foreach(test IN LISTS tests)
+    set(cost 0)
+    if(
+      test
+        MATCHES
+        "^(docs: the documentation site builds|gpu kit: it is made|package: (cmake --install|a debug consumer|conan)|shared_memory: (a rank is killed|the distributed suite)|python: (ending|rank_redistribute)|oracle: (conversions|hostile|remote_faults|remote_s3)|mpi: mpi_distributed on 4|gpu: kernels, emulated)"
+    )
+      set(cost 100)
+    elseif(
+      test MATCHES "^(cuda|compiles for CUDA|docs|gpu kit|mpi|mutants|nccl|oracle|package|pages|python|shared_memory|torch): "
+    )
+      set(cost 10)
+    endif()
+    if(cost GREATER 0)
+      set_tests_properties("${test}" DIRECTORY ${folder} PROPERTIES COST ${cost})
+    endif()
+  endforeach()
+  get_property(subfolders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+  foreach(subfolder IN LISTS subfolders)
+    shardmesh_long_tests_first(${subfolder})
+  endforeach()
+endfunction()
