@@ -2,6 +2,7 @@
 """A rank is killed or stopped during a save. Every survivor gets an error within the deadline and a second, the
 previous checkpoint verifies with all its values, and nothing is left beside it. Runs mpi_save_fault under mpirun,
 with OpenMPI 4 set not to end the job itself. Needs no package."""
+import concurrent.futures
 import re
 import shutil
 import signal
@@ -66,7 +67,9 @@ def main():
     cases = [(phase, victim, signal.SIGKILL) for phase in range(len(PHASES)) for victim in (0, last)]
     cases.remove((4, last, signal.SIGKILL))  # only rank 0 commits
     cases += [(2, last, signal.SIGSTOP), (3, 0, signal.SIGSTOP), (4, 0, signal.SIGSTOP)]
-    return job.report(SaveFault(options, *case) for case in cases)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(SaveFault, options, *case) for case in cases]
+        return job.report(run.result() for run in runs)
 
 
 if __name__ == "__main__":

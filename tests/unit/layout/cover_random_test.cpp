@@ -277,7 +277,7 @@ TEST_CASE("larger cuts with a few defects are judged as a count of every cell do
   INFO("seed " << seed);
   dice d(seed);
   int valid = 0;
-  for (int round = 0; round < runs(60); ++round) {
+  for (int round = 0; round < runs(30); ++round) {
     INFO("round " << round);
     sample s = guillotine(d, 1 + d.below(3), 40, 700);
     for (std::int64_t more = d.below(4); more > 0; --more) damage(s, d);
