@@ -112,6 +112,11 @@ class Case:
         self.is_dcp = not self.name.startswith("hf_")
 
 
+def rounds(ordinary, long):
+    """The number of rounds of a random test: `long` with SHARDMESH_PROPERTY_RUNS=long."""
+    return long if os.environ.get("SHARDMESH_PROPERTY_RUNS") == "long" else ordinary
+
+
 def skip(reason):
     print(f"skipped: {reason}")
     sys.exit(SKIPPED)

@@ -8,7 +8,7 @@ import json
 import random
 import tarfile
 
-from common import Oracle, need_torch, read_safetensors, seed as common_seed
+from common import Oracle, need_torch, read_safetensors, rounds, seed as common_seed
 
 need_torch()
 
@@ -161,7 +161,7 @@ def check_mutants(oracle, file):
     data, choose = file.read_bytes(), random.Random(common_seed())
     wanted, _ = read_safetensors(oracle.work / "gnu_.safetensors")
     changed_file, made = oracle.work / "mutant.nemo", oracle.work / "mutant.safetensors"
-    for number in range(120):
+    for number in range(rounds(40, 120)):
         changed = bytearray(data)
         at = choose.randrange(len(data))
         changed[at] ^= 1 << choose.randrange(8)

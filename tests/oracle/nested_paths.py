@@ -4,7 +4,7 @@ without tensors go through DCP and safetensors and return unchanged. Any selecti
 that PyTorch nests and flattens again to the same keys (dcp_to_torch_save), with the same values."""
 import random
 
-from common import Oracle, need_torch, seed as common_seed
+from common import Oracle, need_torch, rounds, seed as common_seed
 
 need_torch()
 import torch  # noqa: E402
@@ -12,7 +12,7 @@ import torch.distributed.checkpoint as dcp  # noqa: E402
 from torch.distributed.checkpoint._nested_dict import flatten_state_dict  # noqa: E402
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save  # noqa: E402
 
-ROUNDS = 40
+ROUNDS = rounds(16, 40)
 
 
 def tree(dice, depth=0):

@@ -8,7 +8,7 @@ import shutil
 import zipfile
 from typing import Tuple
 
-from common import Oracle, need_torch
+from common import Oracle, need_torch, rounds
 
 need_torch()
 import logging  # noqa: E402
@@ -106,7 +106,7 @@ def random_values(rng):
 
 
 def pickles(oracle):
-    for seed in range(24):
+    for seed in range(rounds(10, 24)):
         rng = random.Random(seed)
         torch.manual_seed(seed)
         state, tensors, objects = random_values(rng)

@@ -7,7 +7,7 @@ import random
 import warnings
 from collections import OrderedDict
 
-from common import Oracle, need_torch, sha256, seed as common_seed
+from common import Oracle, need_torch, rounds, sha256, seed as common_seed
 
 need_torch()
 warnings.filterwarnings("ignore")
@@ -141,7 +141,7 @@ def random_state(dice, depth=0):
 
 def check_random(oracle):
     dice = random.Random(common_seed())
-    for number in range(40):
+    for number in range(rounds(15, 40)):
         state = random_state(dice)
         source, ours = oracle.work / f"random{number}.in.pt", oracle.work / f"random{number}.pt"
         torch.save(state, source)

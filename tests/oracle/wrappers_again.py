@@ -10,7 +10,7 @@ import shutil
 import warnings
 import zipfile
 
-from common import Oracle, need_torch
+from common import Oracle, need_torch, rounds
 
 need_torch()
 warnings.filterwarnings("ignore")
@@ -435,7 +435,7 @@ def check_hostile(oracle):
 def main():
     oracle = Oracle(__doc__, syncs=False)
     check_torchao(oracle)
-    for seed in range(6):
+    for seed in range(rounds(3, 6)):
         check_random(oracle, seed)
     check_hostile(oracle)
     oracle.finish()
