@@ -87,5 +87,5 @@ def against(bench, other, rounds=5):
 def build_of(text):
     build = Path(text).resolve()
     if not (build / "bin" / "shardmesh_bench").is_file():
-        raise SystemExit(f"{build} has no bin/shardmesh_bench: give the build folder of another checkout, built")
+        raise SystemExit(f"{build} has no bin/shardmesh_bench: run ./dev bench --list in that checkout")
     return build

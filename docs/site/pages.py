@@ -25,6 +25,9 @@ class Pages:
         self.comments, self.words_of = {}, {}
         self.members = []  # (type, member, place)
         self.heads = {(one.room, PurePath(one.path).stem): one.head for one in reference.interfaces if one.room}
+        self.files_of = {}  # of a group: the files of its declarations, in order
+        for d in reference.everything:
+            self.files_of.setdefault(group_of(d), {})[d.file] = None
         self.groups = self.all_groups()
         # Bodies first: lists of uses need the places of all functions.
         self.bodies = {key: self.body(key, *parts) for key, parts in self.groups.items()}
@@ -93,12 +96,9 @@ class Pages:
         """What the group's file says of itself."""
         return [re.sub(rf"^(shardmesh\.)?{group}: ", "", line) for line in self.heads.get((room, group), [])]
 
-    def files(self, key):
-        return dict.fromkeys(d.file for d in self.reference.everything if group_of(d) == key)
-
     def head(self, key):
         room, group = key
-        files = ", ".join(f"`{file}`" for file in self.files(key))
+        files = ", ".join(f"`{file}`" for file in self.files_of.get(key, ()))
         return f"# {group}\n\nRoom [{room}](index.md) · `import shardmesh.{room};` · {files}\n\n{prose(self.said_of(*key))}"
 
     def type(self, name, anchors, page):
