@@ -2,12 +2,18 @@
 // Declarations that the command line's files share: one `add_*` per command, exit statuses, and the values that options
 // take. Output is in console.hpp and report.hpp.
 #pragma once
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
+
+// CLI11's headers take seconds in each file: only files that add or read options include them.
+namespace CLI {
+class App;
+class ParseError;
+class Validator;
+}  // namespace CLI
 
 namespace tool {
 

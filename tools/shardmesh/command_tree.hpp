@@ -2,9 +2,12 @@
 // The description of the command line as plain values. It is read from the tree of commands that also parses and prints
 // --help, so completion and the manual page always agree with it. Writing them is in completion_*.cpp and manual.cpp.
 #pragma once
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace tool {
 

@@ -2,6 +2,7 @@
 #include "console.hpp"
 
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+
 #include "mapping_options.hpp"
 
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdint>
 #include <filesystem>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The options that choose a mapping between naming conventions, for convert, reshard, diff, and map.
 #pragma once
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +8,10 @@
 import shardmesh;
 import shardmesh.checkpoint_core;
 import shardmesh.mapping;
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace tool {
 

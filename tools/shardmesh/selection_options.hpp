@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The selection options that inspect, diff, convert, and reshard share.
 #pragma once
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 import shardmesh;
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace tool {
 
