@@ -93,34 +93,54 @@ std::string text_of(const distribution& d) {
   return to_hex(d.digest());
 }
 
-std::string text_of(const plan_options& o, check_policy check) {
-  return fmt::format("memory {}, narrowing {}, deterministic {}, reduce grain {}, check {}", o.memory_bytes,
+std::string text_of(const plan_options& o, const run_options& run) {
+  return fmt::format("memory {}, narrowing {}, deterministic {}, reduce grain {}, check {}{}", o.memory_bytes,
                      o.allow_narrowing, o.deterministic, o.reduce_grain_bytes,
-                     check == check_policy::once ? "once" : "every run");
+                     run.check == check_policy::once ? "once" : "every run",
+                     run.whole_plan ? "" : ", each rank's own part");
 }
 
 constexpr std::string_view options_key = "(options)";
 
 std::vector<agreement_record> records_of(const transfer_plan& plan, std::span<const std::string> names,
-                                         check_policy check) {
+                                         const run_options& run) {
   std::vector<agreement_record> records;
   for (std::size_t t = 0; t < names.size(); ++t) {
     const tensor_transfer& one = plan.transfers()[t];
+    if (!run.whole_plan) {
+      records.push_back({names[t], fmt::format("{} {} to {}", to_string(one.from.global_shape()), name(one.from_type),
+                                               name(one.to_type))});
+      continue;
+    }
     records.push_back(
         {names[t], fmt::format("{} {} from {} to {} {}", to_string(one.from.global_shape()), name(one.from_type),
                                text_of(one.from), name(one.to_type), text_of(one.to))});
   }
-  records.push_back({std::string(options_key), text_of(plan.options(), check)});
+  records.push_back({std::string(options_key), text_of(plan.options(), run)});
   return records;
 }
 
-digest128 digest_of_all(const transfer_plan& plan, std::span<const std::string> keys, check_policy check) {
+// The digest of a plan without its fragments, of which each rank lists others.
+digest128 digest_of_outline(const transfer_plan& plan) {
+  const plan_options& o = plan.options();
+  std::vector<std::int64_t> numbers{o.memory_bytes, o.allow_narrowing, o.deterministic, o.reduce_grain_bytes};
+  for (const tensor_transfer& one : plan.transfers()) {
+    const extents& shape = one.from.global_shape();
+    numbers.push_back(static_cast<std::int64_t>(shape.rank()));
+    numbers.insert(numbers.end(), shape.begin(), shape.end());
+    numbers.push_back(static_cast<std::int64_t>(one.from_type));
+    numbers.push_back(static_cast<std::int64_t>(one.to_type));
+  }
+  return digest_of(numbers);
+}
+
+digest128 digest_of_all(const transfer_plan& plan, std::span<const std::string> keys, const run_options& run) {
   std::vector<agreement_record> names;
   for (const std::string& key : keys) names.push_back({key, {}});
-  const digest128 moves = plan.digest(), called = digest_of(names, true);
+  const digest128 moves = run.whole_plan ? plan.digest() : digest_of_outline(plan), called = digest_of(names, true);
   const std::int64_t numbers[] = {static_cast<std::int64_t>(moves.low), static_cast<std::int64_t>(moves.high),
                                   static_cast<std::int64_t>(called.low), static_cast<std::int64_t>(called.high),
-                                  static_cast<std::int64_t>(check)};
+                                  static_cast<std::int64_t>(run.check), std::int64_t{run.whole_plan}};
   return digest_of(numbers);
 }
 
@@ -208,7 +228,7 @@ result<executor> executor::make(transfer_plan plan, communicator_ref comm, std::
   agree_options agreement{.what = "transfers", .ordered = true};
   const bool lends = options.in_place && comm.shares_memory() && !backend;
   ability own{.lends = lends ? 1U : 0U};
-  if (comm.has_collectives())
+  if (options.whole_plan && comm.has_collectives())
     own.collects = (plan.options().deterministic ? 0U : collects_reductions) |
                    (comm.is_ordered() ? collects_gathers : 0U) | (comm.has_groups() ? collects_in_groups : 0U);
   rank_plan mine = plan.for_owner(comm.rank());
@@ -218,8 +238,8 @@ result<executor> executor::make(transfer_plan plan, communicator_ref comm, std::
   if (!sound) agreement.problem = &sound.error();
   SHARDMESH_TRY(const agreement_notes notes,
                 agree(
-                    comm, digest_of_all(plan, keys, options.check),
-                    [&] { return records_of(plan, names, options.check); }, agreement, call));
+                    comm, digest_of_all(plan, keys, options), [&] { return records_of(plan, names, options); },
+                    agreement, call));
   SHARDMESH_TRY(const ability all, common(notes));
   SHARDMESH_TRY(const std::uint32_t number, numbers.choose(numbered_object::executor, offers_in(notes)));
   const auto may_use = [&](std::uint32_t what) { return (all.collects & what) != 0; };

@@ -18,11 +18,17 @@ enum class check_policy : std::uint8_t {
   every_run,  // also before each run, with its bindings: a rank's mistake then does not poison the communicator
 };
 
-/// The options of an `executor`. `check` is the same on every rank (otherwise errc::disagreement).
+/// The options of an `executor`. `check` and `whole_plan` are the same on every rank (otherwise errc::disagreement).
 struct run_options {
   check_policy check = check_policy::once;
   std::function<void(std::int64_t bytes)> progress{};  // called with the bytes just received or copied
   bool in_place = true;  // ranks that share memory read each other's tensors; false: always messages
+  /// False if each rank plans its own part alone, so that no rank needs all fragments. Every rank then passes the same
+  /// transfers, in the same order, but lists only some fragments: its own, the source fragments that hold what its
+  /// destination wants, and the destination fragments of other ranks that its source fills. Each destination fragment
+  /// lies within one source fragment, and no two source fragments overlap. The ranks compare shapes, dtypes, and
+  /// options, but not the fragments, and no transfer becomes a collective.
+  bool whole_plan = true;
 };
 
 /// Carries out one plan any number of times. Pieces that are contiguous on a side move straight out of or into its

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: one round of a load in which ranks read for each other. Each rank reads into staging memory, and the
 // usual planner and executor send the data from there to all ranks that want part of it. The rounds are planned in
-// reading_rounds.
+// reading_rounds, and each rank's part of them is in round_share.
 module shardmesh.collective_checkpoint:staged_round;
 
 import shardmesh.std;
@@ -10,19 +10,19 @@ import shardmesh.comm;
 import shardmesh.checkpoint_core;
 import shardmesh.checkpoint;
 import :rank_state;
-import :reading_rounds;
+import :round_share;
 
 namespace shardmesh {
 
 // The state that all rounds of a load share.
 struct staged_load {
-  const merged_state& all;
   checkpoint_reader& reader;
   round_of_ranks ranks;
-  const load_options& options;                                                    // of this rank
-  bool check = false;                                                             // compare chunks with their checksums
-  std::int64_t message_bytes = 0;                                                 // for messages
-  std::function<tensor_view(const merged_tensor&, const rank_box&)> memory_of{};  // of this rank's box
+  const load_options& options;     // of this rank
+  bool check = false;              // compare chunks with their checksums
+  std::int64_t message_bytes = 0;  // for messages
+  // This rank's memory for a part of a tensor, which is numbered as in the catalog.
+  std::function<tensor_view(std::size_t stored, const wanted_part&)> memory_of{};
 };
 
 struct round_bytes {
@@ -34,12 +34,13 @@ class staged_rounds {
   explicit staged_rounds(staged_load load) : load_(std::move(load)) {}
   // Reads this rank's pieces, and fills this rank's memory with everything that is read in the round. Collective. After
   // an error every rank has one, which names the rank where it happened.
-  result<round_bytes> run(const reading_round& round);
+  result<round_bytes> run(const round_share& round);
 
  private:
-  dtype staged_type(const merged_tensor& tensor) const;
-  result<std::int64_t> read(const reading_round& round);
-  result<std::int64_t> move(const reading_round& round);
+  const tensor_entry& stored_of(const round_tensor_share& tensor) const;
+  dtype staged_type(const round_tensor_share& tensor) const;
+  result<std::int64_t> read(const round_share& round);
+  result<std::int64_t> move(const round_share& round);
 
   staged_load load_;
   std::unique_ptr<std::byte[]> memory_;

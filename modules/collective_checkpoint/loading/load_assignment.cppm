@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: decides which rank reads which bytes when many ranks load together, so that exactly one rank reads each
-// stored byte. Every rank decides the same. Reading is in load; the exchange is in staged_round.
+// stored byte. Rank 0 decides for all. Reading is in load; the exchange is in staged_round.
 module shardmesh.collective_checkpoint:load_assignment;
 
 import shardmesh.std;
@@ -24,7 +24,7 @@ struct shared_box {
 struct unclear_chunk {
   std::size_t tensor = 0;
   std::int32_t chunk = 0;
-  std::int32_t rank = 0;  // opens the chunk and reports its form
+  std::int32_t rank = 0;  // opens the chunk and reports its form to rank 0
 };
 
 struct load_assignment {

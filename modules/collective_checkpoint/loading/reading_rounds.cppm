@@ -22,8 +22,7 @@ struct read_piece {
 // The part of one tensor that is read in a round.
 struct round_tensor {
   std::size_t tensor = 0;
-  bool is_whole = false;  // everything that is wanted of it
-  bool is_last = false;   // this round completes the tensor
+  bool is_last = false;  // this round completes the tensor
   std::vector<read_piece> pieces;
 };
 using reading_round = std::vector<round_tensor>;
@@ -36,7 +35,7 @@ struct round_limits {
 
 // Deals out pieces in storage order. Consecutive pieces of a file go to one rank until they fill one read; the next
 // ones go to the rank with the least to read. Only ranks that want part of the tensor read it. A chunk that must be
-// read in order has one reader in all rounds. `forms`: those of the unclear chunks. The plan is the same on every rank.
+// read in order has one reader in all rounds. `forms`: those of the unclear chunks. Rank 0 alone plans.
 // Cost: O(pieces x ranks).
 std::vector<reading_round> plan_rounds(const merged_state& all, const catalog& contents, const load_assignment& reads,
                                        const std::unordered_map<std::int32_t, chunk_form>& forms,

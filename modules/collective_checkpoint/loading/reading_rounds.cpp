@@ -63,13 +63,13 @@ class round_planner {
     const std::vector<std::int32_t> readers = readers_of(all_.tensors[tensor]);
     // Places the whole tensor in one round if possible: in the current round, or in a new one.
     for (bool is_fresh = round_.empty();; is_fresh = true) {
-      round_tensor whole{tensor, true, true, {}};
+      round_tensor whole{tensor, true, {}};
       if (deal(open, readers, whole.pieces).empty()) return round_.push_back(std::move(whole));
       begin_round();
       if (is_fresh) break;
     }
     while (!open.empty()) {
-      round_tensor part{tensor, false, false, {}};
+      round_tensor part{tensor, false, {}};
       open = deal(open, readers, part.pieces);
       part.is_last = open.empty();
       round_.push_back(std::move(part));

@@ -13,6 +13,7 @@ module;
 module shardmesh.collective_checkpoint;
 
 import shardmesh.checkpoint_core;
+import shardmesh.comm;
 import :chunk_forms;
 
 namespace shardmesh {
@@ -38,29 +39,25 @@ bool is_order(extents order, std::size_t rank) {
 
 }  // namespace
 
-result<std::unordered_map<std::int32_t, chunk_form>> look_at_chunks(const merged_state& all, checkpoint_reader& reader,
-                                                                    std::span<const unclear_chunk> chunks,
-                                                                    const round_of_ranks& ranks) {
-  std::unordered_map<std::int32_t, chunk_form> forms;
-  if (chunks.empty()) return forms;
+result<std::vector<std::byte>> look_at_chunks(checkpoint_reader& reader, std::span<const chunk_to_open> chunks) {
   detail::wire_writer note;
-  const auto mine = guarded([&]() -> result<void> {
-    for (std::size_t i = 0; i < chunks.size(); ++i) {
-      if (chunks[i].rank != ranks.comm.rank()) continue;
-      const tensor_entry& stored = *reader.contents().find(all.tensors[chunks[i].tensor].key);
-      SHARDMESH_TRY(const auto opened, reader.open_chunk(stored, chunks[i].chunk));
-      if (!opened->reads_in_order && is_contiguous(opened->tensor.sizes, opened->tensor.strides)) continue;
-      note.number(static_cast<std::int64_t>(i));
-      note.flag(opened->reads_in_order);
-      note.numbers(order_of(opened->tensor));
-    }
-    return {};
-  });
-  SHARDMESH_TRY(const agreement_notes notes, ranks.settle(mine, std::move(note).take()));
+  for (const chunk_to_open& one : chunks) {
+    SHARDMESH_TRY(const auto opened, reader.open_chunk(reader.contents().tensors[one.stored], one.chunk));
+    if (!opened->reads_in_order && is_contiguous(opened->tensor.sizes, opened->tensor.strides)) continue;
+    note.number(one.number);
+    note.flag(opened->reads_in_order);
+    note.numbers(order_of(opened->tensor));
+  }
+  return std::move(note).take();
+}
+
+result<std::unordered_map<std::int32_t, chunk_form>> read_forms(const agreement_notes& notes, const merged_state& all,
+                                                                std::span<const unclear_chunk> chunks) {
+  std::unordered_map<std::int32_t, chunk_form> forms;
   for (std::size_t rank = 0; rank < notes.size(); ++rank) {
     detail::wire_reader in(notes[rank]);
     while (in.ok() && !in.finished()) {
-      const auto i = static_cast<std::size_t>(in.in_range(0, static_cast<std::int64_t>(chunks.size()) - 1));
+      const auto i = static_cast<std::size_t>(in.in_range(0, std::ssize(chunks) - 1));
       chunk_form form{in.flag(), in.numbers()};
       if (!in.ok() || !is_order(form.order, all.tensors[chunks[i].tensor].shape.rank()))
         return fail(errc::bad_format, "a rank's description of a chunk is malformed")
