@@ -102,6 +102,7 @@ class rank_load {
     detail::wire_reader in(told);
     SHARDMESH_TRY(read_verdict(in));
     share_taken_ = guarded([&] { return take_share(in.rest()); });
+    if (!share_.has_rounds) planner_.reset();
     return {};
   }
 
@@ -178,8 +179,7 @@ class rank_load {
       all.text(tensor.key);
       all.number(static_cast<std::int64_t>(tensor.type));
       all.numbers(tensor.shape);
-      // Ranks that read for each other also compare the places of the chunks, because they must assign them
-      // identically.
+      // Ranks that read for each other also compare the places of the chunks, because rank 0 assigns them by number.
       if (options_.sharing == read_sharing::each_rank) continue;
       for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
         const stored_range& place = contents.chunk_places[static_cast<std::size_t>(chunk)];
@@ -346,6 +346,7 @@ class rank_load {
     }
     SHARDMESH_TRY(const std::vector<std::byte> told,
                   round_.hand_out(by_planner([&] { return planner_->round_shares(forms); })));
+    planner_.reset();
     detail::wire_reader in(told);
     SHARDMESH_TRY(read_verdict(in));
     std::vector<round_share> rounds;
