@@ -138,9 +138,9 @@ digest128 digest_of_all(const transfer_plan& plan, std::span<const std::string> 
   std::vector<agreement_record> names;
   for (const std::string& key : keys) names.push_back({key, {}});
   const digest128 moves = run.whole_plan ? plan.digest() : digest_of_outline(plan), called = digest_of(names, true);
-  const std::int64_t numbers[] = {static_cast<std::int64_t>(moves.low), static_cast<std::int64_t>(moves.high),
+  const std::int64_t numbers[] = {static_cast<std::int64_t>(moves.low),  static_cast<std::int64_t>(moves.high),
                                   static_cast<std::int64_t>(called.low), static_cast<std::int64_t>(called.high),
-                                  static_cast<std::int64_t>(run.check), std::int64_t{run.whole_plan}};
+                                  static_cast<std::int64_t>(run.check),  std::int64_t{run.whole_plan}};
   return digest_of(numbers);
 }
 
@@ -236,10 +236,9 @@ result<executor> executor::make(transfer_plan plan, communicator_ref comm, std::
   object_numbers numbers = comm.numbers();
   agreement.note = encode(own, numbers.offer(numbered_object::executor));
   if (!sound) agreement.problem = &sound.error();
-  SHARDMESH_TRY(const agreement_notes notes,
-                agree(
-                    comm, digest_of_all(plan, keys, options), [&] { return records_of(plan, names, options); },
-                    agreement, call));
+  SHARDMESH_TRY(const agreement_notes notes, agree(
+                                                 comm, digest_of_all(plan, keys, options),
+                                                 [&] { return records_of(plan, names, options); }, agreement, call));
   SHARDMESH_TRY(const ability all, common(notes));
   SHARDMESH_TRY(const std::uint32_t number, numbers.choose(numbered_object::executor, offers_in(notes)));
   const auto may_use = [&](std::uint32_t what) { return (all.collects & what) != 0; };
