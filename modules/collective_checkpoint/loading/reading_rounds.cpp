@@ -135,6 +135,9 @@ class round_planner {
   // Deals out pieces, and returns those that do not fit this round.
   std::vector<open_piece> deal(std::span<const open_piece> open, std::span<const std::int32_t> readers,
                                std::vector<read_piece>& dealt) {
+    by_load_.clear();
+    for (const std::int32_t rank : readers) by_load_.emplace_back(load_[static_cast<std::size_t>(rank)], rank);
+    std::make_heap(by_load_.begin(), by_load_.end(), std::greater<>());
     std::vector<open_piece> left;
     std::unordered_set<std::int32_t> waiting;  // chunks whose later pieces have to wait
     for (const open_piece& piece : open) {
@@ -162,17 +165,25 @@ class round_planner {
     const bool reads_on = run.bytes > 0 && run.bytes + piece.bytes <= reads_.piece_bytes && has_room(run.reader) &&
                           std::binary_search(readers.begin(), readers.end(), run.reader);
     if (!reads_on) {
-      run = {*std::min_element(readers.begin(), readers.end(),
-                               [&](std::int32_t a, std::int32_t b) {
-                                 return std::pair(load_[static_cast<std::size_t>(a)], a) <
-                                        std::pair(load_[static_cast<std::size_t>(b)], b);
-                               }),
-             0};
+      run = {least_loaded(), 0};
       if (!has_room(run.reader)) return std::nullopt;
     }
     run.bytes += piece.bytes;
     if (piece.has_one_reader) only_reader_.emplace(piece.chunk, run.reader);
     return run.reader;
+  }
+
+  // The reader of the tensor with the least to read in the round; ties go to the lowest rank. Loads only grow within a
+  // round, so an old entry is at most too early in the heap.
+  std::int32_t least_loaded() {
+    for (;;) {
+      const auto [bytes, rank] = by_load_.front();
+      const std::int64_t now = load_[static_cast<std::size_t>(rank)];
+      if (now == bytes) return rank;
+      std::pop_heap(by_load_.begin(), by_load_.end(), std::greater<>());
+      by_load_.back() = {now, rank};
+      std::push_heap(by_load_.begin(), by_load_.end(), std::greater<>());
+    }
   }
 
   const merged_state& all_;
@@ -183,6 +194,7 @@ class round_planner {
   std::vector<reading_round> rounds_;
   reading_round round_;
   std::vector<std::int64_t> load_;                              // per rank, bytes in the round
+  std::vector<std::pair<std::int64_t, std::int32_t>> by_load_;  // a heap of the tensor's readers; loads may be old
   std::unordered_map<std::int32_t, run_of_file> runs_;          // per file: its current reader
   std::unordered_map<std::int32_t, std::int32_t> only_reader_;  // per chunk with one reader
 };

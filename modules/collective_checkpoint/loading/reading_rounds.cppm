@@ -36,7 +36,8 @@ struct round_limits {
 // Deals out pieces in storage order. Consecutive pieces of a file go to one rank until they fill one read; the next
 // ones go to the rank with the least to read. Only ranks that want part of the tensor read it. A chunk that must be
 // read in order has one reader in all rounds. `forms`: those of the unclear chunks. Rank 0 alone plans.
-// Cost: O(pieces x ranks).
+// Cost: O((pieces + boxes) log ranks + rounds x ranks), if each tensor fits one round. If some elements of a tensor are
+//       wanted by no rank, or by several in different boxes, also O(chunks x boxes) for that tensor.
 std::vector<reading_round> plan_rounds(const merged_state& all, const catalog& contents, const load_assignment& reads,
                                        const std::unordered_map<std::int32_t, chunk_form>& forms,
                                        const round_limits& limits);
