@@ -76,7 +76,7 @@ boxes_of_tensor random_boxes(dice& roll, std::int32_t ranks) {
   return made;
 }
 
-distribution distribution_of(const extents& shape, std::span<const held_box> boxes) {
+distribution side_of_ranks(const extents& shape, std::span<const held_box> boxes) {
   distribution_builder made(shape, owner_space::ranks);
   std::map<std::int32_t, std::int32_t> slots;
   for (const held_box& one : boxes) made.add(one.rank, slots[one.rank]++, one.where.offsets, one.where.sizes);
@@ -84,7 +84,7 @@ distribution distribution_of(const extents& shape, std::span<const held_box> box
 }
 
 // The boxes that a rank knows: its own, and those of its peers in them.
-boxes_of_tensor part_of(const boxes_of_tensor& all, std::int32_t rank) {
+boxes_of_tensor known_to(const boxes_of_tensor& all, std::int32_t rank) {
   boxes_of_tensor made{all.shape, all.to_type, {}, {}};
   for (std::size_t piece = 0; piece < all.pieces.size(); ++piece) {
     const auto wants = [&](const held_box& one) { return one.rank == rank && one.piece == piece; };
@@ -142,7 +142,7 @@ moved move_all(any_communicator& comm, const std::vector<boxes_of_tensor>& known
   for (std::size_t t = 0; t < known.size(); ++t) {
     const boxes_of_tensor& one = known[t];
     transfers.push_back(
-        {distribution_of(one.shape, one.pieces), distribution_of(one.shape, one.wanted), dtype::float32, one.to_type});
+        {side_of_ranks(one.shape, one.pieces), side_of_ranks(one.shape, one.wanted), dtype::float32, one.to_type});
     for (const held_box& piece : one.pieces) {
       if (piece.rank != comm.rank()) continue;
       const std::vector<double> numbers = numbers_in(piece.where, one.shape);
@@ -191,7 +191,7 @@ TEST_CASE("ranks that list only their own part of a plan move what a whole plan 
       std::vector<boxes_of_tensor> all, own;
       for (std::int64_t t = 1 + roll.below(4); t > 0; --t) {
         all.push_back(random_boxes(roll, comm.size()));
-        own.push_back(part_of(all.back(), comm.rank()));
+        own.push_back(known_to(all.back(), comm.rank()));
       }
       const std::int64_t memory_bytes = roll.pick({std::int64_t{0}, std::int64_t{16} << 10});
       const bool in_place = roll.one_in(2);
@@ -209,8 +209,7 @@ TEST_CASE("ranks that list different transfers, or of which one alone lists a wh
     if (comm.size() == 1) return {};
     const auto made = [&](const extents& shape, bool whole_plan) {
       const std::vector<held_box> none;
-      auto planned =
-          plan({{distribution_of(shape, none), distribution_of(shape, none), dtype::float32, dtype::float32}});
+      auto planned = plan({{side_of_ranks(shape, none), side_of_ranks(shape, none), dtype::float32, dtype::float32}});
       return executor::make(std::move(planned), comm, {"w"}, {.whole_plan = whole_plan});
     };
     const bool is_last = comm.rank() == comm.size() - 1;

@@ -21,13 +21,13 @@ import :round_share;
 namespace shardmesh {
 namespace {
 
-void write_box(detail::wire_writer& out, const box& where) {
+void encode_box(detail::wire_writer& out, const box& where) {
   for (const std::int64_t offset : where.offsets) out.number(offset);
   for (const std::int64_t size : where.sizes) out.number(size);
 }
 
 // Returns nothing unless the box is not empty and lies within `outer`.
-std::optional<box> read_box(detail::wire_reader& in, const box& outer) {
+std::optional<box> decode_box(detail::wire_reader& in, const box& outer) {
   box where = outer;
   for (std::int64_t& offset : where.offsets) offset = in.number();
   for (std::int64_t& size : where.sizes) size = in.in_range(1, std::numeric_limits<std::int64_t>::max());
@@ -112,7 +112,7 @@ class round_share_writer {
       out.number(static_cast<std::int64_t>(position));
       out.flag(rank == piece.reader);
       out.number(rank == piece.reader ? piece.chunk : piece.reader);
-      write_box(out, piece.where);
+      encode_box(out, piece.where);
       out.number(std::ssize(parts));
       for (const wanted_box& part : parts) write_part(out, rank, piece, part);
     };
@@ -131,7 +131,7 @@ class round_share_writer {
     if (rank == of.rank) out.number(of.part);
     out.number(static_cast<std::int64_t>(layer_of_[part.box_index]));
     out.flag(part.where == piece.where);
-    if (part.where != piece.where) write_box(out, part.where);
+    if (part.where != piece.where) encode_box(out, part.where);
   }
 
   const merged_state& all_;
@@ -192,7 +192,7 @@ class round_share_reader {
     } else {
       piece.reader = static_cast<std::int32_t>(in.in_range(0, ranks_ - 1));
     }
-    auto where = read_box(in, box::whole(stored.shape));
+    auto where = decode_box(in, box::whole(stored.shape));
     if (!where) return false;
     piece.where = *std::move(where);
     const std::size_t parts = in.count();
@@ -213,7 +213,7 @@ class round_share_reader {
     if (in.flag()) {
       part.where = piece.where;
     } else {
-      auto where = read_box(in, piece.where);
+      auto where = decode_box(in, piece.where);
       if (!where) return std::nullopt;
       part.where = *std::move(where);
     }
