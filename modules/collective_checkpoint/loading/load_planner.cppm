@@ -12,7 +12,7 @@ import :load_share;
 
 namespace shardmesh {
 
-// Appends to a rank's description what only a load needs: whether the rank has tied tensors, and compares checksums.
+// Appends the flags of a load to a rank's description: the rank has tied tensors; it wants checksums compared.
 void add_flags(std::vector<std::byte>& description, bool has_ties, bool check);
 
 class load_planner {
