@@ -164,8 +164,12 @@ class rank_save {
   // Rank 0 gets the descriptions, checks them, and decides who writes what. Every rank gets its verdict and its own
   // share. An error of one rank's own part is told in the next round, in `copy_sources` or `stage`.
   result<void> plan_by_root(const const_local_state& held, const result<void>& described, std::vector<std::byte> note) {
-    SHARDMESH_TRY(const std::vector<std::size_t> sizes, round_.announce(described, note.size(), conditions()));
-    SHARDMESH_TRY(agreement_notes notes, round_.send_to_root(std::move(note), sizes));
+    agreement_notes notes;
+    {
+      // Freed before the wait for rank 0, because they grow with the number of ranks.
+      SHARDMESH_TRY(const std::vector<std::size_t> sizes, round_.announce(described, note.size(), conditions()));
+      SHARDMESH_TRY(notes, round_.send_to_root(std::move(note), sizes));
+    }
     SHARDMESH_TRY(const std::vector<std::byte> told, round_.hand_out(verdict_and_shares(held, std::move(notes))));
     detail::wire_reader in(told);
     SHARDMESH_TRY(read_verdict(in));
