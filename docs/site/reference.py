@@ -6,7 +6,7 @@ from pathlib import Path
 import interfaces
 
 # Imported by name.
-COMPONENTS = ("conformance", "mapping", "run", "replicas", "remote", "mpi", "shared_memory", "torch", "kokkos", "cuda",
+COMPONENTS = ("conformance", "mapping", "run", "replicas", "simulation", "remote", "mpi", "shared_memory", "torch", "kokkos", "cuda",
               "nccl", "devices")
 TYPES = ("type", "enum", "concept", "alias")
 
