@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collective operations: redistribution and FSDP state dicts over four ranks (threads; MPI processes if MPI is
 installed), beside PyTorch over four gloo processes. Each repetition counts its slowest rank. Both sides run in
-separate processes. Also the plan of a save by up to 128 ranks, for docs/scale.md."""
+separate processes. Also the plan of a save by up to 128 ranks, and by simulated ranks, for docs/scale.md."""
 import shutil
 import statistics
 import sys
@@ -69,8 +69,25 @@ def save_plan(bench):
               f"{said['extra_bytes'] / MIB:.0f} MiB of memory in all", flush=True)
 
 
+def simulated(bench):
+    """Prints the rows of a table as docs/scale.md writes it."""
+    if bench.only_counts:  # thousands of threads
+        return
+    print("\nplan of a DCP save of 1,000 tensors by simulated ranks; a tensor has at most 1,024 shards, and replicas")
+    print("| ranks | shards | time here | memory of all ranks | critical path | messages | bytes | all_gathers | rank 0's bytes |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for ranks in (1024, 4096, 16384):
+        shards = min(ranks, 1024)
+        said = bench.json_of([bench.build / "bin" / "shardmesh_simulated_bench", ranks, 1000, shards])
+        print(f"| {ranks:,} | {shards:,} | {said['seconds']:.1f} s | {said['memory_bytes'] / MIB:,.0f} MiB "
+              f"| {said['critical_path_seconds']:.2f} s | {said['other_messages']} | {said['other_bytes'] / 1e3:.0f} kB "
+              f"| {said['other_gathered_bytes'] / 1e6:.2f} MB | {said['root_bytes'] / 1e6:,.0f} MB |", flush=True)
+    bench.commands.pop(bench.row, None)  # the system calls of thousands of threads are not counted
+
+
 TEXTS = {"rows_to_columns": "S(0) -> S(1)", "grid_swap": "S(0),S(1) -> S(1),S(0) on 2x2", "rows_to_all": "S(0) -> R"}
 CASES = {f"ranks_{case}_{label}": redistribute(case, text, size)
          for case, text in TEXTS.items() for label, size in (("64m", 64 * MIB), ("64k", 64 * 1024))}
 CASES["ranks_fsdp"] = fsdp
 CASES["ranks_save_plan"] = save_plan
+CASES["ranks_simulated"] = simulated
