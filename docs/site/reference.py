@@ -6,8 +6,8 @@ from pathlib import Path
 import interfaces
 
 # Imported by name.
-COMPONENTS = ("conformance", "mapping", "run", "replicas", "simulation", "remote", "mpi", "shared_memory", "torch", "kokkos", "cuda",
-              "nccl", "devices")
+COMPONENTS = ("conformance", "mapping", "run", "replicas", "simulation", "remote", "mpi", "shared_memory", "torch", "kokkos",
+              "cuda", "nccl", "devices")
 TYPES = ("type", "enum", "concept", "alias")
 
 

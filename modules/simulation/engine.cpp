@@ -44,6 +44,10 @@ simulation_state::simulation_state(std::int32_t size, const simulation_options& 
   for (std::int32_t rank = 0; rank < size; ++rank) push_ready(rank);
 }
 
+simulated_communicator simulation_state::communicator(std::int32_t rank) {
+  return {shared_from_this(), rank};
+}
+
 bool simulation_state::is_forked() const {
   return maker_ != detail::process_token();
 }

@@ -93,7 +93,7 @@ class simulation_state : public std::enable_shared_from_this<simulation_state> {
   std::int32_t size() const { return static_cast<std::int32_t>(ranks_.size()); }
   simulated_rank& of(std::int32_t rank) { return ranks_[static_cast<std::size_t>(rank)]; }
   const simulated_rank& of(std::int32_t rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
-  simulated_communicator communicator(std::int32_t rank) { return {shared_from_this(), rank}; }
+  simulated_communicator communicator(std::int32_t rank);
 
   // The life of a rank's thread: its first turn, and its end.
   void begin_thread(std::int32_t rank);

@@ -186,6 +186,7 @@ result<pending> simulation_state::start_exchange(std::int32_t rank, std::span<co
     return pending();
   }
   auto made = std::make_unique<simulated_exchange>(shared_from_this(), call, std::move(limits));
+  ++of(rank).traffic.exchanges;
   made->open = sends.size() + receives.size();
   made->ends.reserve(made->open);
   for (const outgoing& one : sends) {

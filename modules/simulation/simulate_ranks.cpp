@@ -2,7 +2,6 @@
 // The threads of a simulation. std::thread cannot set the size of a stack, so they are POSIX threads.
 module;
 #include <fmt/format.h>
-#include <limits.h>
 #include <pthread.h>
 #include <shardmesh/try.hpp>
 

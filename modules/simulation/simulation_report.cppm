@@ -12,6 +12,7 @@ export namespace shardmesh {
 struct rank_traffic {
   std::int64_t sent_messages = 0, sent_bytes = 0;          // counted when the exchange starts
   std::int64_t received_messages = 0, received_bytes = 0;  // counted when they arrive
+  std::int64_t exchanges = 0;                              // started, with at least one message
   std::int64_t all_gathers = 0;
   std::int64_t gathered_bytes = 0;      // bytes of the other ranks, in all all_gathers together
   std::int64_t largest_gather = 0;      // the most bytes of this rank in one all_gather

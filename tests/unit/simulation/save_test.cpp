@@ -72,11 +72,13 @@ TEST_CASE("a rank of a save sends and receives what docs/scale.md states, with u
     // From every other rank a description and its checksums; to it a size, and its share.
     CHECK(root.received_messages == 2 * (ranks - 1));
     CHECK(root.sent_messages == 2 * (ranks - 1));
+    CHECK(root.exchanges == 4);
     CHECK(root.all_gathers == 5);
     std::int64_t sent = 0, received = 0, most = 0;
     for (const rank_traffic& one : std::span(report.ranks).subspan(1)) {
       CHECK(one.sent_messages == 2);
       CHECK(one.received_messages == 2);
+      CHECK(one.exchanges == 4);
       CHECK(one.all_gathers == 5);
       CHECK(one.largest_gather <= agreed_bytes);
       CHECK(one.gathered_bytes <= 5 * agreed_bytes * ranks + 4096);  // rank 0 also sends a path and the report

@@ -80,8 +80,8 @@ TEST_CASE("the counts and the trace of a small exchange are exact") {
   // Links: rank 0 sends 0..10 and 10..30 ns, and rank 2 sends 0..5 ns. Rank 2 then has its 20 bytes at 30 ns. The
   // all_gather begins at 30 ns, and takes a nanosecond for each byte of the others.
   using what = simulation_event::what;
-  const rank_traffic first{2, 30, 1, 5, 1, 3, 0, 33ns}, second{0, 0, 1, 10, 1, 2, 1, 32ns},
-      third{1, 5, 1, 20, 1, 1, 2, 31ns};
+  const rank_traffic first{2, 30, 1, 5, 1, 1, 3, 0, 33ns}, second{0, 0, 1, 10, 1, 1, 2, 1, 32ns},
+      third{1, 5, 1, 20, 1, 1, 1, 2, 31ns};
   CHECK(report.ranks == std::vector{first, second, third});
   CHECK(report.critical_path() == 33ns);
   const auto events_of = [&](std::int32_t rank) {
@@ -118,6 +118,7 @@ TEST_CASE("two runs of a random program have equal reports and traces") {
     for (const rank_traffic& one : once->ranks) {
       CHECK(one.sent_messages == 40);
       CHECK(one.received_messages == 40);
+      CHECK(one.exchanges == 40);
     }
   }
 }
@@ -133,5 +134,5 @@ TEST_CASE("messages that are never sent are not counted as received") {
     return {};
   });
   REQUIRE(report.has_value());
-  CHECK(report->ranks == std::vector<rank_traffic>(2));
+  CHECK(report->ranks == std::vector(2, rank_traffic{.exchanges = 1}));
 }
