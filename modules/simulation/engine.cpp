@@ -98,7 +98,8 @@ result<detail::call_limits> simulation_state::begin_call(const detail::call_iden
     return fail(errc::unsupported, fmt::format("a thread that is not the thread of simulated rank {} calls {}",
                                                call.rank, detail::part_of_call(call.part, call.name)))
         .with_rank(call.rank)
-        .with_hint("make the call in the function that simulate_ranks runs; use save instead of start_save");
+        .with_hint(
+            "make the call in the function that simulate_ranks runs; use save and load, not start_save and start_load");
   return detail::begin_call(call, options, detail::stream_policy::refused, poison_,
                             [&](error reason) { set_poison(std::move(reason), call.rank); });
 }

@@ -31,8 +31,8 @@ using rank_body = function_ref<result<void>(any_communicator&)>;
 
 constexpr std::int64_t least_stack = std::int64_t{128} << 10, largest_stack = std::int64_t{1} << 30;
 
-// The frames of code that the address sanitizer checks are several times as large.
-#if __has_feature(address_sanitizer)
+// The frames of code that a sanitizer checks are several times as large.
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 constexpr std::int64_t stack_factor = 4;
 #else
 constexpr std::int64_t stack_factor = 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective DCP save by up to a thousand simulated ranks: the messages of each rank equal the formulas of
+// Collective DCP saves by up to a thousand simulated ranks, and a load. The messages of each rank equal the formulas of
 // docs/scale.md, and the bytes of a rank other than 0 do not grow with the ranks.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -29,31 +29,42 @@ namespace {
 constexpr std::int64_t tensors = 40, rows_of_rank = 2, columns = 8;
 constexpr std::int64_t agreed_bytes = 40;  // the most that a rank other than 0 sends in one all_gather
 
-// Tensors that are cut by rows over all ranks.
-local_state state_of(std::int32_t rank, std::int32_t ranks, std::vector<float>& memory) {
-  memory.assign(static_cast<std::size_t>(rows_of_rank * columns), static_cast<float>(rank));
-  const box mine{{rows_of_rank * rank, 0}, {rows_of_rank, columns}};
-  const tensor_view view{reinterpret_cast<std::byte*>(memory.data()), dtype::float32, {}, mine.sizes, {columns, 1}};
-  local_state made;
-  for (std::int64_t i = 0; i < tensors; ++i)
-    made.tensors.push_back(
-        {{"layers", i, "weight"}, {rows_of_rank * ranks, columns}, dtype::float32, {{mine, view}}, {}});
-  made.objects.push_back({{"step"}, {}, {std::int64_t{7}}});
-  return made;
-}
+// A rank's rows of all tensors, in memory of their own.
+struct rank_rows {
+  std::vector<float> memory;
+  local_state state;
 
-simulation_report save_on(std::int32_t ranks) {
-  const scratch_folder folder;
-  return simulate_ranks(ranks,
-                        [&](any_communicator& comm) -> result<void> {
-                          std::vector<float> memory;
-                          const local_state mine = state_of(comm.rank(), ranks, memory);
-                          const auto report = save(folder / "step", mine, comm, {.durable = false, .threads = 1});
-                          if (!report) return report.error();
-                          CHECK(report->tensors == tensors);
-                          return {};
-                        })
-      .value();
+  rank_rows(std::int32_t rank, std::int32_t ranks, std::int64_t rows)
+      : memory(static_cast<std::size_t>(tensors * rows * columns)) {
+    const box mine{{rows * rank, 0}, {rows, columns}};
+    for (std::int64_t i = 0; i < tensors; ++i) {
+      auto* const first = reinterpret_cast<std::byte*>(memory.data() + i * rows * columns);
+      const tensor_view view{first, dtype::float32, {}, mine.sizes, {columns, 1}};
+      state.tensors.push_back({{"layers", i, "weight"}, {rows * ranks, columns}, dtype::float32, {{mine, view}}, {}});
+    }
+    state.objects.push_back({{"step"}, {}, {std::int64_t{7}}});
+  }
+
+  // Returns the elements of this rank: each has another value.
+  static std::vector<float> values(std::int32_t rank, std::int64_t rows) {
+    std::vector<float> made;
+    for (std::int64_t i = 0; i < tensors; ++i)
+      for (std::int64_t at = 0; at < rows * columns; ++at)
+        made.push_back(static_cast<float>(i * 100'000 + rows * columns * rank + at));
+    return made;
+  }
+};
+
+simulation_report save_on(std::int32_t ranks, const std::filesystem::path& folder) {
+  const auto body = [&](any_communicator& comm) -> result<void> {
+    rank_rows mine(comm.rank(), ranks, rows_of_rank);
+    std::ranges::copy(rank_rows::values(comm.rank(), rows_of_rank), mine.memory.begin());
+    const auto report = save(folder, mine.state, comm, {.durable = false, .threads = 1});
+    if (!report) return report.error();
+    CHECK(report->tensors == tensors);
+    return {};
+  };
+  return simulate_ranks(ranks, body).value();
 }
 
 }  // namespace
@@ -67,7 +78,8 @@ TEST_CASE("a rank of a save sends and receives what docs/scale.md states, with u
   std::int64_t most_of_first = 0;
   for (const std::int32_t ranks : sizes) {
     INFO(ranks << " ranks");
-    const simulation_report report = save_on(ranks);
+    const scratch_folder folder;
+    const simulation_report report = save_on(ranks, folder / "step");
     const rank_traffic& root = report.ranks.front();
     // From every other rank a description and its checksums; to it a size, and its share.
     CHECK(root.received_messages == 2 * (ranks - 1));
@@ -94,4 +106,18 @@ TEST_CASE("a rank of a save sends and receives what docs/scale.md states, with u
     CHECK(most <= most_of_first + most_of_first / 10);  // positions in larger tensors take a byte more
     CHECK(report.critical_path() > 0ns);
   }
+}
+
+TEST_CASE("simulated ranks load what twice as many saved") {
+  const watchdog dog(120s);
+  const scratch_folder folder;
+  static_cast<void>(save_on(48, folder / "step"));
+  const auto loaded = simulate_ranks(24, [&](any_communicator& comm) -> result<void> {
+    rank_rows mine(comm.rank(), comm.size(), 2 * rows_of_rank);
+    const auto report = load(folder / "step", mine.state, comm, {.threads = 1});
+    if (!report) return report.error();
+    CHECK(mine.memory == rank_rows::values(comm.rank(), 2 * rows_of_rank));
+    return {};
+  });
+  CHECK(loaded.has_value());
 }
