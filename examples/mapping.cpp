@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shows a checkpoint under another naming convention, by the rules of a TOML file: reads one row of a tensor that the
-// rules compute, and writes all tensors to a file. Then it saves a state in memory under the other names. The
-// checkpoint is a tiny model, which the program writes first. Usage: mapping MAPPING.toml
+// rules compute, and writes all tensors to a file. Then it saves a state in memory under the other names, and moves the
+// model between two ranks, from one naming convention to the other. The checkpoint is a tiny model, which the program
+// writes first. Usage: mapping MAPPING.toml
 #include <shardmesh/try.hpp>
 
 #include <cstdio>
@@ -75,6 +76,35 @@ sm::result<void> save_state(const sm::mapping_rules& rules, const sm::model_size
   return {};
 }
 
+// Two ranks have the rows of each tensor under the left names, and want the columns under the right names.
+sm::result<void> move_model(const sm::mapping_rules& rules, const sm::model_sizes& sizes, sm::any_communicator& comm) {
+  SHARDMESH_TRY(const auto reader, sm::open_checkpoint("tiny"));
+  SHARDMESH_TRY(const auto bound, sm::bind_mapping(rules, reader->contents(), sizes));  // for the shapes
+  SHARDMESH_TRY(const auto mesh, sm::device_mesh::make({comm.size()}));
+  std::vector<sm::host_tensor> memory;  // of this rank
+  std::vector<sm::named_source> from;
+  for (const auto& [key, shape] : model()) {
+    SHARDMESH_TRY(const auto rows, sm::layout::make(mesh, {sm::placement::shard(0)}, shape));
+    SHARDMESH_TRY(auto tensor, sm::host_tensor::zeros(sm::dtype::float32, rows.local_shape(comm.rank())));
+    SHARDMESH_TRY(auto side, sm::side_of(rows, tensor));
+    from.push_back({key, std::move(side)});
+    memory.push_back(std::move(tensor));
+  }
+  std::vector<sm::named_target> to;
+  for (const sm::bound_tensor& one : bound.tensors) {
+    const int last = static_cast<int>(one.shape.rank()) - 1;
+    SHARDMESH_TRY(const auto columns, sm::layout::make(mesh, {sm::placement::shard(last)}, one.shape));
+    SHARDMESH_TRY(auto tensor, sm::host_tensor::make(one.type, columns.local_shape(comm.rank())));
+    SHARDMESH_TRY(auto side, sm::side_of(columns, tensor));
+    to.push_back({one.key, std::move(side)});
+    memory.push_back(std::move(tensor));
+  }
+  const std::vector<sm::mapping_rules> there{rules};
+  SHARDMESH_TRY(const auto moved, sm::redistribute(from, to, there, sizes, comm));  // on every rank
+  if (comm.rank() == 0) std::printf("rank 0 received %d bytes\n", static_cast<int>(moved.received_bytes));
+  return {};
+}
+
 sm::result<void> map_model(const char* file) {
   SHARDMESH_TRY(write_model("tiny"));
   SHARDMESH_TRY(const sm::mapping_rules rules, sm::read_mapping(file));  // or find_mappings("hf.llama:megatron.gpt")
@@ -92,7 +122,8 @@ sm::result<void> map_model(const char* file) {
   for (const float value : row.values<float>()) std::printf(" %g", static_cast<double>(value));
   SHARDMESH_TRY(const auto report, sm::convert(fused, "fused.safetensors", {.overwrite = true}));
   std::printf("\nwrote %d tensors\n", static_cast<int>(report.tensors));
-  return save_state(rules, sizes);
+  SHARDMESH_TRY(save_state(rules, sizes));
+  return sm::run_ranks(2, [&](sm::any_communicator& comm) { return move_model(rules, sizes, comm); });
 }
 
 int main(int argc, char** argv) {

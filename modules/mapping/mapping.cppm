@@ -18,6 +18,7 @@ export import :map_checkpoint;
 export import :mapped;
 export import :model_sizes;
 export import :name_template;
+export import :redistribute_mapped;
 export import :rules;
 export import :save_mapped;
 export import :size_expression;

@@ -9,29 +9,10 @@ module;
 #include <vector>
 module shardmesh.mapping;
 
+import :element_pieces;
+
 namespace shardmesh {
 namespace {
-
-// Joins loops that continue each other on both sides.
-std::vector<index_loop> joined(std::vector<index_loop> loops) {
-  const auto continues = [](const index_loop::step& outer, const index_loop::step& inner, std::int64_t extent) {
-    return outer.dimension >= 0 && outer.dimension == inner.dimension && outer.stride == inner.stride * extent;
-  };
-  for (bool is_done = false; !is_done;) {
-    is_done = true;
-    for (std::size_t outer = 0; outer < loops.size() && is_done; ++outer)
-      for (std::size_t inner = 0; inner < loops.size() && is_done; ++inner) {
-        index_loop& kept = loops[inner];
-        if (outer == inner || !continues(loops[outer].left, kept.left, kept.extent) ||
-            !continues(loops[outer].right, kept.right, kept.extent))
-          continue;
-        kept.extent *= loops[outer].extent;
-        loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(outer));
-        is_done = false;
-      }
-  }
-  return loops;
-}
 
 // Lists the boxes of one piece. Loops that move by one element on both sides are dimensions of the boxes, and each step
 // of the others makes a box of its own.
@@ -67,28 +48,14 @@ class piece_boxes {
  private:
   static constexpr std::int64_t most_boxes = std::numeric_limits<std::int64_t>::max();
 
-  bool is_stacked_right(const index_loop& loop) const {
-    return loop.right.dimension >= 0 && static_cast<std::size_t>(loop.right.dimension) < tensor_.stacked.rank();
-  }
-
   // Moves the origins to the tensor's index in the leading dimensions, which stand for captures. Returns false if the
   // piece is not in the tensor.
   bool choose_stack() {
-    std::vector<index_loop> rest;
-    std::vector<index_loop> stacked;
-    for (const index_loop& loop : piece_.loops) (is_stacked_right(loop) ? stacked : rest).push_back(loop);
-    std::sort(stacked.begin(), stacked.end(),
-              [](const index_loop& a, const index_loop& b) { return a.right.stride > b.right.stride; });
-    for (const index_loop& loop : stacked) {
-      const auto d = static_cast<std::size_t>(loop.right.dimension);
-      const std::int64_t step = (tensor_.stacked[d] - right_[d]) / loop.right.stride;
-      if (step < 0 || step >= loop.extent) return false;
-      right_[d] += step * loop.right.stride;
-      if (loop.left.dimension >= 0) left_[static_cast<std::size_t>(loop.left.dimension)] += step * loop.left.stride;
-    }
-    for (std::size_t d = 0; d < tensor_.stacked.rank(); ++d)
-      if (right_[d] != tensor_.stacked[d]) return false;
-    loops_ = joined(std::move(rest));
+    std::optional<index_piece> chosen = piece_within(piece_, tensor_.stacked);
+    if (!chosen) return false;
+    left_ = chosen->left_origin;
+    right_ = chosen->right_origin;
+    loops_ = joined_loops(std::move(chosen->loops));
     return true;
   }
 

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <shardmesh/try.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+module shardmesh.mapping;
+
+import shardmesh.layout;
+import shardmesh.transfer;
+import :element_pieces;
+import :mapped_moves;
+import :piece_chain;
+import :piece_sides;
+
+namespace shardmesh {
+namespace {
+
+// The piece of a target that equals its source.
+index_piece whole_piece(const extents& shape) {
+  index_piece made{0, 0, extents::filled(shape.rank(), 0), extents::filled(shape.rank(), 0), {}};
+  for (std::size_t d = 0; d < shape.rank(); ++d) {
+    const index_loop::step step{static_cast<std::int32_t>(d), 1};
+    if (shape[d] != 1) made.loops.push_back({shape[d], step, step});
+  }
+  return made;
+}
+
+bool takes_one_of_several(const index_piece& piece) {
+  return std::any_of(piece.loops.begin(), piece.loops.end(),
+                     [](const index_loop& loop) { return loop.left.dimension < 0 || loop.right.dimension < 0; });
+}
+
+// " by x + 1, x * 2", or nothing.
+std::string text_of(const value_stages& values) {
+  std::string made;
+  for (const std::vector<value_step>& stage : values)
+    for (const value_step& step : stage) made += fmt::format("{}{}", made.empty() ? " by " : ", ", to_string(step));
+  return made;
+}
+
+// Layers of one shape and layout share the sides of their pieces, so that the planner sees equal transfers.
+class side_cache {
+ public:
+  result<distribution> source(const index_piece& piece, const distribution& held) {
+    std::vector<std::int64_t> key = key_of(piece, piece.left_origin, held);
+    if (const auto known = sources_.find(key); known != sources_.end()) return known->second;
+    SHARDMESH_TRY(distribution made, source_side(piece, held));
+    return sources_.emplace(std::move(key), std::move(made)).first->second;
+  }
+
+  result<target_side> target(const index_piece& piece, const distribution& held) {
+    std::vector<std::int64_t> key = key_of(piece, piece.right_origin, held);
+    if (const auto known = targets_.find(key); known != targets_.end()) return known->second;
+    SHARDMESH_TRY(target_side made, side_of_target(piece, held));
+    return targets_.emplace(std::move(key), std::move(made)).first->second;
+  }
+
+ private:
+  static std::vector<std::int64_t> key_of(const index_piece& piece, const extents& origin, const distribution& held) {
+    std::vector<std::int64_t> made(origin.begin(), origin.end());
+    for (const index_loop& loop : piece.loops)
+      made.insert(made.end(),
+                  {loop.extent, loop.left.dimension, loop.left.stride, loop.right.dimension, loop.right.stride});
+    const digest128 digest = held.description_digest();
+    made.insert(made.end(), {static_cast<std::int64_t>(digest.low), static_cast<std::int64_t>(digest.high)});
+    return made;
+  }
+
+  std::map<std::vector<std::int64_t>, distribution> sources_;
+  std::map<std::vector<std::int64_t>, target_side> targets_;
+};
+
+class move_maker {
+ public:
+  move_maker(std::span<const held_tensor> from, std::span<const held_tensor> to, bool allow_narrowing)
+      : from_(from), to_(to), allow_narrowing_(allow_narrowing) {}
+
+  result<void> add(const target_elements& made, std::size_t target) {
+    if (box::whole(made.shape).is_empty()) return {};
+    if (made.whole && made.values.empty() && made.equals.empty()) {
+      const held_tensor &source = from_[*made.whole], &wanted = to_[target];
+      moves_.wholes.push_back({*made.whole, target, moves_.transfers.size()});
+      add_transfer(source.where, wanted.where, source.type, wanted.type, *made.whole, target, {});
+      return {};
+    }
+    SHARDMESH_TRY(check_computed(made, to_[target]));
+    if (!made.whole) {
+      for (const element_piece& piece : made.pieces) SHARDMESH_TRY(add(piece, {}, made.type, target));
+      return {};
+    }
+    return add({*made.whole, whole_piece(made.shape), made.values}, made.equals, made.type, target);
+  }
+
+  mapped_moves take() && { return std::move(moves_); }
+
+ private:
+  result<void> check_computed(const target_elements& made, const held_tensor& wanted) const {
+    if (wanted.where.reduction() != reduce_op::none)
+      return fail(errc::unsupported, "a tensor that a mapping computes cannot be a Partial")
+          .with_hint("choose a layout without Partial for the target");
+    if (bits(wanted.type) == 0 || bits(wanted.type) % 8 != 0)
+      return fail(errc::unsupported, "a mapping cannot compute a tensor of this dtype")
+          .with_values("a dtype of whole bytes", std::string(name(wanted.type)));
+    if (made.type == dtype::undefined) return {};  // filler only
+    return check_cast(made.type, wanted.type, allow_narrowing_);
+  }
+
+  result<void> add(element_piece piece, const std::vector<std::size_t>& equals, dtype type, std::size_t target) {
+    const held_tensor& wanted = to_[target];
+    piece_move made{target, type == dtype::undefined ? wanted.type : type, std::move(piece), {}, 0, {}, false};
+    SHARDMESH_TRY(made.side, sides_.target(made.piece.where, wanted.where));
+    made.transfer = moves_.transfers.size();
+    if (made.piece.source != no_source) {
+      made.sources.push_back(made.piece.source);
+      made.sources.insert(made.sources.end(), equals.begin(), equals.end());
+      made.is_staged = !made.piece.values.empty() || !equals.empty() || takes_one_of_several(made.piece.where);
+    }
+    for (const std::size_t number : made.sources) {
+      const held_tensor& source = from_[number];
+      SHARDMESH_TRY(const distribution where, sides_.source(made.piece.where, source.where));
+      add_transfer(where, made.side.where, source.type, made.is_staged ? source.type : wanted.type, number, target,
+                   made.piece.values);
+    }
+    moves_.pieces.push_back(std::move(made));
+    return {};
+  }
+
+  void add_transfer(const distribution& from, const distribution& to, dtype from_type, dtype to_type,
+                    std::size_t source, std::size_t target, const value_stages& values) {
+    moves_.transfers.push_back({from, to, from_type, to_type});
+    moves_.keys.push_back(fmt::format("{} -> {}{}", from_[source].key, to_[target].key, text_of(values)));
+  }
+
+  std::span<const held_tensor> from_, to_;
+  bool allow_narrowing_;
+  side_cache sides_;
+  mapped_moves moves_;
+};
+
+}  // namespace
+
+result<std::vector<target_elements>> elements_through(const catalog& sources, std::span<const mapping_rules> mappings,
+                                                      const model_sizes& sizes) {
+  SHARDMESH_TRY(check_given_sizes(mappings, sizes));
+  std::vector<target_elements> made = elements_of(sources);
+  for (const mapping_rules& mapping : mappings) {
+    const catalog between = catalog_of(made);
+    SHARDMESH_TRY(const bound_mapping bound, bind_mapping(mapping, between, sizes));
+    SHARDMESH_TRY(made, chained(made, elements_of(bound, between)));
+  }
+  return made;
+}
+
+result<catalog> catalog_of(std::span<const held_tensor> sources) {
+  catalog made;
+  made.tensors.reserve(sources.size());
+  for (const held_tensor& source : sources) {
+    if (source.where.space() != owner_space::ranks)
+      return fail(errc::unsupported, "the tensor is held by items, not by ranks").with_key(source.key);
+    tensor_entry entry;
+    entry.key = source.key;
+    entry.where = {source.key};
+    entry.type = source.type;
+    entry.shape = source.where.global_shape();
+    made.tensors.push_back(std::move(entry));
+  }
+  SHARDMESH_TRY(check_distinct_keys(made, "two source tensors have the same name"));
+  return made;
+}
+
+result<mapped_moves> moves_between(std::span<const held_tensor> from, std::span<const held_tensor> to,
+                                   const std::vector<target_elements>& made, bool allow_narrowing) {
+  std::vector<error> problems;
+  std::int64_t more = 0;
+  const auto refuse = [&](error e) {
+    if (problems.size() > error::max_others)
+      ++more;
+    else
+      problems.push_back(std::move(e));
+  };
+  std::vector<std::string_view> made_keys;
+  for (const target_elements& one : made) made_keys.push_back(one.key);
+  std::unordered_map<std::string_view, std::size_t> made_at, wanted_at;
+  for (std::size_t i = 0; i < made.size(); ++i) made_at.emplace(made[i].key, i);
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    if (!wanted_at.emplace(to[i].key, i).second)
+      refuse(fail(errc::duplicate_key, "two targets have the same name").with_key(to[i].key));
+    else if (!made_at.contains(to[i].key))
+      refuse(fail(errc::missing_key, "the mapping does not make this target from the sources")
+                 .with_key(to[i].key)
+                 .with_hint(problems.size() < most_suggestions ? did_you_mean(nearest_key(made_keys, to[i].key)) : ""));
+  }
+  move_maker maker(from, to, allow_narrowing);
+  for (const target_elements& one : made) {
+    const auto found = wanted_at.find(one.key);
+    if (found == wanted_at.end()) {
+      refuse(fail(errc::missing_key, "the mapping makes this tensor, and no target has its name")
+                 .with_key(one.key)
+                 .with_hint("add a target on every rank, or ignore the sources in the mapping"));
+      continue;
+    }
+    const held_tensor& wanted = to[found->second];
+    result<void> done;
+    if (wanted.where.global_shape() != one.shape)
+      done = fail(errc::shape_mismatch, "the target has another shape than the tensor that the mapping makes")
+                 .with_values(to_string(one.shape), to_string(wanted.where.global_shape()));
+    else
+      done = maker.add(one, found->second);
+    if (!done) refuse(std::move(done).error().with_key(one.key));
+  }
+  if (!problems.empty()) return fail_all(std::move(problems), more);
+  return std::move(maker).take();
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: the transfers that fill the tensors of one convention from those of another. It handles descriptions
+// only; memory is in mapped_memory.
+module shardmesh.mapping:mapped_moves;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.layout;
+import shardmesh.transfer;
+import shardmesh.checkpoint_core;
+import :element_pieces;
+import :model_sizes;
+import :piece_sides;
+import :rules;
+
+namespace shardmesh {
+
+// A tensor that ranks hold, without its memory.
+struct held_tensor {
+  std::string key;
+  distribution where;
+  dtype type = dtype::undefined;
+};
+
+// A target that equals a source: its transfer has the slots of both tensors.
+struct whole_move {
+  std::size_t source = 0, target = 0, transfer = 0;
+};
+
+// A target's elements that come from one piece. Its transfers have the slots of `piece_sides`.
+struct piece_move {
+  std::size_t target = 0;
+  dtype type = dtype::undefined;  // of the sources
+  element_piece piece;
+  std::vector<std::size_t> sources;  // the target gets the first; the others must be equal. None: filler
+  std::size_t transfer = 0;          // the first of one transfer for each source
+  target_side side;
+  bool is_staged = false;  // the transfers fill memory of their own, in the dtype of the sources
+};
+
+// The transfers, with the text that names each in errors. It also has the operations on values, so that ranks with
+// different mappings disagree.
+struct mapped_moves {
+  std::vector<std::string> keys;
+  std::vector<tensor_transfer> transfers;
+  std::vector<whole_move> wholes;
+  std::vector<piece_move> pieces;
+};
+
+// Returns the tensors that the mappings make, in order, from sources.
+// \errors those of `check_given_sizes`, `bind_mapping`, and `chained`
+result<std::vector<target_elements>> elements_through(const catalog& sources, std::span<const mapping_rules> mappings,
+                                                      const model_sizes& sizes);
+
+// Describes sources as a checkpoint. \errors errc::duplicate_key; errc::unsupported for tensors of items
+result<catalog> catalog_of(std::span<const held_tensor> sources);
+
+// Makes the transfers. \errors one problem for each key, of which the first 100 are kept: errc::missing_key (a target
+// that the mappings do not make, or one that they make and no rank wants), errc::duplicate_key, errc::shape_mismatch,
+// errc::narrowing, errc::unsupported (a Partial target that is computed)
+result<mapped_moves> moves_between(std::span<const held_tensor> from, std::span<const held_tensor> to,
+                                   const std::vector<target_elements>& made, bool allow_narrowing);
+
+}  // namespace shardmesh
