@@ -76,18 +76,22 @@ sm::result<void> save_state(const sm::mapping_rules& rules, const sm::model_size
   return {};
 }
 
-// Two ranks have the rows of each tensor under the left names, and want the columns under the right names.
+// Two ranks have the rows of each tensor under the left names. They fill tensors under the right names, cut by columns,
+// and then save the rows under the right names.
 sm::result<void> move_model(const sm::mapping_rules& rules, const sm::model_sizes& sizes, sm::any_communicator& comm) {
   SHARDMESH_TRY(const auto reader, sm::open_checkpoint("tiny"));
   SHARDMESH_TRY(const auto bound, sm::bind_mapping(rules, reader->contents(), sizes));  // for the shapes
   SHARDMESH_TRY(const auto mesh, sm::device_mesh::make({comm.size()}));
   std::vector<sm::host_tensor> memory;  // of this rank
   std::vector<sm::named_source> from;
+  sm::const_local_state held;
   for (const auto& [key, shape] : model()) {
     SHARDMESH_TRY(const auto rows, sm::layout::make(mesh, {sm::placement::shard(0)}, shape));
     SHARDMESH_TRY(auto tensor, sm::host_tensor::zeros(sm::dtype::float32, rows.local_shape(comm.rank())));
     SHARDMESH_TRY(auto side, sm::side_of(rows, tensor));
     from.push_back({key, std::move(side)});
+    const sm::box part{rows.first_index(comm.rank()), tensor.sizes()};
+    held.tensors.push_back({sm::path{key}, shape, tensor.type(), {{part, sm::view_of(tensor)}}, {}});
     memory.push_back(std::move(tensor));
   }
   std::vector<sm::named_target> to;
@@ -101,6 +105,7 @@ sm::result<void> move_model(const sm::mapping_rules& rules, const sm::model_size
   }
   const std::vector<sm::mapping_rules> there{rules};
   SHARDMESH_TRY(const auto moved, sm::redistribute(from, to, there, sizes, comm));  // on every rank
+  SHARDMESH_TRY(sm::save_mapped("by_ranks", held, there, sizes, comm, {.overwrite = true}));
   if (comm.rank() == 0) std::printf("rank 0 received %d bytes\n", static_cast<int>(moved.received_bytes));
   return {};
 }

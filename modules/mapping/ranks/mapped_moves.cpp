@@ -148,16 +148,40 @@ class move_maker {
   mapped_moves moves_;
 };
 
+// Applies a mapping to objects: those of an optimizer's parameters follow them.
+result<std::vector<traced_object>> followed(const bound_mapping& bound, const std::vector<traced_object>& objects) {
+  if (!bound.lists.empty())
+    return fail(errc::unsupported, "a list of an optimizer's parameters cannot follow a mapping between ranks")
+        .with_key(objects[bound.lists[0].object].key)
+        .with_hint("leave the objects out, or save under the names of the program and convert the checkpoint");
+  std::vector<bool> is_gone(objects.size(), false);
+  for (const std::size_t unused : bound.unused_objects) is_gone[unused] = true;
+  std::vector<traced_object> made;
+  for (const bound_object& object : bound.objects) {
+    traced_object& one = made.emplace_back(traced_object{object.key, {}});
+    for (const std::size_t source : object.sources) {
+      is_gone[source] = true;
+      one.sources.insert(one.sources.end(), objects[source].sources.begin(), objects[source].sources.end());
+    }
+  }
+  for (std::size_t i = 0; i < objects.size(); ++i)
+    if (!is_gone[i]) made.push_back(objects[i]);
+  return made;
+}
+
 }  // namespace
 
-result<std::vector<target_elements>> elements_through(const catalog& sources, std::span<const mapping_rules> mappings,
-                                                      const model_sizes& sizes) {
+result<traced_mapping> traced(const catalog& sources, std::span<const mapping_rules> mappings,
+                              const model_sizes& sizes) {
   SHARDMESH_TRY(check_given_sizes(mappings, sizes));
-  std::vector<target_elements> made = elements_of(sources);
+  traced_mapping made{elements_of(sources), {}};
+  for (std::size_t i = 0; i < sources.objects.size(); ++i) made.objects.push_back({sources.objects[i].key, {i}});
   for (const mapping_rules& mapping : mappings) {
-    const catalog between = catalog_of(made);
+    catalog between = catalog_of(made.tensors);
+    for (const traced_object& object : made.objects) between.objects.push_back({object.key, {object.key}, {}, 0});
     SHARDMESH_TRY(const bound_mapping bound, bind_mapping(mapping, between, sizes));
-    SHARDMESH_TRY(made, chained(made, elements_of(bound, between)));
+    SHARDMESH_TRY(made.objects, followed(bound, made.objects));
+    SHARDMESH_TRY(made.tensors, chained(made.tensors, elements_of(bound, between)));
   }
   return made;
 }

@@ -47,10 +47,23 @@ struct mapped_moves {
   std::vector<piece_move> pieces;
 };
 
-// Returns the tensors that the mappings make, in order, from sources.
-// \errors those of `check_given_sizes`, `bind_mapping`, and `chained`
-result<std::vector<target_elements>> elements_through(const catalog& sources, std::span<const mapping_rules> mappings,
-                                                      const model_sizes& sizes);
+// An object under the last convention. Its sources are objects of the first catalog, which must be equal.
+struct traced_object {
+  std::string key;
+  std::vector<std::size_t> sources;
+};
+
+// The tensors and objects under the last convention.
+struct traced_mapping {
+  std::vector<target_elements> tensors;
+  std::vector<traced_object> objects;
+};
+
+// Applies the mappings to the description of sources, in order.
+// \errors those of `check_given_sizes`, `bind_mapping`, and `chained`; errc::unsupported for a list of an optimizer's
+//         parameters, whose names would have to change
+result<traced_mapping> traced(const catalog& sources, std::span<const mapping_rules> mappings,
+                              const model_sizes& sizes);
 
 // Describes sources as a checkpoint. \errors errc::duplicate_key; errc::unsupported for tensors of items
 result<catalog> catalog_of(std::span<const held_tensor> sources);

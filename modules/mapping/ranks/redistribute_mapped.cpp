@@ -15,7 +15,6 @@ module shardmesh.mapping;
 import shardmesh.comm;
 import shardmesh.layout;
 import shardmesh.transfer;
-import :element_pieces;
 import :mapped_moves;
 import :mapped_run;
 
@@ -42,8 +41,8 @@ result<mapped_moves> moves_through(std::span<const held_tensor> from, std::span<
                                    std::span<const mapping_rules> mappings, const model_sizes& sizes,
                                    bool allow_narrowing) {
   SHARDMESH_TRY(const catalog sources, catalog_of(from));
-  SHARDMESH_TRY(const std::vector<target_elements> made, elements_through(sources, mappings, sizes));
-  return moves_between(from, to, made, allow_narrowing);
+  SHARDMESH_TRY(const traced_mapping made, traced(sources, mappings, sizes));
+  return moves_between(from, to, made.tensors, allow_narrowing);
 }
 
 }  // namespace
