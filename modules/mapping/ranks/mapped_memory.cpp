@@ -138,11 +138,30 @@ mapped_memory::mapped_memory(const mapped_moves& moves, std::span<const held_ten
   for (const whole_move& move : moves.wholes) bind_whole(move);
   pieces_.reserve(moves.pieces.size());
   for (const piece_move& move : moves.pieces) pieces_.push_back(bind_piece(move));
+  for (const tie_move& move : moves.ties) bind_tie(move);
 }
 
 void mapped_memory::bind_whole(const whole_move& move) {
   sources_[move.transfer] = from_memory_[move.source];
   destinations_[move.transfer] = to_memory_[move.target];
+}
+
+void mapped_memory::bind_tie(const tie_move& move) {
+  std::vector<host_tensor>& staged = ties_.emplace_back();
+  sources_[move.transfer] = from_memory_[move.partner];
+  tensor_binding& bound = destinations_[move.transfer];
+  bound.problem = from_problems_[move.tied];
+  if (bound.problem) return;
+  bound.room = from_memory_[move.tied].room;
+  for (const const_tensor_view& slot : from_memory_[move.tied].slots) {
+    auto made = host_tensor::make(slot.type, slot.sizes);
+    if (!made) {
+      bound.problem = std::move(made).error().with_key(from_[move.tied].key);
+      return;
+    }
+    staged.push_back(*std::move(made));
+    bound.slots.push_back(view_of(staged.back()));
+  }
 }
 
 mapped_memory::piece_memory mapped_memory::bind_piece(const piece_move& move) {
@@ -232,7 +251,35 @@ result<void> mapped_memory::finish(const piece_move& move, piece_memory& mine) c
   return {};
 }
 
+// Compares the fragments of a tied tensor with the partner's elements.
+result<void> mapped_memory::compare_tie(std::size_t number) const {
+  const tie_move& move = moves_.ties[number];
+  result<void> done;
+  from_[move.tied].where.fragments_of(rank_, [&](const fragment& f) {
+    if (f.where.is_empty()) return true;
+    const auto slot = static_cast<std::size_t>(f.slot);
+    const box part{f.local_offsets, f.where.sizes};
+    const auto compare = [&]() -> result<void> {
+      SHARDMESH_TRY(host_tensor mine, host_tensor::make(from_[move.tied].type, part.sizes));
+      SHARDMESH_TRY(host_tensor other, host_tensor::make(from_[move.tied].type, part.sizes));
+      SHARDMESH_TRY(copy_between(view_of(mine), subview(from_memory_[move.tied].slots[slot], part)));
+      SHARDMESH_TRY(copy_between(view_of(other), subview(view_of(ties_[number][slot]), part)));
+      if (std::memcmp(mine.bytes().data(), other.bytes().data(), mine.bytes().size()) == 0) return {};
+      return fail(errc::disagreement, fmt::format("the mapping ties this tensor to {}, and their values differ",
+                                                  escaped(from_[move.partner].key)))
+          .with_key(from_[move.tied].key)
+          .with_rank(rank_)
+          .with_box(f.where)
+          .with_hint("use a mapping that keeps both tensors");
+    };
+    done = compare();
+    return done.has_value();
+  });
+  return done;
+}
+
 result<void> mapped_memory::finish() {
+  for (std::size_t tie = 0; tie < ties_.size(); ++tie) SHARDMESH_TRY(compare_tie(tie));
   std::vector<bool> is_computed(to_.size(), false);
   for (std::size_t p = 0; p < pieces_.size(); ++p) {
     const piece_move& move = moves_.pieces[p];

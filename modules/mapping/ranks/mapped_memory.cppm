@@ -38,9 +38,11 @@ class mapped_memory {
   };
 
   void bind_whole(const whole_move& move);
+  void bind_tie(const tie_move& move);
   piece_memory bind_piece(const piece_move& move);
   result<void> stage(const piece_move& move, piece_memory& mine);
   result<void> finish(const piece_move& move, piece_memory& mine) const;
+  result<void> compare_tie(std::size_t number) const;
   result<void> finish_slot(const piece_move& move, const box& where, std::span<host_tensor* const> copies) const;
 
   const mapped_moves& moves_;
@@ -51,7 +53,8 @@ class mapped_memory {
   std::vector<std::optional<error>> from_problems_, to_problems_;  // per tensor
   std::vector<const_tensor_binding> sources_;                      // per transfer
   std::vector<tensor_binding> destinations_;
-  std::vector<piece_memory> pieces_;  // per piece
+  std::vector<piece_memory> pieces_;            // per piece
+  std::vector<std::vector<host_tensor>> ties_;  // per tie: the partner's elements, for each slot
 };
 
 }  // namespace shardmesh

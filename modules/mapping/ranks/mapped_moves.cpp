@@ -119,13 +119,15 @@ class move_maker {
   result<void> add(element_piece piece, const std::vector<std::size_t>& equals, dtype type, std::size_t target) {
     const held_tensor& wanted = to_[target];
     piece_move made{target, type == dtype::undefined ? wanted.type : type, std::move(piece), {}, 0, {}, false};
+    if (made.piece.source == no_source) {  // filler has no transfer
+      moves_.pieces.push_back(std::move(made));
+      return {};
+    }
     SHARDMESH_TRY(made.side, sides_.target(made.piece.where, wanted.where));
     made.transfer = moves_.transfers.size();
-    if (made.piece.source != no_source) {
-      made.sources.push_back(made.piece.source);
-      made.sources.insert(made.sources.end(), equals.begin(), equals.end());
-      made.is_staged = !made.piece.values.empty() || !equals.empty() || takes_one_of_several(made.piece.where);
-    }
+    made.sources.push_back(made.piece.source);
+    made.sources.insert(made.sources.end(), equals.begin(), equals.end());
+    made.is_staged = !made.piece.values.empty() || !equals.empty() || takes_one_of_several(made.piece.where);
     for (const std::size_t number : made.sources) {
       const held_tensor& source = from_[number];
       SHARDMESH_TRY(const distribution where, sides_.source(made.piece.where, source.where));
@@ -169,18 +171,34 @@ result<std::vector<traced_object>> followed(const bound_mapping& bound, const st
   return made;
 }
 
+// Adds the tied tensors of a mapping to `made`, in which `between` are the mapping's sources.
+result<void> trace_ties(const bound_mapping& bound, const catalog& between, traced_mapping& made) {
+  for (const unused_tensor& one : bound.unused) {
+    if (!one.same_as) continue;
+    const target_elements &tied = made.tensors[one.source], &partner = made.tensors[*one.same_as];
+    for (const target_elements* const side : {&tied, &partner})
+      if (!side->whole || !side->values.empty() || !side->equals.empty())
+        return fail(errc::unsupported, "a later mapping ties a tensor that an earlier one computes")
+            .with_key(between.tensors[one.source].key)
+            .with_hint("apply the mappings one after another");
+    made.ties.push_back({*tied.whole, *partner.whole});
+  }
+  return {};
+}
+
 }  // namespace
 
 result<traced_mapping> traced(const catalog& sources, std::span<const mapping_rules> mappings,
                               const model_sizes& sizes) {
   SHARDMESH_TRY(check_given_sizes(mappings, sizes));
-  traced_mapping made{elements_of(sources), {}};
+  traced_mapping made{elements_of(sources), {}, {}};
   for (std::size_t i = 0; i < sources.objects.size(); ++i) made.objects.push_back({sources.objects[i].key, {i}});
   for (const mapping_rules& mapping : mappings) {
     catalog between = catalog_of(made.tensors);
     for (const traced_object& object : made.objects) between.objects.push_back({object.key, {object.key}, {}, 0});
     SHARDMESH_TRY(const bound_mapping bound, bind_mapping(mapping, between, sizes));
     SHARDMESH_TRY(made.objects, followed(bound, made.objects));
+    SHARDMESH_TRY(trace_ties(bound, between, made));
     SHARDMESH_TRY(made.tensors, chained(made.tensors, elements_of(bound, between)));
   }
   return made;
@@ -245,6 +263,16 @@ result<mapped_moves> moves_between(std::span<const held_tensor> from, std::span<
   }
   if (!problems.empty()) return fail_all(std::move(problems), more);
   return std::move(maker).take();
+}
+
+void add_ties(mapped_moves& moves, std::span<const held_tensor> from, std::span<const tied_sources> ties) {
+  for (const tied_sources& one : ties) {
+    const held_tensor &tied = from[one.tied], &partner = from[one.partner];
+    if (bits(tied.type) == 0 || bits(tied.type) % 8 != 0) continue;  // as in a mapped checkpoint
+    moves.ties.push_back({one.tied, one.partner, moves.transfers.size()});
+    moves.transfers.push_back({partner.where, tied.where, partner.type, tied.type});
+    moves.keys.push_back(fmt::format("{} = {}", tied.key, partner.key));
+  }
 }
 
 }  // namespace shardmesh

@@ -38,6 +38,11 @@ struct piece_move {
   bool is_staged = false;  // the transfers fill memory of their own, in the dtype of the sources
 };
 
+// A tied source, which is compared with its partner: the ranks that hold it get the partner's elements, too.
+struct tie_move {
+  std::size_t tied = 0, partner = 0, transfer = 0;
+};
+
 // The transfers, with the text that names each in errors. It also has the operations on values, so that ranks with
 // different mappings disagree.
 struct mapped_moves {
@@ -45,6 +50,7 @@ struct mapped_moves {
   std::vector<tensor_transfer> transfers;
   std::vector<whole_move> wholes;
   std::vector<piece_move> pieces;
+  std::vector<tie_move> ties;
 };
 
 // An object under the last convention. Its sources are objects of the first catalog, which must be equal.
@@ -53,15 +59,21 @@ struct traced_object {
   std::vector<std::size_t> sources;
 };
 
+// Two sources of which the mappings use only the second, because both have the same elements.
+struct tied_sources {
+  std::size_t tied = 0, partner = 0;
+};
+
 // The tensors and objects under the last convention.
 struct traced_mapping {
   std::vector<target_elements> tensors;
   std::vector<traced_object> objects;
+  std::vector<tied_sources> ties;
 };
 
 // Applies the mappings to the description of sources, in order.
 // \errors those of `check_given_sizes`, `bind_mapping`, and `chained`; errc::unsupported for a list of an optimizer's
-//         parameters, whose names would have to change
+//         parameters, whose names would have to change, and for tied tensors that an earlier mapping computes
 result<traced_mapping> traced(const catalog& sources, std::span<const mapping_rules> mappings,
                               const model_sizes& sizes);
 
@@ -73,5 +85,8 @@ result<catalog> catalog_of(std::span<const held_tensor> sources);
 // errc::narrowing, errc::unsupported (a Partial target that is computed)
 result<mapped_moves> moves_between(std::span<const held_tensor> from, std::span<const held_tensor> to,
                                    const std::vector<target_elements>& made, bool allow_narrowing);
+
+// Adds the comparisons of tied tensors.
+void add_ties(mapped_moves& moves, std::span<const held_tensor> from, std::span<const tied_sources> ties);
 
 }  // namespace shardmesh

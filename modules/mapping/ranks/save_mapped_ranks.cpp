@@ -42,11 +42,11 @@ std::vector<const_tensor_binding> memory_of(const const_local_state& held, std::
 // The objects of this rank under the last convention. `keys` are those of all ranks' objects.
 result<std::vector<local_state_object>> renamed_objects(const const_local_state& held,
                                                         std::span<const std::string> keys,
-                                                        std::span<const traced_object> traced) {
+                                                        std::span<const traced_object> objects) {
   std::unordered_map<std::string, const local_state_object*> own;
   for (const local_state_object& object : held.objects) own.emplace(dotted(object.where), &object);
   std::vector<local_state_object> made;
-  for (const traced_object& one : traced) {
+  for (const traced_object& one : objects) {
     const local_state_object* first = nullptr;
     for (const std::size_t source : one.sources) {
       const auto found = own.find(keys[source]);
@@ -104,7 +104,10 @@ result<mapped_moves> prepare(new_state& made, const const_local_state& held, con
   SHARDMESH_TRY(made.objects, renamed_objects(held, all.objects, through.objects));
   SHARDMESH_TRY(made.sides.to, spread_evenly(through.tensors, comm.size()));
   SHARDMESH_TRY(allocate(made, comm.rank()));
-  return moves_between(made.sides.from, made.sides.to, through.tensors, false);
+  SHARDMESH_TRY(mapped_moves moves, moves_between(made.sides.from, made.sides.to, through.tensors, false));
+  // One of two tied tensors is not written, so the two are compared.
+  add_ties(moves, made.sides.from, through.ties);
+  return moves;
 }
 
 // This rank's part of the new state. Rank 0 also lists the tensors without elements.

@@ -18,8 +18,8 @@ export namespace shardmesh {
 /// Every rank gets an even part of the new tensors, as in `redistribute` with a mapping: rows of large tensors, and
 /// whole tensors of less than 1 MiB. Then the ranks save these parts as in `save`.
 ///
-/// Objects of an optimizer's parameters follow them; other objects are unchanged. The selection of `options` applies to
-/// the new names.
+/// Tied tensors are compared, because one of each pair is not written. Objects of an optimizer's parameters follow
+/// them; other objects are unchanged. The selection of `options` applies to the new names.
 /// \param destination  the same path on every rank, of one file system that all ranks see
 /// \param held         this rank's part, under the names of the first convention. Its memory must not change during the
 ///                     call.
@@ -27,7 +27,7 @@ export namespace shardmesh {
 /// \errors the same on every rank, before a file exists: errc::gap, errc::overlap, errc::shape_mismatch,
 ///         errc::dtype_mismatch, errc::out_of_bounds, and errc::duplicate_key for tensors of the state, with the key;
 ///         those of `redistribute` with a mapping; errc::unsupported for a list of an optimizer's parameters;
-///         errc::disagreement for joined objects that differ. Then those of `save`.
+///         errc::disagreement for joined objects and for tied tensors that differ. Then those of `save`.
 /// Cost: as `redistribute` with a mapping and `save`, and one all_gather of all ranks' boxes. Memory: this rank's part
 ///       of the new tensors, on the host.
 result<save_report> save_mapped(const std::filesystem::path& destination, const const_local_state& held,

@@ -142,6 +142,28 @@ TEST_CASE("objects of parameters follow them on every rank, and other objects st
   CHECK(!std::filesystem::exists(folder / "b"));
 }
 
+TEST_CASE("tied tensors are compared, also if other ranks hold the partner") {
+  const scratch_folder folder;
+  const std::string rules =
+      "left = 'a'\nright = 'b'\n[rename]\n'embed' = 'v'\n[[tie]]\nside = 'left'\nname = 'head'\nsame_as = 'embed'\n";
+  const tensors tied{{"embed", counted({4, 2})}, {"head", counted({4, 2})}};
+  // Rank 1 holds the whole head, and the ranks have rows of the embedding.
+  const auto place = [](float last) {
+    return [last](const_local_state& held, std::int32_t rank) {
+      static thread_local small_tensors::tensor head;
+      head = counted({4, 2});
+      head.values.back() = last;
+      held.tensors[1].parts.clear();
+      if (rank == 1) held.tensors[1].parts.push_back({box::whole({4, 2}), small_tensors::view_of(head)});
+    };
+  };
+  CHECK(saved(folder / "a", tied, 3, rules_of(rules), target_format::dcp, place(7)) == "saved");
+  CHECK(small_tensors::read_all(*open_checkpoint(folder / "a").value()) == tensors{{"v", counted({4, 2})}});
+  const std::string apart = saved(folder / "b", tied, 3, rules_of(rules), target_format::dcp, place(8));
+  CHECK(contains(apart, "head: the mapping ties this tensor to embed, and their values differ"));
+  CHECK(!std::filesystem::exists(folder / "b"));
+}
+
 TEST_CASE("a defect of one rank's state or mapping is the same error on every rank, and no file exists") {
   const scratch_folder folder;
   const auto refused = [&](const std::function<void(const_local_state&, std::int32_t)>& change) {
