@@ -150,6 +150,19 @@ class move_maker {
   mapped_moves moves_;
 };
 
+// Checks that ranks hold every element of a source, each in one box or its replicas.
+result<void> check_held(const distribution& where) {
+  if (where.space() != owner_space::ranks) return fail(errc::unsupported, "the tensor is held by items, not by ranks");
+  if (where.is_complete()) return {};
+  const cover_report cover = check_cover(where, 1);
+  if (cover.problems.empty()) return {};
+  const cover_problem& problem = cover.problems[0];
+  const errc code = problem.kind == cover_kind::gap       ? errc::gap
+                    : problem.kind == cover_kind::overlap ? errc::overlap
+                                                          : errc::out_of_bounds;
+  return fail(code, to_string(problem)).with_box(problem.where);
+}
+
 // Applies a mapping to objects: those of an optimizer's parameters follow them.
 result<std::vector<traced_object>> followed(const bound_mapping& bound, const std::vector<traced_object>& objects) {
   if (!bound.lists.empty())
@@ -172,18 +185,20 @@ result<std::vector<traced_object>> followed(const bound_mapping& bound, const st
 }
 
 // Adds the tied tensors of a mapping to `made`, in which `between` are the mapping's sources.
-result<void> trace_ties(const bound_mapping& bound, const catalog& between, traced_mapping& made) {
+void trace_ties(const bound_mapping& bound, const catalog& between, traced_mapping& made) {
   for (const unused_tensor& one : bound.unused) {
     if (!one.same_as) continue;
     const target_elements &tied = made.tensors[one.source], &partner = made.tensors[*one.same_as];
-    for (const target_elements* const side : {&tied, &partner})
-      if (!side->whole || !side->values.empty() || !side->equals.empty())
-        return fail(errc::unsupported, "a later mapping ties a tensor that an earlier one computes")
-            .with_key(between.tensors[one.source].key)
-            .with_hint("apply the mappings one after another");
-    made.ties.push_back({*tied.whole, *partner.whole});
+    const auto is_source = [](const target_elements& side) {
+      return side.whole && side.values.empty() && side.equals.empty();
+    };
+    if (is_source(tied) && is_source(partner))
+      made.ties.push_back({*tied.whole, *partner.whole});
+    else
+      made.untraced_tie = fail(errc::unsupported, "a later mapping ties a tensor that an earlier one computes")
+                              .with_key(between.tensors[one.source].key)
+                              .with_hint("apply the mappings one after another");
   }
-  return {};
 }
 
 }  // namespace
@@ -191,14 +206,14 @@ result<void> trace_ties(const bound_mapping& bound, const catalog& between, trac
 result<traced_mapping> traced(const catalog& sources, std::span<const mapping_rules> mappings,
                               const model_sizes& sizes) {
   SHARDMESH_TRY(check_given_sizes(mappings, sizes));
-  traced_mapping made{elements_of(sources), {}, {}};
+  traced_mapping made{elements_of(sources), {}, {}, {}};
   for (std::size_t i = 0; i < sources.objects.size(); ++i) made.objects.push_back({sources.objects[i].key, {i}});
   for (const mapping_rules& mapping : mappings) {
     catalog between = catalog_of(made.tensors);
     for (const traced_object& object : made.objects) between.objects.push_back({object.key, {object.key}, {}, 0});
     SHARDMESH_TRY(const bound_mapping bound, bind_mapping(mapping, between, sizes));
     SHARDMESH_TRY(made.objects, followed(bound, made.objects));
-    SHARDMESH_TRY(trace_ties(bound, between, made));
+    trace_ties(bound, between, made);
     SHARDMESH_TRY(made.tensors, chained(made.tensors, elements_of(bound, between)));
   }
   return made;
@@ -207,9 +222,9 @@ result<traced_mapping> traced(const catalog& sources, std::span<const mapping_ru
 result<catalog> catalog_of(std::span<const held_tensor> sources) {
   catalog made;
   made.tensors.reserve(sources.size());
+  std::vector<error> problems;
   for (const held_tensor& source : sources) {
-    if (source.where.space() != owner_space::ranks)
-      return fail(errc::unsupported, "the tensor is held by items, not by ranks").with_key(source.key);
+    if (auto done = check_held(source.where); !done) problems.push_back(std::move(done).error().with_key(source.key));
     tensor_entry entry;
     entry.key = source.key;
     entry.where = {source.key};
@@ -217,6 +232,7 @@ result<catalog> catalog_of(std::span<const held_tensor> sources) {
     entry.shape = source.where.global_shape();
     made.tensors.push_back(std::move(entry));
   }
+  if (!problems.empty()) return fail_all(std::move(problems));
   SHARDMESH_TRY(check_distinct_keys(made, "two source tensors have the same name"));
   return made;
 }
@@ -265,14 +281,16 @@ result<mapped_moves> moves_between(std::span<const held_tensor> from, std::span<
   return std::move(maker).take();
 }
 
-void add_ties(mapped_moves& moves, std::span<const held_tensor> from, std::span<const tied_sources> ties) {
-  for (const tied_sources& one : ties) {
+result<void> add_ties(mapped_moves& moves, std::span<const held_tensor> from, const traced_mapping& through) {
+  if (through.untraced_tie) return *through.untraced_tie;
+  for (const tied_sources& one : through.ties) {
     const held_tensor &tied = from[one.tied], &partner = from[one.partner];
     if (bits(tied.type) == 0 || bits(tied.type) % 8 != 0) continue;  // as in a mapped checkpoint
     moves.ties.push_back({one.tied, one.partner, moves.transfers.size()});
     moves.transfers.push_back({partner.where, tied.where, partner.type, tied.type});
     moves.keys.push_back(fmt::format("{} = {}", tied.key, partner.key));
   }
+  return {};
 }
 
 }  // namespace shardmesh

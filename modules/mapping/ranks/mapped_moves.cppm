@@ -69,15 +69,17 @@ struct traced_mapping {
   std::vector<target_elements> tensors;
   std::vector<traced_object> objects;
   std::vector<tied_sources> ties;
+  std::optional<error> untraced_tie;  // of tensors that are not sources
 };
 
 // Applies the mappings to the description of sources, in order.
 // \errors those of `check_given_sizes`, `bind_mapping`, and `chained`; errc::unsupported for a list of an optimizer's
-//         parameters, whose names would have to change, and for tied tensors that an earlier mapping computes
+//         parameters, whose names would have to change
 result<traced_mapping> traced(const catalog& sources, std::span<const mapping_rules> mappings,
                               const model_sizes& sizes);
 
-// Describes sources as a checkpoint. \errors errc::duplicate_key; errc::unsupported for tensors of items
+// Describes sources as a checkpoint. \errors errc::duplicate_key; for each tensor, with its key, errc::gap,
+// errc::overlap, and errc::unsupported (a tensor of items)
 result<catalog> catalog_of(std::span<const held_tensor> sources);
 
 // Makes the transfers. \errors one problem for each key, of which the first 100 are kept: errc::missing_key (a target
@@ -86,7 +88,7 @@ result<catalog> catalog_of(std::span<const held_tensor> sources);
 result<mapped_moves> moves_between(std::span<const held_tensor> from, std::span<const held_tensor> to,
                                    const std::vector<target_elements>& made, bool allow_narrowing);
 
-// Adds the comparisons of tied tensors.
-void add_ties(mapped_moves& moves, std::span<const held_tensor> from, std::span<const tied_sources> ties);
+// Adds the comparisons of tied tensors. \errors errc::unsupported for tied tensors that an earlier mapping computes
+result<void> add_ties(mapped_moves& moves, std::span<const held_tensor> from, const traced_mapping& through);
 
 }  // namespace shardmesh

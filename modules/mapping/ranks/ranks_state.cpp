@@ -77,18 +77,10 @@ class state_merger {
       held_tensor& tensor = made_.tensors[i];
       builders_[i].at_least_owners(ranks);
       auto where = builders_[i].finish();
-      if (!where) {
+      if (where)
+        tensor.where = *std::move(where);
+      else
         refuse(std::move(where).error().with_key(tensor.key));
-        continue;
-      }
-      tensor.where = *std::move(where);
-      const cover_report cover = check_cover(tensor.where, 1);
-      if (cover.problems.empty()) continue;
-      const cover_problem& problem = cover.problems[0];
-      const errc code = problem.kind == cover_kind::gap       ? errc::gap
-                        : problem.kind == cover_kind::overlap ? errc::overlap
-                                                              : errc::out_of_bounds;
-      refuse(fail(code, to_string(problem)).with_key(tensor.key).with_box(problem.where));
     }
     if (!problems_.empty()) return fail_all(std::move(problems_), more_);
     return std::move(made_);

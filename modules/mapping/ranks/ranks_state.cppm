@@ -18,8 +18,8 @@ struct ranks_state {
 };
 
 // Exchanges the descriptions of the ranks' states. Collective; blocks: one all_gather.
-// \errors the same on every rank: errc::gap, errc::overlap, errc::out_of_bounds, errc::duplicate_key,
-//         errc::shape_mismatch, and errc::dtype_mismatch, each naming the key; errc::bad_format
+// \errors the same on every rank: errc::out_of_bounds, errc::duplicate_key, errc::shape_mismatch, and
+//         errc::dtype_mismatch, each naming the key; errc::bad_format
 result<ranks_state> gather_states(const const_local_state& held, bool skips_objects, communicator_ref comm,
                                   const call_options& call);
 

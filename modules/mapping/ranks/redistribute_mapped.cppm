@@ -41,11 +41,12 @@ using named_target = basic_named_side<tensor_view>;
 /// \param mappings  applied in order, as in `map_checkpoint`. The tensors between them are never made.
 /// \errors the same on every rank. Before anything moves: those of `check_given_sizes` and `bind_mapping`;
 ///         errc::missing_key for a target that is not made, and for a tensor that is made without a target;
-///         errc::duplicate_key; errc::shape_mismatch; errc::narrowing; errc::unsupported (a Partial target that is
-///         computed, a chain of mappings that divides a tensor into more than 65,536 pieces); those of `redistribute`
-///         of `tensor_move`s, whose keys are "SOURCE -> TARGET". Afterwards: errc::disagreement for repetitions that
-///         differ; errc::invalid_argument for a finite value that the operations turn into NaN or infinity, with the
-///         target, its element, and the rank. The targets then hold unspecified values.
+///         errc::gap and errc::overlap for a source; errc::duplicate_key; errc::shape_mismatch; errc::narrowing;
+///         errc::unsupported (a Partial target that is computed, a chain of mappings that divides a tensor into more
+///         than 65,536 pieces); those of `redistribute` of `tensor_move`s, whose keys are "SOURCE -> TARGET".
+///         Afterwards: errc::disagreement for repetitions that differ; errc::invalid_argument for a finite value that
+///         the operations turn into NaN or infinity, with the target, its element, and the rank. The targets then hold
+///         unspecified values.
 /// Cost: two all_gathers, and O(pieces of all tensors) on each rank for the plan. Beside the memory of `options`: this
 ///       rank's parts of targets with operations on values, and of repeated elements, in the dtype of their sources.
 result<redistribute_report> redistribute(std::span<const named_source> from, std::span<const named_target> to,

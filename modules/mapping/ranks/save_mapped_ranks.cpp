@@ -106,7 +106,7 @@ result<mapped_moves> prepare(new_state& made, const const_local_state& held, con
   SHARDMESH_TRY(allocate(made, comm.rank()));
   SHARDMESH_TRY(mapped_moves moves, moves_between(made.sides.from, made.sides.to, through.tensors, false));
   // One of two tied tensors is not written, so the two are compared.
-  add_ties(moves, made.sides.from, through.ties);
+  SHARDMESH_TRY(add_ties(moves, made.sides.from, through));
   return moves;
 }
 

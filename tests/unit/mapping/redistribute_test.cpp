@@ -286,6 +286,19 @@ TEST_CASE("targets and tensors that do not match are all reported before anythin
   CHECK(contains(found, "2 other problems"));
 }
 
+TEST_CASE("a source that ranks do not hold whole is an error with its key and box, whatever the targets need") {
+  const auto rules = rules_of("[rename]\n'w' = 'v'\n");
+  const std::vector<fragment> part{{{{0, 0}, {1, 2}}, 0, 0, {0, 0}, 0}, {{{2, 0}, {2, 2}}, 1, 0, {0, 0}, 0}};
+  const distribution where = distribution::from_fragments({4, 2}, part, owner_space::ranks).value();
+  const std::string found = error_of_all(2, [&](any_communicator& comm) {
+    tensor w = local_of(where, comm.rank(), counted({4, 2})), v = counted({2, 2});
+    const std::vector<named_source> from{{"w", {where, dtype::float32, {{small_tensors::view_of(w)}}}}};
+    const std::vector<named_target> to{{"v", {rows({4, 2}, 2), dtype::float32, {{small_tensors::view_of(v)}}}}};
+    return redistribute(from, to, rules, {}, comm);
+  });
+  CHECK(contains(found, "w: [1:2, 0:2) is held by no rank"));
+}
+
 TEST_CASE("one rank's other mapping, missing tensor, or wrong memory is the same error on every rank") {
   const std::string expression = "[sizes]\nn = 4\n[[rule]]\nleft = 'w'\nright = 'v'\nindex = 'w: n -> v: n'\n";
   const auto call = [&](any_communicator& comm, const std::string& rules, std::int64_t length) {
