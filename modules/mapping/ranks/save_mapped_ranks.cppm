@@ -28,8 +28,8 @@ export namespace shardmesh {
 ///         errc::dtype_mismatch, errc::out_of_bounds, and errc::duplicate_key for tensors of the state, with the key;
 ///         those of `redistribute` with a mapping; errc::unsupported for a list of an optimizer's parameters;
 ///         errc::disagreement for joined objects and for tied tensors that differ. Then those of `save`.
-/// Cost: as `redistribute` with a mapping and `save`, and one all_gather of all ranks' boxes. Memory: this rank's part
-///       of the new tensors, on the host.
+/// Cost: as `redistribute` with a mapping and `save`, one all_gather of all ranks' boxes, and one of the bindings.
+///       Memory: this rank's part of the new tensors, on the host, and of tied tensors.
 result<save_report> save_mapped(const std::filesystem::path& destination, const const_local_state& held,
                                 std::span<const mapping_rules> mappings, const model_sizes& sizes,
                                 communicator_ref comm, const rank_save_options& options = {});
