@@ -15,9 +15,9 @@ namespace shardmesh {
 // The bindings of all transfers on one rank.
 class mapped_memory {
  public:
-  // Refers to `moves` and `to`, which must outlive it. A defect of the memory becomes the `problem` of a binding, which
+  // Refers to its arguments, which must outlive it. A defect of the memory becomes the `problem` of a binding, which
   // the run reports on every rank.
-  // \param from, to              the tensors of `moves`
+  // \param from, to                the tensors of `moves`
   // \param from_memory, to_memory  this rank's memory of them
   mapped_memory(const mapped_moves& moves, std::span<const held_tensor> from, std::span<const held_tensor> to,
                 std::span<const const_tensor_binding> from_memory, std::span<const tensor_binding> to_memory,
