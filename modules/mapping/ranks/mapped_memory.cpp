@@ -87,7 +87,9 @@ result<void> check_slots(const distribution& where, dtype type, const basic_tens
     for (std::size_t d = 0; d < ends.rank(); ++d) ends[d] = std::max(ends[d], f.local_offsets[d] + f.where.sizes[d]);
     return true;
   });
-  for (const auto& [slot, need] : needed) {
+  for (const auto& entry : needed) {
+    const std::int32_t slot = entry.first;
+    const box& need = entry.second;
     const auto problem = [&](errc code, const std::string& what) {
       return fail(code, fmt::format("slot {} {}", slot, what)).with_box(need);
     };
