@@ -52,6 +52,14 @@ struct step_replicas::state {
   std::thread thread;
   detail::maker_process maker;
 
+  // A forked child has no thread that could end a keep.
+  result<void> check_process() const {
+    if (maker.is_this()) return {};
+    return fail(errc::invalid_argument, "the replicas belong to the process that forked this one")
+        .with_hint("make another step_replicas in this process");
+  }
+  // In a forked child, the parent's thread may have left `steps` half changed.
+  bool are_steps_whole() const { return !running; }
   // Waits until no thread uses `steps`, and lets go of the communicator.
   void join() {
     if (!running || !maker.is_this()) return;
@@ -88,6 +96,7 @@ result<step_replicas> step_replicas::make(const replicas_options& options) {
 
 result<keep_report> step_replicas::keep_by(std::int64_t step, detail::replica_maker make, communicator_ref comm,
                                            const keep_options& options) {
+  SHARDMESH_TRY(state_->check_process());
   state_->join();
   step_keep work(state_->steps, comm, state_->options, options);
   SHARDMESH_TRY(work.prepare(step, make));
@@ -115,6 +124,7 @@ result<std::optional<keep_report>> step_replicas::start_by(std::int64_t step, de
 }
 
 result<std::optional<keep_report>> step_replicas::wait() {
+  SHARDMESH_TRY(state_->check_process());
   state_->join();
   const std::optional<result<keep_report>> ended = std::exchange(state_->ended, std::nullopt);
   if (!ended) return std::optional<keep_report>();
@@ -123,6 +133,7 @@ result<std::optional<keep_report>> step_replicas::wait() {
 }
 
 result<std::vector<available_step>> step_replicas::available(communicator_ref comm, const call_options& call) {
+  SHARDMESH_TRY(state_->check_process());
   state_->join();
   std::vector<available_step> made;
   const rank_round round{comm, call.named("replicas.available")};
@@ -137,6 +148,7 @@ result<std::vector<available_step>> step_replicas::available(communicator_ref co
 
 result<resumed_step> step_replicas::resume_by(const detail::replica_target& target, communicator_ref comm,
                                               const rank_load_options& options) {
+  SHARDMESH_TRY(state_->check_process());
   state_->join();
   return step_resume(state_->steps, comm, options).run(target);
 }
@@ -144,6 +156,7 @@ result<resumed_step> step_replicas::resume_by(const detail::replica_target& targ
 std::vector<kept_copy> step_replicas::copies() const {
   state_->join();
   std::vector<kept_copy> made;
+  if (!state_->are_steps_whole()) return made;
   for (const memory_step& step : state_->steps) {
     const std::vector<numbered_chunk> chunks = chunks_of(*step.catalog);
     for (const chunk_copy& copy : step.copies) {
@@ -161,7 +174,7 @@ std::vector<kept_copy> step_replicas::copies() const {
 
 std::int64_t step_replicas::kept_bytes() const {
   state_->join();
-  return bytes_in(state_->steps);
+  return state_->are_steps_whole() ? bytes_in(state_->steps) : 0;
 }
 
 }  // namespace shardmesh

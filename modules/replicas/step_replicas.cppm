@@ -127,9 +127,10 @@ class step_replicas {
     return made;
   }
 
-  /// Lists the boxes that this rank keeps, of every step that it holds. Waits for the copy in the background.
+  /// Lists the boxes that this rank keeps, of every step that it holds. Waits for the copy in the background. In a
+  /// child that was forked during that copy, the list is empty.
   std::vector<kept_copy> copies() const;
-  /// Returns the bytes of elements that this rank keeps. Waits for the copy in the background.
+  /// Returns the bytes of elements that `copies` lists. Waits for the copy in the background.
   std::int64_t kept_bytes() const;
 
   struct state;

@@ -99,6 +99,13 @@ struct checkpoint_run::state {
   std::vector<ended_save> ended;     // not returned yet
   detail::maker_process maker;
 
+  // A forked child has neither the lock nor the threads of the run.
+  result<void> check_process() const {
+    if (maker.is_this()) return {};
+    return fail(errc::invalid_argument, "the run belongs to the process that forked this one")
+        .with_file(folder.string())
+        .with_hint("open the run in this process");
+  }
   fs::path path_of(std::int64_t step) const { return folder / folder_name(step, options.names); }
   std::vector<agreement_record> record_of(std::int64_t step) const {
     return {{"folder", folder.string()}, {"step", fmt::format("{}", step)}};
@@ -244,6 +251,7 @@ result<checkpoint_run> checkpoint_run::open(const fs::path& folder, communicator
 
 result<save_report> checkpoint_run::save_by(std::int64_t step, communicator_ref comm, const run_save_options& options,
                                             detail::run_saver saver) {
+  SHARDMESH_TRY(state_->check_process());
   SHARDMESH_TRY(const rank_save_options how, state_->prepare(step, comm, options));
   auto saved = saver(state_->path_of(step), how);
   state_->end_save(step, saved.has_value(), how.durable);
@@ -252,6 +260,7 @@ result<save_report> checkpoint_run::save_by(std::int64_t step, communicator_ref 
 
 result<started_save> checkpoint_run::start_by(std::int64_t step, communicator_ref comm, const run_save_options& options,
                                               detail::run_starter starter) {
+  SHARDMESH_TRY(state_->check_process());
   const call_options call = limits_of(options.saving, "run.start_save");
   SHARDMESH_TRY(const std::int64_t ended, state_->count_ended(step, comm, call));
   for (std::int64_t i = 0; i < ended; ++i) state_->end_oldest();
@@ -284,6 +293,7 @@ std::vector<ended_save> checkpoint_run::wait() {
 }
 
 result<resumed_run> checkpoint_run::resume(communicator_ref comm) {
+  SHARDMESH_TRY(state_->check_process());
   SHARDMESH_TRY(chosen_step chosen, state_->choose(comm, std::nullopt, {.name = "run.resume"}));
   resumed_run made;
   if (!chosen.step && !chosen.skipped.empty()) return fail_all(std::move(chosen.skipped));
@@ -295,6 +305,7 @@ result<resumed_run> checkpoint_run::resume(communicator_ref comm) {
 
 result<resumed_run> checkpoint_run::resume_by(communicator_ref comm, const rank_load_options& options,
                                               detail::run_loader loader) {
+  SHARDMESH_TRY(state_->check_process());
   const call_options call{.within = options.within, .cancel = options.cancel, .name = "run.resume"};
   resumed_run made;
   std::optional<std::int64_t> below;

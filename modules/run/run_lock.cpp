@@ -5,12 +5,14 @@ module;
 #include <sys/file.h>
 #include <unistd.h>
 #include <host_name.hpp>
+#include <process_token.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -38,11 +40,17 @@ std::string owner_in(int fd) {
 
 run_lock& run_lock::operator=(run_lock&& other) noexcept {
   std::swap(fd_, other.fd_);
+  std::swap(maker_, other.maker_);
   return *this;
 }
 
+run_lock::run_lock(int fd) : fd_(fd), maker_(detail::process_token()) {}
+
 run_lock::~run_lock() {
-  if (fd_ >= 0) ::close(fd_);
+  if (fd_ < 0) return;
+  // A child shares the lock, and closing this descriptor alone would keep the lock until the child ends.
+  if (maker_ == detail::process_token()) ::flock(fd_, LOCK_UN);
+  ::close(fd_);
 }
 
 result<run_lock> run_lock::take(const std::filesystem::path& run) {

@@ -13,8 +13,9 @@ inline constexpr std::string_view run_lock_name = ".shardmesh_run.lock";
 class run_lock {
  public:
   run_lock() = default;
-  run_lock(run_lock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  run_lock(run_lock&& other) noexcept : fd_(std::exchange(other.fd_, -1)), maker_(other.maker_) {}
   run_lock& operator=(run_lock&& other) noexcept;
+  // Releases the lock, also if a forked child has inherited it. In such a child it keeps the lock of the parent.
   ~run_lock();
 
   // Takes the lock of an existing folder. A file system without locks gives none, and no error.
@@ -24,8 +25,9 @@ class run_lock {
   bool is_held() const { return fd_ >= 0; }
 
  private:
-  explicit run_lock(int fd) : fd_(fd) {}
+  explicit run_lock(int fd);
   int fd_ = -1;
+  std::uint64_t maker_ = 0;  // the token of the process that took the lock
 };
 
 }  // namespace shardmesh

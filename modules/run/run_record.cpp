@@ -67,10 +67,13 @@ result<run_record> run_record::read(const fs::path& run) {
   const fs::path file = run / run_record_name;
   std::error_code code;
   if (!fs::exists(fs::symlink_status(file, code))) return run_record();
-  SHARDMESH_TRY(const auto bytes, read_file(file, most_file_bytes));
-  const auto* const text = reinterpret_cast<const char*>(bytes.data());
+  const auto bytes = read_file(file, most_file_bytes);
+  if (!bytes && bytes.error().code != errc::io && bytes.error().code != errc::no_memory)
+    return damaged(file, bytes.error().message);
+  if (!bytes) return bytes.error();
+  const auto* const text = reinterpret_cast<const char*>(bytes->data());
   const nlohmann::json parsed = nlohmann::json::parse(
-      text, text + bytes.size(),
+      text, text + bytes->size(),
       [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) { return depth <= most_levels; }, false);
   if (parsed.is_discarded() || !parsed.is_object()) return damaged(file, "it is not a JSON object");
   const auto version = parsed.find("version"), steps = parsed.find("steps");

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the writer of a run on its own, as a binding uses it whose ranks save the steps by other means.
+#include <signal.h>
+#include <unistd.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <filesystem>
+#include <forked_child.hpp>
 #include <optional>
 #include <scratch_folder.hpp>
 #include <string>
@@ -52,6 +56,44 @@ TEST_CASE("a writer chooses the folder and the previous step, and records the me
   CHECK(steps[0].metric == 0.5);
   CHECK(steps[1].metric == 0.25);
   CHECK(writer.take_notes().empty());
+}
+
+TEST_CASE("a run that is closed is free, even if a forked child that inherited it lives on") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  std::optional<run_writer> writer = run_writer::open(run).value();
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::alarm(60);
+    ::pause();
+  }
+  CHECK(run_writer::open(run).error().code == errc::destination_exists);
+  writer.reset();
+  const auto again = run_writer::open(run);
+  ::kill(child, SIGKILL);
+  static_cast<void>(exit_status_of(child));
+  INFO((again ? "" : to_string(again.error())));
+  CHECK(again);
+}
+
+TEST_CASE("a forked child that destroys its copy of a run does not unlock it for others, and cannot save with it") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  on_ranks(1, [&](any_communicator& comm) -> result<void> {
+    auto opened = checkpoint_run::open(run, comm);
+    if (!opened) return std::move(opened).error();
+    const int status = status_of_child([&] {
+      trainer state = trained(comm, 1);
+      const auto saved = opened->save(1, state, comm, quick());
+      const bool is_refused = !saved && saved.error().code == errc::invalid_argument &&
+                              to_string(saved.error()).find("open the run in this process") != std::string::npos;
+      const checkpoint_run taken = *std::move(opened);
+      return is_refused ? 0 : 1;
+    });
+    if (status != 0) return expect(false, "the child saved");
+    return expect(!run_writer::open(run), "the lock is gone");
+  });
 }
 
 TEST_CASE("a writer prunes after each save by its rules, and on demand by others") {
