@@ -20,20 +20,6 @@ import :memory_reader;
 namespace shardmesh {
 namespace {
 
-// An object's archive. Owns the bytes.
-class archive_source final : public byte_source {
- public:
-  archive_source(std::vector<std::byte> bytes, std::string name)
-      : bytes_(std::move(bytes)), view_(bytes_, std::move(name)) {}
-  std::int64_t size_bytes() const override { return view_.size_bytes(); }
-  result<void> read(std::int64_t offset, std::span<std::byte> to) const override { return view_.read(offset, to); }
-  std::string name() const override { return view_.name(); }
-
- private:
-  std::vector<std::byte> bytes_;
-  memory_source view_;
-};
-
 // The number of elements from the first to the last one of a view.
 result<std::int64_t> reach_of(const const_tensor_view& view) {
   std::int64_t reach = 1;
@@ -94,7 +80,7 @@ class memory_reader final : public checkpoint_reader, public torch_file::archive
     SHARDMESH_TRY(std::vector<std::byte> archive, object_archive(index));
     torch_file::opened_object made;
     made.place = contents_.objects[index].key;
-    made.source = std::make_shared<archive_source>(std::move(archive), made.place);
+    made.source = std::make_shared<owned_source>(std::move(archive), made.place);
     made.budget = std::make_shared<read_budget>();
     auto item = torch_file::item::open(*made.source, {.budget = made.budget.get()});
     if (!item) return std::move(item).error().with_key(made.place);

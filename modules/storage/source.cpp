@@ -49,6 +49,16 @@ result<void> memory_source::read(std::int64_t offset, std::span<std::byte> out) 
   return {};
 }
 
+owned_source::owned_source(std::vector<std::byte> bytes, std::string name)
+    : owned_source(std::make_shared<const std::vector<std::byte>>(std::move(bytes)), std::move(name)) {}
+
+owned_source::owned_source(std::shared_ptr<const std::vector<std::byte>> bytes, std::string name)
+    : bytes_(std::move(bytes)), view_(*bytes_, std::move(name)) {}
+
+result<void> owned_source::read(std::int64_t offset, std::span<std::byte> out) const {
+  return view_.read(offset, out);
+}
+
 result<void> section_source::read(std::int64_t offset, std::span<std::byte> out) const {
   SHARDMESH_TRY(check_range(*this, offset, out.size()));
   return whole_.read(offset_ + offset, out);

@@ -64,6 +64,22 @@ class memory_source final : public byte_source {
   std::string name_;
 };
 
+/// Bytes in memory, owned. A copy of the source shares them.
+class owned_source final : public byte_source {
+ public:
+  owned_source(std::vector<std::byte> bytes, std::string name);
+  /// Shares the bytes with their other owners.
+  /// Precondition: `bytes` is not null.
+  owned_source(std::shared_ptr<const std::vector<std::byte>> bytes, std::string name);
+  std::int64_t size_bytes() const override { return view_.size_bytes(); }
+  result<void> read(std::int64_t offset, std::span<std::byte> out) const override;
+  std::string name() const override { return view_.name(); }
+
+ private:
+  std::shared_ptr<const std::vector<std::byte>> bytes_;
+  memory_source view_;
+};
+
 /// The bytes [offset, offset + length) of another source, which must outlive it.
 /// Precondition: the range lies within the source.
 class section_source final : public byte_source {

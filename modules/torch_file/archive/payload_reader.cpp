@@ -29,20 +29,6 @@ std::string name_of(const stored_range& place) {
   return fmt::format("{}:{}:{}", place.file, place.offset, place.length);
 }
 
-// An archive in memory. Owns the bytes.
-class owned_source final : public byte_source {
- public:
-  owned_source(std::shared_ptr<const std::vector<std::byte>> bytes, std::string name)
-      : bytes_(std::move(bytes)), source_(*bytes_, std::move(name)) {}
-  std::int64_t size_bytes() const override { return source_.size_bytes(); }
-  std::string name() const override { return source_.name(); }
-  result<void> read(std::int64_t offset, std::span<std::byte> out) const override { return source_.read(offset, out); }
-
- private:
-  std::shared_ptr<const std::vector<std::byte>> bytes_;
-  memory_source source_;
-};
-
 // Number of payload elements that a view reaches; empty on overflow.
 std::optional<std::int64_t> reach(const extents& sizes, const extents& strides, std::int64_t offset) {
   std::int64_t last = offset;

@@ -20,19 +20,6 @@ namespace {
 
 constexpr std::byte proto{0x80};
 
-class pickle_in_memory final : public byte_source {
- public:
-  pickle_in_memory(std::vector<std::byte> bytes, std::string name)
-      : bytes_(std::move(bytes)), source_(bytes_, std::move(name)) {}
-  std::int64_t size_bytes() const override { return source_.size_bytes(); }
-  std::string name() const override { return source_.name(); }
-  result<void> read(std::int64_t offset, std::span<std::byte> out) const override { return source_.read(offset, out); }
-
- private:
-  std::vector<std::byte> bytes_;
-  memory_source source_;
-};
-
 // Protocols 0 and 1 do not begin with a mark of their own.
 result<bool> may_be_spelled(const byte_source& file) {
   std::array<std::byte, 2> head{};
@@ -66,7 +53,7 @@ result<std::shared_ptr<const byte_source>> with_plain_bytes(const byte_source& f
     // Twice the size suffices: protocol 4 may write names longer than protocol 0, and writes shared bytes once.
     if (!out.value(graph->root(), 2 * bytes.size() + 4096)) return nothing;
     return std::shared_ptr<const byte_source>(
-        std::make_shared<const pickle_in_memory>(std::move(out).finish(), file.name()));
+        std::make_shared<const owned_source>(std::move(out).finish(), file.name()));
   }
 }
 

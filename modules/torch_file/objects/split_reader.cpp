@@ -26,20 +26,6 @@ import :split_reader;
 namespace shardmesh::torch_file {
 namespace {
 
-// An archive in memory. Owns the bytes.
-class archive_in_memory final : public byte_source {
- public:
-  archive_in_memory(std::vector<std::byte> bytes, std::string name)
-      : bytes_(std::move(bytes)), view_(bytes_, std::move(name)) {}
-  std::int64_t size_bytes() const override { return view_.size_bytes(); }
-  result<void> read(std::int64_t offset, std::span<std::byte> to) const override { return view_.read(offset, to); }
-  std::string name() const override { return view_.name(); }
-
- private:
-  std::vector<std::byte> bytes_;
-  memory_source view_;
-};
-
 flat_entry entry_of(const object_entry& object, const pickle::value& value) {
   return {object.where, object.key, value, {}, 0};
 }
@@ -165,7 +151,7 @@ class split_reader final : public forwarding_reader, public opaque_values {
     if (auto opened = open_object(inner(), index)) return opened;
     SHARDMESH_TRY(std::vector<std::byte> archive, inner().object_archive(index));
     opened_object made;
-    made.source = std::make_shared<archive_in_memory>(std::move(archive), path_.string());
+    made.source = std::make_shared<owned_source>(std::move(archive), path_.string());
     made.budget = std::make_shared<read_budget>();
     SHARDMESH_TRY(torch_file::item item, item::open(*made.source));
     made.item = std::make_shared<const torch_file::item>(std::move(item));
