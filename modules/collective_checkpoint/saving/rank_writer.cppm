@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: rank_writer, a format's part in each phase of a save by many ranks. Every rank has one. The phases and
-// their rounds are in save; save_assignment decides which rank writes which data.
+// their rounds are in rank_save; save_assignment decides which rank writes which data.
 module shardmesh.collective_checkpoint:rank_writer;
 
 import shardmesh.std;

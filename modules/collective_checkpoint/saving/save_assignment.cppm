@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: decides which rank writes which boxes and objects when many ranks save together. Writing is in save.
+// Not exported: decides which rank writes which boxes and objects when many ranks save together. Writing is in
+// rank_save.
 module shardmesh.collective_checkpoint:save_assignment;
 
 import shardmesh.std;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: staging_lease, the memory that one save takes from a staging_pool until it ends. Copying is in save.
+// Not exported: staging_lease, the memory that one save takes from a staging_pool until it ends. Copying is in
+// staged_copies.
 module shardmesh.collective_checkpoint:staging_lease;
 
 import shardmesh.std;
