@@ -328,35 +328,7 @@ std::vector<replica_range> replicas_of(const merged_tensor& tensor) {
 
 result<agreement_notes> round_of_ranks::settle(const result<void>& mine, std::vector<std::byte> note,
                                                std::span<const agreement_record> records) const {
-  call_options now = call;
-  agree_options options{.what = "checkpoint options", .note = std::move(note)};
-  error problem;
-  if (!mine) {
-    problem = detail::reported_by(mine.error(), comm.rank());
-    options.problem = &problem;
-    // Even if this rank was cancelled, the others must receive its error.
-    now.cancel = {};
-  }
-  return agree(comm, records, options, now);
-}
-
-result<void> guarded(function_ref<result<void>()> part) {
-  try {
-    return part();
-  } catch (...) {
-    return detail::caught_error();
-  }
-}
-
-result<void> guarded(communicator_ref comm, function_ref<result<void>()> phases) {
-  bool threw = true;
-  auto done = guarded([&] {
-    auto ended = phases();
-    threw = false;
-    return ended;
-  });
-  if (threw) comm.abort(done.error());
-  return done;
+  return detail::settle_round(comm, call, mine, {.what = "checkpoint options", .note = std::move(note)}, records);
 }
 
 }  // namespace shardmesh

@@ -111,10 +111,7 @@ struct round_of_ranks {
   result<std::vector<std::byte>> hand_out(agreement_notes parts) const;
 };
 
-// Runs one rank's own part of a phase. An exception becomes the rank's error, so that no other rank waits for it.
-result<void> guarded(function_ref<result<void>()> part);
-// Runs several phases with their rounds in the same way. An exception between the rounds aborts the communicator,
-// because the other ranks wait in the next round.
-result<void> guarded(communicator_ref comm, function_ref<result<void>()> phases);
+// Run one rank's own part of a phase, and several phases with their rounds.
+using detail::guarded;
 
 }  // namespace shardmesh

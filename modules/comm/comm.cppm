@@ -13,6 +13,7 @@ export import :call_guard;
 export import :communicator_ref;
 export import :error_bytes;
 export import :exchange_checks;
+export import :guarded_rounds;
 export import :lending;
 export import :object_numbers;
 export import :peer_memory;

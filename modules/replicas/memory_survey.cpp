@@ -97,7 +97,7 @@ using catalogs = std::map<digest128, std::shared_ptr<const kept_catalog>>;
 result<catalogs> send_catalogs(std::span<const memory_step> steps, const reported_steps& said,
                                const rank_round& round) {
   detail::wire_writer out;
-  const auto mine = run_part([&]() -> result<void> {
+  const auto mine = guarded([&]() -> result<void> {
     for (const auto& [id, reports] : said)
       if (reports.front().rank == round.comm.rank()) out.bytes(find_step(steps, id)->encoded);
     return {};
@@ -139,7 +139,7 @@ bool surveyed_step::is_complete() const {
 
 result<std::vector<surveyed_step>> survey_memory(std::span<const memory_step> steps, const rank_round& round) {
   std::vector<std::byte> note;
-  const auto mine = run_part([&]() -> result<void> {
+  const auto mine = guarded([&]() -> result<void> {
     note = report(steps);
     return {};
   });

@@ -19,12 +19,8 @@ struct rank_round {
                                  std::span<const agreement_record> records = {}) const;
 };
 
-// Runs one rank's own part between two rounds. An exception becomes the rank's error, which the next round reports.
-result<void> run_part(function_ref<result<void>()> part);
-
-// Runs parts and rounds. An exception between the rounds aborts the communicator, because the other ranks wait in the
-// next round.
-result<void> run_rounds(communicator_ref comm, function_ref<result<void>()> rounds);
+// Run one rank's own part between two rounds, and several parts with their rounds.
+using detail::guarded;
 
 // Returns the error of a rank whose note cannot be decoded.
 error malformed_note(std::size_t rank);

@@ -49,7 +49,7 @@ step_keep::step_keep(std::vector<memory_step>& steps, communicator_ref comm, con
       round_{comm, {.within = how.within, .cancel = how.cancel, .name = "replicas.keep"}} {}
 
 result<void> step_keep::prepare(std::int64_t step, function_ref<result<const_local_state>()> make) {
-  return run_rounds(round_.comm, [&]() -> result<void> {
+  return guarded(round_.comm, [&]() -> result<void> {
     SHARDMESH_TRY(const merged_parts all, describe(step, make));
     SHARDMESH_TRY(choose_step_before());
     SHARDMESH_TRY(copy_own(all));
@@ -88,7 +88,7 @@ result<std::vector<std::byte>> step_keep::note_of_part(std::int64_t step,
 // Every rank gets the same list, or the same problems.
 result<merged_parts> step_keep::describe(std::int64_t step, function_ref<result<const_local_state>()> make) {
   std::vector<std::byte> note;
-  const auto mine = run_part([&]() -> result<void> {
+  const auto mine = guarded([&]() -> result<void> {
     SHARDMESH_TRY(note, note_of_part(step, make));
     return {};
   });
@@ -174,7 +174,7 @@ result<std::vector<std::byte>> step_keep::copy_and_digest(const merged_parts& al
 
 result<void> step_keep::copy_own(const merged_parts& all) {
   std::vector<std::byte> note;
-  const auto mine = run_part([&]() -> result<void> {
+  const auto mine = guarded([&]() -> result<void> {
     SHARDMESH_TRY(note, copy_and_digest(all));
     return {};
   });
@@ -217,11 +217,11 @@ result<void> step_keep::set_digests(const merged_parts& all, const agreement_not
 result<keep_report> step_keep::finish() {
   report_.step = made_.catalog->step;
   report_.kept_bytes = static_cast<std::int64_t>(made_.memory.bytes().size());
-  const auto done = run_rounds(round_.comm, [&]() -> result<void> {
+  const auto done = guarded(round_.comm, [&]() -> result<void> {
     SHARDMESH_TRY(const sent_copies sent, send_copies(made_, routes_, round_, how_.progress));
     report_.sent_bytes = sent.sent_bytes;
     report_.received_bytes = sent.received_bytes;
-    const auto mine = run_part([&]() -> result<void> {
+    const auto mine = guarded([&]() -> result<void> {
       SHARDMESH_TRY(check_received(made_, routes_, round_.comm.rank()));
       steps_.push_back(std::move(made_));
       return {};

@@ -115,7 +115,7 @@ result<std::optional<keep_report>> step_replicas::start_by(std::int64_t step, de
     state_->thread = std::thread([work] { work->outcome = work->work.finish(); });
     return {};
   };
-  if (const auto started = run_part(start); !started) {
+  if (const auto started = guarded(start); !started) {
     comm.abort(started.error());  // the others are already running
     return started.error();
   }
@@ -137,7 +137,7 @@ result<std::vector<available_step>> step_replicas::available(communicator_ref co
   state_->join();
   std::vector<available_step> made;
   const rank_round round{comm, call.named("replicas.available")};
-  const auto done = run_rounds(comm, [&]() -> result<void> {
+  const auto done = guarded(comm, [&]() -> result<void> {
     SHARDMESH_TRY(const std::vector<surveyed_step> found, survey_memory(state_->steps, round));
     for (const surveyed_step& one : found) made.push_back({one.catalog->step, lost_chunks(one), one.damaged_copies});
     return {};

@@ -70,7 +70,7 @@ step_resume::step_resume(std::span<const memory_step> steps, communicator_ref co
       round_{comm, {.within = options.within, .cancel = options.cancel, .name = "replicas.resume"}} {}
 
 result<resumed_step> step_resume::run(const detail::replica_target& state) && {
-  const auto loaded = run_rounds(round_.comm, [&]() -> result<void> {
+  const auto loaded = guarded(round_.comm, [&]() -> result<void> {
     SHARDMESH_TRY(choose());
     SHARDMESH_TRY(compare(state));
     SHARDMESH_TRY(move());
@@ -78,7 +78,7 @@ result<resumed_step> step_resume::run(const detail::replica_target& state) && {
   });
   if (!loaded) return loaded.error();
   // The communicator is free again: an error from here on keeps no rank waiting.
-  const auto taken = run_part([&]() -> result<void> {
+  const auto taken = guarded([&]() -> result<void> {
     for (const local_state_tensor& tensor : wanted_.tensors)
       if (tensor.written) tensor.written();
     return state.take_objects(wanted_.objects);
@@ -154,7 +154,7 @@ result<std::vector<std::byte>> step_resume::note_of_wanted(const detail::replica
 // Compares the wanted entries with the kept ones. Every rank finds the same problems.
 result<void> step_resume::compare(const detail::replica_target& state) {
   std::vector<std::byte> note;
-  const auto mine = run_part([&]() -> result<void> {
+  const auto mine = guarded([&]() -> result<void> {
     SHARDMESH_TRY(note, note_of_wanted(state));
     return {};
   });
@@ -238,7 +238,7 @@ result<void> step_resume::add_moves(const merged_entry& wanted, moves& to) {
 
 result<void> step_resume::move() {
   moves all;
-  const auto mine = run_part([&]() -> result<void> {
+  const auto mine = guarded([&]() -> result<void> {
     for (const merged_entry& wanted : all_.entries) SHARDMESH_TRY(add_moves(wanted, all));
     return {};
   });
@@ -252,7 +252,7 @@ result<void> step_resume::move() {
     report_.loaded.bytes_received = runs.received_bytes();
   }
   // A rank that has all its bytes does not know whether the others have theirs.
-  SHARDMESH_TRY(round_.settle(run_part([&]() -> result<void> { return finish_objects(); })));
+  SHARDMESH_TRY(round_.settle(guarded([&]() -> result<void> { return finish_objects(); })));
   return {};
 }
 
