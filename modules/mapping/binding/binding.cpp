@@ -4,7 +4,6 @@ module;
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
-#include <cctype>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -18,8 +17,10 @@ module;
 #include <vector>
 module shardmesh.mapping;
 
+import :binding_problems;
 import :rule_captures;
 import :size_sources;
+import :source_users;
 import :state_binding;
 
 namespace shardmesh {
@@ -28,13 +29,11 @@ namespace {
 // Bounds the names that an untrusted configuration can generate.
 constexpr std::int64_t most_names = std::int64_t{1} << 22;
 constexpr std::int64_t most_name_bytes = std::int64_t{1} << 29;
-// With more problems, the mapping is for another model, or its ranges are wrong: the binder stops.
-constexpr std::int64_t most_problems = 10'000;
 
 class binder {
  public:
   binder(const mapping_rules& mapping, const catalog& source, const model_sizes& sizes)
-      : source_(source), model_(sizes) {
+      : source_(source), model_(sizes), problems_(mapping.file) {
     made_.mapping = mapping;
     users_.resize(source.tensors.size());
   }
@@ -60,21 +59,14 @@ class binder {
       if (one.is_left) SHARDMESH_TRY(tie(one));
     const auto report = [&](error why) { refuse(std::move(why)); };
     bind_state(source_, made_, users_, report);
-    check_users();
-    if (!problems_.empty()) return fail_all(std::move(problems_), more_);
+    check_users(source_, made_, users_, problems_);
+    if (!problems_.empty()) return std::move(problems_).take();
     return std::move(made_);
   }
 
  private:
-  error located(error e) const { return e.file.empty() ? std::move(e).with_file(made_.mapping.file) : e; }
-
-  void refuse(error e) {
-    if (problems_.size() > error::max_others) {
-      ++more_;
-      return;
-    }
-    problems_.push_back(located(std::move(e)));
-  }
+  error located(error e) const { return problems_.located(std::move(e)); }
+  void refuse(error e) { problems_.add(std::move(e)); }
 
   bool is_capture(const std::string& name) const { return ranges_.contains(name); }
 
@@ -100,7 +92,7 @@ class binder {
     }
     result<void> done;
     for (std::int64_t i = 0; i < count && done; ++i) {
-      if (more_ > most_problems) return fail_all(std::move(problems_), more_);
+      if (problems_.are_too_many()) return std::move(problems_).take();
       std::int64_t rest = i;
       for (std::size_t c = captures.size(); c-- > 0;) {
         const std::int64_t range = ranges_.find(captures[c])->second;
@@ -226,7 +218,7 @@ class binder {
     for (const std::string& key : missing)
       refuse(fail(errc::missing_key, fmt::format("{} needs this tensor, and the checkpoint lacks it", described(rule)))
                  .with_key(key)
-                 .with_hint(problems_.size() < most_suggestions ? did_you_mean(nearest_key(source_, key)) : ""));
+                 .with_hint(problems_.may_suggest() ? did_you_mean(nearest_key(source_, key)) : ""));
     return found;
   }
 
@@ -303,7 +295,7 @@ class binder {
 
   // Returns a hint with the sizes of a tensor whose shape contradicts them, and their origins.
   std::string hint_of_sizes(const index_tensor& tensor, const named_sizes& values) const {
-    if (problems_.size() >= most_suggestions) return {};
+    if (!problems_.may_suggest()) return {};
     const std::string origins = size_sources(tensor, values, made_.mapping, model_);
     return origins.empty() ? origins : fmt::format("correct one of the sizes, or the rule: {}", origins);
   }
@@ -409,66 +401,6 @@ class binder {
     });
   }
 
-  // Returns a hint with the name in a rule that is nearest to a key, without regard to numbers.
-  std::string nearest_rule(const std::string& key) const {
-    const auto without_numbers = [](std::string_view text) {
-      std::string made;
-      bool is_capture = false;
-      for (const char c : text) {
-        if (c == '{') is_capture = true;
-        const bool is_number = is_capture || std::isdigit(static_cast<unsigned char>(c)) != 0;
-        if (!is_number)
-          made.push_back(c);
-        else if (made.empty() || made.back() != '#')
-          made.push_back('#');
-        if (c == '}') is_capture = false;
-      }
-      return made;
-    };
-    std::vector<std::string> names;
-    std::vector<std::string_view> texts;
-    for (const mapping_rule& rule : made_.mapping.rules)
-      for (const named_tensor& tensor : rule.left) {
-        names.push_back(without_numbers(tensor.name.text()));
-        texts.push_back(tensor.name.text());
-      }
-    const std::vector<std::string_view> views(names.begin(), names.end());
-    const auto found = nearest_key(views, without_numbers(key));
-    if (!found) return "";
-    const auto index = std::find(views.begin(), views.end(), *found) - views.begin();
-    return fmt::format("the nearest name of a rule is {}", texts[static_cast<std::size_t>(index)]);
-  }
-
-  void check_users() {
-    for (std::size_t i = 0; i < users_.size(); ++i) {
-      const tensor_entry& entry = source_.tensors[i];
-      if (users_[i].empty()) {
-        const bool suggests = problems_.size() < most_suggestions;
-        refuse(fail(errc::missing_key, fmt::format("no rule of the mapping {}:{} uses this tensor", made_.mapping.left,
-                                                   made_.mapping.right))
-                   .with_key(entry.key)
-                   .with_hint(suggests ? nearest_rule(entry.key) : ""));
-      } else if (users_[i].size() > 1) {
-        const auto user = [&](std::size_t number) {
-          return number == unused_user ? "[[ignore]] or [[tie]]" : described(made_.mapping.rules[number]);
-        };
-        refuse(fail(errc::duplicate_key,
-                    fmt::format("{} and {} use the same tensor", user(users_[i][0]), user(users_[i][1])))
-                   .with_key(entry.key));
-      }
-    }
-    // A tied tensor is left out because its partner has the same elements, so a rule must use the partner.
-    for (const unused_tensor& one : made_.unused) {
-      if (!one.same_as) continue;
-      const std::vector<std::size_t>& users = users_[*one.same_as];
-      if (!users.empty() && std::all_of(users.begin(), users.end(), [](std::size_t u) { return u == unused_user; }))
-        refuse(fail(errc::missing_key,
-                    fmt::format("this tensor is tied to '{}', which no rule uses", source_.tensors[*one.same_as].key))
-                   .with_key(source_.tensors[one.source].key)
-                   .with_hint("add a rule for one of them"));
-    }
-  }
-
   const catalog& source_;
   const model_sizes& model_;
   bound_mapping made_;
@@ -478,8 +410,8 @@ class binder {
   std::map<std::vector<extents>, std::size_t> known_;    // relations of the current rule, by shapes
   std::vector<std::vector<std::size_t>> users_;          // per source tensor: rules
   std::unordered_map<std::string, std::size_t> makers_;  // of targets: rules
-  std::vector<error> problems_;
-  std::int64_t more_ = 0, names_ = 0, name_bytes_ = 0;
+  binding_problems problems_;
+  std::int64_t names_ = 0, name_bytes_ = 0;
 };
 
 }  // namespace

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: binding_problems, the problems of a mapping that is bound to a checkpoint.
+module shardmesh.mapping:binding_problems;
+
+import shardmesh.std;
+import shardmesh.core;
+
+namespace shardmesh {
+
+// The first problems, and the number of further ones.
+class binding_problems {
+ public:
+  // `file`: that of the mapping, which problems without a file name.
+  explicit binding_problems(std::string file) : file_(std::move(file)) {}
+
+  // Names the mapping's file in an error that names no file.
+  error located(error e) const;
+  void add(error e);
+  // Returns whether one more problem still gets a hint that is costly to find.
+  bool may_suggest() const;
+  // Returns whether the mapping has so many problems that it is for another model, or that its ranges are wrong.
+  bool are_too_many() const;
+  bool empty() const { return named_.empty(); }
+  // Returns one error with all problems. Ends the collection. Precondition: there is one.
+  error take() &&;
+
+ private:
+  std::string file_;
+  std::vector<error> named_;
+  std::int64_t more_ = 0;
+};
+
+}  // namespace shardmesh
