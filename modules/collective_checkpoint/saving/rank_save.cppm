@@ -7,6 +7,7 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.tree;
 import shardmesh.comm;
+import shardmesh.transfer;
 import shardmesh.storage;
 import shardmesh.checkpoint_core;
 import shardmesh.checkpoint;
