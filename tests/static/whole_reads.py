@@ -17,7 +17,7 @@ PLACES = [
     ("modules/checkpoint/recognition/consolidated_sizes.cpp", "{1} << 20", MIB, "the `params.json` of [Meta's folders]"),
     ("modules/checkpoint/recognition/megatron_folder.cpp", "4096)", 4096, "DeepSpeed's `latest`, Megatron's tracker"),
     ("modules/checkpoint_core/recorded_sums.cpp", "{1} << 32", 4 * GIB, "`.shardmesh_checksums`"),
-    ("modules/collective_checkpoint/save.cpp", "1024)", 4096, "the mark of a save"),
+    ("modules/collective_checkpoint/saving/rank_save.cpp", "1024)", 4096, "the mark of a save"),
     ("modules/dcp/folder_listing.cpp", None, None, "DCP's `.metadata`"),
     ("modules/dcp/reader.cpp", "{4} << 30", 4 * GIB, "archive that is copied"),
     ("modules/deepspeed/folder.cpp", "longest_latest = 4096", 4096, "DeepSpeed's `latest`"),
