@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """start_load reports every key once, when its values are there. Loads end complete, by the caller's exception,
 cancelled, by Ctrl-C, or with the program."""
+import itertools
+import math
 import os
+import pickle
+import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -11,6 +16,9 @@ import common
 
 common.need_torch()
 import torch  # noqa: E402
+from torch.distributed.checkpoint.filesystem import _StorageInfo  # noqa: E402
+from torch.distributed.checkpoint.metadata import (  # noqa: E402
+    ChunkStorageMetadata, Metadata, MetadataIndex, TensorProperties, TensorStorageMetadata)
 
 import shardmesh  # noqa: E402
 from common import GOLDEN, raw  # noqa: E402
@@ -38,7 +46,78 @@ if sys.argv[2] == "interrupt":
 """
 
 
+def dcp_folder(path, shape, boxes):
+    """A DCP folder of one tensor, "w", whose chunks are these boxes: (offsets, sizes), with the values of `arange`."""
+    whole = torch.arange(float(math.prod(shape))).reshape(shape)
+    path.mkdir()
+    places, chunks = {}, []
+    with open(path / "__0_0.distcp", "wb") as file:
+        for number, (offsets, sizes) in enumerate(boxes):
+            begin = file.tell()
+            torch.save(whole[slices(offsets, sizes)].clone(), file)
+            places[MetadataIndex("w", torch.Size(offsets), number)] = _StorageInfo("__0_0.distcp", begin, file.tell() - begin)
+            chunks.append(ChunkStorageMetadata(torch.Size(offsets), torch.Size(sizes)))
+    tensor = TensorStorageMetadata(TensorProperties(torch.float32), torch.Size(shape), chunks)
+    metadata = Metadata({"w": tensor}, planner_data={"w": ("w",)}, storage_data=places)
+    (path / ".metadata").write_bytes(pickle.dumps(metadata))
+    return whole
+
+
+def slices(offsets, sizes):
+    return tuple(slice(begin, begin + size) for begin, size in zip(offsets, sizes))
+
+
+def random_boxes(dice, shape):
+    """Boxes that cover a tensor once, or with one of them moved, left out, or stored twice."""
+    cuts = [sorted({0, size, *(dice.randrange(size + 1) for _ in range(2))}) for size in shape]
+    boxes = [(offsets, tuple(end - begin for begin, end in zip(offsets, ends)))
+             for offsets, ends in zip(itertools.product(*(one[:-1] for one in cuts)),
+                                      itertools.product(*(one[1:] for one in cuts)))]
+    change = dice.choice(("none", "moved", "moved", "left out", "twice"))
+    chosen = dice.randrange(len(boxes))
+    if change == "moved":
+        sizes = boxes[chosen][1]
+        boxes[chosen] = (tuple(dice.randrange(whole - size + 1) for whole, size in zip(shape, sizes)), sizes)
+    elif change == "left out" and len(boxes) > 1:
+        del boxes[chosen]
+    elif change == "twice":
+        boxes.append(boxes[chosen])
+    return boxes
+
+
 class LoadingTest(common.WorkTest):
+    def test_a_box_loads_if_distinct_chunks_hold_each_of_its_elements_once(self):
+        dice = random.Random(common.seed())
+        for number in range(600 if common.long_runs() else 60):
+            shape = tuple(dice.randrange(1, 6) for _ in range(dice.choice((1, 2, 2, 3))))
+            boxes = random_boxes(dice, shape)
+            path = self.work / f"boxes{number}"
+            whole = dcp_folder(path, shape, boxes)
+            held = torch.zeros(shape)
+            for offsets, sizes in set(boxes):
+                held[slices(offsets, sizes)] += 1
+            checkpoint = shardmesh.open(path)
+            ends = [dice.randrange(1, size + 1) for size in shape]
+            begins = [dice.randrange(end) for end in ends]
+            for wanted in (tuple(slice(0, size) for size in shape), tuple(map(slice, begins, ends))):
+                with self.subTest(f"SHARDMESH_SEED={common.seed()}: {shape} of {boxes}, {wanted}"):
+                    if bool((held[wanted] == 1).all()):
+                        self.assertTrue(torch.equal(checkpoint["w"][wanted], whole[wanted]))
+                    else:
+                        with self.assertRaises(shardmesh.Error) as raised:
+                            checkpoint["w"][wanted]
+                        self.assertIn(raised.exception.code, ("gap", "overlap"))
+                        self.assertEqual(raised.exception.key, "w")
+            state = {"w": torch.full(shape, -1.0)}
+            if bool((held == 1).all()):
+                checkpoint.load_into(state)
+                self.assertTrue(torch.equal(state["w"], whole))
+            else:
+                self.assertFalse(shardmesh.verify(path).ok)
+                with self.assertRaises(shardmesh.Error):
+                    checkpoint.load_into(state)
+            shutil.rmtree(path)
+
     def saved(self, format="dcp"):
         path = self.work / ("state." + format)
         state = {f"t{i}": torch.arange(15.0).reshape(5, 3) + 100 * i for i in range(6)}

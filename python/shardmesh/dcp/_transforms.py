@@ -35,7 +35,7 @@ class Transforms:
     def fill(self, checkpoint: Checkpoint, key: str, where: Where, target: torch.Tensor, names: Sequence[str]) -> None:
         """Fills a box of a tensor from every chunk that overlaps it."""
         offsets, sizes = where
-        filled = 0
+        written = torch.zeros(target.shape, dtype=torch.bool)
         for begin, extent, *place in checkpoint._native.chunks(checkpoint[key]._index):
             low = [max(a, b) for a, b in zip(offsets, begin)]
             high = [min(a + b, c + d) for a, b, c, d in zip(offsets, sizes, begin, extent)]
@@ -45,12 +45,14 @@ class Transforms:
             if tuple(stored.shape) != tuple(extent):
                 raise failure("shape_mismatch", "the stored sizes are not the declared ones", key=key,
                               path=checkpoint.path, expected=str(list(extent)), found=str(list(stored.shape)))
-            to, part = target.detach(), stored
+            to, part, mark = target.detach(), stored, written
             for dimension, (a, b) in enumerate(zip(low, high)):
                 to = to.narrow(dimension, a - offsets[dimension], b - a)
+                mark = mark.narrow(dimension, a - offsets[dimension], b - a)
                 part = part.narrow(dimension, a - begin[dimension], b - a)
             to.copy_(part)
-            filled += part.numel()
+            mark.fill_(True)
+        filled = int(written.sum())
         if filled < target.numel():
             raise failure("gap", "is not stored whole", key=key, path=checkpoint.path,
                           expected=f"{target.numel()} elements", found=str(filled))
