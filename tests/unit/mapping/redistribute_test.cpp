@@ -318,6 +318,7 @@ TEST_CASE("one rank's other mapping, missing tensor, or wrong memory is the same
   CHECK(contains(missing, "the checkpoint lacks it"));
   const std::string larger =
       error_of_all(2, [&](any_communicator& comm) { return call(comm, expression, comm.rank() == 1 ? 4 : 2); });
+  INFO(larger);
   CHECK(contains(larger, "w -> v"));
   CHECK(contains(larger, "is larger than this rank's part of the tensor"));
 }

@@ -230,7 +230,8 @@ TEST_CASE("a prune that is killed leaves no step that refers to a deleted one") 
   while (numbers_in(run) == before && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
-  for (const run_step& step : list_steps(run).value()) {
+  const std::vector<run_step> left = list_steps(run).value();
+  for (const run_step& step : left) {
     INFO(step.path);
     CHECK(check_step(step.path).ok());
   }
