@@ -168,18 +168,18 @@ void mapped_memory::bind_tie(const tie_move& move) {
 
 mapped_memory::piece_memory mapped_memory::bind_piece(const piece_move& move) {
   piece_memory mine;
-  if (const auto& problem = to_problems_[move.target]) {
-    for (std::size_t s = 0; s < move.sources.size(); ++s) destinations_[move.transfer + s].problem = problem;
-    return mine;
-  }
   const index_piece& piece = move.piece.where;
-  mine.places = places_of_target(piece, move.side, to_[move.target].where, rank_, to_memory_[move.target].slots);
   for (std::size_t s = 0; s < move.sources.size(); ++s) {
     const std::size_t source = move.sources[s];
     const_tensor_binding& bound = sources_[move.transfer + s];
     bound.problem = from_problems_[source];
     if (!bound.problem) bound.slots = source_slots(piece, from_[source].where, rank_, from_memory_[source].slots);
   }
+  if (const auto& problem = to_problems_[move.target]) {
+    for (std::size_t s = 0; s < move.sources.size(); ++s) destinations_[move.transfer + s].problem = problem;
+    return mine;
+  }
+  mine.places = places_of_target(piece, move.side, to_[move.target].where, rank_, to_memory_[move.target].slots);
   if (move.is_staged) {
     if (auto done = stage(move, mine); !done)
       destinations_[move.transfer].problem = std::move(done).error().with_key(to_[move.target].key);
