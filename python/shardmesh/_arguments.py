@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 #: The scheme of "s3://bucket/x". A single letter would be a Windows drive.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 #: What pathlib makes of a URL.
-_SHORTENED_URL = re.compile(r"(s3|gs|hf|https?):/[^/]")
+_SHORTENED_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/([^/].*)", re.DOTALL)
+#: Schemes of stores. A text that begins like this is probably str(pathlib.Path(url)).
+_STORES = ("s3", "gs", "hf", "http", "https")
 
 #: The largest number of threads, and of anything else.
 _MOST_THREADS = 2**31 - 1
@@ -108,15 +110,8 @@ def _listed(value: Any) -> list | None:
 
 
 def source(value: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str:
-    """Returns the path or URL of something to read. A "file://" URL becomes a path; the C++ half judges other URLs."""
-    made = _path_text(value)
-    scheme = _SCHEME.match(made)
-    if scheme is not None:
-        return _local(made, scheme[1]) if scheme[1].lower() == "file" else made
-    if isinstance(value, os.PathLike) and (shortened := _SHORTENED_URL.match(made)) and not os.path.lexists(made):
-        raise failure("invalid_argument", "is a URL that pathlib has shortened", path=made,
-                      expected=f"{shortened[1]}://", hint="give the URL as a text")
-    return made
+    """Returns the path or URL of something to read. A "file:" URL becomes a path; the C++ half judges other URLs."""
+    return _path_and_scheme(value)[0]
 
 
 def destination(value: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str:
@@ -129,17 +124,31 @@ def is_url(path: str) -> bool:
 
 
 def path(value: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str:
-    """Returns a path of this machine, also given as a "file://" URL. Raises Error for other URLs."""
-    made = _path_text(value)
-    scheme = _SCHEME.match(made)
-    return made if scheme is None else _local(made, scheme[1])
+    """Returns a path of this machine, also given as a "file:" URL. Raises Error for other URLs."""
+    made, scheme = _path_and_scheme(value)
+    if scheme:
+        raise failure("unsupported", f"is a URL of a store ({scheme}://), which this argument cannot be",
+                      path=made, expected="a path of this machine, or file://",
+                      hint="write to a local folder, and copy it with shardmesh.convert")
+    return made
 
 
-def _path_text(value: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str:
+def _path_and_scheme(value: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> tuple[str, str]:
+    """Returns a path and an empty scheme, or a URL and its scheme, which is not "file"."""
     try:
         made = os.fsdecode(value)
     except Exception as cause:
         raise wrong("path", "a path: text, bytes, or os.PathLike", value) from cause
+    shortened = _SHORTENED_URL.match(_usable(made))
+    if shortened is not None:
+        made = _lengthened(value, made, shortened[1], shortened[2])
+    scheme = _SCHEME.match(made)
+    if scheme is None:
+        return made, ""
+    return (_usable(_local(made)), "") if scheme[1].lower() == "file" else (made, scheme[1])
+
+
+def _usable(made: str) -> str:
     if "\0" in made:  # the system would end the path there
         raise wrong("path", "a path without a null character", made)
     if not made:  # of an unset variable, perhaps; abspath would make it the current folder
@@ -147,12 +156,20 @@ def _path_text(value: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> st
     return made
 
 
-def _local(url: str, scheme: str) -> str:
+def _lengthened(value: Any, made: str, scheme: str, rest: str) -> str:
+    """Judges a path such as "s3:/bucket/x". "file:/x" is the short form of file:///x (RFC 8089) if it is text."""
+    is_text = not isinstance(value, os.PathLike)
+    if is_text and scheme.lower() == "file":
+        return f"{scheme}:///{rest}"
+    if is_text and scheme.lower() not in _STORES or os.path.lexists(made):
+        return made
+    raise failure("invalid_argument", "is a URL that pathlib has shortened", path=f"{scheme}://{rest}",
+                  expected=f"{scheme}://", found=f"{scheme}:/",
+                  hint="give the URL as a text; give a local path as an absolute one")
+
+
+def _local(url: str) -> str:
     """Returns the path that a file:// URL names."""
-    if scheme.lower() != "file":
-        raise failure("unsupported", f"is a URL of a store ({scheme}://), which this argument cannot be",
-                      path=url, expected="a path of this machine, or file://",
-                      hint="write to a local folder, and copy it with shardmesh.convert")
     host, _, below = url[len("file://"):].partition("/")
     if host not in ("", "localhost"):
         raise failure("unsupported", "is a file:// URL of another machine", path=url, expected="file:///path",

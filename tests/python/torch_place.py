@@ -206,10 +206,64 @@ class DestinationTest(common.WorkTest):
             self.assertIn('"abc"', str(caught.exception))
 
     def test_a_url_that_pathlib_shortened_is_named(self):
+        os.chdir(self.work)
+        there = common.GOLDEN / "single_rank" / "checkpoint"
+        state = {"w": tensor(1)}
+        urls = ("s3://bucket/run/step-1", "S3://bucket/x", "gs://bucket/x", "hf://user/model", "https://host/x", "abc://x/y",
+                "file:///tmp/x")
+        for url in (*map(Path, urls), "s3:/bucket/x", "HTTPS:/host/x", b"gs:/bucket/x"):
+            for call in (lambda: shardmesh.open(url), lambda: shardmesh.save(state, url),
+                         lambda: shardmesh.save(state, self.work / "x", previous=url),
+                         lambda: shardmesh.convert(there, url, "dcp"), lambda: shardmesh.reshard(there, url, like=there),
+                         lambda: shardmesh.save_delta(there, there, url),
+                         lambda: shardmesh.Run(url), lambda: shardmesh.Run(url, read_only=True),
+                         lambda: shardmesh.dcp.StorageReader(url), lambda: shardmesh.dcp.StorageWriter(url),
+                         lambda: shardmesh.dcp.save(state, checkpoint_id=url),
+                         lambda: shardmesh.dcp.async_save(state, checkpoint_id=url),
+                         lambda: shardmesh.dcp.load(state, checkpoint_id=url)):
+                with self.assertRaises(shardmesh.Error) as caught:
+                    call()
+                self.assertEqual((caught.exception.code, caught.exception.message),
+                                 ("invalid_argument", "is a URL that pathlib has shortened"), url)
+                self.assertEqual(caught.exception.path, os.fsdecode(url).replace(":/", "://"))
+            self.assertFalse(shardmesh.dcp.StorageWriter.validate_checkpoint_id(url))
+        self.assertEqual(self.left_in_work(), [])
+
+    def test_secrets_of_a_shortened_url_are_not_shown(self):
         with self.assertRaises(shardmesh.Error) as caught:
-            shardmesh.open(Path("s3://bucket/step"))
-        self.assertEqual(caught.exception.code, "invalid_argument")
-        self.assertIn("as a text", str(caught.exception))
+            shardmesh.open(Path("https://user:secret@host/x?token=secret"))
+        self.assertNotIn("secret", str(caught.exception))
+
+    def test_a_local_folder_with_a_colon_is_a_path(self):
+        os.chdir(self.work)
+        shardmesh.save({"w": tensor(3)}, self.work / "abc:" / "x")
+        self.assertEqual(shardmesh.load(Path("abc:/x"), "w")[0].item(), 3.0)
+        shardmesh.dcp.save({"w": tensor(4)}, checkpoint_id="abc:/y")
+        self.assertEqual(sorted(os.listdir("abc:")), ["x", "y"])
+
+    def test_a_null_character_in_a_file_url_is_refused(self):
+        url = f"file://{self.work}/saved%00x"
+        state = {"w": tensor(1)}
+        shardmesh.save({"w": tensor(5)}, self.work / "saved")
+        for call in (lambda: shardmesh.open(url), lambda: shardmesh.save(state, url, overwrite=True),
+                     lambda: shardmesh.convert(self.work / "saved", url, "dcp", overwrite=True),
+                     lambda: shardmesh.Run(url), lambda: shardmesh.dcp.StorageReader(url),
+                     lambda: shardmesh.dcp.save(state, checkpoint_id=url, overwrite=True)):
+            with self.assertRaises(shardmesh.Error) as caught:
+                call()
+            self.assertEqual((caught.exception.code, caught.exception.expected),
+                             ("invalid_argument", "a path without a null character"))
+        self.assertEqual(self.left_in_work(), ["saved"])
+        self.assertEqual(shardmesh.load(self.work / "saved", "w")[0].item(), 5.0)
+
+    def test_the_short_form_of_a_file_url_is_a_path(self):
+        os.chdir(self.work)
+        for number, scheme in enumerate(("file", "FILE")):
+            url = f"{scheme}:{self.work}/a%20folder/saved{number}"
+            shardmesh.dcp.save({"w": tensor(4)}, checkpoint_id=url)
+            self.assertEqual(shardmesh.load(url, "w")[0].item(), 4.0)
+        self.assertEqual(self.left_in_work(), ["a folder"])
+        self.assertEqual(sorted(os.listdir("a folder")), ["saved0", "saved1"])
 
     def test_file_urls_are_paths(self):
         url = f"file://{self.work}/a%20folder/saved"
