@@ -22,6 +22,7 @@ from .._error import failure
 from .._progress import Progress, reporting
 from .._tensors import Destination
 from ._description import description_of, is_of_ranks, transforms_of
+from ._per_thread import PerThread
 from ._transforms import Transforms
 
 
@@ -33,9 +34,24 @@ class Piece(NamedTuple):
     target: torch.Tensor
 
 
+class _Load:
+    """One load."""
+
+    def __init__(self, path: str, load_id: str) -> None:
+        self.path = path
+        self.load_id = load_id
+        self.is_begun = False
+        self.opened: Checkpoint | None = None
+        self.opened_as: int | None = None
+        self.failure: Exception | None = None
+
+    def open(self, rank: int | None) -> None:
+        self.opened, self.opened_as = open(self.path, rank=rank), rank
+
+
 class StorageReader(storage.StorageReader):
     """A reader for torch.distributed.checkpoint.load and everything else that takes one. It may be reused: each load
-    opens the checkpoint again.
+    opens the checkpoint again. Several loads may run at the same time, each in its own thread.
 
     allow_narrowing: a tensor may be loaded into a dtype that holds less, as PyTorch does silently.
     threads: of this rank; 0: all cores, divided among the ranks of this machine (LOCAL_WORLD_SIZE).
@@ -48,16 +64,25 @@ class StorageReader(storage.StorageReader):
     def __init__(self, path: str | os.PathLike[str], *, threads: int = 0, allow_narrowing: bool = True,
                  progress: Progress = False, rank: int | None = None, extension_registry: Any = None) -> None:
         super().__init__()
-        self.path = self._checked(path)
-        self.load_id = str(uuid.uuid4())
+        self._path = self._checked(path)
+        self._load_id = str(uuid.uuid4())
+        self._loads: PerThread[_Load] = PerThread()
         self._threads = _arguments.threads(threads) or default_threads()
         self._allow_narrowing = _arguments.flag("allow_narrowing", allow_narrowing)
         self._progress = progress
         self._rank = None if rank is None else _arguments.number("rank", rank, most=2**31 - 1)
         self._transforms = Transforms(extension_registry)
-        self._opened: Checkpoint | None = None
-        self._opened_as: int | None = None
-        self._failure: Exception | None = None
+
+    @property
+    def path(self) -> str:
+        """The source of this thread's load; before one, the last source."""
+        own = self._loads.own
+        return self._path if own is None else own.path
+
+    @property
+    def load_id(self) -> str:
+        own = self._loads.own
+        return self._load_id if own is None else own.load_id
 
     @property
     def checkpoint_id(self) -> str:
@@ -65,45 +90,55 @@ class StorageReader(storage.StorageReader):
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """The checkpoint as of the last `read_metadata`; opened on first use."""
-        if self._opened is None:
-            self._open(self._default_rank())
-        return self._opened
+        """The checkpoint as of this thread's last `read_metadata`; opened on first use."""
+        own = self._own()
+        if own.opened is None:
+            own.open(self._default_rank())
+        return own.opened  # type: ignore[return-value]
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        if checkpoint_id is not None:
-            self.path = self._checked(checkpoint_id)
-        self.load_id = str(uuid.uuid4())
-        self._opened = self._failure = None
+        path = self.path if checkpoint_id is None else self._checked(checkpoint_id)
+        self._path, self._load_id = path, str(uuid.uuid4())
+        self._loads.own = _Load(self._path, self._load_id)
+
+    def _own(self) -> _Load:
+        """This thread's load."""
+        return self._loads.own or self._begun()
+
+    def _begun(self) -> _Load:
+        """Begins a load of this thread, with the path of its `reset`, or of the last `reset` of any thread."""
+        own = self._loads.own
+        if own is None or own.is_begun:
+            self._loads.own = own = _Load(self._path, self._load_id)
+        own.is_begun = True
+        return own
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         # PyTorch would take an exception from here for a folder without `.metadata`, look for one per rank, and report
         # "metadata is None". The next call raises it instead, and all ranks get it.
-        self._opened = self._failure = None  # the files may have changed since the last load
+        load = self._begun()  # the files may have changed since the last load
         try:
             own = self._default_rank()
-            self._open(kwargs.get("rank", own) if self._rank is None else own)
-            return description_of(self.checkpoint, self.load_id, with_places=kwargs.get("with_places", True))
+            load.open(kwargs.get("rank", own) if self._rank is None else own)
+            return description_of(self.checkpoint, load.load_id, with_places=kwargs.get("with_places", True))
         except Exception as problem:
-            self._failure = problem
+            load.failure = problem
             return Metadata({}, planner_data={}, storage_data={})
 
     def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        if self._failure is not None:
-            problem, self._failure = self._failure, None
+        own = self._own()
+        if own.failure is not None:
+            problem, own.failure = own.failure, None
             raise problem
         rank = kwargs.get("rank")  # in the process group, or 0 without one
-        if (self._rank is None and rank is not None and rank != self._opened_as and _has_ranks()
-                and self._opened is not None and is_of_ranks(self._opened)):
-            self._open(rank)
+        if (self._rank is None and rank is not None and rank != own.opened_as and _has_ranks()
+                and own.opened is not None and is_of_ranks(own.opened)):
+            own.open(rank)
 
     def _default_rank(self) -> int | None:
         if self._rank is not None:
             return self._rank
         return dist.get_rank() if _has_ranks() else None
-
-    def _open(self, rank: int | None) -> None:
-        self._opened, self._opened_as = open(self.path, rank=rank), rank
 
     def prepare_local_plan(self, plan: planning.LoadPlan) -> planning.LoadPlan:
         return plan

@@ -24,6 +24,7 @@ from .._process import Owner
 from .._progress import Progress, reporting
 from .._saving import check_name
 from .._tensors import memory_of, readable
+from ._per_thread import PerThread
 from ._reader import default_threads
 
 
@@ -79,6 +80,48 @@ def _place_of(item: planning.WriteItem, part: Any) -> tuple[tuple[int, ...], tup
     return tuple(data.chunk.offsets), tuple(data.size)
 
 
+class _Save:
+    """One save. If it is dropped before its commit, its staged files and the new parent folders are removed."""
+
+    def __init__(self, path: str, save_id: str) -> None:
+        self.path = path
+        self.save_id = save_id
+        self.is_begun = False
+        self.folder: _native.RankFolder | None = None
+        self._parents: list[str] = []  # created by this save
+        self._owner = Owner()
+
+    def begin(self, overwrite: bool) -> None:
+        self._parents = make_parents(self.path)
+        try:
+            self.folder = _native.RankFolder.make(self.path, overwrite)
+        except BaseException:
+            self.discard()
+            raise
+
+    def check_process(self) -> None:
+        self._owner.check("a save", "begin a save in each process", self.path)
+
+    def commit(self, description: bytes, written: list[tuple]) -> None:
+        folder, self.folder = self.folder, None
+        try:
+            folder.commit(description, written)  # type: ignore[union-attr]
+            self._parents = []
+        except BaseException:
+            folder = None
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        self.folder = None
+        parents, self._parents = self._parents, []
+        if self._owner.is_here:
+            remove_parents(parents)
+
+    def __del__(self) -> None:
+        self.discard()
+
+
 class StorageWriter(storage.StorageWriter):
     """A writer for torch.distributed.checkpoint.save and everything else that takes one.
 
@@ -86,6 +129,9 @@ class StorageWriter(storage.StorageWriter):
     error; PyTorch's own writer adds to the folder. All ranks must see the folder. Parent folders are created.
     previous: an earlier checkpoint of shardmesh in the same parent folder. Chunks that have not changed since are not
     written again: the new checkpoint refers to the old files, which must be kept.
+
+    Several saves may run at the same time, each in its own thread, as in several `async_save`. All calls of one save
+    must come from one thread.
 
     `thread_count` is PyTorch's name for `threads`. The arguments after it are those of PyTorch's FileSystemWriter, and
     accept only their defaults: another value raises Error, of code "unsupported", with the alternative.
@@ -100,8 +146,9 @@ class StorageWriter(storage.StorageWriter):
         refuse_options(single_file_per_rank=single_file_per_rank, sync_files=sync_files,
                        per_thread_copy_ahead=per_thread_copy_ahead, cache_staged_state_dict=cache_staged_state_dict,
                        _extensions=_extensions, serialization_format=serialization_format)
-        self.path = self._checked(path)
-        self.save_id = str(uuid.uuid4())
+        self._path = self._checked(path)
+        self._save_id = str(uuid.uuid4())
+        self._saves: PerThread[_Save] = PerThread()
         self._overwrite = _arguments.flag("overwrite", overwrite)
         if thread_count is not None:
             threads = _arguments.number("thread_count", thread_count, 1, 2**31 - 1)
@@ -109,83 +156,88 @@ class StorageWriter(storage.StorageWriter):
         self._memory_bytes = _arguments.number("memory_bytes", memory_bytes)
         self._progress = progress
         self._previous = "" if previous is None else _arguments.path(previous)
-        self._folder: _native.RankFolder | None = None
-        self._parents: list[str] = []  # created by this save
-        self._owner = Owner()
+
+    @property
+    def path(self) -> str:
+        """The destination of this thread's save; before one, the last destination."""
+        own = self._saves.own
+        return self._path if own is None else own.path
+
+    @property
+    def save_id(self) -> str:
+        own = self._saves.own
+        return self._save_id if own is None else own.save_id
 
     @property
     def checkpoint_id(self) -> str:
         return self.path
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        """Removes the staged files of a failed save."""
-        if checkpoint_id is not None:
-            self.path = self._checked(checkpoint_id)
-        self.save_id = str(uuid.uuid4())
-        self._discard()
+        """Removes the staged files of this thread's failed save."""
+        path = self.path if checkpoint_id is None else self._checked(checkpoint_id)
+        self._path, self._save_id = path, str(uuid.uuid4())
+        if self._saves.own is not None:
+            self._saves.own.discard()
+        self._saves.own = _Save(self._path, self._save_id)
 
-    def _discard(self) -> None:
-        self._folder = None
-        if self._owner.is_here:
-            remove_parents(self._parents)
-        self._parents = []
+    def discard_all(self) -> None:
+        """Removes the staged files of every thread. Precondition: no save runs."""
+        for save in self._saves.all():
+            save.discard()
+
+    def _own(self) -> _Save:
+        """This thread's save."""
+        return self._saves.own or self._begun()
+
+    def _begun(self) -> _Save:
+        """Begins a save of this thread, with the path of its `reset`, or of the last `reset` of any thread."""
+        own = self._saves.own
+        if own is None or own.is_begun:
+            if own is not None:
+                own.discard()
+            self._saves.own = own = _Save(self._path, self._save_id)
+        own.is_begun = True
+        return own
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        self._discard()
-        self._owner = Owner()
+        own = self._begun()
         _of_thread.place = None
         refuse_options(use_collectives=kwargs.get("use_collectives", True))
         # This comes before any plan: a planner that caches plans keeps half of them if the global step fails.
         if is_coordinator:
-            self._begin()
-
-    def _begin(self) -> None:
-        self._parents = make_parents(self.path)
-        try:
-            self._folder = _native.RankFolder.make(self.path, self._overwrite)
-        except BaseException:
-            self._discard()
-            raise
+            own.begin(self._overwrite)
 
     def prepare_local_plan(self, plan: planning.SavePlan) -> planning.SavePlan:
         return plan
 
     def prepare_global_plan(self, plans: list[planning.SavePlan]) -> list[planning.SavePlan]:
-        if self._folder is None:
-            self._begin()
-        places = [_Place(self._folder.folder, rank) for rank in range(len(plans))]
+        own = self._own()
+        if own.folder is None:
+            own.begin(self._overwrite)
+        places = [_Place(own.folder.folder, rank) for rank in range(len(plans))]  # type: ignore[union-attr]
         _of_thread.place = places[0]  # without process groups nothing is sent
         return [dataclasses.replace(plan, storage_data=place) for plan, place in zip(plans, places)]
 
     def write_data(self, plan: planning.SavePlan, planner: planning.SavePlanner) -> Future[list[storage.WriteResult]]:
-        self._owner.check("a save", "begin a save in each process", self.path)
+        own = self._own()
+        own.check_process()
         place = getattr(_of_thread, "place", None) or plan.storage_data
-        if not isinstance(place, _Place) or (self._folder is not None and self._folder.folder != place.folder):
-            raise failure("unsupported", "the plan is not of this save", path=self.path,
+        if not isinstance(place, _Place) or (own.folder is not None and own.folder.folder != place.folder):
+            raise failure("unsupported", "the plan is not of this save", path=own.path,
                           hint="call prepare_global_plan in the thread that writes, or send its plans there")
-        archives, tensors, kept, order = [], [], [], []
-        for item in plan.items:
-            check_name(item.index.fqn, "")
-            if item.type == planning.WriteItemType.BYTE_IO:
-                data = _pickled(item, planner)
-                archives.append(data.getvalue())
-                order.append((0, len(archives) - 1))
-                continue
-            key, data = item.index.fqn, planner.resolve_data(item)
-            kept.append(readable(data, key))
-            tensors.append((key, memory_of(kept[-1]), _place_of(item, kept[-1]) if self._previous else None))
-            order.append((1, len(tensors) - 1))
-        # The coordinator made the folder; another process adds to it.
-        folder = self._folder or _native.RankFolder.join(place.folder)
-        total = sum(tensor.nbytes for tensor in kept)
+        folder = None
         try:
-            with reporting(self._progress, total, "save") as report:
+            archives, tensors, kept, order = self._staged(plan, planner)
+            # The coordinator made the folder; another process adds to it.
+            folder = own.folder or _native.RankFolder.join(place.folder)
+            with reporting(self._progress, sum(tensor.nbytes for tensor in kept), "save") as report:
                 options = {"overwrite": False, "threads": self._threads, "memory_bytes": self._memory_bytes,
-                           "previous": self._previous, "destination": self.path, "report": report}
+                           "previous": self._previous, "destination": own.path, "report": report}
                 places, sums = folder.write(place.rank, archives, tensors, options)
         except BaseException:
             if not dist.is_initialized() or dist.get_world_size() == 1:
-                self._folder = None  # no other rank writes to it, and a kept exception keeps this writer
+                folder = None
+                own.discard()  # no other rank writes to it, and a kept exception keeps this save
             raise
         finally:
             folder = None  # else an exception's traceback keeps it, and everything written
@@ -198,24 +250,36 @@ class StorageWriter(storage.StorageWriter):
         done.set_result(results)
         return done
 
+    def _staged(self, plan: planning.SavePlan, planner: planning.SavePlanner) -> tuple[list, list, list, list]:
+        """Returns the objects, the tensors, what keeps their memory, and for each item its kind and number."""
+        archives, tensors, kept, order = [], [], [], []
+        for item in plan.items:
+            check_name(item.index.fqn, "")
+            if item.type == planning.WriteItemType.BYTE_IO:
+                data = _pickled(item, planner)
+                archives.append(data.getvalue())
+                order.append((0, len(archives) - 1))
+                continue
+            key, data = item.index.fqn, planner.resolve_data(item)
+            kept.append(readable(data, key))
+            tensors.append((key, memory_of(kept[-1]), _place_of(item, kept[-1]) if self._previous else None))
+            order.append((1, len(tensors) - 1))
+        return archives, tensors, kept, order
+
     def finish(self, metadata: dcp.Metadata, results: list[list[storage.WriteResult]]) -> None:
-        self._owner.check("a save", "begin a save in each process", self.path)
-        folder, self._folder = self._folder, None
-        if folder is None:
-            raise failure("unsupported", "there is no save to finish", path=self.path, hint="call prepare_global_plan first")
+        own = self._own()
+        own.check_process()
+        if own.folder is None:
+            raise failure("unsupported", "there is no save to finish", path=own.path,
+                          hint="call prepare_global_plan first, in this thread")
         written = [result for of_rank in results for result in of_rank]
         metadata.version = filesystem.CURRENT_DCP_VERSION
         metadata.storage_data = {result.index: filesystem._StorageInfo(*result.storage_data[:3]) for result in written}
         metadata.storage_meta = self.storage_meta()
         try:
-            folder.commit(pickle.dumps(metadata), [tuple(result.storage_data) for result in written])
-            self._parents = []
-        except BaseException:
-            folder = None
-            self._discard()
-            raise
+            own.commit(pickle.dumps(metadata), [tuple(result.storage_data) for result in written])
         finally:
-            folder = None
+            self._saves.own = None
 
     def storage_meta(self) -> dcp.StorageMeta:
         return dcp.StorageMeta(checkpoint_id=self.path, save_id=self.save_id)
