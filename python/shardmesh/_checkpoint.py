@@ -333,8 +333,7 @@ class Checkpoint(Mapping[str, Entry]):
                 return torch.load(stream, map_location="cpu", weights_only=weights_only)
             except Exception as cause:
                 if not weights_only:
-                    raise failure("bad_pickle", f"its pickle could not be run: {type(cause).__name__}: {cause}", key=key,
-                                  path=self.path) from cause
+                    raise pickle_failure(cause, key, self.path) from cause
                 entry = self._entries[key]
                 kind = entry.type if isinstance(entry, ObjectEntry) else ""
                 raise failure("unsupported", f"is a {kind}, which is more than plain data", key=key, path=self.path,
@@ -355,6 +354,18 @@ class Checkpoint(Mapping[str, Entry]):
                    "allow_shape_mismatch": allow_shape_mismatch}
         with self._calling() as native:
             native.load(requests, options, arrived, report)
+
+
+def pickle_failure(cause: Exception, key: str, path: str) -> Error:
+    """Makes the Error of an object whose pickle raised an exception when it was run. A class that this program lacks is
+    no damage to the checkpoint."""
+    what = f"{type(cause).__name__}: {cause}"
+    if isinstance(cause, (ImportError, AttributeError)):
+        return failure("unsupported", f"needs code that cannot be imported: {what}", key=key, path=path,
+                       hint="import or install the package that defines its class")
+    if isinstance(cause, MemoryError):
+        return failure("no_memory", f"there is no memory for the object: {what}", key=key, path=path)
+    return failure("bad_pickle", f"its pickle could not be run: {what}", key=key, path=path)
 
 
 #: For children that are forked while threads read.

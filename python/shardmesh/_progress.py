@@ -17,13 +17,26 @@ Progress = Union[bool, None, Callable[[int, int], None]]
 Report = Callable[[int], None]
 
 
+def is_of_callback(problem: BaseException) -> bool:
+    """Whether the function of the caller raised the exception."""
+    return getattr(problem, "_is_of_callback", False) is True
+
+
 @contextlib.contextmanager
 def reporting(progress: Progress, total: int, title: str) -> Iterator[Report | None]:
     """Yields the function that the C++ half calls with the bytes so far."""
     if not (progress is None or progress is True or progress is False or callable(progress)):
         raise _arguments.wrong("progress", "None, True, False, or a function of the bytes done and in all", progress)
     if callable(progress):
-        yield lambda done: progress(min(done, total), total)
+        def tell(done: int) -> None:
+            try:
+                progress(min(done, total), total)
+            except Exception as problem:
+                with contextlib.suppress(Exception):  # a class without room for it
+                    problem._is_of_callback = True  # type: ignore[attr-defined]
+                raise
+
+        yield tell
         return
     if progress is False or (progress is None and not sys.stderr.isatty()):
         yield None

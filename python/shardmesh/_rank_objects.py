@@ -9,7 +9,7 @@ from typing import Any, Union
 
 from . import _arguments
 from ._checkpoint import Checkpoint, open
-from ._error import failure
+from ._error import Error, failure
 
 #: "refuse": the step is not loaded. "drop": no rank gets objects, and `ResumedRun.dropped` names them. A function gets
 #: the objects of all ranks that saved the step, the rank, and the number of ranks; it returns this rank's objects.
@@ -23,16 +23,16 @@ _PLAIN = (type(None), bool, int, float, str, bytes)
 
 def with_rank_objects(state_dict: Any, own: Any, rank: int, ranks: int) -> Any:
     """Returns the state dict with the objects of this rank under keys of their own."""
-    if own is None:
-        return state_dict
-    if not isinstance(own, Mapping) or not all(isinstance(name, str) and name for name in own):
+    if own is not None and (not isinstance(own, Mapping) or not all(isinstance(name, str) and name for name in own)):
         raise _arguments.wrong("rank_objects", "a mapping from names to values", own)
-    if not own or not isinstance(state_dict, dict):  # dcp.save names the type of another state
+    if not isinstance(state_dict, dict):  # dcp.save names the type of another state
         return state_dict
-    for key in state_dict:
+    for key in state_dict:  # also without objects: `resume` would take the entry for them
         if key in (_PREFIX, _WORLD_SIZE) or (isinstance(key, str) and key.startswith(f"{_PREFIX}.")):
-            raise failure("duplicate_key", "the state dict has a key that rank_objects need", key=key,
+            raise failure("duplicate_key", "the state dict has a key that is reserved for rank_objects", key=key,
                           hint="rename the entry")
+    if not own:
+        return state_dict
     return {**state_dict, _WORLD_SIZE: ranks,
             _PREFIX: {name: {str(rank): _stored(value)} for name, value in own.items()}}
 
@@ -85,7 +85,12 @@ def _stored(value: Any) -> Any:
 def _world_size(checkpoint: Checkpoint) -> int:
     if _WORLD_SIZE not in checkpoint:
         return 0
-    saved = checkpoint.load(_WORLD_SIZE)
+    try:
+        saved = checkpoint.load(_WORLD_SIZE)
+    except Error as problem:
+        if problem.code != "unsupported":
+            raise
+        saved = problem.message  # more than plain data, or damaged
     if type(saved) is not int or not 1 <= saved <= _MOST_RANKS:
         raise failure("bad_format", "is no number of ranks", key=_WORLD_SIZE, path=checkpoint.path,
                       expected=f"1 to {_MOST_RANKS}", found=_arguments.shown(saved))

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """shardmesh.Run saves, lists, prunes, verifies, and resumes steps, in one process and on ranks of torch.distributed."""
 import os
+import pickle
 import shutil
 import subprocess
 import sys
 import threading
+import types
+import unittest.mock
 
 import common
 
@@ -333,6 +336,42 @@ class RunTest(common.WorkTest):
         found = run.resume(empty(), deep=True)
         self.assertEqual((found.step, [problem.code for problem in found.skipped]), (1, ["checksum_mismatch"]))
 
+    def with_class_that_is_gone(self, save):
+        """Calls save with an object whose class cannot be imported afterwards."""
+        module = types.ModuleType("shardmesh_gone")
+        module.Gone = type("Gone", (), {"__module__": "shardmesh_gone"})
+        with unittest.mock.patch.dict(sys.modules, shardmesh_gone=module):
+            save(module.Gone())
+
+    def test_a_class_that_cannot_be_imported_is_no_damage_to_the_step(self):
+        with shardmesh.Run(self.path) as run:
+            run.save(1, {**state_at(1), "o": None})
+            for options in (lambda gone: {"state_dict": {**state_at(2), "o": gone}},
+                            lambda gone: {"state_dict": {**state_at(2), "o": None}, "rank_objects": {"a": gone}}):
+                self.with_class_that_is_gone(lambda gone: run.save(2, overwrite=True, **options(gone)))
+                said = refusal(lambda: run.resume({**empty(), "o": None}))
+                self.assertEqual(said[0], "unsupported")
+                self.assertIn("No module named 'shardmesh_gone'; import or install", said[1])
+
+    def test_a_damaged_object_is_damage_to_the_step(self):
+        key = "rank_objects_world_size"
+        with shardmesh.Run(self.path) as run:
+            for damaged in ("step", key):
+                run.save(1, state_at(1), rank_objects={"a": 1}, overwrite=True)
+                run.save(2, state_at(2), rank_objects={"a": 2}, overwrite=True)
+                places = pickle.loads((self.path / "step-2" / ".metadata").read_bytes()).storage_data
+                at, length = next((one.offset, one.length) for index, one in places.items() if index.fqn == damaged)
+                file = self.path / "step-2" / "__0_0.distcp"
+                content = bytearray(file.read_bytes())
+                content[content.index(b"PK\x06\x07", at, at + length) + 16] ^= 1  # of the archive's end: no checksum
+                file.write_bytes(content)
+                state = empty()
+                found = run.resume(state)
+                self.assertEqual((found.step, found.rank_objects, len(found.skipped)), (1, {"a": 1}, 1))
+                self.assertIn(found.skipped[0].code, ("bad_pickle", "bad_format"))
+                self.assertIn(damaged, str(found.skipped[0]))
+                self.assertTrue(equal(state, 1))
+
     def test_steps_of_which_none_is_good_are_an_error_that_names_all(self):
         self.saved(1, 2)
         for step in (1, 2):
@@ -470,6 +509,10 @@ class RunTest(common.WorkTest):
             self.assertIn("rank_objects", refusal(lambda: run.save(3, state_at(3), rank_objects={"": 1}))[1])
             twice = refusal(lambda: run.save(3, {"rank_objects": 1}, rank_objects={"a": 1}))
             self.assertEqual(twice[0], "duplicate_key")
+            for key in ("rank_objects", "rank_objects.a.0", "rank_objects_world_size"):  # also without objects
+                for save in (run.save, run.start_save):
+                    self.assertEqual(refusal(lambda: save(3, {**state_at(3), key: 5}))[0], "duplicate_key")
+            self.assertEqual(numbers(run.steps()), [1, 2])
             self.assertIn("when_resized", refusal(lambda: run.resume(empty(), when_resized="keep"))[1])
 
     def test_threads_may_save_and_prune_at_the_same_time(self):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import traceback
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from torch.distributed.tensor import DTensor
 
 from .. import _arguments
 from .._background import OwnedFuture
+from .._checkpoint import pickle_failure
 from .._error import Error, failure
 from .._layouts import Layout
 from .._progress import Progress
@@ -100,6 +102,12 @@ class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
                 pieces += of_value
         with self._our_errors():
             return pieces, self.finish_plan(create_default_local_load_plan(rest, self.metadata, True))
+
+    def load_bytes(self, read_item: planning.ReadItem, value: io.BytesIO) -> None:
+        try:
+            super().load_bytes(read_item, value)
+        except Exception as cause:
+            raise pickle_failure(cause, read_item.storage_index.fqn, self._reader.path) from cause
 
     @contextlib.contextmanager
     def _our_errors(self) -> Iterator[None]:

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
 
 from .._error import Error, failure
+from .._progress import is_of_callback
 
 
 class CheckpointError(Error, CheckpointException):
@@ -32,10 +33,29 @@ class CheckpointError(Error, CheckpointException):
         return self._failures
 
 
+def _with_failures(problem: BaseException, failures: dict[int, Any]) -> BaseException | None:
+    """Returns an exception like one of a planner that is also PyTorch's CheckpointException, so that handlers of either
+    type catch it; None if the type cannot be combined."""
+    kind = type(problem)
+    try:
+        maker, arguments, *state = problem.__reduce__()
+        if maker is not kind:
+            return None
+        both = type(kind.__name__, (kind, CheckpointException), {
+            "__module__": kind.__module__, "__qualname__": kind.__qualname__, "__str__": kind.__str__,
+            "__reduce__": lambda self: (_with_failures, (problem, self._failures))})
+        made = both.__new__(both, *arguments)
+        next(one for one in kind.__mro__ if one.__module__ == "builtins").__init__(made, *arguments)
+        made.__setstate__({**(state[0] if state else {}), "_failures": failures})
+        return made
+    except Exception:  # from the problem's class
+        return None
+
+
 @contextlib.contextmanager
 def one_error(step: str, process_group: dist.ProcessGroup | None, no_dist: bool) -> Iterator[None]:
     """PyTorch reports every rank's failure to every rank. Raises the first of them; its `others` holds those of other
-    ranks that differ."""
+    ranks that differ. An exception of a planner keeps its type, and one of a callback remains as it is."""
     try:
         yield
     except CheckpointException as failed:
@@ -43,8 +63,14 @@ def one_error(step: str, process_group: dist.ProcessGroup | None, no_dist: bool)
             raise
         of_ranks = {rank: _as_ours(wrapped[0]) for rank, wrapped in sorted(failed.failures.items())}
         ours = [problem for problem in of_ranks.values() if isinstance(problem, Error)]
-        if not ours:  # from a callback or a planner
-            raise next(iter(of_ranks.values())) from failed
+        if not ours:
+            problem = next(iter(of_ranks.values()))
+            if is_of_callback(problem) or not isinstance(problem, Exception):
+                raise problem from failed
+            both = _with_failures(problem, failed.failures)
+            if both is None:
+                raise
+            raise both from problem
         first, others = ours[0], [problem for problem in ours[1:] if str(problem) != str(ours[0])]
         first.others = (*first.others, *others)
         raise CheckpointError(first, failed.failures) from failed
