@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """shardmesh in PyTorch's place: reused readers, ids and places in descriptions, parent folders, URLs, plan caching,
 PyTorch options that shardmesh lacks, exceptions that PyTorch's callers catch, stream extensions."""
-import copy
-import io
 import os
 import pickle
 import shutil
 import socket
-import threading
 import unittest.mock
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -20,13 +17,14 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch.distributed.checkpoint as torch_checkpoint  # noqa: E402
 from torch.distributed.checkpoint import DefaultSavePlanner, FileSystemReader, FileSystemWriter  # noqa: E402
-from torch.distributed.checkpoint._extension import ExtensionRegistry, StreamTransformExtension  # noqa: E402
+from torch.distributed.checkpoint._extension import ExtensionRegistry  # noqa: E402
 from torch.distributed.checkpoint.api import CheckpointException  # noqa: E402
 from torch.distributed.checkpoint.planner import SavePlanner  # noqa: E402
 
 import shardmesh  # noqa: E402
 import shardmesh.dcp  # noqa: E402
 from rank_group import run_ranks  # noqa: E402
+from stream_extension import Turned  # noqa: E402
 
 warnings.filterwarnings("ignore")
 
@@ -148,86 +146,6 @@ class ReaderTest(common.WorkTest):
             self.assertEqual(ours.storage_data, theirs.storage_data, name)
             self.assertEqual(ours.storage_meta.save_id, theirs.storage_meta.save_id, name)
             self.assertEqual(ours.version, theirs.version, name)
-
-
-class WriterTest(common.WorkTest):
-    """One StorageWriter that several threads use."""
-
-    def saved(self, writer, values, **options):
-        """Saves in the background, all at once, and returns the exceptions."""
-        barrier = threading.Barrier(len(values))
-
-        class Meeting(DefaultSavePlanner):
-            def create_local_plan(self):
-                barrier.wait(60)  # every save has begun
-                return super().create_local_plan()
-
-            def finish_plan(self, plan):
-                barrier.wait(60)  # and none has written
-                return super().finish_plan(plan)
-
-        futures = [torch_checkpoint.async_save({"w": tensor(value), "epoch": value}, storage_writer=writer,
-                                               checkpoint_id=self.work / "new" / f"step-{value}", planner=Meeting(), **options)
-                   for value in values]
-        return [future.exception(60) for future in futures]
-
-    def test_saves_in_the_background_at_the_same_time(self):
-        writer = shardmesh.dcp.StorageWriter(self.work / "first")
-        self.assertEqual(self.saved(writer, range(3)), [None] * 3)
-        for value in range(3):
-            path = self.work / "new" / f"step-{value}"
-            self.assertTrue(shardmesh.verify(path).ok)
-            self.assertEqual(load_with(shardmesh.dcp.StorageReader(path)), (float(value), value))
-            stored = pickle.loads((path / ".metadata").read_bytes()).storage_meta
-            self.assertEqual(stored.checkpoint_id, str(path))
-        self.assertEqual(sorted(os.listdir(self.work / "new")), ["step-0", "step-1", "step-2"])
-        self.assertEqual(self.left_in_work(), ["new"])
-
-    def test_a_save_that_fails_leaves_the_others_whole(self):
-        (self.work / "new" / "step-1").mkdir(parents=True)
-        (self.work / "new" / "step-1" / "file").write_bytes(b"x")
-        barrier = threading.Barrier(2)
-
-        class Meeting(DefaultSavePlanner):
-            def create_local_plan(self):
-                barrier.wait(60)
-                return super().create_local_plan()
-
-        writer = shardmesh.dcp.StorageWriter(self.work / "first")
-        futures = [torch_checkpoint.async_save({"w": tensor(value), "epoch": value}, storage_writer=writer, planner=planner,
-                                               checkpoint_id=self.work / "new" / f"step-{value}")
-                   for value, planner in ((0, Meeting()), (1, None), (2, Meeting()))]
-        problems = [future.exception(60) for future in futures]
-        self.assertEqual((problems[0], problems[2]), (None, None))
-        self.assertEqual(problems[1].failures[0][0].code, "destination_exists")
-        for value in (0, 2):
-            self.assertTrue(shardmesh.verify(self.work / "new" / f"step-{value}").ok)
-        self.assertEqual(sorted(os.listdir(self.work / "new")), ["step-0", "step-1", "step-2"])
-
-    def test_a_thread_saves_where_the_last_reset_says(self):
-        writer = shardmesh.dcp.StorageWriter(self.work / "a")
-        with ThreadPoolExecutor(1) as pool:
-            def save(value):
-                return torch_checkpoint.save({"w": tensor(value)}, storage_writer=writer)
-
-            pool.submit(save, 1).result()
-            writer.reset(self.work / "b")
-            pool.submit(save, 2).result()
-        self.assertEqual(self.left_in_work(), ["a", "b"])
-        self.assertEqual(shardmesh.load(self.work / "b", "w")[0].item(), 2.0)
-
-    def test_a_background_save_that_fails_leaves_nothing(self):
-        writer = shardmesh.dcp.StorageWriter(self.work / "a" / "b")
-        future = torch_checkpoint.async_save({"w": tensor(1), "f": lambda: 1}, storage_writer=writer)
-        self.assertIsNotNone(future.exception(60))
-        self.assertEqual(self.left_in_work(), [])
-
-    def test_a_writer_that_is_copied_saves(self):
-        for value, copied in enumerate((copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one)))):
-            writer = copied(shardmesh.dcp.StorageWriter(self.work / f"s{value}"))
-            torch_checkpoint.save({"w": tensor(value), "epoch": value}, storage_writer=writer)
-            reader = copied(shardmesh.dcp.StorageReader(self.work / f"s{value}"))
-            self.assertEqual(load_with(reader), (float(value), value))
 
 
 class DestinationTest(common.WorkTest):
@@ -544,150 +462,6 @@ class OptionsTest(common.WorkTest):
             again = pickle.loads(pickle.dumps(problem))
             self.assertEqual((str(again), again.code, again.path), (str(problem), problem.code, problem.path))
             self.assertEqual(list(again.failures), [0])
-
-
-class Unready:
-    """Raises an exception when it is unpickled."""
-
-    def __init__(self, problem):
-        self.problem = problem
-
-    def __reduce__(self):
-        return _raise, (self.problem,)
-
-
-def _raise(problem):
-    raise problem
-
-
-class OwnError(Exception):
-    def __init__(self, first, second):
-        super().__init__(f"{first} and {second}")
-
-
-def planner_errors(rank, world, work):
-    """Loads with PyTorch's planner, of which one rank fails. Returns what every rank catches."""
-    if rank == 0:
-        shardmesh.save({"w": torch.ones(3)}, f"{work}/ranks")
-    dist.barrier()
-    try:
-        shardmesh.dcp.load({"w": torch.ones(4 if rank == 1 else 3)}, checkpoint_id=f"{work}/ranks",
-                           planner=torch_checkpoint.DefaultLoadPlanner())
-    except CheckpointException as problem:
-        return isinstance(problem, ValueError), list(problem.failures), str(problem)
-    return None
-
-
-class ExceptionTest(common.WorkTest):
-    """dcp.load raises PyTorch's CheckpointException, as PyTorch's load does."""
-
-    def caught(self, call):
-        with self.assertRaises(CheckpointException) as caught:
-            call()
-        again = pickle.loads(pickle.dumps(caught.exception))
-        self.assertEqual((str(again), list(again.failures)), (str(caught.exception), [0]))
-        self.assertIsInstance(again, CheckpointException)
-        return caught.exception
-
-    def test_an_object_that_cannot_be_unpickled_is_named(self):
-        for problem, code in ((EOFError("no"), "bad_pickle"), (pickle.UnpicklingError("no"), "bad_pickle"),
-                              (RuntimeError("no"), "bad_pickle"), (ImportError("no"), "unsupported"),
-                              (AttributeError("no"), "unsupported"), (MemoryError("no"), "no_memory")):
-            path = self.work / type(problem).__name__
-            shardmesh.dcp.save({"n": {"x": Unready(problem)}}, checkpoint_id=path)
-            for call in (lambda: shardmesh.dcp.load({"n": {"x": 0}}, checkpoint_id=path),
-                         lambda: shardmesh.dcp.load({"n": {"x": 0}}, checkpoint_id=path, no_dist=True)):
-                found = self.caught(call)
-                self.assertEqual((found.code, found.key, found.path), (code, "n.x", str(path)))
-                self.assertIn(f"{type(problem).__name__}: no", str(found))
-
-    def test_exceptions_of_pytorchs_planner_keep_their_type(self):
-        path = self.work / "saved"
-        shardmesh.save({"w": torch.ones(3)}, path)
-        for state, kind, said in (({"q": torch.ones(1)}, RuntimeError, "^Missing key in checkpoint state_dict: q"),
-                                  ({"w": torch.ones(4)}, ValueError, "^Size mismatch between saved")):
-            found = self.caught(lambda: shardmesh.dcp.load(state, checkpoint_id=path,
-                                                           planner=torch_checkpoint.DefaultLoadPlanner()))
-            self.assertIsInstance(found, kind)
-            self.assertRegex(str(found), said)
-            self.assertIsInstance(pickle.loads(pickle.dumps(found)), kind)
-
-    def test_exceptions_of_the_callers_planner_keep_their_type_and_fields(self):
-        path = self.work / "saved"
-        shardmesh.save({"w": torch.ones(3)}, path)
-        missing = ImportError("no", name="n")
-        broken = UnicodeDecodeError("utf-8", b"ab", 0, 1, "why")
-        for problem, fields in ((OSError(2, "no", "file"), ("errno", "strerror", "filename")), (missing, ("name", "msg")),
-                                (broken, ("encoding", "object", "start", "end", "reason")), (KeyError("k"), ("args",)),
-                                (ArithmeticError(), ())):
-            class Raising(torch_checkpoint.DefaultLoadPlanner):
-                def commit_tensor(self, read_item, tensor, problem=problem):
-                    raise problem
-
-            found = self.caught(lambda: shardmesh.dcp.load({"w": torch.zeros(3)}, checkpoint_id=path, planner=Raising()))
-            self.assertIsInstance(found, type(problem))
-            self.assertEqual((str(found), found.args), (str(problem), problem.args))
-            self.assertEqual([getattr(found, name) for name in fields], [getattr(problem, name) for name in fields])
-
-    def test_an_exception_that_cannot_be_rebuilt_is_in_pytorchs(self):
-        shardmesh.save({"w": torch.ones(3)}, self.work / "saved")
-
-        class Raising(torch_checkpoint.DefaultLoadPlanner):
-            def commit_tensor(self, read_item, tensor):
-                raise OwnError(1, 2)
-
-        with self.assertRaises(CheckpointException) as caught:
-            shardmesh.dcp.load({"w": torch.zeros(3)}, checkpoint_id=self.work / "saved", planner=Raising())
-        self.assertIn("1 and 2", str(caught.exception))
-        self.assertIsInstance(caught.exception.failures[0][0], OwnError)
-
-    def test_an_exception_of_a_callback_is_the_same_object(self):
-        shardmesh.save({"w": torch.ones(3)}, self.work / "saved")
-        problem = ArithmeticError("enough")
-
-        def progress(done, total):
-            raise problem
-
-        for call in (lambda: shardmesh.dcp.load({"w": torch.zeros(3)}, checkpoint_id=self.work / "saved", progress=progress),
-                     lambda: shardmesh.dcp.save({"w": torch.zeros(3)}, checkpoint_id=self.work / "new", progress=progress)):
-            with self.assertRaises(ArithmeticError) as caught:
-                call()
-            self.assertIs(caught.exception, problem)
-
-    def test_ranks_get_the_exception_of_one_ranks_planner(self):
-        answers = run_ranks(2, planner_errors, str(self.work))
-        self.assertEqual(answers[0], answers[1])
-        self.assertEqual(answers[0][:2], (True, [1]))
-        self.assertIn("Size mismatch", answers[0][2])
-
-
-class Turned(StreamTransformExtension):
-    """Complements every byte."""
-
-    @staticmethod
-    def registry_name():
-        return "stream.turned"
-
-    @staticmethod
-    def from_descriptor(version):
-        return Turned()
-
-    def get_descriptor(self):
-        return "stream.turned/1"
-
-    def transform_to(self, output):
-        class Writer(io.RawIOBase):
-            def writable(self):
-                return True
-
-            def write(self, data):
-                output.write(bytes(255 - one for one in bytes(data)))
-                return len(data)
-
-        return Writer()
-
-    def transform_from(self, input):
-        return io.BytesIO(bytes(255 - one for one in input.read()))
 
 
 class ExtensionTest(common.WorkTest):

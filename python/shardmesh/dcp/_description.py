@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -11,6 +12,31 @@ from torch.distributed.checkpoint import filesystem
 from torch.distributed.checkpoint import metadata as dcp
 
 from .._checkpoint import Checkpoint, ObjectEntry, TensorEntry
+from .._error import failure
+from ._cover import covers_once
+
+
+class _Chunks(list):
+    """The chunks of a tensor. A planner iterates over them to plan reads, and would leave elements that no chunk holds
+    as they are. The first iteration raises Error, of code "gap", unless the chunks hold each element once."""
+
+    def __init__(self, key: str = "", path: str = "", shape: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        self._key, self._path, self._shape = key, path, shape
+        self._is_checked = False
+
+    def __iter__(self) -> Iterator[dcp.ChunkStorageMetadata]:
+        if not self._is_checked:
+            boxes = ((chunk.offsets, chunk.sizes) for chunk in super(_Chunks, self).__iter__())
+            if not covers_once(boxes, ((0,) * len(self._shape), self._shape)):
+                raise failure("gap", "its chunks do not hold each of its elements once", key=self._key, path=self._path,
+                              found=f"{len(self)} chunks", hint="run shardmesh verify, which names the boxes; "
+                              "shardmesh.dcp.load needs only the boxes of this rank")
+            self._is_checked = True
+        return super().__iter__()
+
+    def __reduce__(self) -> Any:
+        return list, (list(self),)
 
 
 def description_of(checkpoint: Checkpoint, load_id: str, *, with_places: bool = True) -> dcp.Metadata:
@@ -35,7 +61,7 @@ def description_of(checkpoint: Checkpoint, load_id: str, *, with_places: bool = 
 def _tensor(entry: TensorEntry, checkpoint: Checkpoint, places: dict | None) -> dcp.TensorStorageMetadata:
     # PyTorch may lack the dtype, or shardmesh may not read the representation: only loading such a tensor is an error.
     dtype = getattr(torch, entry.dtype, torch.uint8)
-    chunks = []
+    chunks = _Chunks(entry.key, checkpoint.path, entry.shape)
     for number, (offsets, sizes, *place) in enumerate(checkpoint._native.chunks(entry._index)):
         chunks.append(dcp.ChunkStorageMetadata(torch.Size(offsets), torch.Size(sizes)))
         if places is not None:

@@ -13,7 +13,8 @@ import torch
 
 from .. import _arguments
 from .._checkpoint import Checkpoint
-from .._error import failure
+from .._error import Box, failure
+from ._cover import covers_once
 
 Where = tuple[Sequence[int], Sequence[int]]
 
@@ -35,7 +36,7 @@ class Transforms:
     def fill(self, checkpoint: Checkpoint, key: str, where: Where, target: torch.Tensor, names: Sequence[str]) -> None:
         """Fills a box of a tensor from every chunk that overlaps it."""
         offsets, sizes = where
-        written = torch.zeros(target.shape, dtype=torch.bool)
+        parts = []
         for begin, extent, *place in checkpoint._native.chunks(checkpoint[key]._index):
             low = [max(a, b) for a, b in zip(offsets, begin)]
             high = [min(a + b, c + d) for a, b, c, d in zip(offsets, sizes, begin, extent)]
@@ -45,17 +46,16 @@ class Transforms:
             if tuple(stored.shape) != tuple(extent):
                 raise failure("shape_mismatch", "the stored sizes are not the declared ones", key=key,
                               path=checkpoint.path, expected=str(list(extent)), found=str(list(stored.shape)))
-            to, part, mark = target.detach(), stored, written
+            to, part = target.detach(), stored
             for dimension, (a, b) in enumerate(zip(low, high)):
                 to = to.narrow(dimension, a - offsets[dimension], b - a)
-                mark = mark.narrow(dimension, a - offsets[dimension], b - a)
                 part = part.narrow(dimension, a - begin[dimension], b - a)
             to.copy_(part)
-            mark.fill_(True)
-        filled = int(written.sum())
-        if filled < target.numel():
-            raise failure("gap", "is not stored whole", key=key, path=checkpoint.path,
-                          expected=f"{target.numel()} elements", found=str(filled))
+            parts.append((low, [b - a for a, b in zip(low, high)]))
+        if not covers_once(parts, where):
+            raise failure("gap", "some elements of the box are not stored once", key=key, path=checkpoint.path,
+                          expected=str(Box(tuple(offsets), tuple(sizes))),
+                          found=" ".join(str(Box(tuple(begin), tuple(extent))) for begin, extent in parts[:10]) or "none")
 
     def _tensor(self, checkpoint: Checkpoint, key: str, place: Sequence[Any], names: Sequence[str]) -> torch.Tensor:
         archive = self._decoded(checkpoint, key, place, names)
