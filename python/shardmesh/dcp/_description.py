@@ -27,7 +27,8 @@ class _Chunks(list):
 
     def __iter__(self) -> Iterator[dcp.ChunkStorageMetadata]:
         if not self._is_checked:
-            boxes = ((chunk.offsets, chunk.sizes) for chunk in super(_Chunks, self).__iter__())
+            # Equal boxes are copies.
+            boxes = {(tuple(chunk.offsets), tuple(chunk.sizes)) for chunk in super(_Chunks, self).__iter__()}
             if not covers_once(boxes, ((0,) * len(self._shape), self._shape)):
                 raise failure("gap", "its chunks do not hold each of its elements once", key=self._key, path=self._path,
                               found=f"{len(self)} chunks", hint="run shardmesh verify, which names the boxes; "

@@ -36,12 +36,13 @@ class Transforms:
     def fill(self, checkpoint: Checkpoint, key: str, where: Where, target: torch.Tensor, names: Sequence[str]) -> None:
         """Fills a box of a tensor from every chunk that overlaps it."""
         offsets, sizes = where
-        parts = []
+        parts, known = [], set()
         for begin, extent, *place in checkpoint._native.chunks(checkpoint[key]._index):
             low = [max(a, b) for a, b in zip(offsets, begin)]
             high = [min(a + b, c + d) for a, b, c, d in zip(offsets, sizes, begin, extent)]
-            if any(one >= other for one, other in zip(low, high)):
+            if any(one >= other for one, other in zip(low, high)) or (stored_box := (tuple(begin), tuple(extent))) in known:
                 continue
+            known.add(stored_box)
             stored = self._tensor(checkpoint, key, place, names)
             if tuple(stored.shape) != tuple(extent):
                 raise failure("shape_mismatch", "the stored sizes are not the declared ones", key=key,
