@@ -77,7 +77,9 @@ def random_boxes(dice, shape):
     chosen = dice.randrange(len(boxes))
     if change == "moved":
         sizes = boxes[chosen][1]
-        boxes[chosen] = (tuple(dice.randrange(whole - size + 1) for whole, size in zip(shape, sizes)), sizes)
+        offsets = tuple(dice.randrange(whole - size + 1) for whole, size in zip(shape, sizes))
+        if all(offsets != other for other, _ in boxes):  # DCP knows a chunk by its offsets
+            boxes[chosen] = (offsets, sizes)
     elif change == "left out" and len(boxes) > 1:
         del boxes[chosen]
     elif change == "twice":
