@@ -164,6 +164,9 @@ class StorageReader(storage.StorageReader):
                 planner.load_bytes(item, io.BytesIO(self.checkpoint.object_bytes(key) if archive is None else archive))
                 continue
             target = planner.resolve_tensor(item)
+            if not isinstance(target, torch.Tensor):
+                raise failure("dtype_mismatch", "the planner returns no tensor to read into", key=key,
+                              expected="torch.Tensor", found=type(target).__name__)
             if tuple(target.shape) != tuple(item.lengths):
                 raise failure("shape_mismatch", "the planner's tensor does not match the data to read", key=key,
                               expected=str(list(item.lengths)), found=str(list(target.shape)))

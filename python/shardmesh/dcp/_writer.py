@@ -4,12 +4,14 @@ of one folder, which appears whole or not at all, with checksums of every byte. 
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
 import pickle
 import threading
 import uuid
 from typing import Any, NamedTuple
 
+import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint import filesystem
 from torch.distributed.checkpoint import metadata as dcp
@@ -18,7 +20,7 @@ from torch.distributed.checkpoint import storage
 from torch.futures import Future
 
 from .. import _arguments, _native
-from .._error import failure
+from .._error import Box, failure
 from .._parents import make_parents, remove_parents
 from .._process import Owner
 from .._progress import Progress, reporting
@@ -65,11 +67,15 @@ class _Written(NamedTuple):
     digits: str
 
 
-def _pickled(item: planning.WriteItem, planner: planning.SavePlanner) -> Any:
+def _pickled(item: planning.WriteItem, planner: planning.SavePlanner) -> io.BytesIO:
     try:
-        return planner.resolve_data(item)
+        made = planner.resolve_data(item)
     except Exception as cause:  # from pickle, the object's own class, or the caller's planner
         raise failure("unsupported", f"cannot be pickled: {type(cause).__name__}: {cause}", key=item.index.fqn) from cause
+    if not isinstance(made, io.BytesIO):
+        raise failure("dtype_mismatch", "the planner returns no stream for an object of its plan", key=item.index.fqn,
+                      expected="io.BytesIO", found=type(made).__name__)
+    return made
 
 
 def _place_of(item: planning.WriteItem, part: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
@@ -78,6 +84,34 @@ def _place_of(item: planning.WriteItem, part: Any) -> tuple[tuple[int, ...], tup
     if data is None or tuple(data.chunk.sizes) != tuple(part.shape):
         return None
     return tuple(data.chunk.offsets), tuple(data.size)
+
+
+def _planned(item: planning.WriteItem, data: Any) -> torch.Tensor:
+    """Returns the planner's tensor. Raises Error unless it is one, and has the dtype and the shape of the plan, which
+    the description will have."""
+    key, plan = item.index.fqn, item.tensor_data
+    if not isinstance(data, torch.Tensor):
+        raise failure("dtype_mismatch", "the planner returns no tensor for a tensor of its plan", key=key,
+                      expected="torch.Tensor", found=type(data).__name__)
+    if plan is not None and data.dtype != plan.properties.dtype:
+        raise failure("dtype_mismatch", "the planner's tensor has another dtype than its plan", key=key,
+                      expected=str(plan.properties.dtype), found=str(data.dtype), hint="convert it before you save it")
+    if plan is not None and tuple(data.shape) != tuple(plan.chunk.sizes):
+        raise failure("shape_mismatch", "the planner's tensor has another shape than its plan", key=key,
+                      expected=str(list(plan.chunk.sizes)), found=str(list(data.shape)),
+                      hint="reshape it before you save it")
+    return data
+
+
+def _check_written(metadata: dcp.Metadata, path: str) -> None:
+    """Checks that everything that the description has was written."""
+    for key, entry in metadata.state_dict_metadata.items():
+        chunks = entry.chunks if isinstance(entry, dcp.TensorStorageMetadata) else [None]
+        for chunk in chunks:
+            if dcp.MetadataIndex(key, None if chunk is None else chunk.offsets) not in metadata.storage_data:
+                box = "" if chunk is None else str(Box(tuple(chunk.offsets), tuple(chunk.sizes)))
+                raise failure("gap", "the planner's description has an entry that none of its plans writes", key=key,
+                              path=path, expected=box, hint="return all items from create_global_plan and finish_plan")
 
 
 class _Save:
@@ -107,10 +141,8 @@ class _Save:
         try:
             folder.commit(description, written)  # type: ignore[union-attr]
             self._parents = []
-        except BaseException:
-            folder = None
-            self.discard()
-            raise
+        finally:
+            folder = None  # else an exception's traceback keeps it
 
     def discard(self) -> None:
         self.folder = None
@@ -261,7 +293,7 @@ class StorageWriter(storage.StorageWriter):
                 order.append((0, len(archives) - 1))
                 continue
             key, data = item.index.fqn, planner.resolve_data(item)
-            kept.append(readable(data, key))
+            kept.append(readable(_planned(item, data), key))
             tensors.append((key, memory_of(kept[-1]), _place_of(item, kept[-1]) if self._previous else None))
             order.append((1, len(tensors) - 1))
         return archives, tensors, kept, order
@@ -277,7 +309,11 @@ class StorageWriter(storage.StorageWriter):
         metadata.storage_data = {result.index: filesystem._StorageInfo(*result.storage_data[:3]) for result in written}
         metadata.storage_meta = self.storage_meta()
         try:
+            _check_written(metadata, own.path)
             own.commit(pickle.dumps(metadata), [tuple(result.storage_data) for result in written])
+        except BaseException:
+            own.discard()
+            raise
         finally:
             self._saves.own = None
 
