@@ -214,7 +214,7 @@ class Checkpoint(Mapping[str, Entry]):
             where = ((0,) * len(entry.shape), entry.shape) if box is None else _arguments.box(box, key)
             self._check_inside(entry, where)
             dtype = dtype_named(entry.dtype, key)
-        made = fresh(tuple(where[1]), dtype)
+        made = fresh(tuple(where[1]), dtype, key=key)
         self._load([Destination(made, key).request(where)], threads, True)
         return made
 
@@ -325,6 +325,7 @@ class Checkpoint(Mapping[str, Entry]):
         Objects of safetensors are JSON; they go through an unpickler that knows only plain data."""
         import torch
 
+        weights_only = _arguments.flag("weights_only", weights_only)
         archive = self.object_bytes(key)
         with io.BytesIO(archive) as stream:
             try:

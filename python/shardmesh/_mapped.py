@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from . import _native
 from ._arguments import flag, shown, wrong
 from ._error import failure
-from ._tensors import dtype_named
+from ._tensors import dtype_named, fresh, refuse_overflow
 
 if TYPE_CHECKING:
     import numpy
@@ -70,6 +70,7 @@ class MappedTensor:
         dtype = numpy.dtype(name)
         steps = tuple(step * dtype.itemsize for step in self.strides)
         if 0 in self.shape:
+            refuse_overflow(self.shape, dtype.itemsize, self.key, self._path)
             return numpy.frombuffer(b"", dtype).reshape(self.shape)
         return numpy.ndarray(self.shape, dtype, buffer=self._memory, strides=steps)
 
@@ -82,7 +83,7 @@ class MappedTensor:
         dtype = dtype_named(self.dtype, self.key)
         size = memoryview(self._memory).nbytes
         if size == 0:
-            return torch.empty(self.shape, dtype=dtype)
+            return fresh(self.shape, dtype, key=self.key)
         item = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
         if self._memory.address % item:
             raise failure("unaligned", "its first byte is not aligned for its dtype in PyTorch", key=self.key,

@@ -12,7 +12,7 @@ from typing import Any
 from . import _arguments, _native
 from ._conventions import mapping_options
 from ._error import failure
-from ._parents import made_parents
+from ._parents import in_new_parents
 from ._progress import Progress, reporting
 from ._selection import Selection, options_of
 from ._tensors import is_uninitialized, memory_of, name_of, readable, refuse_without_memory
@@ -103,12 +103,14 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
         kept.append(plain)
         tensors.append((key, where, memory_of(plain), value.requires_grad, dtype))
     total = sum(tensor.nbytes for tensor in kept)
-    with reporting(progress, total, "save") as report, made_parents(path):
-        if is_mapped:
+    with reporting(progress, total, "save") as report:
+        def write() -> dict[str, Any]:
+            if not is_mapped:
+                return _native.save(path, tensors, objects, {**options, "report": report})
             given = {**options, **chosen, **mapping, "skip_objects": tensors_only, "report": report}
-            made = _native.save_mapped(path, tensors, objects, given)
-        else:
-            made = _native.save(path, tensors, objects, {**options, "report": report})
+            return _native.save_mapped(path, tensors, objects, given)
+
+        made, _ = in_new_parents(path, write)
     made["notes"] = [*notes, *made["notes"]]
     made["excluded"] += excluded
     made["skipped_objects"] += skipped

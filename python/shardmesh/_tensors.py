@@ -4,6 +4,7 @@ when a tensor is needed, so descriptions, checks, and conversions work without i
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, Union
 
@@ -127,14 +128,30 @@ def memory_of(tensor: torch.Tensor) -> Memory:
 
 
 @_calls_torch
-def fresh(shape: Sequence[int], dtype: torch.dtype, device: torch.device | str = "cpu") -> torch.Tensor:
-    """Returns an uninitialized tensor to fill. A large one on the host takes few page faults."""
+def fresh(shape: Sequence[int], dtype: torch.dtype, device: torch.device | str = "cpu", key: str = "") -> torch.Tensor:
+    """Returns an uninitialized tensor to fill. A large one on the host takes few page faults. Raises Error: no_memory;
+    overflow if PyTorch cannot count its bytes or strides."""
     import torch
 
-    made = torch.empty(shape, dtype=dtype, device=device)
+    try:
+        made = torch.empty(shape, dtype=dtype, device=device)
+    except (RuntimeError, MemoryError) as cause:
+        refuse_overflow(shape, dtype.itemsize, key)
+        if torch.device(device).type != "cpu" and not isinstance(cause, torch.OutOfMemoryError):
+            raise
+        raise failure("no_memory", "there is no memory for the tensor", key=key,
+                      expected=f"{math.prod(shape) * dtype.itemsize} bytes",
+                      hint="load a box of it, or load it into tensors of several ranks") from cause
     if made.device.type == "cpu" and made.nbytes >= 2 << 20:
         _native.prefer_large_pages(made.data_ptr(), made.nbytes)
     return made
+
+
+def refuse_overflow(shape: Sequence[int], item_bytes: int, key: str, path: str = "") -> None:
+    """Raises Error, of code "overflow", if the bytes or the strides of such a tensor exceed 64 bits."""
+    if math.prod(max(1, size) for size in shape) * item_bytes >= 2**63:
+        raise failure("overflow", "its strides or its bytes do not fit in 64 bits", key=key, path=path,
+                      found=str(list(shape)))
 
 
 class Destination:
@@ -149,7 +166,7 @@ class Destination:
         self.key = key
         self.tensor = tensor.detach()
         is_plain = tensor.device.type == "cpu" and not tensor.is_conj() and not tensor.is_neg()
-        self._filled = self.tensor if is_plain else fresh(tensor.shape, tensor.dtype)
+        self._filled = self.tensor if is_plain else fresh(tensor.shape, tensor.dtype, key=key)
         self.memory = memory_of(self._filled)
         self._copied_to = None if is_plain else memory_of(self.tensor)
 

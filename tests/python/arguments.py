@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arguments of wrong types or out of range raise an Error that names them, before anything is read or written."""
 import os
+import shutil
 import unittest
 
 import common
@@ -9,6 +10,7 @@ common.need_torch()
 import numpy  # noqa: E402
 import shardmesh.dcp  # noqa: E402
 import torch  # noqa: E402
+import torch.distributed.checkpoint as torch_checkpoint  # noqa: E402
 
 FOLDER = common.GOLDEN / "single_rank" / "checkpoint"
 NO_NUMBERS = ("2", 2.0, None, -1, 1 << 70, [2])
@@ -74,6 +76,22 @@ class ArgumentTest(common.WorkTest):
         for value in (2.0, b"2", [2]):
             self.refused("mesh", lambda: shardmesh.reshard(FOLDER, to, value))
             self.refused("default", lambda: shardmesh.reshard(FOLDER, to, "2", default=value))
+
+    def test_arguments_of_pytorchs_functions(self):
+        to, state = self.work / "out", {"w": torch.zeros(2)}
+        for value in (5, object(), torch_checkpoint.DefaultLoadPlanner):
+            for save in (shardmesh.dcp.save, shardmesh.dcp.async_save):
+                self.refused("planner", lambda: save(state, checkpoint_id=to, planner=value))
+            self.refused("planner", lambda: shardmesh.dcp.load(state, checkpoint_id=FOLDER, planner=value))
+            self.refused("async_stager", lambda: shardmesh.dcp.async_save(state, checkpoint_id=to, async_stager=value))
+        self.refused("async_checkpointer_type",
+                     lambda: shardmesh.dcp.async_save(state, checkpoint_id=to, async_checkpointer_type="thread"))
+        shardmesh.save({"o": {1, 2}}, self.work / "objects")
+        opened = shardmesh.open(self.work / "objects")
+        shutil.rmtree(self.work / "objects")
+        for call in (lambda: opened.load("o", weights_only=torch.ones(2)), lambda: opened["o"].load(torch.ones(2)),
+                     lambda: opened.load_object("o", torch.ones(2))):
+            self.refused("weights_only", call)
 
     def test_empty_paths(self):
         to, state = self.work / "out", {"w": torch.zeros(2)}

@@ -2,11 +2,14 @@
 """start_load reports every key once, when its values are there. Loads end complete, by the caller's exception,
 cancelled, by Ctrl-C, or with the program."""
 import itertools
+import json
 import math
 import os
 import pickle
 import random
+import resource
 import shutil
+import struct
 import subprocess
 import sys
 import threading
@@ -325,6 +328,44 @@ class LoadingTest(common.WorkTest):
     def test_ctrl_c_ends_the_waiting_and_not_the_load(self):
         lines, expected = self.child("interrupt")
         self.assertEqual(lines, ["interrupted", *expected])
+
+
+class SizeTest(common.WorkTest):
+    """Tensors that a file declares and no machine has memory for."""
+
+    def declared(self, name, shape, size):
+        path = self.work / f"{name}.safetensors"
+        header = json.dumps({"w": {"dtype": "F32", "shape": shape, "data_offsets": [0, size]}}).encode()
+        with open(path, "wb") as file:
+            file.write(struct.pack("<Q", len(header)) + header)
+            file.truncate(8 + len(header) + size)  # a hole
+        return path
+
+    def refused(self, code, call):
+        with self.assertRaises(shardmesh.Error) as caught:
+            call()
+        self.assertEqual((caught.exception.code, caught.exception.key), (code, "w"), str(caught.exception))
+
+    def test_a_tensor_that_exceeds_the_memory_is_an_error_with_its_size(self):
+        path, count = self.declared("large", [1 << 40], 1 << 42), 1 << 40
+        self.assertEqual(shardmesh.load(path, "w", ((count - 2,), (2,))).tolist(), [0.0, 0.0])
+        limits = resource.getrlimit(resource.RLIMIT_AS)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_AS, limits)
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 41, limits[1]))  # the system may promise more than it has
+        for call in (lambda: shardmesh.load(path, "w"), lambda: shardmesh.open(path).load("w", ((0,), (count,))),
+                     lambda: shardmesh.open(path)["w"].load(), lambda: shardmesh.open(path)["w"][...]):
+            self.refused("no_memory", call)
+        with self.assertRaisesRegex(shardmesh.Error, f"expected {1 << 42} bytes"):
+            shardmesh.load(path, "w")
+
+    def test_strides_that_overflow_are_an_error(self):
+        path = self.declared("empty", [2**62, 2**62, 0], 0)
+        for call in (lambda: shardmesh.open(path).map_tensor("w").numpy(), lambda: shardmesh.open(path).map_tensor("w").torch(),
+                     lambda: shardmesh.load(path, "w")):
+            with self.assertRaises(shardmesh.Error):
+                call()
+        path = self.declared("long", [2**62, 3, 0], 0)
+        self.refused("overflow", lambda: shardmesh.open(path).map_tensor("w").numpy())
 
 
 if __name__ == "__main__":

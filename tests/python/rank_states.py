@@ -259,5 +259,59 @@ class StateTest(common.WorkTest):
         self.check_fsdp2(4, True)
 
 
+def lists_of_shards(rank, world, work):
+    """Lists with ShardedTensors of which rank 1 has no shards, saved by PyTorch and by us, and loaded."""
+    def sharded(fill):
+        own = [LocalShard(torch.full((4,), fill), ShardMetadata([0], [4], "rank:0/cpu"))] if rank == 0 else []
+        return init_from_local_shards(own, 4)
+
+    def state(fill):
+        return {"first": [sharded(fill), torch.full((2,), fill)], "last": [torch.full((3,), fill), sharded(fill)],
+                "alone": [sharded(fill)], "mixed": [sharded(fill), int(fill)], "nested": {"a": [[sharded(fill)], int(fill)]}, "plain": {"x": {"y": int(fill)}}}
+
+    def plain(value):
+        if isinstance(value, dict):
+            return {key: plain(one) for key, one in value.items()}
+        if isinstance(value, list):
+            return [plain(one) for one in value]
+        if isinstance(value, ShardedTensor):
+            return [one.tensor.tolist() for one in value.local_shards()]
+        return value.tolist() if isinstance(value, torch.Tensor) else value
+
+    wrong = []
+    for name, save in (("theirs", lambda path: torch_checkpoint.save(state(7.0), checkpoint_id=path)),
+                       ("ours", lambda path: shardmesh.dcp.save(state(7.0), checkpoint_id=path))):
+        save(f"{work}/{name}")
+        found = state(0.0)
+        shardmesh.dcp.load(found, checkpoint_id=f"{work}/{name}")
+        if plain(found) != plain(state(7.0)):
+            wrong.append((name, plain(found)))
+    return wrong
+
+
+class ListTest(common.WorkTest):
+    def test_lists_with_tensors_of_which_a_rank_has_no_shards(self):
+        self.assertEqual(run_ranks(2, lists_of_shards, str(self.work)), [[], []])
+
+
+def outside(rank, world, work):
+    """Rank 1 calls the functions of rank 0's group."""
+    group = torch.distributed.new_group([0])
+    said = []
+    if rank == 1:
+        for save in (shardmesh.dcp.save, shardmesh.dcp.async_save):
+            try:
+                save({"w": torch.ones(1)}, checkpoint_id=f"{work}/saved", process_group=group)
+            except shardmesh.Error as problem:
+                said.append((problem.code, "no rank of the process group" in str(problem)))
+    return said
+
+
+class OutsideTest(common.WorkTest):
+    def test_a_process_outside_the_group_is_told_so(self):
+        self.assertEqual(run_ranks(2, outside, str(self.work)), [[], [("invalid_argument", True)] * 2])
+        self.assertEqual(self.left_in_work(), [])
+
+
 if __name__ == "__main__":
     common.main()

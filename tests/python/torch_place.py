@@ -24,6 +24,7 @@ from torch.distributed.checkpoint.planner import SavePlanner  # noqa: E402
 import shardmesh  # noqa: E402
 import shardmesh.dcp  # noqa: E402
 from rank_group import run_ranks  # noqa: E402
+from shardmesh._parents import in_new_parents  # noqa: E402
 from stream_extension import Turned  # noqa: E402
 
 warnings.filterwarnings("ignore")
@@ -165,6 +166,43 @@ class DestinationTest(common.WorkTest):
                 with self.assertRaises(shardmesh.Error):
                     save(self.work / "a" / "b" / "c", state)
                 self.assertEqual(self.left_in_work(), [])
+
+    def test_parents_that_a_failing_save_removes_are_made_again(self):
+        path, calls = self.work / "a" / "b" / "saved", []
+
+        def work():
+            calls.append(path.parent.is_dir())
+            if len(calls) < 3:
+                os.rmdir(path.parent)  # as another save does that has created it
+                os.rmdir(path.parent.parent)
+                raise shardmesh.Error("io", "no such folder")
+            path.mkdir()
+            return 7
+
+        made, parents = in_new_parents(str(path), work)
+        self.assertEqual((made, calls, path.is_dir()), (7, [True] * 3, True))
+        self.assertEqual(parents, [str(path.parent.parent), str(path.parent)])
+
+    def test_saves_that_fail_beside_one_that_does_not(self):
+        def bad(number):
+            for save in (lambda path, state: shardmesh.dcp.save(state, checkpoint_id=path, no_dist=True),
+                         lambda path, state: shardmesh.save(state, path)):
+                with self.assertRaises(shardmesh.Error):
+                    save(self.work / "a" / "b" / "c" / f"bad-{number}", {"f": lambda: 1})
+
+        def good(number):
+            path = self.work / "a" / "b" / "c" / f"good-{number}"
+            shardmesh.dcp.save({"w": tensor(number)}, checkpoint_id=path, no_dist=True)
+            return shardmesh.verify(path).ok
+
+        with ThreadPoolExecutor(4) as pool:
+            for number in range(100 if common.long_runs() else 30):
+                failing = [pool.submit(bad, one) for one in range(3)]
+                self.assertTrue(pool.submit(good, number).result())
+                for one in failing:
+                    one.result()
+                self.assertEqual(os.listdir(self.work / "a" / "b" / "c"), [f"good-{number}"])
+                shutil.rmtree(self.work / "a")
 
     def test_parents_that_cannot_be_made_are_named(self):
         (self.work / "file").write_bytes(b"")

@@ -16,6 +16,8 @@ import torch.distributed.checkpoint as torch_checkpoint
 from torch.distributed._shard.sharded_tensor import ShardedTensor
 from torch.distributed.checkpoint import metadata as dcp
 from torch.distributed.checkpoint import planner as planning
+from torch.distributed.checkpoint._nested_dict import flatten_state_dict
+from torch.distributed.checkpoint._sharded_tensor_utils import _flatten_sharded_tensors
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import create_default_local_load_plan
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
@@ -70,6 +72,13 @@ class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
     def __init__(self, reader: StorageReader, *, allow_partial_load: bool = False) -> None:
         super().__init__(allow_partial_load=allow_partial_load)
         self._reader = reader
+
+    def set_up_planner(self, state_dict: Any, metadata: dcp.Metadata | None = None, is_coordinator: bool = False) -> None:
+        super().set_up_planner(state_dict, metadata, is_coordinator)
+        # PyTorch drops ShardedTensors of which this rank has no shards before it names entries. Other entries of a list,
+        # or the list itself, would then get other names than in the save.
+        flat, self.mappings = flatten_state_dict(state_dict)
+        self.state_dict = _flatten_sharded_tensors(flat)
 
     def create_local_plan(self) -> planning.LoadPlan:
         stored = self.metadata.state_dict_metadata if self.metadata else {}
@@ -169,6 +178,7 @@ def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
     no_dist = _arguments.flag("no_dist", no_dist)
 
     def open_reader() -> StorageReader:
+        _check_methods("planner", planner, "a LoadPlanner", "create_local_plan", "load_bytes", "resolve_tensor")
         group_rank = _rank_in(process_group, no_dist) if rank is None else rank
         return StorageReader(checkpoint_id, threads=threads, allow_narrowing=allow_narrowing, progress=progress,
                              rank=group_rank, extension_registry=extension_registry)
@@ -256,10 +266,23 @@ def _on_all_ranks(step: Callable[[], Any], process_group: dist.ProcessGroup | No
     return made
 
 
-def _writer_of(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str], use_collectives: bool,
+def _check_methods(name: str, value: Any, kind: str, *methods: str) -> None:
+    """Checks an argument of PyTorch's, or None, before PyTorch's functions call it on this rank alone."""
+    if value is not None and (isinstance(value, type) or not all(callable(getattr(value, one, None)) for one in methods)):
+        raise _arguments.wrong(name, f"{kind} of torch.distributed.checkpoint", value)
+
+
+def _refuse_outside(process_group: dist.ProcessGroup | None, no_dist: bool) -> None:
+    if not no_dist and process_group is not None and dist.is_initialized() and dist.get_rank(process_group) < 0:
+        raise failure("invalid_argument", "this process is no rank of the process group",
+                      hint="call it on the ranks of the group, or pass no_dist=True")
+
+
+def _writer_of(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str], planner: Any, use_collectives: bool,
                **options: Any) -> StorageWriter:
     """The common start of both kinds of save. Raises the errors of their arguments."""
     refuse_options(use_collectives=use_collectives)
+    _check_methods("planner", planner, "a SavePlanner", "create_local_plan", "create_global_plan", "resolve_data")
     _refuse_other_state(state_dict)
     return StorageWriter(checkpoint_id, **options)
 
@@ -282,8 +305,9 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
     """
     no_dist = _arguments.flag("no_dist", no_dist)
     with one_error("save", process_group, no_dist):
+        _refuse_outside(process_group, no_dist)
         try:
-            writer = _writer_of(state_dict, checkpoint_id, use_collectives, overwrite=overwrite, threads=threads,
+            writer = _writer_of(state_dict, checkpoint_id, planner, use_collectives, overwrite=overwrite, threads=threads,
                                 memory_bytes=memory_bytes, progress=progress, previous=previous)
         except Error as problem:
             writer = planner = _Refusal(problem)
@@ -307,7 +331,10 @@ def async_save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[s
     no_dist = _arguments.flag("no_dist", no_dist)
 
     def prepare() -> tuple[StorageWriter, dict[str, Any]]:
-        writer = _writer_of(state_dict, checkpoint_id, use_collectives, overwrite=overwrite, threads=threads,
+        _check_methods("async_stager", async_stager, "an AsyncStager", "stage")
+        if not isinstance(async_checkpointer_type, AsyncCheckpointerType):
+            raise _arguments.wrong("async_checkpointer_type", "an AsyncCheckpointerType", async_checkpointer_type)
+        writer = _writer_of(state_dict, checkpoint_id, planner, use_collectives, overwrite=overwrite, threads=threads,
                             memory_bytes=memory_bytes, progress=progress, previous=previous)
         plain = {key: value.state_dict() if isinstance(value, Stateful) else value for key, value in state_dict.items()}
         check_containers(plain)  # before PyTorch copies it
@@ -315,6 +342,7 @@ def async_save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[s
         return writer, plain
 
     with one_error("save", process_group, no_dist):
+        _refuse_outside(process_group, no_dist)
         writer, plain = _on_all_ranks(prepare, process_group, no_dist)
         begun = torch_checkpoint.async_save(plain, storage_writer=writer, process_group=process_group,
                                             planner=planner or _SavePlanner(), async_checkpointer_type=async_checkpointer_type,

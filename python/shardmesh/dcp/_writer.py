@@ -21,7 +21,7 @@ from torch.futures import Future
 
 from .. import _arguments, _native
 from .._error import Box, failure
-from .._parents import make_parents, remove_parents
+from .._parents import in_new_parents, remove_parents
 from .._process import Owner
 from .._progress import Progress, reporting
 from .._saving import check_name
@@ -126,12 +126,7 @@ class _Save:
         self._owner = Owner()
 
     def begin(self, overwrite: bool) -> None:
-        self._parents = make_parents(self.path)
-        try:
-            self.folder = _native.RankFolder.make(self.path, overwrite)
-        except BaseException:
-            self.discard()
-            raise
+        self.folder, self._parents = in_new_parents(self.path, lambda: _native.RankFolder.make(self.path, overwrite))
 
     def check_process(self) -> None:
         self._owner.check("a save", "begin a save in each process", self.path)
