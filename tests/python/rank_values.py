@@ -102,6 +102,18 @@ def subgroup(rank, world, path):
     return found[0] if found[0] == found[1] else found
 
 
+def alone(rank, world, path):
+    """What each way of loading reads with no_dist=True."""
+    found = []
+    for call in (lambda state: shardmesh.dcp.load(state, checkpoint_id=path, no_dist=True),
+                 lambda state: torch_checkpoint.load(state, storage_reader=shardmesh.dcp.StorageReader(path), no_dist=True),
+                 lambda state: torch_checkpoint.load(state, storage_reader=shardmesh.dcp.StorageReader(path, rank=2), no_dist=True)):
+        state = {"rng": torch.zeros(5)}
+        call(state)
+        found.append(state["rng"][0].item())
+    return found
+
+
 CONFLICTS = {"rng", "many", "big", "loader.position", "loader.items", "mixed"}
 EQUAL = {"plain", "bigsame", "step", "loader.epoch", "shards", "replica"}
 
@@ -119,6 +131,9 @@ class RankValuesTest(common.WorkTest):
     def run_tool(self, *arguments):
         done = subprocess.run([TOOL, *arguments], capture_output=True, text=True, timeout=100)
         return done.returncode, done.stdout + done.stderr
+
+    def test_without_the_other_ranks_a_rank_reads_its_own_values_and_pytorchs_load_those_of_rank_0(self):
+        self.assertEqual(run_ranks(RANKS, alone, str(self.folder)), [[float(rank), 0.0, 2.0] for rank in range(RANKS)])
 
     def test_each_rank_gets_its_own_values(self):
         self.assertEqual(run_ranks(RANKS, load, str(self.folder)), [[]] * RANKS)
