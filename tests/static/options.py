@@ -55,7 +55,8 @@ FUNCTIONS = """open inspect load map_tensor open_delta save_delta Checkpoint.loa
                Run Run.latest Run.prune Run.resume Run.save Run.start_save Run.verify""".split()
 # Of tensors in memory, of the machine, of shipped mappings, and of PyTorch's interface of readers and writers.
 OTHER_FUNCTIONS = {"devices", "flatten_sharded_tensors", "full_state_dict", "mapping_text", "mappings", "redistribute",
-                   "Shards.sharded_tensor", "dcp.StorageReader.reset", "dcp.StorageWriter.reset"}
+                   "Shards.sharded_tensor", "dcp.LoadPlanner.set_up_planner", "dcp.StorageReader.reset",
+                   "dcp.StorageWriter.reset"}
 FLAG = r'"(--[a-z][a-z-]*)'
 
 
