@@ -163,8 +163,9 @@ def _lengthened(value: Any, made: str, scheme: str, rest: str) -> str:
         return f"{scheme}:///{rest}"
     if is_text and scheme.lower() not in _STORES or os.path.lexists(made):
         return made
-    raise failure("invalid_argument", "is a URL that pathlib has shortened", path=f"{scheme}://{rest}",
-                  expected=f"{scheme}://", found=f"{scheme}:/",
+    slashes = "///" if scheme.lower() == "file" else "//"
+    raise failure("invalid_argument", "is a URL that pathlib has shortened", path=f"{scheme}:{slashes}{rest}",
+                  expected=f"{scheme}:{slashes}", found=f"{scheme}:/",
                   hint="give the URL as a text; give a local path as an absolute one")
 
 

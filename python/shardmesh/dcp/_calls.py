@@ -361,7 +361,7 @@ def _with_one_error(upload: Future, writer: StorageWriter) -> Future:
             with one_error("save", None, True):
                 metadata = done.result()
         except BaseException as problem:
-            writer.discard_all()
+            writer._discard_all()
             made.set_exception(problem)
         else:
             made.set_result(metadata)

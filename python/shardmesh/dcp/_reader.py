@@ -98,8 +98,10 @@ class StorageReader(storage.StorageReader):
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         path = self.path if checkpoint_id is None else self._checked(checkpoint_id)
-        self._path, self._load_id = path, str(uuid.uuid4())
-        self._loads.own = _Load(self._path, self._load_id)
+        if checkpoint_id is not None:
+            self._path = path
+        self._load_id = str(uuid.uuid4())
+        self._loads.own = _Load(path, self._load_id)
 
     def _own(self) -> _Load:
         """This thread's load."""

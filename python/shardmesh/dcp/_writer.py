@@ -202,12 +202,14 @@ class StorageWriter(storage.StorageWriter):
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """Removes the staged files of this thread's failed save."""
         path = self.path if checkpoint_id is None else self._checked(checkpoint_id)
-        self._path, self._save_id = path, str(uuid.uuid4())
+        if checkpoint_id is not None:
+            self._path = path
+        self._save_id = str(uuid.uuid4())
         if self._saves.own is not None:
             self._saves.own.discard()
-        self._saves.own = _Save(self._path, self._save_id)
+        self._saves.own = _Save(path, self._save_id)
 
-    def discard_all(self) -> None:
+    def _discard_all(self) -> None:
         """Removes the staged files of every thread. Precondition: no save runs."""
         for save in self._saves.all():
             save.discard()
