@@ -36,8 +36,8 @@ class _BegunSave(NamedTuple):
 
 class Run:
     """A training run: a folder with one folder for each saved step. Ranks of torch.distributed make a Run together, and
-    call `save`, `start_save`, `resume`, and `prune` together; a process without process groups is alone. A context manager. Threads of
-    a process may share it, for example to prune while a step is saved.
+    call `save`, `start_save`, `resume`, and `prune` together; a process without process groups is alone. A context
+    manager. Threads of a process may share it, for example to prune while a step is saved.
 
     names: of the steps' folders. "step": step-100 (torchtitan); "checkpoint": checkpoint-100 (Hugging Face); "iter":
     iter_0000100, with the file latest_checkpointed_iteration.txt (Megatron).
