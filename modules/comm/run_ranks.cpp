@@ -15,9 +15,7 @@ module;
 module shardmesh.comm;
 
 namespace shardmesh {
-namespace {
-
-result<void> run_body(any_communicator& comm, function_ref<result<void>(any_communicator&)> body) {
+result<void> detail::run_body(any_communicator& comm, function_ref<result<void>(any_communicator&)> body) {
   try {
     return body(comm);
   } catch (const exception& e) {
@@ -32,8 +30,6 @@ result<void> run_body(any_communicator& comm, function_ref<result<void>(any_comm
   }
 }
 
-}  // namespace
-
 result<void> run_ranks(std::int32_t size, function_ref<result<void>(any_communicator&)> body) {
   if (size < 1)
     return fail(errc::invalid_argument, "a group needs at least one rank")
@@ -42,7 +38,7 @@ result<void> run_ranks(std::int32_t size, function_ref<result<void>(any_communic
   std::atomic<bool> failed{false};
   const auto run_rank = [&](std::int32_t rank) {
     any_communicator comm(group.communicator(rank));
-    if (const auto done = run_body(comm, body); !done) {
+    if (const auto done = detail::run_body(comm, body); !done) {
       failed = true;
       comm.abort(done.error());  // no effect when this error is a consequence of an earlier one
     }

@@ -18,3 +18,11 @@ export namespace shardmesh {
 result<void> run_ranks(std::int32_t size, function_ref<result<void>(any_communicator&)> body);
 
 }  // namespace shardmesh
+
+export namespace shardmesh::detail {
+
+// Calls `body` on one rank. An exception becomes an error that names the rank, except for a shardmesh::exception, which
+// keeps its own error.
+result<void> run_body(any_communicator& comm, function_ref<result<void>(any_communicator&)> body);
+
+}  // namespace shardmesh::detail

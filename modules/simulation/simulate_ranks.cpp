@@ -10,7 +10,6 @@ module;
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -52,21 +51,6 @@ struct rank_thread {
   ::pthread_t thread{};
 };
 
-result<void> run_body(any_communicator& comm, rank_body body) {
-  try {
-    return body(comm);
-  } catch (const exception& e) {
-    return e.error();
-  } catch (const std::exception& e) {
-    return fail(errc::communication, fmt::format("the function of rank {} threw: {}", comm.rank(), e.what()))
-        .with_rank(comm.rank());
-  } catch (...) {
-    return fail(errc::communication,
-                fmt::format("the function of rank {} threw an exception that is not a std::exception", comm.rank()))
-        .with_rank(comm.rank());
-  }
-}
-
 void* run_rank(void* given) {
   const rank_thread& self = *static_cast<const rank_thread*>(given);
   simulation_run& run = *self.run;
@@ -74,7 +58,7 @@ void* run_rank(void* given) {
   if (run.is_refused) return nullptr;
   {
     any_communicator comm(run.state->communicator(self.rank));
-    if (const auto done = run_body(comm, run.body); !done) {
+    if (const auto done = detail::run_body(comm, run.body); !done) {
       run.failed = true;
       comm.abort(done.error());  // no effect when this error is a consequence of an earlier one
     }
