@@ -215,19 +215,19 @@ class Run:
         dry_run: delete nothing, and report what would be deleted.
         """
         def check() -> tuple[dict[str, Any], bool]:
-            is_planned = _arguments.flag("dry_run", dry_run)
-            if not is_planned:
+            plans_only = _arguments.flag("dry_run", dry_run)
+            if not plans_only:
                 self._check_open()
-            return self._keep if keep is None else rules_of(keep), is_planned
+            return self._keep if keep is None else rules_of(keep), plans_only
 
-        rules, is_planned = self._everywhere(check)
+        rules, plans_only = self._everywhere(check)
 
         def prune() -> dict[str, Any]:
             if self._writer is None:
                 return _native.planned_prune(self.path, self.names, rules)
-            return self._writer.prune(rules, is_planned)
+            return self._writer.prune(rules, plans_only)
 
-        made = self._together("Run.prune", (self.path, rules, is_planned), prune)
+        made = self._together("Run.prune", (self.path, rules, plans_only), prune)
         made["kept"] = [(RunStep(*step), reasons) for step, reasons in made["kept"]]
         made["deleted"] = [RunStep(*step) for step in made["deleted"]]
         return PruneReport(**made)
