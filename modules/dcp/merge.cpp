@@ -2,8 +2,10 @@
 // Merges the descriptions of several ranks into one.
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -18,6 +20,8 @@ module;
 #include <vector>
 module shardmesh.dcp;
 
+import :own_lists;
+
 namespace shardmesh::dcp {
 namespace {
 
@@ -27,6 +31,8 @@ struct held_entry {
   const catalog* from = nullptr;
   const tensor_entry* tensor = nullptr;
   const object_entry* object = nullptr;
+
+  const path& where() const { return tensor ? tensor->where : object->where; }
 };
 using holders = std::vector<held_entry>;
 
@@ -40,18 +46,58 @@ std::string description_of(const held_entry& entry) {
   return entry.object ? "an object" : fmt::format("{} {}", name(entry.tensor->type), to_string(entry.tensor->shape));
 }
 
+// A chunk of one holder.
+struct held_chunk {
+  const held_entry* holder = nullptr;
+  std::int32_t number = 0;
+
+  box where() const { return holder->from->chunk_box(*holder->tensor, number); }
+  const stored_range& place() const { return holder->from->chunk_places[static_cast<std::size_t>(number)]; }
+};
+
+void for_each_chunk(const held_entry& entry, function_ref<void(const held_chunk&)> visit) {
+  const tensor_entry& tensor = *entry.tensor;
+  for (std::int32_t i = 0; i < tensor.chunk_count; ++i) visit({&entry, tensor.first_chunk + i});
+}
+
+// Identifies an item.
+using place_key = std::array<std::int64_t, 4>;
+place_key key_of(const stored_range& place) {
+  return {place.file, place.offset, place.length, place.transform};
+}
+
+// Names a few of the keys: "a, b, c and 4 more".
+std::string key_list(std::span<const std::string> keys) {
+  constexpr std::size_t most = 3;
+  std::string named;
+  for (const std::string& key : keys.first(std::min(keys.size(), most)))
+    named += (named.empty() ? "" : ", ") + escaped(key);
+  return keys.size() > most ? fmt::format("{} and {} more", named, keys.size() - most) : named;
+}
+
 // Copies entries of several catalogs into one, and renumbers files and transforms.
 class catalog_merge {
  public:
-  explicit catalog_merge(const merge_rules& rules) : rules_(rules) {}
+  // `own`: the description of the preferred rank; null: there is none.
+  catalog_merge(const merge_rules& rules, const catalog* own) : rules_(rules) {
+    if (own) own_lists_ = own_lists(*own);
+  }
+
+  // Lists a rank's files. The entries of all ranks must follow.
+  void add_files(const catalog& from) {
+    for (const std::string& file : from.files) file_number(file);
+  }
 
   // Adds the entries of one key, in the order of the ranks.
   void add(const std::string& key, holders all) {
-    const auto own = std::ranges::find(all, rules_.preferred.value_or(-1), &held_entry::rank);
-    if (rules_.preferred && own != all.end()) return add_seen_by(all, *own, key);
+    if (rules_.preferred) {
+      const auto own = std::ranges::find(all, *rules_.preferred, &held_entry::rank);
+      if (own != all.end()) return add_seen_by(all, *own, key);
+      if (own_lists_.exclude(all.front().where())) return excluded_keys_.push_back(key);
+    }
     auto conflict = conflict_in(all);
-    if (!conflict) return add_seen_by(all, all.front(), key);
-    if (!rules_.keys_at_ranks) return add_conflict(key, all.front(), std::move(*conflict));
+    if (!conflict) return add_merged(all, key);
+    if (!rules_.keys_at_ranks) return add_conflict(key, all, std::move(*conflict));
     for (const held_entry& entry : all) {
       const std::string at_rank = fmt::format("{}@{}", key, entry.rank);
       if (!stored_keys.contains(at_rank))
@@ -63,19 +109,34 @@ class catalog_merge {
     }
   }
 
+  // Returns what the preferred rank's view leaves out, one line each.
+  std::vector<std::string> notes() const {
+    std::vector<std::string> made;
+    if (!excluded_keys_.empty())
+      made.push_back(fmt::format("left out {} of other ranks in lists and values that rank {} saved itself: {}",
+                                 detail::counted(excluded_keys_.size(), "entry", "entries"), *rules_.preferred,
+                                 key_list(excluded_keys_)));
+    if (!overlapping_keys_.empty())
+      made.push_back(fmt::format("left out {} of other ranks that overlap{} chunks of rank {}: {}",
+                                 detail::counted(overlapping_chunks_, "chunk"), overlapping_chunks_ == 1 ? "s" : "",
+                                 *rules_.preferred, key_list(overlapping_keys_)));
+    return made;
+  }
+
   std::unordered_set<std::string> stored_keys;  // of all ranks
-  catalog merged;
+  catalog merged, copies;
   std::vector<error> problems, warnings;
   std::map<std::string, error, std::less<>> conflicts;
 
  private:
+  std::int32_t file_number(const std::string& file) {
+    const auto [number, added] = files_.try_emplace(file, static_cast<std::int32_t>(merged.files.size()));
+    if (added) merged.files.push_back(file);
+    return number->second;
+  }
+
   stored_range renumber(const catalog& from, stored_range place) {
-    if (place.file >= 0) {
-      const std::string& file = from.files[static_cast<std::size_t>(place.file)];
-      const auto [number, added] = files_.try_emplace(file, static_cast<std::int32_t>(merged.files.size()));
-      if (added) merged.files.push_back(file);
-      place.file = number->second;
-    }
+    if (place.file >= 0) place.file = file_number(from.files[static_cast<std::size_t>(place.file)]);
     if (place.transform == 0) return place;
     const std::string& transform = from.transforms[static_cast<std::size_t>(place.transform)];
     if (transform.empty()) return place;
@@ -85,24 +146,111 @@ class catalog_merge {
     return place;
   }
 
-  // Adds the value of one rank; for a tensor, also the chunks that only other ranks have. `key`: its own, or KEY@RANK.
-  void add_seen_by(const holders& all, const held_entry& own, const std::string& key) {
-    if (own.object) {
-      merged.objects.push_back(*own.object);
-      merged.objects.back().place = renumber(*own.from, own.object->place);
-      return rename(merged.objects.back(), key);
+  // Adds the value that all ranks share: equal boxes and objects are listed once, and their copies are kept apart.
+  void add_merged(const holders& all, const std::string& key) {
+    std::set<place_key> places;
+    std::set<box> boxes;
+    if (all.front().object) {
+      add_object(all.front(), key);
+      places.insert(key_of(merged.objects.back().place));
+    } else {
+      begin_tensor(*all.front().tensor, key);
+      for (const held_entry& entry : all)
+        for_each_chunk(entry, [&](const held_chunk& chunk) {
+          if (!boxes.insert(chunk.where()).second) return;
+          merged.add_chunk(chunk.where(), renumber(*entry.from, chunk.place()));
+          places.insert(key_of(merged.chunk_places.back()));
+        });
     }
+    for (const held_entry& entry : all) add_copies(entry, places);
+  }
+
+  // Adds the items of an entry whose places are new to the copies.
+  void add_copies(const held_entry& entry, std::set<place_key>& places) {
+    const auto is_new = [&](const stored_range& place) { return places.insert(key_of(place)).second; };
+    if (entry.object) {
+      const stored_range place = renumber(*entry.from, entry.object->place);
+      if (!is_new(place)) return;
+      copies.objects.push_back(*entry.object);
+      copies.objects.back().place = place;
+      return;
+    }
+    bool is_begun = false;
+    for_each_chunk(entry, [&](const held_chunk& chunk) {
+      const stored_range place = renumber(*entry.from, chunk.place());
+      if (!is_new(place)) return;
+      if (!std::exchange(is_begun, true)) begin_tensor_in(copies, *entry.tensor);
+      copies.add_chunk(chunk.where(), place);
+    });
+  }
+
+  // Adds the value of one rank; for a tensor, also the boxes that only other ranks have. If other ranks have different
+  // values of such a box, it becomes a chunk that cannot be read. `key`: the rank's own, or KEY@RANK.
+  void add_seen_by(const holders& all, const held_entry& own, const std::string& key) {
+    if (own.object) return add_object(own, key);
     begin_tensor(*own.tensor, key);
     std::set<box> boxes;
-    add_chunks(own, boxes);
-    for (const held_entry& other : all)
-      if (&other != &own && are_described_alike(own, other)) add_chunks(other, boxes);
+    for_each_chunk(own, [&](const held_chunk& chunk) {
+      const box where = chunk.where();
+      if (boxes.insert(where).second) merged.add_chunk(where, renumber(*own.from, chunk.place()));
+    });
+    const auto held = own.from->distribution_of(*own.tensor);
+    std::map<box, held_chunk> first_of;
+    std::set<box> disputed;
+    std::vector<box> others;  // in the order of the ranks
+    std::int64_t overlapping = 0;
+    for (const held_entry& other : all) {
+      if (&other == &own || !are_described_alike(own, other)) continue;
+      for_each_chunk(other, [&](const held_chunk& chunk) {
+        const box where = chunk.where();
+        if (boxes.contains(where)) return;
+        if (held && meets(*held, where)) return void(++overlapping);
+        const auto [first, added] = first_of.try_emplace(where, chunk);
+        if (added)
+          others.push_back(where);
+        else if (!hold_the_same(*first->second.holder, first->second.place(), other, chunk.place()))
+          disputed.insert(where);
+      });
+    }
+    for (const box& where : others) {
+      const held_chunk& first = first_of.at(where);
+      merged.add_chunk(where, disputed.contains(where) ? stored_range() : renumber(*first.holder->from, first.place()));
+    }
+    if (overlapping > 0 && rules_.preferred) {  // otherwise, they are entries of their own
+      overlapping_chunks_ += overlapping;
+      overlapping_keys_.push_back(key);
+    }
+    if (disputed.empty()) return;
+    error made = conflict(all, different_values).with_box(*disputed.begin());
+    made.key = key;
+    warnings.push_back(made);
+    conflicts.emplace(key, std::move(made));
+  }
+
+  static bool meets(const distribution& held, const box& where) {
+    if (where.is_empty()) return false;
+    bool met = false;
+    held.overlapping(where, [&](const fragment&) {
+      met = true;
+      return false;
+    });
+    return met;
+  }
+
+  void add_object(const held_entry& entry, const std::string& key) {
+    merged.objects.push_back(*entry.object);
+    merged.objects.back().place = renumber(*entry.from, entry.object->place);
+    rename(merged.objects.back(), key);
+  }
+
+  static void begin_tensor_in(catalog& into, const tensor_entry& tensor) {
+    into.tensors.push_back(tensor);
+    into.tensors.back().chunk_count = 0;
+    into.tensors.back().first_chunk = static_cast<std::int32_t>(into.chunk_places.size());
   }
 
   void begin_tensor(const tensor_entry& tensor, const std::string& key) {
-    merged.tensors.push_back(tensor);
-    merged.tensors.back().chunk_count = 0;
-    merged.tensors.back().first_chunk = static_cast<std::int32_t>(merged.chunk_places.size());
+    begin_tensor_in(merged, tensor);
     rename(merged.tensors.back(), key);
   }
 
@@ -121,30 +269,20 @@ class catalog_merge {
     entry.key = key;
   }
 
-  // Adds each box once: equal boxes are one chunk.
-  void add_chunks(const held_entry& entry, std::set<box>& boxes) {
-    const tensor_entry& tensor = *entry.tensor;
-    for (std::int32_t c = tensor.first_chunk; c < tensor.first_chunk + tensor.chunk_count; ++c) {
-      const box where = entry.from->chunk_box(tensor, c);
-      if (boxes.insert(where).second)
-        merged.add_chunk(where, renumber(*entry.from, entry.from->chunk_places[static_cast<std::size_t>(c)]));
-    }
-  }
-
-  // Adds the entry to the catalog, but without a place to read it from.
-  void add_conflict(const std::string& key, const held_entry& first, error conflict) {
+  // Adds the entry to the catalog, but without a place to read it from. The items of all ranks are copies.
+  void add_conflict(const std::string& key, const holders& all, error conflict) {
+    std::set<place_key> places;
+    for (const held_entry& entry : all) add_copies(entry, places);
+    const held_entry& first = all.front();
     warnings.push_back(conflict);
     conflicts.emplace(key, std::move(conflict));
     if (first.object) {
       merged.objects.push_back(*first.object);
-      merged.objects.back().place = {};
-      merged.objects.back().place.file = -1;
+      merged.objects.back().place = stored_range();
       return;
     }
     begin_tensor(*first.tensor, key);
-    stored_range nowhere;
-    nowhere.file = -1;
-    merged.add_chunk(box::whole(first.tensor->shape), nowhere);
+    merged.add_chunk(box::whole(first.tensor->shape), stored_range());
   }
 
   // Returns the ranks' disagreement; nothing when they all have one value.
@@ -156,19 +294,19 @@ class catalog_merge {
     if (all.front().object) {
       for (const held_entry& entry : all)
         if (!hold_the_same(all.front(), all.front().object->place, entry, entry.object->place))
-          return conflict(all, "saved different values under this key");
+          return conflict(all, different_values);
       return std::nullopt;
     }
-    std::map<box, std::pair<const held_entry*, std::int32_t>> first_of;
+    std::map<box, held_chunk> first_of;
+    std::optional<box> disputed;
     for (const held_entry& entry : all)
-      for (std::int32_t c = entry.tensor->first_chunk; c < entry.tensor->first_chunk + entry.tensor->chunk_count; ++c) {
-        const auto [first, added] = first_of.try_emplace(entry.from->chunk_box(*entry.tensor, c), &entry, c);
-        if (added) continue;
-        const auto& [other, chunk] = first->second;
-        if (!hold_the_same(*other, other->from->chunk_places[static_cast<std::size_t>(chunk)], entry,
-                           entry.from->chunk_places[static_cast<std::size_t>(c)]))
-          return conflict(all, "saved different values under this key").with_box(first->first);
-      }
+      for_each_chunk(entry, [&](const held_chunk& chunk) {
+        if (disputed) return;
+        const auto [first, added] = first_of.try_emplace(chunk.where(), chunk);
+        const held_chunk& other = first->second;
+        if (!added && !hold_the_same(*other.holder, other.place(), entry, chunk.place())) disputed = first->first;
+      });
+    if (disputed) return conflict(all, different_values).with_box(*disputed);
     return std::nullopt;
   }
 
@@ -202,7 +340,13 @@ class catalog_merge {
     return true;
   }
 
+  static constexpr std::string_view different_values = "saved different values under this key";
+
   const merge_rules& rules_;
+  own_lists own_lists_;                     // of the preferred rank
+  std::vector<std::string> excluded_keys_;  // of other ranks, see own_lists::exclude
+  std::vector<std::string> overlapping_keys_;
+  std::int64_t overlapping_chunks_ = 0;  // of other ranks, in the way of the rank's own
   std::map<std::string, std::int32_t> files_, transforms_;
 };
 
@@ -211,7 +355,13 @@ class catalog_merge {
 metadata merge_metadata(std::vector<metadata> parts, const merge_rules& rules) {
   metadata made;
   made.extras = parts.front().extras;
-  catalog_merge merge(rules);
+  const auto rank_of = [&](std::size_t part) {
+    return part < rules.ranks.size() ? rules.ranks[part] : static_cast<std::int64_t>(part);
+  };
+  const catalog* own = nullptr;
+  for (std::size_t part = 0; part < parts.size(); ++part)
+    if (rules.preferred == rank_of(part)) own = &parts[part].contents;
+  catalog_merge merge(rules, own);
   merge.merged.version = made.extras.version;
   merge.merged.texts = parts.front().contents.texts;
   std::unordered_map<std::string_view, std::size_t> group_of;
@@ -226,7 +376,8 @@ metadata merge_metadata(std::vector<metadata> parts, const merge_rules& rules) {
   };
   for (std::size_t part = 0; part < parts.size(); ++part) {
     const catalog& from = parts[part].contents;
-    const std::int64_t rank = part < rules.ranks.size() ? rules.ranks[part] : static_cast<std::int64_t>(part);
+    const std::int64_t rank = rank_of(part);
+    merge.add_files(from);
     for (const tensor_entry& tensor : from.tensors) add(tensor.key, {rank, &from, &tensor, nullptr});
     for (const object_entry& object : from.objects) add(object.key, {rank, &from, nullptr, &object});
   }
@@ -241,6 +392,10 @@ metadata merge_metadata(std::vector<metadata> parts, const merge_rules& rules) {
   std::erase_if(made.extras.planner_entries, [&](const auto& named) {
     return group_of.contains(named.first);  // these are entries of another rank
   });
+  made.notes = merge.notes();
+  made.copies = std::move(merge.copies);
+  made.copies.files = merge.merged.files;
+  made.copies.transforms = merge.merged.transforms;
   made.contents = std::move(merge.merged);
   return made;
 }

@@ -40,6 +40,11 @@ struct metadata {
   std::vector<error> warnings;  // oddities that leave every entry readable
   /// By key: the error of reading an entry under which ranks hold different values.
   std::map<std::string, error, std::less<>> conflicts;
+  /// Items of ranks that `contents` leaves out, because a listed item holds the same value, or because the values are
+  /// in conflict. Each tensor has only the chunks that are left out. Files and transforms are numbered as in
+  /// `contents`.
+  catalog copies;
+  std::vector<std::string> notes;  // on entries and chunks of other ranks that a preferred rank's view leaves out
   /// The names in the pickle of each file, by the file's name; only for files that were read whole.
   std::map<std::string, pickle::used_names, std::less<>> names;
 };
@@ -62,7 +67,8 @@ inline constexpr std::string_view paths_attribute = "nested_paths";
 struct merge_rules {
   /// The rank of each part; empty: the parts' positions.
   std::vector<std::int64_t> ranks = {};
-  /// The rank whose values win over those of others. Its shards are still merged with theirs.
+  /// The rank whose values win over those of others. Its shards are still merged with theirs, as far as they do not
+  /// overlap.
   std::optional<std::int64_t> preferred = {};
   /// A key with different values becomes one entry KEY@RANK for each rank.
   bool keys_at_ranks = false;
@@ -73,8 +79,9 @@ struct merge_rules {
 };
 
 /// Merges the `__N.metadata` of every rank (at least one) into one description. Equal boxes of several ranks become one
-/// chunk when their items hold the same bytes. A key with different values, shapes, or dtypes yields the preferred
-/// rank's value, entries KEY@RANK, or one of the `conflicts`.
+/// chunk when their items hold the same bytes; all items but the first are `copies`. A key with different values,
+/// shapes, or dtypes yields the preferred rank's value, entries KEY@RANK, or one of the `conflicts`. A preferred rank's
+/// lists have no elements of other ranks. The files of all ranks are listed, whether or not an entry refers to them.
 /// Cost: O(n log n) in chunks, and a comparison of each item that several ranks hold (none when a preferred rank holds
 /// it).
 metadata merge_metadata(std::vector<metadata> parts, const merge_rules& rules = {});

@@ -68,6 +68,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     problems_ = std::move(description.problems);
     warnings_ = std::move(description.warnings);
     conflicts_ = std::move(description.conflicts);
+    notes_ = std::move(description.notes);
     names_ = std::move(description.names);
     path_ = std::move(folder);
   }
@@ -113,6 +114,10 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
         warnings_.push_back(fail(errc::incomplete_save, "nothing refers to this file: a leftover of another save")
                                 .with_file((path_ / name).string()));
   }
+
+  // Keeps a reader of the items that the catalog leaves out.
+  void keep_copies(std::unique_ptr<dcp_reader> copies) { copies_ = std::move(copies); }
+  checkpoint_reader* copies() const { return copies_.get(); }
 
   const dcp::extras& extras() const { return extras_; }
   const pickle::used_names* names_of(const fs::path& file) const {
@@ -403,6 +408,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   }
 
   dcp::extras extras_;
+  std::unique_ptr<dcp_reader> copies_;                   // null: none
   std::map<std::string, error, std::less<>> conflicts_;  // keys under which ranks hold different values
   std::map<std::string, pickle::used_names, std::less<>> names_;
   folder_files files_;
@@ -432,6 +438,11 @@ const extras& extras_of(const checkpoint_reader& reader) {
   return read ? read->extras() : none;
 }
 
+checkpoint_reader* copies_of(const checkpoint_reader& reader) {
+  const auto* const read = dynamic_cast<const dcp_reader*>(&reader.stored());
+  return read ? read->copies() : nullptr;
+}
+
 const pickle::used_names* names_of_metadata(const checkpoint_reader& reader, const fs::path& file) {
   const auto* const read = dynamic_cast<const dcp_reader*>(&reader.stored());
   return read ? read->names_of(file) : nullptr;
@@ -442,8 +453,15 @@ result<std::unique_ptr<checkpoint_reader>> open(const fs::path& folder, const op
   const auto budget = std::make_shared<read_budget>(options.limits);
   SHARDMESH_TRY(metadata description, read_metadata(folder, listing, options, *budget));
   if (options.only_keys.empty()) note_oddities(folder, listing, description);  // skipped entries are unknown
+  metadata copied;
+  copied.contents = std::move(description.copies);
   auto reader = std::make_unique<dcp_reader>(folder, std::move(description), options, budget);
   reader->check_repeats();
+  if (!copied.contents.tensors.empty() || !copied.contents.objects.empty()) {
+    auto copies = std::make_unique<dcp_reader>(folder, std::move(copied), options, budget);
+    copies->check_repeats();
+    reader->keep_copies(std::move(copies));
+  }
   return dcp_reader::with_megatron(std::move(reader), options);
 }
 

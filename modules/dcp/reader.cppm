@@ -32,6 +32,11 @@ result<std::unique_ptr<checkpoint_reader>> open_files(const std::filesystem::pat
 /// Looks through readers that show parts of another one.
 const extras& extras_of(const checkpoint_reader& reader);
 
+/// Returns a reader of the items that the folder's catalog leaves out: a folder whose ranks saved without collectives
+/// may hold several items with the same value (`metadata::copies`). Null when there are none, and for readers of other
+/// formats. The result lives as long as `reader`.
+checkpoint_reader* copies_of(const checkpoint_reader& reader);
+
 /// Returns the names in the pickle of one of the folder's metadata files, as `pickle::names_in` reports them. They were
 /// collected when the file was read, so that it need not be read again. Null for other files, for files that were read
 /// only in part, and for readers of other formats.

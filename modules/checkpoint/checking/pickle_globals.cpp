@@ -10,6 +10,7 @@ module;
 module shardmesh.checkpoint;
 
 import shardmesh.dcp;
+import :entry_check;
 import :global_collector;
 import :item_scan;
 import :pickle_globals;
@@ -54,7 +55,11 @@ global_report find_globals(const fs::path& path, checkpoint_reader* reader, cons
     for (const fs::path& file : is_parts ? files_below(folder, reader->contents()) : files_beside(folder))
       scan_file(file, file.lexically_relative(folder).string(), reader, found);
   }
-  if (reader != nullptr && holds_items(reader->contents().format)) scan_items(*reader, options.threads, found);
+  if (reader != nullptr && holds_items(reader->contents().format)) {
+    scan_items(*reader, options.threads, found);
+    for (const checkpoint_reader* const stored : readers_of_parts(*reader))
+      if (checkpoint_reader* const copies = dcp::copies_of(*stored)) scan_items(*copies, options.threads, found);
+  }
   global_report report = found.take();
   // A store that failed to list a folder, or to look at a file, may have hidden a pickle. Without a reader, the caller
   // has an error already.

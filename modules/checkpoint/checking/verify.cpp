@@ -24,6 +24,7 @@ module;
 module shardmesh.checkpoint;
 
 import shardmesh.storage;
+import shardmesh.dcp;
 import :entry_check;
 
 namespace shardmesh {
@@ -45,12 +46,12 @@ class verification {
     const catalog& contents = reader_.contents();
     for (const error& problem : reader_.problems()) add(problem);
     for (const tensor_entry& tensor : contents.tensors) check_boxes(tensor);
-    std::vector<error> shared = find_shared_bytes(reader_.stored());
-    if (!shared.empty()) repeated_ = repeated_items(reader_);
-    for (error& problem : shared) add(std::move(problem));
     if (!options_.quick) open_record();
-    SHARDMESH_TRY(check_chunks());
-    check_whole_entries();
+    SHARDMESH_TRY(check_items());
+    for (const checkpoint_reader* const stored : readers_of_parts(reader_)) {
+      checkpoint_reader* const copies = dcp::copies_of(*stored);
+      if (copies) SHARDMESH_TRY(check_copies(*copies));
+    }
     if (stopped_) return *std::move(stopped_);
     for (const tensor_entry& tensor : contents.tensors)
       report_.bytes = checked_add(report_.bytes, bytes_of(contents, tensor)).value_or(INT64_MAX);
@@ -67,6 +68,41 @@ class verification {
   }
 
  private:
+  // Checks every chunk and object of the reader, but not whether the chunks tile their tensors.
+  result<void> check_items() {
+    std::vector<error> shared = find_shared_bytes(reader_.stored());
+    if (!shared.empty()) repeated_ = repeated_items(reader_);
+    for (error& problem : shared) add(std::move(problem));
+    SHARDMESH_TRY(check_chunks());
+    check_whole_entries();
+    return {};
+  }
+
+  // Checks items that the catalog leaves out, because other items hold the same values.
+  result<void> check_copies(checkpoint_reader& copies) {
+    if (stopped_) return {};
+    copies.identify_opaque_tensors();
+    verification other(copies, options_);
+    for (const error& problem : copies.problems()) other.add(problem);
+    SHARDMESH_TRY(other.check_items());
+    if (!stopped_) stopped_ = std::move(other.stopped_);
+    verify_report& found = other.report_;
+    for (error& problem : found.problems) add(std::move(problem));
+    report_.more_problems += found.more_problems;
+    report_.chunks += found.chunks;
+    report_.objects += found.objects;
+    report_.checked_bytes += found.checked_bytes;
+    report_.unchecked_chunks += found.unchecked_chunks;
+    report_.unchecked_objects += found.unchecked_objects;
+    const catalog& contents = copies.contents();
+    for (const tensor_entry& tensor : contents.tensors)
+      for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
+        const std::int64_t bytes = size_bytes(tensor.type, contents.chunk_box(tensor, chunk).volume()).value_or(0);
+        report_.bytes = checked_add(report_.bytes, bytes).value_or(INT64_MAX);
+      }
+    return {};
+  }
+
   void add(error problem) {
     // A limit was reached, or memory ran out: the checkpoint is not at fault, and the rest of it is unchecked.
     if (detail::is_limit_error(problem) || (problem.code == errc::no_memory && problem.sys == ENOMEM)) {
