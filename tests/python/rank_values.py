@@ -87,6 +87,17 @@ def load(rank, world, path):
     return wrong
 
 
+def save_replicas(rank, world, path):
+    """Every rank saves the same; a small and a large tensor, and an object."""
+    torch_checkpoint.save({"w": torch.arange(6.0), "bigsame": torch.ones(BIG), "step": 7}, checkpoint_id=path, use_collectives=False)
+
+
+def save_lists(rank, world, path):
+    """Lists are shorter on later ranks; the last one's is empty."""
+    state = {"items": [torch.full((2,), float(rank)) for _ in range(world - 1 - rank)], "seen": {f"by{rank}": rank}}
+    torch_checkpoint.save(state, checkpoint_id=path, use_collectives=False)
+
+
 def subgroup(rank, world, path):
     """Ranks 1 and 2 save and load as a group of two."""
     group = torch.distributed.new_group([1, 2])
@@ -242,6 +253,43 @@ class RankValuesTest(common.WorkTest):
         self.assertIn("__1_0.distcp", " ".join(str(problem) for problem in report.problems))
         file.unlink()
         self.assertIn("__1_0.distcp", " ".join(str(problem) for problem in shardmesh.verify(folder).problems))
+
+    def test_verify_reads_the_replicas_of_every_rank(self):
+        folder = self.work / "replicas"
+        run_ranks(RANKS, save_replicas, str(folder))
+        report = shardmesh.verify(folder)
+        self.assertEqual((report.problems, report.warnings), ([], []))
+        self.assertEqual((report.chunks, report.objects), (2 * RANKS, RANKS))
+        self.assertEqual(self.run_tool("verify", "--strict", folder)[0], 0)
+        file = folder / "__1_0.distcp"
+        whole = file.read_bytes()
+        for key, content in {"w": torch.arange(6.0), "bigsame": torch.ones(BIG)}.items():
+            at = whole.find(content.numpy().tobytes()) + 5
+            file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
+            report = shardmesh.verify(folder)
+            self.assertFalse(report.ok, key)
+            self.assertIn(key, {problem.key for problem in report.problems})
+            # As rank 0 the folder is whole: rank 1's copy is not read.
+            self.assertTrue(shardmesh.verify(folder, rank=0).ok)
+            self.assertFalse(shardmesh.verify(folder, rank=1).ok)
+        file.write_bytes(whole[:-100])
+        self.assertIn("__1_0.distcp", " ".join(str(problem) for problem in shardmesh.verify(folder).problems))
+        file.unlink()
+        self.assertIn("__1_0.distcp", " ".join(str(problem) for problem in shardmesh.verify(folder).problems))
+
+    def test_a_rank_s_lists_have_no_elements_of_other_ranks(self):
+        folder = self.work / "lists"
+        run_ranks(RANKS, save_lists, str(folder))
+        for rank in range(RANKS):
+            opened = shardmesh.open(folder, rank=rank)
+            own = {f"items.{i}" for i in range(RANKS - 1 - rank)} or {"items"}
+            self.assertEqual(set(opened), own | {f"seen.by{one}" for one in range(RANKS)})
+            shardmesh.convert(folder, self.work / f"{rank}.pt", "pt", rank=rank)
+            items = torch.load(self.work / f"{rank}.pt")["items"]
+            self.assertEqual([item.tolist() for item in items], [[float(rank)] * 2] * (RANKS - 1 - rank))
+            status, said = self.run_tool("inspect", "--rank", str(rank), folder)
+            self.assertEqual(status, 0, said)
+            self.assertIn("of other ranks in lists and values that rank", said)
 
     def test_golden_ranks_with_equal_values_have_no_conflict(self):
         folder = common.GOLDEN / "options_no_collectives" / "checkpoint"
