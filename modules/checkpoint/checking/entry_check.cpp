@@ -11,7 +11,6 @@ module;
 #include <cstdint>
 #include <iterator>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <tuple>
@@ -21,6 +20,7 @@ module shardmesh.checkpoint;
 
 import :damaged_archives;
 import :entry_check;
+import :stored_readers;
 
 namespace shardmesh {
 namespace views = ranges::views;
@@ -135,25 +135,6 @@ bool is_of_one_rank(const checkpoint_reader& reader) {
   return reader.contents().format == checkpoint_format::torch_file &&
          std::any_of(reader.problems().begin(), reader.problems().end(),
                      [](const error& problem) { return problem.code == errc::incomplete_save; });
-}
-
-std::set<const checkpoint_reader*> readers_of_parts(const checkpoint_reader& reader) {
-  const catalog& contents = reader.contents();
-  std::set<const checkpoint_reader*> parts;
-  const auto add = [&](const whole_entry& entry) {
-    const checkpoint_reader* at = &reader;
-    whole_entry there = entry;
-    while (at->contents().format == checkpoint_format::parts) {
-      const auto from = at->shown(there);
-      if (!from) return;
-      at = from->reader;
-      there = from->entry;
-    }
-    parts.insert(&at->stored());
-  };
-  for (std::size_t i = 0; i < contents.tensors.size(); ++i) add({true, i});
-  for (std::size_t i = 0; i < contents.objects.size(); ++i) add({false, i});
-  return parts;
 }
 
 // Finds shared bytes within each checkpoint of the folder.

@@ -25,9 +25,6 @@ tiling check_tiling(const catalog& contents, const tensor_entry& tensor);
 // its tensors need no reports of their own.
 bool is_of_one_rank(const checkpoint_reader& reader);
 
-// Returns the stored checkpoints from which the entries of a folder of parts come.
-std::set<const checkpoint_reader*> readers_of_parts(const checkpoint_reader& reader);
-
 // Finds items of a folder that share bytes. With `touched` (per tensor, then per object of the catalog), finds only
 // those that involve a touched entry. Cost: O(n log n).
 std::vector<error> find_shared_bytes(const checkpoint_reader& reader, const std::vector<bool>* touched = nullptr);

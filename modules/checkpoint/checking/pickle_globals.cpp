@@ -10,12 +10,12 @@ module;
 module shardmesh.checkpoint;
 
 import shardmesh.dcp;
-import :entry_check;
 import :global_collector;
 import :item_scan;
 import :pickle_globals;
 import :pickle_scan;
 import :searched_files;
+import :stored_readers;
 
 namespace shardmesh {
 namespace fs = places;
@@ -57,8 +57,7 @@ global_report find_globals(const fs::path& path, checkpoint_reader* reader, cons
   }
   if (reader != nullptr && holds_items(reader->contents().format)) {
     scan_items(*reader, options.threads, found);
-    for (const checkpoint_reader* const stored : readers_of_parts(*reader))
-      if (checkpoint_reader* const copies = dcp::copies_of(*stored)) scan_items(*copies, options.threads, found);
+    for (checkpoint_reader* const copies : readers_of_copies(*reader)) scan_items(*copies, options.threads, found);
   }
   global_report report = found.take();
   // A store that failed to list a folder, or to look at a file, may have hidden a pickle. Without a reader, the caller

@@ -24,8 +24,8 @@ module;
 module shardmesh.checkpoint;
 
 import shardmesh.storage;
-import shardmesh.dcp;
 import :entry_check;
+import :stored_readers;
 
 namespace shardmesh {
 namespace {
@@ -48,10 +48,7 @@ class verification {
     for (const tensor_entry& tensor : contents.tensors) check_boxes(tensor);
     if (!options_.quick) open_record();
     SHARDMESH_TRY(check_items());
-    for (const checkpoint_reader* const stored : readers_of_parts(reader_)) {
-      checkpoint_reader* const copies = dcp::copies_of(*stored);
-      if (copies) SHARDMESH_TRY(check_copies(*copies));
-    }
+    for (checkpoint_reader* const copies : readers_of_copies(reader_)) SHARDMESH_TRY(check_copies(*copies));
     if (stopped_) return *std::move(stopped_);
     for (const tensor_entry& tensor : contents.tensors)
       report_.bytes = checked_add(report_.bytes, bytes_of(contents, tensor)).value_or(INT64_MAX);

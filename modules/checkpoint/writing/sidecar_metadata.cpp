@@ -21,7 +21,7 @@ module shardmesh.checkpoint;
 
 import shardmesh.storage;
 import :sidecar_metadata;
-import :entry_check;
+import :stored_readers;
 
 namespace shardmesh {
 namespace {
