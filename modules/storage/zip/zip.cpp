@@ -19,32 +19,25 @@ module;
 #include <vector>
 module shardmesh.storage;
 
+import :zip_fields;
+
 namespace shardmesh {
+using namespace zip_fields;
+
 namespace {
 
 constexpr std::int64_t end_bytes = 22, locator_bytes = 20, end64_bytes = 56, local_bytes = 30, central_bytes = 46;
-constexpr std::uint64_t saturated32 = 0xffffffff;
-
-std::uint64_t number_at(std::span<const std::byte> bytes, std::size_t offset, std::size_t width) {
-  std::uint64_t number = 0;
-  for (std::size_t i = 0; i < width; ++i) number |= std::to_integer<std::uint64_t>(bytes[offset + i]) << (8 * i);
-  return number;
-}
-std::uint64_t u16(std::span<const std::byte> bytes, std::size_t offset) {
-  return number_at(bytes, offset, 2);
-}
-std::uint64_t u32(std::span<const std::byte> bytes, std::size_t offset) {
-  return number_at(bytes, offset, 4);
-}
-std::uint64_t u64(std::span<const std::byte> bytes, std::size_t offset) {
-  return number_at(bytes, offset, 8);
-}
-
 constexpr std::uint64_t local_signature = 0x04034b50, central_signature = 0x02014b50, end_signature = 0x06054b50,
                         end64_signature = 0x06064b50, locator_signature = 0x07064b50;
 
 error bad(const byte_source& source, std::string message) {
   return fail(errc::bad_format, "malformed ZIP archive: " + std::move(message)).with_file(source.name());
+}
+
+/// The error for a part of an archive. Only the last part has the directory, and no reader here opens the others.
+error several_disks(const byte_source& source, const std::string& why) {
+  return bad(source, "it is not on a single disk: " + why)
+      .with_hint("join the parts first: zip -s 0 PARTS.zip --out WHOLE.zip");
 }
 
 /// The position of the central directory, and its number of records.
@@ -74,35 +67,59 @@ result<std::int64_t> find_end(const byte_source& source) {
   return *found;
 }
 
+/// The numbers of an end record that depend on how many disks hold the archive.
+struct disk_numbers {
+  std::uint64_t end_disk = 0, directory_disk = 0, records_here = 0, records = 0;
+};
+
+result<void> check_disks(const byte_source& source, const disk_numbers& numbers, std::string_view place) {
+  if (numbers.end_disk != 0 || numbers.directory_disk != 0)
+    return several_disks(source, fmt::format("the {} is on disk {}, and the directory on disk {}", place,
+                                             numbers.end_disk, numbers.directory_disk));
+  if (numbers.records_here != numbers.records)
+    return several_disks(source, fmt::format("the {} has {} of {} on its disk", place, numbers.records_here,
+                                             detail::counted(numbers.records, "record")));
+  return {};
+}
+
+/// Reads the ZIP64 end record, which has to be at `expected_at`, directly before its locator: some readers go there,
+/// others to the locator's offset, and they would see different directories.
+result<extent> read_end64(const byte_source& source, std::span<const std::byte> locator, std::int64_t expected_at) {
+  if (u32(locator, 4) != 0)
+    return several_disks(source, fmt::format("the ZIP64 end record is on disk {}", u32(locator, 4)));
+  if (u32(locator, 16) != 1)  // PyTorch's reader refuses 0 as well
+    return several_disks(source, "the ZIP64 locator counts " + detail::counted(u32(locator, 16), "disk"));
+  if (expected_at < 0 || u64(locator, 8) != static_cast<std::uint64_t>(expected_at))
+    return bad(source, "the ZIP64 end record does not lie directly before its locator");
+  std::array<std::byte, end64_bytes> end64;
+  SHARDMESH_TRY(source.read(expected_at, end64));
+  if (u32(end64, 0) != end64_signature || u64(end64, 4) != static_cast<std::uint64_t>(end64_bytes - 12))
+    return bad(source, "the ZIP64 end record is damaged");
+  SHARDMESH_TRY(
+      check_disks(source, {u32(end64, 16), u32(end64, 20), u64(end64, 24), u64(end64, 32)}, "ZIP64 end record"));
+  return extent{u64(end64, 48), u64(end64, 40), u64(end64, 32)};
+}
+
 result<extent> find_directory(const byte_source& source) {
   SHARDMESH_TRY(const std::int64_t end_at, find_end(source));
   std::array<std::byte, end_bytes> end;
   SHARDMESH_TRY(source.read(end_at, end));
-  if (u16(end, 4) != 0 || u16(end, 6) != 0 || u16(end, 8) != u16(end, 10)) return bad(source, "it spans several disks");
+  SHARDMESH_TRY(check_disks(source, {u16(end, 4), u16(end, 6), u16(end, 8), u16(end, 10)}, "end record"));
   extent found{u32(end, 16), u32(end, 12), u16(end, 10)};
   std::int64_t directory_end = end_at;
 
   std::array<std::byte, locator_bytes> locator{};
   if (end_at >= locator_bytes) SHARDMESH_TRY(source.read(end_at - locator_bytes, locator));
   if (u32(locator, 0) == locator_signature) {
-    const std::uint64_t at = u64(locator, 8);
-    if (end_at < locator_bytes + end64_bytes || at > static_cast<std::uint64_t>(end_at - locator_bytes - end64_bytes) ||
-        u32(locator, 4) != 0)
-      return bad(source, "the ZIP64 end record lies outside of the file");
-    std::array<std::byte, end64_bytes> end64;
-    SHARDMESH_TRY(source.read(static_cast<std::int64_t>(at), end64));
-    const extent wide{u64(end64, 48), u64(end64, 40), u64(end64, 32)};
-    if (u32(end64, 0) != end64_signature || u64(end64, 24) != wide.records || u32(end64, 16) != 0 ||
-        u32(end64, 20) != 0)
-      return bad(source, "the ZIP64 end record is damaged");
+    directory_end = end_at - locator_bytes - end64_bytes;
+    SHARDMESH_TRY(const extent wide, read_end64(source, locator, directory_end));
     const auto agrees = [](std::uint64_t narrow, std::uint64_t value, std::uint64_t limit) {
       return narrow == value || narrow == limit;
     };
-    if (!agrees(found.records, wide.records, 0xffff) || !agrees(found.length, wide.length, saturated32) ||
+    if (!agrees(found.records, wide.records, saturated16) || !agrees(found.length, wide.length, saturated32) ||
         !agrees(found.offset, wide.offset, saturated32))
       return bad(source, "its two end records disagree");
     found = wide;
-    directory_end = static_cast<std::int64_t>(at);
   }
   const auto limit = static_cast<std::uint64_t>(directory_end);
   if (found.offset > limit || found.length != limit - found.offset)
@@ -112,15 +129,6 @@ result<extent> find_directory(const byte_source& source) {
                                    detail::counted(found.records, "record does", "records do"),
                                    detail::counted(found.length, "byte")));
   return found;
-}
-
-/// Takes one 64-bit value of a ZIP64 extra field when `value` is saturated. Returns false when it is missing.
-bool widen(std::uint64_t& value, std::span<const std::byte>& wide) {
-  if (value != saturated32) return true;
-  if (wide.size() < 8) return false;
-  value = u64(wide, 0);
-  wide = wide.subspan(8);
-  return true;
 }
 
 /// Reads the directory in pieces: its length is only a claim, and a sparse file can make it as long as the disk.
@@ -167,21 +175,18 @@ result<zip_record> read_entry(const byte_source& source, directory_window& direc
   record.flags = static_cast<std::uint16_t>(u16(entry, 8));
   record.method = static_cast<std::uint16_t>(u16(entry, 10));
   record.crc32 = static_cast<std::uint32_t>(u32(entry, 16));
-  std::uint64_t compressed = u32(entry, 20), size = u32(entry, 24), offset = u32(entry, 42);
-  for (auto extra = entry.subspan(central_bytes + name_bytes, extra_bytes); extra.size() >= 4;) {
-    const std::size_t length = std::min<std::size_t>(u16(extra, 2), extra.size() - 4);
-    if (u16(extra, 0) == 1) {
-      auto wide = extra.subspan(4, length);
-      if (!widen(size, wide) || !widen(compressed, wide) || !widen(offset, wide))
-        return bad(source, fmt::format("record \"{}\" lacks its ZIP64 sizes", record.name));
-    }
-    extra = extra.subspan(4 + length);
-  }
+  const auto numbers = widened({u32(entry, 24), u32(entry, 20), u32(entry, 42), u16(entry, 34)},
+                               entry.subspan(fixed + name_bytes, extra_bytes));
   directory.skip(fixed + name_bytes + extra_bytes + comment_bytes);
   if (record.name.empty() || record.name.find('\0') != std::string::npos)
     return bad(source, fmt::format("a record's name, \"{}\", is empty or holds a NUL", record.name));
   if ((record.flags & 0x2041) != 0) return bad(source, fmt::format("record \"{}\" is encrypted", record.name));
-  if (u16(entry, 34) != 0) return bad(source, "it spans several disks");
+  if (!numbers)
+    return bad(source, fmt::format("the extra fields of record \"{}\" are cut off, or a ZIP64 field does not fit the "
+                                   "record's numbers",
+                                   record.name));
+  const auto [size, compressed, offset, disk] = *numbers;
+  if (disk != 0) return several_disks(source, fmt::format("record \"{}\" begins on disk {}", record.name, disk));
   const std::uint64_t header = static_cast<std::uint64_t>(local_bytes) + name_bytes;
   if (offset > directory_offset || header > directory_offset - offset ||
       compressed > directory_offset - offset - header || size > static_cast<std::uint64_t>(INT64_MAX))
@@ -267,6 +272,9 @@ bool sizes_agree(std::span<const std::byte> header, const zip_record& record) {
 result<void> read_local_header(const byte_source& source, header_window& headers, std::size_t index,
                                zip_record& record) {
   constexpr std::int64_t usual_extra = 128;
+  const auto contradiction = [&] {
+    return bad(source, fmt::format("the local header of record \"{}\" does not match the directory", record.name));
+  };
   const std::int64_t fixed = local_bytes + static_cast<std::int64_t>(record.name.size());
   SHARDMESH_TRY(const std::span<const std::byte> header,
                 headers.look(index, record, std::min(fixed + usual_extra + 2, record.limit - record.header_offset)));
@@ -276,7 +284,8 @@ result<void> read_local_header(const byte_source& source, header_window& headers
   if (u32(header, 0) != local_signature || name_bytes != static_cast<std::int64_t>(record.name.size()) ||
       name != record.name || u16(header, 8) != record.method || !flags_agree(u16(header, 6), record.flags) ||
       !sizes_agree(header, record))
-    return bad(source, fmt::format("the local header of record \"{}\" does not match the directory", record.name));
+    return contradiction();
+  const bool is_wide = has_saturated_sizes(header);
   const std::int64_t begin = record.header_offset + fixed + extra_bytes;
   if (begin > record.limit || record.compressed_bytes > record.limit - begin)
     return bad(source, fmt::format("record \"{}\" overlaps the next", record.name));
@@ -286,6 +295,12 @@ result<void> read_local_header(const byte_source& source, header_window& headers
     std::copy_n(header.begin() + fixed + extra_bytes, first.size(), first.begin());
   else
     SHARDMESH_TRY(source.read(begin, first));
+  if (is_wide) {  // the last use of the window, which may move to show the whole header
+    SHARDMESH_TRY(const std::span<const std::byte> whole, headers.look(index, record, fixed + extra_bytes));
+    const entry_numbers wanted{static_cast<std::uint64_t>(record.size_bytes),
+                               static_cast<std::uint64_t>(record.compressed_bytes)};
+    if (!saturated_sizes_agree(whole, whole.subspan(static_cast<std::size_t>(fixed)), wanted)) return contradiction();
+  }
   record.offset = begin;
   return {};
 }
