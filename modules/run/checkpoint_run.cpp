@@ -140,9 +140,14 @@ result<rank_save_options> checkpoint_run::state::prepare(std::int64_t step, comm
     if (!in.finished()) return malformed_answer();
     return how;
   };
-  auto asked = ask();
-  if (!asked && has_begun) end_save(step, false, given.saving.durable);
-  return asked;
+  rank_save_options decided;
+  const auto asked = detail::guarded(comm, [&]() -> result<void> {
+    SHARDMESH_TRY(decided, ask());
+    return {};
+  });
+  if (asked) return decided;
+  if (has_begun) end_save(step, false, given.saving.durable);
+  return asked.error();
 }
 
 // Collective: returns the number of oldest saves that have ended on every rank.
@@ -253,9 +258,15 @@ result<save_report> checkpoint_run::save_by(std::int64_t step, communicator_ref 
                                             detail::run_saver saver) {
   SHARDMESH_TRY(state_->check_process());
   SHARDMESH_TRY(const rank_save_options how, state_->prepare(step, comm, options));
-  auto saved = saver(state_->path_of(step), how);
+  // An exception becomes an error, because a step that never ends would keep others from being replaced and pruned.
+  save_report report;
+  const auto saved = detail::guarded(comm, [&]() -> result<void> {
+    SHARDMESH_TRY(report, saver(state_->path_of(step), how));
+    return {};
+  });
   state_->end_save(step, saved.has_value(), how.durable);
-  return saved;
+  if (!saved) return saved.error();
+  return report;
 }
 
 result<started_save> checkpoint_run::start_by(std::int64_t step, communicator_ref comm, const run_save_options& options,
@@ -270,17 +281,16 @@ result<started_save> checkpoint_run::start_by(std::int64_t step, communicator_re
   if (!made.is_skipped) {
     while (state_->flights.size() >= most) state_->end_oldest();
     SHARDMESH_TRY(const rank_save_options how, state_->prepare(step, comm, options));
-    const auto start = [&]() -> result<flight> {
+    const auto started = detail::guarded(comm, [&]() -> result<void> {
       SHARDMESH_TRY(any_communicator own, subgroup(comm, rank_group::world(comm.size()), call));
       SHARDMESH_TRY(save_in_progress saving, starter(state_->path_of(step), own, how));
-      return flight{step, how.durable, std::move(own), std::move(saving)};
-    };
-    auto started = start();
+      state_->flights.push_back(flight{step, how.durable, std::move(own), std::move(saving)});
+      return {};
+    });
     if (!started) {
       state_->end_save(step, false, how.durable);
-      return std::move(started).error();
+      return started.error();
     }
-    state_->flights.push_back(*std::move(started));
   }
   made.ended = std::exchange(state_->ended, {});
   return made;

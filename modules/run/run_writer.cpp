@@ -94,9 +94,9 @@ result<step_preparation> run_writer::begin_save(std::int64_t step, const run_sav
   for (const begun_save& one : state_->begun) save.in_flight.push_back(one.step);
   SHARDMESH_TRY(save_preparation made, prepare_save(save));
   for (std::string& note : made.notes) state_->background.add_note(std::move(note));
-  state_->begun.push_back({step, made.previous});
-  return step_preparation{state_->folder / folder_name(step, state_->options.names), made.overwrite,
-                          std::move(made.previous)};
+  step_preparation prepared{state_->folder / folder_name(step, state_->options.names), made.overwrite, made.previous};
+  state_->begun.push_back({step, std::move(made.previous)});  // last: after an exception, the save has not begun
+  return prepared;
 }
 
 void run_writer::end_save(std::int64_t step, bool is_saved, bool durable) {

@@ -110,6 +110,79 @@ def failing_start_saves_on_ranks(rank, world, path):
     return answers, refused, numbers(run.steps())
 
 
+class Raising:
+    """Raises in the method that a save calls, if `raises`."""
+
+    def __init__(self, raises):
+        self.raises = raises
+
+    def called(self, answer):
+        if self.raises:
+            raise ValueError("not today")
+        return answer
+
+
+class Unpickled(Raising):
+    def __reduce__(self):
+        return self.called((Unpickled, (False,)))
+
+    def __deepcopy__(self, _):
+        return self
+
+
+class Uncopied(Raising):
+    def __deepcopy__(self, _):
+        return self.called(self)
+
+
+class WithoutState(Raising):
+    def state_dict(self):
+        return self.called({"x": 1})
+
+    def load_state_dict(self, _):
+        pass
+
+
+class Untold(Exception):
+    """An exception that does not travel between processes."""
+
+    def __reduce__(self):
+        raise TypeError("stays here")
+
+
+class WithUntoldProblem(WithoutState):
+    def called(self, answer):
+        if self.raises:
+            raise Untold("not today")
+        return answer
+
+
+def raising_methods_on_ranks(rank, world, path):
+    """A method of rank 1's state raises in each kind of save. Then a step of the same number is saved."""
+    def start(*given):
+        return run.start_save(*given).result(60)
+
+    def stop(*_):
+        raise ValueError("stop")
+
+    said, left = [], []
+    with shardmesh.Run(path, incremental=True) as run:
+        cases = ((Unpickled, run.save), (Unpickled, start), (WithoutState, run.save), (WithoutState, start),
+                 (WithUntoldProblem, run.save), (WithUntoldProblem, start), (Uncopied, start))
+        for step, (kind, save) in enumerate(cases):
+            said.append(refusal(lambda: save(step, {**sharded(world, step), "value": kind(rank == 1)})))
+            dist.barrier()
+            left.append(sorted(name for name in os.listdir(path) if not name.startswith(".shardmesh_run")))
+            save(step, sharded(world, step))
+        try:
+            run.save(7, sharded(world, 7), progress=stop if rank == 1 else False)
+        except ValueError as problem:
+            said.append(str(problem))
+        run.save(7, sharded(world, 7))
+        pruned = run.prune(shardmesh.KeepRules(last=1), dry_run=True)
+        return said, left, numbers(run.steps()), numbers(pruned.deleted), run.take_notes()
+
+
 def resume_on_ranks(rank, world, path):
     with shardmesh.Run(path) as run:
         state = sharded(world, 0)
@@ -436,6 +509,30 @@ class RunTest(common.WorkTest):
         self.assertIsNone(after)
         self.assertEqual(refused[0], "invalid_argument")
         self.assertEqual(steps, [4, 6])
+
+    def test_every_rank_gets_the_error_of_a_method_that_raises_and_the_step_can_be_saved_afterwards(self):
+        answers = run_ranks(2, raising_methods_on_ranks, str(self.path))
+        self.assertEqual(answers[0], answers[1])
+        said, left, steps, deleted, notes = answers[0]
+        pickled = ("unsupported", "value: cannot be pickled: ValueError: not today [unsupported]")
+        stated = [("invalid_argument", f"value: its method state_dict raised {kind}: not today [invalid_argument]")
+                  for kind in ("ValueError", "Untold")]
+        copied = ("unsupported", "the state dict cannot be copied: ValueError: not today; save it with save, or correct "
+                                 "the method that copies the object [unsupported]")
+        self.assertEqual(said, [pickled, pickled, stated[0], stated[0], stated[1], stated[1], copied, "stop"])
+        self.assertEqual(left, [[f"step-{step}" for step in range(number)] for number in range(7)])
+        self.assertEqual((steps, deleted, notes), (list(range(8)), [1, 2, 3, 4, 5, 6], []))  # 7 refers to 0
+
+    def test_a_method_that_raises_in_one_process_leaves_the_run_usable(self):
+        with shardmesh.Run(self.path) as run:
+            for kind, save in ((Unpickled, run.save), (WithoutState, run.save), (WithoutState, run.start_save),
+                               (Uncopied, run.start_save)):
+                code, said = refusal(lambda: save(1, {**state_at(1), "value": kind(True)}))
+                self.assertIn("ValueError: not today", said)
+                self.assertEqual((code in ("unsupported", "invalid_argument"), numbers(run.steps())), (True, []))
+                self.assertEqual(sorted(os.listdir(self.path)), [".shardmesh_run.json", ".shardmesh_run.lock"])
+            run.save(1, state_at(1))
+            self.assertEqual(numbers(run.steps()), [1])
 
     def test_one_process_saves_in_the_background(self):
         with shardmesh.Run(self.path) as run:

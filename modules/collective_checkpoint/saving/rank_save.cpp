@@ -182,7 +182,8 @@ void rank_save::complete_report() {
 
 result<void> rank_save::enter(save_phase phase) {
   SHARDMESH_TRY(interruption_.check());
-  return options_.before ? options_.before(phase) : result<void>{};
+  if (!options_.before) return {};
+  return guarded([&] { return options_.before(phase); });  // an exception counts as an error, also in `commit`
 }
 
 item_run_options rank_save::run_options() {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import pickle
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -20,6 +21,7 @@ from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 from torch.distributed.checkpoint._sharded_tensor_utils import _flatten_sharded_tensors
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import create_default_local_load_plan
+from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.tensor import DTensor
@@ -258,12 +260,68 @@ def _on_all_ranks(step: Callable[[], Any], process_group: dist.ProcessGroup | No
         problem = (raised, traceback.extract_tb(raised.__traceback__))
     problems = [problem]
     if not no_dist and dist.is_available() and dist.is_initialized() and dist.get_world_size(process_group) > 1:
+        if problem is not None:
+            problem = (_portable(problem[0]), problem[1])
         problems = [None] * dist.get_world_size(process_group)
         dist.all_gather_object(problems, problem, group=process_group)
     failures = {rank: one for rank, one in enumerate(problems) if one is not None}
     if failures:
         raise CheckpointException("load", failures)
     return made
+
+
+def _portable(problem: Exception) -> Exception:
+    """Returns an exception that other ranks can unpickle: one that does not travel would leave them waiting."""
+    try:
+        pickle.loads(pickle.dumps(problem))
+    except Exception:  # from the class of the exception
+        return failure("invalid_argument", f"a rank raised an exception that cannot be pickled: {problem!r}")
+    return problem
+
+
+def _plain(state_dict: dict[str, Any]) -> dict[str, Any]:
+    """Returns the state dict with the states of its Stateful values. PyTorch's save asks for them on this rank alone,
+    while other ranks already wait for it."""
+    plain = {}
+    for key, value in state_dict.items():
+        try:
+            plain[key] = value.state_dict() if isinstance(value, Stateful) else value
+        except Error:
+            raise
+        except Exception as cause:  # from the method
+            raise failure("invalid_argument", f"its method state_dict raised {type(cause).__name__}: {cause}", key=key
+                          ) from cause
+    return plain
+
+
+class _Stager:
+    """Copies the state dict with another stager, by default PyTorch's. If the copy fails on a rank, all ranks raise its
+    error. Otherwise their saves in the background would wait for that rank."""
+
+    def __init__(self, given: Any, process_group: dist.ProcessGroup | None, no_dist: bool) -> None:
+        self._is_own = given is None
+        self._stager = DefaultStager(StagingOptions(False, False, False, False)) if given is None else given
+        self._process_group, self._no_dist = process_group, no_dist
+
+    def stage(self, state_dict: dict[str, Any], **options: Any) -> Any:
+        return _on_all_ranks(lambda: self._copied(state_dict, options), self._process_group, self._no_dist)
+
+    def close(self) -> None:
+        """Ends PyTorch's stager. The caller ends its own."""
+        if self._is_own:
+            self._stager.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stager, name)
+
+    def _copied(self, state_dict: dict[str, Any], options: dict[str, Any]) -> Any:
+        try:
+            return self._stager.stage(state_dict, **options)
+        except Exception as cause:
+            if not self._is_own:
+                raise
+            raise failure("unsupported", f"the state dict cannot be copied: {type(cause).__name__}: {cause}",
+                          hint="save it with save, or correct the method that copies the object") from cause
 
 
 def _check_methods(name: str, value: Any, kind: str, *methods: str) -> None:
@@ -309,6 +367,7 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
         try:
             writer = _writer_of(state_dict, checkpoint_id, planner, use_collectives, overwrite=overwrite, threads=threads,
                                 memory_bytes=memory_bytes, progress=progress, previous=previous)
+            state_dict = _plain(state_dict)
         except Error as problem:
             writer = planner = _Refusal(problem)
             state_dict = {}
@@ -336,7 +395,7 @@ def async_save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[s
             raise _arguments.wrong("async_checkpointer_type", "an AsyncCheckpointerType", async_checkpointer_type)
         writer = _writer_of(state_dict, checkpoint_id, planner, use_collectives, overwrite=overwrite, threads=threads,
                             memory_bytes=memory_bytes, progress=progress, previous=previous)
-        plain = {key: value.state_dict() if isinstance(value, Stateful) else value for key, value in state_dict.items()}
+        plain = _plain(state_dict)
         check_containers(plain)  # before PyTorch copies it
         check_tensors(plain)
         return writer, plain
@@ -344,9 +403,17 @@ def async_save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[s
     with one_error("save", process_group, no_dist):
         _refuse_outside(process_group, no_dist)
         writer, plain = _on_all_ranks(prepare, process_group, no_dist)
-        begun = torch_checkpoint.async_save(plain, storage_writer=writer, process_group=process_group,
-                                            planner=planner or _SavePlanner(), async_checkpointer_type=async_checkpointer_type,
-                                            async_stager=async_stager, no_dist=no_dist)
+        stager = _Stager(async_stager, process_group, no_dist)
+        try:
+            begun = torch_checkpoint.async_save(plain, storage_writer=writer, process_group=process_group,
+                                                planner=planner or _SavePlanner(),
+                                                async_checkpointer_type=async_checkpointer_type, async_stager=stager,
+                                                no_dist=no_dist)
+        except BaseException:
+            stager.close()
+            raise
+    upload = begun if isinstance(begun, Future) else begun.upload_completion
+    upload.add_done_callback(lambda _: stager.close())
     if isinstance(begun, Future):
         return _with_one_error(begun, writer)
     begun.upload_completion = _with_one_error(begun.upload_completion, writer)
