@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sixty one-line faults that a test must notice: (room and file, original text, replacement, the suites that should
+"""One-line faults that a test must notice: (room and file, original text, replacement, the suites that should
 notice). The original text occurs once in its file. It is an expression, or a statement that ends in ';' and declares
 nothing; so both can be in one build, and a number selects (run.py). A suite is a test program of the build."""
 
 NOTHING = "static_cast<void>(0);"
+OPTIONAL_ROOMS = ("remote",)  # a build without their libraries skips their faults
 
 FAULTS = [
     # core
@@ -81,6 +82,34 @@ FAULTS = [
     ("checkpoint_core/recorded_sums.cpp", "found->first != wanted", "false", ["unit_checkpoint", "unit_copies"]),
     ("dcp/merge.cpp", "a.tensor->type == b.tensor->type", "true", ["unit_dcp"]),
     ("safetensors/header.cpp", "end - begin != *bit_count / 8", "false", ["unit_safetensors"]),
+    ("gguf/header.cpp", "*end > file_bytes_", "*end > file_bytes_ + 1", ["unit_gguf"]),
+    ("gguf/header.cpp", "tensor.begin < before.end", "false", ["unit_gguf"]),
+    ("npz/array_header.cpp", "order == '>' && item_bytes(known.type) > 1", "order == '>'", ["unit_npz"]),
+    ("npz/reader.cpp", "end <= array.size_bytes", "end <= array.size_bytes + 1", ["unit_npz"]),
+    ("npz/reader.cpp", "rest > 0", "false", ["unit_npz"]),
+    ("storage/tar.cpp", "size > source_.size_bytes() - at_", "size > source_.size_bytes() - at_ + 1", ["unit_storage"]),
+    ("storage/tar.cpp", "step == \"..\"", "false", ["unit_storage"]),
+    ("nemo/reader.cpp", "!suspects.empty()", "false", ["unit_nemo"]),
+    ("torchsnapshot/manifest.cpp", "*rank >= made_.world_size", "false", ["unit_torchsnapshot"]),
+    ("torch_checkpointing/folder_plan.cpp", "highest >= max_ranks", "highest > max_ranks", ["unit_torch_checkpointing"]),
+    # delta, run, replicas
+    ("delta/file_header.cpp", "found != recorded", "false", ["unit_delta"]),
+    ("delta/parse_description.cpp", "made.properties.strides->rank() != made.shape.rank()", "false", ["unit_delta"]),
+    ("run/step_names.cpp", "folder_name(step, names) != folder", "false", ["unit_run"]),
+    ("run/keep_rules.cpp", "steps[i].saved >= *rules.since", "steps[i].saved > *rules.since", ["unit_run"]),
+    ("run/prune.cpp", "needed.contains(one.step.path.filename().string())", "false", ["unit_run"]),
+    ("replicas/kept_match.cpp", "kept.shape != head.shape", "false", ["unit_replicas"]),
+    ("replicas/copy_placement.cpp", "made.members.size() >= static_cast<std::size_t>(copies)", "true", ["unit_replicas"]),
+    # stores
+    ("storage/stores/block_folder.cpp", "head == head_of(key, out)", "true", ["unit_storage"]),
+    ("remote/http_store.cpp", "!leads_up_encoded(url)", "true", ["unit_remote"]),
+    ("remote/settings/s3_address.cpp", "bucket.find('.') == std::string_view::npos", "true", ["unit_remote"]),
+    ("remote/signing/sigv4.cpp", "valid > longest", "false", ["unit_remote"]),
+    # mapping, simulation
+    ("mapping/size_expression.cpp", "a % b != 0", "false", ["unit_mapping"]),
+    ("mapping/index_rule.cpp", "++terms > most_terms", "false", ["unit_mapping"]),
+    ("simulation/network_model.cpp", "*product % bytes_per_second != 0 ? 1 : 0", "0", ["unit_simulation"]),
+    ("simulation/engine.cpp", "++waiting > most_named", "++waiting > most_named + 1", ["unit_simulation"]),
 ]
 
 # Faults that no suite notices yet, by their original text. Every run names them. If a test notices one, remove it from

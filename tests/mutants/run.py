@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from faults import FAULTS, NOT_NOTICED_YET
+from faults import FAULTS, NOT_NOTICED_YET, OPTIONAL_ROOMS
 
 HEADER = """#pragma once
 #include <stdlib.h>
@@ -115,6 +115,15 @@ def judge(programs, number, fault, build):
     return next((suite for suite in fault[3] if not runs(programs[suite], number, build)[0]), None)
 
 
+def of_built_rooms(chosen, builder):
+    """The faults of rooms that are in the build. A build without the libraries of an optional room lacks it."""
+    absent = sorted({room for room in OPTIONAL_ROOMS for _, fault in chosen if fault[0].startswith(f"{room}/")
+                     and str(builder.root / "modules" / fault[0]) not in builder.commands})
+    for room in absent:
+        print(f"skipped: the faults of room {room}, which is not part of the build")
+    return [(number, fault) for number, fault in chosen if fault[0].partition("/")[0] not in absent]
+
+
 def chosen_of(text):
     return [(n, fault) for n, fault in enumerate(FAULTS, 1) if not text or str(n) in text.split(",") or text in fault[0]]
 
@@ -130,11 +139,13 @@ def main():
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
     (given.work / "chosen_fault.hpp").write_text(HEADER)
+    broken, builder = [], Builder(given.root.resolve(), given.build.resolve(), given.work.resolve())
     chosen = chosen_of(given.only)
+    if not given.apply_only:
+        chosen = of_built_rooms(chosen, builder)
     by_file = collections.defaultdict(list)
     for number, (file, old, new, _) in chosen:
         by_file[file].append((number, old, new))
-    broken, builder = [], Builder(given.root.resolve(), given.build.resolve(), given.work.resolve())
 
     def attempt(act, *arguments):
         try:
