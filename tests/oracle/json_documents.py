@@ -3,34 +3,18 @@
 whatever the files contain: no repeated keys, no NaN, nothing after it. The descriptions are golden ones with
 changed, cut, and repeated bytes, and DCP metadata whose entries were rearranged with Python's own pickle. Needs
 PyTorch."""
-import json
-import os
 import pickle
 import random
 import shutil
 from pathlib import Path
 
 from common import Oracle, need_torch
+from common import seed as common_seed
+from json_mutants import bytes_turned, document_of, strict
 
 need_torch()
 import torch  # noqa: E402
 import torch.distributed.checkpoint as dcp  # noqa: E402
-
-
-def strict(text):
-    """The document, or its error."""
-    def once(pairs):
-        names = [name for name, _ in pairs]
-        if len(set(names)) != len(names):
-            raise ValueError(f"a key stands twice: {sorted(names)}")
-        return dict(pairs)
-
-    def no_constant(name):
-        raise ValueError(f"{name} is no JSON")
-
-    if not text.endswith("\n") or text.count("\n") != 1:
-        raise ValueError("not one line")
-    return json.loads(text, object_pairs_hook=once, parse_constant=no_constant)
 
 
 def commands(path, other, out):
@@ -53,17 +37,7 @@ def look(oracle, case, path, other):
     for number, arguments in enumerate(commands(path, other, out)):
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir()
-        status, text, err = oracle.run(*arguments, "--json")
-        name = f"{case}: {arguments[0]} ({number})"
-        oracle.check(status in (0, 1, 2, 3), name, f"exits {status}: {err[-300:]}")
-        try:
-            document = strict(text)
-        except ValueError as cause:
-            oracle.check(False, name, f"{cause}: {text[:300]!r}")
-            continue
-        oracle.check(isinstance(document, dict), name, f"the document is no object: {text[:100]!r}")
-        if arguments[0] != "diff":
-            oracle.check(status == 0 or document.get("ok") is False, name, f"exits {status} and says ok: {text[:200]}")
+        document_of(oracle, f"{case}: {arguments[0]} ({number})", *arguments)
 
 
 def entries_moved(dice, metadata):
@@ -96,28 +70,9 @@ def entries_moved(dice, metadata):
     return kind
 
 
-def bytes_turned(dice, data):
-    made = bytearray(data)
-    for _ in range(dice.randint(1, 4)):
-        at = dice.randrange(len(made))
-        kind = dice.randrange(4)
-        if kind == 0:
-            made[at] = dice.randrange(256)
-        elif kind == 1:
-            del made[at:at + dice.randint(1, 40)]
-        elif kind == 2:
-            made[at:at] = made[at:at + dice.randint(1, 40)]
-        else:
-            made[at] ^= 1 << dice.randrange(8)
-        if not made:
-            made = bytearray(b"x")
-    return bytes(made)
-
-
 def main():
     oracle = Oracle(__doc__, lambda parser: parser.add_argument("--rounds", type=int, default=12))
-    seed = int(os.environ.get("SHARDMESH_SEED", random.randrange(2**32)))
-    print(f"seed {seed}")
+    seed = common_seed()
     dice = random.Random(seed)
     torch.manual_seed(seed % 2**31)
     source = oracle.work / "source"
