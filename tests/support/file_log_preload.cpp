@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An LD_PRELOAD library that logs every successful call that changes files below $FILE_LOG_UNDER, of all processes in
-// one order; crash_points.py replays every prefix of the log. A lock is held from before the call until it is logged.
+// one order; crash_model.py replays every prefix of the log. A lock is held from before the call until it is logged.
 // $FILE_LOG has one line per call: tab-separated fields, names relative to that folder, bytes in hexadecimal:
 //   create NAME · mkdir NAME · write NAME OFFSET BYTES · truncate NAME SIZE · fsync NAME · rename FROM TO ·
 //   exchange ONE OTHER · link FROM TO · unlink NAME · rmdir NAME
