@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads a checkpoint with several ranks (threads) into another layout, and saves it with all of them.
-// Scripts of tests/oracle run it. Prints the keys that it leaves out, one per line: opaque tensors, and with safetensors
-// all that the format cannot hold. Exits with 3 on failure.
+// Scripts of tests/oracle run it. Prints the keys that it leaves out, one per line: opaque tensors, and with
+// safetensors all that the format cannot hold. Exits with 3 on failure.
 //   rank_copy SOURCE DESTINATION RANKS [--force] [--threads N] [--to dcp|safetensors|hf] [--max-shard-bytes N]
 //             [--previous FOLDER]
 #include <cstddef>
