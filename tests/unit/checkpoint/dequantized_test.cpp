@@ -272,7 +272,8 @@ struct large_weight {
 };
 
 TEST_CASE("a load of leading rows compares the checksum of the whole chunk that they are of") {
-  for (const target_format to : {target_format::dcp, target_format::hf, target_format::pt}) {
+  for (const target_format to :
+       {target_format::dcp, target_format::hf, target_format::pt, target_format::torch_checkpointing}) {
     const large_weight stored(to);
     const box first{{0, 0}, {128, 256}};
     CHECK(load_tensor(*open_dequantized(stored.folder, {.check_sums = true}), "m.weight", first));
@@ -306,8 +307,8 @@ TEST_CASE("convert that cuts a dequantized weight compares the rows that it leav
   shape.parts.push_back({box::whole({100, 256}), view_of(small.data(), dtype::float32, {100, 256}), 0});
   REQUIRE(save(stored.scratch.path / "like", {&shape, 1}, target_format::dcp));
   const auto like = open_checkpoint(stored.scratch.path / "like").value();
-  for (const target_format to :
-       {target_format::dcp, target_format::safetensors, target_format::pt, target_format::hf}) {
+  for (const target_format to : {target_format::dcp, target_format::safetensors, target_format::pt, target_format::hf,
+                                 target_format::torch_checkpointing}) {
     convert_options options;
     options.format = to;
     options.like = like.get();
@@ -318,8 +319,8 @@ TEST_CASE("convert that cuts a dequantized weight compares the rows that it leav
     fs::remove_all(target);
   }
   stored.damage(std::byte{77}, 256);
-  for (const target_format to :
-       {target_format::dcp, target_format::safetensors, target_format::pt, target_format::hf}) {
+  for (const target_format to : {target_format::dcp, target_format::safetensors, target_format::pt, target_format::hf,
+                                 target_format::torch_checkpointing}) {
     convert_options options;
     options.format = to;
     options.like = like.get();
