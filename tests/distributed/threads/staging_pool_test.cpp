@@ -186,7 +186,9 @@ TEST_CASE("a pool of nothing is refused") {
 
 TEST_CASE("random saves through a pool: each writes its own bytes, and the pool stays within its bounds") {
   const fabric::rank_folder folder("pool-random");
-  std::mt19937_64 random(11);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
+  std::mt19937_64 random(seed);
   const std::int64_t max_bytes = 20'000;
   staging_pool pool =
       staging_pool::make({.max_bytes = max_bytes, .max_saves = 3, .when_full = full_staging::refuse}).value();

@@ -6,8 +6,10 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <random>
+#include <random_seed.hpp>
 #include <set>
 #include <string>
 #include <string_view>
@@ -139,7 +141,9 @@ TEST_CASE("every entry belongs to the parameter that comparing all keys with all
   constexpr std::array<std::string_view, 8> begins{
       "optim.state.",  "optim.state.", "optimizer.state.", "optim.param_groups.", "model.", "ema.", "",
       "a.optim.state."};
-  std::mt19937 random(14);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
+  std::mt19937 random(static_cast<std::uint32_t>(seed));
   const auto below = [&](std::size_t limit) {
     return std::uniform_int_distribution<std::size_t>(0, limit - 1)(random);
   };
@@ -163,8 +167,8 @@ TEST_CASE("every entry belongs to the parameter that comparing all keys with all
       REQUIRE(found[i] == expected[i]);
     }
   }
-  CHECK(entries > 400);
-  CHECK(ambiguous > 10);
+  CHECK(entries > 100);
+  CHECK(ambiguous > 0);
 }
 
 TEST_CASE("numbers are names beside names, and positions alone") {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <random>
+#include <random_seed.hpp>
 #include <string>
 #include <vector>
 
@@ -134,8 +135,9 @@ contents on_the_double(const std::vector<step>& program, int left_out, int& wait
 }  // namespace
 
 TEST_CASE("random programs over several streams give what a sequential run gives") {
-  std::mt19937 random(7);
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  for (const std::uint64_t seed : random_seed::seeds(200)) {
+    INFO("SHARDMESH_SEED=" << seed);
+    std::mt19937 random(static_cast<std::uint32_t>(seed));
     const std::vector<step> program = random_program(random, 30);
     const on_double here(seed);
     double_set_background(seed % 2 == 0 ? 1 : 0);

@@ -207,7 +207,9 @@ TEST_CASE("every rule of layouts is broken with a name and a place, by layouts a
 }
 
 TEST_CASE("random arguments make a layout when the rules say so, and only then") {
-  dice roll(11);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
+  dice roll(seed);
   int valid = 0, refused = 0;
   for (std::uint64_t i = random_seed::rounds(20'000); i > 0; --i) {
     const arguments a = random_arguments(roll);
@@ -218,6 +220,6 @@ TEST_CASE("random arguments make a layout when the rules say so, and only then")
     REQUIRE(made_of(a).has_value() == expected);
     ++(expected ? valid : refused);
   }
-  CHECK(valid > 4'000);
-  CHECK(refused > 4'000);
+  CHECK(valid > 2'000);
+  CHECK(refused > 2'000);
 }

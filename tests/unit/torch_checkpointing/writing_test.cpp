@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <random_seed.hpp>
 #include <scratch_folder.hpp>
 #include <set>
 #include <string>
@@ -108,7 +109,9 @@ std::vector<held_box> expected_boxes(const extents& shape, const std::vector<hel
 }  // namespace
 
 TEST_CASE("however a tensor is cut, the folder has every rank's box in that rank's file, and every element") {
-  dice random(20'26);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
+  dice random(static_cast<std::uint32_t>(seed));
   for (int round = 0; round < 60; ++round) {
     const scratch_folder scratch;
     std::vector<std::vector<std::int32_t>> memory;
@@ -155,7 +158,9 @@ TEST_CASE("however a tensor is cut, the folder has every rank's box in that rank
 }
 
 TEST_CASE("metadata.pkl says again what was written into it") {
-  dice random(7);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
+  dice random(static_cast<std::uint32_t>(seed));
   for (int round = 0; round < 200; ++round) {
     torch_checkpointing::metadata written{"2.0", roll(random, 1, 9), {}};
     for (int i = roll(random, 0, 3); i > 0; --i) {

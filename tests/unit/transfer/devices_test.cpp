@@ -9,6 +9,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <random_seed.hpp>
 #include <random_views.hpp>
 #include <span>
 #include <string>
@@ -65,7 +66,9 @@ TEST_CASE("the backend of a device is the one whose scope was opened last, and t
 
 TEST_CASE("copies between any two memories convert, and leave what lies between elements") {
   const fake devices;
-  std::mt19937_64 random(20261122);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
+  std::mt19937_64 random(seed);
   const std::array<device, 3> places{device{}, gpu, device{device_type::cuda, 1}};
   const std::array<dtype, 4> types{dtype::float32, dtype::bfloat16, dtype::int64, dtype::uint8};
   for (int round = 0; round < 600; ++round) {
