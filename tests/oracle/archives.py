@@ -7,13 +7,12 @@ package."""
 import itertools
 import json
 import os
-import random
 import shutil
 import struct
 import sys
 import zipfile
 
-from common import Oracle, fingerprint
+from common import Oracle, fingerprint, seed as common_seed
 from pickles import *  # noqa: F403
 
 STORAGE = struct.pack("<4f", 1, 2, 3, 4)
@@ -143,8 +142,7 @@ LONG = os.environ.get("SHARDMESH_PROPERTY_RUNS") == "long"
 def main():
     oracle = Oracle(__doc__, syncs=False)
     refused = 0
-    seed = int(os.environ.get("SHARDMESH_SEED", random.SystemRandom().randrange(2**31)))
-    print(f"SHARDMESH_SEED={seed}")
+    seed = common_seed()
     turns = itertools.count(seed)
     for name, build, file in SOURCES:
         if oracle.args.only not in name:

@@ -4,11 +4,9 @@ whole, bit for bit, and convert to Hugging Face's names. Files that do not belon
 names key and file. Needs PyTorch and NumPy."""
 import io
 import json
-import os
-import random
 import shutil
 
-from common import Oracle, need_torch, read_safetensors, skip
+from common import Oracle, need_torch, read_safetensors, skip, seed as common_seed
 from writer_answers import refused, same_tensors, tensors_of
 
 need_torch()
@@ -251,8 +249,7 @@ def beside(oracle, seed):
 
 def main():
     oracle = Oracle(__doc__, syncs=False)
-    seed = int(os.environ.get("SHARDMESH_SEED", random.SystemRandom().randrange(2**31)))
-    print(f"SHARDMESH_SEED={seed}")
+    seed = common_seed()
     models(oracle, seed)
     llama_4(oracle)
     mixtral(oracle)

@@ -11,7 +11,7 @@ import random
 import re
 import time
 
-from common import Oracle
+from common import Oracle, seed as common_seed
 
 TARGETS = {"dcp": "", "safetensors": ".safetensors", "hf": "", "pt": ".pt", "torch-checkpointing": "", "npz": ".npz", "gguf": ".gguf"}
 BUDGET_S = 20
@@ -180,7 +180,7 @@ def goes_there_and_back(oracle, name, target, used):
 def main():
     oracle = Oracle(__doc__, syncs=False)
     is_long = os.environ.get("SHARDMESH_PROPERTY_RUNS") == "long"
-    oracle.seed = seed = int(os.environ.get("SHARDMESH_SEED", random.SystemRandom().randrange(2**31)))
+    oracle.seed = seed = common_seed()
     names = samples(oracle)
     oracle.check(len(names) > (0 if oracle.args.only else 60), "samples", f"only {len(names)} were found")
     names += [name for name in (*made_samples(oracle), *without_opaque(oracle)) if oracle.args.only in name]

@@ -8,7 +8,7 @@ import random
 import struct
 
 import delta_format
-from common import Oracle, fingerprint, read_safetensors
+from common import Oracle, fingerprint, read_safetensors, seed as common_seed
 
 LONG = os.environ.get("SHARDMESH_PROPERTY_RUNS") == "long"
 NAMES = {"U8": "uint8", "I8": "int8", "BF16": "bfloat16", "F16": "float16", "I32": "int32", "F32": "float32", "I64": "int64",
@@ -154,7 +154,7 @@ def main():
     missing = delta_format.libraries()
     if missing:
         print(f"skipped: the decoder in Python, because libraries are missing: {', '.join(missing)}")
-    seed = int(os.environ.get("SHARDMESH_SEED", random.randrange(1 << 32)))
+    seed = common_seed()
     for number in range(60 if LONG else 12):
         check_round(oracle, random.Random(seed + number), f"SHARDMESH_SEED={seed + number}", not missing)
     check_golden(oracle)

@@ -6,7 +6,7 @@ import random
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
-from common import Oracle
+from common import Oracle, seed as common_seed
 
 TARGETS = ("safetensors", "hf", "pt", "dcp", "torch-checkpointing")
 # Archives with checksummed records beside the elements; entries that --skip-unsupported leaves out.
@@ -27,7 +27,6 @@ KNOWN = (("writers/wrappers/dcp", "__0_0.distcp", 4514, 0x10), ("unusual/dcp", "
 
 def more_arguments(parser):
     parser.add_argument("--rounds", type=int, default=4, help="changed bytes for each sample")
-    parser.add_argument("--seed", type=int, default=1)
 
 
 def commands(source, work, number):
@@ -70,7 +69,7 @@ def try_change(oracle, name, sample, number, file, offset, mask):
 
 def main():
     oracle = Oracle(__doc__, more_arguments)
-    chosen = random.Random(oracle.args.seed)
+    chosen = random.Random(common_seed())
     samples = [(name, oracle.data / name) for name in SAMPLES]
     for name, to in REWRITTEN:
         made = oracle.work / f"{name.replace('/', '-')}-as-{to}"

@@ -10,14 +10,13 @@ import shutil
 import struct
 import tarfile
 
-from common import Oracle, read_safetensors, sha256
+from common import Oracle, read_safetensors, sha256, seed as common_seed
 
 WRITTEN = {"dcp": "", "hf": "", "torch-checkpointing": "", "pt": ".pt", "safetensors": ".safetensors", "gguf": ".gguf", "npz": ".npz"}
 FILES = ("pt", "safetensors", "gguf", "npz")  # of the written formats
 
 
 def arguments(parser):
-    parser.add_argument("--seed", type=int, default=int(os.environ.get("SHARDMESH_SEED", "20261124")))
     parser.add_argument("--rounds", type=int, default=12)
 
 
@@ -224,7 +223,7 @@ def random_folders(oracle, maker):
     for number in range(oracle.args.rounds):
         folder = Folder(oracle, maker, number)
         folder.make()
-        case = f"seed {oracle.args.seed}, folder {number} ({'; '.join(folder.what)})"
+        case = f"folder {number} ({'; '.join(folder.what)})"
         compare(oracle, case, folder.top, folder.expected, folder.problems,
                 [] if folder.problems else [n for n in folder.named if n.endswith((".h5", ".onnx", ".pt"))])
         if folder.expected:
@@ -368,8 +367,7 @@ def alone(oracle, maker):
 
 def main():
     oracle = Oracle(__doc__, arguments, syncs=False)
-    maker = Maker(oracle, random.Random(oracle.args.seed))
-    print(f"seed {oracle.args.seed}")
+    maker = Maker(oracle, random.Random(common_seed()))
     alone(oracle, maker)
     beside_each_format(oracle, maker)
     reshards(oracle, maker)

@@ -19,7 +19,7 @@ import warnings
 import zipfile
 import zlib
 
-from common import Oracle
+from common import Oracle, seed as common_seed
 from pickles import *  # noqa: F403
 
 # Modules and functions from the advisories and from the lists of picklescan, modelscan, and fickling: all are
@@ -494,8 +494,7 @@ def stray_archives(oracle):
 def main():
     oracle = Oracle(__doc__)
     is_long = os.environ.get("SHARDMESH_PROPERTY_RUNS") == "long"
-    seed = int(os.environ.get("SHARDMESH_SEED", random.SystemRandom().randrange(2**31)))
-    print(f"SHARDMESH_SEED={seed}")
+    seed = common_seed()
     for number, (name, names, refused, build) in enumerate(CASES):
         if oracle.args.only not in name:
             continue

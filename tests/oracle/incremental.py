@@ -10,7 +10,7 @@ import subprocess
 import warnings
 from pathlib import Path
 
-from common import Oracle, need_torch
+from common import Oracle, need_torch, seed as common_seed
 
 need_torch()
 warnings.filterwarnings("ignore")
@@ -83,8 +83,7 @@ def check_alone(oracle, run, last, state):
 def main():
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     oracle = Oracle(__doc__, lambda parser: parser.add_argument("--ranks", type=Path, required=True, help="rank_copy"))
-    seed = int(os.environ.get("SHARDMESH_SEED") or int.from_bytes(os.urandom(4), "little"))
-    print(f"SHARDMESH_SEED={seed}")
+    seed = common_seed()
     dice = random.Random(seed)
     torch.manual_seed(seed)
     state, run, states, before = random_state(dice), oracle.work / "run", [], None

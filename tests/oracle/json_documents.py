@@ -8,8 +8,7 @@ import random
 import shutil
 from pathlib import Path
 
-from common import Oracle, need_torch
-from common import seed as common_seed
+from common import Oracle, need_torch, seed as common_seed
 from json_mutants import bytes_turned, document_of, strict
 
 need_torch()

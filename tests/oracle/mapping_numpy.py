@@ -11,7 +11,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from common import Oracle, fingerprint, need_torch, read_safetensors, skip
+from common import Oracle, fingerprint, need_torch, read_safetensors, skip, seed as common_seed
 
 need_torch()
 try:
@@ -422,8 +422,7 @@ def hostile_files(oracle):
 
 
 def conversions(oracle):
-    seed = int(os.environ.get("SHARDMESH_SEED", random.SystemRandom().randrange(2**31)))
-    print(f"SHARDMESH_SEED={seed}")
+    seed = common_seed()
     small, wide, moe = layouts.LLAMA, layouts.WIDE, layouts.MIXTRAL
     llamas = {"llama_f32": (small, layouts.make_llama(small, np.float32, seed)),
               "llama_bf16": (small, layouts.make_llama(small, np.uint16, seed + 1)),

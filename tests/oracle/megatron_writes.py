@@ -7,7 +7,7 @@ import random
 import subprocess
 import sys
 
-from common import Oracle, need_torch, skip
+from common import Oracle, need_torch, skip, seed as common_seed
 
 need_torch()
 from megatron_folders import check_sample  # noqa: E402
@@ -27,7 +27,7 @@ def megatron(oracle, home, seed, *arguments):
 
 def main():
     oracle = Oracle(__doc__, lambda parser: parser.add_argument("--rounds", type=int, default=2))
-    dice = random.Random()
+    dice = random.Random(common_seed())
     earlier = []
     for release in RELEASES:
         home = oracle.work / release

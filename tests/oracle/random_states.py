@@ -10,7 +10,7 @@ import os
 import random
 import shutil
 
-from common import Oracle, need_torch
+from common import Oracle, need_torch, seed as common_seed
 
 need_torch()
 import torch  # noqa: E402
@@ -119,7 +119,7 @@ def goes_everywhere(oracle, number, state, has_foreign):
 
 def main():
     oracle = Oracle(__doc__, syncs=False)
-    seed = int(os.environ.get("SHARDMESH_SEED", random.SystemRandom().randrange(2**31)))
+    seed = common_seed()
     dice = random.Random(seed)
     for number in range(LONG_ROUNDS if os.environ.get("SHARDMESH_PROPERTY_RUNS") == "long" else ROUNDS):
         made = Maker(dice)
@@ -131,7 +131,6 @@ def main():
             break
         shutil.rmtree(oracle.work)
         oracle.work.mkdir()
-    print(f"SHARDMESH_SEED={seed}")
     oracle.finish()
 
 

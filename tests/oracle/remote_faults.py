@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import s3_server
-from common import Oracle, skip
+from common import Oracle, skip, seed as common_seed
 from fault_commands import BUCKET, HUNG, ConvertingHere, PythonLoading, PythonSaving, Reading, Workers, Writing
 from fault_proxy import FAULTS, FLIP, MENDED, STALLS, Proxy
 from range_server import Server
@@ -198,8 +198,7 @@ def main():
     oracle = Oracle(__doc__, options)
     if not is_served(oracle):
         skip("the command line was built without the room remote (libcurl 7.88 and pugixml)")
-    seed = int(os.environ.get("SHARDMESH_SEED", random.randrange(1 << 32)))
-    print(f"seed {seed}")
+    seed = common_seed()
     weed = None
     if s3_server.program():
         weed = s3_server.Weed(oracle.work / "weed").__enter__()

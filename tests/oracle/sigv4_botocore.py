@@ -4,13 +4,12 @@ have spaces, "+", "%", "//", "/./", and characters of several bytes. Needs botoc
 import datetime
 import hashlib
 import json
-import os
 import random
 import subprocess
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from common import Oracle, skip
+from common import Oracle, skip, seed as common_seed
 
 try:
     from botocore import auth
@@ -89,8 +88,7 @@ def expected(request):
 def main():
     oracle = Oracle(__doc__, lambda parser: parser.add_argument("--sign", type=Path, required=True,
                                                                 help="sign_requests"))
-    seed = int(os.environ.get("SHARDMESH_SEED", random.randrange(2**32)))
-    print(f"SHARDMESH_SEED={seed}")
+    seed = common_seed()
     dice = random.Random(seed)
     when = datetime.datetime(2026, 11, 24, 10, 0, 0)
     fixed_time(when)

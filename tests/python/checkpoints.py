@@ -83,13 +83,14 @@ class BoxTest(common.WorkTest):
         self.checkpoint = shardmesh.open(self.work / "saved")
 
     def test_random_boxes_are_slices(self):
-        draw = random.Random(7)
+        draw = random.Random(common.seed())
         for _ in range(100):
             rows, columns = sorted(draw.choices(range(8), k=2)), sorted(draw.choices(range(6), k=2))
             offsets, sizes = (rows[0], columns[0]), (rows[1] - rows[0], columns[1] - columns[0])
             expected = self.whole[rows[0]:rows[1], columns[0]:columns[1]]
-            self.assertTrue(torch.equal(self.checkpoint.load("w", (offsets, sizes)), expected))
-            self.assertTrue(torch.equal(self.checkpoint["w"][rows[0]:rows[1], columns[0]:columns[1]], expected))
+            with self.subTest(SHARDMESH_SEED=common.seed(), offsets=offsets, sizes=sizes):
+                self.assertTrue(torch.equal(self.checkpoint.load("w", (offsets, sizes)), expected))
+                self.assertTrue(torch.equal(self.checkpoint["w"][rows[0]:rows[1], columns[0]:columns[1]], expected))
 
     def test_an_entry_is_indexed_with_slices_and_an_ellipsis(self):
         entry = self.checkpoint["w"]
