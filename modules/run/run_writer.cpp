@@ -73,6 +73,7 @@ result<run_writer> run_writer::open(const fs::path& folder, const checkpoint_run
     return fail(errc::unsupported, "a run is a local folder")
         .with_file(printable_url(folder.string()))
         .with_hint("choose a folder in a file system that all ranks see");
+  SHARDMESH_TRY(detail::check_not_shortened(folder));
   std::error_code code;
   fs::create_directories(folder, code);
   if (code) return fail_sys(code.value(), "cannot create the folder of the run", folder.string());

@@ -134,6 +134,7 @@ result<std::vector<leftover>> find_leftovers_of(const fs::path& destination) {
 result<std::vector<leftover>> find_leftovers(const fs::path& path, const leftover_options& options) {
   if (path.empty()) return fail_sys(ENOENT, "cannot list", "''");
   if (is_url(path)) return std::vector<leftover>();  // no run writes there under a temporary name
+  SHARDMESH_TRY(detail::check_not_shortened(path));
   const fs::path whole = absolute_path(path);
   std::vector<leftover> found;
   std::vector<std::string> stems{temporary_stem(whole), temporary_stem(objects_beside(whole))};

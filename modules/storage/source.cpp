@@ -191,7 +191,10 @@ file_pool::~file_pool() = default;
 result<std::unique_ptr<byte_source>> file_pool::open(const std::filesystem::path& path) {
   if (is_url(path)) return ask_open(path.native());
   auto file = std::make_unique<pooled_file<state>>(state_, path.string());
-  SHARDMESH_TRY(file->find_size());
+  if (auto found = file->find_size(); !found) {
+    if (found.error().sys == ENOENT) SHARDMESH_TRY(detail::check_not_shortened(path));
+    return std::move(found).error();
+  }
   return std::unique_ptr<byte_source>(std::move(file));
 }
 

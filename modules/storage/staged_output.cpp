@@ -306,6 +306,7 @@ result<staged_output> staged_output::file(const fs::path& destination, output_op
     SHARDMESH_TRY(made->stage_for_upload(destination, std::move(options)));
     return staged_output(std::move(made));
   }
+  SHARDMESH_TRY(detail::check_not_shortened(destination));
   std::error_code code;
   made->destination = resolved(destination, code);
   made->options = std::move(options);
@@ -327,6 +328,7 @@ result<staged_output> staged_output::directory(const fs::path& destination, outp
     SHARDMESH_TRY(made->make_staging());
     return staged_output(std::move(made));
   }
+  SHARDMESH_TRY(detail::check_not_shortened(destination));
   std::error_code code;
   made->destination = resolved(destination, code);
   if (!code && made->destination.filename().empty()) made->destination = made->destination.parent_path();

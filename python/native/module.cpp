@@ -12,6 +12,7 @@
 #include "interpreter.hpp"
 
 import shardmesh;
+import shardmesh.storage;
 
 namespace py = pybind11;
 
@@ -41,6 +42,10 @@ PYBIND11_MODULE(_native, native) {
         shardmesh::detail::prefer_large_pages(reinterpret_cast<void*>(address), size_bytes);
       },
       py::arg("address"), py::arg("size_bytes"));
+  native.def(
+      "check_not_shortened",
+      [](const py::str& path) { bindings::check(shardmesh::detail::check_not_shortened(bindings::bytes_of(path))); },
+      py::arg("path"));
   bindings::add_checkpoint(native);
   bindings::add_mapping(native);
   bindings::add_conventions(native);

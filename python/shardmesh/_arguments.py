@@ -9,6 +9,7 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from . import _native
 from ._error import Error, failure
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 #: What pathlib makes of a URL.
 _SHORTENED_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/([^/].*)", re.DOTALL)
-#: Schemes of stores. A text that begins like this is probably str(pathlib.Path(url)).
-_STORES = ("s3", "gs", "hf", "http", "https")
 
 #: The largest number of threads, and of anything else.
 _MOST_THREADS = 2**31 - 1
@@ -158,10 +157,12 @@ def _usable(made: str) -> str:
 
 def _lengthened(value: Any, made: str, scheme: str, rest: str) -> str:
     """Judges a path such as "s3:/bucket/x". "file:/x" is the short form of file:///x (RFC 8089) if it is text."""
-    is_text = not isinstance(value, os.PathLike)
-    if is_text and scheme.lower() == "file":
-        return f"{scheme}:///{rest}"
-    if is_text and scheme.lower() not in _STORES or os.path.lexists(made):
+    if not isinstance(value, os.PathLike):
+        if scheme.lower() == "file":
+            return f"{scheme}:///{rest}"
+        _native.check_not_shortened(made)
+        return made
+    if os.path.lexists(made):
         return made
     slashes = "///" if scheme.lower() == "file" else "//"
     raise failure("invalid_argument", "is a URL that pathlib has shortened", path=f"{scheme}:{slashes}{rest}",

@@ -75,6 +75,7 @@ result<void> check_outside(std::string_view option, const std::string& path, con
 result<output_file> output_file::open(const std::string& path, bool force) {
   output_file made(path);
   if (is_written_in_place(path)) return made;
+  if (auto spelled = detail::check_not_shortened(path); !spelled) return std::move(spelled).error();
   const fs::path folder = fs::path(path).parent_path();
   struct stat found{};
   if (!folder.empty() && ::stat(folder.c_str(), &found) != 0) return fail_sys(errno, "cannot write", path);

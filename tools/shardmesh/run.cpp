@@ -96,6 +96,7 @@ class command_run {
   result<void> find_names() {
     if (is_url(given_.folder))
       return fail(errc::unsupported, "a run is a local folder").with_file(printable_url(given_.folder));
+    SHARDMESH_TRY(detail::check_not_shortened(given_.folder));
     if (given_.names.empty()) {
       SHARDMESH_TRY(options_.names, find_step_names(given_.folder));
     } else {

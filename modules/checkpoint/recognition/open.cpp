@@ -140,6 +140,7 @@ result<std::unique_ptr<checkpoint_reader>> open_any(const fs::path& path, const 
   if (!fs::exists(status)) {
     error why = cannot_open(code, path);
     if (is_url(path) && status.type() == fs::file_type::none) return why;
+    SHARDMESH_TRY(detail::check_not_shortened(path));
     SHARDMESH_TRY(auto part, open_named_part(path, options));
     if (part) return part;
     return why;

@@ -4,6 +4,8 @@ module;
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -11,6 +13,7 @@ module;
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 // Room `remote` defines it, and its link options make the linker take it. A program without this room has none.
@@ -47,6 +50,29 @@ std::string known_schemes(const store_table& all) {
   return names.empty() ? std::string("none") : names;
 }
 
+bool is_scheme(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '+' || c == '-' ||
+           c == '.';
+  });
+}
+
+std::string lower_case(std::string_view text) {
+  std::string made(text);
+  for (char& c : made)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return made;
+}
+
+// Returns whether URLs have this scheme, also in a program without room `remote`.
+bool is_of_stores(const std::string& scheme) {
+  constexpr auto ours = std::to_array<std::string_view>({"gs", "hf", "http", "https", "s3"});
+  if (std::find(ours.begin(), ours.end(), scheme) != ours.end()) return true;
+  store_table& all = table();
+  const std::scoped_lock guard(all.lock);
+  return all.by_scheme.contains(scheme);
+}
+
 error cannot_write(const std::string& url) {
   return fail(errc::unsupported, fmt::format("the store of {}:// only reads", scheme_of(url)))
       .with_file(printable_url(url))
@@ -71,12 +97,7 @@ bool store::keeps_conditions(const std::string&) const {
 std::string scheme_of(const std::filesystem::path& path) {
   const std::string& text = path.native();
   const std::size_t end = text.find("://");
-  if (end == std::string::npos || end == 0) return {};
-  const auto is_scheme_char = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '+' || c == '-' ||
-           c == '.';
-  };
-  if (!std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), is_scheme_char)) return {};
+  if (end == std::string::npos || !is_scheme(std::string_view(text).substr(0, end))) return {};
   return text.substr(0, end);
 }
 
@@ -101,10 +122,31 @@ void detail::add_default_store(const std::string& scheme, std::shared_ptr<const 
 }
 
 result<void> detail::check_can_write(const std::filesystem::path& destination) {
-  if (!is_url(destination)) return {};
+  if (!is_url(destination)) return check_not_shortened(destination);
   SHARDMESH_TRY(const std::shared_ptr<const store> handler, store_of(destination));
   if (!handler->can_write()) return cannot_write(destination.native());
   return {};
+}
+
+result<void> detail::check_not_shortened(const std::filesystem::path& path) {
+  const std::string& text = path.native();
+  const std::size_t end = text.find(":/");
+  if (end == std::string::npos || end + 2 == text.size() || text[end + 2] == '/') return {};
+  const std::string_view written = std::string_view(text).substr(0, end);
+  if (!is_scheme(written)) return {};
+  const std::string scheme = lower_case(written);
+  const bool is_file = scheme == "file";
+  if (!is_file && !is_of_stores(scheme)) return {};
+  std::error_code ignored;
+  if (std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) return {};
+  const std::string url = printable_url(fmt::format("{}://{}", written, std::string_view(text).substr(end + 2)));
+  const std::string shown = url.substr(0, end + 2) + url.substr(end + 3);  // as written, without secrets
+  error refused =
+      is_file ? fail(errc::invalid_argument, "looks like a URL of a local file").with_values("a local path", "file:/")
+              : fail(errc::invalid_argument, "looks like a URL with one slash")
+                    .with_values(fmt::format("{}://", written), fmt::format("{}:/", written));
+  return std::move(refused).with_file(shown).with_hint(
+      fmt::format("write {}, or ./{} for a local path", is_file ? shown.substr(end + 1) : url, shown));
 }
 
 result<std::shared_ptr<const store>> store_of(const std::filesystem::path& url) {
@@ -114,6 +156,11 @@ result<std::shared_ptr<const store>> store_of(const std::filesystem::path& url) 
   const std::scoped_lock guard(all.lock);
   const auto found = all.by_scheme.find(scheme);
   if (found != all.by_scheme.end()) return found->second;
+  if (lower_case(scheme) == "file")
+    return fail(errc::unsupported, "is a URL of a local file")
+        .with_file(printable_url(url.native()))
+        .with_values("a local path, or a URL of a store", scheme + "://")
+        .with_hint("write the local path, without file://");
   return fail(errc::unsupported, fmt::format("no store knows the scheme \"{}\"", scheme))
       .with_file(printable_url(url.native()))
       .with_values("one of: " + known_schemes(all), scheme)

@@ -82,7 +82,11 @@ export namespace shardmesh::detail {
 void add_default_store(const std::string& scheme, std::shared_ptr<const store> handler);
 
 // Refuses a destination under a URL whose scheme has no store, or one that only reads: errc::unsupported. Sends no
-// request, and accepts every local path.
+// request. Accepts every local path, except for those that `check_not_shortened` refuses.
 result<void> check_can_write(const std::filesystem::path& destination);
+
+// Refuses "s3:/bucket/key", the form of a URL that a shell or a library has normalised as a path, unless the path
+// exists on this machine: errc::invalid_argument. The schemes are those of stores, and "file". Accepts everything else.
+result<void> check_not_shortened(const std::filesystem::path& path);
 
 }  // namespace shardmesh::detail

@@ -47,6 +47,60 @@ TEST_CASE("a URL begins with a scheme and ://") {
   }
 }
 
+TEST_CASE("a path that looks like a URL with one slash is refused with both ways to write it, and others are paths") {
+  const registered_store store("shelf-short");
+  struct refusal {
+    std::string path, shown, url;
+  };
+  for (const refusal& one :
+       std::vector<refusal>{{"s3:/bucket/x", "s3:/bucket/x", "s3://bucket/x"},
+                            {"S3:/bucket", "S3:/bucket", "S3://bucket"},
+                            {"gs:/b", "gs:/b", "gs://b"},
+                            {"hf:/owner/name@v1", "hf:/owner/name@v1", "hf://owner/name@v1"},
+                            {"http:/host/x", "http:/host/x", "http://host/x"},
+                            {"https:/user:secret@host/x?secret", "https:/host/x", "https://host/x"},
+                            {"shelf-short:/a//b", "shelf-short:/a//b", "shelf-short://a//b"}}) {
+    INFO(one.path);
+    const auto refused = detail::check_not_shortened(one.path);
+    REQUIRE(!refused);
+    CHECK(refused.error().code == errc::invalid_argument);
+    CHECK(refused.error().file == one.shown);
+    CHECK(refused.error().message == "looks like a URL with one slash");
+    CHECK(refused.error().hint == "write " + one.url + ", or ./" + one.shown + " for a local path");
+    CHECK(to_string(refused.error()).find("secret") == std::string::npos);
+  }
+  const auto file = detail::check_not_shortened("file:/folder/x");
+  REQUIRE(!file);
+  CHECK(file.error().message == "looks like a URL of a local file");
+  CHECK(file.error().hint == "write /folder/x, or ./file:/folder/x for a local path");
+  for (const std::string path : {"s3://bucket/x", "./s3:/bucket/x", "/s3:/bucket/x", "s3:", "s3:/", "s3:x", "abc:/x",
+                                 "C:/x", "a b:/x", ":/x", "folder/s3:/x", "folder", ""}) {
+    INFO(path);
+    CHECK(detail::check_not_shortened(path));
+  }
+}
+
+TEST_CASE("every reader and every destination refuses a path that looks like a URL with one slash") {
+  const std::string path = "s3:/bucket/x";
+  for (const error& refused :
+       {file_pool(1).open(path).error(), read_file(path, 100).error(), staged_output::file(path).error(),
+        staged_output::directory(path, {.overwrite = true}).error(), detail::check_can_write(path).error(),
+        find_leftovers(path).error()}) {
+    CHECK(refused.code == errc::invalid_argument);
+    CHECK(refused.file == path);
+    CHECK(refused.message == "looks like a URL with one slash");
+  }
+  CHECK(file_pool(1).open("abc:/x").error().sys == ENOENT);
+}
+
+TEST_CASE("a file URL is refused with the way to write a local path") {
+  const auto refused = file_pool(1).open("file:///folder/x");
+  REQUIRE(!refused);
+  CHECK(refused.error().code == errc::unsupported);
+  CHECK(refused.error().message == "is a URL of a local file");
+  CHECK(refused.error().hint == "write the local path, without file://");
+}
+
 TEST_CASE("a printable URL has neither user information nor a query, and a path is unchanged") {
   for (const auto& [given, shown] : std::vector<std::pair<std::string, std::string>>{
            {"https://host/model.pt?X-Amz-Signature=secret", "https://host/model.pt"},
