@@ -81,7 +81,14 @@ struct open_options {
   /// The pool that opens files, for programs that keep many checkpoints open. Without it, each checkpoint has its own
   /// pool of `max_open_files`.
   std::optional<file_pool> files = {};
+  /// Limits of `open`, `open_checkpoint`, `open_parts`, and `open_delta`: a duration or a time point
+  /// (errc::deadline_exceeded), and a cancellation (errc::cancelled). They end requests to stores; a local file is read
+  /// to its end first. The `open` of a single format ignores them, and reads of the opened checkpoint have their own.
+  time_limit within = {};
+  std::stop_token cancel = {};
 
+  /// Returns the limits of the call.
+  call_options call() const { return {.within = within, .cancel = cancel}; }
   /// Returns `files`, or a new pool.
   file_pool pool() const { return files ? *files : file_pool(max_open_files); }
 };

@@ -38,13 +38,16 @@ active_call::~active_call() {
 
 call_scope::call_scope(const call_options& call) : call_{call}, active_(&call_) {
   call_options& own = call_.limits;
-  if (own.within || own.cancel.stop_possible()) call_.began = clock::now();
+  const bool is_limited = own.within || own.cancel.stop_possible();
+  if (is_limited) call_.began = clock::now();
   if (active_.outer() == nullptr) return;
   const call_options& outer = active_.outer()->limits;
   const bool is_outer_first = outer.within && (!own.within || *outer.within <= *own.within);
   if (is_outer_first) own.within = outer.within;
   if (is_outer_first || (!own.within && *own.name == '\0')) {
     own.name = outer.name;
+    call_.began = active_.outer()->began;
+  } else if (!is_limited) {
     call_.began = active_.outer()->began;
   }
   if (!outer.cancel.stop_possible() || outer.cancel == own.cancel) return;

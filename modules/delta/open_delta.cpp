@@ -182,6 +182,8 @@ error in_file(error why, const std::filesystem::path& file) {
 
 result<std::unique_ptr<checkpoint_reader>> open_delta(std::unique_ptr<checkpoint_reader> base,
                                                       const std::filesystem::path& file, const open_options& options) {
+  const detail::call_scope limits(options.call().named("opening"));
+  if (auto checked = detail::check_current_call(); !checked) return in_file(std::move(checked).error(), file);
   file_pool pool = options.pool();
   SHARDMESH_TRY(std::shared_ptr<const byte_source> source, pool.open(file));
   read_budget budget(options.limits);

@@ -101,7 +101,7 @@ class checkpoint {
 
 /// Opens a checkpoint of any format that `open_checkpoint` accepts.
 /// \errors those of `open_checkpoint`
-/// Cost: reads descriptions (metadata, headers), no tensor.
+/// Cost: reads descriptions (metadata, headers), no tensor. `open(url, {.within = 30s})` limits its time.
 result<checkpoint> open(const std::filesystem::path& path, const open_options& options = {});
 
 }  // namespace shardmesh

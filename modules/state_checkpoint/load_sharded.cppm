@@ -89,6 +89,7 @@ template <allocatable_tensor T>
 result<state_dict<T>> load_sharded(const std::filesystem::path& checkpoint, const device_mesh& mesh,
                                    std::span<const placement_rule> rules, std::int32_t rank,
                                    const load_sharded_options& options = {}) {
+  const detail::call_scope limits({.within = options.within, .cancel = options.cancel, .name = "load"});
   auto reader = open_checkpoint(checkpoint, options.opening);
   if (!reader) return std::move(reader).error();
   return load_sharded<T>(**reader, mesh, rules, rank, options);

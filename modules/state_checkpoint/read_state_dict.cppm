@@ -40,6 +40,7 @@ result<state_dict<T>> read_state_dict(checkpoint_reader& checkpoint, const read_
 /// Does the same for a path. \errors also those of `open_checkpoint`
 template <allocatable_tensor T>
 result<state_dict<T>> read_state_dict(const std::filesystem::path& checkpoint, const read_state_options& options = {}) {
+  const detail::call_scope limits(options.loading().call().named("load"));  // also of the opening
   auto reader = open_checkpoint(checkpoint, options.opening);
   if (!reader) return std::move(reader).error();
   return read_state_dict<T>(**reader, options);

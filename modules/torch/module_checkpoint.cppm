@@ -93,6 +93,7 @@ struct module_load_options {
 template <torch_module M>
 result<load_report> load_checkpoint(M& module, const std::filesystem::path& checkpoint,
                                     const module_load_options& options = {}) {
+  const detail::call_scope limits(options.loading.call().named("load"));  // also of the opening
   auto reader = open_checkpoint(checkpoint, options.opening);
   if (!reader) return std::move(reader).error();
   std::vector<module_entry<M>> entries = entries_of(module);
@@ -111,6 +112,7 @@ template <torch_module M>
 result<load_report> load_checkpoint(M& module, const std::filesystem::path& checkpoint, const device_mesh& mesh,
                                     std::span<const placement_rule> rules, std::int32_t rank,
                                     const module_load_options& options = {}, const placement_options& placing = {}) {
+  const detail::call_scope limits(options.loading.call().named("load"));  // also of the opening
   auto reader = open_checkpoint(checkpoint, options.opening);
   if (!reader) return std::move(reader).error();
   std::vector<module_entry<M>> entries = entries_of(module);

@@ -106,6 +106,7 @@ template <torch_module M>
 result<load_report> load_checkpoint(M& module, const std::filesystem::path& checkpoint, const device_mesh& mesh,
                                     std::span<const placement_rule> rules, communicator_ref comm,
                                     const module_rank_load_options& options = {}) {
+  const detail::call_scope limits(options.loading.loading().call().named("load_checkpoint"));  // also of the opening
   auto reader = open_checkpoint(checkpoint, options.opening);
   const result<void> opened = reader ? result<void>() : result<void>(reader.error());
   std::vector<module_entry<M>> entries = entries_of(module);

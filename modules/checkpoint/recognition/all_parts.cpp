@@ -18,6 +18,7 @@ module shardmesh.checkpoint;
 
 import shardmesh.storage;
 import :gathered_parts;
+import :limited_open;
 import :megatron_folder;
 import :folder_parts;
 
@@ -82,9 +83,7 @@ bool is_the_whole(const gathered_part& one, const fs::path& folder) {
 result<std::unique_ptr<checkpoint_reader>> open_all(const fs::path& folder, const open_options& options) {
   std::error_code code;
   if (!fs::is_directory(folder, code)) return open_checkpoint(folder, options);
-  open_options all = options;
-  all.files = options.pool();
-  SHARDMESH_TRY(gathered_parts found, gather_parts(folder, all));
+  SHARDMESH_TRY(gathered_parts found, gather_parts(folder, options));
   if (found.parts.empty() && !found.problems.empty()) return std::move(found.problems.front());
   if (found.parts.empty()) return open_checkpoint(folder, options);  // reports why there are none
   if (found.parts.size() == 1 && found.problems.empty() && is_the_whole(found.parts.front(), folder)) {
@@ -98,11 +97,7 @@ result<std::unique_ptr<checkpoint_reader>> open_all(const fs::path& folder, cons
 }  // namespace
 
 result<std::unique_ptr<checkpoint_reader>> open_parts(const fs::path& folder, const open_options& options) {
-  const places::remembered_answers answers;
-  auto opened = open_all(folder, options);
-  if (auto failed = answers.failure(); failed && (opened || opened.error().code != failed->code))
-    return *std::move(failed);
-  return opened;
+  return open_within_limits(folder, options, [&](const open_options& all) { return open_all(folder, all); });
 }
 
 }  // namespace shardmesh

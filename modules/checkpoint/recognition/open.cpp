@@ -30,6 +30,7 @@ import shardmesh.torch_file;
 import shardmesh.torchsnapshot;
 import :folder_survey;
 import :folders;
+import :limited_open;
 import :megatron_folder;
 import :model_files;
 import :folder_parts;
@@ -164,14 +165,7 @@ result<std::unique_ptr<checkpoint_reader>> open_any(const fs::path& path, const 
 }  // namespace
 
 result<std::unique_ptr<checkpoint_reader>> open_checkpoint(const fs::path& path, const open_options& options) {
-  open_options all = options;
-  all.files = options.pool();  // one pool for all files of a checkpoint
-  const places::remembered_answers answers;
-  auto opened = open_any(path, all);
-  // A file that the store failed to look at is not a missing file.
-  if (auto failed = answers.failure(); failed && (opened || opened.error().code != failed->code))
-    return *std::move(failed);
-  return opened;
+  return open_within_limits(path, options, [&](const open_options& all) { return open_any(path, all); });
 }
 
 }  // namespace shardmesh

@@ -16,7 +16,7 @@ export namespace shardmesh {
 /// as "s3://bucket/step-100", is read through the store of its scheme (`register_store`).
 /// \errors errc::io; errc::bad_format when it is not a checkpoint (names the checkpoints in a folder that holds
 ///         several); errc::incomplete_save for a folder of .distcp files without metadata; errc::unsupported for a
-///         URL that no store reads; those of the format's reader.
+///         URL that no store reads; errc::deadline_exceeded; errc::cancelled; those of the format's reader.
 result<std::unique_ptr<checkpoint_reader>> open_checkpoint(const std::filesystem::path& path,
                                                            const open_options& options = {});
 

@@ -24,6 +24,7 @@ namespace shardmesh::detail {
 
 result<load_report> load_viewed(const std::filesystem::path& checkpoint, const state_to_load& state,
                                 communicator_ref comm, const rank_load_options& options) {
+  const call_scope limits(options.loading().call().named("load"));
   std::unique_ptr<checkpoint_reader> reader;
   local_state wanted;
   const auto made = guarded([&]() -> result<void> {

@@ -83,6 +83,20 @@ TEST_CASE("the error of a limit names the call, the time since it began, and wha
   CHECK(cancelled.message.starts_with("the load was cancelled after "));
 }
 
+TEST_CASE("a call without limits that runs under a cancellation began when the outer call did") {
+  std::stop_source stop;
+  const call_scope outer({.cancel = stop.get_token()});
+  const auto began = detail::current_call()->began;
+  CHECK(began != clock_type::time_point());
+  {
+    const call_scope inner({.name = "verification"});
+    CHECK(detail::current_call()->began == began);
+    CHECK(std::string(inner.limits().name) == "verification");
+  }
+  const call_scope limited({.within = 1h, .name = "load"});
+  CHECK(detail::current_call()->began >= began);
+}
+
 TEST_CASE("a cancellation of any scope ends the innermost one") {
   for (const bool cancels_outer : {false, true}) {
     std::stop_source first, second;

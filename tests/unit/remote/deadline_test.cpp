@@ -123,6 +123,73 @@ TEST_CASE("a load, a conversion, verify, and diff end within a second of their d
   }
 }
 
+TEST_CASE("opening a checkpoint, and a load of a path, end within a second of their deadline") {
+  const watchdog dog{std::chrono::seconds(120)};
+  served run("opening-deadline");
+  const milliseconds soon(300);
+  for (const fault one : stalls) {
+    INFO("fault " << static_cast<int>(one));
+    run.server.always(one);
+    check_names_object(late("opening", [&] { return open_checkpoint(run.url(), {.within = soon}); }));
+    check_names_object(late("opening", [&] { return open_parts(run.url(), {.within = soon}); }));
+    const detail::call_scope of_load({.within = soon, .name = "load"});
+    check_names_object(late("load", [&] { return open_checkpoint(run.url(), {.within = std::chrono::hours(1)}); }));
+  }
+}
+
+TEST_CASE("a checkpoint is opened within its deadline part by part, and a limit that has passed opens none") {
+  const watchdog dog{std::chrono::seconds(60)};
+  served run("opening-parts");
+  const auto local = golden::folder() / "fsdp2_4" / "checkpoint";
+  std::stop_source stopped;
+  stopped.request_stop();
+  for (const std::filesystem::path& place : {local, std::filesystem::path(run.url())}) {
+    INFO(place.string());
+    for (const bool all : {false, true}) {
+      const auto open = [&](const open_options& how) {
+        return all ? open_parts(place, how) : open_checkpoint(place, how);
+      };
+      const auto late = open({.within = -milliseconds(1)}), cancelled = open({.cancel = stopped.get_token()});
+      REQUIRE(!late);
+      REQUIRE(!cancelled);
+      CHECK(late.error().code == errc::deadline_exceeded);
+      CHECK(late.error().message.starts_with("the opening's deadline has passed"));
+      CHECK(late.error().file == place.string());
+      CHECK(cancelled.error().code == errc::cancelled);
+      CHECK(cancelled.error().message.starts_with("the opening was cancelled"));
+      if (!all) CHECK(open({.within = std::chrono::minutes(1)}));
+    }
+  }
+}
+
+TEST_CASE("the limits of opening do not end later reads") {
+  const watchdog dog{std::chrono::seconds(60)};
+  served run("opening-ended");
+  std::stop_source stop;
+  const auto opened = open_checkpoint(run.url(), {.cancel = stop.get_token()}).value();
+  stop.request_stop();
+  CHECK(load_tensor(*opened, opened->contents().tensors.front().key));
+}
+
+TEST_CASE("opening a checkpoint whose server stalls ends as soon as it is cancelled") {
+  const watchdog dog{std::chrono::seconds(60)};
+  served run("opening-cancelled");
+  run.server.always(fault::stall_at_once);
+  std::stop_source stop;
+  clock_type::time_point stopped;
+  std::jthread stopper([&] {
+    while (run.server.seen().empty()) std::this_thread::yield();
+    stopped = clock_type::now();
+    stop.request_stop();
+  });
+  const auto opened = open_checkpoint(run.url(), {.cancel = stop.get_token()});
+  stopper.join();
+  CHECK(clock_type::now() - stopped < std::chrono::seconds(1));
+  REQUIRE(!opened);
+  CHECK(opened.error().code == errc::cancelled);
+  CHECK(opened.error().message.starts_with("the opening was cancelled after "));
+}
+
 TEST_CASE("a load whose server stalls ends as soon as it is cancelled") {
   const watchdog dog{std::chrono::seconds(60)};
   served run("cancelled");
