@@ -30,22 +30,26 @@ namespace {
 using reader_pointer = std::shared_ptr<checkpoint_reader>;
 
 // options: limit_factor, only_keys, rank (or None), keys_at_ranks, all_parts, dequantize, block_size, check_sums (for
-// dequantized and mapped tensors), and those of `mapping_choice`.
+// dequantized and mapped tensors), end (see `to_limit`), and those of `mapping_choice`.
 reader_pointer open(const py::str& path, const py::dict& given) {
   const std::string name = bytes_of(path);
   open_options how{.limits = read_limits{}.times(given["limit_factor"].cast<std::int64_t>())};
   for (const py::handle key : given["only_keys"]) how.only_keys.push_back(bytes_of(key));
   if (!given["rank"].is_none()) how.rank = given["rank"].cast<std::int32_t>();
   how.keys_at_ranks = given["keys_at_ranks"].cast<bool>();
+  how.within = to_limit(given["end"]);
   const bool all_parts = given["all_parts"].cast<bool>(), dequantize = given["dequantize"].cast<bool>();
   const bool check_sums = given["check_sums"].cast<bool>();
   const dequantize_options numbers{.block_size = given["block_size"].cast<std::int64_t>(), .check_sums = check_sums};
   const mapping_choice mapping(given);
-  auto opened = waited(py::none(), [&](watch&) {
+  auto opened = waited(py::none(), [&](watch&) -> result<std::unique_ptr<checkpoint_reader>> {
+    const detail::call_scope limits(how.call().named("opening"));
     auto made = all_parts ? open_parts(name, how) : open_checkpoint(name, how);
     if (made && dequantize) made = dequantized(*std::move(made), numbers);
     if (made && mapping.is_given()) made = mapping.apply(*std::move(made), name, check_sums);
-    if (made) (*made)->identify_opaque_tensors();
+    if (!made) return made;
+    (*made)->identify_opaque_tensors();
+    if (auto checked = detail::check_current_call(); !checked) return std::move(checked).error().with_file(name);
     return made;
   });
   return reader_pointer(value_of(std::move(opened)));
@@ -107,8 +111,13 @@ py::list chunks(const checkpoint_reader& reader, std::size_t index) {
   return made;
 }
 
-py::bytes object_archive(checkpoint_reader& reader, std::size_t index) {
-  auto made = waited(py::none(), [&](watch&) { return reader.object_archive(index); });
+// end: see `to_limit`.
+py::bytes object_archive(checkpoint_reader& reader, std::size_t index, const py::object& end) {
+  const call_options call{.within = to_limit(end), .name = "load"};
+  auto made = waited(py::none(), [&](watch&) {
+    const detail::call_scope limits(call);
+    return reader.object_archive(index);
+  });
   const std::vector<std::byte> archive = value_of(std::move(made));
   return {reinterpret_cast<const char*>(archive.data()), archive.size()};
 }
@@ -159,7 +168,8 @@ std::int64_t load_boxes(const reader_pointer& reader, const py::sequence& reques
   load_options how{.threads = given["threads"].cast<int>(),
                    .allow_narrowing = given["allow_narrowing"].cast<bool>(),
                    .allow_shape_mismatch = given["allow_shape_mismatch"].cast<bool>(),
-                   .check = given["check"].cast<bool>()};
+                   .check = given["check"].cast<bool>(),
+                   .within = to_limit(given["end"])};
   arrivals coming(arrived);
   const auto loaded = waited(report, [&](watch& watching) {
     how.cancel = watching.stop.get_token();
@@ -213,7 +223,7 @@ void add_checkpoint(py::module_& native) {
       .def("tensors", &tensors)
       .def("objects", &objects)
       .def("chunks", &chunks, py::arg("tensor"))
-      .def("object_archive", &object_archive, py::arg("object"))
+      .def("object_archive", &object_archive, py::arg("object"), py::arg("end"))
       .def("object_value", &object_value_of, py::arg("object"))
       .def("load_whole", &load_whole, py::arg("key"), py::arg("memory"), py::arg("report"))
       .def("load", &load_boxes, py::arg("requests"), py::arg("options"), py::arg("arrived").none(true),

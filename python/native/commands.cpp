@@ -109,9 +109,11 @@ py::dict reshard_checkpoint(const reader_pointer& reader, const py::str& destina
   }));
 }
 
-verify_options options_of_verify(bool quick, int threads, const py::list& allow_globals) {
-  verify_options made{.quick = quick, .threads = threads};
-  for (const py::handle name : allow_globals) made.allow_globals.push_back(bytes_of(name));
+// options: threads, allow_globals, end (see `to_limit`)
+verify_options options_of_verify(bool quick, const py::dict& given) {
+  verify_options made{.quick = quick, .threads = given["threads"].cast<int>()};
+  for (const py::handle name : given["allow_globals"]) made.allow_globals.push_back(bytes_of(name));
+  made.within = to_limit(given["end"]);
   return made;
 }
 
@@ -135,17 +137,17 @@ py::dict told_report(const verify_report& report, const verify_options& options)
   return made;
 }
 
-py::dict verify_checkpoint(const reader_pointer& reader, bool quick, int threads, const py::object& progress,
-                           const py::list& allow_globals) {
-  const verify_options options = options_of_verify(quick, threads, allow_globals);
+py::dict verify_checkpoint(const reader_pointer& reader, bool quick, const py::object& progress,
+                           const py::dict& given) {
+  const verify_options options = options_of_verify(quick, given);
   const verify_report report =
       value_of(waited(progress, [&](watch& watching) { return verify(*watched(*reader, watching), options); }));
   return told_report(report, options);
 }
 
 // For a checkpoint that cannot be opened. The report leaves out the reason, which Python has already.
-py::dict verify_names(const py::object& path, int threads, const py::list& allow_globals) {
-  const verify_options options = options_of_verify(false, threads, allow_globals);
+py::dict verify_names(const py::object& path, const py::dict& given) {
+  const verify_options options = options_of_verify(false, given);
   const std::string name = bytes_of(path);
   verify_report report = value_of(
       waited(py::none(), [&](watch&) { return verify_unreadable(name, fail(errc::bad_format, ""), options); }));
@@ -170,7 +172,8 @@ py::dict diff_checkpoints(const reader_pointer& left, const reader_pointer& righ
                              .layout = given["layout"].cast<bool>(),
                              .ignore_dtype = given["ignore_dtype"].cast<bool>(),
                              .selection = selection(given),
-                             .threads = given["threads"].cast<int>()};
+                             .threads = given["threads"].cast<int>(),
+                             .within = to_limit(given["end"])};
   const diff_report report = value_of(waited(given["report"], [&](watch& watching) {
     const auto one = watched(*left, watching), other = watched(*right, watching);
     return diff(*one, *other, options);
@@ -239,9 +242,9 @@ selection_options to_selection(const py::dict& options) {
 }
 
 void add_commands(py::module_& native) {
-  native.def("verify", &verify_checkpoint, py::arg("checkpoint"), py::arg("quick"), py::arg("threads"),
-             py::arg("report"), py::arg("allow_globals"));
-  native.def("verify_names", &verify_names, py::arg("path"), py::arg("threads"), py::arg("allow_globals"));
+  native.def("verify", &verify_checkpoint, py::arg("checkpoint"), py::arg("quick"), py::arg("report"),
+             py::arg("options"));
+  native.def("verify_names", &verify_names, py::arg("path"), py::arg("options"));
   native.def("diff", &diff_checkpoints, py::arg("left"), py::arg("right"), py::arg("options"));
   native.def("select", &select_from_state, py::arg("entries"), py::arg("selection"));
   native.def("convert", &convert_checkpoint, py::arg("checkpoint"), py::arg("destination"), py::arg("options"),

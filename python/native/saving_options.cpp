@@ -30,13 +30,15 @@ payload_kind to_payload(const py::handle& name) {
 plain_saving::plain_saving(const py::dict& given)
     : overwrite(given["overwrite"].cast<bool>()),
       threads(given["threads"].cast<int>()),
-      memory_bytes(given["memory_bytes"].cast<std::int64_t>()) {}
+      memory_bytes(given["memory_bytes"].cast<std::int64_t>()),
+      within(to_limit(given["end"])) {}
 
 save_options plain_saving::with(watch& watching) const {
   save_options made;
   made.overwrite = overwrite;
   made.threads = threads;
   if (memory_bytes > 0) made.memory_bytes = memory_bytes;
+  made.within = within;
   made.cancel = watching.stop.get_token();
   made.progress = watching.progress();
   made.hooks.before_commit = watching.before_commit();

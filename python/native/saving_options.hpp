@@ -12,12 +12,13 @@ namespace bindings {
 /// "dcp", "safetensors", "hf", "pt" or "torch-checkpointing". Raises invalid_argument.
 shardmesh::target_format to_format(const pybind11::handle& name);
 
-/// `overwrite`, `threads`, and `memory_bytes` of the dict, with the watch's cancellation and progress. The constructor
-/// reads the dict; the rest runs without the interpreter's lock.
+/// `overwrite`, `threads`, `memory_bytes`, and `end` (see `to_limit`) of the dict, with the watch's cancellation and
+/// progress. The constructor reads the dict; the rest runs without the interpreter's lock.
 struct plain_saving {
   bool overwrite = false;
   int threads = 0;
   std::int64_t memory_bytes = 0;
+  shardmesh::time_limit within{};
   explicit plain_saving(const pybind11::dict& given);
   shardmesh::save_options with(watch& watching) const;
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "waiting.hpp"
 
+#include <chrono>
+#include <cstdint>
 #include <exception>
 
 #include "interpreter.hpp"
@@ -9,6 +11,7 @@ import shardmesh;
 
 namespace bindings {
 namespace py = pybind11;
+using shardmesh::time_limit;
 
 namespace {
 
@@ -26,6 +29,13 @@ std::exception_ptr ask_python(const py::object& report, std::int64_t bytes, std:
 }
 
 }  // namespace
+
+// Both clocks are CLOCK_MONOTONIC. The difference may be infinite, which the time limit takes for none.
+time_limit to_limit(const py::handle& end) {
+  using seconds = std::chrono::duration<double>;
+  if (end.is_none()) return {};
+  return seconds(end.cast<double>()) - seconds(std::chrono::steady_clock::now().time_since_epoch());
+}
 
 void wait_for(const std::function<void(watch&)>& work, const py::object& report) {
   watch watching;

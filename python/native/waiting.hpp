@@ -16,6 +16,9 @@ import shardmesh;
 
 namespace bindings {
 
+/// The time limit of a call: None, or its end as Python's time.monotonic counts.
+shardmesh::time_limit to_limit(const pybind11::handle& end);
+
 /// Runs `work` and waits for it, without the interpreter's lock. `report` (None, or a callable) receives the bytes so
 /// far: regularly, before a destination is put in place, and at the end, never the same number twice. An exception of a
 /// signal handler or of `report` asks the work to stop; it is raised when the work has stopped.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import re
+import time
 import urllib.parse
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -81,6 +82,12 @@ def callback(name: str, value: Any) -> Any:
 
 def seconds(name: str, value: Any) -> float | None:
     return None if value is None else fraction(name, value)
+
+
+def end_of(within: Any) -> float | None:
+    """Checks a time limit in seconds. Returns the end of a call that begins now, as `time.monotonic` counts; None for no
+    limit."""
+    return None if within is None else time.monotonic() + fraction("within", within)
 
 
 def text(name: str, value: Any) -> str:

@@ -193,21 +193,26 @@ class Checkpoint(Mapping[str, Entry]):
     def __repr__(self) -> str:
         return f"<shardmesh.Checkpoint {printable_url(self.path)!r}: {self.format}, {len(self)} entries>"
 
-    def load(self, key: str, box: Where | None = None, *, weights_only: bool = True, threads: int = 0) -> Any:
+    def load(self, key: str, box: Where | None = None, *, weights_only: bool = True, threads: int = 0,
+             within: float | None = None) -> Any:
         """Loads the tensor of that key, or a box of it, into new memory of the stored dtype; or loads an object.
 
         box: (offsets, sizes), in elements.
         weights_only: for objects, as in `torch.load`.
+        within: as in `open`, here and below.
 
         Raises Error: missing_key with the nearest key, shape_mismatch, and any defect of the files.
         """
+        return self._load_one(key, box, weights_only, threads, _arguments.end_of(within))
+
+    def _load_one(self, key: str, box: Where | None, weights_only: bool, threads: int, end: float | None) -> Any:
         import torch
 
         entry = self._entries.get(_arguments.key(key))
         if isinstance(entry, ObjectEntry):
             if box is not None:
                 raise failure("dtype_mismatch", "an object has no boxes", key=key, path=self.path)
-            return self.load_object(key, weights_only)
+            return self._load_object(key, weights_only, end)
         if entry is None or entry.foreign_type:
             where, dtype = ((), ()), torch.uint8  # the C++ half refuses these, in its own words
         else:
@@ -215,7 +220,7 @@ class Checkpoint(Mapping[str, Entry]):
             self._check_inside(entry, where)
             dtype = dtype_named(entry.dtype, key)
         made = fresh(tuple(where[1]), dtype, key=key)
-        self._load([Destination(made, key).request(where)], threads, True)
+        self._load([Destination(made, key).request(where)], threads, True, end=end)
         return made
 
     def _check_inside(self, entry: TensorEntry, where: Where) -> None:
@@ -227,7 +232,7 @@ class Checkpoint(Mapping[str, Entry]):
 
     def load_into(self, wanted: Mapping[str, torch.Tensor] | Sequence[tuple[str, Where | None, torch.Tensor]], *,
                   threads: int = 0, allow_narrowing: bool = False, allow_shape_mismatch: bool = False,
-                  check: bool = False, progress: Progress = None) -> None:
+                  check: bool = False, progress: Progress = None, within: float | None = None) -> None:
         """Fills tensors in place. wanted: {key: tensor}, or a sequence of (key, box, tensor), where the box may be None
         (all).
 
@@ -240,11 +245,13 @@ class Checkpoint(Mapping[str, Entry]):
         beyond the stored tensor. Elements keep their indices; those that are not stored are loaded as zeros.
         check: compare checksums of the data read, which is then read twice (Error "checksum_mismatch").
         """
+        end = _arguments.end_of(within)
         allow_shape_mismatch = _arguments.flag("allow_shape_mismatch", allow_shape_mismatch)
         destinations, requests = self._destinations(wanted, allow_shape_mismatch)
         total = sum(to.tensor.nbytes for to in destinations)
         with reporting(progress, total, "load") as report:
-            self._load(requests, threads, allow_narrowing, report, check, allow_shape_mismatch=allow_shape_mismatch)
+            self._load(requests, threads, allow_narrowing, report, check, allow_shape_mismatch=allow_shape_mismatch,
+                       end=end)
             if report:
                 report(total)
         for to in destinations:
@@ -253,7 +260,7 @@ class Checkpoint(Mapping[str, Entry]):
     def start_load(self, wanted: Mapping[str, torch.Tensor] | Sequence[tuple[str, Where | None, torch.Tensor]], *,
                    threads: int = 0, allow_narrowing: bool = False, allow_shape_mismatch: bool = False,
                    check: bool = False, on_arrival: Callable[[str], None] | None = None,
-                   progress: Progress = None) -> Loading:
+                   progress: Progress = None, within: float | None = None) -> Loading:
         """Starts `load_into` in its own thread. Tensors arrive in storage order, and each can be used while others are
         still loading. See `Loading`.
 
@@ -263,6 +270,7 @@ class Checkpoint(Mapping[str, Entry]):
 
         Tensors without memory, and whole tensors of another shape, are refused at once; `wait` raises all other errors.
         """
+        end = _arguments.end_of(within)
         allow_shape_mismatch = _arguments.flag("allow_shape_mismatch", allow_shape_mismatch)
         destinations, requests = self._destinations(wanted, allow_shape_mismatch)
         threads = _arguments.threads(threads)
@@ -277,7 +285,7 @@ class Checkpoint(Mapping[str, Entry]):
                     to.finish()
                 arrived(key)
 
-            self._load(requests, threads, allow_narrowing, report, check, finished, allow_shape_mismatch)
+            self._load(requests, threads, allow_narrowing, report, check, finished, allow_shape_mismatch, end)
 
         return Loading(load, on_arrival, progress, sum(to.tensor.nbytes for to in destinations))
 
@@ -323,10 +331,13 @@ class Checkpoint(Mapping[str, Entry]):
     def load_object(self, key: str, weights_only: bool = True) -> Any:
         """Loads the object of that key. PyTorch runs its pickle; weights_only=True refuses everything but plain data.
         Objects of safetensors are JSON; they go through an unpickler that knows only plain data."""
+        return self._load_object(key, weights_only, None)
+
+    def _load_object(self, key: str, weights_only: bool, end: float | None) -> Any:
         import torch
 
         weights_only = _arguments.flag("weights_only", weights_only)
-        archive = self.object_bytes(key)
+        archive = self._object_bytes(key, end)
         with io.BytesIO(archive) as stream:
             try:
                 if weights_only and self.format in ("safetensors", "hf"):
@@ -342,17 +353,20 @@ class Checkpoint(Mapping[str, Entry]):
 
     def object_bytes(self, key: str) -> bytes:
         """Returns the bytes that `torch.save` would write for the object."""
+        return self._object_bytes(key, None)
+
+    def _object_bytes(self, key: str, end: float | None) -> bytes:
         entry = self._entries.get(_arguments.key(key))
         if not isinstance(entry, ObjectEntry):
             raise failure("missing_key", "there is no object with this key", key=key, path=self.path)
         with self._calling() as native:
-            return native.object_archive(entry._index)
+            return native.object_archive(entry._index, end)
 
     def _load(self, requests: list[Request], threads: int, allow_narrowing: bool, report: Any = None, check: bool = False,
-              arrived: Any = None, allow_shape_mismatch: bool = False) -> None:
+              arrived: Any = None, allow_shape_mismatch: bool = False, end: float | None = None) -> None:
         options = {"threads": _arguments.threads(threads), "check": _arguments.flag("check", check),
                    "allow_narrowing": _arguments.flag("allow_narrowing", allow_narrowing),
-                   "allow_shape_mismatch": allow_shape_mismatch}
+                   "allow_shape_mismatch": allow_shape_mismatch, "end": end}
         with self._calling() as native:
             native.load(requests, options, arrived, report)
 
@@ -407,7 +421,7 @@ def open(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_par
          dequantize: bool = False, block_size: int = 128, limit_factor: int = 1, rank: int | None = None,
          keys_at_ranks: bool = False, map: str | os.PathLike[str] | None = None,
          config: str | os.PathLike[str] | Mapping[str, Any] | None = None, sizes: Mapping[str, int] | None = None,
-         map_inverse: bool = False) -> Checkpoint:
+         map_inverse: bool = False, within: float | None = None) -> Checkpoint:
     """Opens a DCP folder, a .pt file, a safetensors file, a Hugging Face folder, or any other format in
     docs/formats.md. No pickle is run.
 
@@ -428,18 +442,22 @@ def open(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_par
     transformers as a dict. None: config.json or params.json beside the checkpoint, if there is one.
     sizes: values that replace those of config, and of the mapping's own [sizes] and [captures].
     map_inverse: apply the mapping of a file from right to left.
+    within: the time limit of the call in seconds; None: no limit. A call that exceeds it raises Error
+    "deadline_exceeded", at most a second later if it waits for a server.
     """
     return Checkpoint(opened(path, only_keys=only_keys, all_parts=all_parts, dequantize=dequantize,
                              block_size=block_size, limit_factor=limit_factor, rank=rank, keys_at_ranks=keys_at_ranks,
-                             map=map, config=config, sizes=sizes, map_inverse=map_inverse))
+                             map=map, config=config, sizes=sizes, map_inverse=map_inverse,
+                             end=_arguments.end_of(within)))
 
 
 def opened(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_parts: bool = False,
            dequantize: bool = False, block_size: int = 128, check_sums: bool = False, limit_factor: int = 1,
            rank: int | None = None, keys_at_ranks: bool = False, map: str | os.PathLike[str] | None = None,
            config: str | os.PathLike[str] | Mapping[str, Any] | None = None, sizes: Mapping[str, int] | None = None,
-           map_inverse: bool = False) -> _native.Checkpoint:
-    """Returns the C++ half's checkpoint. check_sums: compare the checksums of dequantized and mapped tensors."""
+           map_inverse: bool = False, end: float | None = None) -> _native.Checkpoint:
+    """Returns the C++ half's checkpoint. check_sums: compare the checksums of dequantized and mapped tensors. end: see
+    `_arguments.end_of`."""
     keys_at_ranks = _arguments.flag("keys_at_ranks", keys_at_ranks)
     if rank is not None:
         rank = _arguments.number("rank", rank, most=2**31 - 1)
@@ -447,7 +465,7 @@ def opened(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_p
             raise failure("invalid_argument", "pass either rank or keys_at_ranks")
     options = {"only_keys": _arguments.texts("only_keys", only_keys), "rank": rank, "keys_at_ranks": keys_at_ranks,
                "all_parts": _arguments.flag("all_parts", all_parts), "dequantize": _arguments.flag("dequantize", dequantize), "block_size": _arguments.number("block_size", block_size, 1),
-               "check_sums": check_sums, "limit_factor": _arguments.number("limit_factor", limit_factor, 1),
+               "check_sums": check_sums, "limit_factor": _arguments.number("limit_factor", limit_factor, 1), "end": end,
                **mapping_options(map, config, sizes, map_inverse)}
     if map is not None and options["only_keys"]:
         raise failure("invalid_argument", "pass either map or only_keys")
@@ -455,18 +473,21 @@ def opened(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_p
 
 
 def load(path: str | os.PathLike[str], key: str, box: Where | None = None, *, weights_only: bool = True,
-         rank: int | None = None, keys_at_ranks: bool = False) -> Any:
+         rank: int | None = None, keys_at_ranks: bool = False, within: float | None = None) -> Any:
     """Loads one tensor, one box of it, or one object of a checkpoint of any format. See `Checkpoint.load`, `open`."""
-    return _opened_for(path, key, rank, keys_at_ranks).load(key, box, weights_only=weights_only)
+    end = _arguments.end_of(within)
+    return _opened_for(path, key, rank, keys_at_ranks, end)._load_one(key, box, weights_only, 0, end)
 
 
 def map_tensor(path: str | os.PathLike[str], key: str, box: Where | None = None, *, allow_unaligned: bool = False,
                rank: int | None = None, keys_at_ranks: bool = False) -> MappedTensor:
     """Maps one tensor, or a box of it, in place in its file. For many tensors, `Checkpoint.map_tensor` is cheaper."""
-    return _opened_for(path, key, rank, keys_at_ranks).map_tensor(key, box, allow_unaligned=allow_unaligned)
+    opened_for = _opened_for(path, key, rank, keys_at_ranks, None)
+    return opened_for.map_tensor(key, box, allow_unaligned=allow_unaligned)
 
 
-def _opened_for(path: str | os.PathLike[str], key: str, rank: int | None, keys_at_ranks: bool) -> Checkpoint:
+def _opened_for(path: str | os.PathLike[str], key: str, rank: int | None, keys_at_ranks: bool,
+                end: float | None) -> Checkpoint:
     """Opens little more than that key; if it is missing, everything, so that the error can name the nearest key."""
-    made = open(path, only_keys=(_arguments.key(key),), rank=rank, keys_at_ranks=keys_at_ranks)
-    return made if key in made else open(path, rank=rank, keys_at_ranks=keys_at_ranks)
+    made = Checkpoint(opened(path, only_keys=(_arguments.key(key),), rank=rank, keys_at_ranks=keys_at_ranks, end=end))
+    return made if key in made else Checkpoint(opened(path, rank=rank, keys_at_ranks=keys_at_ranks, end=end))

@@ -55,30 +55,34 @@ class VerifyReport:
 
 def verify(path: str | os.PathLike[str], *, quick: bool = False, all_parts: bool = False, rank: int | None = None,
            keys_at_ranks: bool = False, threads: int = 0, allow_globals: str | Sequence[str] = (),
-           progress: Progress = None) -> VerifyReport:
+           progress: Progress = None, within: float | None = None) -> VerifyReport:
     """Verifies a checkpoint: every chunk is present, readable, of the declared dtype and shape, without overlap or gap,
     and unchanged if there are checksums. A checkpoint that cannot be opened gives a report with that problem.
 
     quick: open everything, but read no tensor's bytes.
     allow_globals: names in pickles ("module.name") to accept. Names that published scanners call dangerous are
     problems.
+    within: as in `open`, here and below.
     """
-    threads, path = _arguments.threads(threads), _arguments.source(path)
-    allowed = _arguments.texts("allow_globals", allow_globals)
+    end, path = _arguments.end_of(within), _arguments.source(path)
+    options = {"threads": _arguments.threads(threads),
+               "allow_globals": _arguments.texts("allow_globals", allow_globals), "end": end}
     try:
-        checkpoint = opened(path, all_parts=all_parts, rank=rank, keys_at_ranks=keys_at_ranks)
+        checkpoint = opened(path, all_parts=all_parts, rank=rank, keys_at_ranks=keys_at_ranks, end=end)
     except Error as problem:
         if problem.code == "invalid_argument" and not problem.path:  # the caller's, not the checkpoint's
             raise
+        if problem.code == "deadline_exceeded":
+            raise
         # Python runs a damaged pickle up to its defect, so the names in it still count.
         try:
-            names = _native.verify_names(path, threads, allowed)
+            names = _native.verify_names(path, options)
         except Error:  # the path itself is wrong
             return VerifyReport([problem], 0, [], 0, 0, 0, 0, 0, 0)
         names["problems"] = [problem, *names["problems"]]
         return VerifyReport(**names)
     with reporting(progress, checkpoint.tensor_bytes, "verify") as report:
-        return VerifyReport(**_native.verify(checkpoint, _arguments.flag("quick", quick), threads, report, allowed))
+        return VerifyReport(**_native.verify(checkpoint, _arguments.flag("quick", quick), report, options))
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,8 @@ def diff(left: str | os.PathLike[str], right: str | os.PathLike[str], *, toleran
          ignore_dtype: bool = False, selection: Selection = Selection(), all_parts: bool = False,
          rank: int | None = None, keys_at_ranks: bool = False, map: str | os.PathLike[str] | None = None,
          config: str | os.PathLike[str] | Mapping[str, Any] | None = None, sizes: Mapping[str, int] | None = None,
-         map_inverse: bool = False, threads: int = 0, progress: Progress = None) -> DiffReport:
+         map_inverse: bool = False, threads: int = 0, progress: Progress = None,
+         within: float | None = None) -> DiffReport:
     """Compares two checkpoints of any formats.
 
     tolerance: 0 compares bits (NaN equals NaN, -0 equals 0), else |a - b| <= T + T * |b|.
@@ -130,10 +135,11 @@ def diff(left: str | os.PathLike[str], right: str | os.PathLike[str], *, toleran
     selection: the entries of both sides to compare, and their names and dtypes; a rule must match on one side at least.
     map, config, sizes, map_inverse: as in `open`, for the left checkpoint; the right one has the other convention.
     """
-    options = {"tolerance": _arguments.fraction("tolerance", tolerance),
+    end = _arguments.end_of(within)
+    options = {"tolerance": _arguments.fraction("tolerance", tolerance), "end": end,
                **_flags(layout=layout, ignore_dtype=ignore_dtype), "threads": _arguments.threads(threads),
                **options_of(selection)}
-    how: dict[str, Any] = {"all_parts": all_parts, "rank": rank, "keys_at_ranks": keys_at_ranks}
+    how: dict[str, Any] = {"all_parts": all_parts, "rank": rank, "keys_at_ranks": keys_at_ranks, "end": end}
     sides = [opened(left, check_sums=True, map=map, config=config, sizes=sizes, map_inverse=map_inverse, **how),
              opened(right, **how)]
     with reporting(progress, sum(side.tensor_bytes for side in sides), "diff") as report:
@@ -155,7 +161,7 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
             map: str | os.PathLike[str] | None = None,
             config: str | os.PathLike[str] | Mapping[str, Any] | None = None, sizes: Mapping[str, int] | None = None,
             map_inverse: bool = False, threads: int = 0, memory_bytes: int = 0,
-            progress: Progress = None) -> SaveReport:
+            progress: Progress = None, within: float | None = None) -> SaveReport:
     """Rewrites a checkpoint as "dcp", "safetensors", "hf", "pt", "torch-checkpointing", "gguf", or "npz", streaming;
     whole or not at all. Every checksum of the source is compared before the destination appears.
 
@@ -170,6 +176,7 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
     like: tensors must have their shapes in that checkpoint; with allow_shape_mismatch they are cut and filled to them.
     dequantize, all_parts, map, config, sizes, map_inverse: as in `open`. The selection uses mapped names.
     """
+    end = _arguments.end_of(within)
     if format is None:
         formats = {".safetensors": "safetensors", ".pt": "pt", ".gguf": "gguf", ".npz": "npz"}
         format = formats.get(os.path.splitext(_arguments.destination(destination))[1])
@@ -183,11 +190,12 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
                **_flags(skip_objects=skip_objects, skip_unsupported=skip_unsupported, nest=nest, components=components,
                         allow_shape_mismatch=allow_shape_mismatch),
                "dedup": dedup, "payload": _arguments.text("payload", payload), "item": _arguments.text("item", item),
-               "quantize": _arguments.texts("quantize", quantize), "threads": _arguments.threads(threads), "memory_bytes": _arguments.number("memory_bytes", memory_bytes),
-               **options_of(selection)}
+               "quantize": _arguments.texts("quantize", quantize), "threads": _arguments.threads(threads),
+               "memory_bytes": _arguments.number("memory_bytes", memory_bytes), "end": end, **options_of(selection)}
     checkpoint = opened(source, dequantize=dequantize, check_sums=True, all_parts=all_parts, rank=rank,
-                        keys_at_ranks=keys_at_ranks, map=map, config=config, sizes=sizes, map_inverse=map_inverse)
-    other = None if like is None else opened(like)
+                        keys_at_ranks=keys_at_ranks, map=map, config=config, sizes=sizes, map_inverse=map_inverse,
+                        end=end)
+    other = None if like is None else opened(like, end=end)
     with reporting(progress, checkpoint.tensor_bytes, "convert") as report:
         return SaveReport(**_native.convert(checkpoint, _arguments.destination(destination), {**options, "report": report}, other))
 
@@ -199,7 +207,7 @@ def reshard(source: str | os.PathLike[str], destination: str | os.PathLike[str],
             rank: int | None = None, keys_at_ranks: bool = False, map: str | os.PathLike[str] | None = None,
             config: str | os.PathLike[str] | Mapping[str, Any] | None = None, sizes: Mapping[str, int] | None = None,
             map_inverse: bool = False, threads: int = 0, memory_bytes: int = 0,
-            progress: Progress = None) -> SaveReport:
+            progress: Progress = None, within: float | None = None) -> SaveReport:
     """Rewrites a checkpoint as DCP for another mesh, with one file for each rank.
 
     mesh: 3, "2,4", or "dp=2,tp=4".
@@ -209,6 +217,7 @@ def reshard(source: str | os.PathLike[str], destination: str | os.PathLike[str],
     another shape there are cut at the end or filled with zeros.
     dequantize, all_parts, map, config, sizes, map_inverse: as in `open`. `place` and the selection use mapped names.
     """
+    end = _arguments.end_of(within)
     if (mesh is None) == (like is None):
         raise failure("invalid_argument", "pass either mesh (with place) or like")
     options = {"mesh": None if mesh is None else _arguments.text("mesh", str(mesh) if isinstance(mesh, int) else mesh),
@@ -216,10 +225,11 @@ def reshard(source: str | os.PathLike[str], destination: str | os.PathLike[str],
                "default": None if default is None else _arguments.text("default", default),
                **_flags(optimizer_follows=optimizer_follows, overwrite=overwrite, skip_unsupported=skip_unsupported,
                         allow_shape_mismatch=allow_shape_mismatch),
-               "threads": _arguments.threads(threads),
+               "threads": _arguments.threads(threads), "end": end,
                "memory_bytes": _arguments.number("memory_bytes", memory_bytes), **options_of(selection)}
     checkpoint = opened(source, dequantize=dequantize, check_sums=True, all_parts=all_parts, rank=rank,
-                        keys_at_ranks=keys_at_ranks, map=map, config=config, sizes=sizes, map_inverse=map_inverse)
-    other = None if like is None else opened(like)
+                        keys_at_ranks=keys_at_ranks, map=map, config=config, sizes=sizes, map_inverse=map_inverse,
+                        end=end)
+    other = None if like is None else opened(like, end=end)
     with reporting(progress, checkpoint.tensor_bytes, "reshard") as report:
         return SaveReport(**_native.reshard(checkpoint, _arguments.destination(destination), {**options, "report": report}, other))

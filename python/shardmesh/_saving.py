@@ -50,7 +50,8 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
          skip_objects: bool = False, payload: str = "torch", item: str = "", threads: int = 0, memory_bytes: int = 0,
          progress: Progress = None, previous: str | os.PathLike[str] | None = None,
          map: str | os.PathLike[str] | None = None, config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
-         sizes: Mapping[str, int] | None = None, map_inverse: bool = False) -> SaveReport:
+         sizes: Mapping[str, int] | None = None, map_inverse: bool = False,
+         within: float | None = None) -> SaveReport:
     """Writes a state dict as a new checkpoint, whole or not at all. Nested dicts are flattened as PyTorch flattens
     them. Modules and optimizers (Stateful) in it are saved as their state_dict(). Parent folders of the path are
     created.
@@ -71,11 +72,13 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
     since are not written again: the new checkpoint refers to the old files, which must be kept.
     map, config, sizes, map_inverse: save under another naming convention, as in `open`. The state has no configuration
     beside it, so pass `config` or `sizes`. The selection then applies to the new names.
+    within: as in `open`.
 
     Raises Error: destination_exists; unsupported for tensors without plain memory (sparse, quantized, meta,
     subclasses), for DTensors and ShardedTensors, and for anything that the format cannot hold.
     """
-    options = {"format": _arguments.text("format", format), "overwrite": _arguments.flag("overwrite", overwrite),
+    options = {"end": _arguments.end_of(within),
+               "format": _arguments.text("format", format), "overwrite": _arguments.flag("overwrite", overwrite),
                "max_shard_bytes": _arguments.number("max_shard_bytes", max_shard_bytes, 1),
                "payload": _arguments.text("payload", payload), "item": _arguments.text("item", item),
                "threads": _arguments.threads(threads), "memory_bytes": _arguments.number("memory_bytes", memory_bytes),

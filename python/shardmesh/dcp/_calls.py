@@ -167,12 +167,13 @@ def _pieces_of(key: str, value: Any) -> list[Piece] | None:
 def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
          process_group: dist.ProcessGroup | None = None, planner: planning.LoadPlanner | None = None,
          no_dist: bool = False, allow_partial_load: bool = False, allow_narrowing: bool = True, threads: int = 0,
-         progress: Progress = False, rank: int | None = None, extension_registry: Any = None) -> None:
+         progress: Progress = False, rank: int | None = None, extension_registry: Any = None,
+         within: float | None = None) -> None:
     """Fills the tensors of a state dict (plain ones, DTensors, ShardedTensors) in place and replaces its objects, from
     a checkpoint of any format and any sharding. Collective. Like torch.distributed.checkpoint.load.
 
     no_dist: use this process alone, even if there are process groups.
-    rank, extension_registry: as in `StorageReader`.
+    rank, extension_registry, within: as in `StorageReader`.
 
     Raises shardmesh.Error, the same on all ranks: that of the lowest rank that failed. It is a CheckpointError, so code
     that catches PyTorch's CheckpointException also catches it.
@@ -183,7 +184,7 @@ def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
         _check_methods("planner", planner, "a LoadPlanner", "create_local_plan", "load_bytes", "resolve_tensor")
         group_rank = _rank_in(process_group, no_dist) if rank is None else rank
         return StorageReader(checkpoint_id, threads=threads, allow_narrowing=allow_narrowing, progress=progress,
-                             rank=group_rank, extension_registry=extension_registry)
+                             rank=group_rank, extension_registry=extension_registry, within=within)
 
     with one_error("load", process_group, no_dist):
         if planner is not None:

@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.metadata import Metadata
 from torch.futures import Future
 
 from .. import _arguments
-from .._checkpoint import Checkpoint, open
+from .._checkpoint import Checkpoint, opened
 from .._error import failure
 from .._progress import Progress, reporting
 from .._tensors import Destination
@@ -40,13 +40,14 @@ class _Load:
     def __init__(self, path: str, load_id: str) -> None:
         self.path = path
         self.load_id = load_id
+        self.end: float | None = None  # see `_arguments.end_of`
         self.is_begun = False
         self.opened: Checkpoint | None = None
         self.opened_as: int | None = None
         self.failure: Exception | None = None
 
     def open(self, rank: int | None) -> None:
-        self.opened, self.opened_as = open(self.path, rank=rank), rank
+        self.opened, self.opened_as = Checkpoint(opened(self.path, rank=rank, end=self.end)), rank
 
 
 class StorageReader(storage.StorageReader):
@@ -57,13 +58,18 @@ class StorageReader(storage.StorageReader):
     threads: of this rank; 0: all cores, divided among the ranks of this machine (LOCAL_WORLD_SIZE).
     rank: the rank whose values are read, if ranks that saved with use_collectives=False hold different ones under a
     key. None: this process's rank; without process groups Error "disagreement".
+    within: the time limit in seconds of each load, from its first call on; None: no limit. It ends what this rank opens
+    and reads (Error "deadline_exceeded"). The process group limits the waits for other ranks.
     extension_registry: PyTorch's ExtensionRegistry, for items that were written through your own stream extensions
     (zstd needs none).
     """
 
     def __init__(self, path: str | os.PathLike[str], *, threads: int = 0, allow_narrowing: bool = True,
-                 progress: Progress = False, rank: int | None = None, extension_registry: Any = None) -> None:
+                 progress: Progress = False, rank: int | None = None, extension_registry: Any = None,
+                 within: float | None = None) -> None:
         super().__init__()
+        _arguments.end_of(within)  # checks it
+        self._within = within
         self._path = self._checked(path)
         self._load_id = str(uuid.uuid4())
         self._loads: PerThread[_Load] = PerThread()
@@ -113,6 +119,7 @@ class StorageReader(storage.StorageReader):
         if own is None or own.is_begun:
             self._loads.own = own = _Load(self._path, self._load_id)
         own.is_begun = True
+        own.end = _arguments.end_of(self._within)
         return own
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
@@ -163,7 +170,9 @@ class StorageReader(storage.StorageReader):
             through = transforms.get(key)
             if item.type == planning.LoadItemType.BYTE_IO:
                 archive = self._transforms.object_of(self.checkpoint, key, through) if through else None
-                planner.load_bytes(item, io.BytesIO(self.checkpoint.object_bytes(key) if archive is None else archive))
+                if archive is None:
+                    archive = self.checkpoint._object_bytes(key, self._own().end)
+                planner.load_bytes(item, io.BytesIO(archive))
                 continue
             target = planner.resolve_tensor(item)
             if not isinstance(target, torch.Tensor):
@@ -188,7 +197,7 @@ class StorageReader(storage.StorageReader):
         total = sum(piece.target.nbytes for piece in pieces)
         with reporting(self._progress, total, "load") as report:
             self.checkpoint._load([to.request(piece.where) for piece, to in zip(pieces, destinations)], self._threads,
-                                  self._allow_narrowing, report)
+                                  self._allow_narrowing, report, end=self._own().end)
             if report:
                 report(total)
         for to in destinations:

@@ -260,7 +260,7 @@ class StorageWriter(storage.StorageWriter):
             # The coordinator made the folder; another process adds to it.
             folder = own.folder or _native.RankFolder.join(place.folder)
             with reporting(self._progress, sum(tensor.nbytes for tensor in kept), "save") as report:
-                options = {"overwrite": False, "threads": self._threads, "memory_bytes": self._memory_bytes,
+                options = {"overwrite": False, "threads": self._threads, "memory_bytes": self._memory_bytes, "end": None,
                            "previous": self._previous, "destination": own.path, "report": report}
                 places, sums = folder.write(place.rank, archives, tensors, options)
         except BaseException:

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`within`: calls end at their time limit with one Error, whatever a server does, and leave nothing behind."""
+import os
+import shutil
+import socket
+import time
+import unittest.mock
+
+import common
+
+common.need_torch()
+import torch  # noqa: E402
+
+import shardmesh  # noqa: E402
+import shardmesh.dcp  # noqa: E402
+
+FOLDER = common.GOLDEN / "single_rank" / "checkpoint"
+
+
+class TimeLimitTest(common.WorkTest):
+    def calls(self, place, within):
+        """Every call with a time limit, by name. None of them succeeds under a limit that has passed."""
+        opened = shardmesh.open(FOLDER)
+        key = opened.tensors[0].key
+        to, how = self.work / "out", {"within": within}
+        into = {key: torch.empty(opened[key].shape)}
+        calls = {
+            "open": lambda: shardmesh.open(place, **how),
+            "open all parts": lambda: shardmesh.open(place, all_parts=True, **how),
+            "load": lambda: shardmesh.load(place, key, **how),
+            "verify": lambda: shardmesh.verify(place, **how),
+            "diff": lambda: shardmesh.diff(place, FOLDER, **how),
+            "diff, right": lambda: shardmesh.diff(FOLDER, place, **how),
+            "convert": lambda: shardmesh.convert(place, to, "dcp", **how),
+            "convert, like": lambda: shardmesh.convert(FOLDER, to, "dcp", like=place, **how),
+            "reshard": lambda: shardmesh.reshard(place, to, "2", **how),
+            "dcp.load": lambda: shardmesh.dcp.load(into, checkpoint_id=place, **how),
+        }
+        if place == FOLDER:
+            calls |= {
+                "Checkpoint.load": lambda: opened.load(key, **how),
+                "Checkpoint.load_into": lambda: opened.load_into(into, **how),
+                "Checkpoint.start_load": lambda: opened.start_load(into, **how).wait(),
+                "save": lambda: shardmesh.save({"w": torch.zeros(4)}, to, **how),
+            }
+        return calls
+
+    def ends(self, name, call):
+        with self.assertRaises(shardmesh.Error, msg=name) as caught:
+            call()
+        self.assertEqual(caught.exception.code, "deadline_exceeded", (name, str(caught.exception)))
+        self.assertIn("deadline has passed", str(caught.exception), name)
+
+    def test_a_limit_that_has_passed_ends_every_call(self):
+        for name, call in self.calls(FOLDER, 0).items():
+            self.ends(name, call)
+        self.assertEqual(self.left_in_work(), [])
+
+    def test_no_limit_and_a_long_one_end_no_call(self):
+        for within in (None, 600, 600.5, float("inf")):
+            for call in self.calls(FOLDER, within).values():
+                call()
+                shutil.rmtree(self.work / "out", ignore_errors=True)
+
+    def test_a_call_ends_within_a_second_of_its_limit_when_a_server_does_not_answer(self):
+        # The system accepts connections to the listener, and nobody answers.
+        with socket.create_server(("127.0.0.1", 0)) as listener, \
+                unittest.mock.patch.dict(os.environ, no_proxy="127.0.0.1"):
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/run"
+            try:
+                shardmesh.open(url, within=0.1)
+            except shardmesh.Error as problem:
+                if problem.code == "unsupported":
+                    print(f"not tested: {problem}")
+                    self.skipTest(str(problem))
+            for name, call in self.calls(url, 0.3).items():
+                began = time.monotonic()
+                self.ends(name, call)
+                self.assertLess(time.monotonic() - began, 1.3, name)
+        self.assertEqual(self.left_in_work(), [])
+
+    def test_limits_that_are_no_numbers_are_refused(self):
+        for within in (-1, float("nan"), "1", [1]):
+            for name, call in self.calls(FOLDER, within).items():
+                with self.assertRaises(shardmesh.Error, msg=name) as caught:
+                    call()
+                self.assertEqual(caught.exception.code, "invalid_argument", name)
+                self.assertIn("the argument within is invalid", str(caught.exception), name)
+        self.assertEqual(self.left_in_work(), [])
+
+
+if __name__ == "__main__":
+    common.main()
