@@ -24,6 +24,7 @@ module shardmesh.dcp;
 
 import :flattened;
 import :folder_listing;
+import :item_ends;
 import :megatron;
 
 namespace shardmesh::dcp {
@@ -246,22 +247,13 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
 
   void identify_opaque_tensors() override {
     if (std::exchange(is_identified_, true)) return;
-    for (tensor_entry& tensor : contents_.tensors) {
-      if (!detail::check_current_call()) {
-        is_identified_ = false;  // the next call continues
-        return;
-      }
-      if (tensor.chunk_count == 0 || !tensor.opaque_kind.empty()) continue;
-      const stored_range& place = contents_.chunk_places[static_cast<std::size_t>(tensor.first_chunk)];
-      if (place.file < 0) continue;
-      const auto source = item_source_of(place);
-      if (!source) continue;  // `verify` and reading report the error
-      const auto item = torch_file::item::open(**source, item_options());
-      if (!item || !item->is_opaque_tensor(item->root())) continue;
-      // For a dtype that we lack, the type is known from the metadata.
-      if (tensor.opaque_type.empty()) tensor.opaque_type = classify(*item, item->root()).type;
-      tensor.opaque_kind = torch_file::tensor_kind(item->root());
-    }
+    std::vector<tensor_entry*> unknown;
+    for (tensor_entry& tensor : contents_.tensors)
+      if (tensor.chunk_count > 0 && tensor.opaque_kind.empty() && first_place(tensor).file >= 0)
+        unknown.push_back(&tensor);
+    const std::span<tensor_entry* const> all(unknown);
+    for (std::size_t i = 0; i < all.size() && is_identified_; i += identified_together)
+      identify(all.subspan(i, std::min(identified_together, all.size() - i)));
   }
 
   result<std::shared_ptr<const byte_source>> item_bytes(const stored_range& place) override {
@@ -287,6 +279,37 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   error describe(error e, const tensor_entry& tensor, std::int32_t chunk) {
     if (e.boxes.empty()) e.boxes.push_back(contents_.chunk_box(tensor, chunk));
     return name_in(std::move(e), tensor.key, contents_.chunk_places[static_cast<std::size_t>(chunk)]);
+  }
+
+  const stored_range& first_place(const tensor_entry& tensor) const {
+    return contents_.chunk_places[static_cast<std::size_t>(tensor.first_chunk)];
+  }
+
+  void identify(std::span<tensor_entry* const> tensors) {
+    std::vector<std::shared_ptr<const byte_source>> on_server(tensors.size());
+    if (is_url(path_)) {
+      std::vector<stored_range> places;
+      for (const tensor_entry* const tensor : tensors) places.push_back(first_place(*tensor));
+      on_server = with_ends(files_, places);
+    }
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (!detail::check_current_call()) {
+        is_identified_ = false;  // the next call continues
+        return;
+      }
+      tensor_entry& tensor = *tensors[i];
+      std::shared_ptr<const byte_source> source = on_server[i];
+      if (!source) {
+        auto found = item_source_of(first_place(tensor));
+        if (!found) continue;  // `verify` and reading report the error
+        source = *std::move(found);
+      }
+      const auto item = torch_file::item::open(*source, item_options());
+      if (!item || !item->is_opaque_tensor(item->root())) continue;
+      // For a dtype that we lack, the type is known from the metadata.
+      if (tensor.opaque_type.empty()) tensor.opaque_type = classify(*item, item->root()).type;
+      tensor.opaque_kind = torch_file::tensor_kind(item->root());
+    }
   }
 
   // Returns the item's bytes, decoded when it has a transform.
@@ -415,6 +438,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   chunk_cache cache_;
   std::shared_ptr<read_budget> budget_;
   bool is_identified_ = false;  // whether `identify_opaque_tensors` was called
+  static constexpr std::size_t identified_together = 256;
   static constexpr std::int64_t small_item_bytes = 4096, near_bytes = 1 << 14, run_bytes = 5 * near_bytes;
   struct run_of_items {
     detail::call_lock lock;

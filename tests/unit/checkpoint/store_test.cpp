@@ -177,7 +177,10 @@ error refused(const result<std::unique_ptr<checkpoint_reader>>& opened) {
 
 TEST_CASE("every format reads from a store what it reads from files") {
   const registered_store store("samples");
-  for (const std::string_view sample : samples) compare(store, sample, &open_checkpoint);
+  for (const std::int64_t bytes_per_request : {0, 1 << 20}) {  // of a store without requests, and of one on a server
+    store->bytes_per_request = bytes_per_request;
+    for (const std::string_view sample : samples) compare(store, sample, &open_checkpoint);
+  }
 }
 
 TEST_CASE("a folder of several checkpoints opens as one from a store, too") {

@@ -14,6 +14,7 @@
 #include <scratch_folder.hpp>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 #include <watchdog.hpp>
@@ -37,6 +38,25 @@ std::string served(http_server::server& server, const std::vector<save_tensor>& 
   std::string content(std::istreambuf_iterator<char>(stream), {});
   server.put("/m.safetensors", std::move(content));
   return server.url("/m.safetensors");
+}
+
+// Saves float32 tensors of `elements` elements each as a DCP folder of one file, and serves it.
+std::string served_folder(http_server::server& server, int count, std::int64_t elements) {
+  const scratch_folder scratch;
+  std::vector<std::vector<float>> values;
+  std::vector<save_tensor> tensors;
+  for (int i = 0; i < count; ++i) {
+    std::vector<float>& one = values.emplace_back(static_cast<std::size_t>(elements), static_cast<float>(i));
+    tensors.push_back(
+        {"t" + std::to_string(1000 + i), {}, {elements}, {{box::whole({elements}), view_of(one, {elements}), 0}}});
+  }
+  REQUIRE(save(scratch / "run", tensors, target_format::dcp));
+  for (const auto& entry : std::filesystem::directory_iterator(scratch / "run")) {
+    std::ifstream stream(entry.path(), std::ios::binary);
+    std::string content(std::istreambuf_iterator<char>(stream), {});
+    server.put("/run/" + entry.path().filename().string(), std::move(content));
+  }
+  return server.url("/run");
 }
 
 int requests_for_bytes(const http_server::server& server) {
@@ -85,6 +105,27 @@ TEST_CASE("hundreds of small tensors on a web server are loaded in a few request
   REQUIRE(load(*opened, requests));
   CHECK(loaded == values);
   CHECK(requests_for_bytes(server) <= 50);
+}
+
+TEST_CASE("the representations of hundreds of tensors on a web server are identified in few requests") {
+  const watchdog dog{std::chrono::seconds(120)};
+  // The ends of small items become one range. Between large items, the end of one and the beginning of the next do.
+  for (const auto& [count, elements, most_requests] :
+       {std::tuple{300, std::int64_t{16}, 8}, std::tuple{300, std::int64_t{5000}, 8},
+        std::tuple{40, std::int64_t{50'000}, 44}}) {
+    INFO(count << " tensors of " << elements << " elements");
+    http_server::server server;
+    const std::string url = served_folder(server, count, elements);
+    const auto opened = open_checkpoint(url).value();
+    server.forget_seen();
+    opened->identify_opaque_tensors();
+    CHECK(requests_for_bytes(server) <= most_requests);
+    for (const tensor_entry& tensor : opened->contents().tensors) CHECK(tensor.opaque_type.empty());
+    server.forget_seen();
+    opened->identify_opaque_tensors();
+    CHECK(server.seen().empty());
+    CHECK(load_tensor(*opened, "t1007"));
+  }
 }
 
 TEST_CASE("each range of an object is one request, and the client learns what a request costs") {
