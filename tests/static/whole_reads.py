@@ -41,7 +41,7 @@ PLACES = [
     ("modules/safetensors/objects_file.cpp", "{4} << 30", 4 * GIB, "`objects.json`"),
     ("modules/safetensors/reader.cpp", "{4} << 30", 4 * GIB, "`objects.json`"),
     ("modules/state_checkpoint/flat_units.cpp", "{1} << 30", GIB, "a list of flat units"),
-    ("modules/storage/folder_rule.cpp", "{4} << 30", 4 * GIB, "`.shardmesh_checksums`"),
+    ("modules/storage/destination/folder_rule.cpp", "{4} << 30", 4 * GIB, "`.shardmesh_checksums`"),
     ("modules/storage/source.cpp", None, None, ""),
     ("modules/storage/tar.cpp", "1 << 20", MIB, "a long name or the fields of pax"),
     ("modules/storage/zip/zip.cpp", None, None, "the directory of a ZIP archive"),

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: what an output has under its temporary name: one file, or a folder of files. Their contents are in
+// `staged_files`.
+module shardmesh.storage:staging_place;
+
+import shardmesh.std;
+import shardmesh.core;
+import :presence;
+
+namespace shardmesh {
+
+struct staging_place {
+  std::filesystem::path destination;  // the name that users know
+  std::filesystem::path path;         // the temporary name
+  std::filesystem::path beside;       // the folder of `path`
+  bool is_directory = false;
+  bool is_url = false;             // `destination` is a URL
+  bool joined = false;             // another process made it: existing files are shared with others
+  bool staged = false;             // something of ours exists at `path`
+  std::vector<std::string> names;  // of the files
+  presence ours;                   // marks `path` as being written, and identifies our own
+
+  // A string, not a path: it is made for each file, and a folder may have a file for each tensor.
+  std::string path_of(std::int32_t file) const;
+  // Returns the name that users know: the temporary name is internal.
+  std::string shown(const std::filesystem::path& internal) const;
+
+  // Creates an empty file or folder at a new `path`, with the sign that it is being written.
+  result<void> make();
+  // Creates an empty file. In a shared folder, another process may have made the file already.
+  result<void> make_file(const std::string& file) const;
+  // Removes `path` if it is ours. Other processes may be adding to a shared folder, or committing it. The rename
+  // settles who is first: afterwards they find nothing at its name. After their commit, the old checkpoint has that
+  // name, and it is not ours to delete.
+  void discard() const;
+};
+
+}  // namespace shardmesh
