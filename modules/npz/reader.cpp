@@ -10,15 +10,12 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <iterator>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -26,26 +23,15 @@ module shardmesh.npz;
 
 import shardmesh.storage;
 import shardmesh.torch_file;
-import :member_crc;
+import :stored_array;
 
 namespace shardmesh::npz {
 namespace fs = places;
 namespace {
 
 constexpr std::uint16_t method_stored = 0, method_deflate = 8;
-constexpr std::int64_t usual_header_bytes = 4096;       // most headers are smaller: one read suffices
 constexpr std::int64_t directory_entry_bytes = 46;      // of a ZIP record, without its name
 constexpr std::int32_t no_transform = 0, inflated = 1;  // indices into the catalog's transforms
-
-// One array, and the record that holds it.
-struct stored_array {
-  std::int64_t offset = 0;        // of the record's bytes in the file
-  std::int64_t stored_bytes = 0;  // compressed, if deflated
-  std::int64_t size_bytes = 0;    // of header, elements, and anything behind them
-  bool is_deflated = false;
-  std::uint32_t crc32 = 0;  // of `size_bytes` bytes; 0: unknown
-  array_header header;
-};
 
 // True for an archive, even without records.
 bool is_archive(const byte_source& source) {
@@ -78,15 +64,7 @@ class npz_reader final : public checkpoint_reader {
     const stored_array& array = arrays_[array_of_chunk_[static_cast<std::size_t>(chunk)]];
     auto bytes = bytes_of(array);
     if (!bytes) return budget_.keep(located(std::move(bytes).error(), tensor.key));
-    auto opened = std::make_shared<opened_chunk>();
-    opened->source = *std::move(bytes);
-    opened->tensor = tensor_of(array.header);
-    opened->reads_in_order = array.is_deflated;
-    set_sum(*opened, array);
-    if (!array.is_deflated) {
-      opened->item_begin = array.header.data_begin;
-      opened->item_length = array.header.data_bytes;
-    }
+    auto opened = std::make_shared<opened_chunk>(chunk_of(array, *std::move(bytes)));
     if (array.is_deflated) {
       const std::scoped_lock guard(lock_);
       decoded_.insert(chunk, opened);
@@ -195,10 +173,7 @@ class npz_reader final : public checkpoint_reader {
 
   // A defect of one array leaves the others readable.
   result<void> add_array(std::string key, stored_array array) {
-    auto header = header_of(array);
-    if (header) {
-      if (auto fits = check_end(*header, array); !fits) header = std::move(fits).error();
-    }
+    auto header = read_header(*source_, array, budget_, path_);
     if (!header) {
       if (header.error().code == errc::io) return std::move(header).error();
       problems_.push_back(located(std::move(header).error(), key));
@@ -231,34 +206,6 @@ class npz_reader final : public checkpoint_reader {
     array_of_chunk_.push_back(contents_.tensors.size() - 1);
   }
 
-  // Returns the first bytes of an array: `count` of them, or all when there are fewer.
-  result<std::vector<std::byte>> beginning_of(const stored_array& array, std::int64_t count) const {
-    const section_source record(*source_, array.offset, array.stored_bytes);
-    const std::int64_t length = std::min(count, array.size_bytes);
-    if (array.is_deflated) return decode_beginning(record, codec::deflate, length);
-    return read_range(record, 0, length, max_header_bytes);
-  }
-
-  result<array_header> header_of(const stored_array& array) {
-    SHARDMESH_TRY(std::vector<std::byte> bytes, beginning_of(array, usual_header_bytes));
-    SHARDMESH_TRY(const std::int64_t length, header_bytes_of(bytes));
-    if (length > static_cast<std::int64_t>(bytes.size())) {
-      if (array.is_deflated)
-        SHARDMESH_TRY(
-            budget_.decode(fmt::format("{}:{}:header", path_.string(), array.offset), array.stored_bytes, length));
-      SHARDMESH_TRY(bytes, beginning_of(array, length));
-    }
-    return parse_array_header(std::span(bytes).first(std::min(bytes.size(), static_cast<std::size_t>(length))));
-  }
-
-  static result<void> check_end(const array_header& header, const stored_array& array) {
-    const std::int64_t end = header.data_begin + header.data_bytes;
-    if (end <= array.size_bytes) return {};
-    return fail(errc::bad_format,
-                fmt::format("its {} of {} leave the array's bytes", name(header.type), to_string(header.shape)))
-        .with_values(fmt::format("{} bytes", end), fmt::format("{}", array.size_bytes));
-  }
-
   // numpy.load ignores such bytes; several calls of numpy.save into one file make them.
   void warn_of_rest(const stored_array& array, const std::string& key) {
     if (array.header.type == dtype::undefined) return;
@@ -269,44 +216,8 @@ class npz_reader final : public checkpoint_reader {
                                   key));
   }
 
-  // Returns all bytes of an array, decoded.
   result<std::shared_ptr<const byte_source>> bytes_of(const stored_array& array) {
-    auto record = std::make_unique<shared_section>(source_, array.offset, array.stored_bytes);
-    if (!array.is_deflated) return std::shared_ptr<const byte_source>(std::move(record));
-    SHARDMESH_TRY(std::unique_ptr<byte_source> decoded,
-                  open_decoding_source(std::move(record), codec::deflate, &budget_,
-                                       fmt::format("{}:{}", path_.string(), array.offset)));
-    if (decoded->size_bytes() != array.size_bytes)
-      return fail(errc::bad_format, "its deflated record has another size than the directory says")
-          .with_values(fmt::format("{} bytes", array.size_bytes), fmt::format("{}", decoded->size_bytes()));
-    return std::shared_ptr<const byte_source>(std::move(decoded));
-  }
-
-  static stored_tensor tensor_of(const array_header& header) {
-    stored_tensor made = contiguous_stored_tensor(header.type, header.shape, header.data_begin, header.data_bytes);
-    made.swap_bytes = header.is_big_endian;
-    if (!header.is_fortran || header.data_bytes == 0) return made;
-    std::int64_t stride = 1;  // at most the number of elements, which fits
-    for (std::size_t d = 0; d < header.shape.rank(); ++d) {
-      made.strides[d] = stride;
-      stride *= header.shape[d];
-    }
-    return made;
-  }
-
-  // The record's CRC-32 covers the header. That of the elements follows from it, so one pass over them suffices.
-  static void set_sum(opened_chunk& chunk, const stored_array& array) {
-    if (array.crc32 == 0) return;
-    const array_header& header = array.header;
-    if (header.data_bytes > 0 && header.data_begin + header.data_bytes == array.size_bytes) {
-      chunk.crc_begin = header.data_begin;
-      chunk.crc_length = header.data_bytes;
-      chunk.crc32 = remaining_crc32(array.crc32, header.crc32, header.data_bytes);
-    } else {
-      chunk.crc_begin = 0;
-      chunk.crc_length = array.size_bytes;
-      chunk.crc32 = array.crc32;
-    }
+    return npz::bytes_of(source_, array, budget_, path_);
   }
 
   result<void> add_document(const byte_source& archive, const zip_record& record) {
@@ -340,89 +251,12 @@ class npz_reader final : public checkpoint_reader {
   detail::lru_cache<std::int32_t, std::shared_ptr<const opened_chunk>> decoded_{32};
 };
 
-// The number in "weights.07.npz"; nothing for other names.
-std::optional<std::int64_t> shard_number(std::string_view name) {
-  constexpr std::string_view begin = "weights.", end = ".npz";
-  if (!name.starts_with(begin) || !name.ends_with(end) || name.size() <= begin.size() + end.size()) return std::nullopt;
-  const std::string_view digits = name.substr(begin.size(), name.size() - begin.size() - end.size());
-  if (digits.size() > 6 || digits.find_first_not_of("0123456789") != digits.npos) return std::nullopt;
-  std::int64_t number = 0;
-  for (const char digit : digits) number = number * 10 + (digit - '0');
-  return number;
-}
-
-class mlx_reader final : public composed_reader {
- public:
-  explicit mlx_reader(const fs::path& folder) : composed_reader(checkpoint_format::npz, folder) {}
-
-  result<void> open(const open_options& options) {
-    SHARDMESH_TRY(const std::vector<std::string> files, choose_files());
-    for (const std::string& file : files) SHARDMESH_TRY(add_file(file, options));
-    return {};
-  }
-
- private:
-  // The single file takes precedence, as in MLX.
-  result<std::vector<std::string>> choose_files() {
-    std::map<std::int64_t, std::string> shards;
-    std::vector<std::string> all;
-    bool has_whole = false;
-    std::error_code code;
-    for (fs::directory_iterator at(path_, code), end; !code && at != end; at.increment(code)) {
-      const std::string name = at->path().filename().string();
-      has_whole |= name == "weights.npz";
-      const auto number = shard_number(name);
-      if (!number) continue;
-      if (const auto [known, is_new] = shards.emplace(*number, name); !is_new)
-        return fail(errc::duplicate_key, fmt::format("has two files of one number: {} and {}", known->second, name))
-            .with_file(path_.string())
-            .with_hint("remove one of them");
-    }
-    if (code) return fail_sys(code.value(), "cannot list", path_.string());
-    for (const auto& [number, name] : shards) all.push_back(name);
-    if (has_whole && !all.empty())
-      warnings_.push_back(
-          fail(errc::duplicate_key, fmt::format("also has the model in parts, which are not read: {}", name_list(all)))
-              .with_file(path_.string())
-              .with_hint("open one of them by its name to read it"));
-    if (has_whole) return std::vector<std::string>{"weights.npz"};
-    for (std::int64_t i = 0; i < std::ssize(all); ++i)
-      if (!shards.contains(i))
-        return fail(errc::bad_format, fmt::format("weights.{:02}.npz is missing", i)).with_file(path_.string());
-    return all;
-  }
-
-  result<void> add_file(const std::string& name, const open_options& options) {
-    SHARDMESH_TRY(auto opened, npz::open(path_ / name, options));
-    const std::size_t part = add_part(std::move(opened));
-    const catalog& contents = this->part(part).contents();
-    const auto in_file = [&](error why) { return std::move(why).with_file((path_ / name).string()); };
-    for (std::size_t i = 0; i < contents.tensors.size(); ++i)
-      if (auto added = add_whole_tensor(contents.tensors[i].key, contents.tensors[i].where, part, i); !added)
-        return in_file(std::move(added).error());
-    for (std::size_t i = 0; i < contents.objects.size(); ++i)
-      if (auto added = add_object(contents.objects[i].key, contents.objects[i].where, part, i); !added)
-        return in_file(std::move(added).error());
-    return {};
-  }
-};
-
 }  // namespace
 
 result<std::unique_ptr<checkpoint_reader>> open(const fs::path& file, const open_options& options) {
   auto reader = std::make_unique<npz_reader>(options);
   SHARDMESH_TRY(reader->open(file));
   return std::unique_ptr<checkpoint_reader>(std::move(reader));
-}
-
-result<std::unique_ptr<checkpoint_reader>> open_folder(const fs::path& folder, const open_options& options) {
-  auto reader = std::make_unique<mlx_reader>(folder);
-  SHARDMESH_TRY(reader->open(options));
-  return std::unique_ptr<checkpoint_reader>(std::move(reader));
-}
-
-bool is_weights_name(std::string_view name) {
-  return name == "weights.npz" || shard_number(name);
 }
 
 result<bool> looks_like_npz(const fs::path& file) {
