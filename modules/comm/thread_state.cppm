@@ -120,6 +120,9 @@ struct rank_desk {
   trace_ring trace;
 };
 
+// The most spins of a wait in a group of this many ranks.
+std::int32_t most_looks_among(std::int32_t ranks);
+
 // Takes the lock. It retries some times before it blocks, because the lock is held for fractions of a microsecond only.
 void enter(std::unique_lock<std::mutex>& unlocked);
 std::unique_lock<std::mutex> enter(thread_state& group);
