@@ -6,6 +6,7 @@ export module shardmesh.collective_checkpoint;
 export import shardmesh.checkpoint;
 
 export import :has_local_view;
+export import :held_parts;
 export import :load;
 export import :load_state;
 export import :save;

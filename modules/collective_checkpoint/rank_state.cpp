@@ -25,39 +25,6 @@ namespace {
 
 constexpr std::int64_t format_version = 2;
 
-result<void> check_part(const const_local_state_tensor& tensor, const const_local_part& part) {
-  const auto at = [&](error e) { return std::move(e).with_box(part.where); };
-  if (part.where.rank() != tensor.shape.rank() || !is_well_formed(part.where) ||
-      !lies_within(part.where, box::whole(tensor.shape)))
-    return at(fail(errc::out_of_bounds, "a part extends beyond the tensor").with_values(to_string(tensor.shape), ""));
-  if (part.memory.sizes != part.where.sizes)
-    return at(fail(errc::shape_mismatch, "the memory does not have the sizes of its box")
-                  .with_values(to_string(part.where.sizes), to_string(part.memory.sizes)));
-  if (part.memory.type != tensor.type)
-    return at(fail(errc::dtype_mismatch, "the memory has a different dtype than the tensor")
-                  .with_values(std::string(name(tensor.type)), std::string(name(part.memory.type))));
-  if (auto held = check_reachable(part.memory); !held) return at(std::move(held).error());
-  if (part.memory.data == nullptr && !part.where.is_empty())
-    return at(fail(errc::invalid_argument, "the part has no memory"));
-  return {};
-}
-
-result<void> check_tensor_part(const const_local_state_tensor& tensor) {
-  if (tensor.type == dtype::undefined) return fail(errc::dtype_mismatch, "the dtype is undefined");
-  const auto volume = checked_volume(tensor.shape);
-  if (!volume || !size_bytes(tensor.type, *volume))
-    return fail(errc::overflow, "no tensor can have this shape").with_values("", to_string(tensor.shape));
-  for (const const_local_part& part : tensor.parts) SHARDMESH_TRY(check_part(tensor, part));
-  std::vector<const box*> boxes;
-  for (const const_local_part& part : tensor.parts)
-    if (!part.where.is_empty()) boxes.push_back(&part.where);
-  std::sort(boxes.begin(), boxes.end(), [](const box* a, const box* b) { return *a < *b; });
-  const auto twice =
-      std::adjacent_find(boxes.begin(), boxes.end(), [](const box* a, const box* b) { return *a == *b; });
-  if (twice != boxes.end()) return fail(errc::overlap, "the rank has this box twice").with_box(**twice);
-  return {};
-}
-
 struct listed_tensor {
   path where;
   extents shape;
@@ -257,25 +224,6 @@ std::ptrdiff_t merged_tensor::index_on(std::int32_t rank) const {
 }
 std::ptrdiff_t merged_object::index_on(std::int32_t rank) const {
   return find_rank(*this, rank);
-}
-
-void problem_list::add(error e) {
-  if (named.size() < most_problems)
-    named.push_back(std::move(e));
-  else
-    ++more;
-}
-
-result<void> problem_list::outcome() && {
-  if (empty()) return {};
-  return fail_all(std::move(named), more);
-}
-
-result<void> check_held(const const_local_state& state) {
-  for (const const_local_state_tensor& tensor : state.tensors)
-    if (auto checked = check_tensor_part(tensor); !checked)
-      return std::move(checked).error().with_key(dotted(tensor.where));
-  return {};
 }
 
 std::vector<std::byte> describe(const const_local_state& state, std::span<const described_object> objects) {

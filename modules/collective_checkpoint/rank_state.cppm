@@ -8,21 +8,12 @@ import shardmesh.core;
 import shardmesh.tree;
 import shardmesh.layout;
 import shardmesh.comm;
+import :held_parts;
 
 namespace shardmesh {
 
 // The most problems that an error names.
 inline constexpr std::size_t most_problems = 1 + error::max_others;
-
-// The first problems, and the number of further ones.
-struct problem_list {
-  std::vector<error> named;
-  std::int64_t more = 0;
-  bool empty() const { return named.empty(); }
-  void add(error e);
-  // Returns success, or one error with all problems. Ends the collection.
-  result<void> outcome() &&;
-};
 
 // The description of an object that a rank sends to the others.
 struct described_object {
@@ -35,10 +26,6 @@ struct described_object {
 // Encodes this rank's description: the shapes and boxes of its state, without memory. `objects` describes the objects
 // of the state.
 std::vector<std::byte> describe(const const_local_state& state, std::span<const described_object> objects);
-
-// Checks one rank's state on its own: boxes lie within shapes, no box occurs twice, and the memory fits. Names key and
-// box.
-result<void> check_held(const const_local_state& state);
 
 // One box of a tensor and a rank that holds it.
 struct rank_box {
@@ -80,7 +67,7 @@ struct merged_object {
 struct merged_state {
   std::vector<merged_tensor> tensors;
   std::vector<merged_object> objects;
-  problem_list problems;  // contradictions between ranks, each naming key and ranks
+  detail::problem_list problems;  // contradictions between ranks, each naming key and ranks
 };
 
 // `notes`: the description from every rank. \errors errc::bad_format naming the rank if one cannot be decoded.
@@ -111,7 +98,8 @@ struct round_of_ranks {
   result<std::vector<std::byte>> hand_out(agreement_notes parts) const;
 };
 
-// Run one rank's own part of a phase, and several phases with their rounds.
+// Checks one rank's state on its own; runs one rank's own part of a phase, or several phases with their rounds.
+using detail::check_held;
 using detail::guarded;
 
 }  // namespace shardmesh

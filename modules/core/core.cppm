@@ -21,5 +21,6 @@ export import :reduction;
 export import :parallel;
 export import :pending;
 export import :print;
+export import :problem_list;
 export import :text;
 export import :time_limit;

@@ -21,7 +21,7 @@ constexpr std::size_t most_problems_of_tensor = 10;
 
 }  // namespace
 
-void check_cover_of(const merged_entry& entry, entry_problems& problems) {
+void check_cover_of(const merged_entry& entry, detail::problem_list& problems) {
   distribution_builder builder(entry.head.shape, owner_space::ranks);
   for (const merged_box& one : entry.boxes)
     for (const part_holder& holder : one.holders)

@@ -10,6 +10,6 @@ namespace shardmesh {
 
 // Checks that each element is in one box, or in equal ones on several ranks. Adds errc::gap and errc::overlap with the
 // key and the box: the first ten of the tensor.
-void check_cover_of(const merged_entry& entry, entry_problems& problems);
+void check_cover_of(const merged_entry& entry, detail::problem_list& problems);
 
 }  // namespace shardmesh

@@ -12,50 +12,15 @@ module;
 #include <utility>
 #include <variant>
 #include <vector>
-
-#include <shardmesh/try.hpp>
 module shardmesh.replicas;
 
 import shardmesh.comm;
 import shardmesh.digest;
-import shardmesh.kernels;
 import shardmesh.tree;
 import :described_part;
 
 namespace shardmesh {
 namespace {
-
-result<void> check_part(const const_local_state_tensor& tensor, const const_local_part& part) {
-  if (!part_bytes(tensor.shape, tensor.type, part.where))
-    return fail(errc::out_of_bounds, "a part extends beyond the tensor")
-        .with_values("a box within " + to_string(tensor.shape), to_string(part.where));
-  if (part.memory.sizes != part.where.sizes)
-    return fail(errc::shape_mismatch, "the memory does not have the sizes of its box")
-        .with_values(to_string(part.where.sizes), to_string(part.memory.sizes));
-  if (part.memory.type != tensor.type)
-    return fail(errc::dtype_mismatch, "the memory has a different dtype than the tensor")
-        .with_values(std::string(name(tensor.type)), std::string(name(part.memory.type)));
-  SHARDMESH_TRY(check_reachable(part.memory));
-  if (part.memory.data == nullptr && !part.where.is_empty())
-    return fail(errc::invalid_argument, "the part has no memory");
-  return {};
-}
-
-result<void> check_tensor_parts(const const_local_state_tensor& tensor) {
-  if (tensor.type == dtype::undefined) return fail(errc::dtype_mismatch, "the dtype is undefined");
-  if (!part_bytes(tensor.shape, tensor.type, box::whole(tensor.shape)))
-    return fail(errc::overflow, "no tensor can have this shape").with_values("", to_string(tensor.shape));
-  std::vector<const box*> boxes;
-  for (const const_local_part& part : tensor.parts) {
-    if (auto checked = check_part(tensor, part); !checked) return std::move(checked).error().with_box(part.where);
-    if (!part.where.is_empty()) boxes.push_back(&part.where);
-  }
-  std::sort(boxes.begin(), boxes.end(), [](const box* a, const box* b) { return *a < *b; });
-  const auto twice =
-      std::adjacent_find(boxes.begin(), boxes.end(), [](const box* a, const box* b) { return *a == *b; });
-  if (twice != boxes.end()) return fail(errc::overlap, "the rank has this box twice").with_box(**twice);
-  return {};
-}
 
 class part_merger {
  public:
@@ -135,18 +100,6 @@ class part_merger {
 
 }  // namespace
 
-void entry_problems::add(error e) {
-  if (named.size() <= error::max_others)
-    named.push_back(std::move(e));
-  else
-    ++more;
-}
-
-result<void> entry_problems::outcome() && {
-  if (named.empty()) return {};
-  return fail_all(std::move(named), more);
-}
-
 void write_head(detail::wire_writer& out, const entry_head& head) {
   out.text(head.key);
   out.flag(head.is_object);
@@ -198,13 +151,6 @@ std::optional<std::int64_t> part_bytes(const extents& shape, dtype type, const b
       !lies_within(where, box::whole(shape)))
     return std::nullopt;
   return size_bytes(type, where.volume());
-}
-
-result<void> check_parts(const const_local_state& state) {
-  for (const const_local_state_tensor& tensor : state.tensors)
-    if (auto checked = check_tensor_parts(tensor); !checked)
-      return std::move(checked).error().with_key(dotted(tensor.where));
-  return {};
 }
 
 std::vector<described_entry> describe_tensors(const const_local_state& state) {

@@ -45,19 +45,9 @@ struct merged_entry {
   std::vector<merged_box> boxes;   // without empty ones, ascending
 };
 
-// The first problems of all entries, and the number of further ones.
-struct entry_problems {
-  std::vector<error> named;
-  std::int64_t more = 0;
-
-  void add(error e);
-  // Returns success, or one error with all problems. Ends the collection.
-  result<void> outcome() &&;
-};
-
 struct merged_parts {
   std::vector<merged_entry> entries;  // in the order of rank 0, then the additions of rank 1, and so on
-  entry_problems problems;            // contradictions between ranks
+  detail::problem_list problems;      // contradictions between ranks
 };
 
 void write_head(detail::wire_writer& out, const entry_head& head);
@@ -69,8 +59,6 @@ std::optional<std::vector<described_entry>> read_entries(detail::wire_reader& in
 // Returns the bytes of a box of a tensor; nothing if the box leaves the tensor, or if the bytes do not fit in 64 bits.
 std::optional<std::int64_t> part_bytes(const extents& shape, dtype type, const box& where);
 
-// Checks one rank's tensors on their own: boxes, sizes, dtypes, and memory. Names key and box.
-result<void> check_parts(const const_local_state& state);
 // Describes the tensors of a state, in order.
 std::vector<described_entry> describe_tensors(const const_local_state& state);
 

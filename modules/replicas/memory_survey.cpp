@@ -167,7 +167,7 @@ result<std::vector<surveyed_step>> survey_memory(std::span<const memory_step> st
 }
 
 std::optional<error> lost_chunks(const surveyed_step& step) {
-  entry_problems lost;
+  detail::problem_list lost;
   const std::vector<numbered_chunk> chunks = chunks_of(*step.catalog);
   for (std::size_t i = 0; i < chunks.size(); ++i)
     if (step.holders[i].empty())

@@ -19,6 +19,7 @@ module;
 #include <shardmesh/try.hpp>
 module shardmesh.replicas;
 
+import shardmesh.collective_checkpoint;
 import shardmesh.comm;
 import shardmesh.digest;
 import shardmesh.kernels;
@@ -65,7 +66,7 @@ result<std::vector<std::byte>> step_keep::note_of_part(std::int64_t step,
     return fail(errc::invalid_argument, "the number of a step is negative")
         .with_values("0 or more", fmt::format("{}", step));
   SHARDMESH_TRY(held_, make());
-  SHARDMESH_TRY(check_parts(held_));
+  SHARDMESH_TRY(detail::check_held(held_));
   std::vector<described_entry> entries = describe_tensors(held_);
   if (how_.skip_objects) held_.objects.clear();
   for (const local_state_object& object : held_.objects) {
@@ -111,7 +112,7 @@ result<merged_parts> step_keep::describe(std::int64_t step, function_ref<result<
   }
   merged_parts all = merge_parts(by_rank, how_.lowest_rank_objects);
   // After a contradiction, further problems would only hide it.
-  if (all.problems.named.empty())
+  if (all.problems.empty())
     for (const merged_entry& entry : all.entries) check_cover_of(entry, all.problems);
   SHARDMESH_TRY(std::move(all.problems).outcome());
   SHARDMESH_TRY(const failure_domains domains, number_domains(names, options_.copies));

@@ -128,7 +128,7 @@ result<std::vector<std::byte>> step_resume::note_of_wanted(const detail::replica
   };
   SHARDMESH_TRY(wanted_, state.make_part(has));
   const const_local_state readable = wanted_;
-  SHARDMESH_TRY(check_parts(readable));
+  SHARDMESH_TRY(detail::check_held(readable));
   for (const local_state_tensor& tensor : wanted_.tensors) {
     first_parts_.push_back(parts_.size());
     const std::string key = dotted(tensor.where);

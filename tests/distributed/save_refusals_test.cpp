@@ -91,7 +91,8 @@ TEST_CASE("boxes that do not tile a tensor are refused naming key, ranks and box
           [](rows& mine, any_communicator& comm) {
             if (comm.rank() == 1) mine.part().where.offsets[0] = 1'000'000;
           },
-          {"w: a part extends beyond the tensor in [1000000:1000064, 0:32) (rank 1)"});
+          {"w: a part extends beyond the tensor in [1000000:1000064, 0:32) (rank 1): expected a box within [",
+           "], found [1000000:1000064, 0:32)"});
 }
 
 TEST_CASE("memory that does not fit is refused naming key, box and rank") {

@@ -86,7 +86,7 @@ class matching {
   const checkpoint_reader& reader_;
   const catalog& contents_;
   const rank_load_options& options_;
-  problem_list problems_;
+  detail::problem_list problems_;
   std::unordered_set<std::string_view> asked_;
   request_match made_;
 };

@@ -75,7 +75,7 @@ agreement_notes rank_save::verdict_and_shares(const const_local_state& held, agr
   const auto planned = guarded([&]() -> result<void> {
     SHARDMESH_TRY(assign_all(notes, held, std::span(shares).first(comm_.size() > 1 ? shares.size() : 0)));
     notes = {};
-    problem_list problems;
+    detail::problem_list problems;
     for (error& problem : writer_->find_problems()) problems.add(std::move(problem));
     return std::move(problems).outcome();
   });
@@ -108,7 +108,7 @@ result<void> rank_save::assign_all(const agreement_notes& notes, const const_loc
   SHARDMESH_TRY(merged_state all, merge_states(notes));
   // After a contradiction, further problems would only hide it.
   SHARDMESH_TRY(std::move(all.problems).outcome());
-  problem_list problems;
+  detail::problem_list problems;
   selection_result chosen = select_saved(all, options_.selection);
   for (error& problem : chosen.errors) problems.add(std::move(problem));
   for (std::string& note : chosen.notes) report_.notes.push_back(std::move(note));
@@ -142,7 +142,7 @@ result<std::vector<std::byte>> rank_save::note_for_plan() {
 
 result<void> rank_save::plan_format(const agreement_notes& told) {
   SHARDMESH_TRY(std::vector<error> found, writer_->plan(told));
-  problem_list problems;
+  detail::problem_list problems;
   for (error& problem : found) problems.add(std::move(problem));
   return std::move(problems).outcome();
 }

@@ -21,7 +21,7 @@ struct save_assignment {
   std::vector<std::int64_t> object_lengths;    // per object, the bytes of its archive
   std::vector<std::ptrdiff_t> object_indices;  // per object, its index on this rank; -1: another rank writes it
   view_source source;                          // the parts of the tensors that this rank writes
-  problem_list problems;                       // if there are any, the other members are incomplete
+  detail::problem_list problems;               // if there are any, the other members are incomplete
 };
 
 // Selects the saved entries, tensors and then objects, with their names and dtypes.

@@ -24,23 +24,19 @@ error binding_problems::located(error e) const {
 }
 
 void binding_problems::add(error e) {
-  if (named_.size() > error::max_others) {
-    ++more_;
-    return;
-  }
-  named_.push_back(located(std::move(e)));
+  problems_.add(located(std::move(e)));
 }
 
 bool binding_problems::may_suggest() const {
-  return named_.size() < most_suggestions;
+  return problems_.named.size() < most_suggestions;
 }
 
 bool binding_problems::are_too_many() const {
-  return more_ > most_problems;
+  return problems_.more > most_problems;
 }
 
 error binding_problems::take() && {
-  return fail_all(std::move(named_), more_);
+  return fail_all(std::move(problems_.named), problems_.more);
 }
 
 }  // namespace shardmesh

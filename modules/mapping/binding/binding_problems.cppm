@@ -7,7 +7,7 @@ import shardmesh.core;
 
 namespace shardmesh {
 
-// The first problems, and the number of further ones.
+// A list of problems, each of which names a file.
 class binding_problems {
  public:
   // `file`: that of the mapping, which problems without a file name.
@@ -20,14 +20,13 @@ class binding_problems {
   bool may_suggest() const;
   // Returns whether the mapping has so many problems that it is for another model, or that its ranges are wrong.
   bool are_too_many() const;
-  bool empty() const { return named_.empty(); }
+  bool empty() const { return problems_.empty(); }
   // Returns one error with all problems. Ends the collection. Precondition: there is one.
   error take() &&;
 
  private:
   std::string file_;
-  std::vector<error> named_;
-  std::int64_t more_ = 0;
+  detail::problem_list problems_;
 };
 
 }  // namespace shardmesh

@@ -239,33 +239,28 @@ result<catalog> catalog_of(std::span<const held_tensor> sources) {
 
 result<mapped_moves> moves_between(std::span<const held_tensor> from, std::span<const held_tensor> to,
                                    const std::vector<target_elements>& made, bool allow_narrowing) {
-  std::vector<error> problems;
-  std::int64_t more = 0;
-  const auto refuse = [&](error e) {
-    if (problems.size() > error::max_others)
-      ++more;
-    else
-      problems.push_back(std::move(e));
-  };
+  detail::problem_list problems;
   std::vector<std::string_view> made_keys;
   for (const target_elements& one : made) made_keys.push_back(one.key);
   std::unordered_map<std::string_view, std::size_t> made_at, wanted_at;
   for (std::size_t i = 0; i < made.size(); ++i) made_at.emplace(made[i].key, i);
   for (std::size_t i = 0; i < to.size(); ++i) {
     if (!wanted_at.emplace(to[i].key, i).second)
-      refuse(fail(errc::duplicate_key, "two targets have the same name").with_key(to[i].key));
+      problems.add(fail(errc::duplicate_key, "two targets have the same name").with_key(to[i].key));
     else if (!made_at.contains(to[i].key))
-      refuse(fail(errc::missing_key, "the mapping does not make this target from the sources")
-                 .with_key(to[i].key)
-                 .with_hint(problems.size() < most_suggestions ? did_you_mean(nearest_key(made_keys, to[i].key)) : ""));
+      problems.add(fail(errc::missing_key, "the mapping does not make this target from the sources")
+                       .with_key(to[i].key)
+                       .with_hint(problems.named.size() < most_suggestions
+                                      ? did_you_mean(nearest_key(made_keys, to[i].key))
+                                      : ""));
   }
   move_maker maker(from, to, allow_narrowing);
   for (const target_elements& one : made) {
     const auto found = wanted_at.find(one.key);
     if (found == wanted_at.end()) {
-      refuse(fail(errc::missing_key, "the mapping makes this tensor, and no target has its name")
-                 .with_key(one.key)
-                 .with_hint("add a target on every rank, or ignore the sources in the mapping"));
+      problems.add(fail(errc::missing_key, "the mapping makes this tensor, and no target has its name")
+                       .with_key(one.key)
+                       .with_hint("add a target on every rank, or ignore the sources in the mapping"));
       continue;
     }
     const held_tensor& wanted = to[found->second];
@@ -275,9 +270,9 @@ result<mapped_moves> moves_between(std::span<const held_tensor> from, std::span<
                  .with_values(to_string(one.shape), to_string(wanted.where.global_shape()));
     else
       done = maker.add(one, found->second);
-    if (!done) refuse(std::move(done).error().with_key(one.key));
+    if (!done) problems.add(std::move(done).error().with_key(one.key));
   }
-  if (!problems.empty()) return fail_all(std::move(problems), more);
+  SHARDMESH_TRY(std::move(problems).outcome());
   return std::move(maker).take();
 }
 

@@ -61,7 +61,8 @@ class state_merger {
       for (std::size_t p = in.count(); p > 0 && in.ok(); --p) parts.push_back(in.where());
       if (!in.ok()) return false;
       if (!own.insert(key).second)
-        refuse(fail(errc::duplicate_key, "two tensors of the state have the same name").with_key(key).with_rank(rank));
+        problems_.add(
+            fail(errc::duplicate_key, "two tensors of the state have the same name").with_key(key).with_rank(rank));
       else
         add_tensor(rank, std::move(key), shape, type, parts);
     }
@@ -80,9 +81,9 @@ class state_merger {
       if (where)
         tensor.where = *std::move(where);
       else
-        refuse(std::move(where).error().with_key(tensor.key));
+        problems_.add(std::move(where).error().with_key(tensor.key));
     }
-    if (!problems_.empty()) return fail_all(std::move(problems_), more_);
+    SHARDMESH_TRY(std::move(problems_).outcome());
     return std::move(made_);
   }
 
@@ -96,24 +97,17 @@ class state_merger {
     }
     const std::size_t index = found->second;
     if (shapes_[index] != shape)
-      return refuse(fail(errc::shape_mismatch, "ranks disagree on the shape of a tensor")
-                        .with_key(made_.tensors[index].key)
-                        .with_rank(rank)
-                        .with_values(to_string(shapes_[index]), to_string(shape)));
+      return problems_.add(fail(errc::shape_mismatch, "ranks disagree on the shape of a tensor")
+                               .with_key(made_.tensors[index].key)
+                               .with_rank(rank)
+                               .with_values(to_string(shapes_[index]), to_string(shape)));
     if (made_.tensors[index].type != type)
-      return refuse(fail(errc::dtype_mismatch, "ranks disagree on the dtype of a tensor")
-                        .with_key(made_.tensors[index].key)
-                        .with_rank(rank)
-                        .with_values(std::string(name(made_.tensors[index].type)), std::string(name(type))));
+      return problems_.add(fail(errc::dtype_mismatch, "ranks disagree on the dtype of a tensor")
+                               .with_key(made_.tensors[index].key)
+                               .with_rank(rank)
+                               .with_values(std::string(name(made_.tensors[index].type)), std::string(name(type))));
     for (std::size_t p = 0; p < parts.size(); ++p)
       builders_[index].add(rank, static_cast<std::int32_t>(p), parts[p].offsets, parts[p].sizes);
-  }
-
-  void refuse(error e) {
-    if (problems_.size() > error::max_others)
-      ++more_;
-    else
-      problems_.push_back(std::move(e));
   }
 
   ranks_state made_;
@@ -121,8 +115,7 @@ class state_merger {
   std::vector<distribution_builder> builders_;
   std::vector<extents> shapes_;
   std::set<std::string> objects_;
-  std::vector<error> problems_;
-  std::int64_t more_ = 0;
+  detail::problem_list problems_;
 };
 
 // The dimension of which each rank gets a part: the first one that is long enough, otherwise the longest one.
