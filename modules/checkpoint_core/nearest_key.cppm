@@ -13,8 +13,7 @@ export namespace shardmesh {
 enum class entry_kind : std::uint8_t { tensor, object };
 std::string_view name(entry_kind kind);  // "tensor", "object"
 
-/// Returns the key that `wanted` most likely means; among equally near keys, the first; nothing when no key is near.
-/// The candidates, in order:
+/// Returns the key that is most similar to `wanted`: the first one of the first rule below that finds any, or nothing.
 /// 1. The key with the fewest edits (a byte inserted, removed, or replaced): at most a quarter of the length of
 ///    `wanted`, and at most 8.
 /// 2. The shortest key that is `wanted` behind a dotted prefix ("model." is often forgotten).
@@ -26,7 +25,7 @@ std::optional<std::string_view> nearest_key(std::span<const std::string_view> ke
 /// Searches a checkpoint's tensors and objects in the same way.
 std::optional<std::string_view> nearest_key(const catalog& contents, std::string_view wanted);
 
-/// Returns the hint "did you mean KEY?"; empty when no key is near.
+/// Returns the hint "did you mean KEY?"; empty without a key.
 std::string did_you_mean(const std::optional<std::string_view>& nearest);
 
 /// Returns the error for a key under which the checkpoint has no tensor (or no object). It is errc::dtype_mismatch when

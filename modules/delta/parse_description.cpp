@@ -118,7 +118,7 @@ class parser {
     SHARDMESH_TRY(made.where, read_path(made.key));
     const std::string type = in_.text();
     const auto known = parse_dtype(type);
-    const bool is_undefined = type == name(dtype::undefined);  // of an opaque tensor, perhaps
+    const bool is_undefined = type == name(dtype::undefined);  // valid for an opaque tensor only
     if (!known && !is_undefined && in_.is_whole())
       return fail(errc::unsupported, "has a dtype that this release does not know")
           .with_key(made.key)

@@ -52,7 +52,7 @@ result<std::int64_t> alignment_of(const output_object& object) {
   const auto whole = nlohmann::json::parse(described, nullptr, false);
   const bool is_number = whole.is_object() && whole.contains("value") && whole["value"].is_number_unsigned();
   const std::uint64_t value = is_number ? whole["value"].get<std::uint64_t>() : 0;
-  // The padding of the description is written: a larger alignment is not one that somebody needs.
+  // The description is padded to the alignment, and the padding is written. No real file needs more than this.
   constexpr std::uint64_t most = std::uint64_t{1} << 20;
   if (is_alignment(value) && value <= most) return static_cast<std::int64_t>(value);
   return fail(errc::invalid_argument, "the alignment is invalid")

@@ -97,7 +97,7 @@ class gguf_save {
     return {};
   }
 
-  // Readers of ggml expect the padding of the last tensor, too. Padding before it is a hole of zeros.
+  // Readers of ggml also expect the padding of the last tensor. Padding before it is a hole of zeros.
   result<void> write_last_padding(staged_output& output, std::int32_t file) {
     if (plan_.tensors.empty()) return {};
     const planned_tensor& last = plan_.tensors.back();

@@ -50,8 +50,8 @@ struct index_relation {
 };
 
 /// Computes the factors that `sizes` lacks from the tensors' shapes: a dimension with one unknown factor and no sum
-/// determines it. `left` has one shape per tensor of the rule's left side, or nothing where the shape is unknown;
-/// `right` likewise.
+/// determines it. `left` and `right` have one shape per tensor of that side of the rule, or nothing where the shape is
+/// unknown.
 /// \errors errc::shape_mismatch for a tensor of another rank, or a dimension that its known factors do not divide
 result<void> infer_sizes(const index_rule& rule, std::span<const std::optional<extents>> left,
                          std::span<const std::optional<extents>> right, named_sizes& sizes);

@@ -25,7 +25,7 @@ result<std::vector<mapping_rules>> choose_mappings(std::string_view named, bool 
 result<model_sizes> read_model_sizes(const std::filesystem::path& checkpoint, const std::filesystem::path& config = {});
 
 /// Checks that the mappings use each given size: as a name of [sizes] or [captures], in an expression, or as a factor.
-/// `map_checkpoint` calls it; programs that call `bind_mapping` themselves should, too.
+/// `map_checkpoint` calls it. Call it yourself before `bind_mapping`.
 /// \errors errc::invalid_argument for each other name, with the nearest name in the hint
 result<void> check_given_sizes(std::span<const mapping_rules> mappings, const model_sizes& sizes);
 

@@ -236,7 +236,7 @@ class mapped_reader final : public torch_file::archive_forwarding_reader {
 
   bound_mapping bound_;
   std::unordered_map<std::size_t, const bound_object*> joined_;  // by object of this catalog
-  std::unordered_map<std::size_t, const bound_list*> lists_;     // likewise
+  std::unordered_map<std::size_t, const bound_list*> lists_;     // by object of this catalog
   std::unordered_map<std::string_view, std::size_t> instances_;  // for `renamed_list`
   chunk_source source_;
   bool compares_ties_;

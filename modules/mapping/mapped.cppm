@@ -19,9 +19,10 @@ struct mapped_options {
 /// only renamed keep their chunks. Each other tensor has one chunk, which is computed while it is read: any box can be
 /// read, in bounded memory, and only the elements that it needs are read from `inner`.
 /// \pre `bound` was made from the tensors of `inner`
-/// \errors errc::checksum_mismatch and errc::bad_format when checksums are compared and their record is damaged. A read
-///         of repetitions that differ is errc::disagreement. So is the end of a checked call if a tied tensor differs
-///         from its partner; errc::unsupported if their values cannot be compared
+/// \errors if checksums are compared: errc::checksum_mismatch and errc::bad_format for a damaged record of checksums.
+///         Later, a read returns errc::disagreement if repetitions differ. If checksums are compared, a load, a
+///         conversion, and `verify` return errc::disagreement at their end if a tied tensor differs from its partner,
+///         and errc::unsupported if the values of the two cannot be compared
 result<std::unique_ptr<checkpoint_reader>> mapped(std::unique_ptr<checkpoint_reader> inner, bound_mapping bound,
                                                   const mapped_options& options = {});
 

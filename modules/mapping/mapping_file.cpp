@@ -31,14 +31,14 @@ constexpr std::int64_t most_file_bytes = std::int64_t{4} << 20;
 // Dots of one key. toml++ makes a table for each, and deletes nested tables recursively.
 constexpr int most_dots = 16;
 
-// A text that toml++ must not see: the line, and what is wrong.
+// A text that toml++ must not parse: its line, and its defect.
 struct dangerous_text {
   int line = 0;
   std::string_view problem;
 };
 
 constexpr std::string_view deep_key = "a key has too many parts";
-// Also in TOML an error. toml++ 3.3 takes some of these characters to a place that its author declared unreachable.
+// TOML also forbids these characters. For some of them, toml++ 3.3 runs into code that is declared unreachable.
 constexpr std::string_view not_ascii = "a character that is not ASCII is outside of a string or comment";
 
 // Finds the first key with more than `most_dots` dots, and the first character that is not ASCII, outside of strings

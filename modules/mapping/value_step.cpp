@@ -139,7 +139,7 @@ result<void> apply_steps(std::span<const value_step> steps, const tensor_view& e
       for (const value_step& step : steps) x = applied(step, x);
     }
     SHARDMESH_TRY(copy_between(stored, wide));
-    SHARDMESH_TRY(copy_between(wide, stored));  // rounding to the dtype may overflow, too
+    SHARDMESH_TRY(copy_between(wide, stored));  // rounding to the dtype may also overflow
     for (std::int64_t i = 0; i < sizes[0]; ++i) {
       const auto e = static_cast<std::size_t>(i);
       if (std::isfinite(before[e]) && !std::isfinite(piece[e]))

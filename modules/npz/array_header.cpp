@@ -39,7 +39,7 @@ std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Parses the dict. Every function leaves the position behind what it read.
+// Parses the dict. After each function, the position is at the end of the text that the function has read.
 class header_parser {
  public:
   explicit header_parser(std::string_view text) : text_(text) {}

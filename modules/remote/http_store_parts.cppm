@@ -18,7 +18,7 @@ result<std::optional<stored_object>> described(const http_response& answer, cons
 // \errors errc::unsupported for another document, errc::bad_format for a name that leaves the folder
 result<std::vector<stored_object>> parse_autoindex(std::string_view text, const std::string& url);
 
-// Makes the store over a client that other stores use, too.
+// Makes the store over a client that other stores share.
 std::shared_ptr<const store> make_http_store_over(std::shared_ptr<const process_client> client);
 
 }  // namespace shardmesh::remote

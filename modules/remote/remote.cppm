@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // shardmesh.remote: checkpoints that are not on this machine, as stores. `http_client` decides which answers of servers
-// are believed. `sigv4` signs requests, and `credential_provider` finds and refreshes the keys. The stores translate
+// are accepted. `sigv4` signs requests, and `credential_provider` finds and refreshes the keys. The stores translate
 // URLs into requests. The room knows no format of checkpoints.
 export module shardmesh.remote;
 

@@ -23,9 +23,9 @@ class step_keep {
   step_keep(std::vector<memory_step>& steps, communicator_ref comm, const replicas_options& options,
             const keep_options& how);
 
-  // Describes this rank's part, which `make` returns, decides who keeps what, and copies this rank's boxes. Collective;
-  // the same outcome on every rank. If an earlier keep ended on some ranks only, the ranks first choose which step
-  // stays. Apart from that, `steps` does not change.
+  // Describes this rank's part, which `make` returns, chooses the keepers of each box, and copies this rank's boxes.
+  // Collective; the same outcome on every rank. If an earlier keep ended on some ranks only, the ranks first choose
+  // which step stays. Apart from that, `steps` does not change.
   result<void> prepare(std::int64_t step, function_ref<result<const_local_state>()> make);
 
   // Sends the copies, and compares the received ones with their digests. Collective. On success, the new step is the

@@ -85,7 +85,7 @@ result<resumed_step> step_resume::run(const detail::replica_target& state) && {
   });
   if (!taken) {
     error why = taken.error();
-    // errc::gap says that the memory lacks boxes. The caller would then load from a run, on this rank alone.
+    // For errc::gap, the caller loads from a run. It must not do so on this rank alone.
     if (why.code == errc::gap) why.code = errc::invalid_argument;
     return why;
   }

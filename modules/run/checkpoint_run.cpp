@@ -55,7 +55,7 @@ error malformed_answer() {
   return fail(errc::communication, "rank 0 sent a malformed answer").with_rank(0);
 }
 
-// An error of the step, not of the caller, so that the step before may load.
+// Returns whether an error shows damage to the step. Then `resume` tries the step before it.
 bool is_damage(errc code) {
   switch (code) {
     case errc::bad_format:
@@ -348,7 +348,7 @@ result<resumed_run> checkpoint_run::resume_by(communicator_ref comm, const rank_
       made.dropped = std::move(objects->dropped);
       return made;
     }
-    // The communicator may have failed, and not the load: then its error is no damage.
+    // A failure of the communicator is no damage to the step.
     if (agreed || !is_damage(agreed.error().code)) return agreed ? loaded.error() : agreed.error();
     skip(agreed.error());
   }

@@ -16,7 +16,7 @@ struct latest_step {
   std::vector<error> skipped;    // one for each newer step, newest first; each names the step's folder
 };
 
-/// Finds the newest step that passes the check. Reads no newer step twice and no older one.
+/// Finds the newest step that passes the check. Checks each newer step once, and no older one.
 /// \param below  considers only steps with smaller numbers
 /// \errors those of `list_steps` for the folder. A step that fails the check is skipped.
 /// Cost: lists the folder, and checks steps from the newest until one is good.

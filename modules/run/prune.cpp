@@ -70,7 +70,7 @@ class prune_planner {
     return {};
   }
 
-  // Whatever the folder refers to must stay, and cannot be known.
+  // The folder may refer to any step, so every step must stay.
   void block(const fs::path& folder, const error& why) {
     plan_.notes.push_back("nothing is deleted, because " + escaped(folder.string()) +
                           " cannot be read and may refer to any step: " + to_string(why));
@@ -105,7 +105,7 @@ class prune_planner {
     if (found != number_of_.end()) reasons_[found->second].push_back(reason);
   }
 
-  // Other folders of the run, such as a step that the user has renamed, may be incremental checkpoints too.
+  // Other folders of the run may also be incremental checkpoints, such as a step that the user has renamed.
   result<void> keep_for_other_folders() {
     std::error_code code;
     for (fs::directory_iterator at(run_, code), end; !code && at != end; at.increment(code)) {
@@ -125,7 +125,7 @@ class prune_planner {
   }
 
   // References lead directly to the folder with the bytes. A step that is kept only because another refers to it has
-  // its own references, too, because its description stays readable.
+  // its own references, because its description stays readable.
   void keep_referred() {
     std::vector<std::size_t> open;
     for (std::size_t i = 0; i < steps_.size(); ++i)

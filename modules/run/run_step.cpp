@@ -41,7 +41,7 @@ time_point last_change(const struct ::stat& status) {
 
 bool has_pin(const fs::path& run, std::int64_t step, step_names names) {
   struct ::stat status{};
-  // A marker that cannot be examined counts: the step is rather kept.
+  // A marker that cannot be examined counts: a prune must not delete a pinned step.
   return ::lstat(pin_of(run, step, names).c_str(), &status) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 

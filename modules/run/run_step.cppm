@@ -19,7 +19,7 @@ struct run_step {
 };
 
 /// Returns the steps of a run, ascending. Steps that are being written, and leftovers, have other names and are not
-/// among them. Symbolic links are steps too.
+/// among them. A symbolic link to a folder is also a step.
 /// \errors errc::io when the folder cannot be listed; errc::bad_format when the record of metrics is damaged
 /// Cost: lists the folder, and one stat per step.
 result<std::vector<run_step>> list_steps(const std::filesystem::path& run, step_names names = step_names::step);

@@ -26,7 +26,7 @@ namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
 
-// The sizes that the files of a checkpoint need at least, by number of the file; -1: no item lies in the file.
+// The least sizes of the files of a checkpoint, by number of the file; -1: the file has no item.
 std::vector<std::int64_t> needed_sizes(const catalog& contents) {
   std::vector<std::int64_t> needed(contents.files.size(), -1);
   const auto add = [&](const stored_range& place) {

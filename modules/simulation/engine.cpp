@@ -162,7 +162,7 @@ void simulation_state::make_ready(std::int32_t rank) {
   push_ready(rank);
 }
 
-// Lets the ranks go on whose waits have reached their limits. It reads the clock only if some wait has a limit.
+// Makes the ranks ready whose waits have reached their limits. Reads the clock only if some wait has a limit.
 void simulation_state::wake_limited() {
   if (limited_.empty()) return;
   const clock::time_point now = clock::now();

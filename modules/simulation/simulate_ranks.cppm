@@ -27,9 +27,9 @@ struct simulation_options {
 /// order. `target<simulated_communicator>()` of the communicator gives the rank's modelled time. A rank must not wait
 /// for another rank by other means than its communicator, such as a lock, because the other rank does not run then.
 /// \returns the counts of each rank, and the trace
-/// \errors  those of `run_ranks`; errc::communication when every rank waits or has returned (lists who waits for whom);
-///          errc::invalid_argument for a model or a stack out of range; errc::unsupported when the system permits too
-///          few threads (names the limit)
+/// \errors  those of `run_ranks`; errc::communication when every rank waits or has returned (lists which rank waits for
+///          which); errc::invalid_argument for a model or a stack out of range; errc::unsupported when the system
+///          permits too few threads (names the limit)
 /// Cost: a switch of threads for each wait. Memory per rank: touched pages of the stack, about 2 KiB of our own, and
 ///       about 25 KiB in the kernel. 16,384 ranks need 16,384 threads, and twice as many mappings (vm.max_map_count).
 result<simulation_report> simulate_ranks(std::int32_t size, function_ref<result<void>(any_communicator&)> body,

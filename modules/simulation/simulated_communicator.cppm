@@ -16,7 +16,7 @@ export namespace shardmesh {
 /// (`start_lending`), so that every byte is a message and is counted, as between processes.
 /// One rank runs at a time. It runs until it waits for a message that has not been sent, or polls: `pending::done` of
 /// unfinished work and an exchange without messages let the other ranks run first. If every rank waits, all waits fail
-/// at once with an error that lists who waits for whom.
+/// at once with an error that lists which rank waits for which.
 /// Deadlines (`within`) and cancellations count in real time, and are noticed when a rank waits or polls. The events
 /// that poison a `thread_communicator` poison a simulation. Only the rank's own thread may use its communicator and its
 /// pending work: any other thread gets errc::unsupported, as does a call with a stream. In a forked child every call

@@ -22,7 +22,7 @@ class checkpoint {
   /// A handle on a reader of any kind. \pre the pointer is not null
   explicit checkpoint(std::shared_ptr<checkpoint_reader> reader) : reader_(std::move(reader)) {}
 
-  /// The path it was opened from.
+  /// Returns the path from which the checkpoint was opened.
   const std::filesystem::path& path() const { return reader_->path(); }
   checkpoint_format format() const { return reader_->contents().format; }
 
@@ -61,7 +61,7 @@ class checkpoint {
     return shardmesh::load_into(*reader_, key, where, to, options);
   }
 
-  /// A tensor, or one box of it, where it lies in its file: nothing is copied. The mapping outlives the handle.
+  /// Maps a tensor, or one box of it, in place in its file: nothing is copied. The mapping outlives the handle.
   /// \errors those of `tensor_map::tensor`
   result<mapped_tensor> map(std::string_view key, const map_options& options = {}) const {
     return map_tensor(*reader_, key, options);
@@ -70,8 +70,8 @@ class checkpoint {
     return map_tensor(*reader_, key, where, options);
   }
 
-  /// The value of an object, as JSON with tags (docs/formats.md).
-  /// \errors errc::missing_key with a key that is near; those of the reader
+  /// Reads the value of an object, as JSON with tags (docs/formats.md).
+  /// \errors errc::missing_key with a similar key in the hint; those of the reader
   result<object_value> object(std::string_view key) const;
 
   /// Reads everything into a new state dict: `read_state_dict`.
@@ -86,9 +86,9 @@ class checkpoint {
     return load_sharded<T>(*reader_, mesh, rules, rank, options);
   }
 
-  /// A view of some entries, renamed where the selection renames them: `select_entries`.
+  /// Returns a view of some entries, renamed where the selection renames them: `select_entries`.
   result<checkpoint> select(const selection_options& selection) const;
-  /// A view in which quantized weights are the float32 numbers that they stand for: `shardmesh::dequantized`.
+  /// Returns a view in which quantized weights are the float32 numbers that they represent: `shardmesh::dequantized`.
   result<checkpoint> dequantized(const dequantize_options& options = {}) const;
 
   /// The reader that all copies of this handle share.

@@ -73,8 +73,9 @@ struct rank_load_options {
 ///         After an error destinations hold unspecified values; objects are set on success only.
 /// Cost: every rank reads the metadata. Rank 0 gets the requests of all ranks, plans, and sends each rank its share; the
 ///       messages and the work of another rank do not grow with the number of ranks (docs/scale.md). There are two
-///       rounds of all_gather, two more if bytes are exchanged, and two for each round in which ranks read for each
-///       other. With sharing, each stored byte is read once, by a rank that wants part of its tensor. A rank reads its
+///       rounds of all_gather, and two more if a rank sends boxes that it reads for others. If ranks read pieces for
+///       each other, there are one more, two per round of pieces, and one more if a chunk must be opened to learn its
+///       form. With sharing, each stored byte is read once, by a rank that wants part of its tensor. A rank reads its
 ///       own boxes if they are long runs that no other rank wants. One of several ranks reads a box that all of them
 ///       want. Ranks read everything else in pieces for each other, evenly, at most 8 MiB at once: columns of stored
 ///       rows, overlapping boxes, and a few large replicas. One rank reads a chunk that is compressed, or that is

@@ -24,8 +24,8 @@ class rank_save {
  public:
   rank_save(std::filesystem::path destination, communicator_ref comm, rank_save_options options);
 
-  // Describes the state of this rank, and decides with the others who writes what. Collective. Every rank gets the same
-  // errors.
+  // Describes the state of this rank, and agrees with the others on the writer of each box. Collective. Every rank gets
+  // the same errors.
   result<void> plan(const const_local_state& held);
   // Copies what this rank writes, so that the tensors may change. Collective.
   result<void> copy_sources();
@@ -33,15 +33,15 @@ class rank_save {
   result<save_report> write();
 
  private:
-  // Rank 0 gets the descriptions, checks them, and decides who writes what. Every rank gets its verdict and its own
-  // share. An error of one rank's own part is told in the next round, in `copy_sources` or `stage`.
+  // Rank 0 gets the descriptions, checks them, and chooses the writer of each box. Every rank gets its verdict and its
+  // own share. An error of one rank's own part reaches the others in the next round, in `copy_sources` or `stage`.
   result<void> plan_by_root(const const_local_state& held, const result<void>& described, std::vector<std::byte> note);
   // On rank 0, for each rank: the verdict about the descriptions, and the rank's share. On the others, nothing.
   agreement_notes verdict_and_shares(const const_local_state& held, agreement_notes notes);
   // Every rank has all descriptions, and computes the same plan with the same problems.
   result<void> plan_on_every_rank(const const_local_state& held, const agreement_notes& notes);
-  // Decides what is saved, and by whom, from the descriptions of all ranks. Ranks with the same descriptions find the
-  // same problems. `shares`: as for `assign_writers`.
+  // Chooses the saved entries and their writers, from the descriptions of all ranks. Ranks with the same descriptions
+  // find the same problems. `shares`: as for `assign_writers`.
   result<void> assign_all(const agreement_notes& notes, const const_local_state& held,
                           std::span<detail::wire_writer> shares);
   result<void> make_writer();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of a save by many ranks: who writes what. The phases after it are in rank_save.
+// The plan of a save by many ranks: which rank writes which boxes and objects. The later phases are in rank_save.
 module;
 #include <shardmesh/try.hpp>
 

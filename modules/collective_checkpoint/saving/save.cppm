@@ -23,8 +23,8 @@ enum class save_phase : std::uint8_t {
   commit,    // rank 0: write the metadata and put the destination in place; the others wait for it
 };
 
-/// The options of `save` and `start_save` on many ranks. The format and what is saved, `overwrite`, and `durable` are
-/// the same on every rank (errc::disagreement).
+/// The options of `save` and `start_save` on many ranks. The format, the choice of entries, `overwrite`, and `durable`
+/// are the same on every rank (errc::disagreement).
 struct rank_save_options {
   target_format format = target_format::dcp;  // dcp, safetensors or hf
   selection_options selection{};              // chooses, renames and casts entries, as in `convert`

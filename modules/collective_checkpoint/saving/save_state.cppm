@@ -58,8 +58,8 @@ result<save_report> save(const std::filesystem::path& destination, State&& state
 }
 
 /// Saves a state that this process holds alone, as rank 0 of one rank. `options.format` decides the format. Unlike
-/// several ranks, one process also writes a .pt file and a folder of torch_checkpointing, without calls of
-/// `options.before`.
+/// several ranks, one process also writes a .pt file, a folder of torch_checkpointing, a GGUF file, and an .npz
+/// archive, without calls of `options.before`.
 /// \errors as above, without a rank
 /// Cost: as above; the rounds send nothing.
 template <class State>

@@ -108,7 +108,7 @@ class binder {
     return done;
   }
 
-  // `captures` have values; the others have only ranges, which a condition cannot mean.
+  // `captures` have values. Other captures have only ranges, so a condition cannot use them.
   result<bool> applies(const std::optional<size_expression>& condition, const std::vector<std::string>& captures) {
     if (!condition) return true;
     for (const std::string& name : condition->names())
@@ -303,7 +303,7 @@ class binder {
   // Returns the relation for these shapes, which is usually that of the rule's previous instance.
   result<std::size_t> relation_of(std::size_t number, const rule_captures& captures, const instance_sources& found) {
     const std::vector<extents>& shapes = found.shapes;
-    // The members of a stacked tensor have the same shape, so the first one stands for all.
+    // The members of a stacked tensor have the same shape, so the first one has that of all.
     const auto key_of = [&](std::size_t tensor) {
       const std::size_t source = found.instance.first_source[tensor];
       return source < found.instance.sources.size() ? source_.tensors[found.instance.sources[source]].key
@@ -335,7 +335,7 @@ class binder {
       }
       auto related = relate(captures.index, sizes);
       if (!related) {
-        // Reports why the size is unknown instead of that it is unknown.
+        // If a size is unknown, reports the reason.
         if (related.error().code == errc::missing_key)
           for (const auto& [name, why] : missing_)
             if (related.error().message.find(fmt::format("'{}'", name)) != std::string::npos) return why;

@@ -71,8 +71,8 @@ struct unused_tensor {
   std::optional<std::size_t> same_as;  // a tied tensor's partner
 };
 
-/// A mapping, bound. Every tensor of the checkpoint is in exactly one instance, in `unused`, or in `kept`; in an
-/// instance and in `unused` if it is only filler.
+/// A mapping, bound. Every tensor of the checkpoint is in exactly one instance, in `unused`, or in `kept`. The one
+/// exception is a tensor that is only filler: it is in an instance and in `unused`.
 struct bound_mapping {
   mapping_rules mapping;
   std::vector<bound_relation> relations;

@@ -10,7 +10,7 @@ namespace shardmesh {
 // A list of problems, each of which names a file.
 class binding_problems {
  public:
-  // `file`: that of the mapping, which problems without a file name.
+  // `file`: of the mapping; it becomes the file of problems that name none.
   explicit binding_problems(std::string file) : file_(std::move(file)) {}
 
   // Names the mapping's file in an error that names no file.

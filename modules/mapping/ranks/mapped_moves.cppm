@@ -38,7 +38,7 @@ struct piece_move {
   bool is_staged = false;  // the transfers fill memory of their own, in the dtype of the sources
 };
 
-// A tied source, which is compared with its partner: the ranks that hold it get the partner's elements, too.
+// A tied source, which is compared with its partner: the ranks that hold it also get the partner's elements.
 struct tie_move {
   std::size_t tied = 0, partner = 0, transfer = 0;
 };

@@ -24,8 +24,8 @@ class credential_provider {
   /// \errors those of `find_credentials`
   result<aws_credentials> credentials(const call_options& call = {});
 
-  /// Says that a server refused these credentials, for example as expired. The next call searches again, unless others
-  /// have been found meanwhile.
+  /// Records that a server refused these credentials, for example as expired. The next call searches again, unless
+  /// others have been found meanwhile.
   void discard(const aws_credentials& refused);
 
  private:

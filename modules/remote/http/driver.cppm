@@ -11,7 +11,7 @@ namespace shardmesh::remote {
 // Thread-safe.
 class driver {
  public:
-  // Throws std::system_error when there can be no further thread.
+  // Throws std::system_error when the process cannot start another thread.
   explicit driver(const http_options& options);
   // Stops.
   ~driver();

@@ -15,10 +15,10 @@ struct failure {
   // The number of attempts that such a failure deserves. 1: it is final.
   int attempts = 1;
   bool is_throttle = false;                   // 429 and 503: the server asks for fewer requests
-  std::chrono::milliseconds retry_after{-1};  // the server's wish; negative: none
+  std::chrono::milliseconds retry_after{-1};  // as the server asks; negative: it does not
 };
 
-// Makes a failure that another attempt may mend, or a final one.
+// Make a failure that another attempt may overcome, and a final one.
 failure repeatable(error why, const http_options& options);
 failure final_failure(error why);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // http_client: requests over HTTP/1.1 with pooled connections. libcurl moves the bytes. This room decides which answers
-// are believed, which requests are repeated, and when a call gives up.
+// are accepted, which requests are repeated, and when a call gives up.
 export module shardmesh.remote:http_client;
 
 import shardmesh.std;
@@ -68,7 +68,7 @@ using http_signer = std::function<result<void>(http_request& request)>;
 /// URL without its query.
 class http_client {
  public:
-  /// Throws std::system_error when the process can have no further thread.
+  /// Throws std::system_error when the process cannot start another thread.
   explicit http_client(http_options options = {});
   ~http_client();
   http_client(const http_client&) = delete;

@@ -18,7 +18,7 @@ class process_client {
   process_client& operator=(const process_client&) = delete;
 
   // Returns this process's client, which is made at the first call. The client lives as long as this object.
-  // \errors errc::io when there can be no further thread
+  // \errors errc::io when the process cannot start another thread
   result<const http_client*> get() const;
 
  private:

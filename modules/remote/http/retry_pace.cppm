@@ -14,7 +14,7 @@ class retry_pace {
  public:
   using time_point = std::chrono::steady_clock::time_point;
 
-  // `requests` is the number of requests that the call makes when nothing fails.
+  // `requests` is the number of requests that the call makes if none fails.
   retry_pace(const http_options& options, std::int64_t requests);
   // Returns when an attempt may be repeated, or nothing when it must not be: because of its kind, of its number, of the
   // time since the first attempt, or of the call's budget.

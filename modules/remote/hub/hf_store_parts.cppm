@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store of the hub over a client that other stores use, too. Internal to `remote`.
+// The store of the hub over a client that other stores share. Internal to `remote`.
 module shardmesh.remote:hf_store_parts;
 
 import shardmesh.std;

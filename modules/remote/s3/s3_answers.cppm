@@ -15,7 +15,7 @@ struct s3_listing {
   std::string next;                    // the token of the next page; empty: this was the last one
 };
 
-// Parses one page. `prefix` is the prefix that was asked for; names that do not begin with it are an error.
+// Parses one page. `prefix` is that of the request; names that do not begin with it are an error.
 // errc::bad_format
 result<s3_listing> parse_s3_listing(std::span<const std::byte> body, std::string_view prefix);
 

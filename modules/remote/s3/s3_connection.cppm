@@ -32,7 +32,7 @@ struct s3_request {
   std::span<const std::byte> body{};
 };
 
-// The settings and the keys of requests. Both are asked at the first request, because they may need files and servers.
+// The settings and the keys of requests. Both are found at the first request, because they may need files and servers.
 struct s3_sources {
   std::function<result<s3_settings>()> settings;
   std::function<result<aws_credentials>(const call_options&)> credentials;

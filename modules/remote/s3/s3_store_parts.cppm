@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the stores of S3's interface over a client that other stores use, too.
+// Not exported: the stores of S3's interface over a client that other stores share.
 module shardmesh.remote:s3_store_parts;
 
 import shardmesh.std;

@@ -21,8 +21,8 @@ std::string choose_region(std::string_view given, const environment& variables, 
 result<std::string> choose_endpoint(std::string_view service, std::string_view given, const environment& variables,
                                     const aws_files& files, std::string_view profile);
 
-/// Returns the value of a switch: true for "true", "1", and "yes"; false for "false", "0", "no", and "". Upper case
-/// counts too.
+/// Returns the value of a switch: true for "true", "1", and "yes"; false for "false", "0", "no", and "". Letters may be
+/// in upper or lower case.
 /// \param what  names the switch in errors
 /// \errors errc::invalid_argument for other text
 result<bool> parse_switch(std::string_view text, std::string_view what);

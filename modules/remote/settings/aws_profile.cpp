@@ -156,7 +156,7 @@ void merge_into(std::map<std::string, aws_section, std::less<>>& to,
                 std::map<std::string, aws_section, std::less<>> from) {
   for (auto& [name, section] : from)
     for (auto& [setting, value] : section) to[name][setting] = std::move(value);
-  for (auto& [name, section] : from) to.try_emplace(name);  // sections without settings exist too
+  for (auto& [name, section] : from) to.try_emplace(name);  // also the sections without settings
 }
 
 result<aws_files> read_one(const environment& variables, const char* variable, std::string_view usual,

@@ -55,7 +55,7 @@ class staged_output {
   /// Removes a file. Its number is not used afterwards. Not thread-safe.
   result<void> remove_file(std::int32_t file);
   /// Syncs (fsync) the folder, and the files that were added or written to since the last call, so that `commit` only
-  /// has to rename. `commit` calls it too. Closes every file; an error of `close` counts even where nothing is synced.
+  /// has to rename. `commit` also calls it. Closes every file; an error of `close` counts even where nothing is synced.
   /// An error from a gathered write, fsync, or close is permanent: every later call of `prepare` returns it.
   result<void> prepare();
   /// Calls `prepare`, renames the files into place, and syncs the parent folder. After an error, the destination is as

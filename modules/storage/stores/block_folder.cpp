@@ -78,7 +78,7 @@ std::string name_of(const block_key& key) {
   return fmt::format("{}-{}-{}", to_hex(key.object), key.number, key.length);
 }
 
-// The digest covers the key, too: a block under another block's name is damaged.
+// The digest also covers the key: a block under another block's name is damaged.
 std::array<std::byte, head_bytes> head_of(const block_key& key, std::span<const std::byte> bytes) {
   xxh3_stream sum;
   const std::string name = name_of(key);

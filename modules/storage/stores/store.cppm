@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // store: a place of checkpoints other than the local file system, reached by URLs. Room `storage` knows no protocol: a
-// store is a class that somebody registers for a scheme. Room `remote` has those of HTTP, S3, and the Hugging Face hub.
+// store is a class that a program registers for a scheme. Room `remote` has those of HTTP, S3, Google Cloud Storage,
+// and the Hugging Face hub.
 export module shardmesh.storage:store;
 
 import shardmesh.std;
