@@ -12,7 +12,7 @@ import :reader;
 export namespace shardmesh {
 
 /// The row-major elements of a box, computed while they are read. Reads are split into boxes, and a derived class makes
-/// the elements of each. `read_part` asks for boxes, so a source whose input has another order can choose boxes with
+/// the elements of each. `read_part` requests boxes, so a source whose input has another order can choose boxes with
 /// long runs there. Thread-safe if `make` is.
 class computed_source : public byte_source {
  public:

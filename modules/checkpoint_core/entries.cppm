@@ -51,7 +51,7 @@ enum class checkpoint_format : std::uint8_t {
   torch_files,  // several files of torch.save that form one checkpoint: a model in parts, or a file for each rank
   deepspeed,    // a DeepSpeed folder: ZeRO 0 to 3
   torchsnapshot,
-  torch_checkpointing,  // DCP's successor
+  torch_checkpointing,  // a folder of the package torch_checkpointing
   parts,                // a folder of several checkpoints, seen as one
   gguf,                 // one GGUF file
   npz,                  // NumPy's .npz archives and .npy files: one, or an MLX folder of weights.npz

@@ -68,7 +68,7 @@ struct object_value {
 /// by claiming more than it holds.
 struct open_options {
   std::size_t max_open_files = 128;  // at a time; never more than a fifth of the process's limit
-  read_limits limits = {};           // for DCP folders and files of torch.save
+  read_limits limits = {};           // on the cost of reading; safetensors files have limits of their own
   /// When not empty: the only keys that will be requested. A DCP reader skips the description of all other keys, and
   /// its catalog has few or none of them. In formats that gain nothing by this, the catalog has all keys.
   std::vector<std::string> only_keys = {};

@@ -12,7 +12,7 @@ export namespace shardmesh {
 /// lists the codes that it returns. `ok` is the code of an `error` that reports nothing.
 enum class errc {
   ok,
-  invalid_argument,    // a caller's or user's value makes no sense
+  invalid_argument,    // a value of the caller or the user is invalid
   overflow,            // sizes do not fit in 64 bits
   rank_too_large,      // more than max_rank dimensions
   shape_mismatch,      // sizes that must be equal differ
@@ -23,7 +23,7 @@ enum class errc {
   mixed_partial,       // reductions that cannot be combined
   unaligned,           // a sub-byte type is cut inside a byte
   narrowing,           // a cast that loses values was not allowed
-  no_memory,           // the memory budget is too small
+  no_memory,           // the memory budget is too small, or the system has no memory left
   missing_key,         // a named tensor does not exist
   duplicate_key,       // two entries have the same name
   bad_format,          // a file does not follow its format

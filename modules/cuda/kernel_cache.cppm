@@ -8,7 +8,7 @@ import shardmesh.core;
 
 export namespace shardmesh::cuda {
 
-/// A folder of compiled kernels. Its files are executed on a GPU, so it must belong to the user, and nobody else may
+/// A folder of compiled kernels. Its files are executed on a GPU, so it must belong to the user, and no other user may
 /// have write access to it. Otherwise it is not used. Every file begins with the SHA-256 of the rest, which `read`
 /// checks. Thread-safe; processes may share a folder.
 class kernel_cache {

@@ -38,10 +38,10 @@ struct placement {
   static constexpr placement strided_shard(std::int32_t dim, std::int64_t split_factor) {
     return {placement_kind::strided_shard, reduce_op::none, dim, split_factor};
   }
-  /// Cuts each segment of dimension `dim` by itself, such as q, k, and v in a fused tensor. Coordinate i holds part i
+  /// Cuts each segment of dimension `dim` separately, such as q, k, and v in a fused tensor. Coordinate i holds part i
   /// of segment 0, then part i of segment 1, and so on, as in Megatron and vLLM. The sizes add up to the size of the
-  /// dimension. If earlier mesh dimensions cut it too, the indices that they leave of each segment are cut. PyTorch's
-  /// DTensor has no such placement.
+  /// dimension. If earlier mesh dimensions also cut it, this one cuts the indices that they leave of each segment.
+  /// PyTorch's DTensor has no such placement.
   static constexpr placement shard_segments(std::int32_t dim, std::span<const std::int64_t> sizes) {
     placement made{placement_kind::shard_segments, reduce_op::none, dim, 1};
     for (const std::int64_t size : sizes) {

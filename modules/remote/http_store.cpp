@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::int64_t most_listing_bytes = 64 << 20, most_refusal_bytes = 1 << 20;
 
-// The files that tell a folder of a checkpoint where the server has no folders.
+// The files by which a folder of a checkpoint is recognised where the server has no folders.
 constexpr std::array<std::string_view, 3> well_known = {"model.safetensors.index.json", ".metadata",
                                                         "model.safetensors"};
 

@@ -111,7 +111,7 @@ result<merged_parts> step_keep::describe(std::int64_t step, function_ref<result<
     by_rank.push_back(*std::move(entries));
   }
   merged_parts all = merge_parts(by_rank, how_.lowest_rank_objects);
-  // After a contradiction, further problems would only hide it.
+  // If ranks contradict each other, the other problems are consequences, and are not reported.
   if (all.problems.empty())
     for (const merged_entry& entry : all.entries) check_cover_of(entry, all.problems);
   SHARDMESH_TRY(std::move(all.problems).outcome());

@@ -19,25 +19,25 @@ export namespace shardmesh {
 /// Source: safetensors.safe_open; torch.distributed.checkpoint.FileSystemReader
 class checkpoint {
  public:
-  /// A handle on a reader of any kind. \pre the pointer is not null
+  /// Makes a handle to a reader of any kind. \pre the pointer is not null
   explicit checkpoint(std::shared_ptr<checkpoint_reader> reader) : reader_(std::move(reader)) {}
 
   /// Returns the path from which the checkpoint was opened.
   const std::filesystem::path& path() const { return reader_->path(); }
   checkpoint_format format() const { return reader_->contents().format; }
 
-  /// Key, dtype, shape, and chunks of every tensor. Valid while a copy of this handle lives.
+  /// Returns the key, dtype, shape, and chunks of every tensor. Valid while a copy of this handle lives.
   std::span<const tensor_entry> tensors() const { return reader_->contents().tensors; }
-  /// Entries that are not tensors. Valid while a copy of this handle lives.
+  /// Returns the entries that are not tensors. Valid while a copy of this handle lives.
   std::span<const object_entry> objects() const { return reader_->contents().objects; }
-  /// The tensor of this key, or null. Cost: O(1); the first call O(entries).
+  /// Returns the tensor of this key, or null. Cost: O(1); the first call O(entries).
   const tensor_entry* find(std::string_view key) const { return reader_->contents().find(key); }
 
-  /// Facts about the checkpoint that a user should know, one line each.
+  /// Returns facts about the checkpoint that a user should know, one line each.
   std::span<const std::string> notes() const { return reader_->notes(); }
-  /// Oddities that leave the checkpoint readable.
+  /// Returns oddities that leave the checkpoint readable.
   std::span<const error> warnings() const { return reader_->warnings(); }
-  /// Defects of some entries. The others can be read.
+  /// Returns defects of single entries. The others can be read.
   std::span<const error> problems() const { return reader_->problems(); }
 
   /// Reads a whole tensor, or one box of it (in elements of the global tensor), into new memory of the stored dtype.
@@ -91,7 +91,7 @@ class checkpoint {
   /// Returns a view in which quantized weights are the float32 numbers that they represent: `shardmesh::dequantized`.
   result<checkpoint> dequantized(const dequantize_options& options = {}) const;
 
-  /// The reader that all copies of this handle share.
+  /// Returns the reader that all copies of this handle share.
   checkpoint_reader& reader() const { return *reader_; }
   operator checkpoint_reader&() const { return *reader_; }  // NOLINT: implicit, so that every call takes a checkpoint
 

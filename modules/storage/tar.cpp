@@ -265,7 +265,7 @@ class tar_reader {
   read_budget& budget_;
   std::int64_t at_ = 0;
   std::optional<std::string> long_name_;   // of the next member
-  std::optional<std::int64_t> long_size_;  // likewise
+  std::optional<std::int64_t> long_size_;  // of the next member
   std::vector<tar_member> members_;
   std::unordered_set<std::string> names_;
 };

@@ -15,11 +15,12 @@ export namespace shardmesh {
 /// The options of `diff`: what it compares, and in how much memory. By default, dtypes and values must be equal
 /// exactly, and chunks are ignored.
 struct diff_options {
-  double tolerance = 0;           // 0: bitwise, except that NaN equals NaN and -0 equals 0; else |a-b| <= T + T*|b|
-  bool layout = false;            // also compare chunk boxes
-  bool ignore_dtype = false;      // compare values across dtypes
-  selection_options selection{};  // chooses, renames, and casts the entries of both readers; not those of sides
-  int threads = 0;                // 0: all cores
+  double tolerance = 0;       // 0: bitwise, except that NaN equals NaN and -0 equals 0; else |a-b| <= T + T*|b|
+  bool layout = false;        // also compare chunk boxes
+  bool ignore_dtype = false;  // compare values across dtypes
+  selection_options
+      selection{};  // chooses, renames, and casts the entries of both readers; a `diff` of sides ignores it
+  int threads = 0;  // 0: all cores
   std::int64_t memory_bytes = default_memory_bytes;  // for slabs, over all threads
   time_limit within{};                               // a duration or a time point (errc::deadline_exceeded)
   std::stop_token cancel{};                          // errc::cancelled

@@ -60,7 +60,7 @@ struct loaded_cast {
 struct load_report {
   std::vector<std::string> loaded;               // keys, each once, in the order of the requests
   std::vector<std::string> missing, unexpected;  // wanted but not stored; stored but not wanted
-  std::vector<resized_tensor> resized;           // loaded in another shape than stored; by `load`: in a larger one
+  std::vector<resized_tensor> resized;           // loaded in another shape than stored (`allow_shape_mismatch`)
   std::vector<loaded_cast> casts;   // of loaded tensors, each key and dtype once, in the order of the requests
   std::int64_t bytes_read = 0;      // counted in the dtypes of the destinations
   std::int64_t bytes_received = 0;  // from other ranks

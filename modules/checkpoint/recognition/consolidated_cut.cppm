@@ -14,8 +14,8 @@ namespace shardmesh {
 struct consolidated_cut {
   extents whole;        // the tensor's shape
   std::size_t dim = 0;  // the dimension that is cut
-  // The lengths along `dim` of the blocks of a part, which add up to the part. Each block is cut by itself: the whole
-  // has the first blocks of all parts, then the second blocks, and so on. Several blocks are only along dimension 0.
+  // The lengths along `dim` of the blocks of a part, which add up to the part. Each block is cut separately: the whole
+  // has the first blocks of all parts, then the second blocks, and so on. Only dimension 0 can have several blocks.
   std::vector<std::int64_t> blocks;
 };
 

@@ -10,8 +10,8 @@ import :selection;
 
 export namespace shardmesh {
 
-/// A view of the entries that `selection` keeps, under their new names. A renamed entry lies at the top of the tree.
-/// The view reads through `inner`, and keeps it alive. Its `notes()` are those of `inner` and of the selection.
+/// Makes a view of the entries that `selection` keeps, under their new names. A renamed entry is at the top of the
+/// tree. The view reads through `inner`, and keeps it alive. Its `notes()` are those of `inner` and of the selection.
 /// \errors errc::invalid_argument: the first error of `select_keys`; errc::unsupported for a selection that changes
 ///         values: a cast, or names in an optimizer's list of parameters. Each names the key and the file.
 /// Cost: O(entries · rules + chunks). No file is read.

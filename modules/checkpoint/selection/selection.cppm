@@ -35,8 +35,9 @@ class rename_rule {
 result<rename_rule> parse_rename_rule(std::string_view text);
 
 /// A rule that casts tensors to `type`. It applies to tensors of the same kind (floating, integer, complex) whose key
-/// matches. Without a pattern, a rule for a floating type leaves tensors of less than 16 bits alone, because FP8 and
-/// the like were chosen deliberately. A tensor of another kind is cast only by a rule that names its dtype in `from`.
+/// matches. Without a pattern, a rule for a floating type does not cast tensors of less than 16 bits, because FP8 and
+/// similar types were chosen deliberately. A tensor of another kind is cast only by a rule that names its dtype in
+/// `from`.
 struct cast_rule {
   std::optional<key_pattern> what;
   dtype type = dtype::undefined;
@@ -56,7 +57,7 @@ std::string to_string(const cast_rule& rule);
 std::optional<dtype> nearest_dtype(std::string_view text);
 
 /// The entries of a checkpoint that take part, with their names and dtypes. Options of `select_keys`, and thus of
-/// `convert`, `reshard`, and `read_state_dict`. By default, every entry is kept as it is.
+/// `convert`, `reshard`, and `read_state_dict`. By default, every entry is kept unchanged.
 struct selection_options {
   std::vector<key_pattern> only = {};    // keep keys that one of these matches; empty: all
   std::vector<key_pattern> skip = {};    // drop keys that one of these matches

@@ -43,8 +43,9 @@ struct convert_options {
   checkpoint_reader* like = nullptr;
   bool allow_shape_mismatch = false;    // with `like`: cut at the end or fill with zeros; else a problem
   dedup_rule dedup = dedup_rule::none;  // never of optimizer state: its entries must be found under their own keys
-  /// dcp, pt, torch_checkpointing: write wrapping tensors (sparse, nested, quantized, torchao's) as their components,
-  /// as safetensors and hf always do. Otherwise, components that an object describes become the wrapping tensor again.
+  /// dcp, pt, torch_checkpointing: write wrapping tensors (sparse, nested, quantized, torchao's) as their components.
+  /// Otherwise, components that an object describes become the wrapping tensor again. The other formats always have
+  /// components.
   bool components = false;
   /// dcp, pt, torch_checkpointing: split flat names at dots. Keys "a" and "a.b" are then a problem.
   bool nest = false;

@@ -26,8 +26,7 @@ struct save_tensor {
   std::vector<save_part> parts;
 };
 
-/// Writes a new checkpoint, completely or not at all: DCP, safetensors, a Hugging Face folder, a .pt file, or a folder
-/// of torch_checkpointing.
+/// Writes a new checkpoint of any `target_format`, completely or not at all.
 /// \errors one problem for each tensor, naming key and box: errc::shape_mismatch (a view does not fit its box),
 ///         errc::unsupported (memory that no backend reaches), errc::dtype_mismatch (parts differ), errc::gap and
 ///         errc::overlap (parts do not tile), those of the format; with `previous`, those of

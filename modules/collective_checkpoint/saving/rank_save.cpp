@@ -188,7 +188,7 @@ result<void> rank_save::enter(save_phase phase) {
 
 item_run_options rank_save::run_options() {
   item_run_options run = run_options_of(saving_);
-  run.call = {.cancel = interruption_.token()};  // which the deadline also fires
+  run.call = {.cancel = interruption_.token()};  // the deadline also fires this token
   run.progress = [this](std::int64_t bytes) {
     interruption_.poll();
     if (bytes > 0 && saving_.progress) saving_.progress(bytes);

@@ -106,7 +106,7 @@ result<void> rank_save::plan_on_every_rank(const const_local_state& held, const 
 result<void> rank_save::assign_all(const agreement_notes& notes, const const_local_state& held,
                                    std::span<detail::wire_writer> shares) {
   SHARDMESH_TRY(merged_state all, merge_states(notes));
-  // After a contradiction, further problems would only hide it.
+  // If ranks contradict each other, the other problems are consequences, and are not reported.
   SHARDMESH_TRY(std::move(all.problems).outcome());
   detail::problem_list problems;
   selection_result chosen = select_saved(all, options_.selection);

@@ -37,7 +37,7 @@ using clock = std::chrono::steady_clock;
 
 constexpr std::size_t most_output_bytes = std::size_t{64} << 10;
 constexpr std::chrono::seconds longest_run{60};
-// Between two looks at the caller's cancellation, and at a program that closed its output but has not ended.
+// The time between two checks of the caller's cancellation, and of a program that closed its output but has not ended.
 constexpr int slice_ms = 20;
 
 class descriptor {

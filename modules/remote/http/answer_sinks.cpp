@@ -41,7 +41,7 @@ struct content_range {
   std::int64_t first = 0, last = 0, total = 0;
 };
 
-// Parses "bytes 0-9/100". Nothing else can be trusted: also not "bytes 0-9/*".
+// Parses "bytes 0-9/100". Returns nothing for any other text, also for "bytes 0-9/*".
 std::optional<content_range> parse_content_range(std::string_view text) {
   if (!skip(text, "bytes ")) return std::nullopt;
   const auto first = number_at(text);
@@ -147,7 +147,8 @@ std::optional<failure> range_body::failure_of(const attempt& ended, const http_o
   const bool is_over = ended.end == attempt::ending::answered || ended.end == attempt::ending::refused;
   if (is_over && problem_ != problem::none) {
     error why = error_of(problem_, head).with_file(shown);
-    // A proxy may have mixed up answers of one version. The others tell of the object or of the server.
+    // These may come from a proxy that mixed up answers. The other problems are those of the object or of the server,
+    // and a repetition does not change them.
     const bool may_pass =
         problem_ == problem::wrong_range || problem_ == problem::wrong_length || problem_ == problem::too_long;
     return may_pass ? repeatable(std::move(why), options) : final_failure(std::move(why));

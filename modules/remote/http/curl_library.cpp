@@ -22,8 +22,8 @@ curl_functions& functions() {
 
 #ifdef SHARDMESH_CURL_LIBRARY
 
-// The name at build time, and the name under which Debian and its kin ship libcurl with GnuTLS. Both have the same
-// functions.
+// The name at build time, and the name under which Debian and its derivatives ship libcurl with GnuTLS. Both have the
+// same functions.
 constexpr std::initializer_list<const char*> curl_names = {SHARDMESH_CURL_LIBRARY, "libcurl-gnutls.so.4"};
 
 result<void*> open_library() {

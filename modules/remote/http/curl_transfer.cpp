@@ -245,7 +245,7 @@ bool curl_transfer::take_header(std::string_view line) {
     const std::size_t blank = line.find(' ');
     if (blank != std::string_view::npos)
       std::from_chars(line.data() + blank + 1, line.data() + line.size(), head.status);
-    if (head.status < 200) return true;  // such answers could go on without end
+    if (head.status < 200) return true;  // a server could send any number of them
     is_sent_ = is_answered_ = true;
     progressed_ = clock::now();
     return true;

@@ -22,7 +22,7 @@ import :text_parts;
 namespace shardmesh::remote {
 namespace {
 
-// Nothing but a change of the settings helps against these.
+// Only a change of the settings resolves these failures.
 bool is_final_code(int code) {
   switch (code) {
     case CURLE_UNSUPPORTED_PROTOCOL:

@@ -188,7 +188,7 @@ result<std::string> hf_hub::add_page(const http_response& answer, const std::str
     to.push_back(*std::move(entry));
   }
   const std::string next = next_page(answer);
-  // An empty page that leads to another one could go on without end.
+  // A server could send any number of empty pages, each of which leads to another one.
   if (!next.empty() && (page.empty() || origin_of(next) != origin_of(endpoint_)))
     return bad_answer(answer.url, "a next page of the same hub");
   return next;

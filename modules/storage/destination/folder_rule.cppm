@@ -9,7 +9,7 @@ import :destination_snapshot;
 
 export namespace shardmesh {
 
-/// The rule that decides whether `folder` may be replaced; `seen` is what it held when it was examined.
+/// The rule that decides whether `folder` may be replaced; `seen` has its contents when it was examined.
 /// \errors errc::destination_exists, naming an entry of `folder` that prevents the replacement
 using folder_rule = std::function<result<void>(const std::filesystem::path& folder, const destination_snapshot& seen)>;
 

@@ -108,6 +108,7 @@ result<staged_output> staged_output::file(const fs::path& destination, output_op
     SHARDMESH_TRY(made->stage_for_upload(destination, std::move(options)));
     return staged_output(std::move(made));
   }
+  SHARDMESH_TRY(detail::check_not_shortened(destination));
   std::error_code code;
   made->where.destination = resolved(destination, code);
   made->options = std::move(options);
@@ -129,6 +130,7 @@ result<staged_output> staged_output::directory(const fs::path& destination, outp
     SHARDMESH_TRY(made->where.make());
     return staged_output(std::move(made));
   }
+  SHARDMESH_TRY(detail::check_not_shortened(destination));
   std::error_code code;
   made->where.destination = resolved(destination, code);
   if (!code && made->where.destination.filename().empty())

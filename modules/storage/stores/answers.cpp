@@ -25,8 +25,8 @@ import :remote_object;
 namespace shardmesh {
 namespace {
 
-// The files that show what a folder holds, of every format. They are looked for where a server lists no folders. The
-// room knows nothing else about them.
+// The files by which readers recognise a folder, of every format. They are requested where a server lists no folders.
+// This room knows nothing else about them.
 constexpr auto described_names = std::to_array<std::string_view>({
     ".metadata",
     ".snapshot_metadata",

@@ -47,7 +47,7 @@ class open_file {
 
   bool is_open() const { return fd_ >= 0; }
   int fd() const { return fd_; }
-  // Returns whether nothing was lost.
+  // Returns whether the system reports no error, so that all bytes were written.
   bool close() {
     const int fd = std::exchange(fd_, -1);
     return fd >= 0 && ::close(fd) == 0;
@@ -170,7 +170,7 @@ bool block_folder::read(const block_key& key, std::span<std::byte> out) const {
   const open_file file(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (!file.is_open()) return false;
   struct stat status{};
-  // The digest of another user's block says nothing: that user has computed it.
+  // The digest of another user's block proves nothing: that user has computed it.
   if (::fstat(file.fd(), &status) != 0 || status.st_uid != ::geteuid()) return false;
   std::array<std::byte, head_bytes> head{};
   const bool is_whole = S_ISREG(status.st_mode) && status.st_size == static_cast<off_t>(head_bytes + out.size()) &&

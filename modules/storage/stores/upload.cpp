@@ -27,7 +27,7 @@ error exists(const std::string& url, std::string message) {
   return fail(errc::destination_exists, std::move(message)).with_file(printable_url(url));
 }
 
-// What the rule that decides about an existing folder sees of it.
+// Describes an existing folder of a store for a `folder_rule`.
 destination_snapshot snapshot_of(const std::map<std::string, stored_object>& objects) {
   destination_snapshot seen;
   seen.self = file_identity{.kind = S_IFDIR};
