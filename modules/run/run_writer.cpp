@@ -7,6 +7,7 @@ module;
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <system_error>
@@ -17,6 +18,7 @@ module shardmesh.run;
 import shardmesh.storage;
 import :background_prune;
 import :run_lock;
+import :run_record;
 import :save_preparation;
 
 namespace shardmesh {
@@ -27,6 +29,7 @@ namespace {
 struct begun_save {
   std::int64_t step = 0;
   fs::path previous;
+  std::optional<earlier_record> earlier;
 };
 
 }  // namespace
@@ -96,15 +99,25 @@ result<step_preparation> run_writer::begin_save(std::int64_t step, const run_sav
   SHARDMESH_TRY(save_preparation made, prepare_save(save));
   for (std::string& note : made.notes) state_->background.add_note(std::move(note));
   step_preparation prepared{state_->folder / folder_name(step, state_->options.names), made.overwrite, made.previous};
-  state_->begun.push_back({step, std::move(made.previous)});  // last: after an exception, the save has not begun
+  // Last: after an exception, the save has not begun.
+  state_->begun.push_back({step, std::move(made.previous), std::move(made.earlier)});
   return prepared;
 }
 
 void run_writer::end_save(std::int64_t step, bool is_saved, bool durable) {
   const auto ended =
       std::find_if(state_->begun.begin(), state_->begun.end(), [&](const begun_save& one) { return one.step == step; });
-  if (ended != state_->begun.end()) state_->begun.erase(ended);
-  if (!is_saved) return;
+  std::optional<earlier_record> earlier;
+  if (ended != state_->begun.end()) {
+    earlier = std::move(ended->earlier);
+    state_->begun.erase(ended);
+  }
+  if (!is_saved) {
+    if (!earlier) return;
+    if (const auto restored = restore_record(state_->folder, step, state_->options.names, *earlier, durable); !restored)
+      state_->background.add_note("the time and the metric of a step are not restored: " + to_string(restored.error()));
+    return;
+  }
   if (const auto published = publish_step(state_->folder, step, state_->options.names, durable); !published)
     state_->background.add_note(to_string(published.error()));
   if (state_->options.keep.any()) state_->background.start(state_->folder, state_->pruning(state_->options.keep));

@@ -36,8 +36,9 @@ class run_writer {
   ///         refers); errc::unsupported (a format other than dcp and hf); those of `find_latest_step`
   /// Cost: waits for the prune and checks the newest step, if the run is incremental.
   result<step_preparation> begin_save(std::int64_t step, const run_save_options& saving = {});
-  /// Ends a save. If the step was saved, writes Megatron's tracker file, and starts a prune by the rules of the run.
-  /// Problems become notes, because the step itself is saved.
+  /// Ends a save. If the step was saved, writes Megatron's tracker file, and starts a prune by the rules of the run. If
+  /// not, a step that is there gets its earlier time and metric back. Problems of all this become notes, because they
+  /// do not change the step itself.
   void end_save(std::int64_t step, bool is_saved, bool durable = true);
 
   /// Decides which steps to delete, as `plan_prune` does, and keeps those that saves in progress need.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -68,13 +69,22 @@ result<fs::path> choose_previous(const step_to_save& save, std::vector<std::stri
   return fs::path();
 }
 
-result<void> record_save(const step_to_save& save, std::vector<std::string>& notes) {
+std::optional<std::pair<std::uint64_t, std::uint64_t>> identity_of(const fs::path& folder) {
+  struct ::stat status{};
+  if (::lstat(folder.c_str(), &status) != 0) return std::nullopt;
+  return std::pair<std::uint64_t, std::uint64_t>(status.st_dev, status.st_ino);
+}
+
+result<earlier_record> record_save(const step_to_save& save, std::vector<std::string>& notes) {
   SHARDMESH_TRY(run_record record, run_record::read(save.run));
   const auto is_gone = [&](const auto& entry) {
     return std::find(save.in_flight.begin(), save.in_flight.end(), entry.first) == save.in_flight.end() &&
            !is_there(save.run / folder_name(entry.first, save.options.names));
   };
   std::erase_if(record.steps, is_gone);
+  earlier_record earlier;
+  earlier.folder = identity_of(save.run / folder_name(save.step, save.options.names));
+  if (const auto found = record.steps.find(save.step); found != record.steps.end()) earlier.entry = found->second;
   run_record::entry made;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   made.saved = std::max(std::chrono::seconds(0), std::chrono::duration_cast<std::chrono::seconds>(now));
@@ -83,7 +93,8 @@ result<void> record_save(const step_to_save& save, std::vector<std::string>& not
   else if (save.saving.metric)
     notes.push_back(fmt::format("step {} has no metric, because {} is not finite", save.step, *save.saving.metric));
   record.steps.insert_or_assign(save.step, made);
-  return record.write(save.run, save.saving.saving.durable);
+  SHARDMESH_TRY(record.write(save.run, save.saving.saving.durable));
+  return earlier;
 }
 
 }  // namespace
@@ -112,9 +123,22 @@ result<save_preparation> prepare_save(const step_to_save& save) {
     SHARDMESH_TRY(made.previous, choose_previous(save, made.notes));
   }
   // A damaged record must not end the training.
-  if (const auto recorded = record_save(save, made.notes); !recorded)
+  if (auto recorded = record_save(save, made.notes))
+    made.earlier = *std::move(recorded);
+  else
     made.notes.push_back("the time and the metric of a step are not recorded: " + to_string(recorded.error()));
   return made;
+}
+
+result<void> restore_record(const fs::path& run, std::int64_t step, step_names names, const earlier_record& earlier,
+                            bool durable) {
+  if (identity_of(run / folder_name(step, names)) != earlier.folder) return {};
+  SHARDMESH_TRY(run_record record, run_record::read(run));
+  if (earlier.entry)
+    record.steps.insert_or_assign(step, *earlier.entry);
+  else
+    record.steps.erase(step);
+  return record.write(run, durable);
 }
 
 result<void> publish_step(const fs::path& run, std::int64_t step, step_names names, bool durable) {

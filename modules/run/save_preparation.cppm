@@ -8,6 +8,7 @@ import shardmesh.core;
 import shardmesh.checkpoint;
 import shardmesh.collective_checkpoint;
 import :checkpoint_run;
+import :run_record;
 import :step_names;
 
 namespace shardmesh {
@@ -22,17 +23,30 @@ struct step_to_save {
   std::set<std::string> needed;         // names of the folders to which those refer
 };
 
+// What the record of a run said about a step before a save.
+struct earlier_record {
+  std::optional<run_record::entry> entry;                         // nothing: the step had none
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> folder;  // the device and inode of the step; nothing: no step
+};
+
 // The decisions of rank 0.
 struct save_preparation {
   bool overwrite = false;
   std::filesystem::path previous;
   std::vector<std::string> notes;
+  std::optional<earlier_record> earlier;  // nothing: the save is not recorded
 };
 
 // Decides whether a damaged step is replaced, and to which step the new one refers. Records time and metric before the
 // step appears, so that a killed process leaves no step without its metric.
 // errc::invalid_argument naming the step that refers to a step to be replaced; those of `find_latest_step`.
 result<save_preparation> prepare_save(const step_to_save& save);
+
+// Restores the record of a step after its save has failed: the metric of the failed save must not become that of the
+// step that is there. A step that was replaced before the failure keeps its new record. errc::bad_format, errc::io,
+// errc::no_space.
+result<void> restore_record(const std::filesystem::path& run, std::int64_t step, step_names names,
+                            const earlier_record& earlier, bool durable);
 
 // Updates Megatron's tracker file after a step has appeared.
 result<void> publish_step(const std::filesystem::path& run, std::int64_t step, step_names names, bool durable);

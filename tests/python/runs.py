@@ -531,8 +531,11 @@ class RunTest(common.WorkTest):
                 self.assertIn("ValueError: not today", said)
                 self.assertEqual((code in ("unsupported", "invalid_argument"), numbers(run.steps())), (True, []))
                 self.assertEqual(sorted(os.listdir(self.path)), [".shardmesh_run.json", ".shardmesh_run.lock"])
-            run.save(1, state_at(1))
-            self.assertEqual(numbers(run.steps()), [1])
+            run.save(1, state_at(1), metric=0.5)
+            for options in ({"state_dict": state_at(2)},
+                            {"state_dict": {**state_at(2), "value": Unpickled(True)}, "overwrite": True}):
+                self.assertIsNotNone(refusal(lambda: run.save(1, metric=9, **options)))
+            self.assertEqual([(one.step, one.metric) for one in run.steps()], [(1, 0.5)])
 
     def test_one_process_saves_in_the_background(self):
         with shardmesh.Run(self.path) as run:

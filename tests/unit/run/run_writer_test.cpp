@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <forked_child.hpp>
+#include <fstream>
+#include <functional>
 #include <optional>
 #include <scratch_folder.hpp>
 #include <string>
@@ -125,6 +127,37 @@ TEST_CASE("the step to which a save in progress refers stays until the save ends
   const prune_plan plan = writer.plan_prune({.last = 1}).value();
   REQUIRE(plan.deleted.size() == 1);
   CHECK(plan.deleted[0].step.step == 1);
+}
+
+TEST_CASE("a save that fails changes neither the metric of the step that is there nor the record of other steps") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  run_writer writer = run_writer::open(run).value();
+  save_with(writer, 1, 0.5);
+  const auto fail_to_save = [&](std::int64_t step, double metric, const std::function<void()>& meanwhile) {
+    REQUIRE(writer.begin_save(step, quick(metric)));
+    meanwhile();
+    writer.end_save(step, false, false);
+  };
+  const auto metric_of_1 = [&] {
+    const std::vector<run_step> steps = list_steps(run).value();
+    return steps.size() == 1 ? steps[0].metric : std::nullopt;
+  };
+  fail_to_save(1, 9, [] {});
+  CHECK(metric_of_1() == 0.5);
+  fail_to_save(2, 3, [] {});
+  std::string text;
+  std::getline(std::ifstream(run / ".shardmesh_run.json"), text);
+  CHECK(text.find("\"1\":") != std::string::npos);
+  CHECK(text.find("\"2\":") == std::string::npos);
+  // The commit of the step succeeded, and then the save failed.
+  fail_to_save(1, 0.25, [&] {
+    save_steps(scratch / "other", {1});
+    fs::rename(run / "step-1", scratch / "replaced");
+    fs::rename(scratch / "other" / "step-1", run / "step-1");
+  });
+  CHECK(metric_of_1() == 0.25);
+  CHECK(writer.take_notes().empty());
 }
 
 TEST_CASE("one writer at a time has the folder, and a negative step is refused") {
