@@ -69,7 +69,7 @@ struct save_options {
   call_options call() const { return {.within = within, .cancel = cancel}; }
   /// Returns the options of the staged output.
   output_options output() const {
-    return {.overwrite = overwrite, .durable = durable, .may_replace = hooks.may_replace};
+    return {.overwrite = overwrite, .durable = durable, .may_replace = hooks.may_replace, .memory_bytes = memory_bytes};
   }
 };
 

@@ -24,10 +24,10 @@ namespace shardmesh::remote {
 namespace {
 
 constexpr std::int64_t mebibyte = 1 << 20;
-// Larger objects are sent in parts of this size, or of as many more bytes as 10,000 parts need.
-constexpr std::int64_t part_bytes = 16 * mebibyte, most_parts = 10'000, most_part_bytes = 5120 * mebibyte;
-// Parts in flight, and so their memory: eight times 16 MiB.
-constexpr int parts_at_once = 8;
+// Larger objects are sent in parts of this size, or of as many more bytes as 10,000 parts need. With little memory,
+// parts are smaller; S3 takes no part below 5 MiB, except for the last one.
+constexpr std::int64_t part_bytes = 16 * mebibyte, least_part_bytes = 5 * mebibyte, most_part_bytes = 5120 * mebibyte;
+constexpr std::int64_t most_parts = 10'000, most_parts_at_once = 8;
 constexpr std::int64_t most_answer_bytes = mebibyte;
 constexpr std::string_view token_header = "x-amz-meta-shardmesh-upload";
 // Two conditional writes of one name at a time: the server may ask to repeat one of them.
@@ -36,6 +36,17 @@ constexpr int most_conflicts = 5;
 std::string new_token() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}{:08x}", random(), random(), random());
+}
+
+std::int64_t part_bytes_within(std::int64_t memory_bytes) {
+  const std::int64_t memory = memory_bytes > 0 ? memory_bytes : part_bytes;
+  return std::clamp(memory / mebibyte * mebibyte, least_part_bytes, part_bytes);
+}
+
+// Returns how many parts are in flight at a time.
+int parts_within(std::int64_t memory_bytes, std::int64_t each) {
+  const std::int64_t memory = memory_bytes > 0 ? memory_bytes : most_parts_at_once * part_bytes;
+  return static_cast<int>(std::clamp<std::int64_t>(memory / each, 1, most_parts_at_once));
 }
 
 result<std::vector<std::byte>> read_part(const byte_source& content, std::int64_t offset, std::int64_t length) {
@@ -50,7 +61,8 @@ s3_upload::s3_upload(const s3_connection& to, s3_name name, const put_condition&
     : to_(to), name_(std::move(name)), condition_(condition), token_(new_token()) {}
 
 result<std::string> s3_upload::put(const byte_source& content) {
-  auto done = content.size_bytes() <= part_bytes ? put_whole(content) : put_parts(content);
+  const bool is_small = content.size_bytes() <= part_bytes_within(condition_.memory_bytes);
+  auto done = is_small ? put_whole(content) : put_parts(content);
   if (done) return done;
   error why = std::move(done).error();
   const detail::cleanup_scope limits;
@@ -109,7 +121,7 @@ result<std::string> s3_upload::begin_parts() {
 
 result<std::vector<std::string>> s3_upload::send_parts(const byte_source& content, const std::string& id) {
   const std::int64_t size = content.size_bytes();
-  std::int64_t each = part_bytes;
+  std::int64_t each = part_bytes_within(condition_.memory_bytes);
   while ((size + each - 1) / each > most_parts) each += part_bytes;
   if (each > most_part_bytes)
     return fail(errc::unsupported, "the object is too large for one upload")
@@ -117,7 +129,8 @@ result<std::vector<std::string>> s3_upload::send_parts(const byte_source& conten
         .with_values(fmt::format("at most {}", human_bytes(most_parts * most_part_bytes)), human_bytes(size));
   const std::int64_t count = (size + each - 1) / each;
   std::vector<std::string> etags(static_cast<std::size_t>(count));
-  SHARDMESH_TRY(parallel_for(each > part_bytes ? 2 : parts_at_once, count, [&](std::int64_t i) -> result<void> {
+  const int at_once = parts_within(condition_.memory_bytes, each);
+  SHARDMESH_TRY(parallel_for(at_once, count, [&](std::int64_t i) -> result<void> {
     SHARDMESH_TRY(const std::vector<std::byte> bytes, read_part(content, i * each, std::min(each, size - i * each)));
     const s3_request request{.method = "PUT",
                              .of = name_,

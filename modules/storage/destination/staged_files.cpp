@@ -65,8 +65,8 @@ result<void> staged_files::end(std::int32_t file, int fd) {
   auto synced = is_owed ? sync_written(fd, {}) : result<void>{};
   auto closed = close_written(fd, {});
   if (synced && closed) return {};
-  error why =
-      (synced ? std::move(closed).error() : std::move(synced).error()).with_file(place_.shown(place_.path_of(file)));
+  error why = place_.with_full_folder(
+      (synced ? std::move(closed) : std::move(synced)).error().with_file(place_.shown(place_.path_of(file))));
   const std::scoped_lock guard(lock_);
   if (!lost_) lost_ = why;
   return why;
@@ -77,7 +77,8 @@ result<void> staged_files::write_now(std::int32_t file, std::int64_t offset, std
   const auto size = static_cast<std::int64_t>(bytes.size());
   while (!bytes.empty()) {
     const ssize_t put = uninterrupted([&] { return ::pwrite(writable.fd(), bytes.data(), bytes.size(), offset); });
-    if (put <= 0) return fail_sys(put < 0 ? errno : EIO, "cannot write", place_.destination.string());
+    if (put <= 0)
+      return place_.with_full_folder(fail_sys(put < 0 ? errno : EIO, "cannot write", place_.destination.string()));
     bytes = bytes.subspan(static_cast<std::size_t>(put));
     offset += put;
   }

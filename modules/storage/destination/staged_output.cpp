@@ -191,8 +191,8 @@ result<void> staged_output::reserve(std::int64_t bytes) const {
   const std::uint64_t blocks = ::geteuid() == 0 ? room.f_bfree : room.f_bavail;
   if (static_cast<double>(blocks) * static_cast<double>(room.f_frsize) >= static_cast<double>(bytes)) return {};
   error full = fail_sys(ENOSPC, "there is not enough space for the data", state_->where.destination.string());
-  return std::move(full).with_values(fmt::format("{} bytes of free space", bytes),
-                                     fmt::format("{}", blocks * room.f_frsize));
+  return state_->where.with_full_folder(std::move(full).with_values(fmt::format("{} bytes of free space", bytes),
+                                                                    fmt::format("{}", blocks * room.f_frsize)));
 }
 
 const std::vector<std::string>& staged_output::notes() const {

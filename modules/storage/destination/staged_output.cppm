@@ -10,9 +10,10 @@ export namespace shardmesh {
 
 /// The options of a `staged_output`. By default, it replaces nothing and syncs its files.
 struct output_options {
-  bool overwrite = false;     // replace an existing destination
-  bool durable = true;        // fsync before and after the rename; without it, a power cut can lose the new data
-  folder_rule may_replace{};  // with `overwrite`: decides which folders; empty: the default rule
+  bool overwrite = false;         // replace an existing destination
+  bool durable = true;            // fsync before and after the rename; without it, a power cut can lose the new data
+  folder_rule may_replace{};      // with `overwrite`: decides which folders; empty: the default rule
+  std::int64_t memory_bytes = 0;  // for the parts of an upload; 0: the store's default
 };
 
 /// Files under a temporary name (".NAME.shardmesh-tmp-...") beside the destination. `commit` makes them durable and
@@ -21,8 +22,9 @@ struct output_options {
 /// Without `overwrite`, a destination that appears meanwhile is never replaced. With it, only what was there when the
 /// output was made is replaced: it is exchanged atomically, examined again, and only then deleted. A directory is
 /// replaced only where `may_replace` allows it.
-/// If the destination is a URL, the files are written in the folder for temporary files, and `commit` uploads them, the
-/// description of a folder last. With `overwrite`, the old description is removed before its data is replaced.
+/// If the destination is a URL, the files are written in the folder for temporary files (TMPDIR), and `commit` uploads
+/// them, the description of a folder last. With `overwrite`, the old description is removed before its data is
+/// replaced.
 class staged_output {
  public:
   /// Creates an output for one file, or for one directory. An empty directory may always be filled. Dead leftovers of
@@ -40,8 +42,9 @@ class staged_output {
   staged_output& operator=(staged_output&&) noexcept;
   ~staged_output();
 
-  /// Checks that the destination's file system has room for `bytes`. Call it before writing.
-  /// \errors errc::no_space
+  /// Checks that the destination's file system, or that of the folder for temporary files, has room for `bytes`. Call
+  /// it before writing.
+  /// \errors errc::no_space, with both numbers; for a URL, the hint names the folder for temporary files
   result<void> reserve(std::int64_t bytes) const;
   /// Adds a file to a directory (or the single file, with an empty name): creates it empty and returns its number.
   /// `name` is a plain file name. Not thread-safe.

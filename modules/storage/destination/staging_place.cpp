@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <shardmesh/try.hpp>
@@ -25,7 +26,8 @@ namespace fs = std::filesystem;
 namespace {
 
 result<void> make_folder(const staging_place& place) {
-  if (::mkdir(place.path.c_str(), 0777) != 0) return fail_sys(errno, "cannot create", place.shown(place.path));
+  if (::mkdir(place.path.c_str(), 0777) != 0)
+    return place.with_full_folder(fail_sys(errno, "cannot create", place.shown(place.path)));
   return {};
 }
 
@@ -38,6 +40,14 @@ std::string staging_place::path_of(std::int32_t file) const {
 std::string staging_place::shown(const fs::path& internal) const {
   const fs::path known = internal == path ? destination : destination / internal.filename();
   return is_url ? printable_url(known.native()) : known.string();
+}
+
+error staging_place::with_full_folder(error why) const {
+  if (!is_url || why.code != errc::no_space) return why;
+  return std::move(why).with_hint(
+      fmt::format("free space in {}, where the files are written before they are uploaded, or set TMPDIR to a folder "
+                  "with more",
+                  beside.string()));
 }
 
 result<void> staging_place::make() {
@@ -66,7 +76,7 @@ result<void> staging_place::make() {
 result<void> staging_place::make_file(const std::string& file) const {
   const int flags = O_RDWR | O_CREAT | O_CLOEXEC | (joined ? O_NOFOLLOW : O_EXCL);
   const int fd = uninterrupted([&] { return ::open(file.c_str(), flags, 0666); });
-  if (fd < 0) return fail_sys(errno, "cannot create", shown(file));
+  if (fd < 0) return with_full_folder(fail_sys(errno, "cannot create", shown(file)));
   auto closed = close_written(fd, {});
   if (closed) return {};
   if (!joined) ::unlink(file.c_str());

@@ -25,6 +25,10 @@ struct staging_place {
   // Returns the name that users know: the temporary name is internal.
   std::string shown(const std::filesystem::path& internal) const;
 
+  // Adds the folder that lacks space to an error of writing here. The files of a URL are written elsewhere first, so
+  // the name in the error would not show which disk is full.
+  error with_full_folder(error why) const;
+
   // Creates an empty file or folder at a new `path`, with the sign that it is being written.
   result<void> make();
   // Creates an empty file. In a shared folder, another process may have made the file already.

@@ -21,12 +21,15 @@ struct stored_object {
   friend bool operator==(const stored_object&, const stored_object&) = default;
 };
 
-/// The condition under which `store::put` writes.
+/// The condition under which `store::put` writes, and its memory.
 struct put_condition {
   /// Only when nothing has the name.
   bool if_absent = false;
   /// When not empty: only while the object has this version.
   std::string if_version{};
+  /// Bounds the content that is in memory at a time, down to the smallest part that the store sends. 0: the store's
+  /// default.
+  std::int64_t memory_bytes = 0;
 };
 
 /// A place that holds objects under URLs of one scheme. Thread-safe. A URL reaches the store as the user wrote it, or

@@ -59,6 +59,7 @@ result<upload> upload::look(std::string url, bool is_directory, const output_opt
   SHARDMESH_TRY(made.store_, store_of(url));
   made.url_ = std::move(url);
   made.is_directory_ = is_directory;
+  made.memory_bytes_ = options.memory_bytes;
   SHARDMESH_TRY(is_directory ? made.look_at_folder(options) : made.look_at_file(options));
   return made;
 }
@@ -143,7 +144,7 @@ result<void> upload::put_file(const file& one) {
   file_pool files(1);
   SHARDMESH_TRY(const std::unique_ptr<byte_source> content, files.open(one.path));
   const auto old = before_.find(one.name);
-  put_condition condition;
+  put_condition condition{.memory_bytes = memory_bytes_};
   if (old == before_.end())
     condition.if_absent = true;
   else

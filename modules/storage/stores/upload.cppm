@@ -40,6 +40,7 @@ class upload {
   std::shared_ptr<const store> store_;
   std::string url_;  // without a slash at its end
   bool is_directory_ = false, has_made_room_ = false;
+  std::int64_t memory_bytes_ = 0;                // see put_condition
   std::map<std::string, stored_object> before_;  // what is there, and will be replaced
   std::vector<std::string> written_;             // names of objects that were not there before
 };

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the store of S3 against servers that lie or fail. tests/oracle/remote_s3.py has the tests against a real one.
+#include <algorithm>
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <http_server.hpp>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <scratch_folder.hpp>
@@ -164,6 +169,55 @@ TEST_CASE("an object that the server stores without a confirmation is removed ag
   CHECK(!other.put_text("new"));
   CHECK(other.server.seen().back().method == "HEAD");
   CHECK(other.content == "old");
+}
+
+TEST_CASE("the parts of an upload in flight fit in its memory") {
+  constexpr std::int64_t mebibyte = 1 << 20;
+  // Counts the parts that were read and not yet answered.
+  class counted final : public byte_source {
+   public:
+    explicit counted(std::int64_t size) : bytes_(static_cast<std::size_t>(size)) {}
+    std::int64_t size_bytes() const override { return std::ssize(bytes_); }
+    std::string name() const override { return "content"; }
+    result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
+      ++parts;
+      return memory_source(bytes_, "content").read(offset, out);
+    }
+    mutable std::atomic<int> parts = 0;
+
+   private:
+    std::vector<std::byte> bytes_;
+  };
+  struct sent {
+    std::int64_t memory, size;
+    int most_at_once;
+    std::vector<std::size_t> sizes;  // of the parts, descending
+  };
+  for (const sent& one : std::vector<sent>{{1, 11 * mebibyte, 1, {5 << 20, 5 << 20, 1 << 20}},
+                                           {7 * mebibyte, 15 * mebibyte, 1, {7 << 20, 7 << 20, 1 << 20}},
+                                           {33 * mebibyte, 49 * mebibyte, 2, {16 << 20, 16 << 20, 16 << 20, 1 << 20}},
+                                           {0, 17 * mebibyte, 8, {16 << 20, 1 << 20}}}) {
+    INFO(one.memory << " bytes of memory");
+    const counted content(one.size);
+    int answered = 0, most_at_once = 0;
+    std::vector<std::size_t> sizes;
+    http_server::server server;
+    server.on("/bucket/one", [&](const http_server::request& asked) {
+      if (asked.method == "POST" && asked.body.empty())
+        return answer(200, "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>");
+      if (asked.method == "POST")
+        return answer(200, "<CompleteMultipartUploadResult><ETag>\"e\"</ETag></CompleteMultipartUploadResult>");
+      most_at_once = std::max(most_at_once, content.parts - answered);
+      ++answered;
+      sizes.push_back(asked.body.size());
+      return answer(200, "", "ETag: \"p\"\r\n");
+    });
+    CHECK(store_at(server)->put("s3://bucket/one", content, {.if_absent = true, .memory_bytes = one.memory}));
+    CHECK(server.seen().size() == one.sizes.size() + 2);
+    CHECK(most_at_once <= one.most_at_once);
+    std::sort(sizes.begin(), sizes.end(), std::greater<>());
+    CHECK(sizes == one.sizes);
+  }
 }
 
 TEST_CASE("a stored object needs no ETag in the server's answer") {

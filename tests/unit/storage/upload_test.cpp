@@ -2,6 +2,9 @@
 // Tests destinations under URLs: the order of uploads, their conditions, and what is left after a failure.
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -46,6 +49,7 @@ class noting_store final : public store {
   result<std::string> put(const std::string& url, const byte_source& content,
                           const put_condition& condition) const override {
     const auto found = objects.find(url);
+    memory.push_back(condition.memory_bytes);
     if (last_part(url) == refused) return fail(errc::io, "the server refuses").with_file(url);
     if (condition.if_absent && found != objects.end()) return fail(errc::destination_exists, "exists").with_file(url);
     if (!condition.if_version.empty() && (found == objects.end() || found->second != condition.if_version))
@@ -73,7 +77,8 @@ class noting_store final : public store {
 
   mutable std::map<std::string, std::string> objects;
   mutable std::vector<std::string> changes;
-  mutable std::vector<bool> ended;  // for each removal: a limit of its call was reached
+  mutable std::vector<bool> ended;           // for each removal: a limit of its call was reached
+  mutable std::vector<std::int64_t> memory;  // that each write may take
   std::string refused, lost, irremovable;
   bool breaks = false;  // after `lost`
   mutable bool is_broken = false;
@@ -228,6 +233,30 @@ TEST_CASE("an old folder in a store stays readable until its description is remo
   CHECK(lost.error().hint == "write it again: the previous checkpoint was removed to make room");
   CHECK(at.made->changes == lines{"remove .shardmesh_checksums", "remove .metadata", "put __0_0.distcp"});
   CHECK(!at.made->objects.contains(at.url("run/.metadata")));
+}
+
+TEST_CASE("a full folder for temporary files is named, with the space that the upload needs") {
+  const registered at("upload-full");
+  const auto output = staged_output::directory(at.url("run"));
+  REQUIRE(output);
+  CHECK(output->reserve(1));
+  constexpr std::int64_t needed = std::numeric_limits<std::int64_t>::max();
+  const auto refused = output->reserve(needed);
+  REQUIRE(!refused);
+  CHECK(refused.error().code == errc::no_space);
+  CHECK(refused.error().file == at.url("run"));
+  CHECK(refused.error().expected == std::to_string(needed) + " bytes of free space");
+  CHECK(refused.error().hint == "free space in " + std::filesystem::temp_directory_path().string() +
+                                    ", where the files are written before they are uploaded, or set TMPDIR to a folder "
+                                    "with more");
+}
+
+TEST_CASE("an upload tells the store how much memory it may take") {
+  const registered at("upload-memory");
+  REQUIRE(write_folder(at.url("run"), dcp_files, {.memory_bytes = 12345}));
+  CHECK(at.made->memory == std::vector<std::int64_t>(4, 12345));
+  REQUIRE(write_folder(at.url("again"), dcp_files));
+  CHECK(at.made->memory.back() == 0);
 }
 
 TEST_CASE("a single file in a store is replaced only while it is the one that was examined") {
