@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <most_of_others.hpp>
 #include <optional>
 #include <rank_folder.hpp>
 #include <span>
@@ -169,12 +170,6 @@ expected_rounds expected_of(held_form how) {
   return {};
 }
 
-std::int64_t most_bytes(std::span<const traffic> counted) {
-  std::int64_t most = 0;
-  for (const traffic& one : counted.subspan(1)) most = std::max(most, one.plan_bytes);
-  return most;
-}
-
 }  // namespace
 
 TEST_CASE("the plan that a rank sends and receives in a load does not grow with the number of ranks") {
@@ -203,7 +198,7 @@ TEST_CASE("the plan that a rank sends and receives in a load does not grow with 
       }
       CHECK(counted.front().plans == expected.plans * (ranks - 1));
       CHECK(counted.front().plan_bytes == of_others);
-      const std::int64_t most = most_bytes(counted);
+      const std::int64_t most = most_of_others(counted, &traffic::plan_bytes);
       CHECK(most < 250 * tensors);
       if (ranks == 4) of_four = most;
       // Positions in larger tensors take a byte more, and a rank may read for three others instead of two.

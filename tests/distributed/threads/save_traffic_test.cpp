@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <most_of_others.hpp>
 #include <optional>
 #include <rank_folder.hpp>
 #include <span>
@@ -92,13 +93,6 @@ std::vector<traffic> save_on(std::int32_t ranks, held_form how) {
   return counted;
 }
 
-// The most bytes of messages of a rank other than 0.
-std::int64_t most_bytes(std::span<const traffic> counted) {
-  std::int64_t most = 0;
-  for (const traffic& one : counted.subspan(1)) most = std::max(most, one.message_bytes);
-  return most;
-}
-
 }  // namespace
 
 TEST_CASE("what a rank sends and receives in a save does not grow with the number of ranks") {
@@ -117,7 +111,7 @@ TEST_CASE("what a rank sends and receives in a save does not grow with the numbe
       }
       CHECK(counted.front().messages == 4 * (ranks - 1));
       CHECK(counted.front().message_bytes == of_others);
-      const std::int64_t most = most_bytes(counted);
+      const std::int64_t most = most_of_others(counted, &traffic::message_bytes);
       CHECK(most < 100 * tensors);  // of these, about 35 describe a tensor, and 38 are a checksum
       if (ranks == 4) of_four = most;
       // Positions in larger tensors take a byte more.
