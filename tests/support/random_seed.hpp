@@ -16,9 +16,9 @@ inline bool runs_are_long() {
   return text != nullptr && std::string_view(text) == "long";
 }
 
-/// `count` rounds, or twenty times as many in long runs.
-inline std::uint64_t rounds(std::uint64_t count) {
-  return runs_are_long() ? 20 * count : count;
+/// `count` rounds, or `factor` times as many in long runs: fewer than twenty where a round takes seconds.
+inline std::uint64_t rounds(std::uint64_t count, std::uint64_t factor = 20) {
+  return runs_are_long() ? factor * count : count;
 }
 
 /// The seed of random tests: SHARDMESH_SEED, or a random one for this program run. A test that uses it must print how
@@ -32,10 +32,10 @@ inline std::uint64_t seed() {
   return value;
 }
 
-/// `count` seeds in a row from `seed()` on, or twenty times as many in long runs. A test that uses them prints the one
+/// `count` seeds in a row from `seed()` on, or `factor` times as many in long runs. A test that uses them prints the one
 /// that failed: SHARDMESH_SEED=<seed> begins with it.
-inline std::vector<std::uint64_t> seeds(std::uint64_t count) {
-  std::vector<std::uint64_t> made(rounds(count));
+inline std::vector<std::uint64_t> seeds(std::uint64_t count, std::uint64_t factor = 20) {
+  std::vector<std::uint64_t> made(rounds(count, factor));
   std::iota(made.begin(), made.end(), seed());
   return made;
 }

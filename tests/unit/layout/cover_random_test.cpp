@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
-#include <cstdlib>
 #include <dice.hpp>
 #include <indices.hpp>
 #include <numeric>
 #include <optional>
+#include <random_seed.hpp>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 import shardmesh.layout;
@@ -20,11 +19,6 @@ import shardmesh.layout;
 using namespace shardmesh;
 
 namespace {
-
-int runs(int usual) {
-  const char* text = std::getenv("SHARDMESH_PROPERTY_RUNS");
-  return text != nullptr && std::string_view(text) == "long" ? usual * 30 : usual;
-}
 
 struct sample {
   extents shape;
@@ -230,11 +224,11 @@ void check_both(const sample& s, int& valid) {
 }  // namespace
 
 TEST_CASE("random layouts, whole and with defects, are judged as a count of every cell does") {
-  const std::uint64_t seed = 20261121;
-  INFO("seed " << seed);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
   dice d(seed);
   int valid = 0;
-  const int rounds = runs(4000);
+  const auto rounds = static_cast<int>(random_seed::rounds(4000));
   for (int round = 0; round < rounds; ++round) {
     INFO("round " << round);
     sample s = guillotine(d, d.below(5), 7, d.below(12));
@@ -249,22 +243,22 @@ TEST_CASE("random layouts, whole and with defects, are judged as a count of ever
 }
 
 TEST_CASE("random boxes anywhere are judged as a count of every cell does") {
-  const std::uint64_t seed = 71;
-  INFO("seed " << seed);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
   dice d(seed);
   int valid = 0;
-  for (int round = 0; round < runs(1000); ++round) {
+  for (std::uint64_t round = random_seed::rounds(1000); round > 0; --round) {
     INFO("round " << round);
     check_both(anything(d, 1 + d.below(3)), valid);
   }
 }
 
 TEST_CASE("rows across columns are judged as a count of every cell does") {
-  const std::uint64_t seed = 4711;
-  INFO("seed " << seed);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
   dice d(seed);
   int valid = 0;
-  for (int round = 0; round < runs(80); ++round) {
+  for (std::uint64_t round = random_seed::rounds(80); round > 0; --round) {
     INFO("round " << round);
     sample s = slabs(d, 2 + d.below(2));
     if (round % 2 == 1) damage(s, d);
@@ -273,11 +267,11 @@ TEST_CASE("rows across columns are judged as a count of every cell does") {
 }
 
 TEST_CASE("larger cuts with a few defects are judged as a count of every cell does") {
-  const std::uint64_t seed = 99;
-  INFO("seed " << seed);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
   dice d(seed);
   int valid = 0;
-  for (int round = 0; round < runs(30); ++round) {
+  for (std::uint64_t round = random_seed::rounds(30, 5); round > 0; --round) {
     INFO("round " << round);
     sample s = guillotine(d, 1 + d.below(3), 40, 700);
     for (std::int64_t more = d.below(4); more > 0; --more) damage(s, d);
@@ -286,10 +280,10 @@ TEST_CASE("larger cuts with a few defects are judged as a count of every cell do
 }
 
 TEST_CASE("counting who shares cells with how many agrees with looking at all pairs") {
-  const std::uint64_t seed = 8;
-  INFO("seed " << seed);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
   dice d(seed);
-  for (int round = 0; round < runs(150); ++round) {
+  for (std::uint64_t round = random_seed::rounds(150); round > 0; --round) {
     INFO("round " << round);
     const std::size_t dims = 1 + d.one_of(4), count = 1 + d.one_of(round % 10 == 0 ? 1500 : 150);
     const std::int64_t range = 1 + d.below(round % 3 == 0 ? 12 : 200), most = 1 + d.below(range);
