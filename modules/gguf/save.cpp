@@ -49,6 +49,9 @@ class gguf_save {
     SHARDMESH_TRY(output.commit());
     save_report report;
     report.notes = std::move(plan_.notes);
+    if (auto note = torch_file::note_of_python_keys(tensors_, {}, "text in names of GGUF tensors",
+                                                    [](const path_key&) { return true; }))
+      report.notes.push_back(*std::move(note));
     report.notes.insert(report.notes.end(), output.notes().begin(), output.notes().end());
     report.files = 1;
     report.tensors = static_cast<std::int64_t>(tensors_.size());

@@ -98,6 +98,19 @@ def check_keys(oracle):
             loads_as(oracle, case, back, as_text(state, lost) if is_lost else state)
 
 
+def check_names_alone(oracle):
+    """Formats without a document of objects have only names. Integers are told from text as --nest does."""
+    keys = PLAIN + FOREIGN
+    lost = [key for key in keys if type(key) is not int or len(str(key)) > 15]
+    source = oracle.work / "names.pt"
+    torch.save({"t": {key: torch.full((2,), float(i)) for i, key in enumerate(keys)}}, source)
+    for to, ending in (("safetensors", "safetensors"), ("hf", "hf"), ("npz", "npz"), ("gguf", "gguf")):
+        case, there = f"names alone in {to}", oracle.work / f"names.{ending}"
+        status, out, err = oracle.run("convert", source, there, "--to", to)
+        oracle.check(status == 0 and f"{len(lost)} Python-only dict keys become text in" in out + err, case, f"says {out + err}")
+        oracle.succeeds(case, "diff", source, there)
+
+
 def check_like_keys(oracle):
     """1 and "1" in one dict are two keys."""
     for name, state in (("nested", {"m": {1: {"a": torch.ones(2)}, "1": {"b": torch.zeros(3), "c": 4}}}),
@@ -212,6 +225,7 @@ def check_hostile(oracle):
 def main():
     oracle = Oracle(__doc__, syncs=False)
     check_keys(oracle)
+    check_names_alone(oracle)
     check_like_keys(oracle)
     check_package_folders(oracle)
     check_snapshot(oracle)
