@@ -74,7 +74,7 @@ FAULTS = [
     ("state/difference.cpp", "a == b || (std::isnan(a) && std::isnan(b))", "a == b", ["unit_state"]),
     ("state/nest.cpp", "listed < local.size()", "false", ["unit_state"]),
     ("fsdp/shard_group.cpp", "positions[rank] < -1 ||", "false ||", ["unit_fsdp"]),
-    ("fsdp/load.cpp", "!is_unknown && notes[*first].types[i] != notes[r].types[i]", "false", ["unit_fsdp"]),
+    ("fsdp/load_choice.cpp", "!is_unknown && notes[*first].types[i] != notes[r].types[i]", "false", ["unit_fsdp"]),
     # checkpoint_core and formats
     ("checkpoint_core/chunk_cache.cpp", "offset > whole->size_bytes() || length > whole->size_bytes() - offset",
      "offset > whole->size_bytes()", ["unit_checkpoint_core"]),
@@ -85,7 +85,7 @@ FAULTS = [
     ("gguf/header.cpp", "*end > file_bytes_", "*end > file_bytes_ + 1", ["unit_gguf"]),
     ("gguf/header.cpp", "tensor.begin < before.end", "false", ["unit_gguf"]),
     ("npz/array_header.cpp", "order == '>' && item_bytes(known.type) > 1", "order == '>'", ["unit_npz"]),
-    ("npz/reader.cpp", "end <= array.size_bytes", "end <= array.size_bytes + 1", ["unit_npz"]),
+    ("npz/stored_array.cpp", "end <= array.size_bytes", "end <= array.size_bytes + 1", ["unit_npz"]),
     ("npz/reader.cpp", "rest > 0", "false", ["unit_npz"]),
     ("storage/tar.cpp", "size > source_.size_bytes() - at_", "size > source_.size_bytes() - at_ + 1", ["unit_storage"]),
     ("storage/tar.cpp", "step == \"..\"", "false", ["unit_storage"]),
