@@ -25,7 +25,9 @@ result<void> check_limits(const std::filesystem::path& path) {
 opened_reader open_within_limits(const std::filesystem::path& path, const open_options& options,
                                  function_ref<opened_reader(const open_options&)> work) {
   const detail::call_scope limits(options.call().named("opening"));
-  SHARDMESH_TRY(check_limits(path));
+  // The call that opens a local file checks its own limits, in collective calls together with the other ranks.
+  const bool checks = is_url(path) || options.within || options.cancel.stop_possible();
+  if (checks) SHARDMESH_TRY(check_limits(path));
   open_options all = options;
   all.files = options.pool();
   // Some parts are opened later, by reads with limits of their own.
@@ -37,7 +39,7 @@ opened_reader open_within_limits(const std::filesystem::path& path, const open_o
   if (auto failed = answers.failure(); failed && (opened || opened.error().code != failed->code))
     return *std::move(failed);
   // A part whose request was ended is neither missing nor damaged.
-  if (opened || !detail::is_limit_error(opened.error())) SHARDMESH_TRY(check_limits(path));
+  if (checks && (opened || !detail::is_limit_error(opened.error()))) SHARDMESH_TRY(check_limits(path));
   return opened;
 }
 
