@@ -141,13 +141,21 @@ def random_state(dice, depth=0):
 
 def check_random(oracle):
     dice = random.Random(common_seed())
-    for number in range(rounds(15, 40)):
+    count, unconverted = rounds(15, 40), 0
+    for number in range(count):
         state = random_state(dice)
         source, ours = oracle.work / f"random{number}.in.pt", oracle.work / f"random{number}.pt"
         torch.save(state, source)
         folder, theirs = oracle.work / f"random{number}.dcp", oracle.work / f"random{number}.theirs.pt"
         torch_save_to_dcp(source, folder)  # its flattening turns mappings into dicts and loses empty ones
-        dcp_to_torch_save(folder, theirs)
+        try:
+            dcp_to_torch_save(folder, theirs)
+        except BaseException as error:  # of an element of a list that holds only empty dicts
+            unconverted += 1
+            text = str(error).splitlines()[-1]
+            print(f"note random {number}: PyTorch does not convert it: {text[:160]}")
+            oracle.check("Missing key in checkpoint state_dict" in text, f"random {number}", text)
+            continue
         for kind, given in (("a file", source), ("a folder", folder)):
             if kind == "a file":
                 torch.save(with_empty_dicts(load(theirs, False), state), theirs)
@@ -156,6 +164,7 @@ def check_random(oracle):
             if oracle.succeeds(f"random {number}", "convert", given, ours, "--force") is not None:
                 compare(oracle, f"random {number} from {kind}", ours, theirs)
                 oracle.succeeds(f"random {number} from {kind}", "diff", given, ours)
+    oracle.check(unconverted <= count // 3, "random", f"PyTorch does not convert {unconverted} of {count} states")
 
 
 def check_options(oracle):
