@@ -40,7 +40,7 @@ class refused_file final : public byte_source {
   std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
 };
 
-// True for a name that no step of leads up or elsewhere.
+// True for a relative name without "." and "..": none of its steps leaves the folder.
 bool is_plain_name(const fs::path& name) {
   return !name.empty() && !name.has_root_path() && !is_url(name) &&
          std::none_of(name.begin(), name.end(),

@@ -12,8 +12,8 @@ export namespace shardmesh {
 
 /// The options of the CUDA backend: its libraries and its memory. With an empty `cudart`, `cuda::runtime::load` finds
 /// the library. With empty `kernels`, `cuda::kernel_library::find` finds the kernels; `none` means that none are used.
-/// Where there is no library of kernels, or `kernels` is `nvrtc`, the NVRTC that `cuda::nvrtc::find` finds compiles
-/// them when a batch first needs them; `none` as `nvrtc` turns that off.
+/// If there is no library of kernels, or `kernels` is "nvrtc", NVRTC compiles the kernels when a batch first needs
+/// them. `cuda::nvrtc::find` finds NVRTC; the value "none" of the option `nvrtc` turns compiling off.
 struct cuda_options {
   std::string cudart{};
   std::string kernels{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches that kernels of NVRTC run. The host cuts a batch into tiles, as the library of kernels does.
+// Batches that run as kernels compiled by NVRTC. The host cuts a batch into tiles, as the library of kernels does.
 module;
 #include <shardmesh/kernels/batch.hpp>
 #include <shardmesh/kernels/cut_tiles.hpp>
@@ -28,7 +28,7 @@ using kernel_bodies::tile_item;
 using kernel_bodies::tile_tables;
 using kernel_bodies::tiled_phase;
 
-// CUDA's own copies do a batch of so few without a kernel: then nothing needs to be compiled.
+// A batch of at most this many copies runs as CUDA's own copies, so that no kernel needs to be compiled.
 constexpr std::size_t few_copies = 16;
 
 // A program in the runtime. Freed when no table uses it.

@@ -31,8 +31,8 @@ std::string version_text(int major, int minor) {
   return std::to_string(major) + "." + std::to_string(minor);
 }
 
-// NVRTC opens a second library by its name alone, which the loader finds only on its path or if it is loaded. NVIDIA's
-// wheels of CUDA 13 have it beside NVRTC, without a search path.
+// NVRTC opens a second library by its file name. The loader finds it only on its path, or if it is already loaded.
+// NVIDIA's wheels of CUDA 13 have this library beside NVRTC, without a search path.
 void load_builtins(const nvrtc& of) {
   const fs::path folder = fs::path(of.library.file()).parent_path();
   if (folder.empty()) return;
@@ -115,8 +115,8 @@ std::vector<std::string> nvrtc::places(const runtime& cuda) {
       add(wheel.parent_path() / "cuda_nvrtc" / "lib");
   }
   made.insert(made.end(), names.begin(), names.end());
-  // The package of Python is `shardmesh` in a folder of packages, and its command line is in its folder `bin`. Other
-  // people may have write access to what is beside any other folder.
+  // The Python package is the folder `shardmesh` in a folder of packages, and its command line is in its subfolder
+  // `bin`. The search leaves out the neighbours of any other folder, because other users may be able to write there.
   fs::path own = shared_library::own_folder();
   if (own.filename() == "bin") own = own.parent_path();
   const fs::path packages = own.parent_path();
@@ -141,7 +141,7 @@ result<std::shared_ptr<const nvrtc>> nvrtc::find(const runtime& cuda, const std:
   for (const std::string& place : places(cuda)) {
     std::error_code code;
     if (place.find('/') != std::string::npos && !fs::exists(place, code)) continue;
-    auto found = open(place);  // a name without a folder is the loader's to find
+    auto found = open(place);  // the loader searches for a name without a folder
     if (found && check_fit(**found, cuda)) return found;
   }
   return std::shared_ptr<const nvrtc>();

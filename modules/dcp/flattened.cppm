@@ -22,7 +22,7 @@ struct flattened_tensor {
 };
 
 // Returns the tensors that `mcore_data` names, by index. An impossible shape becomes a problem that names the tensor;
-// the tensor then stays as it is stored.
+// the tensor is then read in the form in which it is stored.
 std::vector<flattened_tensor> find_flattened(const catalog& stored, const extras& extras, std::vector<error>& problems);
 
 // A box of the whole tensor. Its elements, in row-major order, are a run of elements in a stored chunk, from `first`

@@ -21,7 +21,7 @@ result<std::unique_ptr<checkpoint_reader>> open(const std::filesystem::path& fol
 using file_sources = std::map<std::string, std::shared_ptr<const byte_source>, std::less<>>;
 
 /// Opens a DCP folder whose files are not in the file system, such as the members of an archive. `.metadata` is
-/// required. The entries of Megatron's common.pt are shown, too, and belong to no side file.
+/// required. The entries of Megatron's common.pt are also shown, and common.pt is then no side file.
 /// \param folder  a path for messages; the reader's path. It need not exist
 /// \param files   all files of the folder
 /// \errors those of `open`

@@ -23,7 +23,7 @@ class block_memory {
   std::unique_ptr<state> state_;
 };
 
-// Where a source reads. The referenced objects must outlive it.
+// The objects that a source reads. They must outlive it.
 struct delta_input {
   checkpoint_reader* base = nullptr;
   chunk_source* base_chunks = nullptr;

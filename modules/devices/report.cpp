@@ -119,7 +119,8 @@ gpu_library nvrtc_library(const result<cuda::runtime>& runtime, const std::strin
   return missing(name, std::move(problem), remedy);
 }
 
-// The source of the kernels that `cuda_scope::open` chooses. It fails with a library that cannot be used.
+// The source of the kernels that `cuda_scope::open` chooses. A library that cannot be used makes `open` fail, so the
+// answer is "none".
 std::string kernels_in_use(const kernels_found& library, const gpu_library& nvrtc, const std::string& path) {
   if (!library || cuda::kernel_library::named(path) == "none") return "none";
   if (*library != nullptr) return "library";

@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t max_slices = 64;
 constexpr double map_width = 480, map_height = 320, gap = 56, line_height = 16;
 
-// Lines from this height down. Their text has any bytes and any length.
+// Lines of text from this height down. A line may hold any bytes and have any length.
 struct caption_lines {
   std::string body;
   double height = 0, width = 0;

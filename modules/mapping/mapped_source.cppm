@@ -9,7 +9,7 @@ import :binding;
 
 namespace shardmesh {
 
-// Where mapped sources read: the checkpoint, and its chunks as a source. Both must outlive them.
+// The checkpoint that mapped sources read, and its chunks as a source. Both must outlive the mapped sources.
 struct mapping_input {
   const bound_mapping* bound = nullptr;
   checkpoint_reader* reader = nullptr;

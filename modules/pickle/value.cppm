@@ -26,7 +26,7 @@ enum class tag : std::uint8_t {
   bytes_at,
   bytes_decoded,
   bytearray_at,
-  list,  // payload: index of a header [begin, count << 32 | capacity]; likewise dict (count in words) and set
+  list,  // payload: index of a header [begin, count << 32 | capacity]; the same for dict (count in words) and set
   dict,
   set,
   tuple,  // payload: count << 40 | index of the items; for the count `long_tuple`, the real count precedes the items

@@ -12,7 +12,7 @@ import :step_names;
 
 export namespace shardmesh {
 
-/// What to keep, and of which run.
+/// The steps that a prune keeps, and how their folders are named.
 struct prune_options {
   step_names names = step_names::step;
   keep_rules keep{};
@@ -34,7 +34,7 @@ struct deleted_step {
   std::vector<std::string> references{};  // the names of the folders to which it refers
 };
 
-/// What a prune would do.
+/// The steps that a prune would keep, and those that it would delete.
 struct prune_plan {
   std::filesystem::path run;
   step_names names = step_names::step;
@@ -47,7 +47,8 @@ struct prune_plan {
   std::int64_t deleted_bytes() const;
 };
 
-/// What a prune has done. A step that could not be deleted is a problem, and the prune continues with the others.
+/// The counts of deleted steps and leftovers. A step that could not be deleted is a problem, and the prune continues
+/// with the others.
 struct prune_report {
   std::int64_t steps = 0, leftovers = 0;  // deleted
   std::int64_t bytes = 0;

@@ -45,7 +45,7 @@ struct run_writer::state {
   prune_options pruning(const keep_rules& keep) const;
 };
 
-// The folders to which saves in progress refer. What these refer to themselves is kept with them.
+// The folders to which saves in progress refer. The folders to which these refer in turn are kept with them.
 std::set<std::string> run_writer::state::needed() const {
   std::set<std::string> folders;
   for (const begun_save& one : begun)

@@ -37,7 +37,7 @@ constexpr std::int64_t stack_factor = 4;
 constexpr std::int64_t stack_factor = 1;
 #endif
 
-// What the threads of a simulation share. They write to it only while they have the turn.
+// The state that the threads of a simulation share. A thread writes to it only while it has the turn.
 struct simulation_run {
   std::shared_ptr<simulation_state> state;
   rank_body body;

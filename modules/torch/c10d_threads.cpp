@@ -35,7 +35,8 @@ namespace {
 // The detached threads of all engines. Never destroyed: a thread can end after the program's last static object.
 class threads_at_work {
  public:
-  // Waits until no thread works, for at most a second: the program ends, and LibTorch's static objects go next.
+  // Waits until no thread works, for at most a second. The program ends, and LibTorch's static objects are destroyed
+  // next.
   void wait_a_moment() {
     if (!maker_.is_this()) return;  // a forked child has no such threads
     std::unique_lock locked(lock_);
@@ -70,7 +71,7 @@ class threads_at_work {
 };
 threads_at_work& at_work() {
   static auto* const threads = new threads_at_work;
-  // When a program ends while other ranks still listen, its last records get a moment to leave.
+  // When a program ends while other ranks still listen, its last records get a moment to be sent.
   static const struct at_end {
     ~at_end() { threads->wait_a_moment(); }
   } wait;

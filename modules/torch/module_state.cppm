@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Converts a torch::nn::Module to a state dict of its parameters and buffers by name, and back. Its local view lets
-// `save` and `load` take a module as it is. Files with options for modules are in module_checkpoint.
+// `save` and `load` take a module directly. Files with options for modules are in module_checkpoint.
 export module shardmesh.torch:module_state;
 
 import shardmesh.std;

@@ -53,7 +53,7 @@ std::vector<std::size_t> flattened_elsewhere(const catalog& contents, const cata
 }  // namespace
 
 comparable_views::comparable_views(checkpoint_reader& left, checkpoint_reader& right) : left_(&left), right_(&right) {
-  // A side without another view (null, or an error) stays as it is; the comparison then reports the difference.
+  // A side without another view (null, or an error) is compared unchanged, and the comparison reports the difference.
   const auto show = [this](checkpoint_reader*& side, result<std::unique_ptr<checkpoint_reader>> made) {
     if (!made || !*made) return;
     seen_.push_back(*std::move(made));

@@ -31,7 +31,7 @@ namespace {
 
 constexpr std::string_view embedding = "tok_embeddings.weight";
 
-// True for statistics that each rank of the training kept of its own tokens.
+// True for statistics that each training rank gathered from its own tokens.
 bool is_statistic(std::string_view key) {
   return key.ends_with("_gate_stats_3E") || key.ends_with(".expert_activation_DE");
 }
@@ -86,7 +86,8 @@ class consolidated_reader final : public composed_reader {
         .with_values(detail::counted(last + 1, "file"), fmt::format("{}", files.size()));
   }
 
-  // A download that was interrupted after the first file has its name, but not the shapes that params.json states.
+  // A download that was interrupted after the first of several files leaves a single file. Its shapes then differ from
+  // those that params.json states.
   result<void> check_only_file() {
     std::error_code ignored;
     if (!fs::exists(params_file(), ignored)) return {};

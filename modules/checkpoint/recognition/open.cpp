@@ -40,8 +40,8 @@ namespace shardmesh {
 namespace fs = places;
 namespace {
 
-// Opens a model's files, the ranks' files of one save, or Meta's files. The last are the least: other projects
-// publish them beside a model of their own.
+// Opens a model's files, the ranks' files of one save, or Meta's files. Meta's files are opened only if there are no
+// others, because other projects publish them beside a model of their own.
 result<std::unique_ptr<checkpoint_reader>> open_torch_files(const fs::path& folder, const open_options& options) {
   SHARDMESH_TRY(const std::vector<checkpoint_part> parts, list_parts(folder));
   std::vector<checkpoint_part> found;
@@ -81,7 +81,7 @@ result<std::unique_ptr<checkpoint_reader>> open_folder(const fs::path& path, con
   }
 }
 
-// A file that describes others: its folder is opened.
+// Returns the folder of a file that describes other files. The folder is opened instead of the file.
 result<fs::path> folder_of_description(const fs::path& path) {
   fs::path folder = fs::folder_of(path);
   if (!is_url(path) || folder / fs::name_of(path) == path) return folder;
@@ -99,7 +99,7 @@ bool is_delta(const fs::path& file) {
          std::memcmp(head.data(), magic.data(), head.size()) == 0;
 }
 
-// Whatever no other format claims is for torch.load.
+// Opens a file that no other format claims as a file of torch.save.
 result<std::unique_ptr<checkpoint_reader>> open_torch_file(const fs::path& path, const open_options& options) {
   auto opened = torch_file::open(path, options);
   if (opened || !is_delta(path)) return opened;
@@ -118,8 +118,8 @@ result<std::unique_ptr<checkpoint_reader>> open_file(const fs::path& path, const
     return name == ".metadata" ? dcp::open(folder, options) : open_model_files(path, options);
   }
   if (nemo::is_nemo_name(name)) return nemo::open(path, options);
-  // Decides by content: a safetensors header begins with a length and "{"; everything that is neither it nor GGUF nor
-  // NumPy's is for torch.load.
+  // Decides by content: a safetensors header begins with a length and "{". A file that is neither GGUF, NumPy's, nor
+  // safetensors is read as one of torch.save.
   SHARDMESH_TRY(const bool is_gguf, gguf::looks_like_gguf(path));
   if (is_gguf || name.ends_with(".gguf")) return gguf::open(path, options);
   SHARDMESH_TRY(const bool is_npz, npz::looks_like_npz(path));
@@ -128,7 +128,7 @@ result<std::unique_ptr<checkpoint_reader>> open_file(const fs::path& path, const
   return is_safetensors ? safetensors::open(path, options) : open_torch_file(path, options);
 }
 
-// The store's error, if it could not look; else the error of a path without a checkpoint.
+// The store's error if it could not examine the path; otherwise, the error of a path that does not exist.
 error cannot_open(const std::error_code& code, const fs::path& path) {
   return code && code != std::errc::no_such_file_or_directory
              ? fs::failure(code, "cannot open", path)

@@ -191,7 +191,7 @@ class resolver {
     return rule_of_[t] == no_rule ? default_ : rules_[rule_of_[t]].placements;
   }
 
-  // What the placements of one rule do to tensors.
+  // The tensors that the placements of one rule do not fit.
   struct findings {
     std::vector<std::string_view> impossible, scalars;  // keys
     std::vector<std::string> misfits;

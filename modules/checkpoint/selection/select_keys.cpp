@@ -95,7 +95,7 @@ class key_selection {
     return !is_wanted || is_skipped || (options_.no_optimizer && roles_.role_of(key.key) == key_role::optimizer);
   }
 
-  // The change of a key by the rules, or by its parameter's change.
+  // The change of a key: that of its parameter if optimizer state follows the parameters, otherwise that of the rules.
   key_change change_at(std::size_t index) {
     key_change change = change_of(keys_[index].key, options_);
     if (!follow_) return change;

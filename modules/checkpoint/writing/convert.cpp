@@ -56,7 +56,7 @@ std::vector<error> refusals_of(const checkpoint_reader& reader, std::span<const 
   return problems;
 }
 
-// Splits a flat name. A longer path stays as it is, with its indices and integer keys.
+// Splits a flat name at its dots. A longer path keeps its steps, which may be indices and integer keys.
 void split_at_dots(path& where, std::string_view key) {
   if (where.size() > 1 || (where.size() == 1 && (where[0].is_index() || where[0].is_integer() || where[0].is_python())))
     return;
@@ -69,7 +69,7 @@ void split_at_dots(path& where, std::string_view key) {
   }
 }
 
-// Paths that form no tree are a fault of the source, not of an argument. Errors that name a file stay as they are.
+// Paths that form no tree are a fault of the source, not of an argument. Errors that name a file are not changed.
 void find_source_of(const checkpoint_reader& reader, error& problem) {
   if (!problem.file.empty()) return;
   if (problem.code == errc::invalid_argument) problem.code = errc::unsupported;

@@ -52,7 +52,7 @@ class type_choice {
     return {};
   }
 
-  // The number of matrices that stay as they are, because their rows are not whole blocks.
+  // The number of matrices that are not quantized, because their rows are not whole blocks.
   std::int64_t uneven() const { return uneven_; }
 
  private:

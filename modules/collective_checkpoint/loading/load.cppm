@@ -12,10 +12,10 @@ import shardmesh.checkpoint;
 
 export namespace shardmesh {
 
-/// How ranks share the reading of data that several of them want.
+/// How ranks share the reading of data that several of them need.
 enum class read_sharing : std::uint8_t {
   automatic,  // as `group` for tensors with a box of 64 KiB or more, else as `each_rank`
-  group,      // one rank reads each stored byte and sends it to all ranks that want it
+  group,      // one rank reads each stored byte and sends it to all ranks that need it
   each_rank,  // every rank reads for itself; no bytes are exchanged
 };
 

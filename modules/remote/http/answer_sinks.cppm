@@ -28,7 +28,7 @@ class kept_body final : public body_sink {
   std::vector<std::byte> bytes_;
 };
 
-// What a request for a range expects of its answer.
+// The range and version that the answer to a request must have.
 struct expected_range {
   std::int64_t offset = 0, total_bytes = 0;
   std::string version;  // the ETag; empty for any

@@ -18,8 +18,8 @@ class driver {
   driver(const driver&) = delete;
   driver& operator=(const driver&) = delete;
 
-  // Starts an attempt, at once or when fewer than `options.connections` are running. It will be in its inbox once,
-  // whatever happens.
+  // Starts an attempt, at once or when fewer than `options.connections` are running. It arrives in its inbox exactly
+  // once, even if it fails or is withdrawn.
   void start(std::shared_ptr<attempt> next);
   // Ends an attempt soon, unless it has ended. Once it is in its inbox, nothing uses its sink and body.
   void withdraw(std::shared_ptr<attempt> unwanted);

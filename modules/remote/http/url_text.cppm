@@ -7,7 +7,7 @@ import shardmesh.std;
 namespace shardmesh::remote {
 
 // Encodes the characters that no URL may contain, also "%" without two hexadecimal digits, and "#", because objects
-// have no fragments. What the user has encoded stays.
+// have no fragments. Characters that the user has encoded stay encoded.
 std::string encoded_url(std::string_view url);
 // Decodes %41 to A.
 std::string decoded(std::string_view text);

@@ -58,7 +58,7 @@ class s3_connection {
   error refusal(const s3_request& request, const http_response& answer) const;
   // "s3://BUCKET/KEY"
   std::string url_of(const s3_name& name) const;
-  // What the server was found to ignore: see `store::keeps_conditions`.
+  // Facts about the server that earlier requests have found: see `store::keeps_conditions`.
   std::atomic<bool>& ignores_conditions() const { return ignores_conditions_; }
   std::atomic<bool>& has_tried_conditions() const { return has_tried_conditions_; }
 

@@ -11,7 +11,7 @@ import :s3_address;
 
 export namespace shardmesh::remote {
 
-/// How a program reaches S3. What it does not set comes from the environment and the files of the AWS tools.
+/// How a program reaches S3. Settings that are empty come from the environment and the files of the AWS tools.
 struct s3_options {
   s3_settings settings{};
   /// The profile of ~/.aws; empty: AWS_PROFILE, else "default".

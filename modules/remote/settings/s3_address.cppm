@@ -25,7 +25,7 @@ struct s3_settings {
   friend bool operator==(const s3_settings&, const s3_settings&) = default;
 };
 
-/// Completes settings. What `given` does not set comes from the environment, and then from the profile:
+/// Completes settings. Those that `given` lacks come from the environment, and then from the profile:
 /// `choose_region` (else "us-east-1"), `choose_endpoint`, `s3.addressing_style`, AWS_USE_FIPS_ENDPOINT,
 /// AWS_USE_DUALSTACK_ENDPOINT, and SHARDMESH_S3_ANONYMOUS.
 /// \errors errc::invalid_argument for a malformed setting, with its place; errc::unsupported for S3 Transfer

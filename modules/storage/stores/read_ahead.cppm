@@ -27,7 +27,7 @@ class read_ahead {
     std::uint64_t used_at = 0;
     std::shared_ptr<const window> bytes;
   };
-  // What a range is part of: a kept window, or else a stream that it continues.
+  // The kept window that holds a range, or else the size of the next window of a stream that the range continues.
   struct place {
     std::shared_ptr<const window> bytes;
     std::int64_t window_bytes = 0;  // 0: read the range alone

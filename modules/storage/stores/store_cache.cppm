@@ -8,7 +8,7 @@ import :source;
 
 export namespace shardmesh {
 
-/// Where objects of stores are kept on this machine.
+/// The folder that keeps objects of stores on this machine, and its size.
 struct store_cache_options {
   /// Is made if it does not exist. Empty: nothing is kept.
   std::filesystem::path folder{};

@@ -33,7 +33,7 @@ class upload {
   result<void> make_room(const std::vector<file>& files);
   result<void> put_file(const file& one);
   result<void> remove_stale(const std::vector<file>& files, std::vector<std::string>& notes);
-  // Whether the server still has what it had when it was examined. False also if it does not answer.
+  // True if the server still has the object that it had when it was examined. False if the server does not answer.
   bool is_as_before(const std::string& name) const;
   error undone(const std::string& failed, error why);
 
@@ -41,7 +41,7 @@ class upload {
   std::string url_;  // without a slash at its end
   bool is_directory_ = false, has_made_room_ = false;
   std::int64_t memory_bytes_ = 0;                // see put_condition
-  std::map<std::string, stored_object> before_;  // what is there, and will be replaced
+  std::map<std::string, stored_object> before_;  // the objects that will be replaced
   std::vector<std::string> written_;             // names of objects that were not there before
 };
 

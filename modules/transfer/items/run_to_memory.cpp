@@ -355,7 +355,7 @@ class memory_run {
     const bool in_order = !is_packed && source_.reads_in_order({first.from.owner, first.from.slot});
     if (is_packed || in_order) return made.units.push_back({group, &made.regions.emplace_back(hull(group)), in_order});
     const std::int64_t item = item_bytes(first.target->to.type);
-    // Asked only where it matters: the answer opens the item.
+    // Calls `prefers_large_reads` only for large groups, because it opens the item.
     const bool is_large =
         hull(group).volume() > unit_bytes / item && source_.prefers_large_reads({first.from.owner, first.from.slot});
     const std::int64_t most = (is_large ? large_unit_bytes : unit_bytes) / item;

@@ -120,7 +120,7 @@ std::vector<agreement_record> records_of(const transfer_plan& plan, std::span<co
   return records;
 }
 
-// The digest of a plan without its fragments, of which each rank lists others.
+// The digest of a plan without its fragments, because each rank lists different ones.
 digest128 digest_of_outline(const transfer_plan& plan) {
   const plan_options& o = plan.options();
   std::vector<std::int64_t> numbers{o.memory_bytes, o.allow_narrowing, o.deterministic, o.reduce_grain_bytes};
