@@ -12,7 +12,8 @@ export namespace shardmesh {
 /// do not reach them. Metadata takes some ten times its size in memory, and compressed weights rarely shrink to half
 /// their size.
 struct read_limits {
-  /// The largest pickle, JSON header, or index that is read: `.metadata`, `data.pkl`, a record of checksums.
+  /// The largest description that is read: a pickle (`.metadata`, `data.pkl`), a manifest, or the description of a GGUF
+  /// file or a delta. Safetensors headers, indices, and records of checksums have fixed limits of their own.
   std::int64_t description_bytes = std::int64_t{1} << 30;
   /// Limit on the memory built from descriptions (entries, chunks, names, JSON): this, and `built_per_byte` for each of
   /// their bytes.
