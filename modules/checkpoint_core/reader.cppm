@@ -60,7 +60,7 @@ struct object_value {
   std::string kind;  // "int", "str", "dict", ... "opaque"
   std::string type;  // Python's type, "builtins.int"
   std::string json;  // the value as JSON, with the tags of docs/formats.md; {"$other":TYPE} for opaque
-  /// Tensors inside, with the keys that they get when a conversion to safetensors or hf turns them into entries.
+  /// Tensors inside, with the keys that they get when a conversion to a format without pickles makes them entries.
   std::vector<tensor_entry> tensors{};
 };
 

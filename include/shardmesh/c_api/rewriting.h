@@ -51,7 +51,7 @@ typedef struct shardmesh_convert_options {
   const shardmesh_selection* selection;
   int64_t max_shard_bytes;      /* HF: the largest file; 0: Hugging Face's 5 GB */
   shardmesh_dedup dedup;        /* tensors written only once, under the first of their keys */
-  int32_t skip_objects;         /* SAFETENSORS and HF */
+  int32_t skip_objects;         /* writes only the tensors */
   int32_t skip_unsupported;     /* leaves out entries that the destination cannot hold */
   int32_t nest;                 /* DCP, TORCH, TORCH_CHECKPOINTING from flat names: split at dots */
   const char* item;             /* TORCH_CHECKPOINTING: the item for all entries; null: the first name of each path */

@@ -37,7 +37,7 @@ typedef struct shardmesh_save_options {
   int32_t skip_sync;       /* does not wait for the disk: a power cut may lose the new data */
   int32_t threads;         /* 0: all cores */
   const char* previous; /* DCP: an earlier checkpoint beside `path`, to whose unchanged chunks the new one refers. Null:
-                           everything is written. Null for `convert` and `reshard`, too */
+                           everything is written. Must be null for `convert` and `reshard` */
 } shardmesh_save_options;
 
 typedef struct shardmesh_save_report shardmesh_save_report;

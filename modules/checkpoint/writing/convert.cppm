@@ -70,9 +70,9 @@ struct convert_options {
 
 /// Writes the tensors and objects of `reader` to `destination` in another format. Streams: `memory_bytes` bounds
 /// the memory, whatever the checkpoint's size. Conversions between DCP and torch_checkpointing keep chunks and ranks.
-/// An object that holds tensors is copied whole from DCP to DCP and to .pt, and is split into entries everywhere else.
-/// The same holds for wrapping tensors of known classes; for DCP and .pt, components that the source has are recombined
-/// (torch_file::wrap_components).
+/// An object that holds tensors is copied whole from DCP to the formats with pickles: DCP, .pt, and
+/// torch_checkpointing. For all other formats it is split into entries. The same holds for wrapping tensors of known
+/// classes; for formats with pickles, components in the source are recombined (torch_file::wrap_components).
 /// \errors before the destination appears: errc::invalid_argument (options that contradict each other, a rule that
 ///         matches no key); one problem for each entry that the destination cannot hold (errc::unsupported, unless
 ///         `skip_unsupported` is set), that has another shape than in `like` (errc::shape_mismatch), or that
