@@ -153,7 +153,7 @@ class Checkpoint(Mapping[str, Entry]):
 
     @property
     def texts(self) -> dict[str, str]:
-        """The texts that the writer of safetensors files attached to them."""
+        """The checkpoint's texts by name, such as those in the headers of safetensors files."""
         return dict(self._native.texts)
 
     @property

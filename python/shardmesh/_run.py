@@ -166,7 +166,7 @@ class Run:
                threads: int = 0, progress: Progress = False) -> ResumedRun:
         """Loads the newest good step into a state dict as `shardmesh.dcp.load` does. Collective; blocks. The layout and
         the number of ranks may differ from those of the save. If a step turns out to be damaged, the one before is
-        loaded. A run without steps leaves the state dict as it is.
+        loaded. A run without steps leaves the state dict unchanged.
 
         deep: compare every checksum of a step before it is loaded.
         when_resized: what happens to `rank_objects` if another number of ranks saved the step. "refuse" raises Error,

@@ -59,7 +59,7 @@ class ResumedRun:
 
 @dataclass(frozen=True)
 class PruneReport:
-    """What a prune has done, or would do."""
+    """The steps that a prune deleted and kept, or would delete and keep."""
 
     #: (step, reasons to keep it), ascending
     kept: list[tuple[RunStep, list[str]]]
