@@ -77,7 +77,10 @@ result<std::unique_ptr<byte_source>> open_linked(const fs::path& path, const fs:
 
 result<std::unique_ptr<byte_source>> open_inside(const fs::path& folder, const std::string& name,
                                                  const fs::path& real_folder, file_pool& pool) {
-  if (is_plainly_inside(folder, name)) return pool.open(folder / name);
+  if (is_plainly_inside(folder, name)) {
+    SHARDMESH_TRY(detail::check_name_in(folder, name));
+    return pool.open(folder / name);
+  }
   // A file system resolves "..", and open_linked judges the outcome. A store does not, and no file of a local
   // checkpoint is at a URL.
   if (is_url(folder) || is_url(name))
@@ -156,7 +159,7 @@ result<std::shared_ptr<const byte_source>> folder_files::section(std::int32_t fi
 }
 
 result<void> check_inside(const fs::path& folder, const std::string& file) {
-  if (is_plainly_inside(folder, file)) return {};
+  if (is_plainly_inside(folder, file)) return detail::check_name_in(folder, file);
   SHARDMESH_TRY(folder_files(folder, {file}, file_pool(1)).open(0));
   return {};
 }

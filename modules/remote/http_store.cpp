@@ -119,6 +119,8 @@ class http_store final : public store {
     return std::unique_ptr<byte_source>(std::make_unique<http_file>(client_, url, *std::move(found)));
   }
 
+  bool takes_name(std::string_view name) const override { return is_literal_name(name); }
+
  private:
   // Asks for the description of a URL. Presigned URLs and some servers refuse HEAD: then for its first byte.
   result<http_response> head(const std::string& url) const {

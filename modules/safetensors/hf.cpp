@@ -169,6 +169,7 @@ result<std::vector<hf_file>> open_files(const choice& chosen, file_pool& pool) {
   std::vector<hf_file> files;
   files.reserve(chosen.files.size());
   for (const std::string& name : chosen.files) {
+    if (chosen.single.empty()) SHARDMESH_TRY(detail::check_name_in(chosen.folder, name));
     auto source = pool.open(chosen.path_of(name));
     if (!source) {
       error e = std::move(source).error();

@@ -45,6 +45,7 @@ class memory_store final : public shardmesh::store {
   std::set<std::string> denied{};      // names, of objects and folders, to which access is denied
   std::set<std::string> failing{};     // names, at which the server fails
   std::set<std::string> unlisted{};    // names that `list` leaves out
+  std::set<std::string> untaken{};     // names of files that a URL of the store cannot spell
   std::string query{};                 // when not empty: the query without which access is denied
 
   void add(const std::string& name, std::string content) {
@@ -72,6 +73,7 @@ class memory_store final : public shardmesh::store {
   }
 
   bool can_write() const override { return claims_to_write; }
+  bool takes_name(std::string_view name) const override { return !untaken.contains(std::string(name)); }
 
   shardmesh::result<std::optional<shardmesh::stored_object>> look(const std::string& url) const override {
     const std::scoped_lock guard(lock_);

@@ -157,6 +157,7 @@ class model_reader final : public composed_reader {
 
  private:
   result<void> add_file(const choice& chosen, const std::string& name, const open_options& options) {
+    SHARDMESH_TRY(detail::check_name_in(chosen.folder, name));
     auto opened = torch_file::open(chosen.folder / name, options);
     if (!opened) {
       error cause = std::move(opened).error();

@@ -72,6 +72,12 @@ std::string decoded(std::string_view text) {
   return made;
 }
 
+bool is_literal_name(std::string_view name) {
+  for (std::size_t i = 0; i < name.size(); ++i)
+    if (name[i] == '?' || is_encoded_at(name, i)) return false;
+  return true;
+}
+
 bool leads_up_encoded(std::string_view url) {
   std::string_view path = parts_of(url).path;
   while (!path.empty()) {

@@ -12,6 +12,9 @@ std::string encoded_url(std::string_view url);
 // Decodes %41 to A.
 std::string decoded(std::string_view text);
 
+// Returns whether a name reads as itself in the path of a URL: it has no "?", and no "%41" that would be "A".
+bool is_literal_name(std::string_view name);
+
 // Returns whether an encoded part of the path leads up, such as "%2e%2e" and "..%2Fname", which servers decode.
 bool leads_up_encoded(std::string_view url);
 

@@ -195,21 +195,40 @@ result<std::optional<stored_object>> fresh_look(const std::string& url) {
   return found;
 }
 
-// Answers from the list of the folder, if there is one.
-std::optional<std::optional<stored_object>> listed_answer(const std::string& url) {
+// A URL's place in the list of its folder.
+struct listed_place {
+  const folder_answer* folder = nullptr;  // null: the folder was not listed
+  const stored_object* object = nullptr;  // null: it has no such name
+};
+
+listed_place place_in_list(const std::string& url) {
   const std::size_t slash = url.rfind('/');
-  if (has_query(url) || slash < url.find("://") + 3) return std::nullopt;
+  if (slash < url.find("://") + 3) return {};
   const auto folder = answers->folders.find(std::string_view(url).substr(0, slash));
-  if (folder == answers->folders.end()) return std::nullopt;
+  if (folder == answers->folders.end()) return {};
   const std::string_view name = std::string_view(url).substr(slash + 1);
   const auto& names = *folder->second.names;
   const auto found = std::lower_bound(
       names.begin(), names.end(), name,
       [](const stored_object& object, std::string_view wanted) { return std::string_view(object.name) < wanted; });
-  if (found != names.end() && found->name == name)
-    return std::optional<std::optional<stored_object>>(std::in_place, *found);
-  if (!folder->second.is_complete) return std::nullopt;
+  return {&folder->second, found != names.end() && found->name == name ? &*found : nullptr};
+}
+
+// Answers from the list of the folder, if there is one.
+std::optional<std::optional<stored_object>> listed_answer(const std::string& url) {
+  if (has_query(url)) return std::nullopt;
+  const listed_place found = place_in_list(url);
+  if (found.object != nullptr) return std::optional<std::optional<stored_object>>(std::in_place, *found.object);
+  if (found.folder == nullptr || !found.folder->is_complete) return std::nullopt;
   return std::optional<std::optional<stored_object>>(std::in_place, std::nullopt);
+}
+
+// Refuses the URL of a listed file whose name the store does not take: it names another object, or none.
+result<void> check_listed_name(const std::string& url) {
+  if (!answers) return {};
+  const listed_place found = place_in_list(url);
+  if (found.object == nullptr) return {};
+  return detail::check_name_in(url.substr(0, url.rfind('/')), found.object->name);
 }
 
 // Lists a folder in which many names were looked at: a format may keep each tensor in a file of its own.
@@ -242,6 +261,7 @@ std::string_view trimmed(std::string_view url) {
 
 result<std::optional<stored_object>> ask_look(const std::string& url) {
   const std::string key(trimmed(url));
+  SHARDMESH_TRY(check_listed_name(key));
   if (answers) {
     if (const auto known = answers->looks.find(key); known != answers->looks.end()) return known->second;
     if (auto listed = listed_answer(key)) return *std::move(listed);
@@ -260,6 +280,7 @@ result<folder_list> ask_list(const std::string& url) {
 }
 
 result<std::unique_ptr<byte_source>> ask_open(const std::string& url) {
+  SHARDMESH_TRY(check_listed_name(url));
   if (answers)
     if (const auto known = answers->opened.find(url); known != answers->opened.end()) return source_of(known->second);
   SHARDMESH_TRY(const std::shared_ptr<const store> handler, store_of(url));

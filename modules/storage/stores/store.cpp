@@ -93,6 +93,9 @@ result<void> store::remove(const std::string& url) const {
 bool store::keeps_conditions(const std::string&) const {
   return true;
 }
+bool store::takes_name(std::string_view) const {
+  return true;
+}
 
 std::string scheme_of(const std::filesystem::path& path) {
   const std::string& text = path.native();
@@ -126,6 +129,16 @@ result<void> detail::check_can_write(const std::filesystem::path& destination) {
   SHARDMESH_TRY(const std::shared_ptr<const store> handler, store_of(destination));
   if (!handler->can_write()) return cannot_write(destination.native());
   return {};
+}
+
+result<void> detail::check_name_in(const std::filesystem::path& folder, std::string_view name) {
+  if (!is_url(folder)) return {};
+  SHARDMESH_TRY(const std::shared_ptr<const store> handler, store_of(folder));
+  if (handler->takes_name(name)) return {};
+  return fail(errc::unsupported, "the name of a file in this folder reads as something else in a URL")
+      .with_file(printable_url(folder.native()))
+      .with_values("", std::string(name))
+      .with_hint("rename the file, or open a copy of the folder on this machine");
 }
 
 result<void> detail::check_not_shortened(const std::filesystem::path& path) {

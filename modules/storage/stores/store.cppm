@@ -61,6 +61,10 @@ class store {
                                   const put_condition& condition) const;
   /// Removes an object. It need not exist.
   virtual result<void> remove(const std::string& url) const;
+  /// Returns whether "/NAME" after the URL of a folder names the file NAME. False for a name that reads as something
+  /// else in a URL, such as "a?b" under http: a listing or a description that has this name is then an error, because
+  /// another object could be read. The default returns true.
+  virtual bool takes_name(std::string_view name) const;
   /// False for a server that was found to ignore conditions of `put`: two writers can then overwrite each other.
   virtual bool keeps_conditions(const std::string& url) const;
 };
@@ -88,6 +92,10 @@ void add_default_store(const std::string& scheme, std::shared_ptr<const store> h
 // Refuses a destination under a URL whose scheme has no store, or one that only reads: errc::unsupported. Sends no
 // request. Accepts every local path, except for those that `check_not_shortened` refuses.
 result<void> check_can_write(const std::filesystem::path& destination);
+
+// Refuses a file name that the folder's store does not take: errc::unsupported, naming it. Accepts every name in a
+// local folder.
+result<void> check_name_in(const std::filesystem::path& folder, std::string_view name);
 
 // Refuses "s3:/bucket/key", the form of a URL that a shell or a library has normalised as a path, unless the path
 // exists on this machine: errc::invalid_argument. The schemes are those of stores, and "file". Accepts everything else.

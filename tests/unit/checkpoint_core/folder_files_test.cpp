@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include <memory_store.hpp>
+
 import shardmesh.checkpoint_core;
 
 using namespace shardmesh;
@@ -37,6 +39,22 @@ TEST_CASE("an item of another folder is not read from a URL, and the error says 
   CHECK(opened.error().code == errc::unsupported);
   CHECK(opened.error().found == "../step-1/__0_0.distcp");
   CHECK(opened.error().hint == "copy it and step-1 into one local folder, and open the copy");
+}
+
+TEST_CASE("a file whose name a URL cannot spell is refused by name, and not taken for another object") {
+  const registered_store store("unspelled");
+  store->untaken = {"a?b"};
+  for (const std::string name : {"a", "a?b", "c"}) store->add("run/" + name, name);
+  folder_files files(store.url("run"), {"a?b", "c"}, file_pool(4));
+  for (const error& refused : {files.open(0).error(), check_inside(store.url("run"), "a?b").error()}) {
+    CHECK(refused.code == errc::unsupported);
+    CHECK(refused.file == store.url("run"));
+    CHECK(refused.found == "a?b");
+    CHECK(refused.hint == "rename the file, or open a copy of the folder on this machine");
+  }
+  CHECK(store->take_counts() == memory_store::counts{});
+  CHECK(files.open(1));
+  CHECK(check_inside(store.url("run"), "c"));
 }
 
 TEST_CASE("files of a folder are those in it, through links as well, and not those that links lead out to") {

@@ -217,6 +217,14 @@ TEST_CASE("an encoded name that leads out of its folder is refused without a req
   CHECK(web->look(server.url("/ckpt/a%2Fb%2e.json")).value());
 }
 
+TEST_CASE("a name with a query or an encoded character is not taken, and every other name is") {
+  const auto web = quick_store();
+  for (const std::string name : {"a?b", "?", "x%41.bin", "%2f", "%2E%2e"}) CHECK(!web->takes_name(name));
+  for (const std::string name : {"a b", "a#b", "100%", "100%.bin", "%4", "%zz", "a+b&c=d", "\xC3\xA9", "a;b"})
+    CHECK(web->takes_name(name));
+  CHECK(make_s3_store()->takes_name("a?b%41"));  // keys are used unchanged
+}
+
 TEST_CASE("names are encoded once") {
   http_server::server server;
   server.put("/a%20b%23%C3%A9%25.bin", "content");

@@ -211,6 +211,30 @@ TEST_CASE("a URL is canonical without slashes at its end, and not with a part th
   }
 }
 
+TEST_CASE("a listed file whose name a URL cannot spell is refused by name, and others of the folder are not") {
+  const registered_store store("spelled");
+  store->untaken = {"a?b", "c%41"};
+  for (const std::string name : {"a", "a?b", "c%41", "cA", "d"}) store->add("run/" + name, name);
+  const places::remembered_answers scope;
+  std::error_code code;
+  CHECK(places::directory_iterator(store.url("run"), code) != places::directory_iterator());
+  REQUIRE(!code);
+  store->take_counts();
+  for (const std::string name : {"a?b", "c%41"}) {
+    INFO(name);
+    const auto opened = file_pool(1).open(store.url("run/" + name));
+    REQUIRE(!opened);
+    CHECK(opened.error().code == errc::unsupported);
+    CHECK(opened.error().file == store.url("run"));
+    CHECK(opened.error().found == name);
+    CHECK(places::status(store.url("run/" + name), code).type() == places::file_type::none);
+    CHECK(places::failure(code, "cannot look at", store.url("run")) == opened.error());
+  }
+  CHECK(store->take_counts() == memory_store::counts{});
+  CHECK(file_pool(1).open(store.url("run/d")));
+  CHECK(file_pool(1).open(store.url("run/a?signature=x")));  // no name that is listed: the query of a URL
+}
+
 TEST_CASE("a store that lists a name with a slash is refused") {
   class liar final : public store {
    public:
