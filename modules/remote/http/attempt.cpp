@@ -13,9 +13,23 @@ import :attempt;
 
 namespace shardmesh::remote {
 
+attempt_list listed(std::shared_ptr<attempt> one) {
+  attempt_list place = std::move(one->place);
+  place.front() = std::move(one);
+  return place;
+}
+
+std::shared_ptr<attempt> take_from(attempt_list& all, attempt_list::iterator at) {
+  attempt_list place;
+  place.splice(place.begin(), all, at);
+  std::shared_ptr<attempt> taken = std::move(place.front());
+  taken->place = std::move(place);
+  return taken;
+}
+
 void inbox::post(std::shared_ptr<attempt> ended) {
   const std::scoped_lock guard(lock_);
-  ended_.push_back(std::move(ended));
+  ended_.splice(ended_.end(), listed(std::move(ended)));
   changed_.notify_all();
 }
 

@@ -21,6 +21,11 @@ class body_sink {
 };
 
 class inbox;
+struct attempt;
+
+// Attempts that wait for the driver, or for their call. An element is made with its attempt and travels between lists,
+// so that neither the driver's thread nor a withdrawal needs memory.
+using attempt_list = std::list<std::shared_ptr<attempt>>;
 
 struct attempt {
   using time_point = std::chrono::steady_clock::time_point;
@@ -36,6 +41,10 @@ struct attempt {
   http_request request;
   body_sink* sink = nullptr;
   std::shared_ptr<inbox> to;
+  // Set by `driver::withdraw`.
+  std::atomic<bool> is_unwanted = false;
+  // One empty element while the attempt is in no list, and none while it is in one.
+  attempt_list place = attempt_list(1);
   // Set by the driver, before the attempt is in the inbox.
   ending end = ending::withdrawn;
   int curl_code = 0;
@@ -45,11 +54,17 @@ struct attempt {
   time_point sent_at{}, answered_at{}, ended_at{};
 };
 
+// Returns a list with one attempt, which is in no list, to be spliced into another. Allocates nothing.
+attempt_list listed(std::shared_ptr<attempt> one);
+// Takes an attempt out of a list. Allocates nothing.
+std::shared_ptr<attempt> take_from(attempt_list& all, attempt_list::iterator at);
+
 // The attempts of one call that have ended. The driver may still hold the inbox when the call has returned.
 class inbox {
  public:
   using time_point = std::chrono::steady_clock::time_point;
 
+  // Allocates nothing.
   void post(std::shared_ptr<attempt> ended);
   // Ends a `take` that waits, if its `cancel` has been requested.
   void wake();
@@ -59,7 +74,7 @@ class inbox {
  private:
   std::mutex lock_;
   std::condition_variable changed_;
-  std::list<std::shared_ptr<attempt>> ended_;
+  attempt_list ended_;
 };
 
 }  // namespace shardmesh::remote

@@ -41,6 +41,7 @@ const curl_functions& curl() {
 std::size_t on_header(char* data, std::size_t size, std::size_t count, void* transfer) try {
   return static_cast<curl_transfer*>(transfer)->take_header({data, size * count}) ? size * count : 0;
 } catch (...) {
+  static_cast<curl_transfer*>(transfer)->note_want_of_memory();
   return 0;
 }
 
@@ -48,6 +49,7 @@ std::size_t on_body(char* data, std::size_t size, std::size_t count, void* trans
   const auto bytes = std::as_bytes(std::span(data, size * count));
   return static_cast<curl_transfer*>(transfer)->take_body(bytes) ? size * count : CURL_WRITEFUNC_ERROR;
 } catch (...) {
+  static_cast<curl_transfer*>(transfer)->note_want_of_memory();
   return CURL_WRITEFUNC_ERROR;
 }
 
@@ -97,14 +99,34 @@ std::string in_lower_case(std::string_view text) {
 
 }  // namespace
 
+void set_failed(attempt& of, int curl_code, const char* reason) noexcept {
+  try {
+    of.reason = reason;
+  } catch (...) {
+    return set_out_of_memory(of);
+  }
+  of.end = attempt::ending::failed;
+  of.curl_code = curl_code;
+}
+
+void set_out_of_memory(attempt& of) noexcept {
+  of.end = attempt::ending::failed;
+  of.curl_code = CURLE_OUT_OF_MEMORY;
+  of.reason.clear();
+}
+
 curl_transfer::curl_transfer(std::shared_ptr<attempt> of, const http_options& options, open_sockets& sockets)
     : of_(std::move(of)), sockets_(sockets), easy_(load_curl() ? curl().easy_init() : nullptr) {
   static_assert(CURL_ERROR_SIZE <= std::tuple_size_v<decltype(message_)>);
   connect_ = options.connect;
-  if (easy_ == nullptr)
-    refuse("libcurl has no memory");
-  else
-    set_up(options);
+  try {
+    if (easy_ == nullptr)
+      refuse(CURLE_OUT_OF_MEMORY, "");
+    else
+      set_up(options);
+  } catch (...) {  // the destructor of a constructed object frees the handle
+    refuse(CURLE_OUT_OF_MEMORY, "");
+  }
 }
 
 curl_transfer::~curl_transfer() {
@@ -113,11 +135,9 @@ curl_transfer::~curl_transfer() {
 }
 
 // Returns false.
-bool curl_transfer::refuse(std::string reason) {
+bool curl_transfer::refuse(int code, const char* reason) {
   is_ready_ = false;
-  of_->end = attempt::ending::failed;
-  of_->curl_code = CURLE_BAD_FUNCTION_ARGUMENT;
-  of_->reason = std::move(reason);
+  set_failed(*of_, code, reason);
   return false;
 }
 
@@ -133,7 +153,9 @@ void curl_transfer::set_up(const http_options& options) {
       curl().easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 1L) == CURLE_OK &&
       curl().easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 2L) == CURLE_OK &&
       (options.ca_file.empty() || curl().easy_setopt(easy, CURLOPT_CAINFO, options.ca_file.c_str()) == CURLE_OK);
-  if (!is_safe) refuse("libcurl cannot restrict requests to HTTP and HTTPS with verified certificates");
+  if (!is_safe)
+    refuse(CURLE_BAD_FUNCTION_ARGUMENT,
+           "libcurl cannot restrict requests to HTTP and HTTPS with verified certificates");
   if (!is_safe || !add_headers()) return;
 
   curl().easy_setopt(easy, CURLOPT_PRIVATE, this);
@@ -198,13 +220,13 @@ bool curl_transfer::add_headers() {
   };
   for (const auto& [name, value] : of_->request.headers) {
     if (name.empty() || !is_header_text(name) || !is_header_text(value))
-      return refuse("a header of the request has a line break or no name");
+      return refuse(CURLE_BAD_FUNCTION_ARGUMENT, "a header of the request has a line break or no name");
     has_encoding |= in_lower_case(name) == "accept-encoding";
     // This is libcurl's spelling of a header without a value.
-    if (!add(value.empty() ? name + ";" : name + ": " + value)) return refuse("libcurl has no memory");
+    if (!add(value.empty() ? name + ";" : name + ": " + value)) return refuse(CURLE_OUT_OF_MEMORY, "");
   }
   // Without Expect, libcurl does not wait a second for the permission to send a large body.
-  if ((!has_encoding && !add("Accept-Encoding: identity")) || !add("Expect:")) return refuse("libcurl has no memory");
+  if ((!has_encoding && !add("Accept-Encoding: identity")) || !add("Expect:")) return refuse(CURLE_OUT_OF_MEMORY, "");
   curl().easy_setopt(static_cast<CURL*>(easy_), CURLOPT_HTTPHEADER, static_cast<curl_slist*>(headers_));
   return true;
 }
@@ -294,17 +316,21 @@ bool curl_transfer::rewind_body(std::int64_t to) {
 }
 
 void curl_transfer::finish(int code) {
-  if (code == CURLE_OK && !has_begun_) begin_answer();  // there was no body
+  try {
+    if (code == CURLE_OK && !has_begun_) begin_answer();  // there was no body
+  } catch (...) {
+    lacks_memory_ = true;
+  }
   of_->curl_code = code;
   of_->ended_at = clock::now();
-  if (is_refused_) {
+  if (lacks_memory_)
+    set_out_of_memory(*of_);
+  else if (is_refused_)
     of_->end = attempt::ending::refused;
-  } else if (code == CURLE_OK) {
+  else if (code == CURLE_OK)
     of_->end = attempt::ending::answered;
-  } else {
-    of_->end = attempt::ending::failed;
-    of_->reason = message_[0] != '\0' ? message_.data() : curl().easy_strerror(static_cast<CURLcode>(code));
-  }
+  else
+    set_failed(*of_, code, message_[0] != '\0' ? message_.data() : curl().easy_strerror(static_cast<CURLcode>(code)));
 }
 
 }  // namespace shardmesh::remote

@@ -10,7 +10,11 @@ import :open_sockets;
 
 namespace shardmesh::remote {
 
-// Used by the driver's thread alone.
+// Sets the end of an attempt. Without memory for the reason, the attempt has failed for the lack of memory.
+void set_failed(attempt& of, int curl_code, const char* reason) noexcept;
+void set_out_of_memory(attempt& of) noexcept;
+
+// Used by the driver's thread alone. A lack of memory ends the attempt, and leaves no function as an exception.
 class curl_transfer {
  public:
   using clock = std::chrono::steady_clock;
@@ -40,6 +44,8 @@ class curl_transfer {
   bool take_body(std::span<const std::byte> bytes);
   std::size_t give_body(std::span<std::byte> out);
   bool rewind_body(std::int64_t to);
+  // A callback got no memory. It has told libcurl to end the transfer.
+  void note_want_of_memory() noexcept { lacks_memory_ = true; }
 
  private:
   void set_up(const http_options& options);
@@ -47,7 +53,7 @@ class curl_transfer {
   bool add_headers();
   bool begin_answer();
   void count(std::size_t bytes);
-  bool refuse(std::string reason);
+  bool refuse(int code, const char* reason);
 
   std::shared_ptr<attempt> of_;
   open_sockets& sockets_;
@@ -56,7 +62,7 @@ class curl_transfer {
   std::array<char, 256> message_{};
   std::chrono::milliseconds connect_{};
   bool is_ready_ = true, is_sent_ = false, is_answered_ = false, has_begun_ = false, is_refused_ = false;
-  bool is_stale_ = false;
+  bool is_stale_ = false, lacks_memory_ = false;
   std::size_t header_bytes_ = 0, given_bytes_ = 0, counted_bytes_ = 0;
   clock::time_point began_ = clock::now(), progressed_ = began_;
 };

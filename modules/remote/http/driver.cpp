@@ -5,9 +5,11 @@ module;
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <iterator>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -30,8 +32,12 @@ const curl_functions& curl() {
 
 }  // namespace
 
+// The thread allocates only in `make_transfer` and in `curl_transfer`, which turn a lack of memory into the end of an
+// attempt.
 struct driver::state {
-  explicit state(http_options given) : options(std::move(given)) {}
+  explicit state(http_options given) : options(std::move(given)) { running.reserve(most_running()); }
+
+  std::size_t most_running() const { return static_cast<std::size_t>(std::max(options.connections, 1)); }
 
   void wake();
   void close();
@@ -41,20 +47,21 @@ struct driver::state {
   void start_waiting();
   void collect_ended();
   void end_stalled();
-  void remove_unwanted(const std::shared_ptr<attempt>& unwanted);
+  void end_unwanted();
   void end_all();
   using transfers = std::vector<std::unique_ptr<curl_transfer>>;
   void end(transfers::iterator ended, attempt::ending how, int code = CURLE_OK);
   void restart(transfers::iterator stale);
   std::unique_ptr<curl_transfer> take(transfers::iterator from);
+  std::unique_ptr<curl_transfer> make_transfer(const std::shared_ptr<attempt>& of);
 
   const http_options options;
   CURLM* multi = nullptr;
   std::mutex lock;
-  bool is_stopping = false;                                  // under the lock
-  std::vector<std::shared_ptr<attempt>> arrived, withdrawn;  // under the lock
-  std::list<std::shared_ptr<attempt>> waiting;               // of the thread, as are the next three
-  transfers running;
+  bool is_stopping = false, has_unwanted = false;  // under the lock
+  attempt_list arrived;                            // under the lock
+  attempt_list waiting;                            // of the thread, as are the next three
+  transfers running;                               // at most `most_running`, for which it has room
   open_sockets sockets;
   std::thread thread;
 };
@@ -96,7 +103,7 @@ void driver::start(std::shared_ptr<attempt> next) {
   {
     const std::scoped_lock guard(state_->lock);
     if (!state_->is_stopping) {
-      state_->arrived.push_back(std::move(next));
+      state_->arrived.splice(state_->arrived.end(), listed(std::move(next)));
       state_->wake();
       return;
     }
@@ -104,10 +111,11 @@ void driver::start(std::shared_ptr<attempt> next) {
   post(std::move(next));  // its end is `withdrawn`
 }
 
-void driver::withdraw(std::shared_ptr<attempt> unwanted) {
+void driver::withdraw(const std::shared_ptr<attempt>& unwanted) {
   const std::scoped_lock guard(state_->lock);
   if (state_->is_stopping) return;  // all are withdrawn
-  state_->withdrawn.push_back(std::move(unwanted));
+  unwanted->is_unwanted = true;
+  state_->has_unwanted = true;
   state_->wake();
 }
 
@@ -129,7 +137,7 @@ void driver::state::run() {
     move_bytes();
     collect_ended();
     end_stalled();
-    const bool has_room = !waiting.empty() && static_cast<int>(running.size()) < std::max(options.connections, 1);
+    const bool has_room = !waiting.empty() && running.size() < most_running();
     if (has_room) continue;
     if (multi == nullptr || curl().multi_poll(multi, nullptr, 0, running.empty() ? 60'000 : idle, nullptr) != CURLM_OK)
       std::this_thread::sleep_for(milliseconds(10));  // without memory, poll returns at once
@@ -152,45 +160,51 @@ void driver::state::move_bytes() {
 
 // Returns false when the driver stops.
 bool driver::state::take_orders() {
-  std::vector<std::shared_ptr<attempt>> added, removed;
-  bool goes_on = true;
+  bool goes_on = true, has_removed = false;
   {
     const std::scoped_lock guard(lock);
-    added.swap(arrived);
-    removed.swap(withdrawn);
+    waiting.splice(waiting.end(), arrived);
+    has_removed = std::exchange(has_unwanted, false);
     goes_on = !is_stopping;
   }
-  for (auto& one : added) waiting.push_back(std::move(one));
-  for (const auto& one : removed) remove_unwanted(one);
+  if (has_removed) end_unwanted();
   return goes_on;
 }
 
-void driver::state::remove_unwanted(const std::shared_ptr<attempt>& unwanted) {
-  const auto queued = std::find(waiting.begin(), waiting.end(), unwanted);
-  if (queued != waiting.end()) {
-    waiting.erase(queued);
-    return post(unwanted);
+// An attempt that is in neither list has ended already.
+void driver::state::end_unwanted() {
+  for (auto at = waiting.begin(); at != waiting.end();) {
+    const auto next = std::next(at);
+    if ((*at)->is_unwanted) post(take_from(waiting, at));
+    at = next;
   }
-  const auto found =
-      std::find_if(running.begin(), running.end(), [&](const auto& one) { return one->of() == unwanted; });
-  if (found != running.end()) end(found, attempt::ending::withdrawn);  // else it has ended already
+  for (std::size_t i = running.size(); i-- > 0;)
+    if (running[i]->of()->is_unwanted)
+      end(running.begin() + static_cast<std::ptrdiff_t>(i), attempt::ending::withdrawn);
+}
+
+// Returns null if there is no memory.
+std::unique_ptr<curl_transfer> driver::state::make_transfer(const std::shared_ptr<attempt>& of) {
+  try {
+    return std::make_unique<curl_transfer>(of, options, sockets);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
 }
 
 void driver::state::start_waiting() {
-  while (!waiting.empty() && static_cast<int>(running.size()) < std::max(options.connections, 1)) {
-    auto next = std::move(waiting.front());
-    waiting.pop_front();
-    auto made = std::make_unique<curl_transfer>(next, options, sockets);
-    if (made->is_ready() && multi != nullptr &&
+  while (!waiting.empty() && running.size() < most_running()) {
+    auto next = take_from(waiting, waiting.begin());
+    auto made = make_transfer(next);
+    if (made && made->is_ready() && multi != nullptr &&
         curl().multi_add_handle(multi, static_cast<CURL*>(made->handle())) == CURLM_OK) {
       running.push_back(std::move(made));
       continue;
     }
-    if (made->is_ready()) {
-      next->end = attempt::ending::failed;
-      next->curl_code = CURLE_FAILED_INIT;
-      next->reason = "libcurl cannot start a transfer";
-    }
+    if (!made)
+      set_out_of_memory(*next);
+    else if (made->is_ready())
+      set_failed(*next, CURLE_FAILED_INIT, "libcurl cannot start a transfer");
     made.reset();
     post(std::move(next));
   }
@@ -206,7 +220,7 @@ std::unique_ptr<curl_transfer> driver::state::take(transfers::iterator from) {
 
 // Each stale transfer closes a connection, and a new connection is never stale: restarts end.
 void driver::state::restart(transfers::iterator stale) {
-  waiting.push_front(take(stale)->of());
+  waiting.splice(waiting.begin(), listed(take(stale)->of()));
 }
 
 void driver::state::end(transfers::iterator ended, attempt::ending how, int code) {
@@ -247,8 +261,7 @@ void driver::state::end_stalled() {
 void driver::state::end_all() {
   take_orders();
   while (!running.empty()) end(running.end() - 1, attempt::ending::withdrawn);
-  for (auto& one : waiting) post(std::move(one));
-  waiting.clear();
+  while (!waiting.empty()) post(take_from(waiting, waiting.begin()));
 }
 
 }  // namespace shardmesh::remote

@@ -19,10 +19,11 @@ class driver {
   driver& operator=(const driver&) = delete;
 
   // Starts an attempt, at once or when fewer than `options.connections` are running. It arrives in its inbox exactly
-  // once, even if it fails or is withdrawn.
+  // once, even if it fails or is withdrawn: it fails if the driver's thread gets no memory for it. Allocates nothing.
   void start(std::shared_ptr<attempt> next);
-  // Ends an attempt soon, unless it has ended. Once it is in its inbox, nothing uses its sink and body.
-  void withdraw(std::shared_ptr<attempt> unwanted);
+  // Ends an attempt soon, unless it has ended. Once it is in its inbox, nothing uses its sink and body. Allocates
+  // nothing.
+  void withdraw(const std::shared_ptr<attempt>& unwanted);
   // Withdraws all attempts, also those that are started later, and ends the thread.
   void stop();
 

@@ -4,6 +4,7 @@ module;
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstddef>
@@ -28,7 +29,6 @@ bool is_final_code(int code) {
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_URL_MALFORMAT:
     case CURLE_NOT_BUILT_IN:
-    case CURLE_OUT_OF_MEMORY:
     case CURLE_BAD_FUNCTION_ARGUMENT:
     case CURLE_TOO_MANY_REDIRECTS:
     case CURLE_PEER_FAILED_VERIFICATION:
@@ -67,6 +67,12 @@ std::string_view hint_for(int code) {
 }
 
 failure of_connection(const attempt& ended, const http_options& options) {
+  if (ended.curl_code == CURLE_OUT_OF_MEMORY) {
+    error lack =
+        fail(errc::no_memory, "there is no memory for the request").with_file(printable_url(ended.request.url));
+    lack.sys = ENOMEM;
+    return final_failure(std::move(lack));
+  }
   error why = fail(errc::io, fmt::format("the request failed: {}", escaped(ended.reason)))
                   .with_file(printable_url(ended.request.url));
   if (is_garbled(ended)) return repeatable(std::move(why), options);

@@ -78,8 +78,8 @@ class http_client {
   /// statuses from 500 (except 501 and 505) are repeated: after a random time (full jitter), or after `Retry-After`. An
   /// attempt whose answer was lost may have had its effect, which a repeated conditional request then finds.
   /// \param limit_bytes  an answer with a longer body is an error
-  /// \errors errc::io naming the last failure; errc::bad_format for a body that is too long; errc::deadline_exceeded and
-  ///         errc::cancelled within a second; those of `sign`
+  /// \errors errc::io naming the last failure; errc::bad_format for a body that is too long; errc::no_memory;
+  ///         errc::deadline_exceeded and errc::cancelled within a second; those of `sign`
   result<http_response> send(const http_request& request, std::int64_t limit_bytes, const http_signer& sign = {},
                              const call_options& call = {}) const;
 
