@@ -37,7 +37,7 @@ const curl_functions& curl() {
 struct driver::state {
   explicit state(http_options given) : options(std::move(given)) { running.reserve(most_running()); }
 
-  std::size_t most_running() const { return static_cast<std::size_t>(std::max(options.connections, 1)); }
+  std::size_t most_running() const { return static_cast<std::size_t>(std::clamp(options.connections, 1, 4096)); }
 
   void wake();
   void close();

@@ -11,7 +11,7 @@ export namespace shardmesh::remote {
 
 /// The limits of a client's requests.
 struct http_options {
-  /// Requests at a time, over all hosts and calls.
+  /// Requests at a time, over all hosts and calls; at most 4096.
   int connections = 16;
   /// A request that moves less than 4 KiB in this time counts as stalled, and is repeated. A request with a body may
   /// wait for its answer twelve times as long.
