@@ -7,6 +7,7 @@ module;
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,6 +38,9 @@ bool may_be_folder(std::string_view name) {
   return std::none_of(name.begin() + static_cast<std::ptrdiff_t>(dot), name.end(),
                       [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); });
 }
+
+// Files of checkpoints that nginx does not list, because their names begin with a dot.
+constexpr std::array<std::string_view, 3> hidden_names = {".metadata", ".shardmesh_checksums", ".snapshot_metadata"};
 
 error not_an_object(const std::string& url, bool is_folder) {
   error why =
@@ -105,7 +109,9 @@ class http_store final : public store {
         .url = encoded_url(member_url(url, "")), .headers = {{"Accept", "application/json"}}, .follow_redirects = true};
     SHARDMESH_TRY(const auto answer, client->send(request, most_listing_bytes));
     const std::string_view text(reinterpret_cast<const char*>(answer.body.data()), answer.body.size());
-    return parse_autoindex(answer.status == 200 ? text : std::string_view(), url);
+    SHARDMESH_TRY(auto listed, parse_autoindex(answer.status == 200 ? text : std::string_view(), url));
+    SHARDMESH_TRY(add_hidden(listed, url));
+    return listed;
   }
 
   result<std::unique_ptr<byte_source>> open(const std::string& url) const override {
@@ -122,6 +128,27 @@ class http_store final : public store {
   bool takes_name(std::string_view name) const override { return is_literal_name(name); }
 
  private:
+  // Looks for hidden files of a folder whose listing has none. A denied one counts as missing.
+  result<void> add_hidden(std::vector<stored_object>& listed, const std::string& url) const {
+    const auto is_hidden = [](const stored_object& one) { return one.name.starts_with('.'); };
+    if (std::any_of(listed.begin(), listed.end(), is_hidden)) return {};
+    std::array<std::optional<stored_object>, hidden_names.size()> found;
+    SHARDMESH_TRY(parallel_for(static_cast<int>(found.size()), std::ssize(found), [&](std::int64_t i) -> result<void> {
+      const auto at = static_cast<std::size_t>(i);
+      const std::string member = member_url(url, hidden_names[at]);
+      SHARDMESH_TRY(const auto answer, head(member));
+      auto one = described(answer, member);
+      if (!one && one.error().sys == EACCES) return {};
+      if (!one) return std::move(one).error();
+      if (*one && !(*one)->is_folder) found[at] = *std::move(one);
+      return {};
+    }));
+    for (auto& one : found)
+      if (one) listed.push_back(*std::move(one));
+    std::sort(listed.begin(), listed.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    return {};
+  }
+
   // Asks for the description of a URL. Presigned URLs and some servers refuse HEAD: then for its first byte.
   result<http_response> head(const std::string& url) const {
     SHARDMESH_TRY(check_steps(url));

@@ -102,7 +102,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if not path.endswith("/"):
             return self.send(301, b"", Location=urllib.parse.quote(path) + "/")
         entries = [{"name": one.name, "type": "directory", "mtime": ""} if one.is_dir() else
-                   {"name": one.name, "type": "file", "mtime": "", "size": one.stat().st_size} for one in folder.iterdir()]
+                   {"name": one.name, "type": "file", "mtime": "", "size": one.stat().st_size}
+                   for one in folder.iterdir() if not one.name.startswith(".")]  # nginx lists no hidden names
         return self.send(200, json.dumps(entries).encode(), Content_Type="application/json")
 
     def answer_file(self, file, fault):

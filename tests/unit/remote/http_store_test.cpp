@@ -164,6 +164,39 @@ TEST_CASE("a redirect to a slash is a folder, whose listing is nginx's JSON") {
   CHECK(opened.error().message == "is a folder, not a file");
 }
 
+TEST_CASE("hidden descriptions, which nginx does not list, are members of their folder") {
+  http_server::server server;
+  bool lists_hidden = false;
+  server.on("/run/", [&](const http_server::request&) {
+    const std::string hidden = R"({"name": ".other", "type": "file", "size": 3},)";
+    return answer(200, "[" + (lists_hidden ? hidden : "") + R"({"name": "__0_0.distcp", "type": "file", "size": 7}])");
+  });
+  server.put("/run/.metadata", "12345");
+  server.on("/run/.shardmesh_checksums", [](const http_server::request&) { return answer(403, "no"); });
+  const auto web = quick_store();
+  const auto members = web->list(server.url("/run"));
+  REQUIRE(members);
+  CHECK(*members == std::vector<stored_object>{{".metadata", false, 5, "\"1\""}, {"__0_0.distcp", false, 7, ""}});
+  CHECK(server.seen().size() == 5);  // the denied one is also asked for its first byte
+  lists_hidden = true;
+  server.forget_seen();
+  const auto all = web->list(server.url("/run"));
+  REQUIRE(all);
+  CHECK(*all == std::vector<stored_object>{{".other", false, 3, ""}, {"__0_0.distcp", false, 7, ""}});
+  CHECK(server.seen().size() == 1);
+}
+
+TEST_CASE("a failure to look for a hidden description is an error of the listing") {
+  http_server::server server;
+  server.on("/run/", [](const http_server::request&) { return answer(200, "[]"); });
+  server.put("/run/.metadata", "12345");
+  server.always(fault::internal_error);
+  const auto members = quick_store()->list(server.url("/run"));
+  REQUIRE(!members);
+  CHECK(members.error().code == errc::io);
+  CHECK(members.error().file == server.url("/run/.metadata"));
+}
+
 TEST_CASE("a folder is recognised by the well-known files in it") {
   for (const std::string name : {"model.safetensors.index.json", ".metadata", "model.safetensors"}) {
     http_server::server server;
