@@ -61,6 +61,8 @@ class s3_connection {
   // Facts about the server that earlier requests have found: see `store::keeps_conditions`.
   std::atomic<bool>& ignores_conditions() const { return ignores_conditions_; }
   std::atomic<bool>& has_tried_conditions() const { return has_tried_conditions_; }
+  // Whether the server was found to compare If-Match with an ETag without quotation marks, as Ceph does.
+  std::atomic<bool>& compares_bare_versions() const { return compares_bare_versions_; }
 
  private:
   struct changing {
@@ -81,6 +83,7 @@ class s3_connection {
   std::string scheme_;
   std::unique_ptr<changing> state_;
   mutable std::atomic<bool> ignores_conditions_ = false, has_tried_conditions_ = false;
+  mutable std::atomic<bool> compares_bare_versions_ = false;
 };
 
 }  // namespace shardmesh::remote

@@ -49,6 +49,12 @@ int parts_within(std::int64_t memory_bytes, std::int64_t each) {
   return static_cast<int>(std::clamp<std::int64_t>(memory / each, 1, most_parts_at_once));
 }
 
+// Returns an ETag without its quotation marks; a weak one is unchanged.
+std::string_view bare(std::string_view etag) {
+  const bool is_quoted = etag.size() >= 2 && etag.starts_with('"') && etag.ends_with('"');
+  return is_quoted ? etag.substr(1, etag.size() - 2) : etag;
+}
+
 result<std::vector<std::byte>> read_part(const byte_source& content, std::int64_t offset, std::int64_t length) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(length));
   SHARDMESH_TRY(content.read(offset, bytes));
@@ -58,7 +64,11 @@ result<std::vector<std::byte>> read_part(const byte_source& content, std::int64_
 }  // namespace
 
 s3_upload::s3_upload(const s3_connection& to, s3_name name, const put_condition& condition)
-    : to_(to), name_(std::move(name)), condition_(condition), token_(new_token()) {}
+    : to_(to),
+      name_(std::move(name)),
+      condition_(condition),
+      token_(new_token()),
+      is_bare_(to.compares_bare_versions()) {}
 
 result<std::string> s3_upload::put(const byte_source& content) {
   const bool is_small = content.size_bytes() <= part_bytes_within(condition_.memory_bytes);
@@ -82,17 +92,31 @@ void s3_upload::remove_ours() const {
 
 name_values s3_upload::conditions() const {
   if (condition_.if_absent) return {{"if-none-match", "*"}};
-  if (!condition_.if_version.empty()) return {{"if-match", condition_.if_version}};
-  return {};
+  if (condition_.if_version.empty()) return {};
+  return {{"if-match", is_bare_ ? std::string(bare(condition_.if_version)) : condition_.if_version}};
+}
+
+result<bool> s3_upload::changes_form(const http_response& answer) {
+  const std::string& version = condition_.if_version;
+  if (answer.status != 412 || version.empty() || has_changed_form_ || bare(version) == version) return false;
+  SHARDMESH_TRY(const http_response now, to_.send({.method = "HEAD", .of = name_}, most_answer_bytes));
+  if (now.status != 200 || now.header("etag") != version) return false;
+  has_changed_form_ = true;
+  is_bare_ = !is_bare_;
+  to_.compares_bare_versions() = is_bare_;
+  return true;
 }
 
 result<std::string> s3_upload::put_whole(const byte_source& content) {
   SHARDMESH_TRY(const std::vector<std::byte> bytes, read_part(content, 0, content.size_bytes()));
-  s3_request request{.method = "PUT", .of = name_, .headers = conditions(), .body = bytes};
-  request.headers.emplace_back(token_header, token_);
+  s3_request request{.method = "PUT", .of = name_, .body = bytes};
   for (int attempt = 1;; ++attempt) {
+    request.headers = conditions();
+    request.headers.emplace_back(token_header, token_);
     SHARDMESH_TRY(const http_response answer, to_.send(request, most_answer_bytes));
     if (answer.status == 409 && attempt < most_conflicts) continue;
+    SHARDMESH_TRY(const bool has_other_form, changes_form(answer));
+    if (has_other_form) continue;
     SHARDMESH_TRY(std::string etag, outcome(request, answer));
     // The first conditional write to a server is repeated. A server that accepts it twice ignores conditions.
     if (condition_.if_absent && !to_.has_tried_conditions().exchange(true)) {
@@ -148,11 +172,14 @@ result<std::vector<std::string>> s3_upload::send_parts(const byte_source& conten
 
 result<std::string> s3_upload::finish_parts(const std::string& id, std::span<const std::string> etags) {
   const std::string body = s3_completion(etags);
-  s3_request request{.method = "POST", .of = name_, .query = {{"uploadId", id}}, .headers = conditions()};
+  s3_request request{.method = "POST", .of = name_, .query = {{"uploadId", id}}};
   request.body = std::as_bytes(std::span(body));
   for (int attempt = 1;; ++attempt) {
+    request.headers = conditions();
     SHARDMESH_TRY(const http_response answer, to_.send(request, most_answer_bytes));
     if (answer.status == 409 && attempt < most_conflicts) continue;
+    SHARDMESH_TRY(const bool has_other_form, changes_form(answer));
+    if (has_other_form) continue;
     // The server sends status 200 before it has put the parts together, so that a failure stands in the body.
     const auto late = answer.status == 200 ? parse_s3_failure(answer.body) : std::nullopt;
     if (!late) return outcome(request, answer);
@@ -175,8 +202,10 @@ result<std::string> s3_upload::outcome(const s3_request& request, const http_res
     // Not every server states the ETag of a whole object.
     if (!etag.empty() || request.method == "PUT") return etag;
     auto in_body = s3_text(answer.body, "CompleteMultipartUploadResult", "ETag");
-    if (!in_body) return std::move(in_body).error().with_file(to_.url_of(name_));
-    return in_body;
+    if (in_body) return in_body;
+    SHARDMESH_TRY(const auto ours, is_ours());  // Ceph leaves the element empty
+    if (ours) return *ours;
+    return std::move(in_body).error().with_file(to_.url_of(name_));
   }
   // An earlier attempt may have succeeded, and its answer was lost: the condition then fails because of our own object,
   // and the upload that we complete is unknown.

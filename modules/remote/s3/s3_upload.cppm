@@ -33,12 +33,16 @@ class s3_upload {
   // Returns the ETag of the object if this very upload wrote it, although an answer was lost.
   result<std::optional<std::string>> is_ours() const;
   name_values conditions() const;
+  // Returns whether to send the request again with new `conditions()`: the server has refused the version although the
+  // object has it, so that it compares the other form of ETags.
+  result<bool> changes_form(const http_response& answer);
 
   const s3_connection& to_;
   s3_name name_;
   put_condition condition_;
-  std::string token_;      // stored with the object, to recognise it
-  std::string upload_id_;  // of an upload in parts
+  std::string token_;                        // stored with the object, to recognise it
+  std::string upload_id_;                    // of an upload in parts
+  bool is_bare_, has_changed_form_ = false;  // the form of the version in If-Match: without quotation marks
 };
 
 }  // namespace shardmesh::remote
