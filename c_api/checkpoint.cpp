@@ -12,8 +12,10 @@
 
 #include "conventions.hpp"
 #include "values.hpp"
+#include "watching.hpp"
 
 import shardmesh;
+import shardmesh.core;
 import shardmesh.tree;
 import shardmesh.checkpoint_core;
 
@@ -114,8 +116,12 @@ shardmesh_status shardmesh_checkpoint_open(const char* path, const shardmesh_ope
   return guarded(error, checkpoint, [&] {
     const shardmesh_open_options wanted = given(options, "options", offsetof(shardmesh_open_options, only_keys));
     auto made = std::make_unique<shardmesh_checkpoint>();
+    const shardmesh::detail::call_scope limits(
+        {.within = deadline_after(wanted.timeout_milliseconds), .name = "opening"});
     made->reader = open_reader(to_text(path, "path"), wanted);
     made->reader->identify_opaque_tensors();
+    if (auto checked = shardmesh::detail::check_current_call(); !checked)
+      refuse(std::move(checked).error().with_file(path));
     made->tensors = std::make_unique<shardmesh::tensor_map>(*made->reader);
     made->unaligned_tensors =
         std::make_unique<shardmesh::tensor_map>(*made->reader, shardmesh::map_options{.allow_unaligned = true});

@@ -45,6 +45,7 @@ AT(shardmesh_open_options, keys_at_ranks, 56);
 AT(shardmesh_open_options, map_inverse, 60);
 AT(shardmesh_open_options, map, 64);
 AT(shardmesh_open_options, size_count, 88);
+AT(shardmesh_open_options, timeout_milliseconds, 96);
 HOLDS(sizeof(shardmesh_checkpoint_summary) >= 72);
 AT(shardmesh_checkpoint_summary, format, 64);
 HOLDS(sizeof(shardmesh_tensor_entry) >= 208);

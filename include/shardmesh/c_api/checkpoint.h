@@ -59,6 +59,8 @@ typedef struct shardmesh_open_options {
   const shardmesh_model_size* sizes; /* with `map`: replace those of `config` and of the mapping. A name that the
                                         mapping does not use, or that is here twice, is an error */
   size_t size_count;
+  int64_t timeout_milliseconds; /* after which opening ends with SHARDMESH_DEADLINE_EXCEEDED, at most a second later if
+                                   it waits for a server; 0: never */
 } shardmesh_open_options;
 
 /* Opens `path` in any supported format and reads only its description. The path is UTF-8, or the system's bytes. */

@@ -4,6 +4,7 @@
 #include <shardmesh/c_api/loading.h>
 #include <shardmesh/c_api/values.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -72,6 +73,7 @@ struct open_options {
   bool map_inverse = false;
   std::string config{};  // with `map`: a JSON file; empty: the one beside the checkpoint
   std::vector<std::pair<std::string, std::int64_t>> sizes{};  // with `map`: names and values
+  std::chrono::milliseconds timeout{0};                       // 0: none
 };
 
 /// An opened checkpoint. Every call throws `error` on failure. Threads: as for the C interface.
@@ -101,6 +103,7 @@ class checkpoint {
     for (const auto& one : options.sizes) sizes.push_back({c_text(one.first), one.second});
     how.sizes = sizes.data();
     how.size_count = sizes.size();
+    how.timeout_milliseconds = options.timeout.count();
     shardmesh_checkpoint* made = nullptr;
     checked([&](shardmesh_error** e) { return shardmesh_checkpoint_open(c_text(path), &how, &made, e); });
     return checkpoint(made);

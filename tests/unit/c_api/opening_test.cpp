@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares the C interface with the library, with the same options: opening, and `convert` with options other than
 // selections.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <c_answers.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <golden.hpp>
@@ -80,6 +87,43 @@ TEST_CASE("of the keys that are asked for nothing else is listed") {
   null.only_key_count = 1;
   shardmesh_checkpoint* made = nullptr;
   CHECK(shardmesh_checkpoint_open(fsdp().c_str(), &null, &made, nullptr) == SHARDMESH_INVALID_ARGUMENT);
+}
+
+TEST_CASE("opening ends at its timeout if a server does not answer, and a timeout is not negative") {
+  c::open_options options;
+  options.timeout = std::chrono::minutes(1);
+  CHECK(!c::checkpoint::open(fsdp(), options).tensors().empty());
+  const auto refusal = [&](const std::string& path) -> std::optional<c::error> {
+    try {
+      static_cast<void>(c::checkpoint::open(path, options));
+    } catch (const c::error& problem) {
+      return problem;
+    }
+    return std::nullopt;
+  };
+  options.timeout = std::chrono::milliseconds(-1);
+  const auto negative = refusal(fsdp());
+  REQUIRE(negative);
+  CHECK(negative->status == SHARDMESH_INVALID_ARGUMENT);
+  // The system accepts connections to this socket, and nobody answers.
+  ::setenv("no_proxy", "127.0.0.1", 1);
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(::bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(::listen(listener, 16) == 0);
+  REQUIRE(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  options.timeout = std::chrono::milliseconds(300);
+  const auto began = std::chrono::steady_clock::now();
+  const auto late = refusal("http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "/run");
+  ::close(listener);
+  REQUIRE(late);
+  if (late->status == SHARDMESH_UNSUPPORTED) SKIP("the library was built without the room remote");
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::milliseconds(1300));
+  CHECK(late->status == SHARDMESH_DEADLINE_EXCEEDED);
+  CHECK(std::string(late->what()).find("the opening's deadline has passed") != std::string::npos);
 }
 
 TEST_CASE("values that ranks without collectives saved are read of one rank, or listed for each") {
