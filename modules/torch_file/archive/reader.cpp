@@ -25,7 +25,8 @@ import :exported_program;
 import :item_records;
 import :local_tensor;
 import :object_parts;
-import :script_archive;
+import :plain_data;
+import :root_entries;
 import :spelled_pickle;
 import :split_reader;
 
@@ -35,42 +36,11 @@ namespace {
 
 constexpr std::int64_t chunk_bytes = 2048;
 
-// Whether a value may refer to storages. False for plain data, which lies in the pickle. Large values are not walked
-// and count as true.
-bool may_refer(const pickle::value& value) {
-  constexpr std::size_t most_parts = 1000;
-  std::vector<pickle::value> pending{value};
-  for (std::size_t visited = 0; !pending.empty(); ++visited) {
-    const pickle::value at = pending.back();
-    pending.pop_back();
-    switch (at.kind()) {
-      case pickle::kind::boolean:
-      case pickle::kind::integer:
-      case pickle::kind::floating:
-      case pickle::kind::text:
-      case pickle::kind::bytes:
-        break;
-      case pickle::kind::list:
-      case pickle::kind::tuple:
-        if (visited + pending.size() + at.size() > most_parts) return true;
-        for (const pickle::value part : at.items()) pending.push_back(part);
-        break;
-      case pickle::kind::dict:
-        if (visited + pending.size() + 2 * at.size() > most_parts) return true;
-        for (const pickle::pair pair : at.pairs()) pending.push_back(pair.key), pending.push_back(pair.value);
-        break;
-      default:
-        if (!at.is_none()) return true;
-    }
-  }
-  return false;
-}
-
 class torch_file_reader final : public checkpoint_reader, public file_of_ranks, public opaque_values {
  public:
   // `part`: the first step of all keys, in a file that is a part of a larger state.
   torch_file_reader(fs::path file, const open_options& options, std::optional<std::string> part = {})
-      : pool_(options.pool()), part_(std::move(part)), budget_(options.limits) {
+      : pool_(options.pool()), root_{.part = std::move(part)}, budget_(options.limits) {
     path_ = std::move(file);
     contents_.format = checkpoint_format::torch_file;
     contents_.files.push_back(fs::name_of(path_).string());
@@ -117,7 +87,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
   }
 
   // Makes empty dicts entries.
-  void keep_empty() { keeps_empty_ = true; }
+  void keep_empty() { root_.keeps_empty = true; }
 
   // Reports the missing ranks when the file of one rank is opened alone.
   void say_what_is_missing() {
@@ -226,39 +196,8 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
     }
   }
 
-  // The root may be a state dict, or another value with tensors in it: a list of them, a whole nn.Module. A single
-  // value without a name gets one.
-  result<taken_apart> entries_of_root() {
-    const pickle::value root = item_->root();
-    if (item_->is_script()) return script_weights(*source_, *item_, budget_);
-    const auto alone = [&](std::string key) {
-      return std::vector<flat_entry>{{{key}, key, root, item_->tensor_of(root), 0}};
-    };
-    std::vector<flat_entry> entries{{{}, {}, root, {}, 0}};
-    const bool is_empty = is_mapping(root) && mapping_entries(root).pairs().empty();
-    if (part_ && ((!is_mapping(root) && root.kind() != pickle::kind::list) || is_empty)) {
-      entries = alone(*part_);
-    } else if (item_->tensor_of(root) || item_->is_opaque_tensor(root)) {
-      entries = alone("tensor");
-    } else if (is_mapping(root) || part_) {
-      // An entry takes at least a byte or two of the pickle unless parts are shared, so these limits bound the sharing.
-      const auto pickle_bytes = static_cast<std::int64_t>(item_->graph().consumed_bytes());
-      SHARDMESH_TRY(entries, flatten_state_dict(*item_, root,
-                                                {.keep_empty = keeps_empty_,
-                                                 .keep_descriptions = true,
-                                                 .may_be_list = part_.has_value(),
-                                                 .max_entries = static_cast<std::size_t>(250'000 + pickle_bytes / 2),
-                                                 .max_depth = 64,  // it recurses
-                                                 .max_path_bytes = static_cast<std::size_t>(budget_.left_to_build())}));
-    } else if (!holds_tensors(*item_, root)) {
-      entries = alone("object");
-    }
-    if (part_ && (is_mapping(root) || root.kind() == pickle::kind::list) && !is_empty) begin_with(*part_, entries);
-    return take_apart(*item_, std::move(entries));
-  }
-
   result<void> list() {
-    SHARDMESH_TRY(taken_apart parts, entries_of_root());
+    SHARDMESH_TRY(taken_apart parts, entries_of_root(*item_, *source_, budget_, root_));
     std::move(parts.notes.begin(), parts.notes.end(), std::back_inserter(notes_));
     unread_tensors_ += parts.unread_tensors;
     for (flat_entry& entry : parts.entries) {
@@ -271,17 +210,8 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
     return {};
   }
 
-  static void begin_with(const std::string& name, std::vector<flat_entry>& entries) {
-    for (flat_entry& entry : entries) {
-      shardmesh::path below{name};
-      below.append(entry.where);
-      entry.fqn = entry.where.empty() ? name : name + "." + entry.fqn;  // a key may be empty
-      entry.where = std::move(below);
-    }
-  }
-
   result<void> add(flat_entry entry) {
-    if (part_ && !entry.tensor) entry.tensor = local_tensor_of(*item_, entry.value);
+    if (root_.part && !entry.tensor) entry.tensor = local_tensor_of(*item_, entry.value);
     if (!entry.tensor && !item_->is_opaque_tensor(entry.value)) {
       contents_.objects.push_back({entry.fqn, entry.where, {}, entry.hidden_tensors});
       objects_.push_back(entry.value);
@@ -338,7 +268,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
   };
 
   file_pool pool_;
-  std::optional<std::string> part_;
+  root_options root_;
   std::shared_ptr<const byte_source> source_;
   std::int64_t begin_ = 0;     // of the archive in the file
   bool is_rewritten_ = false;  // `source_` is the file's pickle with plain bytes, or a decoded part of the file
@@ -348,7 +278,6 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
   std::unordered_map<std::size_t, pickle::value> opaque_tensors_;  // by index into the catalog
   std::vector<chunk_place> chunks_;
   std::int64_t ranks_ = 1;
-  bool keeps_empty_ = false;
   // The first incomplete tensor: its index, and which rank's part it is.
   std::optional<std::pair<std::size_t, std::string>> first_part_;
   read_budget budget_;
