@@ -19,6 +19,21 @@ import :same_value;
 
 namespace shardmesh::torch_checkpointing {
 
+// A rank that the metadata names for a tensor, and the tensor in its file.
+struct folder_reader::described_rank {
+  const sharding& group;
+  std::int32_t rank = 0;
+  opened_part* part = nullptr;  // null: the rank has no file
+  std::optional<std::size_t> index{};
+};
+
+// The boxes of a tensor that were found so far, and the errors of boxes that no rank's file has held yet.
+struct folder_reader::described_boxes {
+  std::map<box, std::optional<holder>> found;
+  std::vector<std::pair<box, inner_box>> pieces;
+  std::map<box, error> waiting;
+};
+
 result<void> folder_reader::add_described(const item_metadata& item, const tensor_metadata& tensor,
                                           std::vector<opened_part>& parts, const std::vector<std::int32_t>& at) {
   const sharding& first = tensor.groups.front();
@@ -31,58 +46,63 @@ result<void> folder_reader::add_described(const item_metadata& item, const tenso
   const std::string name = item.files.empty() ? "" : joined(tensor.where, 0), flat = dotted(tensor.where);
   SHARDMESH_TRY(const bool is_opaque, add_opaque(entry, tensor, parts, at, name));
   if (is_opaque) return {};
-  // Boxes found so far, and errors of boxes that no rank's file has held yet.
-  std::map<box, std::optional<holder>> found;
-  std::vector<std::pair<box, inner_box>> pieces;
-  std::map<box, error> waiting;
+  described_boxes made;
   bool is_named = false;
   for (const sharding& group : tensor.groups)
     for (const std::int32_t rank : group.ranks) {
       SHARDMESH_TRY(budget_.build(16));
-      const std::vector<placed_box> boxes = group.boxes_of(rank);
       const std::int32_t position = at[static_cast<std::size_t>(rank)];
-      opened_part* const part_of_rank = position < 0 ? nullptr : &parts[static_cast<std::size_t>(position)];
-      std::optional<std::size_t> index;
-      if (part_of_rank) {
-        const auto stored = part_of_rank->tensors.find(part_of_rank->is_flat ? flat : name);
-        if (stored != part_of_rank->tensors.end()) index = stored->second;
+      described_rank one{group, rank, position < 0 ? nullptr : &parts[static_cast<std::size_t>(position)]};
+      if (one.part) {
+        const auto stored = one.part->tensors.find(one.part->is_flat ? flat : name);
+        if (stored != one.part->tensors.end()) one.index = stored->second;
       }
-      if (index) part_of_rank->described.insert(*index);
-      if (index && !is_named && !part_of_rank->is_flat) {
-        entry.where = part(part_of_rank->number).contents().tensors[*index].where;
+      if (one.index) one.part->described.insert(*one.index);
+      if (one.index && !is_named && !one.part->is_flat) {
+        entry.where = part(one.part->number).contents().tensors[*one.index].where;
         is_named = true;
       }
-      const auto missing = [&] {
-        error problem = fail(errc::bad_format, part_of_rank ? "the file lacks a tensor that the metadata names"
-                                                            : "the file is missing, and no other rank holds this");
-        return std::move(problem).with_key(entry.key).with_rank(rank).with_file(
-            (path_ / item.files[static_cast<std::size_t>(rank)].name).string());
-      };
-      bool is_checked = false;
-      for (const placed_box& one : boxes) {
-        if (one.where.is_empty()) continue;
-        if (const auto known = found.find(one.where); known != found.end()) {
-          if (index && known->second) compare_replicas(entry, *known->second, {part_of_rank->number, *index});
-          continue;
-        }
-        if (!index) {
-          waiting.try_emplace(one.where, missing().with_box(one.where));
-          continue;
-        }
-        if (!std::exchange(is_checked, true) && !check_local(entry, group, rank, boxes, *part_of_rank, *index)) {
-          found.emplace(one.where, std::nullopt);
-          continue;
-        }
-        found.emplace(one.where, holder{part_of_rank->number, *index});
-        waiting.erase(one.where);
-        pieces.push_back({one.where, {part_of_rank->number, *index, {one.local_offsets, one.where.sizes}}});
-      }
-      if (entry.shape.rank() > 0 && box::whole(entry.shape).is_empty() && index && pieces.empty())
-        pieces.push_back({box::whole(entry.shape), {part_of_rank->number, *index, box::whole(entry.shape)}});
+      find_boxes(entry, item, one, made);
     }
-  for (auto& [where, problem] : waiting) problems_.push_back(std::move(problem));
+  return add_boxes(entry, std::move(made));
+}
+
+void folder_reader::find_boxes(const tensor_entry& entry, const item_metadata& item, const described_rank& of,
+                               described_boxes& made) {
+  const std::vector<placed_box> boxes = of.group.boxes_of(of.rank);
+  const auto missing = [&] {
+    error problem = fail(errc::bad_format, of.part ? "the file lacks a tensor that the metadata names"
+                                                   : "the file is missing, and no other rank holds this");
+    return std::move(problem).with_key(entry.key).with_rank(of.rank).with_file(
+        (path_ / item.files[static_cast<std::size_t>(of.rank)].name).string());
+  };
+  bool is_checked = false;
+  for (const placed_box& one : boxes) {
+    if (one.where.is_empty()) continue;
+    if (const auto known = made.found.find(one.where); known != made.found.end()) {
+      if (of.index && known->second) compare_replicas(entry, *known->second, {of.part->number, *of.index});
+      continue;
+    }
+    if (!of.index) {
+      made.waiting.try_emplace(one.where, missing().with_box(one.where));
+      continue;
+    }
+    if (!std::exchange(is_checked, true) && !check_local(entry, of.group, of.rank, boxes, *of.part, *of.index)) {
+      made.found.emplace(one.where, std::nullopt);
+      continue;
+    }
+    made.found.emplace(one.where, holder{of.part->number, *of.index});
+    made.waiting.erase(one.where);
+    made.pieces.push_back({one.where, {of.part->number, *of.index, {one.local_offsets, one.where.sizes}}});
+  }
+  if (entry.shape.rank() > 0 && box::whole(entry.shape).is_empty() && of.index && made.pieces.empty())
+    made.pieces.push_back({box::whole(entry.shape), {of.part->number, *of.index, box::whole(entry.shape)}});
+}
+
+result<void> folder_reader::add_boxes(const tensor_entry& entry, described_boxes found) {
+  for (auto& [where, problem] : found.waiting) problems_.push_back(std::move(problem));
   SHARDMESH_TRY(add_tensor(entry));
-  for (const auto& [where, piece] : pieces) {
+  for (const auto& [where, piece] : found.pieces) {
     auto done = add_chunk(where, {piece.part, piece.tensor,
                                   part(piece.part).contents().tensors[piece.tensor].first_chunk, 0, where.sizes});
     if (!done) {

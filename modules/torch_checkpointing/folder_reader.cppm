@@ -51,6 +51,10 @@ class folder_reader final : public composed_reader {
     bool is_tensor = false;
   };
 
+  // These two are in described_tensors.cpp.
+  struct described_rank;
+  struct described_boxes;
+
   result<metadata> read_metadata();
   result<void> add_item(const item_metadata& item, std::int32_t world_size);
   // Warns of ranks without a file when other ranks' files hold everything.
@@ -59,6 +63,11 @@ class folder_reader final : public composed_reader {
   result<opened_part> open_file(const rank_file& file, const std::string& key, std::int32_t rank);
   result<void> add_described(const item_metadata& item, const tensor_metadata& tensor, std::vector<opened_part>& parts,
                              const std::vector<std::int32_t>& at);
+  // Finds the boxes of a described tensor that one rank holds.
+  void find_boxes(const tensor_entry& entry, const item_metadata& item, const described_rank& of,
+                  described_boxes& made);
+  // Adds a described tensor with the boxes that were found.
+  result<void> add_boxes(const tensor_entry& entry, described_boxes found);
   // Adds a tensor that cannot be read as elements, from the first rank that has it. Returns false for other tensors.
   result<bool> add_opaque(const tensor_entry& entry, const tensor_metadata& tensor, std::vector<opened_part>& parts,
                           const std::vector<std::int32_t>& at, const std::string& name);
@@ -72,6 +81,8 @@ class folder_reader final : public composed_reader {
   // Adds entries that the metadata does not describe: one entry when the ranks agree, otherwise one per rank.
   result<void> add_rest(const std::string& key, const std::vector<opened_part>& parts,
                         const item_metadata* item = nullptr);
+  // Adds the entry of one name. `has_below`: other entries are below it.
+  result<void> add_occurrences(std::vector<occurrence> found, bool has_below, const std::string& key);
   tree_path where_of(const occurrence& one, const std::string& key);
   result<bool> are_same(const std::vector<occurrence>& found);
   // Removes the placeholders of ranks that lack an entry which other ranks have. Placeholders are empty dicts above

@@ -124,31 +124,32 @@ result<void> folder_reader::add_rest(const std::string& key, const std::vector<o
   }
   for (const std::string& name : order) {
     const auto entry = entries.find(name), next = std::next(entry);
-    std::vector<occurrence> found = entry->second;
     // Names below this one begin with it; no other name does, because each step's length precedes its text.
     const bool has_below = next != entries.end() && next->first.starts_with(name);
-    bool same = false;
-    if (!has_below) {
-      SHARDMESH_TRY(same, are_same(found));
-    }
-    if (!same) {
-      SHARDMESH_TRY(std::vector<occurrence> kept, filled(found, has_below));
-      if (kept.empty() && has_below) continue;
-      if (!kept.empty()) found = std::move(kept);
-      SHARDMESH_TRY(same, are_same(found));
-    }
-    const tree_path where = where_of(found[0], key);
-    if (same) {
-      SHARDMESH_TRY(add_one(found[0], where));
-      continue;
-    }
-    notes_.push_back(fmt::format("{} differs between ranks: it is shown as {}.rank_{} and so on", dotted(where),
-                                 dotted(where), found[0].rank));
-    for (const occurrence& one : found) {
-      tree_path of_rank = where;
-      of_rank.push_back(fmt::format("rank_{}", one.rank));
-      SHARDMESH_TRY(add_one(one, of_rank));
-    }
+    SHARDMESH_TRY(add_occurrences(entry->second, has_below, key));
+  }
+  return {};
+}
+
+result<void> folder_reader::add_occurrences(std::vector<occurrence> found, bool has_below, const std::string& key) {
+  bool same = false;
+  if (!has_below) {
+    SHARDMESH_TRY(same, are_same(found));
+  }
+  if (!same) {
+    SHARDMESH_TRY(std::vector<occurrence> kept, filled(found, has_below));
+    if (kept.empty() && has_below) return {};
+    if (!kept.empty()) found = std::move(kept);
+    SHARDMESH_TRY(same, are_same(found));
+  }
+  const tree_path where = where_of(found[0], key);
+  if (same) return add_one(found[0], where);
+  notes_.push_back(fmt::format("{} differs between ranks: it is shown as {}.rank_{} and so on", dotted(where),
+                               dotted(where), found[0].rank));
+  for (const occurrence& one : found) {
+    tree_path of_rank = where;
+    of_rank.push_back(fmt::format("rank_{}", one.rank));
+    SHARDMESH_TRY(add_one(one, of_rank));
   }
   return {};
 }
