@@ -16,7 +16,6 @@ module shardmesh.mapping;
 
 import :binding_problems;
 import :capture_values;
-import :rule_captures;
 
 namespace shardmesh {
 namespace {

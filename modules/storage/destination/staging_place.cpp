@@ -16,6 +16,7 @@ module;
 #include <utility>
 module shardmesh.storage;
 
+import :presence;
 import :staging_place;
 import :temporary_name;
 import :uninterrupted;
