@@ -3,7 +3,6 @@ module;
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -12,7 +11,6 @@ module;
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -22,43 +20,14 @@ module shardmesh.mapping;
 import shardmesh.checkpoint;
 import :rule_captures;
 import :state_binding;
+import :state_form;
+import :state_kind;
 
 namespace shardmesh {
 namespace {
 
 // Bounds the entries that follow: a rule may split a parameter into many, and each has all of its state.
 constexpr std::size_t most_entries = std::size_t{1} << 22;
-
-// The entries of one kind of state, such as all "exp_avg" of an optimizer. Keys are `before` NAME `after`.
-struct state_kind {
-  bool is_tensor = true;
-  std::string_view before, after, prefix;  // prefix: of the parameters' keys, before NAME
-
-  // "exp_avg" of "optim.state.NAME.exp_avg" and of "optimizer.state.exp_avg.NAME".
-  std::string_view name() const {
-    if (!after.empty()) return after.substr(1);
-    const std::string_view inner = before.substr(0, before.size() - 1);
-    return inner.substr(inner.rfind('.') + 1);
-  }
-  // A copy of the parameter in higher precision. Its values are those of the parameter.
-  bool is_master() const {
-    constexpr auto known = std::to_array<std::string_view>({"master_param", "fp32_param", "fp32"});
-    return std::find(known.begin(), known.end(), name()) != known.end();
-  }
-  friend bool operator<(const state_kind& a, const state_kind& b) {
-    return std::tie(a.is_tensor, a.before, a.after, a.prefix) < std::tie(b.is_tensor, b.before, b.after, b.prefix);
-  }
-};
-
-// Returns whether one component of the key is `name`.
-bool has_component(std::string_view key, std::string_view name) {
-  for (std::size_t begin = 0; begin <= key.size();) {
-    const std::size_t end = std::min(key.find('.', begin), key.size());
-    if (key.substr(begin, end - begin) == name) return true;
-    begin = end + 1;
-  }
-  return false;
-}
 
 class state_binder {
  public:
@@ -204,61 +173,12 @@ class state_binder {
       made_.objects.push_back({new_key(kind, target), objects});
   }
 
-  // Returns how tensors of state follow their parameters, or why they cannot.
-  result<bound_form> form_of(const state_kind& kind, std::size_t number,
-                             const std::vector<std::size_t>& sources) const {
-    const bound_instance& instance = made_.instances[number];
-    const mapping_rule& rule = made_.rule_of(instance);
-    const tensor_entry& first = source_.tensors[sources[0]];
-    bool is_scalar = box::whole(first.shape).volume() == 1, is_like_parameter = true;
-    for (std::size_t s = 0; s < sources.size(); ++s) {
-      const tensor_entry& state = source_.tensors[sources[s]];
-      is_scalar = is_scalar && state.shape == first.shape;
-      is_like_parameter = is_like_parameter && state.shape == source_.tensors[instance.sources[s]].shape;
-      if (state.type != first.type)
-        return fail(errc::dtype_mismatch, fmt::format("{} joins optimizer state of several dtypes", described(rule)))
-            .with_key(state.key)
-            .with_values(std::string(name(first.type)), std::string(name(state.type)))
-            .with_hint("cast them first");
-    }
-    if (is_scalar && (kind.name() == "step" || !is_like_parameter)) return bound_form::scalar;
-    if (!is_like_parameter && !rule.index.is_rename())
-      return fail(errc::unsupported,
-                  fmt::format("{} rearranges the parameter of this optimizer state, whose shape is another one",
-                              described(rule)))
-          .with_key(first.key)
-          .with_values(to_string(source_.tensors[instance.sources[0]].shape), to_string(first.shape))
-          .with_hint("leave this state out before the checkpoint is mapped");
-    if (rule.values.empty()) return bound_form::elements;
-    if (kind.is_master()) return bound_form::rule;
-    if (made_.mapping.optimizer_values == state_values::keep) return bound_form::elements;
-    return fail(errc::unsupported,
-                fmt::format("{} has operations on values, which optimizer state cannot follow", described(rule)))
-        .with_key(first.key)
-        .with_hint(
-            "leave the optimizer out first, or keep its values: values = \"keep\" in [optimizer] of the mapping");
-  }
-
-  // Checks that elements of this dtype can be computed.
-  result<void> check_dtype(const bound_instance& instance) const {
-    if (made_.renames(instance)) return {};
-    const tensor_entry& first = source_.tensors[instance.sources[0]];
-    const bool is_whole = bits(first.type) > 0 && bits(first.type) % 8 == 0 && first.opaque_type.empty();
-    const bool is_changed = instance.form == bound_form::rule && !made_.rule_of(instance).values.empty();
-    if (is_whole && (!is_changed || is_floating(first.type))) return {};
-    return fail(errc::unsupported,
-                fmt::format("{} cannot compute with optimizer state of this kind", described(made_.rule_of(instance))))
-        .with_key(first.key)
-        .with_values(is_changed ? "a floating-point dtype" : "a dtype of whole bytes",
-                     first.opaque_type.empty() ? std::string(name(first.type)) : first.opaque_kind);
-  }
-
   void bind_tensors(const state_kind& kind, std::size_t number, std::vector<std::size_t> sources) {
-    auto form = form_of(kind, number, sources);
+    auto form = form_of(source_, made_, kind, number, sources);
     if (!form) return refuse_(std::move(form).error());
     bound_instance instance{made_.instances[number].relation, std::move(sources), made_.instances[number].first_source,
                             *form};
-    if (auto done = check_dtype(instance); !done) return refuse_(std::move(done).error());
+    if (auto done = check_dtype(source_, made_, instance); !done) return refuse_(std::move(done).error());
     const tensor_entry& first = source_.tensors[instance.sources[0]];
     const bool is_rename = made_.rule_of(instance).index.is_rename();
     const bool is_renamed = made_.renames(instance);
