@@ -62,6 +62,8 @@ class size_expression {
   };
 
   result<std::int64_t> value_of(std::size_t index, const named_sizes& sizes) const;
+  // The value of an operation on two values. A negation is a multiplication by -1.
+  result<std::int64_t> combine(operation what, std::int64_t a, std::int64_t b) const;
   result<std::int64_t> size_named(const std::string& name, const named_sizes& sizes) const;
   error refuse(errc code, std::string message) const;
 
