@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <algorithm>
-#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 module shardmesh.checkpoint;
 
 import shardmesh.checkpoint_core;
@@ -31,16 +28,6 @@ key_difference difference_at(const std::string& key, difference_kind kind, std::
 
 const tensor_entry& tensor_of(const diff_side& side, const diff_entry& entry) {
   return side.reader.contents().tensors[entry.index];
-}
-
-std::vector<box> boxes_of(const catalog& contents, const tensor_entry& tensor) {
-  std::vector<box> boxes;
-  for (std::int32_t i = 0; i < tensor.chunk_count; ++i) {
-    box b = contents.chunk_box(tensor, tensor.first_chunk + i);
-    if (!b.is_empty()) boxes.push_back(b);
-  }
-  std::sort(boxes.begin(), boxes.end());
-  return boxes;
 }
 
 }  // namespace shardmesh

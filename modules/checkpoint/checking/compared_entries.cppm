@@ -23,9 +23,6 @@ key_difference difference_at(const std::string& key, difference_kind kind, std::
 // The tensor that an entry of a side names.
 const tensor_entry& tensor_of(const diff_side& side, const diff_entry& entry);
 
-// The boxes of a tensor's chunks that have elements, sorted.
-std::vector<box> boxes_of(const catalog& contents, const tensor_entry& tensor);
-
 // Adds the side's path to an error that names no file.
 template <class T>
 result<T> of_side(const diff_side& side, result<T> outcome) {

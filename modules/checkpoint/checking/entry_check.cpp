@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <fmt/format.h>
 #include <range/v3/view/drop.hpp>
-#include <range/v3/view/enumerate.hpp>
 #include <range/v3/view/zip.hpp>
 #include <shardmesh/try.hpp>
 
@@ -12,15 +10,13 @@ module;
 #include <iterator>
 #include <optional>
 #include <span>
-#include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 module shardmesh.checkpoint;
 
 import :damaged_archives;
 import :entry_check;
-import :stored_readers;
+import :stored_items;
 
 namespace shardmesh {
 namespace views = ranges::views;
@@ -28,67 +24,10 @@ namespace {
 
 // Equal boxes are replicas to the planner, but a checkpoint must store each box only once.
 void find_stored_twice(const catalog& contents, const tensor_entry& tensor, std::vector<error>& problems) {
-  std::vector<box> boxes;
-  for (std::int32_t i = 0; i < tensor.chunk_count; ++i) {
-    box b = contents.chunk_box(tensor, tensor.first_chunk + i);
-    if (!b.is_empty()) boxes.push_back(b);
-  }
-  std::sort(boxes.begin(), boxes.end());
+  const std::vector<box> boxes = boxes_of(contents, tensor);
   for (const auto& [before, b] : views::zip(boxes, boxes | views::drop(1)))
     if (b == before)
       problems.push_back(fail(errc::overlap, "a chunk is stored twice").with_key(tensor.key).with_box(b));
-}
-
-// A stored run of bytes, and the entry that it belongs to.
-struct stored_item {
-  std::int32_t file = 0;
-  std::int64_t begin = 0, end = 0;
-  std::size_t entry = 0;  // tensors first, then objects
-  friend auto operator<=>(const stored_item&, const stored_item&) = default;
-};
-
-std::vector<stored_item> items_of(const catalog& contents) {
-  std::vector<stored_item> items;
-  const auto note = [&](const stored_range& place, std::size_t entry) {
-    if (place.file >= 0 && place.length > 0)
-      items.push_back({place.file, place.offset, place.offset + place.length, entry});
-  };
-  for (const auto& [t, tensor] : views::enumerate(contents.tensors))
-    for (std::int32_t i = 0; i < tensor.chunk_count; ++i)
-      note(contents.chunk_places[static_cast<std::size_t>(tensor.first_chunk + i)], t);
-  for (const auto& [o, object] : views::enumerate(contents.objects)) note(object.place, contents.tensors.size() + o);
-  std::sort(items.begin(), items.end());
-  return items;
-}
-
-// Finds out whether a range of a file overlaps any of the given items.
-class met_items {
- public:
-  // `items` must be ascending.
-  explicit met_items(std::vector<stored_item> items) : items_(std::move(items)) {
-    std::int64_t furthest = 0;
-    for (std::size_t i = 0; i < items_.size(); ++i) {
-      if (i == 0 || items_[i].file != items_[i - 1].file) furthest = 0;
-      furthest_.push_back(furthest = std::max(furthest, items_[i].end));
-    }
-  }
-  bool meets(std::int32_t file, std::int64_t begin, std::int64_t end) const {
-    const auto behind = std::lower_bound(
-        items_.begin(), items_.end(), std::pair(file, end),
-        [](const stored_item& item, const auto& wanted) { return std::pair(item.file, item.begin) < wanted; });
-    if (behind == items_.begin()) return false;
-    const auto last = static_cast<std::size_t>(behind - items_.begin()) - 1;
-    return items_[last].file == file && furthest_[last] > begin;
-  }
-
- private:
-  std::vector<stored_item> items_;
-  std::vector<std::int64_t> furthest_;  // the largest end of a file's items up to this one
-};
-
-const std::string& key_of(const catalog& contents, std::size_t entry) {
-  return entry < contents.tensors.size() ? contents.tensors[entry].key
-                                         : contents.objects[entry - contents.tensors.size()].key;
 }
 
 // The recorded ranges that copying does not check: the ranges of touched entries, except chunks whose elements are
@@ -135,69 +74,6 @@ bool is_of_one_rank(const checkpoint_reader& reader) {
   return reader.contents().format == checkpoint_format::torch_file &&
          std::any_of(reader.problems().begin(), reader.problems().end(),
                      [](const error& problem) { return problem.code == errc::incomplete_save; });
-}
-
-// Finds shared bytes within each checkpoint of the folder.
-static std::vector<error> shared_bytes_of_parts(const checkpoint_reader& reader) {
-  std::vector<error> problems;
-  for (const checkpoint_reader* part : readers_of_parts(reader))
-    for (error& problem : find_shared_bytes(*part)) problems.push_back(std::move(problem));
-  std::ranges::sort(problems, {}, [](const error& e) { return to_string(e); });
-  return problems;
-}
-
-std::vector<error> find_shared_bytes(const checkpoint_reader& reader, const std::vector<bool>* touched) {
-  const catalog& contents = reader.contents();
-  std::vector<error> problems;
-  if (contents.format == checkpoint_format::parts) return shared_bytes_of_parts(reader);
-  if (contents.format != checkpoint_format::dcp) return problems;  // a .pt file's tensors may share storage
-  const std::vector<stored_item> items = items_of(contents);
-  // Compares each item with the earlier one that reaches furthest, so an item that shares bytes is found at least once.
-  const stored_item* furthest = nullptr;
-  for (const stored_item& item : items) {
-    if (furthest && furthest->file == item.file && item.begin < furthest->end &&
-        (!touched || (*touched)[item.entry] || (*touched)[furthest->entry]))
-      problems.push_back(fail(errc::overlap, fmt::format("shares bytes {} to {} with the item of {}", item.begin,
-                                                         std::min(item.end, furthest->end),
-                                                         escaped(key_of(contents, furthest->entry))))
-                             .with_file((reader.path() / contents.files[static_cast<std::size_t>(item.file)]).string())
-                             .with_key(key_of(contents, item.entry)));
-    if (!furthest || furthest->file != item.file || item.end > furthest->end) furthest = &item;
-  }
-  return problems;
-}
-
-std::vector<bool> repeated_items(const checkpoint_reader& reader) {
-  const catalog& contents = reader.contents();
-  if (contents.format != checkpoint_format::dcp) return {};
-  struct placed {
-    stored_range place;
-    std::size_t number;
-  };
-  std::vector<placed> items;
-  const std::size_t chunks = contents.chunk_places.size();
-  const auto note = [&](const stored_range& place, std::size_t number) {
-    if (place.file >= 0 && place.length > 0) items.push_back({place, number});
-  };
-  for (std::size_t i = 0; i < chunks; ++i) note(contents.chunk_places[i], i);
-  for (std::size_t i = 0; i < contents.objects.size(); ++i) note(contents.objects[i].place, chunks + i);
-  std::sort(items.begin(), items.end(), [](const placed& a, const placed& b) {
-    return std::tie(a.place.file, a.place.offset, a.place.length, a.number) <
-           std::tie(b.place.file, b.place.offset, b.place.length, b.number);
-  });
-  std::vector<bool> repeated;
-  std::int32_t file = -1;
-  std::int64_t end = 0;
-  for (const placed& item : items) {
-    if (item.place.file == file && item.place.offset < end) {
-      repeated.resize(chunks + contents.objects.size());
-      repeated[item.number] = true;
-      continue;
-    }
-    file = item.place.file;
-    end = checked_add(item.place.offset, item.place.length).value_or(INT64_MAX);
-  }
-  return repeated;
 }
 
 std::vector<whole_entry> unsupported_entries(const catalog& contents, const conversion& work) {

@@ -20,6 +20,7 @@ import :entry_comparison;
 import :list_gaps;
 import :object_comparison;
 import :opaque_comparison;
+import :stored_items;
 
 namespace shardmesh {
 namespace {

@@ -14,6 +14,7 @@ module shardmesh.checkpoint;
 import shardmesh.checkpoint_core;
 import :compared_entries;
 import :opaque_comparison;
+import :stored_items;
 
 namespace shardmesh {
 
