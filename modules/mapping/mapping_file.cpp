@@ -24,63 +24,12 @@ module;
 #include <toml++/toml.h>
 module shardmesh.mapping;
 
+import :dangerous_toml;
+
 namespace shardmesh {
 namespace {
 
 constexpr std::int64_t most_file_bytes = std::int64_t{4} << 20;
-// Dots of one key. toml++ makes a table for each, and deletes nested tables recursively.
-constexpr int most_dots = 16;
-
-// A text that toml++ must not parse: its line, and its defect.
-struct dangerous_text {
-  int line = 0;
-  std::string_view problem;
-};
-
-constexpr std::string_view deep_key = "a key has too many parts";
-// TOML also forbids these characters. For some of them, toml++ 3.3 runs into code that is declared unreachable.
-constexpr std::string_view not_ascii = "a character that is not ASCII is outside of a string or comment";
-
-// Finds the first key with more than `most_dots` dots, and the first character that is not ASCII, outside of strings
-// and comments or after a backslash. It skips strings and comments of valid TOML; toml++ stops at the first text that
-// is not valid.
-std::optional<dangerous_text> find_danger(std::string_view text) {
-  const auto is_ascii = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
-  int line = 1, dots = 0;
-  for (std::size_t i = text.starts_with("\xEF\xBB\xBF") ? 3 : 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '"' || c == '\'') {
-      const std::string multiline(3, c);
-      const bool is_multiline = text.substr(i).starts_with(multiline);
-      for (i += is_multiline ? 3 : 1; i < text.size(); ++i) {
-        if (text[i] == '\n') ++line;
-        if (text[i] == '\n' && !is_multiline) break;
-        if (text[i] == '\\' && c == '"') {
-          if (++i < text.size() && text[i] == '\n') ++line;
-          if (i < text.size() && !is_ascii(text[i])) return dangerous_text{line, not_ascii};
-        } else if (is_multiline && text.substr(i).starts_with(multiline)) {
-          i += 2;
-          for (int more = 0; more < 2 && i + 1 < text.size() && text[i + 1] == c; ++more) ++i;  // `""""` ends with `"`
-          break;
-        } else if (!is_multiline && text[i] == c) {
-          break;
-        }
-      }
-    } else if (c == '#') {
-      while (i + 1 < text.size() && text[i + 1] != '\n') ++i;
-    } else if (c == '.') {
-      if (++dots > most_dots) return dangerous_text{line, deep_key};
-    } else if (c == '\n') {
-      ++line;
-      dots = 0;
-    } else if (c == '=' || c == ',' || c == '[' || c == ']' || c == '{' || c == '}') {
-      dots = 0;
-    } else if (!is_ascii(c)) {
-      return dangerous_text{line, not_ascii};
-    }
-  }
-  return std::nullopt;
-}
 
 class mapping_parser {
  public:
@@ -319,11 +268,7 @@ class mapping_parser {
 }  // namespace
 
 result<mapping_rules> parse_mapping(std::string_view text, std::string_view file) {
-  if (const auto danger = find_danger(text)) {
-    error why = fail(errc::bad_format, fmt::format("line {}: {}", danger->line, danger->problem)).with_file(file);
-    return danger->problem == deep_key ? std::move(why).with_values(fmt::format("at most {} dots", most_dots), "more")
-                                       : std::move(why);
-  }
+  if (auto danger = find_dangerous_toml(text)) return (*std::move(danger)).with_file(file);
   const toml::parse_result parsed = toml::parse(text, file);
   if (!parsed) {
     const auto& begin = parsed.error().source().begin;
