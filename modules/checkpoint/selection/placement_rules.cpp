@@ -13,11 +13,10 @@ module;
 #include <unordered_map>
 #include <utility>
 #include <vector>
-
-#include <shardmesh/try.hpp>
 module shardmesh.checkpoint;
 
 import shardmesh.checkpoint_core;
+import :meant_parameter;
 
 namespace shardmesh {
 namespace {
@@ -44,35 +43,6 @@ std::string misfit(const keyed_shape& tensor, std::span<const placement> placeme
                        sum ? std::to_string(*sum) : "more than 64 bits hold", p.dim, size);
   }
   return {};
-}
-
-bool is_number(std::string_view text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
-// A parameter name <p> that an optimizer's key may contain.
-struct meant_parameter {
-  std::string_view name;
-  bool is_last = false;  // in Megatron's form `*.state.<name>.<p>`, not PyTorch's `*.state.<p>.<name>`
-};
-
-// The names in PyTorch's form, the leftmost ".state." first, then those in Megatron's form.
-std::vector<meant_parameter> parameter_names(std::string_view key) {
-  constexpr std::string_view marker = ".state.";
-  std::vector<std::size_t> begins;
-  if (key.starts_with(marker.substr(1))) begins.push_back(marker.size() - 1);
-  for (std::size_t at = key.find(marker); at != std::string_view::npos; at = key.find(marker, at + 1))
-    begins.push_back(at + marker.size());
-  std::vector<meant_parameter> names;
-  const auto add = [&](std::size_t begin, std::size_t end, bool is_last) {
-    if (begin >= end) return;
-    const std::string_view name = key.substr(begin, end - begin);
-    if (!is_number(name)) names.push_back({name, is_last});
-  };
-  for (const std::size_t begin : begins) add(begin, key.rfind('.'), false);
-  for (const std::size_t begin : begins)
-    if (const std::size_t dot = key.find('.', begin); dot != std::string_view::npos) add(dot + 1, key.size(), true);
-  return names;
 }
 
 class resolver {
@@ -278,36 +248,6 @@ class resolver {
 };
 
 }  // namespace
-
-result<placement_rule> parse_placement_rule(std::string_view text) {
-  const std::size_t equals = text.rfind('=');
-  if (equals == std::string_view::npos || equals == 0)
-    return fail(errc::invalid_argument, fmt::format("'{}' is not a placement rule", text))
-        .with_hint("write a rule as 'RE=S(0),R'");
-  const std::string_view expression = text.substr(0, equals);
-  placement_rule rule;
-  auto pattern = key_pattern::compile(expression);
-  if (!pattern) {
-    error cause = std::move(pattern).error();  // "'RE': why"
-    cause.message.insert(expression.size() + 2, " is not a regular expression");
-    return cause;
-  }
-  rule.pattern = *std::move(pattern);
-  SHARDMESH_TRY(rule.placements, parse_placements(text.substr(equals + 1)));
-  return rule;
-}
-
-result<std::vector<placement_rule>> parse_placement_rules(std::span<const std::string_view> texts) {
-  std::vector<placement_rule> rules;
-  for (const std::string_view text : texts) {
-    SHARDMESH_TRY(rules.emplace_back(), parse_placement_rule(text));
-  }
-  return rules;
-}
-
-result<std::vector<placement_rule>> parse_placement_rules(std::initializer_list<std::string_view> texts) {
-  return parse_placement_rules(std::span(texts.begin(), texts.size()));
-}
 
 placement_resolution resolve_placements(std::span<const keyed_shape> tensors, const device_mesh& mesh,
                                         std::span<const placement_rule> rules, const placement_options& options) {
