@@ -5,6 +5,7 @@ module;
 #include <range/v3/view/zip.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
