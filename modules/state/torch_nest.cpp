@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flattens nested sharded tensors as PyTorch does.
 module;
-#include <fmt/format.h>
 #include <range/v3/view/enumerate.hpp>
 
 #include <algorithm>

@@ -72,7 +72,7 @@ FAULTS = [
     ("sharding/recalculate.cpp", "d != cut && shard.sizes[d] != first.sizes[d]", "false", ["unit_sharding"]),
     ("sharding/build.cpp", "shard_.where && *shard_.where != placed->where", "false", ["unit_sharding"]),
     ("state/difference.cpp", "a == b || (std::isnan(a) && std::isnan(b))", "a == b", ["unit_state"]),
-    ("state/nest.cpp", "listed < local.size()", "false", ["unit_state"]),
+    ("state/nest_check.cpp", "listed < local.size()", "false", ["unit_state"]),
     ("fsdp/shard_group.cpp", "positions[rank] < -1 ||", "false ||", ["unit_fsdp"]),
     ("fsdp/load_choice.cpp", "!is_unknown && notes[*first].types[i] != notes[r].types[i]", "false", ["unit_fsdp"]),
     # checkpoint_core and formats
