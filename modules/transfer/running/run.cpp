@@ -46,25 +46,23 @@ constexpr std::uint32_t tag_stride = 1U << 12;
 }  // namespace
 
 executor::state::state(transfer_plan p, const rank_plan& mine, communicator_ref c, std::vector<std::string> names,
-                       const run_options& options, bool lends, held_number number, std::int64_t rounds_of_all,
-                       std::vector<collective_use> collectives, std::vector<communicator_ref> groups,
-                       std::shared_ptr<kernel_backend> backend)
+                       const run_options& options, run_setup setup)
     : plan(std::move(p)),
-      rounds(rounds_of_all),
+      rounds(setup.rounds),
       comm_(c),
       check_(options.check),
-      number_(std::move(number)),
+      number_(std::move(setup.number)),
       names_(std::move(names), c.rank()),
-      route_(make_route(plan, mine, schedule(mine.clock(), rounds_of_all), !lends)),
+      route_(make_route(plan, mine, schedule(mine.clock(), setup.rounds), !setup.lends)),
       memory_(plan, c.rank(), c.memory()),
       call_(c.rank(), options.progress),
       steps_(route_, memory_),
       lenders_(steps_, most_messages(route_).sends),
-      messages_(c, lends ? message_transport::lending : message_transport::exchange, most_messages(route_)),
-      collectives_(c, std::move(groups), std::move(collectives), route_, memory_, call_, scratch_),
+      messages_(c, setup.lends ? message_transport::lending : message_transport::exchange, most_messages(route_)),
+      collectives_(c, std::move(setup.groups), std::move(setup.collectives), route_, memory_, call_, scratch_),
       host_(steps_, names_, call_, scratch_, lenders_, messages_, most_messages(route_).receives),
       at_(route_) {
-  if (backend) batches_.emplace(c, route_, memory_, steps_, names_, call_, std::move(backend));
+  if (setup.backend) batches_.emplace(c, route_, memory_, steps_, names_, call_, std::move(setup.backend));
 }
 
 executor::state::~state() {

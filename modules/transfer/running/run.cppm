@@ -31,12 +31,19 @@ namespace shardmesh {
 // Where a run resumes: within the round at the cursor or, after the last round, in the draining of a backend.
 enum class run_stage : std::uint8_t { start_round, await_messages, await_release, drain };
 
+// How the runs of an executor move data, as the ranks have agreed.
+struct run_setup {
+  bool lends = false;
+  std::int64_t rounds = 1;
+  held_number number;
+  std::vector<collective_use> collectives;
+  std::vector<communicator_ref> groups;     // of `collectives`
+  std::shared_ptr<kernel_backend> backend;  // null for the host's own kernels
+};
+
 struct executor::state {
-  // `backend`: null for the host's own kernels.
   state(transfer_plan p, const rank_plan& mine, communicator_ref c, std::vector<std::string> names,
-        const run_options& options, bool lends, held_number number, std::int64_t rounds_of_all,
-        std::vector<collective_use> collectives, std::vector<communicator_ref> groups,
-        std::shared_ptr<kernel_backend> backend);
+        const run_options& options, run_setup setup);
   state(const state&) = delete;
   state& operator=(const state&) = delete;
   ~state();
