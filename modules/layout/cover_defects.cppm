@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: the search for overlaps and gaps among boxes, and the list of what it finds.
+module shardmesh.layout:cover_defects;
+
+import shardmesh.std;
+import shardmesh.core;
+import :cover;
+import :distribution;
+import :flat_boxes;
+
+namespace shardmesh {
+
+class cover_report_writer {
+ public:
+  cover_report_writer(std::size_t max_problems, owner_space space) : max_(max_problems), space_(space) {}
+  std::size_t room() const { return max_ - std::min(max_, report.problems.size()); }
+  void add(cover_problem problem) {
+    ++report.total;
+    problem.space = space_;
+    if (room() > 0) report.problems.push_back(std::move(problem));
+  }
+  void count(std::int64_t more) { report.total += more; }
+  // Drops all but the first `kept` problems. Precondition: every counted problem after them is also listed.
+  void forget(std::size_t kept) {
+    report.total -= static_cast<std::int64_t>(report.problems.size() - kept);
+    report.problems.resize(kept);
+  }
+  cover_report report;
+
+ private:
+  std::size_t max_;
+  owner_space space_;
+};
+
+// Reports the overlaps and gaps of boxes in a region that is known not to hold every cell exactly once. `members`: the
+// boxes, not empty and inside the region; ascending.
+void report_defects(const flat_boxes& b, const box& whole, const box_indices& members, cover_report_writer& out);
+
+// Reports only overlaps.
+void report_overlaps(const flat_boxes& b, const box& whole, const box_indices& members, cover_report_writer& out);
+
+}  // namespace shardmesh
