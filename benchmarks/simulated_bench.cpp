@@ -41,20 +41,24 @@ const_local_state state_of(std::int32_t shard, std::int32_t shards, std::int64_t
   return made;
 }
 
-// Ends a save after its plan: the save's second all_gather, which would report that no file is made, fails at once. On
-// thousands of ranks that round would take as long as the plan.
+// Ends a save after its plan: after the messages between rank 0 and the others, the next agreement, which would report
+// that no file is made, fails at once.
 struct planning_communicator {
   communicator_ref inner;
-  bool has_gathered = false;
+  bool has_plan = false;
 
   std::int32_t rank() const { return inner.rank(); }
   std::int32_t size() const { return inner.size(); }
+  static error ended() { return fail(errc::cancelled, "only the plan is measured"); }
   result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& call) {
-    if (std::exchange(has_gathered, true)) return fail(errc::cancelled, "only the plan is measured");
+    if (has_plan) return ended();
     return inner.all_gather(bytes, call);
   }
   result<pending> start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
                                  const call_options& call) {
+    const bool is_agreement = call.tag == detail::tree_tag;
+    if (is_agreement && has_plan) return ended();
+    has_plan = has_plan || !is_agreement;
     return inner.start_exchange(sends, receives, call);
   }
   void abort(const error& reason) { inner.abort(reason); }

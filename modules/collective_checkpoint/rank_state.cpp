@@ -5,6 +5,7 @@ module;
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -276,6 +277,14 @@ std::vector<replica_range> replicas_of(const merged_tensor& tensor) {
 result<agreement_notes> round_of_ranks::settle(const result<void>& mine, std::vector<std::byte> note,
                                                std::span<const agreement_record> records) const {
   return detail::settle_round(comm, call, mine, {.what = "checkpoint options", .note = std::move(note)}, records);
+}
+
+result<std::vector<std::byte>> round_of_ranks::settle_combined(const result<void>& mine, std::vector<std::byte> note,
+                                                               note_combiner combine,
+                                                               std::span<const agreement_record> records) const {
+  agree_options options{.what = "checkpoint options", .note = std::move(note), .combine = std::move(combine)};
+  SHARDMESH_TRY(agreement_notes told, detail::settle_round(comm, call, mine, std::move(options), records));
+  return std::move(told.front());
 }
 
 }  // namespace shardmesh

@@ -80,18 +80,19 @@ struct round_of_ranks {
 
   // One round: every rank reports whether its part succeeded, with a note. All ranks get all notes, or the error of the
   // lowest rank that has one. Every rank receives all notes, so a note is short.
+  // Cost: that of `agree`. Of many ranks, only rank 0 should have a note.
   result<agreement_notes> settle(const result<void>& mine, std::vector<std::byte> note = {},
                                  std::span<const agreement_record> records = {}) const;
-  // The same, but only rank 0 gets the notes, in rank order. The other ranks get none. Bodies from here on are in
-  // root_rounds.cpp.
-  // Cost: a `settle` of a few bytes per rank; then each rank sends its note to rank 0 in one message.
-  result<agreement_notes> collect(const result<void>& mine, std::vector<std::byte> note) const;
-
-  // The parts of `collect`, for notes that may go to all ranks instead. `announce` returns the size of each rank's
-  // note, the same on every rank.
-  result<std::vector<std::size_t>> announce(const result<void>& mine, std::size_t size_bytes,
-                                            std::span<const agreement_record> records = {}) const;
-  result<agreement_notes> send_to_root(std::vector<std::byte> note, std::span<const std::size_t> sizes) const;
+  // The same with notes that are combined. Returns the combination on every rank.
+  result<std::vector<std::byte>> settle_combined(const result<void>& mine, std::vector<std::byte> note,
+                                                 note_combiner combine,
+                                                 std::span<const agreement_record> records = {}) const;
+  // A `settle` without notes, and then `send_to_root`. Bodies from here on are in root_rounds.cpp.
+  result<agreement_notes> collect(const result<void>& mine, std::vector<std::byte> note,
+                                  std::span<const agreement_record> records = {}) const;
+  // Rank 0 gets the notes, in rank order. The other ranks get none.
+  // Cost: each rank sends its note to rank 0 in two messages: 8 bytes, and the note.
+  result<agreement_notes> send_to_root(std::vector<std::byte> note) const;
 
   // Rank 0 sends each rank its part; returns this rank's. `parts`: on rank 0 one per rank, on the other ranks none.
   // Cost: two messages to each rank: 8 bytes, and the part.

@@ -13,6 +13,7 @@ module;
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -114,6 +115,14 @@ object_numbers::object_numbers() : state_(std::make_shared<state>()) {}
 std::vector<std::byte> object_numbers::offer(numbered_object kind) const {
   const std::lock_guard locked(state_->lock);
   return encode(state_->of(kind).next, state_->of(kind).live);
+}
+
+std::optional<std::vector<std::byte>> object_numbers::merge(std::span<const std::byte> a,
+                                                            std::span<const std::byte> b) {
+  std::uint32_t next = 0;
+  number_set live;
+  if (!decode(a, next, live) || !decode(b, next, live)) return std::nullopt;
+  return encode(next, live);
 }
 
 result<std::uint32_t> object_numbers::choose(numbered_object kind, std::span<const std::span<const std::byte>> offers) {

@@ -38,6 +38,8 @@ class object_numbers {
 
   /// Serialises the numbers that are live on this rank, for the other members. Cost: at most 136 bytes.
   std::vector<std::byte> offer(numbered_object kind) const;
+  /// Makes one offer of two, for `choose`. Returns nothing if one of them cannot be read.
+  static std::optional<std::vector<std::byte>> merge(std::span<const std::byte> a, std::span<const std::byte> b);
   /// Chooses a number that is live on no member; equal offers give equal numbers. A number is reused as late as
   /// possible, so that the next object does not receive a message that a dead object left behind.
   /// \errors errc::unsupported: every number is live on some member; errc::disagreement: a member's offer cannot be

@@ -55,6 +55,19 @@ error malformed_answer() {
   return fail(errc::communication, "rank 0 sent a malformed answer").with_rank(0);
 }
 
+std::vector<std::byte> encode_count(std::int64_t count) {
+  detail::wire_writer out;
+  out.number(count);
+  return std::move(out).take();
+}
+
+// Returns -1 for malformed bytes.
+std::int64_t decode_count(std::span<const std::byte> bytes) {
+  detail::wire_reader in(bytes);
+  const std::int64_t count = in.in_range(0, last_number);
+  return in.finished() ? count : -1;
+}
+
 // Returns whether an error shows damage to the step. Then `resume` tries the step before it.
 bool is_damage(errc code) {
   switch (code) {
@@ -158,17 +171,15 @@ result<std::int64_t> checkpoint_run::state::count_ended(std::int64_t step, commu
     if (!one.saving.done()) break;
     ++mine;
   }
-  detail::wire_writer out;
-  out.number(mine);
   agree_options count;
-  count.note = std::move(out).take();
+  count.note = encode_count(mine);
+  count.combine = [](std::vector<std::byte>& all, std::span<const std::byte> one) {
+    all = encode_count(std::min(decode_count(all), decode_count(one)));
+  };
   SHARDMESH_TRY(const agreement_notes notes, agree(comm, record_of(step), count, call));
-  for (const std::vector<std::byte>& note : notes) {
-    detail::wire_reader in(note);
-    mine = std::min(mine, in.in_range(0, last_number));
-    if (!in.finished()) return fail(errc::communication, "a rank sent a malformed count of saves");
-  }
-  return mine;
+  const std::int64_t least = decode_count(notes.front());
+  if (least < 0) return fail(errc::communication, "a rank sent a malformed count of saves");
+  return least;
 }
 
 void checkpoint_run::state::end_oldest() {

@@ -8,6 +8,7 @@ module;
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -61,19 +62,12 @@ bool termination_signal::has_arrived() const noexcept {
 }
 
 result<bool> termination_signal::has_arrived_on_any(communicator_ref comm, const call_options& call) const {
-  detail::wire_writer out;
-  out.flag(has_arrived());
   agree_options told;
-  told.note = std::move(out).take();
+  if (has_arrived()) told.note.push_back(std::byte{1});
+  told.combine = [](std::vector<std::byte>&, std::span<const std::byte>) {};  // the notes of signals are equal
   SHARDMESH_TRY(const agreement_notes notes,
                 agree(comm, std::span<const agreement_record>(), told, call.named("termination_signal")));
-  bool is_any = false;
-  for (const std::vector<std::byte>& note : notes) {
-    detail::wire_reader in(note);
-    is_any |= in.flag();
-    if (!in.finished()) return fail(errc::communication, "a rank sent a malformed note of its signal");
-  }
-  return is_any;
+  return !notes.front().empty();
 }
 
 time_limit termination_signal::deadline(std::chrono::milliseconds budget) const noexcept {

@@ -56,7 +56,7 @@ FAULTS = [
     ("comm/call_guard.cpp", "ended == errc::ok", "true", ["unit_comm"]),
     ("comm/object_numbers.cpp", "live[1 + (next + tried) % count]", "false", ["unit_comm", "unit_transfer"]),
     ("comm/thread_group.cpp", "state_->desk(rank).left = true;", NOTHING, ["unit_comm"]),
-    ("comm/agreement.cpp", "in.number() != ballot_mark", "in.number() == 0", ["unit_comm"]),
+    ("comm/agreement/agreement.cpp", "in.number() != ballot_mark", "in.number() == 0", ["unit_comm"]),
     # transfer
     ("transfer/planning/plan_cache.cpp", "++state_->hits;", NOTHING, ["unit_transfer"]),
     ("transfer/planning/plan_cache.cpp", "numbers.push_back(static_cast<std::int64_t>(t.to_type));", NOTHING, ["unit_transfer"]),

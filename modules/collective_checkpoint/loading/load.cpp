@@ -65,11 +65,11 @@ class rank_load {
  private:
   result<void> load_all(const result<void>& opened) {
     SHARDMESH_TRY(get_share(opened));
-    SHARDMESH_TRY(const agreement_notes notes, read());
+    SHARDMESH_TRY(const std::vector<std::byte> objects, read());
     if (!share_.shared.empty()) SHARDMESH_TRY(exchange());
     if (share_.has_rounds) SHARDMESH_TRY(read_in_pieces());
     if (share_.has_ties) SHARDMESH_TRY(compare_ties());
-    SHARDMESH_TRY(requests_.set_objects(notes));
+    SHARDMESH_TRY(requests_.set_objects(objects));
     for (const local_state_tensor& tensor : wanted_.tensors)
       if (tensor.written) tensor.written();
     return {};
@@ -91,8 +91,7 @@ class rank_load {
       conditions.push_back(condition_of(reader_->contents(), options_.sharing));
       return {};
     });
-    SHARDMESH_TRY(const std::vector<std::size_t> sizes, round_.announce(mine, note.size(), conditions));
-    SHARDMESH_TRY(agreement_notes notes, round_.send_to_root(std::move(note), sizes));
+    SHARDMESH_TRY(agreement_notes notes, round_.collect(mine, std::move(note), conditions));
     if (comm_.rank() == 0) planner_.emplace(*reader_, options_, comm_.size());
     SHARDMESH_TRY(const std::vector<std::byte> told,
                   round_.hand_out(by_planner([&] { return planner_->shares(std::move(notes)); })));
@@ -134,8 +133,9 @@ class rank_load {
     return {};
   }
 
-  // Does this rank's reads, and reads the objects that it sends to the others.
-  result<agreement_notes> read() {
+  // Does this rank's reads, and reads the objects that it sends to the others. Returns those of all ranks, one after
+  // the other.
+  result<std::vector<std::byte>> read() {
     detail::wire_writer note;
     interruption stop(loading_.call(), "load");
     const auto mine = guarded([&]() -> result<void> {
@@ -152,7 +152,10 @@ class rank_load {
       }
       return {};
     });
-    return round_.settle(mine, std::move(note).take());
+    const auto append = [](std::vector<std::byte>& all, std::span<const std::byte> one) {
+      all.insert(all.end(), one.begin(), one.end());
+    };
+    return round_.settle_combined(mine, std::move(note).take(), append);
   }
 
   // A key that this rank gets partly from other ranks is reported as arrived after the exchange.

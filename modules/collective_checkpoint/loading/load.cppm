@@ -73,7 +73,7 @@ struct rank_load_options {
 ///         After an error destinations hold unspecified values; objects are set on success only.
 /// Cost: every rank reads the metadata. Rank 0 gets the requests of all ranks, plans, and sends each rank its share; the
 ///       messages and the work of another rank do not grow with the number of ranks (docs/scale.md). There are two
-///       rounds of all_gather, and two more if a rank sends boxes that it reads for others. If ranks read pieces for
+///       agreements (`agree`), and two more if a rank sends boxes that it reads for others. If ranks read pieces for
 ///       each other, there are one more, two per round of pieces, and one more if a chunk must be opened to learn its
 ///       form. With sharing, each stored byte is read once, by a rank that wants part of its tensor. A rank reads its
 ///       own boxes if they are long runs that no other rank wants. One of several ranks reads a box that all of them

@@ -102,17 +102,16 @@ result<void> rank_requests::keep_object(std::size_t object, std::span<const std:
   return {};
 }
 
-result<void> rank_requests::set_objects(const agreement_notes& notes) {
-  for (const std::vector<std::byte>& note : notes) {
-    detail::wire_reader in(note);
-    while (in.ok() && !in.finished()) {
-      const auto stored = static_cast<std::size_t>(in.in_range(0, INT64_MAX));
-      const std::vector<std::byte> archive = in.bytes();
-      const auto mine = object_of_stored_.find(stored);
-      if (!in.ok() || mine == object_of_stored_.end() || found_.contains(mine->second)) continue;
-      SHARDMESH_TRY(keep_object(stored, archive));
-    }
+result<void> rank_requests::set_objects(std::span<const std::byte> objects) {
+  detail::wire_reader in(objects);
+  while (in.ok() && !in.finished()) {
+    const auto stored = static_cast<std::size_t>(in.in_range(0, INT64_MAX));
+    const std::vector<std::byte> archive = in.bytes();
+    const auto mine = object_of_stored_.find(stored);
+    if (!in.ok() || mine == object_of_stored_.end() || found_.contains(mine->second)) continue;
+    SHARDMESH_TRY(keep_object(stored, archive));
   }
+  if (!in.finished()) return fail(errc::communication, "a rank sent malformed objects");
   for (auto& [i, object] : found_) {
     local_state_object& to = wanted_.objects[i];
     to.form = std::move(object.form);

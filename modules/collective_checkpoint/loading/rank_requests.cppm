@@ -39,9 +39,9 @@ class rank_requests {
   bool has_object(std::size_t object) const;
   // Keeps the stored value of an object of this rank.
   result<void> keep_object(std::size_t object, std::span<const std::byte> archive);
-  // Sets this rank's objects to their stored values: those that were kept, and those in the notes of other ranks, as
-  // numbers and archives. Call it at the very end, so that an error leaves objects unchanged.
-  result<void> set_objects(const agreement_notes& notes);
+  // Sets this rank's objects to their stored values: those that were kept, and `objects`, the numbers and archives of
+  // all ranks. Call it at the very end, so that an error leaves objects unchanged.
+  result<void> set_objects(std::span<const std::byte> objects);
 
  private:
   local_state& wanted_;

@@ -42,13 +42,8 @@ result<void> rank_save::plan(const const_local_state& held) {
 
 result<void> rank_save::plan_by_root(const const_local_state& held, const result<void>& described,
                                      std::vector<std::byte> note) {
-  agreement_notes notes;
-  {
-    // Freed before the wait for rank 0, because they grow with the number of ranks.
-    SHARDMESH_TRY(const std::vector<std::size_t> sizes,
-                  round_.announce(described, note.size(), save_conditions(destination_, options_, saving_)));
-    SHARDMESH_TRY(notes, round_.send_to_root(std::move(note), sizes));
-  }
+  SHARDMESH_TRY(agreement_notes notes,
+                round_.collect(described, std::move(note), save_conditions(destination_, options_, saving_)));
   SHARDMESH_TRY(const std::vector<std::byte> told, round_.hand_out(verdict_and_shares(held, std::move(notes))));
   detail::wire_reader in(told);
   SHARDMESH_TRY(read_verdict(in));

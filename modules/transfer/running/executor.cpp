@@ -34,12 +34,17 @@ namespace shardmesh {
 namespace {
 
 // Chooses the rounds that keep the rank's memory budget.
-void choose(const rank_plan& mine, rank_ability& own) {
-  own.budget_bytes = mine.budget_bytes();
-  if (own.lends != 0) own.lending_rounds = choose_rounds(mine, false).rounds.value_or(0);
+void choose(const rank_plan& mine, std::int32_t rank, rank_ability& own) {
   const round_choice packed = choose_rounds(mine, true);
-  own.rounds = packed.rounds.value_or(0);
-  own.needed_bytes = packed.needed_bytes;
+  const short_budget budget{rank, mine.budget_bytes(), packed.needed_bytes};
+  const auto set = [&](std::int64_t& rounds, short_budget& lowest, std::int64_t chosen) {
+    if (chosen != 0)
+      rounds = chosen;
+    else
+      lowest = budget;
+  };
+  set(own.rounds, own.packing, packed.rounds.value_or(0));
+  if (own.lends != 0) set(own.lending_rounds, own.lending, choose_rounds(mine, false).rounds.value_or(0));
   own.sent_bytes = mine.sent_bytes();
 }
 
@@ -87,15 +92,17 @@ result<executor> executor::make(transfer_plan plan, communicator_ref comm, std::
   const bool lends = options.in_place && comm.shares_memory() && !backend;
   rank_ability own = features_of(plan, comm, options, lends);
   rank_plan mine = plan.for_owner(comm.rank());
-  if (sound) choose(mine, own);
+  if (sound) choose(mine, comm.rank(), own);
   object_numbers numbers = comm.numbers();
   agreement.note = note_of(own, numbers.offer(numbered_object::executor));
+  agreement.combine = combine_abilities;
   if (!sound) agreement.problem = &sound.error();
   SHARDMESH_TRY(const agreement_notes notes, agree(
                                                  comm, digest_of_all(plan, keys, options),
                                                  [&] { return records_of(plan, names, options); }, agreement, call));
-  SHARDMESH_TRY(const rank_ability all, common_ability(notes));
-  SHARDMESH_TRY(const std::uint32_t number, numbers.choose(numbered_object::executor, offers_in(notes)));
+  SHARDMESH_TRY(const rank_ability all, common_ability(notes.front()));
+  const std::span<const std::byte> offer = offer_in(notes.front());
+  SHARDMESH_TRY(const std::uint32_t number, numbers.choose(numbered_object::executor, {&offer, 1}));
   collective_plan collectives = collectives_of(plan, comm, all);
   for (const collective_use& use : collectives.uses) mine.leave_out(use.transfer);
   std::vector<communicator_ref> groups;
@@ -120,7 +127,6 @@ result<executor> executor::make(result<transfer_plan> plan, communicator_ref com
   if (plan) return make(*std::move(plan), comm, std::move(keys), options, call);
   // The other ranks may have plans, so they must be notified.
   agree_options agreement{.what = "transfers", .ordered = true, .problem = &plan.error()};
-  agreement.note = note_of({}, {});
   SHARDMESH_TRY(const agreement_notes notes,
                 agree(comm, {}, [] { return std::vector<agreement_record>(); }, agreement, call));
   return plan.error();
