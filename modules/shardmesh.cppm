@@ -321,6 +321,7 @@ using shardmesh::rank_save_options;
 using shardmesh::read_sharing;
 using shardmesh::save_in_progress;
 using shardmesh::save_phase;
+using shardmesh::save_plan_cache;
 using shardmesh::staging_pool;
 using shardmesh::staging_pool_options;
 using shardmesh::staging_use;

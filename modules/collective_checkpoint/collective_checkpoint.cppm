@@ -10,5 +10,6 @@ export import :held_parts;
 export import :load;
 export import :load_state;
 export import :save;
+export import :save_plan_cache;
 export import :save_state;
 export import :staging_pool;

@@ -287,4 +287,9 @@ result<std::vector<std::byte>> round_of_ranks::settle_combined(const result<void
   return std::move(told.front());
 }
 
+result<std::vector<std::byte>> round_of_ranks::settle_with_root(const result<void>& mine,
+                                                                std::vector<std::byte> note) const {
+  return settle_combined(mine, std::move(note), [](std::vector<std::byte>&, std::span<const std::byte>) {});
+}
+
 }  // namespace shardmesh

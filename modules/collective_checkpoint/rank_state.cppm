@@ -80,13 +80,14 @@ struct round_of_ranks {
 
   // One round: every rank reports whether its part succeeded, with a note. All ranks get all notes, or the error of the
   // lowest rank that has one. Every rank receives all notes, so a note is short.
-  // Cost: that of `agree`. Of many ranks, only rank 0 should have a note.
   result<agreement_notes> settle(const result<void>& mine, std::vector<std::byte> note = {},
                                  std::span<const agreement_record> records = {}) const;
   // The same with notes that are combined. Returns the combination on every rank.
   result<std::vector<std::byte>> settle_combined(const result<void>& mine, std::vector<std::byte> note,
                                                  note_combiner combine,
                                                  std::span<const agreement_record> records = {}) const;
+  // The same where only rank 0 has a note. Returns it on every rank.
+  result<std::vector<std::byte>> settle_with_root(const result<void>& mine, std::vector<std::byte> note) const;
   // A `settle` without notes, and then `send_to_root`. Bodies from here on are in root_rounds.cpp.
   result<agreement_notes> collect(const result<void>& mine, std::vector<std::byte> note,
                                   std::span<const agreement_record> records = {}) const;

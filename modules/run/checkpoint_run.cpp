@@ -110,6 +110,7 @@ struct checkpoint_run::state {
   std::optional<run_writer> writer;  // of rank 0
   std::list<flight> flights;         // oldest first
   std::vector<ended_save> ended;     // not returned yet
+  save_plan_cache plans = save_plan_cache::make();
   detail::maker_process maker;
 
   // A forked child has neither the lock nor the threads of the run.
@@ -148,6 +149,7 @@ result<rank_save_options> checkpoint_run::state::prepare(std::int64_t step, comm
                   ask_first_rank(comm, record_of(step), limits_of(given.saving, "run.save"), answer));
     detail::wire_reader in(bytes);
     rank_save_options how = given.saving;
+    if (how.plans.is_none()) how.plans = plans;
     how.overwrite = in.flag();
     how.previous = in.text();
     if (!in.finished()) return malformed_answer();

@@ -34,7 +34,8 @@ rank_save::rank_save(fs::path destination, communicator_ref comm, rank_save_opti
       options_(std::move(options)),
       saving_(replacing_checkpoints(options_.saving())),
       round_{comm, saving_.call().named("save")},
-      interruption_(saving_.call(), "save") {}
+      interruption_(saving_.call(), "save"),
+      keeper_(options_.plans) {}
 
 result<void> rank_save::copy_sources() {
   return guarded(comm_, [&]() -> result<void> {
@@ -85,10 +86,10 @@ result<void> rank_save::stage(std::optional<staged_output>& output) {
     note.text(token);
     return {};
   });
-  SHARDMESH_TRY(const agreement_notes notes, round_.settle(mine, std::move(note).take()));
+  SHARDMESH_TRY(const std::vector<std::byte> told, round_.settle_with_root(mine, std::move(note).take()));
   mine = guarded([&]() -> result<void> {
     if (comm_.rank() == 0) return {};
-    detail::wire_reader in(notes.front());
+    detail::wire_reader in(told);
     const fs::path staging = in.text();
     token = in.text();
     const auto found = read_file(is_one_file() ? staging : staging / token_name, 1024);
@@ -152,7 +153,7 @@ result<void> rank_save::commit(staged_output& output, const agreement_notes& wri
     report = encode_report(report_);
     return {};
   });
-  const auto told = round_.settle(mine, std::move(report));
+  const auto told = round_.settle_with_root(mine, std::move(report));
   if (!told) {
     error why = told.error();
     if (committed)
@@ -162,7 +163,7 @@ result<void> rank_save::commit(staged_output& output, const agreement_notes& wri
       why.hint = "rank 0 may have committed the new checkpoint before that; it is complete then";
     return why;
   }
-  std::optional<save_report> whole = decode_report(told->front());
+  std::optional<save_report> whole = decode_report(*told);
   if (!whole)
     return fail(errc::bad_format, "rank 0's report is malformed")
         .with_rank(0)

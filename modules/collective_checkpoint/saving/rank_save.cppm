@@ -12,6 +12,7 @@ import shardmesh.storage;
 import shardmesh.checkpoint_core;
 import shardmesh.checkpoint;
 import :interruption;
+import :kept_plan;
 import :rank_state;
 import :rank_writer;
 import :save;
@@ -33,11 +34,18 @@ class rank_save {
   result<save_report> write();
 
  private:
-  // Rank 0 gets the descriptions, checks them, and chooses the writer of each box. Every rank gets its verdict and its
-  // own share. An error of one rank's own part reaches the others in the next round, in `copy_sources` or `stage`.
+  // Uses the plan of the save before, or makes a new one with `make_plan`. An error of one rank's own part reaches the
+  // others in the next round, in `copy_sources` or `stage`.
   result<void> plan_by_root(const const_local_state& held, const result<void>& described, std::vector<std::byte> note);
+  // The first round. Returns the kept plan if all ranks can use theirs, otherwise null.
+  result<std::shared_ptr<const kept_plan>> agree_on_plan(const const_local_state& held, const result<void>& described);
+  result<void> use_plan(const kept_plan& plan, const const_local_state& held);
+  // Rank 0 gets the descriptions, checks them, and chooses the writer of each box. Every rank gets its verdict and its
+  // own share.
+  result<void> make_plan(const const_local_state& held, std::vector<std::byte> note);
   // On rank 0, for each rank: the verdict about the descriptions, and the rank's share. On the others, nothing.
   agreement_notes verdict_and_shares(const const_local_state& held, agreement_notes notes);
+  result<void> take_answer(detail::wire_reader& in, const const_local_state& held);
   // Every rank has all descriptions, and computes the same plan with the same problems.
   result<void> plan_on_every_rank(const const_local_state& held, const agreement_notes& notes);
   // Chooses the saved entries and their writers, from the descriptions of all ranks. Ranks with the same descriptions
@@ -74,6 +82,9 @@ class rank_save {
   std::int32_t token_file_ = 0;  // rank 0's, in the staged folder
   save_assignment work_;
   result<void> planned_;  // of this rank's own part, until the next round
+  plan_keeper keeper_;
+  digest128 plan_key_;                          // if there is a cache
+  std::vector<object_weights> object_weights_;  // on rank 0, if there is a cache: of each rank, until they are sent
   std::unique_ptr<rank_writer> writer_;
   std::vector<described_object> described_;
   std::vector<std::vector<std::byte>> archives_;  // of this rank's objects

@@ -15,6 +15,7 @@ module;
 module shardmesh.collective_checkpoint;
 
 import shardmesh.torch_file;
+import :kept_plan;
 import :rank_save;
 import :rank_share;
 import :save_conditions;
@@ -42,16 +43,11 @@ result<void> rank_save::plan(const const_local_state& held) {
 
 result<void> rank_save::plan_by_root(const const_local_state& held, const result<void>& described,
                                      std::vector<std::byte> note) {
-  SHARDMESH_TRY(agreement_notes notes,
-                round_.collect(described, std::move(note), save_conditions(destination_, options_, saving_)));
-  SHARDMESH_TRY(const std::vector<std::byte> told, round_.hand_out(verdict_and_shares(held, std::move(notes))));
-  detail::wire_reader in(told);
-  SHARDMESH_TRY(read_verdict(in));
-  planned_ = guarded([&]() -> result<void> {
-    if (comm_.rank() == 0) return {};
-    SHARDMESH_TRY(work_, take_share(in.rest(), held, described_, comm_.rank()));
-    return make_writer();
-  });
+  SHARDMESH_TRY(const std::shared_ptr<const kept_plan> kept, agree_on_plan(held, described));
+  if (kept)
+    planned_ = guarded([&] { return use_plan(*kept, held); });
+  else
+    SHARDMESH_TRY(make_plan(held, std::move(note)));
   if (saving_.previous.empty()) return {};
   std::vector<std::byte> own;
   const auto mine = guarded([&]() -> result<void> {
@@ -61,6 +57,41 @@ result<void> rank_save::plan_by_root(const const_local_state& held, const result
   });
   SHARDMESH_TRY(const agreement_notes noted, round_.collect(mine, std::move(own)));
   planned_ = guarded([&] { return plan_format(noted); });
+  return {};
+}
+
+result<std::shared_ptr<const kept_plan>> rank_save::agree_on_plan(const const_local_state& held,
+                                                                  const result<void>& described) {
+  const std::vector<agreement_record> conditions = save_conditions(destination_, options_, saving_);
+  if (keeper_.is_none()) {
+    SHARDMESH_TRY(round_.settle(described, {}, conditions));
+    return std::shared_ptr<const kept_plan>();
+  }
+  std::vector<std::byte> proposal;
+  const auto mine = guarded([&]() -> result<void> {
+    if (!described) return described;
+    plan_key_ = plan_key(held, described_, conditions, comm_);
+    proposal = keeper_.propose(plan_key_, described_);
+    return {};
+  });
+  SHARDMESH_TRY(const std::vector<std::byte> all,
+                round_.settle_combined(mine, std::move(proposal), combine_proposals, conditions));
+  return keeper_.settle(all);
+}
+
+result<void> rank_save::use_plan(const kept_plan& plan, const const_local_state& held) {
+  work_ = plan.work;
+  bind_views(work_, held);
+  report_ = plan.report;
+  return make_writer();
+}
+
+result<void> rank_save::make_plan(const const_local_state& held, std::vector<std::byte> note) {
+  SHARDMESH_TRY(agreement_notes notes, round_.send_to_root(std::move(note)));
+  SHARDMESH_TRY(const std::vector<std::byte> told, round_.hand_out(verdict_and_shares(held, std::move(notes))));
+  detail::wire_reader in(told);
+  SHARDMESH_TRY(read_verdict(in));
+  planned_ = guarded([&] { return take_answer(in, held); });
   return {};
 }
 
@@ -74,14 +105,34 @@ agreement_notes rank_save::verdict_and_shares(const const_local_state& held, agr
     for (error& problem : writer_->find_problems()) problems.add(std::move(problem));
     return std::move(problems).outcome();
   });
+  const digest128 id = planned && !keeper_.is_none() ? new_plan_id() : digest128();
   agreement_notes made;
-  for (const detail::wire_writer& share : shares) {
+  for (std::size_t rank = 0; rank < shares.size(); ++rank) {
     detail::wire_writer told;
     write_verdict(told, planned);
-    if (planned) told.raw(share.written());
+    if (planned && !keeper_.is_none()) write_plan_id(told, id, object_weights_[rank]);
+    if (planned) told.raw(shares[rank].written());
     made.push_back(std::move(told).take());
   }
+  object_weights_.clear();
   return made;
+}
+
+// Rank 0 has its work already.
+result<void> rank_save::take_answer(detail::wire_reader& in, const const_local_state& held) {
+  kept_plan plan;
+  if (!keeper_.is_none() && !read_plan_id(in, plan))
+    return fail(errc::bad_format, "the plan that rank 0 made is malformed").with_rank(0);
+  if (comm_.rank() != 0) {
+    SHARDMESH_TRY(work_, take_share(in.rest(), held, described_, comm_.rank()));
+    SHARDMESH_TRY(make_writer());
+  }
+  if (keeper_.is_none()) return {};
+  plan.key = plan_key_;
+  plan.work = work_;
+  plan.report = report_;
+  keeper_.keep(std::move(plan));
+  return {};
 }
 
 result<void> rank_save::plan_on_every_rank(const const_local_state& held, const agreement_notes& notes) {
@@ -113,6 +164,10 @@ result<void> rank_save::assign_all(const agreement_notes& notes, const const_loc
         std::erase_if(chosen.kept, [&](const selected& one) { return one.index >= all.tensors.size(); }));
   SHARDMESH_TRY(std::move(problems).outcome());
   work_ = assign_writers(all, chosen.kept, held, comm_.rank(), options_.lowest_rank_objects, shares);
+  if (!keeper_.is_none() && is_planned_by_root(options_.format)) {
+    const std::span<const selected> compared = options_.lowest_rank_objects ? std::span<const selected>() : chosen.kept;
+    object_weights_ = weigh_objects(all, compared, comm_.size());
+  }
   SHARDMESH_TRY(std::move(work_.problems).outcome());
   return make_writer();
 }

@@ -10,6 +10,7 @@ import shardmesh.tree;
 import shardmesh.comm;
 import shardmesh.checkpoint_core;
 import shardmesh.checkpoint;
+import :save_plan_cache;
 import :staging_pool;
 
 export namespace shardmesh {
@@ -49,6 +50,8 @@ struct rank_save_options {
   std::function<result<void>(save_phase)> before{};
   // Of this rank: the destination of `start_save`'s copies. None: `start_save` allocates memory.
   staging_pool staging{};
+  // Of this rank: the plan of the latest DCP save, for saves that repeat it. On every rank, or on none.
+  save_plan_cache plans{};
 
   /// Returns the options of this rank's writer.
   save_options saving() const {
@@ -83,11 +86,12 @@ struct rank_save_options {
 ///         error the destination is unchanged, and the surviving ranks remove the staged files. If a rank is lost while
 ///         rank 0 puts the folder in place, the new folder may be there, whole; the error says so. With `previous`,
 ///         also those of `dcp::previous_checkpoint`: on every rank, those of the lowest rank that has one.
-/// Cost: DCP: five rounds of all_gather, of at most 40 bytes per rank (rank 0 also sends a path and the report). Besides
-///       these, rank 0 gets one description from each rank (a path, a shape, and 2·rank numbers per box) and about 40
-///       bytes per chunk written, and sends each rank the list of its boxes to write. Rank 0 plans in O(boxes of all
-///       ranks · log), and every other rank in O(its own boxes): see docs/scale.md. Each byte is written once, and each
-///       file synced once. Safetensors: five rounds, one more if there are objects, and one more if a tensor has several
+/// Cost: DCP: five agreements (`agree`), in which rank 0 also sends a path and the report. Besides these, rank 0 gets one
+///       description from each rank (a path, a shape, and 2·rank numbers per box) and about 40 bytes per chunk written,
+///       and sends each rank the list of its boxes to write. Rank 0 plans in O(boxes of all ranks · log), and every
+///       other rank in O(its own boxes): see docs/scale.md. With `plans`, a save that repeats the one before has neither
+///       descriptions nor lists. Each byte is written once, and each file synced once.
+///       Safetensors: five rounds, one more if there are objects, and one more if a tensor has several
 ///       writers: one rank reads such a tensor back for its checksum. One round carries the descriptions to all ranks,
 ///       and every rank plans. A box is one write per run that is contiguous in its tensor. Memory: `memory_bytes` per
 ///       rank. With `previous`: one more round, every rank reads the description of the previous checkpoint, and chunks

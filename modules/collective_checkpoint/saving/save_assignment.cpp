@@ -157,6 +157,7 @@ class assigner {
         const auto part = static_cast<std::size_t>(tensor.boxes[i].part);
         sources.add(0, static_cast<std::int32_t>(made_.source.views.size()), where.offsets, where.sizes);
         made_.source.views.push_back(held.tensors[static_cast<std::size_t>(index)].parts[part].memory);
+        made_.places.push_back({static_cast<std::size_t>(index), part});
       }
     }
     // A tensor without elements has one empty chunk.
@@ -249,6 +250,7 @@ class share_taker {
       made.chunks.push_back({part.where, rank_});
       sources.add(0, static_cast<std::int32_t>(made_.source.views.size()), part.where.offsets, part.where.sizes);
       made_.source.views.push_back(part.memory);
+      made_.places.push_back({static_cast<std::size_t>(share.index), static_cast<std::size_t>(index)});
     }
     if (share.parts.empty()) made.chunks.push_back({box::whole(tensor.shape), rank_});
     auto from = sources.finish();
@@ -280,6 +282,12 @@ selection_result select_saved(const merged_state& all, const selection_options& 
 save_assignment assign_writers(const merged_state& all, std::span<const selected> kept, const const_local_state& held,
                                std::int32_t rank, bool lowest_rank_objects, std::span<detail::wire_writer> shares) {
   return assigner(rank, lowest_rank_objects, shares).assign(all, kept, held);
+}
+
+void bind_views(save_assignment& work, const const_local_state& held) {
+  work.source.views.clear();
+  for (const held_place& place : work.places)
+    work.source.views.push_back(held.tensors[place.tensor].parts[place.part].memory);
 }
 
 result<save_assignment> take_share(std::span<const std::byte> share, const const_local_state& held,

@@ -13,6 +13,11 @@ import :rank_state;
 
 namespace shardmesh {
 
+// A part of a tensor in the state of this rank.
+struct held_place {
+  std::size_t tensor = 0, part = 0;
+};
+
 // The work of all ranks, or the share of one rank alone (`rank_share`). Where all ranks compute the work of all, it is
 // the same on every rank, except the members that belong to this rank.
 struct save_assignment {
@@ -21,6 +26,7 @@ struct save_assignment {
   std::vector<std::int64_t> object_lengths;    // per object, the bytes of its archive
   std::vector<std::ptrdiff_t> object_indices;  // per object, its index on this rank; -1: another rank writes it
   view_source source;                          // the parts of the tensors that this rank writes
+  std::vector<held_place> places;              // of the views of `source`, in their order
   detail::problem_list problems;               // if there are any, the other members are incomplete
 };
 
@@ -40,5 +46,8 @@ save_assignment assign_writers(const merged_state& all, std::span<const selected
 // \errors errc::bad_format for a share that does not fit what the rank holds
 result<save_assignment> take_share(std::span<const std::byte> share, const const_local_state& held,
                                    std::span<const described_object> objects, std::int32_t rank);
+
+// Sets the views of an assignment to the memory of a state that has the same places.
+void bind_views(save_assignment& work, const const_local_state& held);
 
 }  // namespace shardmesh

@@ -41,13 +41,14 @@ std::string text_of(const selection_options& selection) {
 
 std::vector<agreement_record> save_conditions(const fs::path& destination, const rank_save_options& options,
                                               const save_options& saving) {
-  return {{"(destination)", text_of(destination)},
-          {"(options)", fmt::format("overwrite {}, durable {}, lowest rank's objects {}", saving.overwrite,
-                                    saving.durable, options.lowest_rank_objects)},
-          {"(previous)", saving.previous.empty() ? std::string() : text_of(saving.previous)},
-          {"(format)", fmt::format("{}, files of {} bytes, objects {}", static_cast<int>(options.format),
-                                   options.max_shard_bytes, !options.skip_objects)},
-          {"(selection)", text_of(options.selection)}};
+  return {
+      {"(destination)", text_of(destination)},
+      {"(options)", fmt::format("overwrite {}, durable {}, lowest rank's objects {}, plans kept {}", saving.overwrite,
+                                saving.durable, options.lowest_rank_objects, !options.plans.is_none())},
+      {"(previous)", saving.previous.empty() ? std::string() : text_of(saving.previous)},
+      {"(format)", fmt::format("{}, files of {} bytes, objects {}", static_cast<int>(options.format),
+                               options.max_shard_bytes, !options.skip_objects)},
+      {"(selection)", text_of(options.selection)}};
 }
 
 }  // namespace shardmesh

@@ -107,6 +107,38 @@ TEST_CASE("a rank of a save sends and receives what docs/scale.md states, with u
   }
 }
 
+TEST_CASE("a save that keeps its plan sends neither descriptions nor shares") {
+  const watchdog dog(300s);
+  for (const std::int32_t ranks : {64, 256}) {
+    INFO(ranks << " ranks");
+    const scratch_folder folder;
+    std::vector<save_plan_cache> plans;
+    for (std::int32_t rank = 0; rank < ranks; ++rank) plans.push_back(save_plan_cache::make());
+    const auto body = [&](any_communicator& comm) -> result<void> {
+      rank_rows mine(comm.rank(), ranks, rows_of_rank);
+      const auto report = save(
+          folder / "step", mine.state, comm,
+          {.overwrite = true, .durable = false, .threads = 1, .plans = plans[static_cast<std::size_t>(comm.rank())]});
+      if (!report) return report.error();
+      CHECK(report->tensors == tensors);
+      return {};
+    };
+    REQUIRE(simulate_ranks(ranks, body).has_value());
+    const simulation_report report = simulate_ranks(ranks, body).value();
+    for (std::int32_t rank = 0; rank < ranks; ++rank) {
+      INFO("rank " << rank);
+      const rank_traffic& one = report.ranks[static_cast<std::size_t>(rank)];
+      const std::int64_t below = std::ssize(detail::rank_tree{rank, ranks}.children()), above = rank == 0 ? 0 : 1;
+      // The first agreement combines notes: up and down, a size and a note. The checksums go to rank 0, after a size.
+      const std::int64_t edges = (agreements + 2) * (above + below);
+      CHECK(one.sent_messages == edges + root_notes * 2 * below + above * 2);
+      CHECK(one.received_messages == edges + root_notes * 2 * above + (1 - above) * 2 * (ranks - 1));
+      CHECK(one.all_gathers == 0);
+      CHECK(plans[static_cast<std::size_t>(rank)].reuses() == 1);
+    }
+  }
+}
+
 TEST_CASE("simulated ranks load what twice as many saved") {
   const watchdog dog(120s);
   const scratch_folder folder;
