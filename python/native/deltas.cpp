@@ -23,7 +23,7 @@ namespace {
 
 using reader_pointer = std::shared_ptr<checkpoint_reader>;
 
-// given: level, block_bytes, skip_unsupported, overwrite, threads, report.
+// given: level, block_bytes, skip_unsupported, overwrite, threads, end (see `to_limit`), report.
 py::dict write_delta(const reader_pointer& base, const reader_pointer& next, const py::str& path,
                      const py::dict& given) {
   delta_options options;
@@ -32,6 +32,7 @@ py::dict write_delta(const reader_pointer& base, const reader_pointer& next, con
   options.skip_unsupported = given["skip_unsupported"].cast<bool>();
   options.overwrite = given["overwrite"].cast<bool>();
   options.threads = given["threads"].cast<int>();
+  options.within = to_limit(given["end"]);
   const std::string file = bytes_of(path);
   const delta_report report = value_of(waited(given["report"], [&](watch& watching) {
     options.cancel = watching.stop.get_token();
@@ -56,9 +57,10 @@ py::dict write_delta(const reader_pointer& base, const reader_pointer& next, con
   return made;
 }
 
-reader_pointer open_over(const py::str& base, const py::str& path, std::int64_t limit_factor) {
+reader_pointer open_over(const py::str& base, const py::str& path, std::int64_t limit_factor, const py::object& end) {
   const std::string old = bytes_of(base), file = bytes_of(path);
-  const open_options how{.limits = read_limits{}.times(limit_factor)};
+  open_options how{.limits = read_limits{}.times(limit_factor)};
+  how.within = to_limit(end);
   auto opened = waited(py::none(), [&](watch&) {
     auto made = open_checkpoint(old, how);
     if (made) made = open_delta(*std::move(made), file, how);
@@ -71,7 +73,7 @@ reader_pointer open_over(const py::str& base, const py::str& path, std::int64_t 
 
 void add_deltas(py::module_& native) {
   native.def("save_delta", &write_delta, py::arg("base"), py::arg("next"), py::arg("path"), py::arg("options"));
-  native.def("open_delta", &open_over, py::arg("base"), py::arg("path"), py::arg("limit_factor"));
+  native.def("open_delta", &open_over, py::arg("base"), py::arg("path"), py::arg("limit_factor"), py::arg("end"));
 }
 
 }  // namespace bindings

@@ -23,6 +23,7 @@
 
 import shardmesh;
 import shardmesh.checkpoint;
+import shardmesh.core;
 import shardmesh.dcp;
 
 namespace bindings {
@@ -86,6 +87,9 @@ class rank_folder {
     std::optional<dcp::rank_files> files;
     check(waited(given["report"], [&](watch& watching) -> result<void> {
       const save_options options = saving.with(watching);
+      const detail::call_scope limits(options.call().named("save"));
+      if (auto goes_on = detail::check_current_call(); !goes_on)
+        return std::move(goes_on).error().with_file(destination);
       if (!previous.empty()) {
         auto found = unchanged_items(previous, destination, chunks, source, options);
         if (!found) return std::move(found).error();
@@ -176,6 +180,7 @@ class rank_folder {
                            std::span<output_tensor> chunks, view_source& source, const dcp::referred_items& referred,
                            const save_options& options) {
     for (const std::string_view archive : objects) {
+      if (auto goes_on = detail::check_current_call(); !goes_on) return goes_on;
       auto at = files.place(rank, static_cast<std::int64_t>(archive.size()));
       if (!at) return std::move(at).error();
       if (auto done = files.write_archive(rank, *at, std::as_bytes(std::span(archive))); !done) return done;

@@ -18,11 +18,16 @@ FOLDER = common.GOLDEN / "single_rank" / "checkpoint"
 
 
 class TimeLimitTest(common.WorkTest):
+    def setUp(self):
+        super().setUp()
+        self.delta = str(self.work / "delta")
+        shardmesh.save_delta(FOLDER, FOLDER, self.delta)
+
     def calls(self, place, within):
         """Every call with a time limit, by name. None of them succeeds under a limit that has passed."""
         opened = shardmesh.open(FOLDER)
         key = opened.tensors[0].key
-        to, how = self.work / "out", {"within": within}
+        to, other, how = self.work / "out", self.work / "out.delta", {"within": within}
         into = {key: torch.empty(opened[key].shape)}
         calls = {
             "open": lambda: shardmesh.open(place, **how),
@@ -34,6 +39,9 @@ class TimeLimitTest(common.WorkTest):
             "convert": lambda: shardmesh.convert(place, to, "dcp", **how),
             "convert, like": lambda: shardmesh.convert(FOLDER, to, "dcp", like=place, **how),
             "reshard": lambda: shardmesh.reshard(place, to, "2", **how),
+            "save_delta": lambda: shardmesh.save_delta(place, FOLDER, other, **how),
+            "save_delta, new": lambda: shardmesh.save_delta(FOLDER, place, other, overwrite=True, **how),
+            "open_delta": lambda: shardmesh.open_delta(place, self.delta, **how),
             "dcp.load": lambda: shardmesh.dcp.load(into, checkpoint_id=place, **how),
         }
         if place == FOLDER:
@@ -42,6 +50,11 @@ class TimeLimitTest(common.WorkTest):
                 "Checkpoint.load_into": lambda: opened.load_into(into, **how),
                 "Checkpoint.start_load": lambda: opened.start_load(into, **how).wait(),
                 "save": lambda: shardmesh.save({"w": torch.zeros(4)}, to, **how),
+                "dcp.save": lambda: shardmesh.dcp.save({"w": torch.zeros(4)}, checkpoint_id=to, no_dist=True, **how),
+                "dcp.save, objects": lambda: shardmesh.dcp.save({"step": 4}, checkpoint_id=to, no_dist=True,
+                                                                overwrite=True, **how),
+                "dcp.async_save": lambda: shardmesh.dcp.async_save({"w": torch.zeros(4)}, checkpoint_id=to, no_dist=True,
+                                                                   overwrite=True, **how).result(),
             }
         return calls
 
@@ -54,13 +67,14 @@ class TimeLimitTest(common.WorkTest):
     def test_a_limit_that_has_passed_ends_every_call(self):
         for name, call in self.calls(FOLDER, 0).items():
             self.ends(name, call)
-        self.assertEqual(self.left_in_work(), [])
+        self.assertEqual(self.left_in_work(), ["delta"])
 
     def test_no_limit_and_a_long_one_end_no_call(self):
         for within in (None, 600, 600.5, float("inf")):
             for call in self.calls(FOLDER, within).values():
                 call()
                 shutil.rmtree(self.work / "out", ignore_errors=True)
+            (self.work / "out.delta").unlink()
 
     def test_a_call_ends_within_a_second_of_its_limit_when_a_server_does_not_answer(self):
         # The system accepts connections to the listener, and nobody answers.
@@ -77,7 +91,7 @@ class TimeLimitTest(common.WorkTest):
                 began = time.monotonic()
                 self.ends(name, call)
                 self.assertLess(time.monotonic() - began, 1.3, name)
-        self.assertEqual(self.left_in_work(), [])
+        self.assertEqual(self.left_in_work(), ["delta"])
 
     def test_limits_that_are_no_numbers_are_refused(self):
         for within in (-1, float("nan"), "1", [1]):
@@ -86,7 +100,7 @@ class TimeLimitTest(common.WorkTest):
                     call()
                 self.assertEqual(caught.exception.code, "invalid_argument", name)
                 self.assertIn("the argument within is invalid", str(caught.exception), name)
-        self.assertEqual(self.left_in_work(), [])
+        self.assertEqual(self.left_in_work(), ["delta"])
 
 
 if __name__ == "__main__":

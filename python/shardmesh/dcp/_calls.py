@@ -349,8 +349,8 @@ def _writer_of(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str]
 def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
          process_group: dist.ProcessGroup | None = None, planner: planning.SavePlanner | None = None,
          no_dist: bool = False, use_collectives: bool = True, overwrite: bool = False, threads: int = 0,
-         memory_bytes: int = 0, progress: Progress = False,
-         previous: str | os.PathLike[str] | None = None) -> dcp.Metadata:
+         memory_bytes: int = 0, progress: Progress = False, previous: str | os.PathLike[str] | None = None,
+         within: float | None = None) -> dcp.Metadata:
     """Writes a state dict (plain tensors, DTensors, ShardedTensors, objects) as one DCP folder, which appears whole or
     not at all. Collective. Like torch.distributed.checkpoint.save.
 
@@ -358,6 +358,7 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
     use_collectives: False is refused.
     previous: an earlier checkpoint of shardmesh in the same parent folder. Chunks that have not changed since are not
     written again: the new checkpoint refers to the old files, which must be kept.
+    within: as in `StorageWriter`.
 
     Raises shardmesh.Error, the same on all ranks: that of the lowest rank that failed. It is a CheckpointError, so code
     that catches PyTorch's CheckpointException also catches it. The destination is then unchanged.
@@ -367,7 +368,7 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
         _refuse_outside(process_group, no_dist)
         try:
             writer = _writer_of(state_dict, checkpoint_id, planner, use_collectives, overwrite=overwrite, threads=threads,
-                                memory_bytes=memory_bytes, progress=progress, previous=previous)
+                                memory_bytes=memory_bytes, progress=progress, previous=previous, within=within)
             state_dict = _plain(state_dict)
         except Error as problem:
             writer = planner = _Refusal(problem)
@@ -383,11 +384,14 @@ def async_save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[s
                process_group: dist.ProcessGroup | None = None, planner: planning.SavePlanner | None = None,
                async_checkpointer_type: Any = AsyncCheckpointerType.THREAD, async_stager: Any = None,
                no_dist: bool = False, use_collectives: bool = True, overwrite: bool = False, threads: int = 0,
-               memory_bytes: int = 0, progress: Progress = False,
-               previous: str | os.PathLike[str] | None = None) -> Any:
+               memory_bytes: int = 0, progress: Progress = False, previous: str | os.PathLike[str] | None = None,
+               within: float | None = None) -> Any:
     """Runs `save` in the background, after copying the state dict. Collective. Like
     torch.distributed.checkpoint.async_save, it returns a Future of the Metadata, or an AsyncSaveResponse if the stager
-    also copies in the background. The futures raise the errors of `save`."""
+    also copies in the background. The futures raise the errors of `save`.
+
+    within: as in `StorageWriter`. It does not count the copy of the state dict.
+    """
     no_dist = _arguments.flag("no_dist", no_dist)
 
     def prepare() -> tuple[StorageWriter, dict[str, Any]]:
@@ -395,7 +399,7 @@ def async_save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[s
         if not isinstance(async_checkpointer_type, AsyncCheckpointerType):
             raise _arguments.wrong("async_checkpointer_type", "an AsyncCheckpointerType", async_checkpointer_type)
         writer = _writer_of(state_dict, checkpoint_id, planner, use_collectives, overwrite=overwrite, threads=threads,
-                            memory_bytes=memory_bytes, progress=progress, previous=previous)
+                            memory_bytes=memory_bytes, progress=progress, previous=previous, within=within)
         plain = _plain(state_dict)
         check_containers(plain)  # before PyTorch copies it
         check_tensors(plain)

@@ -120,6 +120,7 @@ class _Save:
     def __init__(self, path: str, save_id: str) -> None:
         self.path = path
         self.save_id = save_id
+        self.end: float | None = None  # see `_arguments.end_of`
         self.is_begun = False
         self.folder: _native.RankFolder | None = None
         self._parents: list[str] = []  # created by this save
@@ -156,6 +157,8 @@ class StorageWriter(storage.StorageWriter):
     error; PyTorch's own writer adds to the folder. All ranks must see the folder. Parent folders are created.
     previous: an earlier checkpoint of shardmesh in the same parent folder. Chunks that have not changed since are not
     written again: the new checkpoint refers to the old files, which must be kept.
+    within: the time limit in seconds of each save, from its first call on; None: no limit. It ends what this rank writes
+    (Error "deadline_exceeded"). The process group limits the waits for other ranks.
 
     Several saves may run at the same time, each in its own thread, as in several `async_save`. All calls of one save
     must come from one thread.
@@ -168,11 +171,13 @@ class StorageWriter(storage.StorageWriter):
                  memory_bytes: int = 0, progress: Progress = False, thread_count: int | None = None,
                  single_file_per_rank: bool = True, sync_files: bool = True, per_thread_copy_ahead: int | None = None,
                  cache_staged_state_dict: bool = False, _extensions: Any = None, serialization_format: Any = None,
-                 previous: str | os.PathLike[str] | None = None) -> None:
+                 previous: str | os.PathLike[str] | None = None, within: float | None = None) -> None:
         super().__init__()
         refuse_options(single_file_per_rank=single_file_per_rank, sync_files=sync_files,
                        per_thread_copy_ahead=per_thread_copy_ahead, cache_staged_state_dict=cache_staged_state_dict,
                        _extensions=_extensions, serialization_format=serialization_format)
+        _arguments.end_of(within)  # checks it
+        self._within = within
         self._path = self._checked(path)
         self._save_id = str(uuid.uuid4())
         self._saves: PerThread[_Save] = PerThread()
@@ -226,6 +231,7 @@ class StorageWriter(storage.StorageWriter):
                 own.discard()
             self._saves.own = own = _Save(self._path, self._save_id)
         own.is_begun = True
+        own.end = _arguments.end_of(self._within)
         return own
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
@@ -260,8 +266,8 @@ class StorageWriter(storage.StorageWriter):
             # The coordinator made the folder; another process adds to it.
             folder = own.folder or _native.RankFolder.join(place.folder)
             with reporting(self._progress, sum(tensor.nbytes for tensor in kept), "save") as report:
-                options = {"overwrite": False, "threads": self._threads, "memory_bytes": self._memory_bytes, "end": None,
-                           "previous": self._previous, "destination": own.path, "report": report}
+                options = {"overwrite": False, "threads": self._threads, "memory_bytes": self._memory_bytes,
+                           "end": own.end, "previous": self._previous, "destination": own.path, "report": report}
                 places, sums = folder.write(place.rank, archives, tensors, options)
         except BaseException:
             if not dist.is_initialized() or dist.get_world_size() == 1:
