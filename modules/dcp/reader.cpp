@@ -310,6 +310,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
       if (tensor.opaque_type.empty()) tensor.opaque_type = classify(*item, item->root()).type;
       tensor.opaque_kind = torch_file::tensor_kind(item->root());
     }
+    if (!detail::check_current_call()) is_identified_ = false;  // it may have ended the reads of the last item
   }
 
   // Returns the item's bytes, decoded when it has a transform.

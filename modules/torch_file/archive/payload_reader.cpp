@@ -7,6 +7,8 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,6 +24,7 @@ namespace shardmesh::torch_file {
 namespace {
 
 constexpr std::int64_t archive_limit_bytes = std::int64_t{4} << 30;
+constexpr int archives_at_a_time = 16;  // under a URL, where opening one takes several requests
 
 std::string name_of(const stored_range& place) {
   return fmt::format("{}:{}:{}", place.file, place.offset, place.length);
@@ -207,17 +210,29 @@ result<std::optional<digest128>> payload_reader::content_of(const whole_entry& e
 }
 
 void payload_reader::identify_opaque_tensors() {
-  for (tensor_entry& tensor : contents_.tensors) {
-    if (tensor.chunk_count == 0 || !tensor.opaque_type.empty()) continue;
-    const tensor_payload& payload = payloads_[static_cast<std::size_t>(tensor.first_chunk)];
-    if (!payload.is_archive) continue;
-    auto source = section(payload.place);
-    if (!source) continue;  // reading and `verify` report the error
-    const auto archive = open_archive(std::move(*source), name_of(payload.place));
-    if (!archive || !archive->item->is_opaque_tensor(archive->item->root())) continue;
-    tensor.opaque_type = classify(*archive->item, archive->item->root()).type;
-    tensor.opaque_kind = tensor_kind(archive->item->root());
-  }
+  if (is_identified_) return;
+  std::vector<tensor_entry*> unknown;
+  for (tensor_entry& tensor : contents_.tensors)
+    if (tensor.chunk_count > 0 && tensor.opaque_type.empty() &&
+        payloads_[static_cast<std::size_t>(tensor.first_chunk)].is_archive)
+      unknown.push_back(&tensor);
+  const int at_a_time = is_url(path_) ? archives_at_a_time : 1;
+  const auto done = parallel_for(at_a_time, std::ssize(unknown), [&](std::int64_t i) -> result<void> {
+    SHARDMESH_TRY(detail::check_current_call());
+    identify(*unknown[static_cast<std::size_t>(i)]);
+    return detail::check_current_call();  // a limit also ends the reads of an archive
+  });
+  is_identified_ = done.has_value();  // else the next call continues
+}
+
+void payload_reader::identify(tensor_entry& tensor) {
+  const tensor_payload& payload = payloads_[static_cast<std::size_t>(tensor.first_chunk)];
+  auto source = section(payload.place);
+  if (!source) return;  // reading and `verify` report the error
+  const auto archive = open_archive(*std::move(source), name_of(payload.place));
+  if (!archive || !archive->item->is_opaque_tensor(archive->item->root())) return;
+  tensor.opaque_type = classify(*archive->item, archive->item->root()).type;
+  tensor.opaque_kind = tensor_kind(archive->item->root());
 }
 
 }  // namespace shardmesh::torch_file

@@ -61,6 +61,7 @@ class payload_reader : public checkpoint_reader, public archived_objects {
   result<opened_chunk> open_payload(const tensor_entry& tensor, std::int32_t chunk);
   result<opened_object> open_archive(std::shared_ptr<const byte_source> source, std::string place) const;
   error located(error e, const std::string& key, const stored_range& place) const;
+  void identify(tensor_entry& tensor);
 
   struct stored_object {
     stored_range place;
@@ -71,6 +72,7 @@ class payload_reader : public checkpoint_reader, public archived_objects {
   chunk_cache cache_;
   std::int32_t first_expanded_ = std::numeric_limits<std::int32_t>::max();
   std::optional<error> expanded_;
+  bool is_identified_ = false;  // whether `identify_opaque_tensors` has opened every archive
 };
 
 }  // namespace shardmesh::torch_file

@@ -1,21 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the reader of torchsnapshot folders on hand-written manifests: tensors in whole files, ranges, chunks, and
-// shards, plain values, the entries of ranks, and manifests that lie. The package's own snapshots are read in
-// tests/oracle/snapshots.py.
+// shards, plain values, the entries of ranks, and manifests that lie; and archives under a URL. The package's own
+// snapshots are read in tests/oracle/snapshots.py.
 #include <fmt/format.h>
+#include <algorithm>
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <memory>
+#include <mutex>
 #include <numeric>
+#include <optional>
 #include <safetensors_files.hpp>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <memory_store.hpp>
+
 import shardmesh.checkpoint;
+import shardmesh.core;
 import shardmesh.torchsnapshot;
 
 using namespace shardmesh;
@@ -83,6 +94,35 @@ error problem_of(std::string_view entries, int ranks = 1) {
   REQUIRE(reader->problems().size() == 1);
   return reader->problems().front();
 }
+
+// Objects in memory. While `waits` is set, an opening waits for another one at the same time, for five seconds.
+class meeting_store final : public store {
+ public:
+  memory_store objects{};
+  std::atomic<bool> waits = false;
+
+  bool has_met() const {
+    const std::scoped_lock guard(lock_);
+    return most_ >= 2;
+  }
+  result<std::optional<stored_object>> look(const std::string& url) const override { return objects.look(url); }
+  result<std::vector<stored_object>> list(const std::string& url) const override { return objects.list(url); }
+  result<std::unique_ptr<byte_source>> open(const std::string& url) const override {
+    if (waits) {
+      std::unique_lock guard(lock_);
+      most_ = std::max(most_, ++inside_);
+      changed_.notify_all();
+      changed_.wait_for(guard, std::chrono::seconds(5), [&] { return most_ >= 2; });
+      --inside_;
+    }
+    return objects.open(url);
+  }
+
+ private:
+  mutable std::mutex lock_;
+  mutable std::condition_variable changed_;
+  mutable int inside_ = 0, most_ = 0;
+};
 
 }  // namespace
 
@@ -192,4 +232,48 @@ TEST_CASE("a manifest that is none is refused as a whole") {
     REQUIRE_FALSE(reader);
     CHECK(reader.error().code == code);
   }
+}
+
+TEST_CASE("archives under a URL are opened at the same time for their kinds, and a call that ends early is continued") {
+  const auto dcp = open_checkpoint(SHARDMESH_TEST_DATA "/unusual/dcp").value();
+  dcp->identify_opaque_tensors();
+  const auto served = std::make_shared<meeting_store>();
+  std::string entries;
+  std::vector<std::string> kinds;
+  for (const tensor_entry& one : dcp->contents().tensors) {
+    const std::vector<std::byte> archive = dcp->chunk_archive(one, one.first_chunk).value();
+    served->objects.add("run/" + one.key, {reinterpret_cast<const char*>(archive.data()), archive.size()});
+    entries += fmt::format(R"({}"0/{}":{{"type":"Tensor","location":"{}","serializer":"torch_save",)"
+                           R"("dtype":"torch.float32","shape":{},"replicated":false,"byte_range":null}})",
+                           entries.empty() ? "" : ",", one.key, one.key, to_string(one.shape));
+    kinds.push_back(one.opaque_kind);
+  }
+  REQUIRE(std::count(kinds.begin(), kinds.end(), "") > 0);
+  REQUIRE(std::count(kinds.begin(), kinds.end(), "") + 1 < std::ssize(kinds));
+  served->objects.add("run/.snapshot_metadata",
+                      fmt::format(R"({{"version":"0.1.0","world_size":1,"manifest":{{{}}}}})", entries));
+  register_store("meeting", served);
+  const auto reader = torchsnapshot::open("meeting://run").value();
+  const auto found = [&] {
+    std::vector<std::string> made;
+    for (const tensor_entry& one : reader->contents().tensors) made.push_back(one.opaque_kind);
+    return made;
+  };
+  served->objects.take_counts();
+  {
+    std::stop_source ended;
+    ended.request_stop();
+    const detail::call_scope limits({.cancel = ended.get_token()});
+    reader->identify_opaque_tensors();
+  }
+  CHECK(found() == std::vector<std::string>(kinds.size()));
+  CHECK(served->objects.take_counts() == memory_store::counts{});
+  served->waits = true;
+  reader->identify_opaque_tensors();
+  CHECK(served->has_met());
+  CHECK(found() == kinds);
+  served->objects.take_counts();
+  reader->identify_opaque_tensors();
+  CHECK(served->objects.take_counts() == memory_store::counts{});
+  register_store("meeting", nullptr);
 }
