@@ -49,12 +49,6 @@ int parts_within(std::int64_t memory_bytes, std::int64_t each) {
   return static_cast<int>(std::clamp<std::int64_t>(memory / each, 1, most_parts_at_once));
 }
 
-// Returns an ETag without its quotation marks; a weak one is unchanged.
-std::string_view bare(std::string_view etag) {
-  const bool is_quoted = etag.size() >= 2 && etag.starts_with('"') && etag.ends_with('"');
-  return is_quoted ? etag.substr(1, etag.size() - 2) : etag;
-}
-
 result<std::vector<std::byte>> read_part(const byte_source& content, std::int64_t offset, std::int64_t length) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(length));
   SHARDMESH_TRY(content.read(offset, bytes));
@@ -93,12 +87,12 @@ void s3_upload::remove_ours() const {
 name_values s3_upload::conditions() const {
   if (condition_.if_absent) return {{"if-none-match", "*"}};
   if (condition_.if_version.empty()) return {};
-  return {{"if-match", is_bare_ ? std::string(bare(condition_.if_version)) : condition_.if_version}};
+  return {{"if-match", is_bare_ ? unquoted(condition_.if_version) : condition_.if_version}};
 }
 
 result<bool> s3_upload::changes_form(const http_response& answer) {
   const std::string& version = condition_.if_version;
-  if (answer.status != 412 || version.empty() || has_changed_form_ || bare(version) == version) return false;
+  if (answer.status != 412 || version.empty() || has_changed_form_ || unquoted(version) == version) return false;
   SHARDMESH_TRY(const http_response now, to_.send({.method = "HEAD", .of = name_}, most_answer_bytes));
   if (now.status != 200 || now.header("etag") != version) return false;
   has_changed_form_ = true;
