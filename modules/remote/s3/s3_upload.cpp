@@ -124,6 +124,7 @@ result<std::string> s3_upload::put_whole(const byte_source& content) {
 result<std::string> s3_upload::put_parts(const byte_source& content) {
   SHARDMESH_TRY(upload_id_, begin_parts());
   SHARDMESH_TRY(const std::vector<std::string> etags, send_parts(content, upload_id_));
+  SHARDMESH_TRY(check_condition());
   return finish_parts(upload_id_, etags);
 }
 
@@ -162,6 +163,19 @@ result<std::vector<std::string>> s3_upload::send_parts(const byte_source& conten
     return {};
   }));
   return etags;
+}
+
+// A server that denies this look is trusted to compare the condition itself.
+result<void> s3_upload::check_condition() const {
+  if (!condition_.if_absent && condition_.if_version.empty()) return {};
+  SHARDMESH_TRY(const http_response now, to_.send({.method = "HEAD", .of = name_}, most_answer_bytes));
+  if (now.status != 200 || (!condition_.if_absent && now.header("etag") == condition_.if_version)) return {};
+  return condition_failed();
+}
+
+error s3_upload::condition_failed() const {
+  return fail(errc::destination_exists, condition_.if_absent ? "exists already" : "has changed meanwhile")
+      .with_file(to_.url_of(name_));
 }
 
 result<std::string> s3_upload::finish_parts(const std::string& id, std::span<const std::string> etags) {
@@ -207,9 +221,7 @@ result<std::string> s3_upload::outcome(const s3_request& request, const http_res
     SHARDMESH_TRY(const auto ours, is_ours());
     if (ours) return *ours;
   }
-  if (answer.status == 412 || answer.status == 409)
-    return fail(errc::destination_exists, condition_.if_absent ? "exists already" : "has changed meanwhile")
-        .with_file(to_.url_of(name_));
+  if (answer.status == 412 || answer.status == 409) return condition_failed();
   return to_.refusal(request, answer);
 }
 

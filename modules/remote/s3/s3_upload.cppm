@@ -33,6 +33,10 @@ class s3_upload {
   // Returns the ETag of the object if this very upload wrote it, although an answer was lost.
   result<std::optional<std::string>> is_ours() const;
   name_values conditions() const;
+  // Looks whether the condition holds before the parts become the object: Ceph ignores the condition of that request.
+  // errc::destination_exists
+  result<void> check_condition() const;
+  error condition_failed() const;
   // Returns whether to send the request again with new `conditions()`: the server has refused the version although the
   // object has it, so that it compares the other form of ETags.
   result<bool> changes_form(const http_response& answer);

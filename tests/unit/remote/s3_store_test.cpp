@@ -183,7 +183,11 @@ TEST_CASE("an object is replaced on servers that compare its version without quo
   const auto objects = store_at(server);
   const std::vector<std::byte> content(10);
   const memory_source bytes(content, "content");
-  const auto put = [&] { return objects->put("s3://bucket/one", bytes, {.if_version = "\"e\""}); };
+  const auto put = [&] {
+    auto done = objects->put("s3://bucket/one", bytes, {.if_version = "\"e\""});
+    static_cast<void>(server.seen());  // the test may then read what the server wrote
+    return done;
+  };
   CHECK(put());
   CHECK(put());
   CHECK(server.seen().size() == 4);  // the form is found out once, by HEAD
@@ -233,6 +237,42 @@ TEST_CASE("an upload in parts needs no ETag in the last answer, if the object is
   }
 }
 
+TEST_CASE("an object that appears or changes before an upload in parts is completed is not replaced by it") {
+  const std::vector<std::byte> content(6 << 20);
+  for (const bool is_new : {true, false})
+    for (const std::string there : {"", "denied", "\"1\"", "\"2\""}) {
+      INFO((is_new ? "a new object, and " : "a replaced object, and ") << there);
+      std::vector<std::string> sent;
+      http_server::server server;
+      server.on("/bucket/one", [&](const http_server::request& asked) {
+        if (asked.method == "HEAD") {
+          if (there.empty() || there == "denied") return answer(there.empty() ? 404 : 403, "");
+          return answer(200, "", "ETag: " + there + "\r\n");
+        }
+        if (asked.method == "PUT") return answer(200, "", "ETag: \"part\"\r\n");
+        if (asked.method == "POST" && asked.body.empty())
+          return answer(200, "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>");
+        sent.push_back(asked.method);
+        if (asked.method == "DELETE") return answer(204, "");
+        return answer(200, "<CompleteMultipartUploadResult><ETag>\"3\"</ETag></CompleteMultipartUploadResult>");
+      });
+      put_condition condition{.if_absent = is_new, .memory_bytes = 1};
+      if (!is_new) condition.if_version = "\"1\"";
+      const auto done = store_at(server)->put("s3://bucket/one", memory_source(content, "content"), condition);
+      const bool holds = there.empty() || there == "denied" || (!is_new && there == "\"1\"");
+      CHECK(server.seen().size() == 5);  // the beginning, two parts, the look, and the end
+      CHECK(sent == std::vector<std::string>{holds ? "POST" : "DELETE"});
+      REQUIRE(done.has_value() == holds);
+      if (done) {
+        CHECK(*done == "\"3\"");
+      } else {
+        CHECK(done.error().code == errc::destination_exists);
+        CHECK(done.error().message == (is_new ? "exists already" : "has changed meanwhile"));
+        CHECK(done.error().file == "s3://bucket/one");
+      }
+    }
+}
+
 TEST_CASE("the parts of an upload in flight fit in its memory") {
   constexpr std::int64_t mebibyte = 1 << 20;
   // Counts the parts that were read and not yet answered.
@@ -265,6 +305,7 @@ TEST_CASE("the parts of an upload in flight fit in its memory") {
     std::vector<std::size_t> sizes;
     http_server::server server;
     server.on("/bucket/one", [&](const http_server::request& asked) {
+      if (asked.method == "HEAD") return answer(404, "");
       if (asked.method == "POST" && asked.body.empty())
         return answer(200, "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>");
       if (asked.method == "POST")
@@ -275,7 +316,7 @@ TEST_CASE("the parts of an upload in flight fit in its memory") {
       return answer(200, "", "ETag: \"p\"\r\n");
     });
     CHECK(store_at(server)->put("s3://bucket/one", content, {.if_absent = true, .memory_bytes = one.memory}));
-    CHECK(server.seen().size() == one.sizes.size() + 2);
+    CHECK(server.seen().size() == one.sizes.size() + 3);
     CHECK(most_at_once <= one.most_at_once);
     std::sort(sizes.begin(), sizes.end(), std::greater<>());
     CHECK(sizes == one.sizes);
