@@ -149,7 +149,7 @@ def check_identities(oracle, python, endpoint, url):
                      not any(text in said for text in ("SKWRONGSECRET", secret, made["none"][1])), name, f"{status} {said}")
 
 
-def check_buckets(oracle, at, cases):
+def check_buckets(oracle, at, cases, uploads_are_old=False):
     """What remote_s3 tests on its server, as far as other servers can be asked for it."""
     client = s3_server.Client(at.port)
     oracle.check(client.request("PUT", f"/{BUCKET}")[0] == 200, "bucket", f"{at.endpoint}: the bucket cannot be made")
@@ -159,6 +159,7 @@ def check_buckets(oracle, at, cases):
     remote_s3.parts(oracle, at, client, remote_s3.large_file(oracle))
     remote_s3.objects_beside(oracle, at, client, small)
     remote_s3.keys(oracle, at, client, small)
+    remote_s3.leftovers(oracle, at, client, small, uploads_are_old)
     remote_s3.interrupts(oracle, at, client, cases[0].checkpoint, range(1, 14))
 
 
@@ -182,7 +183,7 @@ def check_moto(oracle, cases):
     server = [str(python.with_name("moto_server")), "-H", "127.0.0.1", "-p", str(port)]
     with running(server, port, oracle.work / "moto.log") as endpoint:
         at = types.SimpleNamespace(port=port, endpoint=endpoint)
-        check_buckets(oracle, at, cases)
+        check_buckets(oracle, at, cases, uploads_are_old=True)  # all begin in 2010
         check_identities(oracle, python, endpoint, f"s3://{BUCKET}/golden/{cases[0].name}")
 
 

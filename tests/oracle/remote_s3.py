@@ -3,8 +3,10 @@
 Conversions into a bucket are read back, interrupted, killed, and met with faults: readers find the old checkpoint, the
 new one, or none, and never a mixture."""
 import concurrent.futures
+import json
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -105,6 +107,37 @@ def keys(oracle, weed, client, file):
     for key in ("a b", "a+b", "a%20b", "gr\u00fc\u00df \u65e5\u672c", "quote'\"", "a&b=c;d", "~tilde!*()"):
         assert client.put(BUCKET, f"keys/{key}.safetensors", file.read_bytes())
         oracle.succeeds("keys", "diff", f"s3://{BUCKET}/keys/{key}.safetensors", file, env=env)
+
+
+def leftovers(oracle, weed, client, file, are_old=False):
+    """Unfinished uploads of an object, or of those in a folder, are kept for a day. Then `verify` names them, and
+    `clean` ends them. are_old: the server calls every upload old."""
+    env = environment(weed.endpoint)
+    url, begun = f"s3://{BUCKET}/left", []
+    assert client.put(BUCKET, "left/model.safetensors", file.read_bytes())
+    for key in ("left/model.safetensors", "left/x", "left/in/x", "left1"):
+        path = f"/{BUCKET}/{key}"
+        made = re.search(rb"<UploadId>(.*?)</UploadId>", client.request("POST", path, [("uploads", "")])[1])[1].decode()
+        assert client.request("PUT", path, [("partNumber", "1"), ("uploadId", made)], bytes(100))[0] == 200
+        begun.append((path, made))
+    here = sorted(f"s3:/{path}?uploadId={made}" for path, made in begun[:2])
+    out = oracle.succeeds("leftovers", "clean", "--dry-run", "--json", url, env=env)
+    if out is None:
+        return
+    found = json.loads(out)
+    expected = [(one, 100) for one in here]
+    for name, wanted in (("removed", are_old), ("kept", not are_old)):
+        listed = [(one["path"], one["bytes"]) for one in found[name]]
+        oracle.check(listed == (expected if wanted else []), "leftovers", f"{name}: {listed}")
+    status, _, said = oracle.run("verify", url, env=env)
+    oracle.check(status == 0 and all((one in said) == are_old for one in here), "leftovers", f"verify: {status} {said}")
+    for target, left in ((url, 4), (url + "/model.safetensors", 3), (url, 2)):
+        how = ["--dry-run"] if left == 4 else []
+        oracle.succeeds("leftovers", "clean", target, *how, env=env)
+        there = client.unfinished(BUCKET, "left")
+        oracle.check(there == (left if are_old else 4), "leftovers", f"{target} {how}: {there} uploads are there")
+    for path, made in begun:
+        client.request("DELETE", path, [("uploadId", made)])
 
 
 def pages(oracle, weed, client, file):
@@ -250,6 +283,7 @@ def main():
         one = next(case.checkpoint for case in oracle.cases() if case.name.startswith("hf_"))
         tensors = next(one.glob("*.safetensors"))
         keys(oracle, weed, client, tensors)
+        leftovers(oracle, weed, client, tensors)
         pages(oracle, weed, client, tensors)
         flips(oracle, weed, file)
         faults(oracle, weed, client, small.checkpoint, dice, 400 if long else 30)

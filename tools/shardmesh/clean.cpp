@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -26,6 +27,9 @@ namespace tool {
 
 std::vector<std::string> leftover_notes(const std::string& path) {
   std::vector<std::string> lines;
+  shardmesh::call_options limits;
+  if (shardmesh::is_url(path)) limits.within = std::chrono::seconds(10);  // a server that is slow is not waited for
+  const shardmesh::detail::call_scope scope(limits);
   const auto found = shardmesh::find_leftovers(path);
   if (!found) return lines;
   for (const shardmesh::leftover& one : *found)
@@ -44,9 +48,10 @@ struct arguments {
   bool json = false, dry_run = false;
 };
 
-std::string why_kept(leftover_owner owner) {
-  return owner == leftover_owner::alive ? "it is being written"
-                                        : "another host may be writing it: this host cannot see its lock";
+std::string why_kept(const leftover& one) {
+  if (is_url(one.path)) return "it may be being written: it was begun less than a day ago, or at an unknown time";
+  return one.owner == leftover_owner::alive ? "it is being written"
+                                            : "another host may be writing it: this host cannot see its lock";
 }
 
 class cleaning {
@@ -55,18 +60,12 @@ class cleaning {
 
   int run() {
     works_on(given_.path);
-    const auto found = find_leftovers(given_.path);
-    if (is_url(given_.path)) {
-      keep_problem(fail(errc::unsupported, "only local paths are cleaned")
+    if (is_url(given_.path) && !detail::check_can_write(given_.path))
+      keep_problem(fail(errc::unsupported, "no destination is written there, and none is cleaned")
                        .with_file(given_.path)
-                       .with_hint("give the local path of a destination"));
-    } else if (!found) {
-      keep_problem(found.error());
-    } else if (found->empty() && !is_there()) {
-      keep_problem(fail_sys(ENOENT, "neither this path nor a leftover of it exists", given_.path));
-    } else {
-      for (const leftover& one : *found) one.owner == leftover_owner::dead ? remove(one) : keep(one);
-    }
+                       .with_hint("give a local path, or a URL of s3:// or gs://"));
+    else
+      clean();
     if (given_.json)
       print_document();
     else if (problems_.empty() && removed_.empty() && kept_.empty())
@@ -75,6 +74,17 @@ class cleaning {
   }
 
  private:
+  void clean() {
+    const auto found = find_leftovers(given_.path);
+    if (!found) {
+      keep_problem(found.error());
+    } else if (found->empty() && !is_url(given_.path) && !is_there()) {
+      keep_problem(fail_sys(ENOENT, "neither this path nor a leftover of it exists", given_.path));
+    } else {
+      for (const leftover& one : *found) one.owner == leftover_owner::dead ? remove(one) : keep(one);
+    }
+  }
+
   // A dangling link counts as present.
   bool is_there() const {
     std::error_code code;
@@ -94,8 +104,7 @@ class cleaning {
   void keep(const leftover& one) {
     kept_.push_back(one);
     if (!given_.json)
-      print(fmt::format("kept {} ({}): {}\n", escaped(one.path.string()), human_bytes(one.size_bytes),
-                        why_kept(one.owner)));
+      print(fmt::format("kept {} ({}): {}\n", escaped(one.path.string()), human_bytes(one.size_bytes), why_kept(one)));
   }
 
   void keep_problem(const error& cause) {
@@ -114,7 +123,7 @@ class cleaning {
       out.begin_object()
           .member("path", one.path.string())
           .member("bytes", one.size_bytes)
-          .member("why", why_kept(one.owner))
+          .member("why", why_kept(one))
           .end_object();
     out.end_list().key("problems");
     write(out, problems_);
@@ -134,7 +143,7 @@ void add_clean(CLI::App& app, invocation& call) {
   CLI::App* command = app.add_subcommand(
       "clean",
       "Remove the leftovers of killed runs. They lie beside a destination, or in a folder of destinations; files that "
-      "are being written are kept");
+      "are being written are kept. Under s3:// and gs://, leftovers are uploads in parts that were begun a day ago");
   command->footer(
       "shardmesh clean CKPT --dry-run\n"
       "shardmesh clean CKPT");

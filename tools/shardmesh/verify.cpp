@@ -22,6 +22,7 @@
 import shardmesh;
 import shardmesh.checkpoint;
 import shardmesh.core;
+import shardmesh.storage;
 
 namespace tool {
 namespace {
@@ -119,7 +120,8 @@ int run(const arguments& given, const common_options& common) {
   print_more_problems(report.more_problems);
   for (const error& e : report.warnings) print_warning(e);
   print_notes(notes);
-  print_notes(leftover_notes(given.path));
+  // A server that has failed is not asked once more.
+  if (reader || !is_url(given.path) || reader.error().code != errc::io) print_notes(leftover_notes(given.path));
   if (!reader) return status_of(reader.error());
   int status = report.ok() && !(given.strict && !report.warnings.empty()) ? done : problem;
   for (const error& e : report.problems)

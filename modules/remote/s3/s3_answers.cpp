@@ -8,6 +8,7 @@ module;
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -79,6 +80,38 @@ result<s3_listing> parse_s3_listing(std::span<const std::byte> body, std::string
     if (page.next.empty())
       return fail(errc::bad_format, "the server's listing is cut off, and has no token for the rest");
   }
+  return page;
+}
+
+result<s3_upload_list> parse_s3_uploads(std::span<const std::byte> body) {
+  pugi::xml_document document;
+  SHARDMESH_TRY(const pugi::xml_node root, root_of(document, body, "ListMultipartUploadsResult"));
+  s3_upload_list page;
+  for (const pugi::xml_node one : root.children("Upload")) {
+    page.uploads.push_back({one.child_value("Key"), one.child_value("UploadId"), one.child_value("Initiated")});
+    if (page.uploads.back().key.empty() || page.uploads.back().id.empty())
+      return fail(errc::bad_format, "the server's list of unfinished uploads has one without a key or an identifier");
+  }
+  if (std::string_view(root.child_value("IsTruncated")) != "true") return page;
+  page.next_key = root.child_value("NextKeyMarker");
+  page.next_id = root.child_value("NextUploadIdMarker");
+  if (page.next_key.empty())
+    return fail(errc::bad_format, "the server's list of unfinished uploads is cut off, and has no key for the rest");
+  return page;
+}
+
+result<s3_part_list> parse_s3_parts(std::span<const std::byte> body) {
+  pugi::xml_document document;
+  auto root = root_of(document, body, "ListPartsResult");
+  if (!root) root = root_of(document, body, "ListPartsResponse");  // of moto
+  if (!root) return std::move(root).error();
+  s3_part_list page;
+  for (const pugi::xml_node one : root->children("Part")) {
+    SHARDMESH_TRY(const std::int64_t size, size_in(one.child_value("Size")));
+    page.bytes = checked_add(page.bytes, size).value_or(std::numeric_limits<std::int64_t>::max());
+  }
+  if (std::string_view(root->child_value("IsTruncated")) == "true")
+    page.next = root->child_value("NextPartNumberMarker");
   return page;
 }
 

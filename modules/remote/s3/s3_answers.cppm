@@ -19,6 +19,26 @@ struct s3_listing {
 // errc::bad_format
 result<s3_listing> parse_s3_listing(std::span<const std::byte> body, std::string_view prefix);
 
+// One page of ListMultipartUploads.
+struct s3_upload_list {
+  struct entry {
+    std::string key, id;
+    std::string began;  // as the server spells it
+  };
+  std::vector<entry> uploads;
+  std::string next_key, next_id;  // where the next page begins; an empty key: this was the last one
+};
+// errc::bad_format
+result<s3_upload_list> parse_s3_uploads(std::span<const std::byte> body);
+
+// One page of ListParts.
+struct s3_part_list {
+  std::int64_t bytes = 0;  // of all parts of the page
+  std::string next;        // empty: this was the last page
+};
+// errc::bad_format
+result<s3_part_list> parse_s3_parts(std::span<const std::byte> body);
+
 // An <Error>: the code ("AccessDenied"), the message, and the region that answers PermanentRedirect name.
 struct s3_failure {
   std::string code, message, region, endpoint;

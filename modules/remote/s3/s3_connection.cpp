@@ -43,7 +43,12 @@ std::optional<wall_time> parse_http_date(std::string_view text) {
 
 // The permission that a request needs, for messages.
 std::string_view action_of(const s3_request& request) {
-  if (request.of.key.empty()) return "s3:ListBucket";
+  const auto asks = [&](std::string_view field) {
+    return std::any_of(request.query.begin(), request.query.end(), [&](const auto& one) { return one.first == field; });
+  };
+  if (request.of.key.empty()) return asks("uploads") ? "s3:ListBucketMultipartUploads" : "s3:ListBucket";
+  if (asks("uploadId") && request.method == "GET") return "s3:ListMultipartUploadParts";
+  if (asks("uploadId") && request.method == "DELETE") return "s3:AbortMultipartUpload";
   if (request.method == "GET" || request.method == "HEAD") return "s3:GetObject";
   return request.method == "DELETE" ? "s3:DeleteObject" : "s3:PutObject";
 }

@@ -23,6 +23,7 @@ import :s3_answers;
 import :s3_connection;
 import :s3_sources;
 import :s3_store_parts;
+import :s3_unfinished;
 import :s3_upload;
 
 namespace shardmesh::remote {
@@ -135,6 +136,19 @@ class s3_store final : public store {
   result<void> remove(const std::string& url) const override {
     SHARDMESH_TRY(const s3_name name, parse_s3_url(url));
     const s3_request request{.method = "DELETE", .of = name};
+    SHARDMESH_TRY(const http_response answer, at_->send(request, most_answer_bytes));
+    if (answer.status == 200 || answer.status == 204 || answer.status == 404) return {};
+    return at_->refusal(request, answer);
+  }
+
+  result<std::vector<unfinished_upload>> unfinished_uploads(const std::string& url) const override {
+    SHARDMESH_TRY(s3_name name, parse_s3_url(url));
+    return find_unfinished(*at_, std::move(name));
+  }
+
+  result<void> end_upload(const unfinished_upload& upload) const override {
+    SHARDMESH_TRY(const s3_name name, parse_s3_url(upload.url));
+    const s3_request request{.method = "DELETE", .of = name, .query = {{"uploadId", upload.id}}};
     SHARDMESH_TRY(const http_response answer, at_->send(request, most_answer_bytes));
     if (answer.status == 200 || answer.status == 204 || answer.status == 404) return {};
     return at_->refusal(request, answer);

@@ -24,6 +24,7 @@ module shardmesh.storage;
 import :destination_snapshot;
 import :presence;
 import :temporary_name;
+import :unfinished_uploads;
 import :uninterrupted;
 
 namespace shardmesh {
@@ -102,6 +103,14 @@ fs::path absolute_path(const fs::path& path) {
   return whole.has_filename() ? whole : whole.parent_path();
 }
 
+result<void> list_uploads(const std::string& url, std::vector<leftover>& found) {
+  SHARDMESH_TRY(std::vector<left_upload> uploads, find_unfinished_uploads(url));
+  for (left_upload& one : uploads)
+    found.push_back(
+        {std::move(one.path), one.size_bytes, one.is_dead ? leftover_owner::dead : leftover_owner::unknown});
+  return {};
+}
+
 // Appends the folder's leftovers: only those of `stems`, or all when it is null.
 result<void> list(const fs::path& folder, const std::vector<std::string>* stems, const leftover_options& options,
                   std::vector<leftover>& found) {
@@ -133,10 +142,15 @@ result<std::vector<leftover>> find_leftovers_of(const fs::path& destination) {
 
 result<std::vector<leftover>> find_leftovers(const fs::path& path, const leftover_options& options) {
   if (path.empty()) return fail_sys(ENOENT, "cannot list", "''");
-  if (is_url(path)) return std::vector<leftover>();  // no run writes there under a temporary name
   SHARDMESH_TRY(detail::check_not_shortened(path));
-  const fs::path whole = absolute_path(path);
   std::vector<leftover> found;
+  const auto by_path = [](const leftover& a, const leftover& b) { return a.path < b.path; };
+  if (is_url(path)) {
+    SHARDMESH_TRY(list_uploads(path.native(), found));
+    std::sort(found.begin(), found.end(), by_path);
+    return found;
+  }
+  const fs::path whole = absolute_path(path);
   std::vector<std::string> stems{temporary_stem(whole), temporary_stem(objects_beside(whole))};
   // `path` may be a leftover itself.
   if (const auto name = parse_temporary_name(whole.filename().string())) stems.push_back(name->stem);
@@ -145,11 +159,12 @@ result<std::vector<leftover>> find_leftovers(const fs::path& path, const leftove
       return fail_sys(listed.error().sys, "cannot list its folder", path.string());
   std::error_code code;
   if (fs::is_directory(whole, code)) SHARDMESH_TRY(list(whole, nullptr, options, found));
-  std::sort(found.begin(), found.end(), [](const leftover& a, const leftover& b) { return a.path < b.path; });
+  std::sort(found.begin(), found.end(), by_path);
   return found;
 }
 
 result<void> remove_leftover(const fs::path& path, const leftover_options& options) {
+  if (is_url(path)) return remove_unfinished_upload(path.native());
   const auto refuse = [&](std::string message) {
     return fail(errc::destination_exists, std::move(message)).with_file(path.string());
   };

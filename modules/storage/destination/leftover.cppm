@@ -14,11 +14,12 @@ enum class leftover_owner : std::uint8_t {
   dead,   // no process will finish it
   alive,  // being written
   // The owner is on another host of a shared file system, so that its lock is not visible here; or it was refused a
-  // lock; or the file or folder cannot be opened.
+  // lock; or the file or folder cannot be opened. Under a URL: the upload is less than a day old.
   unknown
 };
 
-/// A file or folder under a temporary name.
+/// A file or folder under a temporary name. Under a URL: an upload in parts that no writer has finished, whose path is
+/// the object's URL with "?uploadId=ID".
 struct leftover {
   std::filesystem::path path;
   std::int64_t size_bytes = 0;
@@ -36,8 +37,10 @@ struct leftover_options {
 };
 
 /// Finds the leftovers of runs that were writing `path`, which need not exist. When `path` is a folder, also finds
-/// those of runs that were writing something in it. Ascending by path.
-/// \errors errc::io when the parent folder of `path` does not exist, or when it or `path` itself cannot be listed
+/// those of runs that were writing something in it. Ascending by path. Of a URL, finds unfinished uploads of the
+/// object, and of the objects directly in the folder.
+/// \errors errc::io when the parent folder of `path` does not exist, or when it or `path` itself cannot be listed; those
+///         of the store
 /// Cost: lists at most these two folders.
 result<std::vector<leftover>> find_leftovers(const std::filesystem::path& path, const leftover_options& options = {});
 

@@ -90,6 +90,12 @@ result<std::string> store::put(const std::string& url, const byte_source&, const
 result<void> store::remove(const std::string& url) const {
   return cannot_write(url);
 }
+result<std::vector<store::unfinished_upload>> store::unfinished_uploads(const std::string&) const {
+  return std::vector<unfinished_upload>();
+}
+result<void> store::end_upload(const unfinished_upload& upload) const {
+  return cannot_write(upload.url);
+}
 bool store::keeps_conditions(const std::string&) const {
   return true;
 }

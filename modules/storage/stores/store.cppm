@@ -65,6 +65,18 @@ class store {
   /// else in a URL, such as "a?b" under http: a listing or a description that has this name is then an error, because
   /// another object could be read. The default returns true.
   virtual bool takes_name(std::string_view name) const;
+  /// An upload in parts that was begun, and neither completed nor ended. The server keeps its parts.
+  struct unfinished_upload {
+    std::string url;  // of the object
+    std::string id;
+    std::optional<std::chrono::system_clock::time_point> began{};  // nothing if the server does not state it
+    std::int64_t size_bytes = 0;                                   // of its parts
+  };
+  /// Returns the unfinished uploads of the object at a URL, and of the objects directly in the folder. The default
+  /// returns none.
+  virtual result<std::vector<unfinished_upload>> unfinished_uploads(const std::string& url) const;
+  /// Ends an unfinished upload: the server removes its parts. It need not exist.
+  virtual result<void> end_upload(const unfinished_upload& upload) const;
   /// False for a server that was found to ignore conditions of `put`: two writers can then overwrite each other.
   virtual bool keeps_conditions(const std::string& url) const;
 };

@@ -57,7 +57,7 @@ TEST_CASE(
   CHECK(run_tool("verify ./s3:/copy", in).status == 0);
 }
 
-TEST_CASE("clean refuses a URL") {
-  const std::string line = refusal("clean 's3://bucket/run'", 1);
-  CHECK(says(line, "s3://bucket/run: only local paths are cleaned"));
+TEST_CASE("clean refuses a URL under which nothing is written") {
+  const std::string line = refusal("clean 'https://host/run'", 1);
+  CHECK(says(line, "https://host/run: no destination is written there, and none is cleaned"));
 }
