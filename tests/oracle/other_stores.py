@@ -22,6 +22,7 @@ from common import Oracle, skip
 from remote_s3 import BUCKET, environment
 
 CONVERTED = 4  # cases that are also converted
+PATHS = ("a//b", "a/./b", "a/../b", "/a", "./a", "a/", "a\\b")  # parts of keys, which SeaweedFS takes for paths
 MOTO = ["moto[s3]==5.2.5", "flask", "flask-cors"]
 
 
@@ -149,6 +150,22 @@ def check_identities(oracle, python, endpoint, url):
                      not any(text in said for text in ("SKWRONGSECRET", secret, made["none"][1])), name, f"{status} {said}")
 
 
+def odd_folders(oracle, at, client, source):
+    """Keys of a folder are spelled as its URL, and a URL at which no reader finds the folder is refused."""
+    env = environment(at.endpoint)
+    for folder in ("odd//run/./x", "odd/..", "odd#x", "odd%64"):
+        url = f"s3://{BUCKET}/{folder}"
+        oracle.succeeds(folder, "convert", source, url, "--to", "dcp", env=env)
+        found = client.keys(BUCKET, "odd")
+        oracle.check(f"{folder}/.metadata" in found and all(key.startswith(folder + "/") for key in found), folder, f"{found}")
+        oracle.succeeds(folder, "diff", url, source, env=env)
+        for key in found:
+            client.delete(BUCKET, key)
+    for folder in ("odd?x", "odd//"):
+        status, _, said = oracle.run("convert", source, f"s3://{BUCKET}/{folder}", "--to", "dcp", env=env)
+        oracle.check(status in (1, 2) and not client.keys(BUCKET, "odd"), folder, f"{status} {said}")
+
+
 def check_buckets(oracle, at, cases, uploads_are_old=False):
     """What remote_s3 tests on its server, as far as other servers can be asked for it."""
     client = s3_server.Client(at.port)
@@ -158,7 +175,8 @@ def check_buckets(oracle, at, cases, uploads_are_old=False):
     remote_s3.write(oracle, at, client, cases[:CONVERTED])
     remote_s3.parts(oracle, at, client, remote_s3.large_file(oracle))
     remote_s3.objects_beside(oracle, at, client, small)
-    remote_s3.keys(oracle, at, client, small)
+    remote_s3.keys(oracle, at, client, small, PATHS)
+    odd_folders(oracle, at, client, cases[0].checkpoint)
     remote_s3.leftovers(oracle, at, client, small, uploads_are_old)
     remote_s3.interrupts(oracle, at, client, cases[0].checkpoint, range(1, 14))
 

@@ -101,10 +101,11 @@ def parts(oracle, weed, client, file):
     oracle.succeeds("parts", "diff", url, file, env=env)
 
 
-def keys(oracle, weed, client, file):
+def keys(oracle, weed, client, file, more=()):
     """Keys with special characters name the objects that they spell."""
     env = environment(weed.endpoint)
-    for key in ("a b", "a+b", "a%20b", "gr\u00fc\u00df \u65e5\u672c", "quote'\"", "a&b=c;d", "~tilde!*()"):
+    for key in ("a b", "a+b", "a%20b", "a%2Fb", "a%b", "a?b", "a#b", "gr\u00fc\u00df \u65e5\u672c", "quote'\"", "a&b=c;d",
+                "~tilde!*()", *more):
         assert client.put(BUCKET, f"keys/{key}.safetensors", file.read_bytes())
         oracle.succeeds("keys", "diff", f"s3://{BUCKET}/keys/{key}.safetensors", file, env=env)
 

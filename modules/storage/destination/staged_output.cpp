@@ -65,10 +65,10 @@ struct staged_output::state {
   result<void> stage_for_upload(const fs::path& url, output_options given) {
     std::string name = url.native();
     while (name.ends_with('/')) name.pop_back();
-    where.destination = name;
+    where.destination = std::move(name);
     where.is_url = true;
     options = std::move(given);
-    SHARDMESH_TRY(remote, upload::look(std::move(name), where.is_directory, options));
+    SHARDMESH_TRY(remote, upload::look(url.native(), where.is_directory, options));
     options.durable = false;  // the server keeps the data, not the temporary files
     std::error_code code;
     where.beside = fs::temp_directory_path(code);

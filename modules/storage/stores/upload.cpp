@@ -45,6 +45,19 @@ int order_of(const std::string& name) {
   return name == checksum_file_name ? 1 : 0;
 }
 
+// Readers would not find what is written to these URLs.
+result<void> check_readable_url(const std::string& url, bool is_directory) {
+  if (is_directory && url.find('?') != std::string::npos)
+    return fail(errc::unsupported, "a URL with a question mark names one object, and this is to be a folder")
+        .with_file(printable_url(url))
+        .with_hint("choose a name without a question mark");
+  if (url.ends_with("//") && !url.ends_with("://"))
+    return fail(errc::invalid_argument, "ends with more than one slash")
+        .with_file(printable_url(url))
+        .with_hint("leave out all but one");
+  return {};
+}
+
 }  // namespace
 
 bool is_description(std::string_view name) {
@@ -53,8 +66,9 @@ bool is_description(std::string_view name) {
 }
 
 result<upload> upload::look(std::string url, bool is_directory, const output_options& options) {
-  while (url.size() > 1 && url.ends_with('/') && !url.ends_with("://")) url.pop_back();
   SHARDMESH_TRY(detail::check_can_write(url));
+  SHARDMESH_TRY(check_readable_url(url, is_directory));
+  if (url.ends_with('/') && !url.ends_with("://")) url.pop_back();
   upload made;
   SHARDMESH_TRY(made.store_, store_of(url));
   made.url_ = std::move(url);

@@ -14,7 +14,8 @@ namespace shardmesh {
 class upload {
  public:
   // Examines what is at `url`. errc::destination_exists when it may not be replaced; errc::unsupported when the scheme
-  // has no store, or one that only reads, before any request; errc::io.
+  // has no store, or one that only reads, and errc::invalid_argument for a URL at which readers find nothing, before
+  // any request; errc::io.
   static result<upload> look(std::string url, bool is_directory, const output_options& options);
 
   // Uploads `staging`, a file or a folder of files. After an error, objects that were uploaded are removed again. The

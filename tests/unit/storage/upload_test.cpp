@@ -133,6 +133,25 @@ TEST_CASE("a folder is uploaded with its description last, and its data first") 
   }
 }
 
+TEST_CASE("a destination at whose URL no reader would find it is refused before any request") {
+  const registered at("upload-odd");
+  const auto query = staged_output::directory(at.url("run?x"));
+  REQUIRE(!query);
+  CHECK(query.error().code == errc::unsupported);
+  CHECK(query.error().file == at.url("run"));
+  CHECK(query.error().message == "a URL with a question mark names one object, and this is to be a folder");
+  for (const auto& slashes : {staged_output::directory(at.url("run//")), staged_output::file(at.url("run///"))}) {
+    REQUIRE(!slashes);
+    CHECK(slashes.error().code == errc::invalid_argument);
+    CHECK(slashes.error().message == "ends with more than one slash");
+    CHECK(slashes.error().hint == "leave out all but one");
+  }
+  CHECK(staged_output::file(at.url("run?x")));
+  CHECK(at.made->changes.empty());
+  REQUIRE(write_folder(at.url("run/"), dcp_files));
+  CHECK(at.made->objects.contains(at.url("run/.metadata")));
+}
+
 TEST_CASE("after an error of the store, what was uploaded is removed, and the error names the object") {
   const registered at("upload-error");
   at.made->refused = ".metadata";
