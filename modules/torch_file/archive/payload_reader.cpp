@@ -8,7 +8,6 @@ module;
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
