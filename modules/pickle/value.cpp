@@ -16,6 +16,7 @@ module;
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 module shardmesh.pickle;
 
 import :stored_number;

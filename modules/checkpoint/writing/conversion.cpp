@@ -10,7 +10,6 @@ module;
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 module shardmesh.checkpoint;
