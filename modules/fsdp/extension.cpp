@@ -107,13 +107,13 @@ result<void> gather_layout(const layout& from, const const_tensor_view& source, 
   tensor_transfer transfer{{}, {}, source.type, source.type};
   SHARDMESH_TRY(transfer.from, distribute(from));
   SHARDMESH_TRY(transfer.to, distribute(to));
-  std::vector<const_tensor_binding> sources(1);
-  std::vector<tensor_binding> destinations(1);
-  sources[0].slots = {source};
-  destinations[0].slots = {destination};
+  bound_transfers work;
+  work.transfers.push_back(std::move(transfer));
+  work.keys.emplace_back("all_gather_dtensor");
+  work.from.emplace_back().slots = {source};
+  work.to.emplace_back().slots = {destination};
   fsdp_profile profile;
-  return run_transfers(mine, {std::move(transfer)}, {"all_gather_dtensor"}, sources, destinations, comm, {},
-                       call.named("all_gather_dtensor"), profile);
+  return run_transfers(mine, std::move(work), comm, {}, call.named("all_gather_dtensor"), profile);
 }
 
 extents flatten_order(const const_tensor_view& local) {

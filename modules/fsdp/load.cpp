@@ -70,10 +70,7 @@ result<load_target> target_of(const offered_state& mine, const fsdp_entry& entry
 result<fsdp_profile> move_entries(offered_state& mine, std::span<const std::size_t> sources,
                                   std::span<const rank_note> notes, const located_shards& shards) {
   fsdp_profile profile;
-  std::vector<tensor_transfer> transfers;
-  std::vector<std::string> keys;
-  std::vector<const_tensor_binding> from;
-  std::vector<tensor_binding> to;
+  bound_transfers work;
   for (const std::size_t i : sources) {
     const fsdp_entry& entry = mine.entries[i];
     if (box::whole(mine.shape_of(entry)).is_empty()) continue;
@@ -90,14 +87,14 @@ result<fsdp_profile> move_entries(offered_state& mine, std::span<const std::size
     } else {
       SHARDMESH_TRY(transfer.from, whole_on(mine.shape_of(entry), holders, mine.comm.size()));
     }
-    transfers.push_back(std::move(transfer));
-    keys.push_back(entry.key);
-    from.push_back(std::move(mine.values[i].memory));
-    to.push_back(std::move(target.memory));
+    work.transfers.push_back(std::move(transfer));
+    work.keys.push_back(entry.key);
+    work.from.push_back(std::move(mine.values[i].memory));
+    work.to.push_back(std::move(target.memory));
   }
-  if (transfers.empty()) return profile;
+  if (work.transfers.empty()) return profile;
   SHARDMESH_TRY(
-      run_transfers({}, std::move(transfers), std::move(keys), from, to, mine.comm,
+      run_transfers({}, std::move(work), mine.comm,
                     {.memory_bytes = mine.options.memory_bytes, .allow_narrowing = mine.options.allow_narrowing},
                     mine.options.call, profile));
   return profile;

@@ -31,26 +31,24 @@ class stopwatch {
 
 }  // namespace
 
-result<void> run_transfers(const result<void>& mine, std::vector<tensor_transfer> transfers,
-                           std::vector<std::string> keys, std::span<const const_tensor_binding> from,
-                           std::span<const tensor_binding> to, communicator_ref comm, const plan_options& options,
-                           const call_options& call, fsdp_profile& profile) {
+result<void> run_transfers(const result<void>& mine, bound_transfers work, communicator_ref comm,
+                           const plan_options& options, const call_options& call, fsdp_profile& profile) {
   std::optional<result<transfer_plan>> planned;
   {
     const stopwatch watch(profile.plan_seconds);
-    planned.emplace(mine ? plan(std::move(transfers), options) : result<transfer_plan>(mine.error()));
+    planned.emplace(mine ? plan(std::move(work.transfers), options) : result<transfer_plan>(mine.error()));
   }
   std::optional<executor> runner;
   {
     const stopwatch watch(profile.agree_seconds);
-    SHARDMESH_TRY(runner, executor::make(*std::move(planned), comm, std::move(keys), {}, call));
+    SHARDMESH_TRY(runner, executor::make(*std::move(planned), comm, std::move(work.keys), {}, call));
   }
   profile.bytes_moved += runner->moved_bytes();
   profile.sent_bytes += runner->sent_bytes();
   profile.received_bytes += runner->received_bytes();
   profile.peak_bytes = std::max(profile.peak_bytes, runner->plan().for_owner(comm.rank()).peak_bytes());
   const stopwatch watch(profile.move_seconds);
-  return runner->run(from, to, call);
+  return runner->run(work.from, work.to, call);
 }
 
 // Checks that backends reach all memory that is read or filled, before anything is allocated or moved.
@@ -136,28 +134,24 @@ std::pair<std::size_t, std::size_t> entry_mover::next_run(std::size_t first, std
 
 result<void> entry_mover::move(std::size_t first, std::size_t last, std::span<const tensor_view> results,
                                const result<void>& mine) {
-  std::vector<tensor_transfer> transfers;
-  std::vector<std::string> keys;
-  std::vector<const_tensor_binding> from;
-  std::vector<tensor_binding> to;
+  bound_transfers work;
   result<void> done = mine;
   for (std::size_t i = first; i < last; ++i) {
     planned_entry& entry = planned_[i];
     if (entry.same_as) continue;
     if (entry.transfer) {
-      transfers.push_back(*entry.transfer);
-      keys.push_back(entry.key);
-      from.push_back(std::move(entry.source));
-      to.emplace_back();
-      if (entry.has_part) to.back().slots.push_back(results[i - first]);
+      work.transfers.push_back(*entry.transfer);
+      work.keys.push_back(entry.key);
+      work.from.push_back(std::move(entry.source));
+      work.to.emplace_back();
+      if (entry.has_part) work.to.back().slots.push_back(results[i - first]);
     } else if (done && entry.has_part && !entry.source.slots.empty()) {
       done = copy_between(results[i - first], entry.source.slots[0]);
       if (!done) done = std::move(done).error().with_key(entry.key);
     }
   }
-  if (!transfers.empty())
-    return run_transfers(done, std::move(transfers), std::move(keys), from, to, *comm_, {.memory_bytes = memory_bytes_},
-                         call_, profile_);
+  if (!work.transfers.empty())
+    return run_transfers(done, std::move(work), *comm_, {.memory_bytes = memory_bytes_}, call_, profile_);
   if (!done) abort(done.error());
   return done;
 }

@@ -26,12 +26,18 @@ struct fsdp_profile {
 
 export namespace shardmesh::detail {
 
+// Transfers, their names in errors, and this rank's memory for each.
+struct bound_transfers {
+  std::vector<tensor_transfer> transfers;
+  std::vector<std::string> keys;
+  std::vector<const_tensor_binding> from;
+  std::vector<tensor_binding> to;
+};
+
 // Collective. Plans, agrees, and runs; adds to the profile. `mine` is an error when this rank cannot take part (no
 // memory for its result). Every rank then gets that error, as it gets any error of the plan.
-result<void> run_transfers(const result<void>& mine, std::vector<tensor_transfer> transfers,
-                           std::vector<std::string> keys, std::span<const const_tensor_binding> from,
-                           std::span<const tensor_binding> to, communicator_ref comm, const plan_options& options,
-                           const call_options& call, fsdp_profile& profile);
+result<void> run_transfers(const result<void>& mine, bound_transfers work, communicator_ref comm,
+                           const plan_options& options, const call_options& call, fsdp_profile& profile);
 
 // Checks that a unit's shard and group fit each other and the communicator.
 result<void> check_unit_of(const fsdp_unit& unit, communicator_ref comm);

@@ -35,33 +35,32 @@ result<dtype> agreed_type(std::optional<dtype> mine, communicator_ref comm, cons
   return *found;
 }
 
-result<void> redistribute(const layout& from, const layout& to, dtype type, std::vector<const_tensor_view> source,
-                          std::vector<tensor_view> destination, const result<void>& mine, communicator_ref comm,
+result<void> redistribute(layout_change work, const result<void>& mine, communicator_ref comm,
                           const redistribute_options& options) {
   const auto planned = [&]() -> result<transfer_plan> {
     if (!mine) return mine.error();
-    SHARDMESH_TRY(check_reachable(source));
-    for (const tensor_view& view : destination) SHARDMESH_TRY(shardmesh::check_reachable(view));
+    SHARDMESH_TRY(check_reachable(work.source));
+    for (const tensor_view& view : work.destination) SHARDMESH_TRY(shardmesh::check_reachable(view));
     // A rank beyond the group is an error even when it would hold nothing: such a mesh is meant for another group.
-    for (const device_mesh* mesh : {&from.mesh(), &to.mesh()})
+    for (const device_mesh* mesh : {&work.from.mesh(), &work.to.mesh()})
       if (mesh->rank_limit() > comm.size())
         return fail(errc::invalid_argument,
                     fmt::format("the mesh {} has a rank that is not in the group", to_string(*mesh)))
             .with_rank(mesh->rank_limit() - 1)
             .with_values(fmt::format("ranks 0 to {}", comm.size() - 1), fmt::format("rank {}", mesh->rank_limit() - 1));
-    SHARDMESH_TRY(distribution here, distribute(from));
-    SHARDMESH_TRY(distribution there, distribute(to));
+    SHARDMESH_TRY(distribution here, distribute(work.from));
+    SHARDMESH_TRY(distribution there, distribute(work.to));
     const plan_options how{.memory_bytes = options.memory_bytes,
                            .allow_narrowing = options.allow_narrowing,
                            .deterministic = options.deterministic};
-    std::vector<tensor_transfer> one{{std::move(here), std::move(there), type, type}};
+    std::vector<tensor_transfer> one{{std::move(here), std::move(there), work.type, work.type}};
     return options.cache != nullptr ? options.cache->plan(std::move(one), how) : plan(std::move(one), how);
   };
   const call_options call = options.call.named("redistribute");
   SHARDMESH_TRY(executor runner,
                 executor::make(planned(), comm, {}, {.check = options.check, .progress = options.progress}, call));
-  const const_tensor_binding sources{std::move(source)};
-  const tensor_binding destinations{std::move(destination)};
+  const const_tensor_binding sources{std::move(work.source)};
+  const tensor_binding destinations{std::move(work.destination)};
   return runner.run(std::span(&sources, 1), std::span(&destinations, 1), call);
 }
 

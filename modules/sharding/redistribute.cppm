@@ -16,9 +16,17 @@ namespace shardmesh::detail {
 // Collective: agrees on the dtype among the ranks that hold a part, and reports it to those that hold nothing.
 result<dtype> agreed_type(std::optional<dtype> mine, communicator_ref comm, const call_options& call);
 
+// A tensor's two layouts, and this rank's memory in each: at most one view.
+struct layout_change {
+  const layout& from;
+  const layout& to;
+  dtype type = dtype::undefined;
+  std::vector<const_tensor_view> source;
+  std::vector<tensor_view> destination;
+};
+
 // Collective: `mine` is an error when this rank cannot take part; every rank then gets that error.
-result<void> redistribute(const layout& from, const layout& to, dtype type, std::vector<const_tensor_view> source,
-                          std::vector<tensor_view> destination, const result<void>& mine, communicator_ref comm,
+result<void> redistribute(layout_change work, const result<void>& mine, communicator_ref comm,
                           const redistribute_options& options);
 
 }  // namespace shardmesh::detail
@@ -58,8 +66,8 @@ result<dtensor<T>> redistribute(const dtensor<T>& tensor, const layout& to, comm
       mine = std::move(made).error();
     }
   }
-  auto moved =
-      detail::redistribute(tensor.layout(), to, *type, std::move(source), std::move(destination), mine, comm, options);
+  auto moved = detail::redistribute({tensor.layout(), to, *type, std::move(source), std::move(destination)}, mine, comm,
+                                    options);
   if (!moved) return std::move(moved).error();
   return dtensor<T>::make(to, comm.rank(), std::move(local));
 }

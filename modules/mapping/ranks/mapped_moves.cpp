@@ -91,7 +91,7 @@ class move_maker {
     if (made.whole && made.values.empty() && made.equals.empty()) {
       const held_tensor &source = from_[*made.whole], &wanted = to_[target];
       moves_.wholes.push_back({*made.whole, target, moves_.transfers.size()});
-      add_transfer(source.where, wanted.where, source.type, wanted.type, *made.whole, target, {});
+      add_transfer({source.where, wanted.where, source.type, wanted.type}, *made.whole, target, {});
       return {};
     }
     SHARDMESH_TRY(check_computed(made, to_[target]));
@@ -131,16 +131,15 @@ class move_maker {
     for (const std::size_t number : made.sources) {
       const held_tensor& source = from_[number];
       SHARDMESH_TRY(const distribution where, sides_.source(made.piece.where, source.where));
-      add_transfer(where, made.side.where, source.type, made.is_staged ? source.type : wanted.type, number, target,
+      add_transfer({where, made.side.where, source.type, made.is_staged ? source.type : wanted.type}, number, target,
                    made.piece.values);
     }
     moves_.pieces.push_back(std::move(made));
     return {};
   }
 
-  void add_transfer(const distribution& from, const distribution& to, dtype from_type, dtype to_type,
-                    std::size_t source, std::size_t target, const value_stages& values) {
-    moves_.transfers.push_back({from, to, from_type, to_type});
+  void add_transfer(tensor_transfer transfer, std::size_t source, std::size_t target, const value_stages& values) {
+    moves_.transfers.push_back(std::move(transfer));
     moves_.keys.push_back(fmt::format("{} -> {}{}", from_[source].key, to_[target].key, text_of(values)));
   }
 
