@@ -99,33 +99,27 @@ int run(arguments& given, const common_options& common, bool format_given) {
   return print_report(convert(**reader, given.destination, given.options), given.destination, given.options.format);
 }
 
-}  // namespace
-
-void add_convert(CLI::App& app, invocation& call) {
-  auto given = std::make_shared<arguments>();
-  CLI::App* command = app.add_subcommand("convert", "Write a checkpoint in another format, tensor by tensor");
-  command->footer(
-      "shardmesh convert CKPT model.safetensors --no-optimizer\n"
-      "shardmesh convert CKPT hf --to hf --max-shard-size 2GB --dtype bfloat16\n"
-      "shardmesh convert HF megatron.safetensors --map hf.llama:megatron.gpt");
+void add_places(CLI::App& command, const std::shared_ptr<arguments>& given) {
   command
-      ->add_option(
+      .add_option(
           "SRC", given->source,
           "A checkpoint of any format that shardmesh reads: DCP, .pt, safetensors, Hugging Face, GGUF, .npz, and more")
       ->required();
   command
-      ->add_option("DST", given->destination,
-                   "The file (safetensors, pt, gguf, npz) or folder (dcp, hf, torch-checkpointing) to write")
+      .add_option("DST", given->destination,
+                  "The file (safetensors, pt, gguf, npz) or folder (dcp, hf, torch-checkpointing) to write")
       ->required();
-  CLI::Option* to =
-      command
-          ->add_option_function<std::string>(
-              "--to", [given](const std::string& text) { given->options.format = find_target(text)->format; },
-              "Format of DST, unless DST ends in .safetensors, .pt, .gguf, or .npz")
-          ->check(one_of(format_names()))
-          ->type_name("FORMAT");
   command
-      ->add_option_function<std::string>(
+      .add_option_function<std::string>(
+          "--to", [given](const std::string& text) { given->options.format = find_target(text)->format; },
+          "Format of DST, unless DST ends in .safetensors, .pt, .gguf, or .npz")
+      ->check(one_of(format_names()))
+      ->type_name("FORMAT");
+}
+
+void add_content_options(CLI::App& command, const std::shared_ptr<arguments>& given) {
+  command
+      .add_option_function<std::string>(
           "--max-shard-size",
           [given](const std::string& text) {
             const auto amount = parse_bytes(text);
@@ -136,49 +130,50 @@ void add_convert(CLI::App& app, invocation& call) {
           "hf: size of the largest file; a larger tensor gets its own file")
       ->type_name("BYTES")
       ->default_str("5GB");
-  command->add_flag("--skip-objects", given->options.skip_objects,
-                    "Drop objects; otherwise, safetensors and hf write them to objects.json");
-  command->add_flag("--skip-unsupported", given->options.skip_unsupported,
-                    "Drop tensors that the destination cannot hold, and objects that hold such tensors");
+  command.add_flag("--skip-objects", given->options.skip_objects,
+                   "Drop objects; otherwise, safetensors and hf write them to objects.json");
+  command.add_flag("--skip-unsupported", given->options.skip_unsupported,
+                   "Drop tensors that the destination cannot hold, and objects that hold such tensors");
   command
-      ->add_flag("--dedup{tied}", given->dedup,
-                 "Write a stored tensor with several names (tied weights) once; with --dedup=equal, also tensors "
-                 "with equal bytes")
+      .add_flag("--dedup{tied}", given->dedup,
+                "Write a stored tensor with several names (tied weights) once; with --dedup=equal, also tensors "
+                "with equal bytes")
       ->check(one_of({"tied", "equal"}))
       ->type_name("[=equal]");
   command
-      ->add_option(
+      .add_option(
           "--flat-spec", given->flat_spec,
           "JSON file that names the tensors in the flat parameters of an FSDP1 local state dict, in order: "
           "{\"units\": [{\"key\": \"model._flat_param\", \"parameters\": [{\"name\": \"w\", \"shape\": [4, 3]}]}]}")
       ->type_name("FILE")
       ->check(some_path());
   command
-      ->add_option(
-          "--like", given->like,
-          "Require that tensors have the shapes in another checkpoint; tensors that it lacks keep their shapes")
+      .add_option("--like", given->like,
+                  "Require that tensors have the shapes in another checkpoint; tensors that it lacks keep their shapes")
       ->type_name("CKPT")
       ->check(some_path());
   command
-      ->add_flag("--allow-shape-mismatch", given->options.allow_shape_mismatch,
-                 "With --like: cut tensors of another shape at the end, or fill them with zeros (padded "
-                 "vocabularies), each with a note")
+      .add_flag("--allow-shape-mismatch", given->options.allow_shape_mismatch,
+                "With --like: cut tensors of another shape at the end, or fill them with zeros (padded "
+                "vocabularies), each with a note")
       ->needs("--like");
-  add_dequantize_option(*command, given->dequantize);
-  add_json_option(*command);
-  command->add_flag("--components", given->options.components,
-                    "dcp, pt, torch-checkpointing: write sparse, nested, quantized, and torchao's tensors as their "
-                    "components, and do not rebuild them");
-  command->add_flag("--nest", given->options.nest,
-                    "dcp, pt, torch-checkpointing: split flat names at dots into nested paths");
+}
+
+// Adds the options that concern only some formats.
+void add_format_options(CLI::App& command, const std::shared_ptr<arguments>& given) {
+  command.add_flag("--components", given->options.components,
+                   "dcp, pt, torch-checkpointing: write sparse, nested, quantized, and torchao's tensors as their "
+                   "components, and do not rebuild them");
+  command.add_flag("--nest", given->options.nest,
+                   "dcp, pt, torch-checkpointing: split flat names at dots into nested paths");
   command
-      ->add_option(
+      .add_option(
           "--item", given->options.item,
           "torch-checkpointing: put all entries below one item. Otherwise, each flat name is an item of its own, with "
           "a file for each rank")
       ->type_name("NAME");
   command
-      ->add_option_function<std::string>(
+      .add_option_function<std::string>(
           "--payload",
           [given](const std::string& text) {
             given->options.payload = text == "safetensors" ? payload_kind::safetensors : payload_kind::torch;
@@ -188,7 +183,7 @@ void add_convert(CLI::App& app, invocation& call) {
       ->type_name("KIND")
       ->default_str("torch");
   command
-      ->add_option(
+      .add_option(
           "--quantize", given->quantize,
           "gguf: quantize tensors. TYPE quantizes the floating tensors of two or more dimensions whose rows are "
           "whole blocks; RE=TYPE those whose keys match. TYPE is Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q6_K, or F32. The "
@@ -196,9 +191,26 @@ void add_convert(CLI::App& app, invocation& call) {
       ->type_name("RULE")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+}  // namespace
+
+void add_convert(CLI::App& app, invocation& call) {
+  auto given = std::make_shared<arguments>();
+  CLI::App* command = app.add_subcommand("convert", "Write a checkpoint in another format, tensor by tensor");
+  command->footer(
+      "shardmesh convert CKPT model.safetensors --no-optimizer\n"
+      "shardmesh convert CKPT hf --to hf --max-shard-size 2GB --dtype bfloat16\n"
+      "shardmesh convert HF megatron.safetensors --map hf.llama:megatron.gpt");
+  add_places(*command, given);
+  add_content_options(*command, given);
+  add_dequantize_option(*command, given->dequantize);
+  add_json_option(*command);
+  add_format_options(*command, given);
   add_saving_options(*command, given->options.overwrite, given->options.durable, given->options.memory_bytes);
   add_mapping_options(*command, given->mapping);
   add_selection_options(*command, given->selection);
+  CLI::Option* const to = command->get_option("--to");
   command->callback([given, to, &call] { call.status = run(*given, call.common, to->count() > 0); });
 }
 

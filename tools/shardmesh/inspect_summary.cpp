@@ -82,40 +82,54 @@ std::string type_text(const catalog& contents, const tensor_entry& tensor) {
   return blocks.empty() ? type_text(tensor) : fmt::format("{} ({})", type_text(tensor), blocks);
 }
 
-void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown_entries& shown) {
-  const catalog& contents = reader.contents();
+namespace {
+
+// What a summary counts of the entries.
+struct entry_counts {
   std::map<std::string_view, std::pair<std::int64_t, std::int64_t>> by_dtype;  // bytes, tensors
   std::map<std::string, std::int64_t> top_level;
   std::int64_t chunks = 0, parameters = 0, optimizer = 0, other = 0, bytes = 0, unknown = 0;
+};
+
+entry_counts count_entries(const catalog& contents, const shown_entries& shown) {
+  entry_counts made;
   key_roles roles;
   for (const tensor_entry& tensor : contents.tensors) roles.add(tensor.key);
   for (const object_entry& object : contents.objects) roles.add(object.key);
   // Floating tensors of the model are its parameters and buffers; counters, packed weights, and a trainer's state are
   // not.
   const auto count_of = [&](key_role role, dtype type) -> std::int64_t& {
-    if (role == key_role::optimizer) return optimizer;
+    if (role == key_role::optimizer) return made.optimizer;
     const bool is_number = kind(type) == dtype_kind::floating || kind(type) == dtype_kind::complex;
-    return role == key_role::model && is_number ? parameters : other;
+    return role == key_role::model && is_number ? made.parameters : made.other;
   };
   for (const std::size_t i : shown.tensors) {
     const tensor_entry& tensor = contents.tensors[i];
-    chunks += tensor.chunk_count;
-    ++top_level[tensor.key.substr(0, tensor.key.find('.'))];
+    made.chunks += tensor.chunk_count;
+    ++made.top_level[tensor.key.substr(0, tensor.key.find('.'))];
     const std::int64_t size = bytes_of(contents, tensor);
     if (tensor.type == dtype::undefined && size == 0) {
-      ++unknown;
+      ++made.unknown;
       continue;
     }
     auto& [dtype_bytes, count] =
-        by_dtype[tensor.type == dtype::undefined ? "other representations" : name(tensor.type)];
+        made.by_dtype[tensor.type == dtype::undefined ? "other representations" : name(tensor.type)];
     dtype_bytes = saturating(dtype_bytes, size);
     ++count;
-    bytes = saturating(bytes, size);
+    made.bytes = saturating(made.bytes, size);
     if (tensor.type != dtype::undefined)
       count_of(roles.role_of(tensor.key), tensor.type) += checked_volume(tensor.shape).value_or(0);
   }
   for (const std::size_t i : shown.objects)
-    ++top_level[contents.objects[i].key.substr(0, contents.objects[i].key.find('.'))];
+    ++made.top_level[contents.objects[i].key.substr(0, contents.objects[i].key.find('.'))];
+  return made;
+}
+
+}  // namespace
+
+void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown_entries& shown) {
+  const catalog& contents = reader.contents();
+  const entry_counts entries = count_entries(contents, shown);
   std::set<std::int32_t> ranks;
   for (const std::string& file : contents.files)
     if (const auto rank = rank_of_file(file)) ranks.insert(*rank);
@@ -124,25 +138,26 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
   };
   out.print("{}: {}{}{}, {} in {}{}{}\n", escaped(printable_url(reader.path().string())), name(contents.format),
             contents.version.empty() ? "" : " ", escaped(contents.version), counted(shown.tensors.size(), "tensor"),
-            counted(chunks, "chunk"), more(shown.objects.size(), "object"), more(contents.files.size(), "file"));
+            counted(entries.chunks, "chunk"), more(shown.objects.size(), "object"),
+            more(contents.files.size(), "file"));
   std::vector<std::string> beside;
-  if (optimizer > 0) beside.push_back(counted(optimizer, "number") + " of optimizer state");
-  if (other > 0) beside.push_back(counted(other, "other number"));
-  out.print("  parameters  {}{}\n", parameters,
+  if (entries.optimizer > 0) beside.push_back(counted(entries.optimizer, "number") + " of optimizer state");
+  if (entries.other > 0) beside.push_back(counted(entries.other, "other number"));
+  out.print("  parameters  {}{}\n", entries.parameters,
             beside.empty() ? std::string() : fmt::format(" (and {})", fmt::join(beside, ", ")));
   std::vector<std::string> dtypes;
-  for (const auto& [type, total] : by_dtype)
+  for (const auto& [type, total] : entries.by_dtype)
     dtypes.push_back(fmt::format("{} {} in {}", type, human_bytes(total.first), total.second));
-  if (unknown > 0) dtypes.push_back(fmt::format("{} of other representations not counted", unknown));
-  out.print("  bytes       {}{}{}\n", human_bytes(bytes), dtypes.empty() ? "" : ": ", fmt::join(dtypes, ", "));
+  if (entries.unknown > 0) dtypes.push_back(fmt::format("{} of other representations not counted", entries.unknown));
+  out.print("  bytes       {}{}{}\n", human_bytes(entries.bytes), dtypes.empty() ? "" : ": ", fmt::join(dtypes, ", "));
   if (const shown_references found = references_in(contents, shown); !found.folders.empty())
     out.print("  referred    {} in {}\n", human_bytes(found.bytes),
               escaped(fmt::format("{}", fmt::join(found.folders, ", "))));
   if (!ranks.empty()) out.print("  ranks       {}\n", ranks_text(ranks));
   std::vector<std::string> keys;
-  for (const auto& [key, count] : top_level) {
+  for (const auto& [key, count] : entries.top_level) {
     if (keys.size() == 20) {
-      keys.push_back(fmt::format("... and {} more", top_level.size() - 20));
+      keys.push_back(fmt::format("... and {} more", entries.top_level.size() - 20));
       break;
     }
     keys.push_back(fmt::format("{} ({})", escaped(key), count));

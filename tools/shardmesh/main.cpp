@@ -63,16 +63,7 @@ void open_many_files() {
   static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
 }
 
-int run(int argc, char** argv) {
-  open_many_files();
-  CLI::App app{"shardmesh: sharded checkpoints without Python", "shardmesh"};
-  app.formatter(std::make_shared<tool::help_formatter>());
-  app.set_help_flag("-h,--help", "Print this help and exit");
-  app.set_version_flag("--version", "shardmesh " SHARDMESH_VERSION, "Print the version and exit");
-  app.require_subcommand(1);
-  app.fallthrough();
-  tool::invocation call;
-  call.common.cancel = tool::end_on_signals();
+void add_global_options(CLI::App& app, tool::invocation& call) {
   app.add_option("--threads", call.common.threads, "Number of worker threads, at most 4096")
       ->type_name("N")
       ->default_str("all cores")
@@ -82,11 +73,10 @@ int run(int argc, char** argv) {
       ->type_name("N")
       ->default_str("1")
       ->transform(tool::whole_number(1, std::int64_t{1} << 40));
-  tool::add_inspect(app, call);
-  tool::add_verify(app, call);
-  tool::add_diff(app, call);
-  tool::add_convert(app, call);
-  tool::add_reshard(app, call);
+}
+
+// Adds the options of all commands that read checkpoints.
+void add_reading_options(CLI::App& app, tool::invocation& call) {
   for (const char* const reads : {"inspect", "verify", "diff", "convert", "reshard"}) {
     CLI::App* const command = app.get_subcommand(reads);
     command->add_flag("--all", call.common.all_parts,
@@ -107,6 +97,25 @@ int run(int argc, char** argv) {
         ->type_name("DIR")
         ->check(tool::some_path());
   }
+}
+
+int run(int argc, char** argv) {
+  open_many_files();
+  CLI::App app{"shardmesh: sharded checkpoints without Python", "shardmesh"};
+  app.formatter(std::make_shared<tool::help_formatter>());
+  app.set_help_flag("-h,--help", "Print this help and exit");
+  app.set_version_flag("--version", "shardmesh " SHARDMESH_VERSION, "Print the version and exit");
+  app.require_subcommand(1);
+  app.fallthrough();
+  tool::invocation call;
+  call.common.cancel = tool::end_on_signals();
+  add_global_options(app, call);
+  tool::add_inspect(app, call);
+  tool::add_verify(app, call);
+  tool::add_diff(app, call);
+  tool::add_convert(app, call);
+  tool::add_reshard(app, call);
+  add_reading_options(app, call);
   tool::add_layout(app, call);
   tool::add_plan(app, call);
   tool::add_check_shards(app, call);
