@@ -54,6 +54,22 @@ result<void> check_options(const flat_parameter_options& options) {
   return {};
 }
 
+using index_by_name = std::map<std::string, std::size_t, std::less<>>;
+
+// Gives each shared parameter the index of the one that it refers to.
+result<void> add_shared(std::span<const shared_parameter_info> shared, index_by_name& by_name) {
+  for (const shared_parameter_info& s : shared) {
+    const auto stored = by_name.find(s.of);
+    if (stored == by_name.end())
+      return fail(errc::missing_key, "a shared parameter refers to one that the unit lacks")
+          .with_key(s.fqn)
+          .with_values("a parameter of the unit", s.of);
+    if (!by_name.emplace(s.fqn, stored->second).second)
+      return fail(errc::duplicate_key, "two parameters of a flat parameter have the same name").with_key(s.fqn);
+  }
+  return {};
+}
+
 error too_large(std::string_view key) {
   return fail(errc::overflow, "the elements of the flat parameter do not fit in 64 bits").with_key(key);
 }
@@ -109,15 +125,7 @@ result<flat_parameter> flat_parameter::make(std::vector<parameter_info> paramete
     if (!append(numel, i)) return too_large(p.fqn);
     made->orders.push_back(*order);
   }
-  for (const shared_parameter_info& s : shared) {
-    const auto stored = made->by_name.find(s.of);
-    if (stored == made->by_name.end())
-      return fail(errc::missing_key, "a shared parameter refers to one that the unit lacks")
-          .with_key(s.fqn)
-          .with_values("a parameter of the unit", s.of);
-    if (!made->by_name.emplace(s.fqn, stored->second).second)
-      return fail(errc::duplicate_key, "two parameters of a flat parameter have the same name").with_key(s.fqn);
-  }
+  SHARDMESH_TRY(add_shared(shared, made->by_name));
   // With alignment, PyTorch also pads the end, in the same way, so that the group size divides the whole.
   const std::int64_t group = options.group_size;
   if (options.alignment > 0 && total % group != 0 && !append(group - total % group, std::nullopt)) return too_large({});

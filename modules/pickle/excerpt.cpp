@@ -105,6 +105,24 @@ std::vector<opcode_range> kept_beside(const std::vector<opcode_range>& dropped, 
   return kept;
 }
 
+// Returns a pickle of the definitions, which it drops from the stack, and of the kept ranges; nothing if one of them is
+// not usual.
+result<std::optional<std::vector<std::byte>>> copy_of(copier& source, std::span<const opcode_range> definitions,
+                                                      std::span<const opcode_range> kept) {
+  const std::optional<std::vector<std::byte>> nothing;
+  std::vector<std::byte> out{std::byte{0x80}, std::byte{5}};
+  for (const opcode_range& range : definitions) {
+    SHARDMESH_TRY(const bool copied, source.copy(range, out));
+    if (!copied) return nothing;
+    out.push_back(std::byte{'0'});
+  }
+  for (const opcode_range& range : kept) {
+    SHARDMESH_TRY(const bool copied, source.copy(range, out));
+    if (!copied) return nothing;
+  }
+  return std::optional(std::move(out));
+}
+
 }  // namespace
 
 result<std::optional<std::vector<std::byte>>> excerpt(read_at read, std::int64_t size_bytes,
@@ -153,21 +171,11 @@ result<std::optional<std::vector<std::byte>>> excerpt(read_at read, std::int64_t
     for (const auto& [number, range] : definitions) needed.erase(number);
   }
 
-  std::vector<std::byte> out{std::byte{0x80}, std::byte{5}};
   std::vector<opcode_range> in_order;
   for (const auto& [number, range] : definitions) in_order.push_back(range);
   std::sort(in_order.begin(), in_order.end(),
             [](const opcode_range& a, const opcode_range& b) { return a.begin < b.begin; });
-  for (const opcode_range& range : in_order) {
-    SHARDMESH_TRY(const bool copied, source.copy(range, out));
-    if (!copied) return nothing;
-    out.push_back(std::byte{'0'});
-  }
-  for (const opcode_range& range : kept) {
-    SHARDMESH_TRY(const bool copied, source.copy(range, out));
-    if (!copied) return nothing;
-  }
-  return std::optional(std::move(out));
+  return copy_of(source, in_order, kept);
 }
 
 }  // namespace shardmesh::pickle
