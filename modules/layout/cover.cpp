@@ -17,8 +17,8 @@ module;
 #include "cover_measure.hpp"
 module shardmesh.layout;
 
+import :box_arrays;
 import :cover_defects;
-import :flat_boxes;
 import :model;
 
 namespace shardmesh {
@@ -35,7 +35,7 @@ void clip(const extents& shape, std::span<std::int64_t> offsets, std::span<std::
 }
 
 // Returns the first of each set of equal boxes, ascending.
-box_indices first_of_equals(const flat_boxes& b, const box_indices& members) {
+box_indices first_of_equals(const box_arrays& b, const box_indices& members) {
   std::size_t capacity = 16;
   while (capacity < members.size() * 2) capacity *= 2;
   box_indices table(capacity, 0);  // member + 1
@@ -54,7 +54,7 @@ box_indices first_of_equals(const flat_boxes& b, const box_indices& members) {
   return distinct;
 }
 
-bool are_a_partition(const box& whole, const flat_boxes& b, const box_indices& members) {
+bool are_a_partition(const box& whole, const box_arrays& b, const box_indices& members) {
   covering::tally sum(b.rank);
   for (const std::uint32_t i : members) sum.add(b.offsets_of(i), b.sizes_of(i));
   return sum.equals(whole.offsets.data(), whole.sizes.data());
@@ -88,7 +88,7 @@ cover_report check_cover(const distribution& d, std::size_t max_problems) {
 cover_report check_boxes(const extents& shape, std::span<const std::int64_t> offsets,
                          std::span<const std::int64_t> sizes, std::span<const owner_id> owners,
                          std::size_t max_problems, owner_space space, equal_boxes equal) {
-  const flat_boxes given{shape.rank(), offsets, sizes, owners};
+  const box_arrays given{shape.rank(), offsets, sizes, owners};
   if (is_partition(shape, owners.size(), [&](std::size_t i) { return given.at_index(i); })) return {};
   cover_report_writer out(max_problems, space);
   std::vector<std::int64_t> clipped_offsets, clipped_sizes;  // copies, when a box extends beyond the tensor
@@ -102,7 +102,7 @@ cover_report check_boxes(const extents& shape, std::span<const std::int64_t> off
   }
   const box whole = box::whole(shape);
   if (whole.is_empty()) return out.report;
-  const flat_boxes b = clipped_sizes.empty() ? given : flat_boxes{shape.rank(), clipped_offsets, clipped_sizes, owners};
+  const box_arrays b = clipped_sizes.empty() ? given : box_arrays{shape.rank(), clipped_offsets, clipped_sizes, owners};
   box_indices members;
   members.reserve(owners.size());
   for (std::uint32_t i = 0; i < owners.size(); ++i)
@@ -120,7 +120,7 @@ cover_report check_boxes(const extents& shape, std::span<const std::int64_t> off
 cover_report check_overlaps(std::size_t rank, std::span<const std::int64_t> offsets,
                             std::span<const std::int64_t> sizes, std::span<const owner_id> owners,
                             std::size_t max_problems, owner_space space) {
-  const flat_boxes b{rank, offsets, sizes, owners};
+  const box_arrays b{rank, offsets, sizes, owners};
   if (tiles_a_box(rank, owners.size(), [&](std::size_t i) { return b.at_index(i); })) return {};
   cover_report_writer out(max_problems, space);
   box_indices members;

@@ -16,20 +16,20 @@ module;
 #include "cover_search.hpp"
 module shardmesh.layout;
 
+import :box_arrays;
 import :cover_defects;
-import :flat_boxes;
 
 namespace shardmesh {
 namespace {
 
 // A set of boxes in a region that is known not to hold every cell exactly once.
 struct suspicion {
-  const flat_boxes& b;
+  const box_arrays& b;
   const box& whole;
   const box_indices& members;     // not empty, inside the region; ascending
   std::vector<std::size_t> cuts;  // dimensions that some member does not span; at least one
 
-  suspicion(const flat_boxes& all, const box& region, const box_indices& which)
+  suspicion(const box_arrays& all, const box& region, const box_indices& which)
       : b(all), whole(region), members(which) {
     for (std::size_t d = 0; d < b.rank; ++d)
       if (std::any_of(members.begin(), members.end(), [&](std::uint32_t i) {
@@ -68,7 +68,7 @@ struct suspicion {
 
 // Reports pairs of `some` boxes that share cells, in input order, while the report has room, and counts the rest. Stops
 // when `work` is spent. Returns whether it has found all pairs.
-bool name_overlaps(const flat_boxes& b, const box_indices& some, std::int64_t work, cover_report_writer& out) {
+bool name_overlaps(const box_arrays& b, const box_indices& some, std::int64_t work, cover_report_writer& out) {
   const box_index index(b.rank, b.offsets, b.sizes, some);
   std::int64_t spent = 0;
   box_indices others;
@@ -145,7 +145,7 @@ void report_gaps(const suspicion& s, covering::defect_search& search, cover_repo
 
 }  // namespace
 
-void report_defects(const flat_boxes& b, const box& whole, const box_indices& members, cover_report_writer& out) {
+void report_defects(const box_arrays& b, const box& whole, const box_indices& members, cover_report_writer& out) {
   const suspicion s(b, whole, members);
   // The proof uses both measures, but a search uses one. If the search by the first finds nothing, the second does.
   for (const covering::which_mark which : {&covering::mark::first, &covering::mark::second}) {
@@ -157,7 +157,7 @@ void report_defects(const flat_boxes& b, const box& whole, const box_indices& me
   }
 }
 
-void report_overlaps(const flat_boxes& b, const box& whole, const box_indices& members, cover_report_writer& out) {
+void report_overlaps(const box_arrays& b, const box& whole, const box_indices& members, cover_report_writer& out) {
   const suspicion s(b, whole, members);
   name_shared_cells(s, s.search(false, &covering::mark::first), out);
 }

@@ -4,9 +4,9 @@ module shardmesh.layout:cover_defects;
 
 import shardmesh.std;
 import shardmesh.core;
+import :box_arrays;
 import :cover;
 import :distribution;
-import :flat_boxes;
 
 namespace shardmesh {
 
@@ -34,9 +34,9 @@ class cover_report_writer {
 
 // Reports the overlaps and gaps of boxes in a region that is known not to hold every cell exactly once. `members`: the
 // boxes, not empty and inside the region; ascending.
-void report_defects(const flat_boxes& b, const box& whole, const box_indices& members, cover_report_writer& out);
+void report_defects(const box_arrays& b, const box& whole, const box_indices& members, cover_report_writer& out);
 
 // Reports only overlaps.
-void report_overlaps(const flat_boxes& b, const box& whole, const box_indices& members, cover_report_writer& out);
+void report_overlaps(const box_arrays& b, const box& whole, const box_indices& members, cover_report_writer& out);
 
 }  // namespace shardmesh

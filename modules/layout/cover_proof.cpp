@@ -10,7 +10,7 @@ module;
 #include "cover_measure.hpp"
 module shardmesh.layout;
 
-import :flat_boxes;
+import :box_arrays;
 
 namespace shardmesh {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: boxes whose numbers are in arrays, and checks of one box.
-module shardmesh.layout:flat_boxes;
+module shardmesh.layout:box_arrays;
 
 import shardmesh.std;
 import shardmesh.core;
@@ -11,7 +11,7 @@ namespace shardmesh {
 
 using box_indices = std::vector<std::uint32_t>;
 
-struct flat_boxes {
+struct box_arrays {
   std::size_t rank;
   std::span<const std::int64_t> offsets, sizes;
   std::span<const owner_id> owners;
