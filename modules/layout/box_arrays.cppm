@@ -16,16 +16,16 @@ struct box_arrays {
   std::span<const std::int64_t> offsets, sizes;
   std::span<const owner_id> owners;
 
-  box_numbers at_index(std::size_t i) const { return {offsets.data() + i * rank, sizes.data() + i * rank}; }
-  const std::int64_t* offsets_of(std::uint32_t i) const { return offsets.data() + i * rank; }
-  const std::int64_t* sizes_of(std::uint32_t i) const { return sizes.data() + i * rank; }
-  std::int64_t begin(std::uint32_t i, std::size_t d) const { return offsets[i * rank + d]; }
-  std::int64_t size(std::uint32_t i, std::size_t d) const { return sizes[i * rank + d]; }
-  std::int64_t end(std::uint32_t i, std::size_t d) const { return begin(i, d) + size(i, d); }
-  box at(std::uint32_t i) const {
+  inline box_numbers at_index(std::size_t i) const { return {offsets.data() + i * rank, sizes.data() + i * rank}; }
+  inline const std::int64_t* offsets_of(std::uint32_t i) const { return offsets.data() + i * rank; }
+  inline const std::int64_t* sizes_of(std::uint32_t i) const { return sizes.data() + i * rank; }
+  inline std::int64_t begin(std::uint32_t i, std::size_t d) const { return offsets[i * rank + d]; }
+  inline std::int64_t size(std::uint32_t i, std::size_t d) const { return sizes[i * rank + d]; }
+  inline std::int64_t end(std::uint32_t i, std::size_t d) const { return begin(i, d) + size(i, d); }
+  inline box at(std::uint32_t i) const {
     return {extents(offsets.subspan(i * rank, rank)), extents(sizes.subspan(i * rank, rank))};
   }
-  bool equal(std::uint32_t a, std::uint32_t b) const {
+  inline bool equal(std::uint32_t a, std::uint32_t b) const {
     return std::equal(offsets_of(a), offsets_of(a) + rank, offsets_of(b)) &&
            std::equal(sizes_of(a), sizes_of(a) + rank, sizes_of(b));
   }

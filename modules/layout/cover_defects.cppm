@@ -13,15 +13,15 @@ namespace shardmesh {
 class cover_report_writer {
  public:
   cover_report_writer(std::size_t max_problems, owner_space space) : max_(max_problems), space_(space) {}
-  std::size_t room() const { return max_ - std::min(max_, report.problems.size()); }
-  void add(cover_problem problem) {
+  inline std::size_t room() const { return max_ - std::min(max_, report.problems.size()); }
+  inline void add(cover_problem problem) {
     ++report.total;
     problem.space = space_;
     if (room() > 0) report.problems.push_back(std::move(problem));
   }
-  void count(std::int64_t more) { report.total += more; }
+  inline void count(std::int64_t more) { report.total += more; }
   // Drops all but the first `kept` problems. Precondition: every counted problem after them is also listed.
-  void forget(std::size_t kept) {
+  inline void forget(std::size_t kept) {
     report.total -= static_cast<std::int64_t>(report.problems.size() - kept);
     report.problems.resize(kept);
   }

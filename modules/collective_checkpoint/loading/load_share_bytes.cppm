@@ -15,7 +15,7 @@ enum class own_entry : std::uint8_t { in_pieces, shared, object, chunk };
 class position_writer {
  public:
   explicit position_writer(detail::wire_writer& out) : out_(out) {}
-  void add(std::size_t position) {
+  inline void add(std::size_t position) {
     out_.number(static_cast<std::int64_t>(position) - last_);
     last_ = static_cast<std::int64_t>(position);
   }
@@ -29,13 +29,13 @@ class position_reader {
  public:
   position_reader(detail::wire_reader& in, std::size_t count) : in_(in), count_(static_cast<std::int64_t>(count)) {}
   // Returns `count` after malformed bytes.
-  std::size_t next() {
+  inline std::size_t next() {
     const std::int64_t step = in_.in_range(-count_, count_);
     last_ += step;
     is_ok_ = is_ok_ && in_.ok() && last_ >= 0 && last_ < count_;
     return static_cast<std::size_t>(is_ok_ ? last_ : count_);
   }
-  bool ok() const { return is_ok_; }
+  inline bool ok() const { return is_ok_; }
 
  private:
   detail::wire_reader& in_;
