@@ -7,7 +7,6 @@ module;
 
 #include <algorithm>
 #include <array>
-#include <bitset>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -38,24 +37,6 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-// The tag ranges of a group's communicators on one rank. Ranks make the communicators of a group in the same order, so
-// the n-th is the same one on every rank. After the last range, the first is used again. A process is one rank of a
-// group, or several if ranks are threads.
-constexpr std::size_t most_engines = 1 << 10;
-struct tag_ranges {
-  struct of_group {
-    std::uint32_t made = 0;
-    std::bitset<most_engines> is_live;
-  };
-  std::mutex lock;
-  std::map<std::pair<std::string, std::int32_t>, of_group> groups;
-  detail::maker_process maker;
-};
-tag_ranges& ranges() {
-  static auto& all = *new tag_ranges;  // outlives the threads of engines
-  return all;
-}
-
 // Names the call, and its part, in errors.
 std::string name_of(const exchange& e) {
   return detail::part_of_call(e.part, e.call) + " (tag " + std::to_string(e.tag) + ")";
@@ -69,32 +50,6 @@ errc code_of(const std::exception& problem) {
 }
 
 }  // namespace
-
-bool engine::groups_are_of_parent() {
-  return !ranges().maker.is_this();
-}
-
-engine::engine(std::shared_ptr<channel> group) : group_(std::move(group)) {
-  payloads_.resize(static_cast<std::size_t>(size()));
-  heard_.resize(static_cast<std::size_t>(size()));
-  tag_ranges& all = ranges();
-  const std::lock_guard locked(all.lock);
-  tag_ranges::of_group& known = all.groups[{group_->name(), rank()}];
-  const std::uint32_t slot = known.made++ % most_engines;
-  if (known.is_live[slot])
-    throw std::length_error("the process group " + group_->name() +
-                            " has made 1024 communicators since one that still exists");
-  known.is_live[slot] = true;
-  base_tag_ = (1 << 30) + static_cast<std::int32_t>(slot) * (record_slot + 1);
-}
-
-void engine::give_back_tags() noexcept {
-  tag_ranges& all = ranges();
-  const std::lock_guard locked(all.lock);
-  const auto known = all.groups.find({group_->name(), rank()});
-  if (known != all.groups.end())
-    known->second.is_live[static_cast<std::size_t>((base_tag_ - (1 << 30)) / (record_slot + 1))] = false;
-}
 
 bool engine::is_forked() const {
   return !maker_.is_this();
@@ -189,66 +144,6 @@ result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const s
     return wait_for(locked, *e);
   }));
   return all;
-}
-
-void engine::expect(std::int32_t peer, bool is_gather, expected receive) {
-  if (poison_) return;
-  receive.owner->senders.push_back(peer);
-  const auto at = lines_.try_emplace({peer, is_gather ? 0 : receive.owner->tag, is_gather}).first;
-  std::deque<record>& announced = at->second.announced;
-  if (announced.empty()) {
-    const bool is_gone = std::find(gone_.begin(), gone_.end(), peer) != gone_.end();
-    if (is_gone && !error_is_coming_) return poison(let_go(peer), true);
-    at->second.receives.push_back(std::move(receive));
-    return;
-  }
-  const record head = announced.front();
-  announced.pop_front();
-  if (announced.empty()) lines_.erase(at);
-  match(peer, head, std::move(receive));
-}
-
-// Returns the number of a payload, which decides its tag. No other payload that the peer has not yet taken has this
-// number.
-std::uint32_t engine::free_number(std::int32_t peer) {
-  std::uint32_t& next = payloads_[static_cast<std::size_t>(peer)];
-  constexpr std::uint32_t count = record_slot;
-  for (std::uint32_t tried = 0; tried < count; ++tried) {
-    const std::uint32_t number = next;
-    next = (next + 1) % count;
-    if (!sent_.contains({peer, number})) return number;
-  }
-  throw std::length_error("more than 2^20 messages to one rank are not received yet");
-}
-
-// Copies the bytes, so that the user's memory may be freed as soon as an error is known.
-void engine::announce(std::int32_t peer, record_kind kind, std::span<const std::byte> bytes,
-                      const std::shared_ptr<exchange>& owner) {
-  if (poison_ && kind != record_kind::poison) return;
-  record head;
-  head.kind = kind;
-  head.tag = kind == record_kind::message ? owner->tag : 0;  // all_gathers match in call order alone
-  const std::string_view call = owner ? owner->call : "";
-  std::copy_n(call.begin(), std::min(call.size(), head.call.size() - 1), head.call.begin());
-  head.size_bytes = bytes.size();
-  try {
-    if (bytes.size() <= head.inside.size()) {
-      std::copy(bytes.begin(), bytes.end(), head.inside.begin());
-      send_record(peer, head);
-      return;
-    }
-    // The payload is sent before it is announced: a receiver would wait forever for one that cannot be sent.
-    head.number = free_number(peer);
-    const auto at = sent_.try_emplace({peer, head.number}, payload_sent{owner, named(head), {}}).first;
-    at->second.moving = group_->send(bytes, peer, payload_tag(head.number));
-    if (owner) owner->takers.push_back(peer);
-    send_record(peer, head);
-    if (owner) return;
-    to_finish_.push_back({std::move(at->second.moving), peer, named(head)});  // an error has no owner
-    sent_.erase(at);
-  } catch (const std::exception& problem) {
-    poison(channel_problem(problem, "sends to", peer, named(head)), true);
-  }
 }
 
 result<void> engine::wait_for(guard& locked, exchange& e) {
