@@ -9,7 +9,6 @@ module;
 #include <cstdint>
 #include <iterator>
 #include <optional>
-#include <string>
 #include <utility>
 module shardmesh.torch_file;
 
