@@ -109,7 +109,7 @@ class mapped_reader final : public torch_file::archive_forwarding_reader {
       gone.insert(object.sources.begin(), object.sources.end());
     }
     for (const bound_list& list : bound_.lists) list_at.emplace(list.object, &list);
-    if (!bound_.lists.empty()) index_instances();
+    if (!bound_.lists.empty()) instances_ = index_instances(bound_, stored);
     clear_objects();
     for (std::size_t i = 0; i < stored.objects.size(); ++i) {
       if (const auto made = made_at.find(i); made != made_at.end())
@@ -122,13 +122,6 @@ class mapped_reader final : public torch_file::archive_forwarding_reader {
       if (list != list_at.end()) lists_.emplace(contents_.objects.size(), list->second);
       add_object(stored.objects[i], list != list_at.end() ? std::nullopt : std::optional(i));
     }
-  }
-
-  void index_instances() {
-    const auto& tensors = inner().contents().tensors;
-    for (std::size_t i = 0; i < bound_.instances.size(); ++i)
-      for (const std::size_t source : bound_.instances[i].sources) instances_.emplace(tensors[source].key, i);
-    for (const unused_tensor& one : bound_.unused) instances_.emplace(tensors[one.source].key, bound_.instances.size());
   }
 
   result<void> check_joined(std::size_t index) {
@@ -236,8 +229,8 @@ class mapped_reader final : public torch_file::archive_forwarding_reader {
 
   bound_mapping bound_;
   std::unordered_map<std::size_t, const bound_object*> joined_;  // by object of this catalog
-  std::unordered_map<std::size_t, const bound_list*> lists_;     // by object of this catalog
-  std::unordered_map<std::string_view, std::size_t> instances_;  // for `renamed_list`
+  std::unordered_map<std::size_t, const bound_list*> lists_;     // likewise
+  instances_by_key instances_;                                   // for `renamed_list`
   chunk_source source_;
   bool compares_ties_;
   std::atomic<bool> ties_are_equal_ = false;  // compared once: every call that reads ends with `finish_checks`

@@ -44,16 +44,22 @@ result<void> check_equal_objects(checkpoint_reader& inner, const bound_object& o
   return {};
 }
 
-result<object_value> renamed_list(checkpoint_reader& inner, const bound_mapping& bound, const bound_list& list,
-                                  const std::unordered_map<std::string_view, std::size_t>& instances) {
+instances_by_key index_instances(const bound_mapping& bound, const catalog& source) {
+  instances_by_key made;
+  for (std::size_t i = 0; i < bound.instances.size(); ++i)
+    for (const std::size_t one : bound.instances[i].sources) made.emplace(source.tensors[one].key, i);
+  for (const unused_tensor& one : bound.unused) made.emplace(source.tensors[one.source].key, bound.instances.size());
+  return made;
+}
+
+result<std::string> with_new_names(const std::string& names, std::string_view key, const bound_mapping& bound,
+                                   const bound_list& list, const instances_by_key& instances) {
   using json = nlohmann::json;
-  const catalog& stored = inner.contents();
-  SHARDMESH_TRY(object_value value, inner.read_object(list.object));
-  const json names = json::parse(value.json, nullptr, false);
-  if (!names.is_array()) return value;
+  const json old = json::parse(names, nullptr, false);
+  if (!old.is_array()) return names;
   json made = json::array();
   std::map<std::size_t, std::size_t> listed;  // number of sources in the list, by instance
-  for (const json& item : names) {
+  for (const json& item : old) {
     if (!item.is_string()) {
       made.push_back(item);
       continue;
@@ -85,12 +91,19 @@ result<object_value> renamed_list(checkpoint_reader& inner, const bound_mapping&
     if (count == joined.sources.size()) continue;
     return fail(errc::unsupported, fmt::format("{} joins parameters of different groups of the optimizer",
                                                described(bound.rule_of(joined))))
-        .with_key(stored.objects[list.object].key)
+        .with_key(key)
         .with_values(fmt::format("all {} parameters of the rule in one list", joined.sources.size()),
                      fmt::format("{}", count))
         .with_hint("leave the optimizer out before the checkpoint is mapped");
   }
-  value.json = made.dump(-1, ' ', true);
+  return made.dump(-1, ' ', true);
+}
+
+result<object_value> renamed_list(checkpoint_reader& inner, const bound_mapping& bound, const bound_list& list,
+                                  const instances_by_key& instances) {
+  SHARDMESH_TRY(object_value value, inner.read_object(list.object));
+  SHARDMESH_TRY(value.json,
+                with_new_names(value.json, inner.contents().objects[list.object].key, bound, list, instances));
   return value;
 }
 

@@ -14,11 +14,22 @@ namespace shardmesh {
 // \errors errc::disagreement, naming both objects and their values; those of `read_object`
 result<void> check_equal_objects(checkpoint_reader& inner, const bound_object& object);
 
-// Reads a list of parameters with the names of the targets, each once: where the first of its sources was. Names of
-// tensors that are not used are left out, and unknown names stay.
-// \param instances  by the keys of their source tensors; the number of instances for a tensor that is not used
-// \errors errc::unsupported for a list that has only some of the parameters that a rule joins; those of `read_object`
+// The instances of a mapping by the keys of their source tensors, of which they are views. A tensor that is not used
+// has the number of instances.
+using instances_by_key = std::unordered_map<std::string_view, std::size_t>;
+instances_by_key index_instances(const bound_mapping& bound, const catalog& source);
+
+// Returns a list of parameters with the names of the targets, each once: where the first of its sources was. Names of
+// tensors that are not used are left out, and unknown names stay. A value that is no list stays, too.
+// \param names  the list as JSON
+// \param key    of the list, for messages
+// \errors errc::unsupported for a list that has only some of the parameters that a rule joins; errc::invalid_argument
+//         for a new name that is not UTF-8
+result<std::string> with_new_names(const std::string& names, std::string_view key, const bound_mapping& bound,
+                                   const bound_list& list, const instances_by_key& instances);
+
+// Reads such a list of a checkpoint. \errors those of `with_new_names` and `read_object`
 result<object_value> renamed_list(checkpoint_reader& inner, const bound_mapping& bound, const bound_list& list,
-                                  const std::unordered_map<std::string_view, std::size_t>& instances);
+                                  const instances_by_key& instances);
 
 }  // namespace shardmesh

@@ -5,6 +5,7 @@ module;
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 module shardmesh.mapping;
@@ -181,17 +182,19 @@ std::vector<target_elements> elements_of(const catalog& source) {
   return all;
 }
 
+tensor_entry entry_of(const std::string& key, dtype type, const extents& shape) {
+  tensor_entry made;
+  made.key = key;
+  made.where = {key};
+  made.type = type;
+  made.shape = shape;
+  return made;
+}
+
 catalog catalog_of(std::span<const target_elements> targets) {
   catalog made;
   made.tensors.reserve(targets.size());
-  for (const target_elements& target : targets) {
-    tensor_entry entry;
-    entry.key = target.key;
-    entry.where = {target.key};
-    entry.type = target.type;
-    entry.shape = target.shape;
-    made.tensors.push_back(std::move(entry));
-  }
+  for (const target_elements& one : targets) made.tensors.push_back(entry_of(one.key, one.type, one.shape));
   return made;
 }
 

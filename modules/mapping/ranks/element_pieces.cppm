@@ -53,6 +53,9 @@ std::vector<target_elements> elements_of(const bound_mapping& bound, const catal
 // Lists the tensors of a catalog, each as its own source.
 std::vector<target_elements> elements_of(const catalog& source);
 
+// Describes a tensor without chunks, so that a mapping can be bound to it.
+tensor_entry entry_of(const std::string& key, dtype type, const extents& shape);
+
 // Describes the targets, so that another mapping can be bound to them.
 catalog catalog_of(std::span<const target_elements> targets);
 

@@ -73,6 +73,23 @@ result<void> apply_values(const piece_move& move, const box& where, const tensor
   return {};
 }
 
+bool is_same_memory(const const_tensor_view& a, const const_tensor_view& b) {
+  return a.data == b.data && a.sizes == b.sizes && a.strides == b.strides;
+}
+
+// Compares two views of equal sizes and dtypes, bit for bit.
+result<bool> are_equal(const const_tensor_view& a, const const_tensor_view& b) {
+  if (is_same_memory(a, b)) return true;
+  const bool is_plain =
+      is_contiguous(a) && is_contiguous(b) && check_host_memory(a).has_value() && check_host_memory(b).has_value();
+  if (is_plain) return std::memcmp(a.data, b.data, static_cast<std::size_t>(numel(a) * item_bytes(a.type))) == 0;
+  SHARDMESH_TRY(host_tensor left, host_tensor::make(a.type, a.sizes));
+  SHARDMESH_TRY(host_tensor right, host_tensor::make(b.type, b.sizes));
+  SHARDMESH_TRY(copy_between(view_of(left), a));
+  SHARDMESH_TRY(copy_between(view_of(right), b));
+  return std::memcmp(left.bytes().data(), right.bytes().data(), left.bytes().size()) == 0;
+}
+
 // Checks that this rank's slots hold its fragments, as an executor does. Views of a part of a slot could not be made
 // otherwise.
 template <tensor_view_type View>
@@ -150,8 +167,9 @@ void mapped_memory::bind_whole(const whole_move& move) {
 
 void mapped_memory::bind_tie(const tie_move& move) {
   std::vector<host_tensor>& staged = ties_.emplace_back();
-  sources_[move.transfer] = from_memory_[move.partner];
-  tensor_binding& bound = destinations_[move.transfer];
+  if (!move.transfer) return;
+  sources_[*move.transfer] = from_memory_[move.partner];
+  tensor_binding& bound = destinations_[*move.transfer];
   bound.problem = from_problems_[move.tied];
   if (bound.problem) return;
   bound.room = from_memory_[move.tied].room;
@@ -256,17 +274,19 @@ result<void> mapped_memory::finish(const piece_move& move, piece_memory& mine) c
 // Compares the fragments of a tied tensor with the partner's elements.
 result<void> mapped_memory::compare_tie(std::size_t number) const {
   const tie_move& move = moves_.ties[number];
+  for (const std::size_t side : {move.tied, move.partner})
+    if (from_problems_[side]) return *from_problems_[side];
   result<void> done;
   from_[move.tied].where.fragments_of(rank_, [&](const fragment& f) {
     if (f.where.is_empty()) return true;
     const auto slot = static_cast<std::size_t>(f.slot);
     const box part{f.local_offsets, f.where.sizes};
     const auto compare = [&]() -> result<void> {
-      SHARDMESH_TRY(host_tensor mine, host_tensor::make(from_[move.tied].type, part.sizes));
-      SHARDMESH_TRY(host_tensor other, host_tensor::make(from_[move.tied].type, part.sizes));
-      SHARDMESH_TRY(copy_between(view_of(mine), subview(from_memory_[move.tied].slots[slot], part)));
-      SHARDMESH_TRY(copy_between(view_of(other), subview(view_of(ties_[number][slot]), part)));
-      if (std::memcmp(mine.bytes().data(), other.bytes().data(), mine.bytes().size()) == 0) return {};
+      const const_tensor_view mine = subview(from_memory_[move.tied].slots[slot], part);
+      const const_tensor_view other = move.transfer ? subview(view_of(ties_[number][slot]), part)
+                                                    : subview(from_memory_[move.partner].slots[slot], part);
+      SHARDMESH_TRY(const bool is_equal, are_equal(mine, other));
+      if (is_equal) return {};
       return fail(errc::disagreement, fmt::format("the mapping ties this tensor to {}, and their values differ",
                                                   escaped(from_[move.partner].key)))
           .with_key(from_[move.tied].key)
@@ -277,6 +297,24 @@ result<void> mapped_memory::compare_tie(std::size_t number) const {
     done = compare();
     return done.has_value();
   });
+  return done;
+}
+
+// Fills a tied target from its partner, unless the two share their memory.
+result<void> mapped_memory::copy_tied(const tied_copy& one) const {
+  for (const std::size_t side : {one.tied, one.partner})
+    if (to_problems_[side]) return *to_problems_[side];
+  result<void> done;
+  to_[one.tied].where.fragments_of(rank_, [&](const fragment& f) {
+    if (f.where.is_empty()) return true;
+    const auto slot = static_cast<std::size_t>(f.slot);
+    const box part{f.local_offsets, f.where.sizes};
+    const tensor_view tied = subview(to_memory_[one.tied].slots[slot], part);
+    const tensor_view partner = subview(to_memory_[one.partner].slots[slot], part);
+    if (!is_same_memory(tied, partner)) done = copy_between(tied, partner);
+    return done.has_value();
+  });
+  if (done && to_memory_[one.tied].written) to_memory_[one.tied].written();
   return done;
 }
 
@@ -291,6 +329,8 @@ result<void> mapped_memory::finish() {
   }
   for (std::size_t t = 0; t < to_.size(); ++t)
     if (is_computed[t] && to_memory_[t].written) to_memory_[t].written();
+  for (const tied_copy& one : moves_.copies)
+    if (auto done = copy_tied(one); !done) return std::move(done).error().with_key(to_[one.tied].key).with_rank(rank_);
   return {};
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: this rank's memory in the transfers of a mapping, and the work that follows them on the rank alone:
-// comparisons, operations on values, filler, and copies of repeated elements.
+// comparisons, operations on values, filler, and copies of repeated elements and tied targets.
 module shardmesh.mapping:mapped_memory;
 
 import shardmesh.std;
@@ -43,6 +43,7 @@ class mapped_memory {
   result<void> stage(const piece_move& move, piece_memory& mine);
   result<void> finish(const piece_move& move, piece_memory& mine) const;
   result<void> compare_tie(std::size_t number) const;
+  result<void> copy_tied(const tied_copy& one) const;
   result<void> finish_slot(const piece_move& move, const box& where, std::span<host_tensor* const> copies) const;
 
   const mapped_moves& moves_;
@@ -53,8 +54,9 @@ class mapped_memory {
   std::vector<std::optional<error>> from_problems_, to_problems_;  // per tensor
   std::vector<const_tensor_binding> sources_;                      // per transfer
   std::vector<tensor_binding> destinations_;
-  std::vector<piece_memory> pieces_;            // per piece
-  std::vector<std::vector<host_tensor>> ties_;  // per tie: the partner's elements, for each slot
+  std::vector<piece_memory> pieces_;  // per piece
+  std::vector<std::vector<host_tensor>>
+      ties_;  // per tie: the partner's elements, for each slot; empty without transfer
 };
 
 }  // namespace shardmesh

@@ -7,11 +7,13 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 module shardmesh.mapping;
@@ -162,24 +164,23 @@ result<void> check_held(const distribution& where) {
   return fail(code, to_string(problem)).with_box(problem.where);
 }
 
-// Applies a mapping to objects: those of an optimizer's parameters follow them.
-result<std::vector<traced_object>> followed(const bound_mapping& bound, const std::vector<traced_object>& objects) {
-  if (!bound.lists.empty())
-    return fail(errc::unsupported, "a list of an optimizer's parameters cannot follow a mapping between ranks")
-        .with_key(objects[bound.lists[0].object].key)
-        .with_hint("leave the objects out, or save under the names of the program and convert the checkpoint");
+// Applies a mapping to objects: those of an optimizer's parameters follow them, and lists get the new names.
+std::vector<traced_object> followed(const std::shared_ptr<const list_mapping>& through,
+                                    std::vector<traced_object> objects) {
+  const bound_mapping& bound = through->bound;
+  for (const bound_list& list : bound.lists) objects[list.object].lists.push_back({through, list});
   std::vector<bool> is_gone(objects.size(), false);
   for (const std::size_t unused : bound.unused_objects) is_gone[unused] = true;
   std::vector<traced_object> made;
   for (const bound_object& object : bound.objects) {
-    traced_object& one = made.emplace_back(traced_object{object.key, {}});
+    traced_object& one = made.emplace_back(traced_object{object.key, {}, {}});
     for (const std::size_t source : object.sources) {
       is_gone[source] = true;
       one.sources.insert(one.sources.end(), objects[source].sources.begin(), objects[source].sources.end());
     }
   }
   for (std::size_t i = 0; i < objects.size(); ++i)
-    if (!is_gone[i]) made.push_back(objects[i]);
+    if (!is_gone[i]) made.push_back(std::move(objects[i]));
   return made;
 }
 
@@ -206,14 +207,17 @@ result<traced_mapping> traced(const catalog& sources, std::span<const mapping_ru
                               const model_sizes& sizes) {
   SHARDMESH_TRY(check_given_sizes(mappings, sizes));
   traced_mapping made{elements_of(sources), {}, {}, {}};
-  for (std::size_t i = 0; i < sources.objects.size(); ++i) made.objects.push_back({sources.objects[i].key, {i}});
+  for (std::size_t i = 0; i < sources.objects.size(); ++i) made.objects.push_back({sources.objects[i].key, {i}, {}});
   for (const mapping_rules& mapping : mappings) {
-    catalog between = catalog_of(made.tensors);
+    const auto through = std::make_shared<list_mapping>();
+    catalog& between = through->sources;
+    between = catalog_of(made.tensors);
     for (const traced_object& object : made.objects) between.objects.push_back({object.key, {object.key}, {}, 0});
-    SHARDMESH_TRY(const bound_mapping bound, bind_mapping(mapping, between, sizes));
-    SHARDMESH_TRY(made.objects, followed(bound, made.objects));
-    trace_ties(bound, between, made);
-    SHARDMESH_TRY(made.tensors, chained(made.tensors, elements_of(bound, between)));
+    SHARDMESH_TRY(through->bound, bind_mapping(mapping, between, sizes));
+    if (!through->bound.lists.empty()) through->instances = index_instances(through->bound, between);
+    made.objects = followed(through, std::move(made.objects));
+    trace_ties(through->bound, between, made);
+    SHARDMESH_TRY(made.tensors, chained(made.tensors, elements_of(through->bound, between)));
   }
   return made;
 }
@@ -224,12 +228,7 @@ result<catalog> catalog_of(std::span<const held_tensor> sources) {
   std::vector<error> problems;
   for (const held_tensor& source : sources) {
     if (auto done = check_held(source.where); !done) problems.push_back(std::move(done).error().with_key(source.key));
-    tensor_entry entry;
-    entry.key = source.key;
-    entry.where = {source.key};
-    entry.type = source.type;
-    entry.shape = source.where.global_shape();
-    made.tensors.push_back(std::move(entry));
+    made.tensors.push_back(entry_of(source.key, source.type, source.where.global_shape()));
   }
   if (!problems.empty()) return fail_all(std::move(problems));
   SHARDMESH_TRY(check_distinct_keys(made, "two source tensors have the same name"));
@@ -237,16 +236,19 @@ result<catalog> catalog_of(std::span<const held_tensor> sources) {
 }
 
 result<mapped_moves> moves_between(std::span<const held_tensor> from, std::span<const held_tensor> to,
-                                   const std::vector<target_elements>& made, bool allow_narrowing) {
+                                   const std::vector<target_elements>& made, std::vector<tied_copy> copies,
+                                   bool allow_narrowing) {
   detail::problem_list problems;
   std::vector<std::string_view> made_keys;
   for (const target_elements& one : made) made_keys.push_back(one.key);
   std::unordered_map<std::string_view, std::size_t> made_at, wanted_at;
   for (std::size_t i = 0; i < made.size(); ++i) made_at.emplace(made[i].key, i);
+  std::unordered_set<std::size_t> copied;
+  for (const tied_copy& one : copies) copied.insert(one.tied);
   for (std::size_t i = 0; i < to.size(); ++i) {
     if (!wanted_at.emplace(to[i].key, i).second)
       problems.add(fail(errc::duplicate_key, "two targets have the same name").with_key(to[i].key));
-    else if (!made_at.contains(to[i].key))
+    else if (!made_at.contains(to[i].key) && !copied.contains(i))
       problems.add(fail(errc::missing_key, "the mapping does not make this target from the sources")
                        .with_key(to[i].key)
                        .with_hint(problems.named.size() < most_suggestions
@@ -272,7 +274,9 @@ result<mapped_moves> moves_between(std::span<const held_tensor> from, std::span<
     if (!done) problems.add(std::move(done).error().with_key(one.key));
   }
   SHARDMESH_TRY(std::move(problems).outcome());
-  return std::move(maker).take();
+  mapped_moves moves = std::move(maker).take();
+  moves.copies = std::move(copies);
+  return moves;
 }
 
 result<void> add_ties(mapped_moves& moves, std::span<const held_tensor> from, const traced_mapping& through) {
@@ -280,9 +284,20 @@ result<void> add_ties(mapped_moves& moves, std::span<const held_tensor> from, co
   for (const tied_sources& one : through.ties) {
     const held_tensor &tied = from[one.tied], &partner = from[one.partner];
     if (bits(tied.type) == 0 || bits(tied.type) % 8 != 0) continue;  // as in a mapped checkpoint
-    moves.ties.push_back({one.tied, one.partner, moves.transfers.size()});
-    moves.transfers.push_back({partner.where, tied.where, partner.type, tied.type});
-    moves.keys.push_back(fmt::format("{} = {}", tied.key, partner.key));
+    tie_move made{one.tied, one.partner, {}};
+    if (tied.where != partner.where) {
+      if (tied.where.reduction() != reduce_op::none || partner.where.reduction() != reduce_op::none)
+        return fail(errc::unsupported,
+                    fmt::format("the mapping ties this tensor to {}, and Partial tensors in two layouts cannot be "
+                                "compared",
+                                escaped(partner.key)))
+            .with_key(tied.key)
+            .with_hint("combine the terms first, or give both tensors one layout");
+      made.transfer = moves.transfers.size();
+      moves.transfers.push_back({partner.where, tied.where, partner.type, tied.type});
+      moves.keys.push_back(fmt::format("{} = {}", tied.key, partner.key));
+    }
+    moves.ties.push_back(made);
   }
   return {};
 }

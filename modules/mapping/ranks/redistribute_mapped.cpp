@@ -17,6 +17,7 @@ import shardmesh.layout;
 import shardmesh.transfer;
 import :mapped_moves;
 import :mapped_run;
+import :tied_targets;
 
 namespace shardmesh {
 namespace {
@@ -41,8 +42,11 @@ result<mapped_moves> moves_through(std::span<const held_tensor> from, std::span<
                                    std::span<const mapping_rules> mappings, const model_sizes& sizes,
                                    bool allow_narrowing) {
   SHARDMESH_TRY(const catalog sources, catalog_of(from));
-  SHARDMESH_TRY(const traced_mapping made, traced(sources, mappings, sizes));
-  return moves_between(from, to, made.tensors, allow_narrowing);
+  SHARDMESH_TRY(traced_mapping made, traced(sources, mappings, sizes));
+  std::vector<tied_copy> copies = add_tied_targets(made.tensors, to, mappings, sizes);
+  SHARDMESH_TRY(mapped_moves moves, moves_between(from, to, made.tensors, std::move(copies), allow_narrowing));
+  SHARDMESH_TRY(add_ties(moves, from, made));
+  return moves;
 }
 
 }  // namespace

@@ -18,10 +18,12 @@ module shardmesh.mapping;
 import shardmesh.collective_checkpoint;
 import shardmesh.comm;
 import shardmesh.layout;
+import shardmesh.torch_file;
 import shardmesh.transfer;
 import shardmesh.tree;
 import :element_pieces;
 import :mapped_moves;
+import :mapped_objects;
 import :mapped_run;
 import :ranks_state;
 
@@ -36,6 +38,25 @@ std::vector<const_tensor_binding> memory_of(const const_local_state& held, std::
   for (std::size_t i = 0; i < tensors.size(); ++i)
     if (const auto found = own.find(tensors[i].key); found != own.end())
       for (const const_local_part& part : found->second->parts) made[i].slots.push_back(part.memory);
+  return made;
+}
+
+// Renames the parameters in a list, by each mapping through which it passes.
+result<local_state_object> list_with_new_names(const local_state_object& object, const traced_object& traced) {
+  SHARDMESH_TRY(const std::vector<std::byte> archive, torch_file::archive_of_object(object));
+  const memory_source source(archive, traced.key);
+  read_budget budget;
+  SHARDMESH_TRY(const torch_file::item item, torch_file::item::open(source, {.budget = &budget}));
+  SHARDMESH_TRY(const object_value value, torch_file::describe_object(item, item.root(), source, budget));
+  std::string names = value.json;
+  for (const traced_list& one : traced.lists) {
+    const list_mapping& through = *one.through;
+    SHARDMESH_TRY(names, with_new_names(names, traced.key, through.bound, one.list, through.instances));
+  }
+  if (names == value.json) return object;
+  SHARDMESH_TRY(const std::vector<std::byte> renamed, torch_file::archive_from_json(names));
+  SHARDMESH_TRY(local_state_object made, torch_file::object_of_archive(renamed));
+  made.where = object.where;
   return made;
 }
 
@@ -61,6 +82,11 @@ result<std::vector<local_state_object>> renamed_objects(const const_local_state&
     }
     if (first == nullptr) continue;
     local_state_object object = *first;
+    if (!one.lists.empty()) {
+      auto renamed = list_with_new_names(*first, one);
+      if (!renamed) return std::move(renamed).error().with_key(one.key);
+      object = *std::move(renamed);
+    }
     if (dotted(object.where) != one.key) object.where = path{one.key};
     made.push_back(std::move(object));
   }
@@ -104,7 +130,7 @@ result<mapped_moves> prepare(new_state& made, const const_local_state& held, con
   SHARDMESH_TRY(made.objects, renamed_objects(held, all.objects, through.objects));
   SHARDMESH_TRY(made.sides.to, spread_evenly(through.tensors, comm.size()));
   SHARDMESH_TRY(allocate(made, comm.rank()));
-  SHARDMESH_TRY(mapped_moves moves, moves_between(made.sides.from, made.sides.to, through.tensors, false));
+  SHARDMESH_TRY(mapped_moves moves, moves_between(made.sides.from, made.sides.to, through.tensors, {}, false));
   // One of two tied tensors is not written, so the two are compared.
   SHARDMESH_TRY(add_ties(moves, made.sides.from, through));
   return moves;

@@ -19,17 +19,19 @@ export namespace shardmesh {
 /// whole tensors of less than 1 MiB. Then the ranks save these parts as in `save`.
 ///
 /// Tied tensors are compared, because one of each pair is not written. Objects of an optimizer's parameters follow
-/// them; other objects are unchanged. The selection of `options` applies to the new names.
+/// them, and lists of parameters get the new names; other objects are unchanged. The selection of `options` applies to
+/// the new names.
 /// \param destination  the same path on every rank, of one file system that all ranks see
 /// \param held         this rank's part, under the names of the first convention. Its memory must not change during the
 ///                     call.
 /// \param mappings     the same on every rank, applied in order
 /// \errors the same on every rank, before a file exists: errc::gap, errc::overlap, errc::shape_mismatch,
 ///         errc::dtype_mismatch, errc::out_of_bounds, and errc::duplicate_key for tensors of the state, with the key;
-///         those of `redistribute` with a mapping; errc::unsupported for a list of an optimizer's parameters;
-///         errc::disagreement for joined objects and for tied tensors that differ. Then those of `save`.
+///         those of `redistribute` with a mapping; errc::unsupported for parameters of different groups that a rule
+///         joins; errc::disagreement for joined objects and for tied tensors that differ. Then those of `save`.
 /// Cost: as `redistribute` with a mapping and `save`, one all_gather of all ranks' boxes, and one of the bindings.
-///       Memory: this rank's part of the new tensors, on the host, and of tied tensors.
+///       Memory: this rank's part of the new tensors, on the host, and of tied tensors in another layout than their
+///       partner.
 result<save_report> save_mapped(const std::filesystem::path& destination, const const_local_state& held,
                                 std::span<const mapping_rules> mappings, const model_sizes& sizes,
                                 communicator_ref comm, const rank_save_options& options = {});

@@ -22,6 +22,7 @@ import shardmesh.checkpoint;
 import shardmesh.collective_checkpoint;
 import shardmesh.comm;
 import shardmesh.mapping;
+import shardmesh.torch_file;
 import shardmesh.tree;
 
 using namespace shardmesh;
@@ -75,6 +76,19 @@ std::vector<mapping_rules> rules_of(const std::string& text) {
 
 local_state_object object_of(const std::string& key, double value) {
   return {path{key}, {}, {plain_value{value}}};
+}
+
+local_state_object list_of(const std::string& key, const std::string& json) {
+  local_state_object made = torch_file::object_of_archive(torch_file::archive_from_json(json).value()).value();
+  made.where = path{key};
+  return made;
+}
+
+std::map<std::string, std::string> objects_of(checkpoint_reader& reader) {
+  std::map<std::string, std::string> made;
+  for (std::size_t i = 0; i < reader.contents().objects.size(); ++i)
+    made[reader.contents().objects[i].key] = reader.read_object(i).value().json;
+  return made;
 }
 
 bool contains(const std::string& text, const std::string& part) {
@@ -142,6 +156,43 @@ TEST_CASE("objects of parameters follow them on every rank, and other objects st
   CHECK(!std::filesystem::exists(folder / "b"));
 }
 
+TEST_CASE("lists of parameters get the new names on every rank, through every mapping of a chain") {
+  const scratch_folder folder;
+  const auto with_lists = [](const_local_state& held, std::int32_t) {
+    held.objects = {list_of("optim.param_groups.0.params", R"(["w", "q", "k"])"),
+                    list_of("optim.param_groups.1.params", "[]"), list_of("optim.param_groups.2.params", R"(["x", 5])"),
+                    object_of("optim.param_groups.0.lr", 0.5)};
+  };
+  const std::vector<mapping_rules> there = rules_of(fuse);
+  CHECK(saved(folder / "a", parts, 2, there, target_format::dcp, with_lists) == "saved");
+  const auto written = open_checkpoint(folder / "a").value();
+  CHECK(small_tensors::read_all(*written) == fused);
+  CHECK(objects_of(*written) == std::map<std::string, std::string>{{"optim.param_groups.0.lr", "0.5"},
+                                                                   {"optim.param_groups.0.params", R"(["v","qk"])"},
+                                                                   {"optim.param_groups.1.params", "[]"},
+                                                                   {"optim.param_groups.2.params", R"(["x",5])"}});
+  const std::vector<mapping_rules> chain{there[0], there[0].inverse()};
+  CHECK(saved(folder / "b", parts, 3, chain, target_format::dcp, with_lists) == "saved");
+  CHECK(objects_of(*open_checkpoint(folder / "b").value()).at("optim.param_groups.0.params") == R"(["w","q","k"])");
+}
+
+TEST_CASE("moments follow their parameters on ranks, and operations on values refuse them by name") {
+  const scratch_folder folder;
+  tensors with_state = random_mappings::with_state(parts), expected = random_mappings::with_state(fused);
+  CHECK(saved(folder / "a", with_state, 3, rules_of(fuse), target_format::dcp) == "saved");
+  CHECK(small_tensors::read_all(*open_checkpoint(folder / "a").value()) == expected);
+  const tensors norm{{"w", counted({3}, 1)}, {"optim.state.w.exp_avg", counted({3}, 4)}};
+  const std::string rules = "left = 'a'\nright = 'b'\n[[rule]]\nleft = 'w'\nright = 'v'\nvalues = ['x + 1']\n";
+  const std::string refused = saved(folder / "b", norm, 2, rules_of(rules), target_format::dcp);
+  CHECK(contains(refused, "optim.state.w.exp_avg: the rule 'w'"));
+  CHECK(contains(refused, "has operations on values, which optimizer state cannot follow"));
+  CHECK(!std::filesystem::exists(folder / "b"));
+  CHECK(saved(folder / "c", norm, 2, rules_of(rules + "[optimizer]\nvalues = 'keep'\n"), target_format::dcp) ==
+        "saved");
+  CHECK(small_tensors::read_all(*open_checkpoint(folder / "c").value()) ==
+        tensors{{"v", counted({3}, 2)}, {"optim.state.v.exp_avg", counted({3}, 4)}});
+}
+
 TEST_CASE("tied tensors are compared, also if other ranks hold the partner") {
   const scratch_folder folder;
   const std::string rules =
@@ -189,10 +240,11 @@ TEST_CASE("a defect of one rank's state or mapping is the same error on every ra
       refused(on_rank_1([](const_local_state& held) { held.tensors.back().parts[0].memory.data = nullptr; }));
   CHECK(contains(memory, "w -> v"));
   const std::string list = refused([](const_local_state& held, std::int32_t) {
-    held.objects = {object_of("optim.param_groups.q.lr", 0.5), object_of("optim.param_groups.k.lr", 0.5),
-                    object_of("optim.param_groups.w.lr", 0.5), object_of("optim.param_groups.0.params", 1)};
+    held.objects = {list_of("optim.param_groups.0.params", R"(["q", "w"])"),
+                    list_of("optim.param_groups.1.params", R"(["k"])")};
   });
-  CHECK(contains(list, "optim.param_groups.0.params: a list of an optimizer's parameters cannot follow"));
+  CHECK(contains(list, "optim.param_groups.0.params: the rule 'fuse'"));
+  CHECK(contains(list, "joins parameters of different groups of the optimizer"));
   const std::string missing = refused([](const_local_state& held, std::int32_t) { held.tensors.pop_back(); });
   CHECK(contains(missing, "w: "));
   CHECK(contains(missing, "the checkpoint lacks it"));
