@@ -12,6 +12,7 @@
 
 #include "conventions.hpp"
 #include "errors.hpp"
+#include "interpreter.hpp"
 #include "module.hpp"
 
 import shardmesh;
@@ -77,7 +78,20 @@ result<std::unique_ptr<checkpoint_reader>> mapping_choice::apply(std::unique_ptr
   return map_checkpoint(std::move(reader), chosen, of_model, {.check_sums = check_sums});
 }
 
+chosen_mapping chosen_mapping::make(const py::dict& given) {
+  const mapping_choice choice(given);
+  const auto made = [&]() -> result<chosen_mapping> {
+    const released unlocked;
+    SHARDMESH_TRY(std::vector<mapping_rules> mappings, choice.mappings());
+    SHARDMESH_TRY(model_sizes sizes, choice.sizes(""));
+    SHARDMESH_TRY(check_given_sizes(mappings, sizes));
+    return chosen_mapping{std::move(mappings), std::move(sizes)};
+  }();
+  return value_of(made);
+}
+
 void add_conventions(py::module_& native) {
+  py::class_<chosen_mapping>(native, "ChosenMapping").def_static("make", &chosen_mapping::make, py::arg("options"));
   native.def("mappings", &mapping_names);
   native.def("mapping_text", &mapping_text, py::arg("name"));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mapping under which a checkpoint is opened.
+// The mapping under which a checkpoint is opened, or which changes a state in memory.
 #pragma once
 #include <pybind11/pybind11.h>
 
@@ -39,6 +39,15 @@ class mapping_choice {
   std::string config_file_;
   std::optional<shardmesh::named_sizes> config_;  // instead of a file
   shardmesh::named_sizes sizes_;
+};
+
+/// A mapping that has been read, for calls of several ranks: it fails before the others wait for this rank.
+struct chosen_mapping {
+  std::vector<shardmesh::mapping_rules> mappings;  // in the order in which they are applied
+  shardmesh::model_sizes sizes;                    // of a state in memory, which has no configuration beside it
+
+  /// given: as for `mapping_choice`, with a map. Raises the errors of the mapping and of the configuration.
+  static chosen_mapping make(const pybind11::dict& given);
 };
 
 }  // namespace bindings

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes as ranks (of one machine, or of another extension module), and tensors that move between them: the C++ half
-// of shardmesh.redistribute. Python code lets the processes find each other.
+// of shardmesh.redistribute. Python code lets the processes find each other. Calls with a mapping are in mapped_ranks.
 #include <pybind11/stl.h>
 
 #include <chrono>
@@ -19,6 +19,7 @@
 #include "errors.hpp"
 #include "foreign_ranks.hpp"
 #include "interpreter.hpp"
+#include "mapped_ranks.hpp"
 #include "module.hpp"
 #include "values.hpp"
 #include "waiting.hpp"
@@ -85,16 +86,16 @@ class ranks {
   // Whether new calls do not fail because of an earlier failure. Unknown for a foreign communicator: true.
   bool is_sound() const { return !shared_ || shared_->status().has_value(); }
 
-  // Reports that this rank cannot do its part of a call that the others are in, or will be in. They get an error with
-  // the reason.
-  void refuse(const py::str& why) {
+  // Reports that this rank cannot do its part of the call `name` that the others are in, or will be in. They get an
+  // error with the reason.
+  void refuse(const py::str& why, const std::string& name) {
     const error reason = fail(errc::unsupported, bytes_of(why)).with_rank(rank());
     std::stop_source stop;
     call_options call;
     call.cancel = stop.get_token();
     // The others get the error; this rank has its own already.
     static_cast<void>(in_call(stop, [&] {
-      auto told = executor::make(result<transfer_plan>(reason), comm_, {}, {}, call.named("redistribute"));
+      auto told = executor::make(result<transfer_plan>(reason), comm_, {}, {}, call.named(name.c_str()));
       return told ? result<void>() : result<void>(std::move(told).error());
     }));
   }
@@ -128,6 +129,16 @@ class ranks {
     const auto done = in_call(stop, [&] { return shardmesh::redistribute(all, comm_, options); }, thrown);
     if (!done) raise(done.error());
     return py::make_tuple(done->sent_bytes, done->received_bytes, done->rounds);
+  }
+
+  py::tuple redistribute_mapped(const chosen_mapping& mapping, const py::sequence& from, const py::sequence& to,
+                                const py::dict& given) {
+    return move_mapped(comm_, plans_, mapping, from, to, given);
+  }
+
+  py::dict save_mapped(const chosen_mapping& mapping, const py::sequence& tensors, const py::sequence& objects,
+                       const py::dict& given) {
+    return save_mapped_by_ranks(comm_, mapping, tensors, objects, given);
   }
 
  private:
@@ -177,7 +188,11 @@ void add_ranks(py::module_& native) {
       .def_property_readonly("is_sound", &ranks::is_sound)
       .def("redistribute", &ranks::redistribute, py::arg("moves"), py::arg("seconds"), py::arg("memory_bytes"),
            py::arg("report"))
-      .def("refuse", &ranks::refuse, py::arg("why"));
+      .def("redistribute_mapped", &ranks::redistribute_mapped, py::arg("mapping"), py::arg("sources"),
+           py::arg("targets"), py::arg("options"))
+      .def("save_mapped", &ranks::save_mapped, py::arg("mapping"), py::arg("tensors"), py::arg("objects"),
+           py::arg("options"))
+      .def("refuse", &ranks::refuse, py::arg("why"), py::arg("name") = "redistribute");
 }
 
 }  // namespace bindings

@@ -22,12 +22,13 @@ from ._saving import SaveReport, save
 from ._selection import Selection
 
 if TYPE_CHECKING:
+    from ._mapped_moves import RedistributeReport
     from ._redistribute import full_state_dict, redistribute
     from ._shards import Shards, flatten_sharded_tensors
 
 # Names that need torch; importing torch takes a second.
-_OF_TORCH = {"Shards": "_shards", "flatten_sharded_tensors": "_shards", "full_state_dict": "_redistribute",
-             "redistribute": "_redistribute"}
+_OF_TORCH = {"RedistributeReport": "_mapped_moves", "Shards": "_shards", "flatten_sharded_tensors": "_shards",
+             "full_state_dict": "_redistribute", "redistribute": "_redistribute"}
 
 
 def __getattr__(name: str):
@@ -36,8 +37,9 @@ def __getattr__(name: str):
     return getattr(importlib.import_module(f".{_OF_TORCH[name]}", __name__), name)
 
 
-__all__ = ["Box", "Checkpoint", "Chunk", "DeltaReport", "DeviceReport", "DiffReport", "Difference", "Entry", "Error", "Gpu",
-           "GpuLibrary", "KeepRules", "Layout", "Loading", "MappedTensor", "ObjectEntry", "PlacedBox", "PruneReport",
-           "ResumedRun", "Run", "RunStep", "SaveReport", "Selection", "Shards", "TensorEntry", "VerifyReport", "convert",
-           "devices", "diff", "flatten_sharded_tensors", "full_state_dict", "inspect", "load", "map_tensor",
-           "mapping_text", "mappings", "open", "open_delta", "redistribute", "reshard", "save", "save_delta", "verify"]
+__all__ = ["Box", "Checkpoint", "Chunk", "DeltaReport", "DeviceReport", "DiffReport", "Difference", "Entry", "Error",
+           "Gpu", "GpuLibrary", "KeepRules", "Layout", "Loading", "MappedTensor", "ObjectEntry", "PlacedBox",
+           "PruneReport", "RedistributeReport", "ResumedRun", "Run", "RunStep", "SaveReport", "Selection", "Shards",
+           "TensorEntry", "VerifyReport", "convert", "devices", "diff", "flatten_sharded_tensors", "full_state_dict",
+           "inspect", "load", "map_tensor", "mapping_text", "mappings", "open", "open_delta", "redistribute", "reshard",
+           "save", "save_delta", "verify"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from ._arguments import is_url
@@ -62,6 +62,18 @@ class _Held:
             return self._number is None or not os.path.samestat(os.fstat(self._number), os.stat(self._path))
         except OSError:
             return True
+
+
+@contextlib.contextmanager
+def new_parents(path: str) -> Iterator[None]:
+    """Creates the missing parents of a path or URL for the work of several ranks, which cannot be repeated on one. If
+    the work fails, those that are empty are removed. Raises as `in_new_parents`."""
+    made = [] if is_url(path) else _make_parents(path)
+    try:
+        yield
+    except BaseException:
+        remove_parents(made)
+        raise
 
 
 def remove_parents(made: list[str]) -> None:

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from . import _native
-from ._error import failure
+from ._error import Error, failure
 from ._process import of_another
 
 
@@ -35,14 +35,14 @@ class Members(NamedTuple):
         return self.ranks.index(rank)
 
     @contextlib.contextmanager
-    def telling_others(self) -> Iterator[None]:
-        """Wraps this rank's own work before it moves bytes. If that fails, the others are notified instead of waiting
-        in vain."""
+    def telling_others(self, call: str = "redistribute") -> Iterator[None]:
+        """Wraps this rank's own work before the call, which moves bytes. If that fails, the others are notified instead
+        of waiting in vain."""
         try:
             yield
         except Exception as problem:
             with self.moving():
-                self.native.refuse(getattr(problem, "message", None) or f"{type(problem).__name__}: {problem}")
+                self.native.refuse(_told(problem), call)
                 raise
 
     @contextlib.contextmanager
@@ -58,6 +58,13 @@ class Members(NamedTuple):
                         del known[self.ranks]
                 _end(distributed_c10d._get_default_store(), self.meeting)
             raise
+
+
+def _told(problem: Exception) -> str:
+    """The text of this rank's error for the others, which add the rank and a code."""
+    if not isinstance(problem, Error):
+        return f"{type(problem).__name__}: {problem}"
+    return ": ".join(one for one in (problem.path, problem.key, problem.message) if one)
 
 
 #: For each default group (there may be another after destroy_process_group): members by their ranks.

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""redistribute: moves a DTensor or ShardedTensor to another layout, on the same or other ranks."""
+"""redistribute: moves a DTensor or ShardedTensor to another layout, on the same or other ranks. Moves of whole state
+dicts are in _mapped_moves."""
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Optional, Union
+from typing import Any, Optional, overload
 
 import torch
 import torch.distributed as dist
@@ -15,20 +17,38 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate
 
 from . import _arguments, _native
+from ._conventions import mapping_options
 from ._error import failure
 from ._layouts import Layout, distribution, local_shape, mesh_of, refuse_segments
+from ._mapped_moves import RedistributeReport, move_state
 from ._progress import Progress, reporting
+from ._rank_sides import Distributed, boxes_of, holders_of, local_tensors, numbered, rank_of, side_of
 from ._ranks import Members, members
 from ._saving import check_containers
 from ._tensors import Destination, fresh, memory_of, name_of, readable
 
-Distributed = Union[DTensor, ShardedTensor]
-
-
+@overload
 def redistribute(tensor: Distributed, device_mesh: Optional[DeviceMesh] = None,
                  placements: Optional[Sequence[Placement]] = None, *, sharding_spec: Optional[ShardingSpec] = None,
                  process_group: Optional[dist.ProcessGroup] = None, timeout: Optional[float] = None,
-                 memory_bytes: int = 0, progress: Progress = False) -> Distributed:
+                 memory_bytes: int = 0, progress: Progress = False) -> Distributed: ...
+
+
+@overload
+def redistribute(tensor: Mapping[str, Any], *, into: Mapping[str, Any], map: str | os.PathLike[str] | None = None,
+                 config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+                 sizes: Mapping[str, int] | None = None, map_inverse: bool = False, allow_narrowing: bool = False,
+                 process_group: Optional[dist.ProcessGroup] = None, timeout: Optional[float] = None,
+                 memory_bytes: int = 0, progress: Progress = False) -> RedistributeReport: ...
+
+
+def redistribute(tensor: Any, device_mesh: Optional[DeviceMesh] = None,
+                 placements: Optional[Sequence[Placement]] = None, *, sharding_spec: Optional[ShardingSpec] = None,
+                 into: Optional[Mapping[str, Any]] = None, map: str | os.PathLike[str] | None = None,
+                 config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+                 sizes: Mapping[str, int] | None = None, map_inverse: bool = False, allow_narrowing: bool = False,
+                 process_group: Optional[dist.ProcessGroup] = None, timeout: Optional[float] = None,
+                 memory_bytes: int = 0, progress: Progress = False) -> Any:
     """Returns the tensor on another mesh or with other placements (a new DTensor), or with a sharding spec (a new
     ShardedTensor).
 
@@ -43,12 +63,38 @@ def redistribute(tensor: Distributed, device_mesh: Optional[DeviceMesh] = None,
     timeout: in seconds.
     memory_bytes: limit for messages; 0: the default.
 
+    With a state dict as the first argument, all its tensors fill those of the state dict `into` together, and the
+    result is a RedistributeReport. It is collective over the process group, by default over all ranks, and each rank
+    has all keys of both. A value is a DTensor, a ShardedTensor, a tensor that is whole on every rank, or (Layout,
+    tensor) with this rank's part. Layouts are independent of names. Values of `into` may share their memory if the
+    convention ties their names.
+
+    map, config, sizes, map_inverse: the mapping from the convention of the state dict to that of `into`, as in `open`.
+    The state has no configuration beside it, so pass `config` or `sizes`. None: both have the same names.
+    allow_narrowing: permit casts that lose values, for tensors of `into` with another dtype.
+
     Raises Error, the same on all ranks: shape_mismatch, invalid_argument (placements that do not fit), unsupported
     (tensors without plain memory; segments, which a DTensor cannot have; ranks on several machines, if this package was
-    built without PyTorch), deadline_exceeded, disagreement.
+    built without PyTorch), deadline_exceeded, disagreement (also for tied tensors and repetitions that differ). Of
+    state dicts also those of `open` with a mapping, missing_key (a tensor that `into` lacks, or that the mapping does
+    not make), gap, overlap, narrowing, and unsupported (values that are not tensors).
     """
+    limits = {"seconds": _arguments.seconds("timeout", timeout),
+              "memory_bytes": _arguments.number("memory_bytes", memory_bytes),
+              "allow_narrowing": _arguments.flag("allow_narrowing", allow_narrowing)}
+    mapping = mapping_options(map, config, sizes, map_inverse)
+    if isinstance(tensor, Mapping):
+        if device_mesh is not None or placements is not None or sharding_spec is not None:
+            raise failure("invalid_argument", "a state dict moves into the tensors of another one, which have layouts",
+                          hint="pass into, and neither device_mesh, placements, nor sharding_spec")
+        if not isinstance(into, Mapping):
+            raise _arguments.wrong("into", "a state dict, because the first argument is one", into)
+        return move_state(tensor, into, mapping, process_group, limits, progress)
+    if into is not None or mapping["map"] is not None or limits["allow_narrowing"]:
+        raise failure("invalid_argument", "the arguments into, map, and allow_narrowing are for state dicts",
+                      hint="pass {name: tensor}, or leave them out")
     tensor = _arguments.distributed(tensor)
-    options = (process_group, _arguments.seconds("timeout", timeout), _arguments.number("memory_bytes", memory_bytes), progress)
+    options = (process_group, limits["seconds"], limits["memory_bytes"], progress)
     if sharding_spec is not None:
         if device_mesh is not None or placements is not None:
             raise failure("invalid_argument", "both placements and a sharding spec say where the tensor goes",
@@ -136,57 +182,14 @@ def full_state_dict(state_dict: Mapping[str, Any], *, rank: Optional[int] = None
         yield key, whole_of(value, str(key))
 
 
-def _numbered(layout: Layout, group: Members) -> Layout:
-    if group.ranks == tuple(range(len(group.ranks))):
-        return layout
-    return layout._replace(ranks=tuple(group.number_of(rank) for rank in layout.ranks))
-
-
-def _holders(tensor: Distributed) -> set[int]:
-    if isinstance(tensor, DTensor):
-        return set(Layout.of(tensor).ranks)
-    return {_rank_of(shard) for shard in tensor.metadata().shards_metadata}
-
-
-def _rank_of(shard: Any) -> int:
-    """The rank in the default group, whatever the tensor's own group."""
-    return shard.placement.rank()
-
-
-def _source(tensor: Distributed, group: Members, key: str = "") -> tuple[_native.Distribution, list[torch.Tensor]]:
-    """Returns the distribution of a tensor, and this rank's local tensors in host memory."""
-    if isinstance(tensor, DTensor):
-        layout = Layout.of(tensor)
-        mine = [readable(tensor._local_tensor, key)] if dist.get_rank() in layout.ranks else []
-        return distribution(_numbered(layout, group)), mine
-    return _boxes(tensor, group), [readable(one, key) for one in _local_tensors(tensor)]
-
-
-def _boxes(tensor: ShardedTensor, group: Members) -> _native.Distribution:
-    shards, slots = [], {}
-    for shard in tensor.metadata().shards_metadata:
-        rank = group.number_of(_rank_of(shard))
-        slot = slots[rank] = slots.get(rank, -1) + 1
-        shards.append((rank, slot, shard.shard_offsets, shard.shard_sizes))
-    return _native.Distribution.of_boxes(tuple(tensor.size()), len(group.ranks), shards)
-
-
-def _local_tensors(tensor: ShardedTensor) -> list[torch.Tensor]:
-    """Returns the local tensors in the order of the metadata, which every rank knows."""
-    local = {(tuple(one.metadata.shard_offsets), tuple(one.metadata.shard_sizes)): one.tensor
-             for one in tensor.local_shards()}
-    mine = [shard for shard in tensor.metadata().shards_metadata if _rank_of(shard) == dist.get_rank()]
-    return [local[tuple(shard.shard_offsets), tuple(shard.shard_sizes)] for shard in mine]
-
-
 def _to_dtensor(tensor: Distributed, device_mesh: DeviceMesh, placements: Sequence[Placement],
                 options: tuple) -> DTensor:
     _, ranks = mesh_of(device_mesh)
-    group = members(_holders(tensor) | set(ranks), *options[:2])
+    group = members(holders_of(tensor) | set(ranks), *options[:2])
     rank, is_mine = dist.get_rank(), dist.get_rank() in ranks
     with group.telling_others():
         layout = Layout.on(device_mesh, placements, tensor.shape if isinstance(tensor, DTensor) else tensor.size())
-        to = distribution(_numbered(layout, group))
+        to = distribution(numbered(layout, group))
         # Outside the mesh the local shape is (0,), as in PyTorch. With gradients it has all dimensions, as backward of
         # to_local() needs.
         has_gradient = isinstance(tensor, DTensor) and tensor.requires_grad
@@ -207,9 +210,9 @@ def _elsewhere(made: DTensor, local: torch.Tensor, size: torch.Size) -> DTensor:
 
 def _to_sharded_tensor(tensor: Distributed, spec: ShardingSpec, options: tuple) -> ShardedTensor:
     made = sharded_tensor.empty(spec, *tensor.size(), dtype=tensor.dtype, process_group=options[0])
-    holders = {_rank_of(shard) for shard in made.metadata().shards_metadata}
-    group = members(_holders(tensor) | holders, *options[:2])
-    _move(tensor, group, _boxes(made, group), _local_tensors(made), options)
+    holders = {rank_of(shard) for shard in made.metadata().shards_metadata}
+    group = members(holders_of(tensor) | holders, *options[:2])
+    _move(tensor, group, boxes_of(made, group), local_tensors(made), options)
     return made
 
 
@@ -217,9 +220,10 @@ def _move(tensor: Distributed, group: Members, to: _native.Distribution, destina
           options: tuple, key: str = "") -> None:
     _, timeout, memory_bytes, progress = options
     with group.telling_others():
-        source, memories = _source(tensor, group, key)
+        source = side_of(tensor, group, key)
+        memories = [readable(one, key) for one in source.local]
         filled = [Destination(one, key) for one in destinations]
-    move = (key, source, to, name_of(tensor.dtype), [memory_of(one) for one in memories],
+    move = (key, source.where, to, name_of(tensor.dtype), [memory_of(one) for one in memories],
             [one.memory for one in filled])
     total = sum(one.nbytes for one in destinations)
     with group.moving(), reporting(progress, total, "redistribute") as report:

@@ -92,7 +92,7 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
     tensors_only = _arguments.flag("skip_objects", skip_objects)
     path = _arguments.destination(path)
     before = options_of(Selection()) if is_mapped else chosen
-    entries, excluded, notes = _selected(_flattened(state_dict, format), before)
+    entries, excluded, notes = _selected(flattened(state_dict, format), before)
     tensors, objects, kept, skipped = [], [], [], 0
     for key, where, value, dtype in entries:
         if dtype is None and tensors_only:
@@ -100,8 +100,8 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
             continue
         plain = _plain(value, key)
         if plain is None:
-            _refuse_inside(value, key)
-            objects.append((key, where, _archive(value, key)))
+            refuse_inside(value, key)
+            objects.append((key, where, archive_of(value, key)))
             continue
         kept.append(plain)
         tensors.append((key, where, memory_of(plain), value.requires_grad, dtype))
@@ -152,7 +152,8 @@ def _with_texts(value: list, texts: list[str | None]) -> list:
     return [one for one, old in zip(made, value) if one is not None or not isinstance(old, str)]
 
 
-def _flattened(state_dict: Mapping[str, Any], format: str) -> list[tuple[str, tuple, Any]]:
+def flattened(state_dict: Mapping[str, Any], format: str) -> list[tuple[str, tuple, Any]]:
+    """Returns (key, path, value) of each entry. Raises Error for a state dict that the format cannot hold."""
     from torch.distributed.checkpoint._nested_dict import flatten_state_dict
     from torch.distributed.checkpoint.stateful import Stateful
 
@@ -310,7 +311,7 @@ def _plain(value: Any, key: str) -> Any:
     return readable(value, key) if isinstance(value, torch.Tensor) else None
 
 
-def _refuse_inside(value: Any, key: str) -> None:
+def refuse_inside(value: Any, key: str) -> None:
     """Refuses sharded tensors inside tuples and similar values: pickled there, only a part would be saved."""
     import torch
     from torch.distributed._shard.sharded_tensor import ShardedTensor
@@ -321,7 +322,7 @@ def _refuse_inside(value: Any, key: str) -> None:
             _plain(one, key)
 
 
-def _archive(value: Any, key: str) -> bytes:
+def archive_of(value: Any, key: str) -> bytes:
     import torch
 
     with io.BytesIO() as stream:

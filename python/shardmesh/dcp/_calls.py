@@ -7,7 +7,7 @@ import io
 import os
 import pickle
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -29,12 +29,14 @@ from torch.distributed.tensor import DTensor
 from .. import _arguments
 from .._background import OwnedFuture
 from .._checkpoint import pickle_failure
+from .._conventions import mapping_options
 from .._error import Error, failure
 from .._layouts import Layout
 from .._progress import Progress
 from .._saving import check_containers, check_tensors
 from .._tensors import name_of, refuse_without_memory
 from ._errors import one_error
+from ._mapped_save import save_mapped
 from ._reader import Piece, StorageReader
 from ._writer import StorageWriter, refuse_options
 
@@ -346,11 +348,21 @@ def _writer_of(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str]
     return StorageWriter(checkpoint_id, **options)
 
 
+def _refuse_beside_map(planner: Any, no_dist: bool, use_collectives: bool) -> None:
+    refuse_options(use_collectives=use_collectives)
+    for name, is_given in {"planner": planner is not None, "no_dist": no_dist}.items():
+        if is_given:
+            raise failure("invalid_argument", f"the argument {name} does not go with a mapping",
+                          hint="shardmesh.save writes the state of one process" if name == "no_dist" else "leave it out")
+
+
 def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
          process_group: dist.ProcessGroup | None = None, planner: planning.SavePlanner | None = None,
          no_dist: bool = False, use_collectives: bool = True, overwrite: bool = False, threads: int = 0,
          memory_bytes: int = 0, progress: Progress = False, previous: str | os.PathLike[str] | None = None,
-         within: float | None = None) -> dcp.Metadata:
+         within: float | None = None, map: str | os.PathLike[str] | None = None,
+         config: str | os.PathLike[str] | Mapping[str, Any] | None = None, sizes: Mapping[str, int] | None = None,
+         map_inverse: bool = False) -> dcp.Metadata:
     """Writes a state dict (plain tensors, DTensors, ShardedTensors, objects) as one DCP folder, which appears whole or
     not at all. Collective. Like torch.distributed.checkpoint.save.
 
@@ -359,6 +371,9 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
     previous: an earlier checkpoint of shardmesh in the same parent folder. Chunks that have not changed since are not
     written again: the new checkpoint refers to the old files, which must be kept.
     within: as in `StorageWriter`.
+    map, config, sizes, map_inverse: save under another naming convention, as in `shardmesh.open`. The state has no
+    configuration beside it, so pass `config` or `sizes`. The ranks write even parts of the new tensors. Tied tensors are
+    compared. A planner and no_dist are refused; `shardmesh.save` writes the state of one process.
 
     Raises shardmesh.Error, the same on all ranks: that of the lowest rank that failed. It is a CheckpointError, so code
     that catches PyTorch's CheckpointException also catches it. The destination is then unchanged.
@@ -366,6 +381,12 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
     no_dist = _arguments.flag("no_dist", no_dist)
     with one_error("save", process_group, no_dist):
         _refuse_outside(process_group, no_dist)
+        mapping = mapping_options(map, config, sizes, map_inverse)
+        if mapping["map"] is not None:
+            _refuse_beside_map(planner, no_dist, use_collectives)
+            options = {"overwrite": overwrite, "threads": threads, "memory_bytes": memory_bytes, "previous": previous,
+                       "within": within}
+            return save_mapped(state_dict, checkpoint_id, mapping, process_group, options, progress)
         try:
             writer = _writer_of(state_dict, checkpoint_id, planner, use_collectives, overwrite=overwrite, threads=threads,
                                 memory_bytes=memory_bytes, progress=progress, previous=previous, within=within)

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""save with a mapping: the state that ranks hold under the names of one convention becomes a DCP folder of another.
+PyTorch's planner takes no part, because the tensors that are written exist only during the save."""
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed._shard.sharded_tensor import ShardedTensor
+from torch.distributed.checkpoint import metadata as dcp
+
+from .. import _arguments, _native
+from .._parents import new_parents
+from .._progress import Progress, reporting
+from .._rank_sides import parts_of
+from .._ranks import members
+from .._saving import archive_of, flattened, refuse_inside
+from .._tensors import memory_of, name_of, readable
+from ._reader import StorageReader, default_threads
+
+#: The call that the ranks are in, as the C++ half names it.
+_CALL = "save_mapped"
+
+
+def save_mapped(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str], mapping: dict[str, Any],
+                process_group: dist.ProcessGroup | None, options: dict[str, Any], progress: Progress) -> dcp.Metadata:
+    """Writes the state of all ranks under the convention to which the mapping, of `mapping_options`, leads."""
+    ranks = dist.get_process_group_ranks(process_group) if process_group is not None else range(_world_size())
+    group = members(set(ranks), process_group)
+    with contextlib.ExitStack() as kept:
+        with group.telling_others(_CALL):
+            state = _State(state_dict)
+            chosen = _native.ChosenMapping.make(mapping)
+            given = {"destination": _arguments.path(checkpoint_id), **_checked(options)}
+            if group.native.rank == 0:
+                kept.enter_context(new_parents(given["destination"]))
+        total = -(-state.size_bytes // len(group.ranks))
+        with group.moving(), reporting(progress, total, "save") as report:
+            group.native.save_mapped(chosen, state.tensors, state.objects, {**given, "report": report})
+    return StorageReader(checkpoint_id).read_metadata()
+
+
+class _State:
+    """A state dict as the C++ half takes it: this rank's boxes of each tensor, and pickled objects."""
+
+    def __init__(self, state_dict: dict[str, Any]) -> None:
+        self.tensors: list[tuple] = []
+        self.objects: list[tuple] = []
+        self.size_bytes = 0  # of whole tensors
+        self._kept: list[torch.Tensor] = []  # their memory is used
+        for key, path, value in flattened(state_dict, "dcp"):
+            if isinstance(value, (torch.Tensor, ShardedTensor)):
+                self._add_tensor(key, path, value)
+            else:
+                refuse_inside(value, key)
+                self.objects.append((path, archive_of(value, key)))
+
+    def _add_tensor(self, key: str, path: tuple, value: Any) -> None:
+        shape = tuple(value.size())
+        parts = []
+        for offsets, part in parts_of(value, key):
+            plain = readable(part, key)
+            self._kept.append(plain)
+            parts.append((offsets, memory_of(plain)))
+        self.tensors.append((path, shape, name_of(value.dtype), parts))
+        self.size_bytes += math.prod(shape) * value.dtype.itemsize
+
+
+def _checked(options: dict[str, Any]) -> dict[str, Any]:
+    previous = options["previous"]
+    return {"overwrite": _arguments.flag("overwrite", options["overwrite"]),
+            "threads": _arguments.threads(options["threads"]) or default_threads(),
+            "memory_bytes": _arguments.number("memory_bytes", options["memory_bytes"]),
+            "previous": "" if previous is None else _arguments.path(previous),
+            "end": _arguments.end_of(options["within"])}
+
+
+def _world_size() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 0
