@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `shardmesh plan`: shows the messages between ranks when a tensor changes its layout.
+// `shardmesh plan`: shows the messages between ranks when a tensor, or each tensor of a checkpoint, changes its layout.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -10,10 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint_plan.hpp"
 #include "command.hpp"
 #include "console.hpp"
 #include "element_type.hpp"
 #include "json_writer.hpp"
+#include "mapping_options.hpp"
 #include "output_file.hpp"
 #include "page.hpp"
 #include "plan_json.hpp"
@@ -29,8 +31,10 @@ namespace {
 using namespace shardmesh;
 
 struct plan_arguments {
-  std::string shape, from_mesh, from, to_mesh, to, rule = "torch_chunk", dtype_name = "float32", svg, html;
-  bool json = false, force = false;
+  std::string source, shape, from_mesh, from, to_mesh, to, rule = "torch_chunk", dtype_name = "float32", svg, html;
+  std::vector<std::string> from_places, to_places;  // with `source`
+  mapping_arguments mapping;
+  bool has_dtype = false, json = false, force = false;
 };
 
 struct sides {
@@ -103,7 +107,75 @@ int print_page(const transfer_plan& p, const plan_arguments& a, const sides& bot
   return destination.write(page);
 }
 
-int run_plan(const plan_arguments& a) {
+// Refuses options of the other form: a plan is that of one tensor, or that of a checkpoint.
+result<void> check_form(const plan_arguments& a) {
+  if (a.source.empty() == a.shape.empty())
+    return fail(errc::invalid_argument, "pass either --shape or the checkpoint CKPT");
+  const auto refused = [](const std::string& option, const std::string& form) {
+    return fail(errc::invalid_argument, fmt::format("{} is for the plan of {}", option, form))
+        .with_hint("leave it out");
+  };
+  if (a.source.empty()) {
+    if (!a.from_places.empty()) return refused("--from-place", "a checkpoint");
+    if (!a.to_places.empty()) return refused("--to-place", "a checkpoint");
+    if (a.mapping.is_given()) return refused("--map", "a checkpoint");
+    return {};
+  }
+  if (a.has_dtype) return refused("--dtype", "one tensor");
+  if (!a.html.empty()) return refused("--html", "one tensor");
+  return {};
+}
+
+result<std::vector<placement_rule>> parse_rules(const std::vector<std::string>& texts) {
+  std::vector<placement_rule> rules;
+  for (const std::string& text : texts) {
+    auto rule = parse_placement_rule(text);
+    if (!rule) return std::move(rule).error();
+    rules.push_back(*std::move(rule));
+  }
+  return rules;
+}
+
+result<checkpoint_plan_request> parse_request(const plan_arguments& a) {
+  auto both = parse_sides(a);
+  if (!both) return std::move(both).error();
+  auto from_rules = parse_rules(a.from_places);
+  if (!from_rules) return std::move(from_rules).error();
+  auto to_rules = parse_rules(a.to_places);
+  if (!to_rules) return std::move(to_rules).error();
+  auto rule = parse_split_rule(a.rule);
+  if (!rule) return std::move(rule).error();
+  return checkpoint_plan_request{a.source,
+                                 {std::move(both->from), *std::move(from_rules)},
+                                 {std::move(both->to), *std::move(to_rules)},
+                                 *std::move(rule),
+                                 a.mapping};
+}
+
+int run_checkpoint_plan(const plan_arguments& a, const common_options& common) {
+  works_on(a.source);
+  const auto request = parse_request(a);
+  if (!request) return refuse(request.error());
+  const auto made = plan_checkpoint(*request, common);
+  if (!made) return report(made.error());
+  auto picture = output_file::open("--svg", a.svg, a.force, {a.source});
+  if (!picture) return report(picture.error());
+  if (*picture)
+    if (const int status = (*picture)->write(svg_plan(made->plan, caption_of({request->from.all, request->to.all})));
+        status != done)
+      return status;
+  if (!a.json) {
+    print_notes(made->notes);
+    return *picture || print(text_of(*made, isatty(STDOUT_FILENO) != 0)) ? done : not_completed;
+  }
+  json_writer out;
+  write_document(out, *made, *request);
+  return done;
+}
+
+int run_plan(const plan_arguments& a, const common_options& common) {
+  if (const auto form = check_form(a); !form) return refuse(form.error());
+  if (!a.source.empty()) return run_checkpoint_plan(a, common);
   const auto both = parse_sides(a);
   if (!both) return refuse(both.error());
   const auto p = make_plan(a, *both);
@@ -124,14 +196,17 @@ int run_plan(const plan_arguments& a) {
 
 void add_plan(CLI::App& app, invocation& call) {
   auto a = std::make_shared<plan_arguments>();
-  CLI::App* command =
-      app.add_subcommand("plan", "Show which rank sends what to which other rank when a tensor changes its layout");
+  CLI::App* command = app.add_subcommand("plan",
+                                         "Show which rank sends what to which other rank when a tensor, or each tensor "
+                                         "of a checkpoint, changes its layout");
   command->footer(
       "shardmesh plan --shape 10,7 --from-mesh 4 --from 'S(0)' --to-mesh 4 --to R\n"
-      "shardmesh plan --shape 8 --from-mesh 2 --from R --to-mesh 4 --to 'S(0)' --json");
+      "shardmesh plan --shape 8 --from-mesh 2 --from R --to-mesh 4 --to 'S(0)' --json\n"
+      "shardmesh plan HF --map m.toml --from-mesh 4 --from R --to-mesh 2 --to 'S(0)'");
+  command->add_option("CKPT", a->source, "Plan the move of all tensors of this checkpoint, instead of --shape")
+      ->check(some_path());
   command->add_option("--shape", a->shape, "Sizes of the whole tensor, such as 10,7; [] for a scalar")
-      ->type_name("SHAPE")
-      ->required();
+      ->type_name("SHAPE");
   command->add_option("--from-mesh", a->from_mesh, "Mesh that the tensor is on, such as 4 or dp=2,tp=2")
       ->type_name("MESH")
       ->required();
@@ -142,7 +217,19 @@ void add_plan(CLI::App& app, invocation& call) {
       ->type_name("MESH")
       ->required();
   command->add_option("--to", a->to, "Placements on that mesh, such as 'S(1),R'")->type_name("PLACEMENTS")->required();
-  command->add_option("--dtype", a->dtype_name, "Type of the elements")->type_name("NAME")->capture_default_str();
+  const auto add_places = [&](const std::string& option, std::vector<std::string>& into, const std::string& side) {
+    command
+        ->add_option(
+            option, into,
+            "Placements " + side + " of the keys of CKPT that match RE; the first rule that matches a key decides")
+        ->type_name("RE=S(0),R")
+        ->allow_extra_args(false)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  };
+  add_places("--from-place", a->from_places, "before the move");
+  add_places("--to-place", a->to_places, "after the move, under the new names,");
+  CLI::Option* dtype =
+      command->add_option("--dtype", a->dtype_name, "Type of the elements")->type_name("NAME")->capture_default_str();
   command->add_option("--rule", a->rule, "How lengths are cut: torch_chunk, balanced, sizes:3,3,4, or weights:1,2")
       ->type_name("RULE")
       ->capture_default_str();
@@ -152,7 +239,11 @@ void add_plan(CLI::App& app, invocation& call) {
       ->type_name("FILE")
       ->check(some_path());
   add_force_option(*command, a->force, "--svg and --html");
-  command->callback([a, &call] { call.status = run_plan(*a); });
+  add_mapping_options(*command, a->mapping, "CKPT");
+  command->callback([a, dtype, &call] {
+    a->has_dtype = dtype->count() > 0;
+    call.status = run_plan(*a, call.common);
+  });
 }
 
 }  // namespace tool
