@@ -33,33 +33,44 @@ const std::vector<std::string>& mapping_names() {
   return all;
 }
 
-named_sizes given_sizes(const shardmesh_open_options& wanted) {
+named_sizes given_sizes(const mapping_choice& choice) {
   named_sizes made;
-  if (wanted.size_count > 0 && wanted.sizes == nullptr) refuse_null("sizes");
-  for (std::size_t i = 0; i < wanted.size_count; ++i) {
-    const std::string name(to_text(wanted.sizes[i].name, "name of a size"));
-    if (!made.emplace(name, wanted.sizes[i].value).second) refuse_argument("sizes", "sets '" + name + "' twice");
+  if (choice.size_count > 0 && choice.sizes == nullptr) refuse_null("sizes");
+  for (std::size_t i = 0; i < choice.size_count; ++i) {
+    const std::string name(to_text(choice.sizes[i].name, "name of a size"));
+    if (!made.emplace(name, choice.sizes[i].value).second) refuse_argument("sizes", "sets '" + name + "' twice");
   }
   return made;
 }
 
 }  // namespace
 
+chosen_mapping to_mapping(const mapping_choice& choice, const std::filesystem::path& path) {
+  chosen_mapping made;
+  made.mappings = value_of(choose_mappings(choice.map, choice.is_inverse));
+  const std::filesystem::path config = choice.config == nullptr ? "" : choice.config;
+  if (!path.empty() || !config.empty()) made.sizes = value_of(read_model_sizes(path, config));
+  made.sizes.given = given_sizes(choice);
+  return made;
+}
+
+void refuse_without_map(const mapping_choice& choice) {
+  if (choice.config != nullptr) refuse_argument("config", "is set without map");
+  if (choice.size_count > 0) refuse_argument("sizes", "is set without map");
+  if (choice.is_inverse) refuse_argument("map_inverse", "is set without map");
+}
+
 std::unique_ptr<checkpoint_reader> apply_map(std::unique_ptr<checkpoint_reader> reader,
                                              const std::filesystem::path& path, const shardmesh_open_options& wanted) {
+  const mapping_choice choice{wanted.map, wanted.config, wanted.sizes, wanted.size_count, wanted.map_inverse != 0};
   if (wanted.map == nullptr) {
-    if (wanted.config != nullptr) refuse_argument("config", "is set without map");
-    if (wanted.size_count > 0) refuse_argument("sizes", "is set without map");
-    if (wanted.map_inverse != 0) refuse_argument("map_inverse", "is set without map");
+    refuse_without_map(choice);
     return reader;
   }
   if (wanted.only_key_count > 0) refuse_argument("map", "is set, and so is only_keys: set one of them");
-  const auto mappings = value_of(choose_mappings(wanted.map, wanted.map_inverse != 0));
-  const std::filesystem::path config = wanted.config == nullptr ? "" : wanted.config;
-  model_sizes sizes = value_of(read_model_sizes(path, config));
-  sizes.given = given_sizes(wanted);
+  const chosen_mapping chosen = to_mapping(choice, path);
   // `shardmesh_convert` promises that checksums are compared.
-  return value_of(map_checkpoint(std::move(reader), mappings, sizes, {.check_sums = true}));
+  return value_of(map_checkpoint(std::move(reader), chosen.mappings, chosen.sizes, {.check_sums = true}));
 }
 
 }  // namespace c_api

@@ -110,7 +110,7 @@ shardmesh_status shardmesh_convert(shardmesh_checkpoint* checkpoint, const char*
     const std::filesystem::path to = to_text(path, "path");
     const shardmesh_convert_options wanted = given(options, "options", offsetof(shardmesh_convert_options, item));
     const checked_saving saving(wanted.saving);
-    saving.refuse_previous();
+    saving.refuse_options_of_save();
     shardmesh::convert_options how = to_convert(wanted);
     how.format = saving.format();
     const taken_alone alone(from, wanted.like);
@@ -130,7 +130,7 @@ shardmesh_status shardmesh_reshard(shardmesh_checkpoint* checkpoint, const char*
     const std::filesystem::path to = to_text(path, "path");
     const shardmesh_reshard_options wanted = given(options, "options");
     const checked_saving saving(wanted.saving);
-    saving.refuse_previous();
+    saving.refuse_options_of_save();
     if (saving.format() != shardmesh::target_format::dcp) refuse_argument("format", "is not DCP");
     if (wanted.mesh != nullptr && wanted.like != nullptr)
       refuse_argument("mesh", "is set, and so is like: set one of them");

@@ -7,9 +7,11 @@
 #include <string_view>
 #include <utility>
 
+#include "../bindings/saving.hpp"
 #include "values.hpp"
 
 import shardmesh;
+import shardmesh.mapping;
 
 namespace c_api {
 using namespace shardmesh;
@@ -42,11 +44,25 @@ checked_saving::checked_saving(const shardmesh_save_options* options)
   to_target(given_.format);
   to_threads(given_.threads);
   to_memory(given_.memory_bytes, 0);
+  if (given_.map == nullptr)
+    refuse_without_map(choice());
+  else if (given_.previous != nullptr)
+    refuse_argument("map", "is set, and so is previous: set one of them");
 }
 
-void checked_saving::refuse_previous() const {
+void checked_saving::refuse_options_of_save() const {
   if (given_.previous != nullptr)
     refuse_argument("previous", "is set, and conversions write whole checkpoints: set it to null");
+  if (given_.map != nullptr)
+    refuse_argument("map", "is set, and conversions map the checkpoint that they read: open it with map");
+}
+
+mapping_choice checked_saving::choice() const {
+  return {given_.map, given_.config, given_.sizes, given_.size_count, given_.map_inverse != 0};
+}
+
+chosen_mapping checked_saving::mapping() const {
+  return to_mapping(choice(), {});
 }
 
 save_options checked_saving::with(bindings::watch& watching) const {
@@ -99,6 +115,15 @@ save_tensor to_tensor(const shardmesh_save_tensor& wanted) {
   return made;
 }
 
+save_report save_with_map(const std::filesystem::path& to, std::span<const save_tensor> tensors,
+                          const checked_saving& how, bindings::watch& watching) {
+  const chosen_mapping chosen = how.mapping();
+  convert_options options;
+  options.format = how.format();
+  bindings::set_saving(options, how.with(watching));
+  return value_of(shardmesh::save_mapped(to, tensors, {}, chosen.mappings, chosen.sizes, options));
+}
+
 std::vector<save_tensor> to_tensors(const shardmesh_save_tensor* tensors, std::size_t count) {
   if (count > 0 && tensors == nullptr) refuse_null("tensors");
   std::vector<save_tensor> made;
@@ -124,6 +149,7 @@ shardmesh_status shardmesh_save(const char* path, const shardmesh_save_tensor* t
     const checked_saving how(options);
     const std::vector<shardmesh::save_tensor> wanted = to_tensors(tensors, tensor_count);
     give_report(report, watched_result(how.call(), [&](bindings::watch& watching) {
+                  if (how.has_map()) return save_with_map(to, wanted, how, watching);
                   return value_of(shardmesh::save(to, wanted, how.format(), how.with(watching)));
                 }));
   });

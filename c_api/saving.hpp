@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "conventions.hpp"
 #include "handle.hpp"
 #include "watching.hpp"
 
@@ -26,11 +27,16 @@ class checked_saving {
   explicit checked_saving(const shardmesh_save_options* options);
   const shardmesh_call* call() const { return given_.call; }
   shardmesh::target_format format() const { return to_target(given_.format); }
-  /// Refuses an option that only `save` has.
-  void refuse_previous() const;
+  /// Refuses the options that only `save` has.
+  void refuse_options_of_save() const;
+  bool has_map() const { return given_.map != nullptr; }
+  /// The mapping of the options. \pre has_map()
+  chosen_mapping mapping() const;
   shardmesh::save_options with(bindings::watch& watching) const;
 
  private:
+  mapping_choice choice() const;
+
   shardmesh_save_options given_;
 };
 

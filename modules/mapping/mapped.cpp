@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -23,6 +22,7 @@ module shardmesh.mapping;
 import shardmesh.torch_file;
 import :mapped_objects;
 import :mapped_source;
+import :mapping_notes;
 
 namespace shardmesh {
 namespace {
@@ -44,7 +44,7 @@ class mapped_reader final : public torch_file::archive_forwarding_reader {
     for (const bound_tensor& made : bound_.tensors) list(made);
     for (const std::size_t tensor : bound_.kept) add_whole_tensor(tensor);
     list_objects();
-    note();
+    for (std::string& note : notes_of(bound_, this->inner().contents())) notes_.push_back(std::move(note));
   }
 
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
@@ -154,30 +154,6 @@ class mapped_reader final : public torch_file::archive_forwarding_reader {
     place.length = 0;
     add_tensor(std::move(entry), std::nullopt);
     add_chunk(box::whole(made.shape), place, {static_cast<std::int32_t>(sources[0]), -1});
-  }
-
-  void note() {
-    const auto computed = static_cast<std::int64_t>(bound_.tensors.size()) - bound_.renamed_tensors;
-    notes_.push_back(fmt::format("mapped from {} to {}: {} renamed, {} computed", bound_.mapping.left,
-                                 bound_.mapping.right, detail::counted(bound_.renamed_tensors, "tensor"), computed));
-    if (bound_.filled_elements > 0)
-      notes_.push_back(
-          fmt::format("{} that the mapping fills with zeros", detail::counted(bound_.filled_elements, "element")));
-    if (bound_.dropped_elements > 0)
-      notes_.push_back(fmt::format("{} of filler not used", detail::counted(bound_.dropped_elements, "element")));
-    if (bound_.followed_entries > 0)
-      notes_.push_back(fmt::format("{} of optimizer state follow{} the parameters",
-                                   detail::counted(bound_.followed_entries, "entry", "entries"),
-                                   bound_.followed_entries == 1 ? "s" : ""));
-    if (!bound_.kept.empty())
-      notes_.push_back(fmt::format("{} of an optimizer unchanged: no parameter in the name",
-                                   detail::counted(static_cast<std::int64_t>(bound_.kept.size()), "tensor")));
-    for (const unused_tensor& one : bound_.unused)
-      notes_.push_back(
-          fmt::format("{} is not used: {}", escaped(inner().contents().tensors[one.source].key), one.reason));
-    for (const std::size_t object : bound_.unused_objects)
-      notes_.push_back(
-          fmt::format("{} is not used: its parameter is not used", escaped(inner().contents().objects[object].key)));
   }
 
   result<void> compare(std::size_t a, std::size_t b) {

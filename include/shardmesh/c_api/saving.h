@@ -38,6 +38,16 @@ typedef struct shardmesh_save_options {
   int32_t threads;         /* 0: all cores */
   const char* previous; /* DCP: an earlier checkpoint beside `path`, to whose unchanged chunks the new one refers. Null:
                            everything is written. Must be null for `convert` and `reshard` */
+  /* Saves the tensors under another naming convention, as `map` of `shardmesh_open_options` opens them. The tensors
+   * have no configuration beside them, so the sizes of the model are those of `config` and `sizes`. Every tensor must
+   * have a place in the mapping. The writers of parts have no effect. Null: the given names. Null for `convert` and
+   * `reshard`, which map the checkpoint that they read, and not together with `previous`. */
+  const char* map;
+  const char* config;                /* with `map`: a JSON file with the model's sizes; null: none */
+  const shardmesh_model_size* sizes; /* with `map`: as in `shardmesh_open_options` */
+  size_t size_count;
+  int32_t map_inverse; /* with the file of a `map`: applies the mapping from right to left */
+  int32_t reserved;    /* 0 */
 } shardmesh_save_options;
 
 typedef struct shardmesh_save_report shardmesh_save_report;

@@ -21,6 +21,11 @@ struct save_options {
   std::int64_t memory_bytes = 0;  // 0: the library's default
   watching call{};
   std::string previous{};  // DCP: an earlier checkpoint beside the destination; empty: everything is written
+  // Only `save` has these: see `shardmesh_save_options`.
+  std::string map{};  // "hf.llama:megatron.gpt", or the path of a TOML file
+  bool map_inverse = false;
+  std::string config{};                                       // with `map`: a JSON file with the model's sizes
+  std::vector<std::pair<std::string, std::int64_t>> sizes{};  // with `map`: names and values
 };
 
 /// The counts and notes of a save.
@@ -59,7 +64,7 @@ struct selection {
 };
 
 struct convert_options {
-  save_options saving{SHARDMESH_FORMAT_SAFETENSORS, false, true, 0, 0, {}, {}};
+  save_options saving{SHARDMESH_FORMAT_SAFETENSORS, false, true, 0, 0, {}, {}, {}, false, {}, {}};
   selection select{};
   std::int64_t max_shard_bytes = 0;  // 0: Hugging Face's 5 GB
   shardmesh_dedup dedup = SHARDMESH_DEDUP_NONE;
@@ -96,9 +101,18 @@ class c_saving {
     options.skip_sync = from.durable ? 0 : 1;
     options.threads = from.threads;
     options.previous = from.previous.empty() ? nullptr : c_text(from.previous);
+    options.map = from.map.empty() ? nullptr : c_text(from.map);
+    options.map_inverse = from.map_inverse ? 1 : 0;
+    options.config = from.config.empty() ? nullptr : c_text(from.config);
+    for (const auto& one : from.sizes) sizes.push_back({c_text(one.first), one.second});
+    options.sizes = sizes.data();
+    options.size_count = sizes.size();
   }
+  c_saving(const c_saving&) = delete;
+  c_saving& operator=(const c_saving&) = delete;
   watched_call call;
   shardmesh_save_options options{};
+  std::vector<shardmesh_model_size> sizes{};
 
   // Runs `write(report, error)`, which returns a status.
   template <class Write>

@@ -22,6 +22,7 @@ import shardmesh.layout;
 import shardmesh.transfer;
 import :element_pieces;
 import :mapped_moves;
+import :mapping_notes;
 import :piece_chain;
 import :piece_sides;
 
@@ -206,7 +207,7 @@ void trace_ties(const bound_mapping& bound, const catalog& between, traced_mappi
 result<traced_mapping> traced(const catalog& sources, std::span<const mapping_rules> mappings,
                               const model_sizes& sizes) {
   SHARDMESH_TRY(check_given_sizes(mappings, sizes));
-  traced_mapping made{elements_of(sources), {}, {}, {}};
+  traced_mapping made{elements_of(sources), {}, {}, {}, {}};
   for (std::size_t i = 0; i < sources.objects.size(); ++i) made.objects.push_back({sources.objects[i].key, {i}, {}});
   for (const mapping_rules& mapping : mappings) {
     const auto through = std::make_shared<list_mapping>();
@@ -217,6 +218,7 @@ result<traced_mapping> traced(const catalog& sources, std::span<const mapping_ru
     if (!through->bound.lists.empty()) through->instances = index_instances(through->bound, between);
     made.objects = followed(through, std::move(made.objects));
     trace_ties(through->bound, between, made);
+    for (std::string& note : notes_of(through->bound, between)) made.notes.push_back(std::move(note));
     SHARDMESH_TRY(made.tensors, chained(made.tensors, elements_of(through->bound, between)));
   }
   return made;

@@ -94,6 +94,7 @@ struct traced_mapping {
   std::vector<traced_object> objects;
   std::vector<tied_sources> ties;
   std::optional<error> untraced_tie;  // of tensors that are not sources
+  std::vector<std::string> notes;     // of all mappings, for the user
 };
 
 // Applies the mappings to the description of sources, in order.

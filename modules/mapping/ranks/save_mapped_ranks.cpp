@@ -99,6 +99,7 @@ struct new_state {
   std::vector<host_tensor> memory;        // per target
   std::vector<std::optional<box>> parts;  // per target; nothing for a target of other ranks
   std::vector<local_state_object> objects;
+  std::vector<std::string> notes;
 };
 
 // Allocates this rank's parts of the targets.
@@ -127,6 +128,7 @@ result<mapped_moves> prepare(new_state& made, const const_local_state& held, con
   SHARDMESH_TRY(catalog sources, catalog_of(all.tensors));
   for (const std::string& key : all.objects) sources.objects.push_back({key, {key}, {}, 0});
   SHARDMESH_TRY(const traced_mapping through, traced(sources, mappings, sizes));
+  made.notes = through.notes;
   SHARDMESH_TRY(made.objects, renamed_objects(held, all.objects, through.objects));
   SHARDMESH_TRY(made.sides.to, spread_evenly(through.tensors, comm.size()));
   SHARDMESH_TRY(allocate(made, comm.rank()));
@@ -163,7 +165,9 @@ result<save_report> save_mapped(const std::filesystem::path& destination, const 
   const result<mapped_moves> moves = prepare(made, held, all, mappings, sizes, comm);
   // With `every_run`, a defect of one rank's memory leaves the communicator usable.
   SHARDMESH_TRY(run_moves(moves, made.sides, comm, {.check = check_policy::every_run, .call = call}));
-  return save(destination, state_of(made, comm.rank()), comm, options);
+  SHARDMESH_TRY(save_report report, save(destination, state_of(made, comm.rank()), comm, options));
+  report.notes.insert(report.notes.begin(), made.notes.begin(), made.notes.end());
+  return report;
 }
 
 }  // namespace shardmesh

@@ -192,6 +192,65 @@ TEST_CASE("the file of a mapping is applied in either direction") {
   check_equal(c::checkpoint::open(folder / "megatron.safetensors", back), all);
 }
 
+TEST_CASE("tensors in memory are saved under Megatron's names in every format, and opened under their own") {
+  const scratch_folder folder;
+  const model all = llama();
+  std::ofstream(folder / "sizes.json") << config;
+  std::vector<c::save_tensor> tensors;
+  for (const auto& [key, one] : all) tensors.emplace_back(key, c::view(one.values.data(), one.shape));
+  c::save_options options;
+  options.map = "hf.llama:megatron.gpt";
+  options.config = folder / "sizes.json";
+  for (const auto& [format, name] :
+       std::map<shardmesh_format, std::string>{{SHARDMESH_FORMAT_DCP, "dcp"},
+                                               {SHARDMESH_FORMAT_SAFETENSORS, "megatron.safetensors"},
+                                               {SHARDMESH_FORMAT_TORCH, "megatron.pt"}}) {
+    CAPTURE(name);
+    options.format = format;
+    const c::save_report report = c::save(folder / name.c_str(), tensors, options);
+    CHECK(report.counts.tensors == 9);
+    CHECK(says(report.notes.front(), "mapped from hf.llama to megatron.gpt"));
+    const c::checkpoint stored = c::checkpoint::open(folder / name.c_str());
+    CHECK(stored.load<float>(fused_qkv) == expected_qkv(all));
+    CHECK(stored.load<float>(fused_gates) == expected_gates(all));
+    c::open_options back = mapped("megatron.gpt:hf.llama");
+    back.config = folder / "sizes.json";
+    check_equal(c::checkpoint::open(folder / name.c_str(), back), all);
+  }
+}
+
+TEST_CASE("a save with a mapping is refused without sizes, with other options of saves, and in conversions") {
+  const scratch_folder folder;
+  const model all = llama();
+  std::vector<c::save_tensor> tensors;
+  for (const auto& [key, one] : all) tensors.emplace_back(key, c::view(one.values.data(), one.shape));
+  const auto refused = [&](const c::save_options& options) {
+    const auto problems = problems_of([&] { c::save(folder / "new", tensors, options); });
+    REQUIRE_FALSE(problems.empty());
+    CHECK_FALSE(std::ifstream(folder / "new/.metadata").good());
+    return problems[0];
+  };
+  c::save_options options;
+  options.map = "hf.llama:megatron.gpt";
+  CHECK(refused(options).status == SHARDMESH_MISSING_KEY);
+  options.sizes = {{"layer", 1}, {"layer", 1}};
+  CHECK(refused(options).message == "the argument sizes sets 'layer' twice");
+  options.sizes = {{"layers", 1}};
+  CHECK(says(refused(options).what(), "layers=1"));
+  options.previous = folder / "old";
+  CHECK(refused(options).message == "the argument map is set, and so is previous: set one of them");
+  c::save_options alone;
+  alone.config = "config.json";
+  CHECK(refused(alone).message == "the argument config is set without map");
+  const c::checkpoint source = c::checkpoint::open(written(folder, all));
+  c::convert_options conversion;
+  conversion.saving.map = "hf.llama:megatron.gpt";
+  const auto problems = problems_of([&] { c::convert(source, folder / "new", conversion); });
+  REQUIRE(problems.size() == 1);
+  CHECK(problems[0].message ==
+        "the argument map is set, and conversions map the checkpoint that they read: open it with map");
+}
+
 TEST_CASE("the mappings of the library are listed, with their texts") {
   const std::vector<std::string> names = c::mappings();
   CHECK(std::count(names.begin(), names.end(), "hf.llama:megatron.gpt") == 1);

@@ -63,7 +63,9 @@ std::string saved(const std::filesystem::path& destination, const tensors& all, 
     const_local_state held = rows_on(own, comm.rank(), world);
     if (change) change(held, comm.rank());
     const auto done = save_mapped(destination, held, mappings, {}, comm, {.format = format, .durable = false});
-    outcomes[static_cast<std::size_t>(comm.rank())] = done ? "saved" : to_string(done.error());
+    std::string& outcome = outcomes[static_cast<std::size_t>(comm.rank())];
+    outcome = done ? "saved" : to_string(done.error());
+    if (done && !done->notes.at(0).starts_with("mapped from ")) outcome = "the first note is " + done->notes[0];
     return {};
   }).value();
   for (const std::string& one : outcomes) CHECK(one == outcomes[0]);
