@@ -80,12 +80,13 @@ result<std::unique_ptr<checkpoint_reader>> mapping_choice::apply(std::unique_ptr
 
 chosen_mapping chosen_mapping::make(const py::dict& given) {
   const mapping_choice choice(given);
+  if (!choice.is_given()) return {};
   const auto made = [&]() -> result<chosen_mapping> {
     const released unlocked;
-    SHARDMESH_TRY(std::vector<mapping_rules> mappings, choice.mappings());
-    SHARDMESH_TRY(model_sizes sizes, choice.sizes(""));
-    SHARDMESH_TRY(check_given_sizes(mappings, sizes));
-    return chosen_mapping{std::move(mappings), std::move(sizes)};
+    SHARDMESH_TRY(std::vector<mapping_rules> chosen, choice.mappings());
+    SHARDMESH_TRY(model_sizes of_model, choice.sizes(""));
+    SHARDMESH_TRY(check_given_sizes(chosen, of_model));
+    return chosen_mapping{std::move(chosen), std::move(of_model)};
   }();
   return value_of(made);
 }

@@ -46,7 +46,8 @@ struct chosen_mapping {
   std::vector<shardmesh::mapping_rules> mappings;  // in the order in which they are applied
   shardmesh::model_sizes sizes;                    // of a state in memory, which has no configuration beside it
 
-  /// given: as for `mapping_choice`, with a map. Raises the errors of the mapping and of the configuration.
+  /// given: as for `mapping_choice`; without a map, there are no mappings. Raises the errors of the mapping and of the
+  /// configuration.
   static chosen_mapping make(const pybind11::dict& given);
 };
 
