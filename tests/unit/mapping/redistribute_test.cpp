@@ -437,6 +437,24 @@ TEST_CASE("tied sources that share their memory are equal, also as terms of a su
   CHECK(contains(refused, "head: the mapping ties this tensor to embed, and Partial tensors in two layouts"));
 }
 
+TEST_CASE("tied sources of other strides are compared element by element") {
+  const auto rules = rules_of(tied_head);
+  const distribution whole = on_every_rank({4, 2}, 1).value();
+  const auto moved = [&](any_communicator& comm, float last) {
+    tensor embed = counted({4, 2}, 1), v = counted({2, 4});
+    std::vector<float> columns{1, 3, 5, 7, 2, 4, 6, last};
+    const tensor_view head{reinterpret_cast<std::byte*>(columns.data()), dtype::float32, {}, {4, 2}, {1, 4}};
+    const std::vector<named_source> from{{"embed", {whole, dtype::float32, {{small_tensors::view_of(embed)}}}},
+                                         {"head", {whole, dtype::float32, {{head}}}}};
+    const std::vector<named_target> to{
+        {"v", {on_every_rank({2, 4}, 1).value(), dtype::float32, {{small_tensors::view_of(v)}}}}};
+    return redistribute(from, to, rules, {}, comm);
+  };
+  CHECK(error_of_all(1, [&](any_communicator& comm) { return moved(comm, 8); }) == "no error");
+  const std::string apart = error_of_all(1, [&](any_communicator& comm) { return moved(comm, 9); });
+  CHECK(contains(apart, "head: the mapping ties this tensor to embed, and their values differ"));
+}
+
 TEST_CASE("a target of a tied name equals its partner: in the same memory, in its layout, and in another one") {
   const std::vector<mapping_rules> rules{rules_of(tied_head)[0].inverse()};
   const distribution over_rows = rows({4, 2}, 2), whole = on_every_rank({4, 2}, 2).value();
