@@ -73,7 +73,7 @@ result<placed_tensors<View>> placed(std::span<const tensor_entry> tensors, const
       return fail(errc::unsupported, "a tensor of this kind does not move between ranks")
           .with_key(one.key)
           .with_values("plain elements", one.opaque_kind)
-          .with_hint("convert the checkpoint with --dequantize first");
+          .with_hint("leave it out: convert the checkpoint with --skip, or with --dequantize");
     shapes.push_back({one.key, one.shape});
   }
   const placement_resolution resolved =
