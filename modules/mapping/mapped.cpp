@@ -205,7 +205,7 @@ class mapped_reader final : public torch_file::archive_forwarding_reader {
 
   bound_mapping bound_;
   std::unordered_map<std::size_t, const bound_object*> joined_;  // by object of this catalog
-  std::unordered_map<std::size_t, const bound_list*> lists_;     // likewise
+  std::unordered_map<std::size_t, const bound_list*> lists_;     // by object of this catalog
   instances_by_key instances_;                                   // for `renamed_list`
   chunk_source source_;
   bool compares_ties_;
