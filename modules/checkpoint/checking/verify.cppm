@@ -31,11 +31,11 @@ struct verify_report {
   std::int64_t more_problems = 0;  // number of problems beyond those listed
   std::vector<error> warnings;
   global_report globals;  // of the checkpoint's pickles; dangerous names are also problems, and unknown ones warnings
-  std::int64_t chunks = 0, objects = 0, bytes = 0;
-  std::int64_t checked_bytes = 0;      // covered by a checksum that was compared
-  std::int64_t unchecked_chunks = 0;   // chunks with bytes but without a checksum; unknown if `quick`
-  std::int64_t unchecked_objects = 0;  // objects with bytes but without a checksum; unknown if `quick`
-  std::int64_t unread_tensors = 0;     // tensors in the checkpoint that no entry names: neither checked nor converted
+  std::int64_t chunks = 0, objects = 0, bytes = 0;  // with the replicas of ranks that saved without collectives
+  std::int64_t checked_bytes = 0;                   // covered by a checksum that was compared
+  std::int64_t unchecked_chunks = 0;                // chunks with bytes but without a checksum; unknown if `quick`
+  std::int64_t unchecked_objects = 0;               // objects with bytes but without a checksum; unknown if `quick`
+  std::int64_t unread_tensors = 0;  // tensors in the checkpoint that no entry names: neither checked nor converted
 
   /// Returns whether the check found no problem.
   bool ok() const { return problems.empty(); }
