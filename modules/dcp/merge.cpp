@@ -20,45 +20,12 @@ module;
 #include <vector>
 module shardmesh.dcp;
 
+import :held_entries;
 import :own_lists;
+import :rank_comparison;
 
 namespace shardmesh::dcp {
 namespace {
-
-// A rank's entry under a key: exactly one of `tensor` and `object` is set.
-struct held_entry {
-  std::int64_t rank = 0;
-  const catalog* from = nullptr;
-  const tensor_entry* tensor = nullptr;
-  const object_entry* object = nullptr;
-
-  const path& where() const { return tensor ? tensor->where : object->where; }
-};
-using holders = std::vector<held_entry>;
-
-bool are_described_alike(const held_entry& a, const held_entry& b) {
-  if (a.object || b.object) return a.object && b.object;
-  return a.tensor->shape == b.tensor->shape && a.tensor->type == b.tensor->type &&
-         a.tensor->properties.foreign_dtype == b.tensor->properties.foreign_dtype;
-}
-
-std::string description_of(const held_entry& entry) {
-  return entry.object ? "an object" : fmt::format("{} {}", name(entry.tensor->type), to_string(entry.tensor->shape));
-}
-
-// A chunk of one holder.
-struct held_chunk {
-  const held_entry* holder = nullptr;
-  std::int32_t number = 0;
-
-  box where() const { return holder->from->chunk_box(*holder->tensor, number); }
-  const stored_range& place() const { return holder->from->chunk_places[static_cast<std::size_t>(number)]; }
-};
-
-void for_each_chunk(const held_entry& entry, function_ref<void(const held_chunk&)> visit) {
-  const tensor_entry& tensor = *entry.tensor;
-  for (std::int32_t i = 0; i < tensor.chunk_count; ++i) visit({&entry, tensor.first_chunk + i});
-}
 
 // Identifies an item.
 using place_key = std::array<std::int64_t, 4>;
@@ -79,7 +46,7 @@ std::string key_list(std::span<const std::string> keys) {
 class catalog_merge {
  public:
   // `own`: the description of the preferred rank; null: there is none.
-  catalog_merge(const merge_rules& rules, const catalog* own) : rules_(rules) {
+  catalog_merge(const merge_rules& rules, const catalog* own) : rules_(rules), comparison_(rules) {
     if (own) own_lists_ = own_lists(*own);
   }
 
@@ -95,7 +62,7 @@ class catalog_merge {
       if (own != all.end()) return add_seen_by(all, *own, key);
       if (own_lists_.exclude(all.front().where())) return excluded_keys_.push_back(key);
     }
-    auto conflict = conflict_in(all);
+    auto conflict = comparison_.conflict_in(all);
     if (!conflict) return add_merged(all, key);
     if (!rules_.keys_at_ranks) return add_conflict(key, all, std::move(*conflict));
     for (const held_entry& entry : all) {
@@ -122,6 +89,9 @@ class catalog_merge {
                                  *rules_.preferred, key_list(overlapping_keys_)));
     return made;
   }
+
+  // Returns a problem for each item that cannot be compared.
+  const std::vector<error>& incomparable() const { return comparison_.problems(); }
 
   std::unordered_set<std::string> stored_keys;  // of all ranks
   catalog merged, copies;
@@ -208,7 +178,7 @@ class catalog_merge {
         const auto [first, added] = first_of.try_emplace(where, chunk);
         if (added)
           others.push_back(where);
-        else if (!hold_the_same(*first->second.holder, first->second.place(), other, chunk.place()))
+        else if (!comparison_.hold_the_same(*first->second.holder, first->second.place(), other, chunk.place()))
           disputed.insert(where);
       });
     }
@@ -221,7 +191,7 @@ class catalog_merge {
       overlapping_keys_.push_back(key);
     }
     if (disputed.empty()) return;
-    error made = conflict(all, different_values).with_box(*disputed.begin());
+    error made = rank_comparison::conflict(all, different_values).with_box(*disputed.begin());
     made.key = key;
     warnings.push_back(made);
     conflicts.emplace(key, std::move(made));
@@ -285,64 +255,8 @@ class catalog_merge {
     merged.add_chunk(box::whole(first.tensor->shape), stored_range());
   }
 
-  // Returns the ranks' disagreement; nothing when they all have one value.
-  std::optional<error> conflict_in(const holders& all) {
-    for (const held_entry& entry : all)
-      if (!are_described_alike(all.front(), entry))
-        return conflict(all, "saved different entries under this key")
-            .with_values(description_of(all.front()), description_of(entry));
-    if (all.front().object) {
-      for (const held_entry& entry : all)
-        if (!hold_the_same(all.front(), all.front().object->place, entry, entry.object->place))
-          return conflict(all, different_values);
-      return std::nullopt;
-    }
-    std::map<box, held_chunk> first_of;
-    std::optional<box> disputed;
-    for (const held_entry& entry : all)
-      for_each_chunk(entry, [&](const held_chunk& chunk) {
-        if (disputed) return;
-        const auto [first, added] = first_of.try_emplace(chunk.where(), chunk);
-        const held_chunk& other = first->second;
-        if (!added && !hold_the_same(*other.holder, other.place(), entry, chunk.place())) disputed = first->first;
-      });
-    if (disputed) return conflict(all, different_values).with_box(*disputed);
-    return std::nullopt;
-  }
-
-  static error conflict(const holders& all, std::string_view what) {
-    std::vector<std::int64_t> ranks;
-    for (const held_entry& entry : all) ranks.push_back(entry.rank);
-    error made = fail(errc::disagreement, fmt::format("the ranks {}", what))
-                     .with_hint(
-                         "read it as one rank (--rank N, rank=N), or list it as KEY@RANK of each rank"
-                         " (--keys-at-ranks, keys_at_ranks=True)");
-    for (const std::int64_t rank : ranks) made.ranks.push_back(static_cast<std::int32_t>(rank));
-    if (all.front().object)
-      made.key = all.front().object->key;
-    else
-      made.key = all.front().tensor->key;
-    return made;
-  }
-
-  // Items that cannot be compared are a problem of their own, not a difference.
-  bool hold_the_same(const held_entry& a, const stored_range& at, const held_entry& b, const stored_range& other) {
-    if (&a == &b || at.file < 0 || other.file < 0 || !rules_.are_equal) return true;
-    if (a.from->transforms[static_cast<std::size_t>(at.transform)] !=
-        b.from->transforms[static_cast<std::size_t>(other.transform)])
-      return false;
-    auto same = rules_.are_equal(a.from->files[static_cast<std::size_t>(at.file)], at,
-                                 b.from->files[static_cast<std::size_t>(other.file)], other);
-    if (same) return *same;
-    error problem = std::move(same).error();
-    problem.key = b.object ? b.object->key : b.tensor->key;
-    if (std::ranges::find(problems, problem) == problems.end()) problems.push_back(std::move(problem));
-    return true;
-  }
-
-  static constexpr std::string_view different_values = "saved different values under this key";
-
   const merge_rules& rules_;
+  rank_comparison comparison_;
   own_lists own_lists_;                     // of the preferred rank
   std::vector<std::string> excluded_keys_;  // of other ranks, see own_lists::exclude
   std::vector<std::string> overlapping_keys_;
@@ -386,7 +300,8 @@ metadata merge_metadata(std::vector<metadata> parts, const merge_rules& rules) {
     made.problems.insert(made.problems.end(), part.problems.begin(), part.problems.end());
     made.warnings.insert(made.warnings.end(), part.warnings.begin(), part.warnings.end());
   }
-  made.problems.insert(made.problems.end(), merge.problems.begin(), merge.problems.end());
+  for (const auto* const problems : {&merge.problems, &merge.incomparable()})
+    made.problems.insert(made.problems.end(), problems->begin(), problems->end());
   made.warnings.insert(made.warnings.end(), merge.warnings.begin(), merge.warnings.end());
   made.conflicts = std::move(merge.conflicts);
   std::erase_if(made.extras.planner_entries, [&](const auto& named) {

@@ -25,6 +25,7 @@ module shardmesh.dcp;
 import :flattened;
 import :folder_listing;
 import :item_ends;
+import :item_runs;
 import :megatron;
 
 namespace shardmesh::dcp {
@@ -32,32 +33,6 @@ namespace fs = places;
 namespace {
 
 constexpr std::int64_t archive_limit_bytes = std::int64_t{4} << 30;
-
-// An item whose bytes are in memory, together with those of other items. All other calls go to its file.
-class kept_item final : public byte_source {
- public:
-  // `begin`: the item's position in `bytes`.
-  kept_item(std::shared_ptr<const byte_source> item, std::shared_ptr<const std::vector<std::byte>> bytes,
-            std::int64_t begin)
-      : item_(std::move(item)), bytes_(std::move(bytes)), begin_(begin) {}
-  std::int64_t size_bytes() const override { return item_->size_bytes(); }
-  result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
-    const bool is_inside = offset >= 0 && offset <= size_bytes() && std::ssize(out) <= size_bytes() - offset;
-    if (!is_inside) return item_->read(offset, out);  // which returns the error
-    std::copy_n(bytes_->begin() + begin_ + offset, out.size(), out.begin());
-    return {};
-  }
-  std::string name() const override { return item_->name(); }
-  std::optional<file_range> plain_file() const override { return item_->plain_file(); }
-  std::int64_t stored_bytes(std::int64_t offset, std::int64_t length) const override {
-    return item_->stored_bytes(offset, length);
-  }
-
- private:
-  std::shared_ptr<const byte_source> item_;
-  std::shared_ptr<const std::vector<std::byte>> bytes_;
-  std::int64_t begin_;
-};
 
 class dcp_reader final : public checkpoint_reader, public torch_file::archived_objects {
  public:
@@ -318,7 +293,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     if (place.file < 0) return fail(errc::missing_key, "the metadata does not say where it is stored");
     SHARDMESH_TRY(auto section, files_.section(place.file, place.offset, place.length));
     const std::string& transform = contents_.transforms[static_cast<std::size_t>(place.transform)];
-    if (transform.empty()) return place.length <= small_item_bytes ? with_bytes(place, section) : section;
+    if (transform.empty()) return runs_.with_bytes(place, section);
     if (!transform.starts_with("stream.zstd") || transform.find('+') != std::string::npos)
       return fail(errc::unsupported, "is stored through an unknown transform").with_values("stream.zstd/1", transform);
     // Entries that share a stream share its decoder, because opening one decodes the whole stream to measure it.
@@ -333,42 +308,6 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     const std::scoped_lock guard(repeated_lock_);
     decoded_ = {key, decoded};
     return decoded;
-  }
-
-  // Avoids small reads for biases, norms, and an optimizer's steps. An item is opened, read, and compared with its
-  // checksums, each time with a read and a check of the file's version. The bytes of a small item are therefore kept.
-  // When one item follows another, the next ones are read with it.
-  std::shared_ptr<const byte_source> with_bytes(const stored_range& place, std::shared_ptr<const byte_source> item) {
-    run_of_items& run = runs_[static_cast<std::size_t>(place.file) % runs_.size()];
-    const auto held = run.lock.acquire();
-    if (!held) return item;  // its read ends at the same limit
-    const std::int64_t end = place.offset + place.length;
-    if (run.file != place.file) {
-      run.file = place.file;
-      run.bytes.reset();
-      run.last_end = end;
-    }
-    const std::int64_t run_end = run.bytes ? run.begin + std::ssize(*run.bytes) : 0;
-    if (!run.bytes || place.offset < run.begin || end > run_end) {
-      const bool goes_on = run.bytes && place.offset >= run.begin && place.offset - run_end <= near_bytes;
-      const bool follows = place.offset >= run.last_end && place.offset - run.last_end <= near_bytes;
-      // Other threads may be a few items behind: their items are read again as well.
-      const std::int64_t begin =
-          goes_on ? std::min(place.offset, std::max(run.begin, run_end - near_bytes)) : place.offset;
-      const auto whole = files_.open(place.file);
-      if (!whole) return item;
-      const std::int64_t left = (*whole)->size_bytes() - begin;
-      auto bytes = std::make_shared<std::vector<std::byte>>(
-          static_cast<std::size_t>(goes_on || follows ? std::min(left, run_bytes) : place.length));
-      if (!(*whole)->read(begin, *bytes)) return item;
-      run.last_end = end;
-      if (!goes_on && !follows && run.bytes)  // another thread may continue the run
-        return std::make_shared<kept_item>(std::move(item), std::move(bytes), 0);
-      run.bytes = std::move(bytes);
-      run.begin = begin;
-    }
-    run.last_end = end;
-    return std::make_shared<kept_item>(std::move(item), run.bytes, place.offset - run.begin);
   }
 
   // Returns the bytes to be copied, checked: a damaged record must not get a fresh checksum.
@@ -440,14 +379,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   std::shared_ptr<read_budget> budget_;
   bool is_identified_ = false;  // whether `identify_opaque_tensors` was called
   static constexpr std::size_t identified_together = 256;
-  static constexpr std::int64_t small_item_bytes = 4096, near_bytes = 1 << 14, run_bytes = 5 * near_bytes;
-  struct run_of_items {
-    detail::call_lock lock;
-    std::int32_t file = -1;
-    std::shared_ptr<const std::vector<std::byte>> bytes;  // of the file, from `begin` on
-    std::int64_t begin = 0, last_end = 0;                 // `last_end`: of the item requested last
-  };
-  std::array<run_of_items, 32> runs_;  // by the file's number
+  item_runs runs_{files_};
   std::mutex repeated_lock_;
   std::optional<std::pair<place_key, object_value>>
       repeated_value_;  // optional: no key can mean "none", because an entry without a place has a key as well
