@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <range/v3/view/enumerate.hpp>
+#include <shardmesh/try.hpp>
 
 #include <algorithm>
 #include <cstddef>

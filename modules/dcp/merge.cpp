@@ -300,7 +300,7 @@ metadata merge_metadata(std::vector<metadata> parts, const merge_rules& rules) {
     made.problems.insert(made.problems.end(), part.problems.begin(), part.problems.end());
     made.warnings.insert(made.warnings.end(), part.warnings.begin(), part.warnings.end());
   }
-  for (const auto* const problems : {&merge.problems, &merge.incomparable()})
+  for (const std::vector<error>* const problems : {&std::as_const(merge.problems), &merge.incomparable()})
     made.problems.insert(made.problems.end(), problems->begin(), problems->end());
   made.warnings.insert(made.warnings.end(), merge.warnings.begin(), merge.warnings.end());
   made.conflicts = std::move(merge.conflicts);

@@ -54,7 +54,7 @@ std::optional<ballot> decode_ballot(std::span<const std::byte> bytes) {
   return in.ok() ? std::optional(std::move(said)) : std::nullopt;
 }
 
-contributions calls_of(std::span<const std::vector<std::byte>> ballots) {
+contributions named_calls(std::span<const std::vector<std::byte>> ballots) {
   contributions all;
   for (std::size_t rank = 0; rank < ballots.size(); ++rank) {
     const std::string call = decode_ballot(ballots[rank]).value_or(ballot()).call;
@@ -140,7 +140,7 @@ result<agreement_notes> detail::agree_by_gather(communicator_ref comm, const dig
     problems |= one->has_problem;
     notes.push_back(std::move(one->note));
   }
-  if (!same_calls) return different_calls(calls_of(said));
+  if (!same_calls) return different_calls(named_calls(said));
   if (problems) return gather_problems(comm, options.problem, call);
   if (equal && options.combine) return combined(std::move(notes), options.combine);
   if (equal) return notes;

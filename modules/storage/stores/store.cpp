@@ -15,6 +15,7 @@ module;
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 // Room `remote` defines it, and its link options make the linker take it. A program without this room has none.
 extern "C" __attribute__((weak)) void shardmesh_register_remote_stores();
