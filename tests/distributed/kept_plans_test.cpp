@@ -46,7 +46,14 @@ struct loop_state {
   std::size_t text_length = 5;        // of an object on one rank
 
   loop_state(dice& roll, std::int32_t ranks) : models(holdings::random_models(roll)) {
-    for (const tensor_model& model : models) boxes.push_back(holdings::random_boxes(roll, model.shape, ranks));
+    for (const tensor_model& model : models) boxes.push_back(drawn_boxes(roll, model, ranks));
+  }
+
+  // A state has no empty boxes.
+  static boxes_of_ranks drawn_boxes(dice& roll, const tensor_model& model, std::int32_t ranks) {
+    boxes_of_ranks drawn = holdings::random_boxes(roll, model.shape, ranks);
+    for (auto& of_rank : drawn) std::erase_if(of_rank, [](const box& where) { return where.is_empty(); });
+    return drawn;
   }
 
   // Changes values, and sometimes what a plan depends on. Returns whether the plan can be kept.
@@ -56,7 +63,7 @@ struct loop_state {
     const std::vector<boxes_of_ranks> before = boxes;
     const std::size_t length_before = text_length;
     if (roll.one_in(3))
-      for (std::size_t t = 0; t < models.size(); ++t) boxes[t] = holdings::random_boxes(roll, models[t].shape, ranks);
+      for (std::size_t t = 0; t < models.size(); ++t) boxes[t] = drawn_boxes(roll, models[t], ranks);
     if (roll.one_in(4)) text_length += 1000;
     return boxes == before && text_length == length_before;
   }

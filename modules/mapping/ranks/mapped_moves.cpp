@@ -93,6 +93,7 @@ class move_maker {
     if (box::whole(made.shape).is_empty()) return {};
     if (made.whole && made.values.empty() && made.equals.empty()) {
       const held_tensor &source = from_[*made.whole], &wanted = to_[target];
+      SHARDMESH_TRY(check_cast(source.type, wanted.type, allow_narrowing_));
       moves_.wholes.push_back({*made.whole, target, moves_.transfers.size()});
       add_transfer({source.where, wanted.where, source.type, wanted.type}, *made.whole, target, {});
       return {};
