@@ -29,7 +29,7 @@ struct walk_limits {
   std::size_t entries = 0, key_bytes = 0;
 };
 
-// One walk takes apart all objects of an item: the limits hold for all together.
+// Walks through all objects of an item. The limits hold for all of them together.
 class object_walk {
  public:
   // The item, the options, and the search must outlive the walk.
