@@ -18,9 +18,10 @@ def read():
 
 
 def count_commands(bench, found):
-    """Adds the counts of each row's commands."""
+    """Adds the counts of each row's commands, and forgets the commands."""
     counter = counts.Counter.of_build(bench.build)
-    for row, commands in bench.commands.items():
+    commands_of, bench.commands = bench.commands, {}
+    for row, commands in commands_of.items():
         for label, line in commands.items():
             try:
                 found.setdefault(row, {}).setdefault("counts", {})[label] = counter.least(line)
@@ -32,8 +33,10 @@ def count_commands(bench, found):
                 bench.failed.append(row)
 
 
-def write(bench, found, slopes):
-    """Replaces the rows that were run; ratios of unsound runs stay unchanged and are named."""
+def write(bench):
+    """Writes what was found since the last call. Ratios of unsound runs stay unchanged and are named."""
+    found, slopes, bench.found, bench.slopes = bench.found, bench.slopes, {}, {}
+    count_commands(bench, found)
     known = read()
     known["threads"] = bench.threads
     for row, new in found.items():
@@ -48,8 +51,10 @@ def write(bench, found, slopes):
     known["slopes"] |= slopes
     for part in ("slopes", "rows"):
         known[part] = dict(sorted(known[part].items()))
-    FILE.write_text(json.dumps(known, indent=1) + "\n")
-    print(f"\nwritten to {FILE}: {len(found)} rows, {len(slopes)} slopes")
+    whole = FILE.with_suffix(".new")
+    whole.write_text(json.dumps(known, indent=1) + "\n")
+    whole.replace(FILE)
+    print(f"written to {FILE.name}: {', '.join(found) or 'no row'}, {len(slopes)} slopes", flush=True)
 
 
 def worse_ratio(now, before):

@@ -396,10 +396,12 @@ def main():
         except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
             print(f"\n{name}: FAILED: {error}")
             bench.failed.append(name)
+        if given.baseline:  # after each row, since all rows take an hour and a run may be interrupted
+            baseline.write(bench)
     worse = 0
-    if given.baseline or given.check:
+    if given.check:
         baseline.count_commands(bench, bench.found)
-        worse = (baseline.write if given.baseline else baseline.check)(bench, bench.found, bench.slopes) or 0
+        worse = baseline.check(bench, bench.found, bench.slopes)
     if bench.failed:
         sys.exit(f"failed: {', '.join(bench.failed)}")
     sys.exit(1 if worse else 0)
