@@ -44,7 +44,7 @@ PLACES = [
     ("modules/storage/destination/folder_rule.cpp", "{4} << 30", 4 * GIB, "`.shardmesh_checksums`"),
     ("modules/storage/source.cpp", None, None, ""),
     ("modules/storage/tar.cpp", "1 << 20", MIB, "a long name or the fields of pax"),
-    ("modules/storage/zip/zip.cpp", None, None, "the directory of a ZIP archive"),
+    ("modules/storage/zip/zip_record.cpp", None, None, "the directory of a ZIP archive"),
     ("modules/torch_checkpointing/folder_reader.cpp", None, None, "torch_checkpointing's metadata"),
     ("modules/torch_file/archive/checked_archive.cpp", None, None, "other pickles of an archive"),
     ("modules/torch_file/archive/item_reader.cpp", None, None, "a `data.pkl`"),

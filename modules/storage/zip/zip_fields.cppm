@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: the numbers in the headers of a ZIP archive, and the ZIP64 fields that hold those of 64 bits. The
-// headers themselves are read in zip.
+// headers themselves are read in `zip_end`, `zip_entry`, and `local_headers`.
 module shardmesh.storage:zip_fields;
 
 import shardmesh.std;
@@ -10,6 +10,10 @@ namespace shardmesh::zip_fields {
 
 // A number that a ZIP64 record or field holds instead.
 inline constexpr std::uint64_t saturated16 = 0xffff, saturated32 = 0xffffffff;
+
+// The signatures and sizes of local headers and directory entries, without their names.
+inline constexpr std::uint64_t local_signature = 0x04034b50, central_signature = 0x02014b50;
+inline constexpr std::int64_t local_bytes = 30, central_bytes = 46;
 
 // Return the little-endian number at an offset, which must lie in `bytes` with all of its bytes.
 std::uint64_t u16(std::span<const std::byte> bytes, std::size_t offset);
