@@ -79,7 +79,7 @@ FAULTS = [
      "offset > whole->size_bytes()", ["unit_checkpoint_core"]),
     ("checkpoint_core/nearest_key.cpp", "found <= limit", "found < limit", ["unit_checkpoint_core"]),
     ("checkpoint_core/recorded_sums.cpp", "found->first != wanted", "false", ["unit_checkpoint", "unit_copies"]),
-    ("dcp/held_entries.cpp", "a.tensor->type == b.tensor->type", "true", ["unit_dcp"]),
+    ("dcp/metadata/held_entries.cpp", "a.tensor->type == b.tensor->type", "true", ["unit_dcp"]),
     ("safetensors/entry_check.cpp", "end - begin != *bit_count / 8", "false", ["unit_safetensors"]),
     ("gguf/header.cpp", "*end > file_bytes_", "*end > file_bytes_ + 1", ["unit_gguf"]),
     ("gguf/header.cpp", "tensor.begin < before.end", "false", ["unit_gguf"]),
