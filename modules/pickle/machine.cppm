@@ -13,6 +13,9 @@ import :value;
 
 namespace shardmesh::pickle {
 
+// The error for values that need too much memory.
+inline constexpr const char* too_large = "its values need more memory than its size justifies";
+
 // Functions that return false have recorded the reason: the hot path has no result objects.
 class machine {
  public:
