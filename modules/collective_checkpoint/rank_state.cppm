@@ -9,23 +9,12 @@ import shardmesh.tree;
 import shardmesh.layout;
 import shardmesh.comm;
 import :held_parts;
+import :said_state;
 
 namespace shardmesh {
 
 // The most problems that an error names.
 inline constexpr std::size_t most_problems = 1 + error::max_others;
-
-// The description of an object that a rank sends to the others.
-struct described_object {
-  path where;
-  digest128 digest;  // of its archive
-  std::int64_t length = 0;
-  std::string summary;
-};
-
-// Encodes this rank's description: the shapes and boxes of its state, without memory. `objects` describes the objects
-// of the state.
-std::vector<std::byte> describe(const const_local_state& state, std::span<const described_object> objects);
 
 // One box of a tensor and a rank that holds it.
 struct rank_box {
