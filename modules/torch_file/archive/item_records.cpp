@@ -4,8 +4,6 @@ module;
 #include <plural.hpp>
 #include <shardmesh/try.hpp>
 
-#include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,6 +17,7 @@ module;
 module shardmesh.torch_file;
 
 import :checked_archive;
+import :content_sum;
 import :item_records;
 
 namespace shardmesh::torch_file {
@@ -79,51 +78,6 @@ void push_parts(const pickle::value& value, std::vector<pickle::value>& pending)
       return;
   }
 }
-
-// Hashes values one after the other. Each begins with its kind and the number of its parts, so that different values
-// never give the same bytes.
-class content_sum {
- public:
-  void number(std::uint64_t value) {
-    const auto bytes = std::bit_cast<std::array<std::byte, 8>>(value);
-    sum_.update(bytes);
-  }
-  void text(std::string_view value) {
-    number(value.size());
-    sum_.update(std::as_bytes(std::span(value.data(), value.size())));
-  }
-  void leaf(const pickle::value& value) {
-    number(static_cast<std::uint64_t>(value.kind()));
-    switch (value.kind()) {
-      case pickle::kind::boolean:
-        return number(*value.as_bool() ? 1 : 0);
-      case pickle::kind::integer:
-        return text(value.decimal(1 << 20).value_or("beyond bounds"));
-      case pickle::kind::floating:
-        return number(std::bit_cast<std::uint64_t>(*value.as_float()));
-      case pickle::kind::text:
-        return text(*value.text());
-      case pickle::kind::bytes:
-      case pickle::kind::bytearray:
-        number(value.bytes()->size());
-        return sum_.update(*value.bytes());
-      case pickle::kind::global: {
-        // Python 3's name: old protocols write some names differently, and a rewritten pickle has the new form.
-        const auto [module_name, name] = python3_name(value);
-        text(module_name);
-        return text(name);
-      }
-      case pickle::kind::extension:
-        return number(value.extension_code());
-      default:
-        return;
-    }
-  }
-  digest128 digest() const { return sum_.digest(); }
-
- private:
-  xxh3_stream sum_;
-};
 
 // The storage key in a persistent reference: ("storage", class, key, location, count).
 std::optional<std::string> storage_key(const pickle::value& reference) {
