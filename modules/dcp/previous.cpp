@@ -13,13 +13,13 @@ module;
 #include <set>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 module shardmesh.dcp;
 
 import :item_hasher;
 import :previous;
+import :previous_folder;
 import :reader;
 
 namespace shardmesh::dcp {
@@ -37,64 +37,6 @@ struct previous_checkpoint::state {
 
 namespace {
 
-error refuse(errc code, std::string what, const fs::path& folder) {
-  return fail(code, std::move(what))
-      .with_file(folder.string())
-      .with_hint("name a DCP folder beside the destination that shardmesh wrote, or save without `previous`");
-}
-
-// Names the folder and the remedy in an error of reading it.
-error in_previous(error cause, const fs::path& folder) {
-  cause.message = fmt::format("the previous checkpoint cannot be referred to: {}", cause.message);
-  if (cause.file.empty()) cause.file = folder.string();
-  cause.hint = "repair it, or save without `previous`";
-  return cause;
-}
-
-// The destination's absolute path as `staged_output` resolves it.
-result<fs::path> resolved_destination(const fs::path& destination) {
-  std::error_code code;
-  fs::path whole = fs::absolute(destination, code);
-  if (!code) whole = fs::weakly_canonical(whole, code);
-  if (!code && whole.filename().empty()) whole = whole.parent_path();
-  if (code) return fail_sys(code.value(), "cannot resolve the path", destination.string());
-  return whole;
-}
-
-// Returns the real path of the folder that a new checkpoint at `destination` may refer to.
-result<fs::path> checked_folder(const fs::path& folder, const fs::path& destination) {
-  std::error_code code;
-  const fs::path real = fs::canonical(folder, code);
-  if (code || !fs::is_directory(real, code))
-    return refuse(errc::invalid_argument, "the previous checkpoint is not a folder", folder);
-  SHARDMESH_TRY(const fs::path target, resolved_destination(destination));
-  if (real == target)
-    return refuse(errc::invalid_argument, "the previous checkpoint is the destination, and would be replaced", folder);
-  if (real.parent_path() != target.parent_path())
-    return refuse(errc::invalid_argument, "the previous checkpoint does not lie beside the destination", folder)
-        .with_values(target.parent_path().string(), real.parent_path().string());
-  const std::string name = real.filename().string();
-  if (escaped(name) != name || !parse_sibling_file(to_string(sibling_file{name, "x.distcp"})))
-    return refuse(errc::invalid_argument,
-                  "the name of the previous checkpoint has characters that cannot be referred to", folder)
-        .with_values("visible characters", name);
-  if (!fs::is_regular_file(real / ".metadata", code))
-    return refuse(errc::invalid_argument, "the previous checkpoint is not a DCP folder with a .metadata file", folder);
-  return real;
-}
-
-// A record of another save would give wrong checksums: PyTorch leaves it in a folder that it writes into.
-result<void> check_record(const recorded_sums& record, const fs::path& folder) {
-  bool has_metadata = false;
-  for (std::size_t i = 0; i < record.ranges().size(); ++i) {
-    if (record.ranges()[i].file != ".metadata") continue;
-    has_metadata = true;
-    if (auto done = record.check(i); !done) return in_previous(std::move(done).error(), folder);
-  }
-  if (has_metadata) return {};
-  return refuse(errc::checksum_mismatch, "the record of checksums does not cover the .metadata file", folder);
-}
-
 // Records the identity of each file that can be referred to. Compares its length with the record.
 result<void> look_at_files(previous_checkpoint::state& made) {
   std::map<std::string, std::int64_t> lengths;  // by the record's name
@@ -111,11 +53,11 @@ result<void> look_at_files(previous_checkpoint::state& made) {
       return in_previous(std::move(done).error(), made.folder);
     const fs::path file = made.folder.parent_path() / sibling->folder / sibling->file;
     SHARDMESH_TRY(const destination_snapshot seen, look_at(file));
-    if (!seen.self) return refuse(errc::io, "a file of the previous checkpoint is missing", file);
+    if (!seen.self) return refuse_previous(errc::io, "a file of the previous checkpoint is missing", file);
     const bool is_own = made.references[i] != names[i];
     if (is_own ? seen.self->size_bytes != length->second : seen.self->size_bytes < length->second)
-      return refuse(errc::checksum_mismatch, "a file of the previous checkpoint does not have the recorded length",
-                    file)
+      return refuse_previous(errc::checksum_mismatch,
+                             "a file of the previous checkpoint does not have the recorded length", file)
           .with_values(fmt::format("{}{} bytes", is_own ? "" : "at least ", length->second),
                        fmt::format("{}", seen.self->size_bytes));
     made.files.emplace(made.references[i], *seen.self);
@@ -129,8 +71,9 @@ result<void> make_references(previous_checkpoint::state& made, const fs::path& d
   for (const std::string& file : made.reader->contents().files) {
     const auto far = parse_sibling_file(file);
     if (far && far->folder == target.filename().string())
-      return refuse(errc::invalid_argument,
-                    "the previous checkpoint refers to the destination, and its bytes would be replaced", made.folder)
+      return refuse_previous(errc::invalid_argument,
+                             "the previous checkpoint refers to the destination, and its bytes would be replaced",
+                             made.folder)
           .with_values("", file);
     std::string reference = far ? file : to_string(sibling_file{made.folder.filename().string(), file});
     // A file in a sub-folder has no reference.
@@ -184,7 +127,7 @@ result<previous_checkpoint> previous_checkpoint::open(const fs::path& folder, co
   if (!record) return in_previous(std::move(record).error(), folder);
   made->record = *std::move(record);
   if (!made->record)
-    return refuse(errc::invalid_argument, "the previous checkpoint has no record of checksums", folder);
+    return refuse_previous(errc::invalid_argument, "the previous checkpoint has no record of checksums", folder);
   SHARDMESH_TRY(check_record(*made->record, folder));
   SHARDMESH_TRY(make_references(*made, destination));
   SHARDMESH_TRY(look_at_files(*made));
@@ -255,7 +198,8 @@ result<referred_items> previous_checkpoint::items_of(std::span<const output_tens
     first = end;
   }
   if (found.size() == wanted.size()) return found;
-  return refuse(errc::bad_format, "the previous checkpoint lacks a chunk to which a rank refers", state_->folder);
+  return refuse_previous(errc::bad_format, "the previous checkpoint lacks a chunk to which a rank refers",
+                         state_->folder);
 }
 
 result<void> previous_checkpoint::check_unchanged(const referred_items& items) const {
