@@ -18,6 +18,7 @@ module;
 module shardmesh.torch_file;
 
 import :known_wrapper;
+import :wrapper_description;
 import :wrapper_form;
 
 namespace shardmesh::torch_file {

@@ -16,81 +16,11 @@ module shardmesh.torch_file;
 
 import :known_wrapper;
 import :object_parts;
-import :wrapper_setting;
+import :wrapper_description;
 import :wrapper_table;
 
 namespace shardmesh::torch_file {
 namespace {
-
-// Writes a description: a dict whose last entry is the components.
-class description {
- public:
-  explicit description(std::string_view type) {
-    out_.begin_dict();
-    out_.text("type");
-    out_.text(type);
-  }
-  void add(std::string_view key, const pickle::value& value) {
-    out_.text(key);
-    if (!out_.value(value)) is_writable_ = false;
-  }
-  void add_flag(std::string_view key, bool value) {
-    out_.text(key);
-    out_.boolean(value);
-  }
-  void add_number(std::string_view key, std::int64_t value) {
-    out_.text(key);
-    out_.integer(value);
-  }
-  void add_text(std::string_view key, std::string_view value) {
-    out_.text(key);
-    out_.text(value);
-  }
-  void add_settings(std::span<const pickle::pair> pairs) {
-    out_.text("attributes");
-    out_.begin_dict();
-    for (const pickle::pair& pair : pairs) {
-      out_.text(*pair.key.text());
-      spell_setting(out_, pair.value);
-    }
-    out_.end_dict();
-  }
-  void add_names(std::string_view key, std::span<const std::string_view> names) {
-    out_.text(key);
-    out_.begin_list();
-    for (const std::string_view name : names) out_.text(name);
-    out_.end_list();
-  }
-
-  std::optional<wrapper_parts> finish(const torch_file::item& item, std::vector<wrapper_component> components) && {
-    out_.text("components");
-    out_.begin_dict();
-    for (const wrapper_component& component : components) {
-      const torch_file::tensor& tensor = item.tensors()[component.tensor];
-      out_.text(component.name);
-      out_.begin_dict();
-      add_text("dtype", name(tensor.type));
-      add_list("shape", tensor.sizes);
-      if (tensor.strides != contiguous_strides(tensor.sizes)) add_list("strides", tensor.strides);
-      out_.end_dict();
-    }
-    out_.end_dict();
-    out_.end_dict();
-    if (!is_writable_) return std::nullopt;
-    return wrapper_parts{std::move(components), object_archive(std::move(out_).finish())};
-  }
-
- private:
-  void add_list(std::string_view key, const extents& numbers) {
-    out_.text(key);
-    out_.begin_list();
-    for (const std::int64_t number : numbers) out_.integer(number);
-    out_.end_list();
-  }
-
-  pickle::writer out_{2};
-  bool is_writable_ = true;
-};
 
 class wrapper_reader {
  public:
@@ -118,7 +48,7 @@ class wrapper_reader {
     return tensor.has_value();
   }
 
-  std::optional<wrapper_parts> finish(description made) {
+  std::optional<wrapper_parts> finish(wrapper_description made) {
     if (requires_grad_) made.add_flag("parameter", true), made.add_flag("requires_grad", *requires_grad_);
     return std::move(made).finish(item_, std::move(components_));
   }
@@ -133,7 +63,7 @@ class wrapper_reader {
       return std::nullopt;
     const std::string name(argument_of(layout, 0).text().value_or(""));
     const pickle::items parts = data.items();
-    description made(name);
+    wrapper_description made(name);
     if (name == "torch.sparse_coo") {
       if (data.size() < 3 || data.size() > 4 || !add("indices", parts[0]) || !add("values", parts[1]) ||
           !is_size(parts[2]))
@@ -160,7 +90,7 @@ class wrapper_reader {
     const pickle::items parts = args.items();
     if (!add("buffer", parts[0]) || !add("sizes", parts[1]) || !add("strides", parts[2]) || !add("offsets", parts[3]))
       return std::nullopt;
-    return finish(description("torch.nested"));
+    return finish(wrapper_description("torch.nested"));
   }
 
   // (storage, offset, sizes, strides, (scheme, scale, zero point), requires_grad, hooks). Per channel, the scheme is
@@ -176,7 +106,7 @@ class wrapper_reader {
     const auto requires_grad = parts[5].as_bool();
     if (!requires_grad || (*requires_grad && requires_grad_)) return std::nullopt;
     const bool by_channel = scheme[0].is_global("torch", "per_channel_affine");
-    description made(by_channel ? "torch.per_channel_affine" : "torch.per_tensor_affine");
+    wrapper_description made(by_channel ? "torch.per_channel_affine" : "torch.per_tensor_affine");
     made.add_text("dtype", known->name);
     if (by_channel) {
       if (scheme.size() != 4 || !scheme[3].as_int() || !add("scales", scheme[1]) || !add("zero_points", scheme[2]))
@@ -208,7 +138,7 @@ class wrapper_reader {
         !ragged || !requires_grad || known.kind() != pickle::kind::dict)
       return std::nullopt;
     if (!lengths.is_none() && !add("lengths", lengths)) return std::nullopt;
-    description made("torch.jagged");
+    wrapper_description made("torch.jagged");
     made.add_number("ragged_dimension", *ragged);
     for (const pickle::pair pair : known.pairs()) {
       const auto tensor = item_.tensor_of(pair.value);
@@ -259,7 +189,7 @@ class wrapper_reader {
       if (std::none_of(components_.begin(), components_.end(),
                        [&](const wrapper_component& one) { return one.name == needed; }))
         return std::nullopt;
-    description made(type);
+    wrapper_description made(type);
     made.add("dtype", made_of.items()[1]);
     made.add("size", made_of.items()[2]);
     made.add("strides", made_of.items()[3]);

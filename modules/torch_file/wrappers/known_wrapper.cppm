@@ -6,20 +6,9 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.pickle;
 import :item;
+import :wrapper_description;
 
 namespace shardmesh::torch_file {
-
-// A tensor inside a wrapper, with PyTorch's name for it: "indices".
-struct wrapper_component {
-  std::string name;
-  std::size_t tensor = 0;  // index into the item's tensors
-};
-
-struct wrapper_parts {
-  std::vector<wrapper_component> components;
-  // A torch.save archive of a dict with everything else that is needed to rebuild the wrapper.
-  std::vector<std::byte> description;
-};
 
 // Splits an opaque tensor. Empty for unknown classes, and for pickles of another form than the known one, such as those
 // of later versions.
