@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # shardmesh_long_tests_first(FOLDER): gives the tests of FOLDER, and of the folders in it, a COST by which ctest orders
-# them. The longest start first, then other scripts and groups of processes. The tests of one Catch2 case each, which are
-# short, have no COST: they fill the gaps, so that no test runs alone at the end. ctest also measures costs, but a new
-# build has none.
+# them. Tests with PROCESSORS start before all others: while tests of one processor remain, ctest gives each free
+# processor to one of them, so that two processors are never free together. Those tests would then run at the end, one
+# after the other. The longest of the others follow, then other scripts and groups of processes. The tests of one Catch2
+# case each, which are short, have no COST: they fill the gaps, so that no test runs alone at the end. ctest also
+# measures costs, but a new build has none.
 function(shardmesh_long_tests_first folder)
   get_property(tests DIRECTORY ${folder} PROPERTY TESTS)
   foreach(test IN LISTS tests)
@@ -17,6 +19,10 @@ function(shardmesh_long_tests_first folder)
       test MATCHES "^(cuda|compiles for CUDA|docs|gpu kit|mpi|mutants|nccl|oracle|package|pages|python|shared_memory|torch): "
     )
       set(cost 10)
+    endif()
+    get_property(processors TEST "${test}" DIRECTORY ${folder} PROPERTY PROCESSORS)
+    if(processors GREATER 1)
+      math(EXPR cost "${cost} + 1000")
     endif()
     if(cost GREATER 0)
       set_tests_properties("${test}" DIRECTORY ${folder} PROPERTIES COST ${cost})
