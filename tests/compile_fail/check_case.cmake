@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-# Builds one case and checks the compiler's output.
-#   cmake -D BUILD=folder -D TARGET=compile_fail_x -D SAYS=sentence -D NOTES=n -P check_case.cmake
+# Builds the object of one case, and checks the compiler's output.
+#   cmake -D BUILD=folder -D OBJECT=path -D SAYS=sentence -D NOTES=n -P check_case.cmake
 # The first error must contain the sentence (plain text, not a pattern) and be the only one. The compiler may print at
 # most NOTES notes.
 execute_process(
-  COMMAND ${CMAKE_COMMAND} --build ${BUILD} --target ${TARGET}
+  COMMAND ${CMAKE_COMMAND} --build ${BUILD} --target ${OBJECT}
   OUTPUT_VARIABLE printed
   ERROR_VARIABLE printed
   RESULT_VARIABLE status
 )
 if(status EQUAL 0)
-  message(FATAL_ERROR "${TARGET} compiles")
+  message(FATAL_ERROR "${OBJECT} compiles")
 endif()
 # Characters that CMake treats as list syntax.
 string(REPLACE ";" "," printed "${printed}")
