@@ -22,6 +22,7 @@ module shardmesh.collective_checkpoint;
 import shardmesh.torch_file;
 import :interruption;
 import :load_conditions;
+import :load_exchange;
 import :load_planner;
 import :load_share;
 import :rank_load;
