@@ -298,6 +298,12 @@ def refused(rank, world, folder):
     return said
 
 
+def notes_of_a_save(rank, world, folder):
+    state = {"embed": torch.arange(8.0).reshape(4, 2), "head": torch.arange(8.0).reshape(4, 2), "norm": torch.ones(3)}
+    saved = shardmesh.dcp.save(state, checkpoint_id=f"{folder}/noted", map=rules_file(folder, rank, TIED))
+    return saved.notes, isinstance(saved, torch_checkpoint.Metadata), sorted(saved.state_dict_metadata)
+
+
 class RankMappings(common.WorkTest):
     def none_wrong(self, world, function, *arguments):
         for rank, wrong in enumerate(run_ranks(world, function, *arguments)):
@@ -316,6 +322,15 @@ class RankMappings(common.WorkTest):
             with self.subTest(world=world):
                 (self.work / str(world)).mkdir()
                 self.none_wrong(world, saved, common.seed(), str(self.work / str(world)))
+
+    def test_every_rank_gets_the_notes_of_a_save(self):
+        (self.work / "one").mkdir()
+        shardmesh.save({"embed": torch.zeros(4, 2), "head": torch.zeros(4, 2), "norm": torch.ones(3)}, self.work / "one/x")
+        rules = rules_file(self.work, 0, TIED)
+        expected = shardmesh.open(self.work / "one/x", map=rules).notes
+        self.assertEqual([note for note in expected if note.startswith("head ")], expected[-1:])
+        for said in run_ranks(3, notes_of_a_save, str(self.work)):
+            self.assertEqual(said, (expected, True, ["e", "n"]))
 
     def test_every_rank_gets_an_error_and_the_next_call_works(self):
         for said in run_ranks(3, refused, str(self.work)):

@@ -373,7 +373,8 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
     within: as in `StorageWriter`.
     map, config, sizes, map_inverse: save under another naming convention, as in `shardmesh.open`. The state has no
     configuration beside it, so pass `config` or `sizes`. The ranks write even parts of the new tensors. Tied tensors are
-    compared. A planner and no_dist are refused; `shardmesh.save` writes the state of one process.
+    compared. A planner and no_dist are refused; `shardmesh.save` writes the state of one process. The result is a
+    `MappedMetadata`, whose `notes` name every tensor that the mapping leaves out.
 
     Raises shardmesh.Error, the same on all ranks: that of the lowest rank that failed. It is a CheckpointError, so code
     that catches PyTorch's CheckpointException also catches it. The destination is then unchanged.

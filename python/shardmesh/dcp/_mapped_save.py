@@ -4,6 +4,7 @@ PyTorch's planner takes no part, because the tensors that are written exist only
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import os
 from typing import Any
@@ -17,7 +18,7 @@ from .. import _arguments, _native
 from .._parents import new_parents
 from .._progress import Progress, reporting
 from .._rank_sides import parts_of
-from .._ranks import members
+from .._ranks import Members, members
 from .._saving import archive_of, flattened, refuse_inside
 from .._tensors import memory_of, name_of, readable
 from ._reader import StorageReader, default_threads
@@ -26,22 +27,35 @@ from ._reader import StorageReader, default_threads
 _CALL = "save_mapped"
 
 
+@dataclasses.dataclass
+class MappedMetadata(dcp.Metadata):
+    """PyTorch's Metadata of a checkpoint that was saved with a mapping, and the notes of the save."""
+
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+
 def save_mapped(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str], mapping: dict[str, Any],
-                process_group: dist.ProcessGroup | None, options: dict[str, Any], progress: Progress) -> dcp.Metadata:
+                process_group: dist.ProcessGroup | None, options: dict[str, Any], progress: Progress) -> MappedMetadata:
     """Writes the state of all ranks under the convention to which the mapping, of `mapping_options`, leads."""
-    ranks = dist.get_process_group_ranks(process_group) if process_group is not None else range(_world_size())
-    group = members(set(ranks), process_group)
+    group = members(_ranks_of(process_group), process_group)
+    with group.telling_others(_CALL):
+        chosen = _native.ChosenMapping.make(mapping)
+    return _written(state_dict, checkpoint_id, chosen, group, options, progress)
+
+
+def _written(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str], chosen: _native.ChosenMapping,
+             group: Members, options: dict[str, Any], progress: Progress) -> MappedMetadata:
     with contextlib.ExitStack() as kept:
         with group.telling_others(_CALL):
             state = _State(state_dict)
-            chosen = _native.ChosenMapping.make(mapping)
-            given = {"destination": _arguments.path(checkpoint_id), **_checked(options)}
+            given = {"destination": _arguments.path(checkpoint_id), **checked(options)}
             if group.native.rank == 0:
                 kept.enter_context(new_parents(given["destination"]))
         total = -(-state.size_bytes // len(group.ranks))
         with group.moving(), reporting(progress, total, "save") as report:
-            group.native.save_mapped(chosen, state.tensors, state.objects, {**given, "report": report})
-    return StorageReader(checkpoint_id).read_metadata()
+            saved = group.native.save_mapped(chosen, state.tensors, state.objects, {**given, "report": report})
+    described = StorageReader(checkpoint_id).read_metadata()
+    return MappedMetadata(**vars(described), notes=saved["notes"])
 
 
 class _State:
@@ -70,7 +84,8 @@ class _State:
         self.size_bytes += math.prod(shape) * value.dtype.itemsize
 
 
-def _checked(options: dict[str, Any]) -> dict[str, Any]:
+def checked(options: dict[str, Any]) -> dict[str, Any]:
+    """Returns the options as the C++ half takes them. The time limit begins with this call."""
     previous = options["previous"]
     return {"overwrite": _arguments.flag("overwrite", options["overwrite"]),
             "threads": _arguments.threads(options["threads"]) or default_threads(),
@@ -79,5 +94,7 @@ def _checked(options: dict[str, Any]) -> dict[str, Any]:
             "end": _arguments.end_of(options["within"])}
 
 
-def _world_size() -> int:
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 0
+def _ranks_of(process_group: dist.ProcessGroup | None) -> set[int]:
+    if process_group is not None:
+        return set(dist.get_process_group_ranks(process_group))
+    return set(range(dist.get_world_size())) if dist.is_available() and dist.is_initialized() else set()
