@@ -9,6 +9,7 @@ module;
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
@@ -72,6 +73,37 @@ std::set<std::string> folders_of(const catalog& contents) {
   return folders;
 }
 
+// The keys of a catalog's items by their places. They are listed when the first problem needs one. Thread-safe.
+class item_keys {
+ public:
+  using item = std::tuple<std::int32_t, std::int64_t, std::int64_t>;  // file, offset, length
+  explicit item_keys(const catalog& contents) : contents_(contents) {}
+
+  // Returns an empty text when no item is exactly there. If tensors share an item, returns the first one's key.
+  std::string key_of(const item& place) {
+    std::call_once(listed_, [this] { list(); });
+    const auto found = std::lower_bound(keys_.begin(), keys_.end(), place,
+                                        [](const auto& entry, const item& wanted) { return entry.first < wanted; });
+    return found == keys_.end() || found->first != place ? std::string() : *found->second;
+  }
+
+ private:
+  void list() {
+    const auto add = [this](const stored_range& place, const std::string& key) {
+      if (place.file >= 0) keys_.emplace_back(item{place.file, place.offset, place.length}, &key);
+    };
+    for (const tensor_entry& tensor : contents_.tensors)
+      for (std::int32_t i = 0; i < tensor.chunk_count; ++i)
+        add(contents_.chunk_places[static_cast<std::size_t>(tensor.first_chunk + i)], tensor.key);
+    for (const object_entry& object : contents_.objects) add(object.place, object.key);
+    std::stable_sort(keys_.begin(), keys_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  }
+
+  const catalog& contents_;
+  std::once_flag listed_;
+  std::vector<std::pair<item, const std::string*>> keys_;  // ascending
+};
+
 }  // namespace
 
 result<std::shared_ptr<const recorded_sums>> recorded_sums::open(const checkpoint_reader& reader) {
@@ -133,8 +165,10 @@ result<void> recorded_sums::check(std::size_t range) const {
   return check_checksum(*file, one);
 }
 
-std::vector<error> recorded_sums::check(std::span<const std::size_t> chosen, int threads) const {
-  return check_checksums(folder_, ranges_, chosen, pool_, threads);
+std::vector<error> recorded_sums::check(std::span<const std::size_t> chosen, int threads, const catalog& stored) const {
+  item_keys keys(stored);
+  return check_checksums(folder_, ranges_, chosen, pool_, threads,
+                         [&](std::size_t i) { return keys.key_of({files_[i], ranges_[i].offset, ranges_[i].length}); });
 }
 
 }  // namespace shardmesh

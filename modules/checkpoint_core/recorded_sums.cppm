@@ -25,8 +25,9 @@ class recorded_sums {
   std::int32_t file_of(std::size_t range) const { return files_[range]; }
   // Reads one range and compares it with its checksum.
   result<void> check(std::size_t range) const;
-  // Returns every problem of the chosen ranges and of their files' lengths.
-  std::vector<error> check(std::span<const std::size_t> chosen, int threads) const;
+  // Returns every problem of the chosen ranges and of their files' lengths. The problem of a range that is exactly an
+  // item of `stored` names the item's key. `stored` is the catalog of the checkpoint, or of the reader below the views.
+  std::vector<error> check(std::span<const std::size_t> chosen, int threads, const catalog& stored) const;
 
  private:
   using item = std::tuple<std::int32_t, std::int64_t, std::int64_t>;  // file, offset, length

@@ -65,11 +65,14 @@ std::optional<std::pair<std::string_view, sibling_file>> reference_of(std::strin
   return std::pair(name.substr(0, up), *std::move(sibling));
 }
 
-// A range to check in an opened file. `number` orders its problem.
+using key_of_range = std::function<std::string(std::size_t)>;
+
+// A range to check in an opened file. `number` orders its problem, and `index` is that of the range in the record.
 struct range_in_file {
   const byte_source* file = nullptr;
   const checksum_range* range = nullptr;
   std::int64_t number = 0;
+  std::size_t index = 0;
 };
 
 // Returns the end of each run of ranges that are read together: small ones, each starting where the one before it ends.
@@ -92,19 +95,19 @@ std::vector<std::size_t> ends_of_runs(std::span<const range_in_file> sorted) {
 }
 
 // Checks the ranges of a run. Reads the run in one call, or range by range when that fails.
-void check_run(std::span<const range_in_file> run, first_problems& found) {
+void check_run(std::span<const range_in_file> run, const key_of_range& key_of, first_problems& found) {
   const byte_source& file = *run.front().file;
   const std::int64_t begin = run.front().range->offset;
   std::vector<std::byte> bytes;
   if (run.size() > 1)
     bytes.resize(static_cast<std::size_t>(run.back().range->offset + run.back().range->length - begin));
   const bool is_read = run.size() > 1 && file.read(begin, bytes);
-  for (const auto& [source, range, number] : run) {
+  for (const auto& [source, range, number, index] : run) {
     auto done = is_read ? compare(xxh3(std::span(bytes).subspan(static_cast<std::size_t>(range->offset - begin),
                                                                 static_cast<std::size_t>(range->length))),
                                   *range, file)
                         : check_checksum(file, *range);
-    if (!done) found.add(number, std::move(done).error());
+    if (!done) found.add(number, std::move(done).error().with_key(key_of ? key_of(index) : std::string()));
   }
 }
 
@@ -168,7 +171,8 @@ std::vector<error> check_checksums(const std::filesystem::path& folder, std::spa
 }
 
 std::vector<error> check_checksums(const std::filesystem::path& folder, std::span<const checksum_range> ranges,
-                                   std::span<const std::size_t> chosen, file_pool& files, int threads) {
+                                   std::span<const std::size_t> chosen, file_pool& files, int threads,
+                                   const key_of_range& key_of) {
   struct checked_file {
     std::int64_t length = 0;  // as the record states it
     std::unique_ptr<byte_source> source;
@@ -205,7 +209,7 @@ std::vector<error> check_checksums(const std::filesystem::path& folder, std::spa
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     const checksum_range& range = ranges[chosen[i]];
     const checked_file& file = by_name.find(range.file)->second;
-    if (file.source) sorted.push_back({file.source.get(), &range, static_cast<std::int64_t>(i)});
+    if (file.source) sorted.push_back({file.source.get(), &range, static_cast<std::int64_t>(i), chosen[i]});
   }
   std::sort(sorted.begin(), sorted.end(), [](const range_in_file& a, const range_in_file& b) {
     return a.file == b.file ? std::pair(a.range->offset, a.number) < std::pair(b.range->offset, b.number)
@@ -215,7 +219,7 @@ std::vector<error> check_checksums(const std::filesystem::path& folder, std::spa
   const auto ended = parallel_for(threads, static_cast<std::int64_t>(ends.size()), [&](std::int64_t i) -> result<void> {
     const auto at = static_cast<std::size_t>(i);
     const std::size_t begin = at == 0 ? 0 : ends[at - 1];
-    check_run(std::span(sorted).subspan(begin, ends[at] - begin), found);
+    check_run(std::span(sorted).subspan(begin, ends[at] - begin), key_of, found);
     return {};
   });
   for (error& problem : found.take()) problems.push_back(std::move(problem));

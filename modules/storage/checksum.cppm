@@ -43,7 +43,9 @@ result<void> check_checksum(const byte_source& file, const checksum_range& range
 std::vector<error> check_checksums(const std::filesystem::path& folder, std::span<const checksum_range> ranges,
                                    file_pool& files, int threads = 0);
 /// Checks only the ranges whose indices are in `chosen`, and the lengths of their files.
+/// \param key_of  returns the key that the problem of a range names, by the range's index; several threads call it
 std::vector<error> check_checksums(const std::filesystem::path& folder, std::span<const checksum_range> ranges,
-                                   std::span<const std::size_t> chosen, file_pool& files, int threads = 0);
+                                   std::span<const std::size_t> chosen, file_pool& files, int threads = 0,
+                                   const std::function<std::string(std::size_t)>& key_of = {});
 
 }  // namespace shardmesh

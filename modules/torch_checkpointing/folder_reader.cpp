@@ -140,8 +140,12 @@ result<folder_reader::opened_part> folder_reader::open_file(const rank_file& fil
   opened_part made;
   made.rank = rank;
   made.is_flat = file.how == payload::safetensors;
-  SHARDMESH_TRY(std::unique_ptr<checkpoint_reader> reader,
-                made.is_flat ? safetensors::open(whole, options_) : torch_file::open_part(whole, key, options_));
+  auto opened = made.is_flat ? safetensors::open(whole, options_) : torch_file::open_part(whole, key, options_);
+  if (!opened) {
+    error problem = std::move(opened).error();
+    return problem.key.empty() ? std::move(problem).with_key(key) : problem;
+  }
+  std::unique_ptr<checkpoint_reader> reader = *std::move(opened);
   const auto& tensors = reader->contents().tensors;
   for (std::size_t i = 0; i < tensors.size(); ++i)
     made.tensors.emplace(made.is_flat ? tensors[i].key : joined(tensors[i].where, 1), i);

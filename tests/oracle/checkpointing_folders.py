@@ -78,7 +78,7 @@ def set_field(path, field, value):
 # Damage to the sample mesh_2x2, and the words that the single error line must contain.
 DAMAGE = {
     "a rank's file is missing": (lambda folder, metadata: (folder / "model_3.pt").unlink(), ["model_3.pt", "model.twice", "missing"]),
-    "a rank's file is cut": (lambda folder, metadata: os.truncate(folder / "model_1.pt", 900), ["model_1.pt"]),
+    "a rank's file is cut": (lambda folder, metadata: os.truncate(folder / "model_1.pt", 900), ["model_1.pt", " model: "]),
     "a rank's file is another's": (lambda folder, metadata: shutil.copy(folder / "rng_0.pt", folder / "model_3.pt"), ["model_3.pt", "model.twice", "lacks"]),
     "a rank's file is of another shape": (lambda folder, metadata: shutil.copy(folder / "model_0.pt", folder / "model_3.pt"), ["model_3.pt", "model.", "shape"]),
     "another dtype": (set_field('["rows"]', "dtype", "torch.int32"), ["model_0.pt", "model.rows", "dtype"]),

@@ -172,7 +172,7 @@ std::vector<error> check_before_copying(checkpoint_reader& reader, const convers
   std::move(outcome.problems.begin(), outcome.problems.end(), std::back_inserter(problems));
   for (error& problem : check_chunks_of(reader, plain_left_out, threads)) problems.push_back(std::move(problem));
   if (record)
-    for (error& problem : record->check(recorded_apart(contents, *record, touched, copied), threads))
+    for (error& problem : record->check(recorded_apart(contents, *record, touched, copied), threads, stored.contents()))
       problems.push_back(std::move(problem));
   return problems;
 }

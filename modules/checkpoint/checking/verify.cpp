@@ -241,7 +241,7 @@ class verification {
   void check_record() {
     std::vector<std::size_t> all(record_->ranges().size());
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
-    for (error& problem : record_->check(all, options_.threads)) add(std::move(problem));
+    for (error& problem : record_->check(all, options_.threads, reader_.stored().contents())) add(std::move(problem));
     for (const checksum_range& range : record_->ranges()) report_.checked_bytes += range.length;
   }
 

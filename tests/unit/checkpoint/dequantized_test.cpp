@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -237,13 +238,14 @@ TEST_CASE("a computed chunk is read at any byte, as the source of a file is") {
 struct large_weight {
   scratch_folder scratch;
   fs::path folder = scratch.path / "w";
+  static constexpr std::array<float, 8> scale_values{1.5F, -2.0F, 3.0F, 4.0F, 5.0F, 6.0F, 7.0F, 8.0F};
 
   explicit large_weight(target_format to) {
     std::mt19937 random(20264);
     sharded<std::uint8_t> weight{{}, {512, 256}, {}};
     for (std::int64_t i = 0; i < 512 * 256; ++i) weight.values.push_back(static_cast<std::uint8_t>(random() % 120));
     for (std::int64_t i = 0; i < 256; ++i) weight.values[static_cast<std::size_t>(511 * 256 + i)] = 77;
-    sharded<float> scales{{1.5F, -2.0F, 3.0F, 4.0F, 5.0F, 6.0F, 7.0F, 8.0F}, {4, 2}, {}};
+    sharded<float> scales{{scale_values.begin(), scale_values.end()}, {4, 2}, {}};
     const auto whole = [](auto& of, const std::string& key, dtype type) {
       save_tensor made{key, {key}, of.sizes, {}};
       made.parts.push_back({box::whole(of.sizes), view_of(of.values.data(), type, of.sizes), 0});
@@ -255,16 +257,25 @@ struct large_weight {
   }
 
   // Changes one byte of the first run of `length` bytes that equal `value`.
-  void damage(std::byte value, std::size_t length) const {
+  void damage(std::byte value, std::size_t length) const { damage(std::string(length, static_cast<char>(value))); }
+
+  void damage_scales() const {
+    std::string wanted(sizeof scale_values, '\0');
+    std::memcpy(wanted.data(), scale_values.data(), wanted.size());
+    damage(wanted);
+  }
+
+ private:
+  void damage(const std::string& wanted) const {
     for (const auto& entry : fs::recursive_directory_iterator(scratch.path)) {
       if (!entry.is_regular_file()) continue;
       std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
       std::string bytes{std::istreambuf_iterator<char>(file), {}};
-      const std::size_t at = bytes.find(std::string(length, static_cast<char>(value)));
+      const std::size_t at = bytes.find(wanted);
       if (at == std::string::npos) continue;
       file.clear();
       file.seekp(static_cast<std::streamoff>(at + 3));
-      file.put(static_cast<char>(value) ^ 1);
+      file.put(static_cast<char>(wanted[3] ^ 1));
       return;
     }
     FAIL("no such bytes");
@@ -334,6 +345,33 @@ TEST_CASE("convert that cuts a dequantized weight compares the rows that it leav
     CHECK(report.error().key == "m.weight");
     CHECK_FALSE(fs::exists(target));
   }
+}
+
+TEST_CASE("the error of damaged quantized data names the weight or the scales, in every format") {
+  for (const target_format to :
+       {target_format::dcp, target_format::hf, target_format::pt, target_format::torch_checkpointing})
+    for (const std::string key : {"m.weight", "m.weight_scale_inv"}) {
+      INFO(folder_name(to) << " " << key);
+      const large_weight stored(to);
+      key == "m.weight" ? stored.damage(std::byte{77}, 256) : stored.damage_scales();
+      const fs::path target = stored.scratch.path / "made";
+      convert_options options;
+      options.format = target_format::safetensors;
+      const auto report = convert(*open_dequantized(stored.folder, {.check_sums = true}), target, options);
+      REQUIRE_FALSE(report);
+      CHECK(report.error().problem_count() == 1);
+      CHECK(report.error().code == errc::checksum_mismatch);
+      CHECK(report.error().key == key);
+      CHECK(report.error().file.starts_with(stored.folder.string()));
+      CHECK_FALSE(report.error().expected.empty());
+      CHECK_FALSE(report.error().found.empty());
+      CHECK_FALSE(fs::exists(target));
+      const auto reader = open_checkpoint(stored.folder).value();
+      const auto checked = verify(*reader);
+      REQUIRE(checked);
+      CHECK_FALSE(checked->problems.empty());
+      for (const error& problem : checked->problems) CHECK(problem.key == key);
+    }
 }
 
 TEST_CASE("a block has at least one row and column") {

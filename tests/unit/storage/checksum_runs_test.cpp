@@ -80,3 +80,19 @@ TEST_CASE("a flipped byte is the problem of the one range that has it, in the or
   CHECK(of_chosen[0].expected == ranges[99].digits);
   CHECK(of_chosen[1].expected == ranges[5].digits);
 }
+
+TEST_CASE("the problem of a range names the key of the range, whether it is read alone or in a run") {
+  const scratch_folder scratch;
+  const std::vector<checksum_range> ranges = write_files(scratch.path);
+  const std::vector<std::size_t> damaged{5, 6, 99, 301}, chosen{301, 99, 6, 7, 5};
+  for (const std::size_t i : damaged) flip(scratch.path / ranges[i].file, ranges[i].offset);
+  file_pool pool;
+  for (const int threads : {1, 3}) {
+    const auto problems = check_checksums(scratch.path, ranges, chosen, pool, threads, [](std::size_t range) {
+      return range == 6 ? std::string() : "key " + std::to_string(range);
+    });
+    std::vector<std::string> keys;
+    for (const error& problem : problems) keys.push_back(problem.key);
+    CHECK(keys == std::vector<std::string>{"key 301", "key 99", "", "key 5"});
+  }
+}
