@@ -63,9 +63,10 @@ struct prune_report {
 result<prune_plan> plan_prune(const std::filesystem::path& run, const prune_options& options = {});
 
 /// Deletes what the plan says: first the leftovers, then the steps, each before those to which it refers. A step
-/// disappears in one rename. If the process is killed, no step is left that refers to a deleted one, and the next prune
-/// or `shardmesh clean` removes the rest. A step that was pinned since is kept. A step folder with entries that belong
-/// to no checkpoint is kept, and is a problem. So are the steps to which such a step refers.
+/// disappears in one rename. After a kill or a power cut, each of these steps is whole or gone, and no step refers to a
+/// deleted one. The next prune or `shardmesh clean` removes the rest. A step that was pinned since is kept. A step
+/// folder with entries that belong to no checkpoint is kept, and is a problem. So are the steps to which such a step
+/// refers.
 /// \errors errc::destination_exists when a `checkpoint_run` has the folder open; errc::io
 result<prune_report> prune_run(const prune_plan& plan);
 

@@ -8,15 +8,12 @@ import os
 import subprocess
 
 
-class Impossible(Exception):
-    pass
-
-
 class Node:
-    """A file or a folder. Bytes that an fsync reached survive a power cut."""
+    """A file or a folder. Bytes that an fsync reached survive a power cut, and so do the names in `surviving`. A folder
+    keeps its entries when a power cut loses its own name: a deleted entry is then missing under the folder's old name."""
 
     def __init__(self, is_folder):
-        self.is_folder, self.entries, self.bytes, self.synced = is_folder, {}, bytearray(), b""
+        self.is_folder, self.entries, self.surviving, self.bytes, self.synced = is_folder, {}, {}, bytearray(), b""
 
     def copy(self, copies):
         """Copies a tree; hard links stay links."""
@@ -24,7 +21,16 @@ class Node:
             made = copies[id(self)] = Node(self.is_folder)
             made.bytes, made.synced = bytearray(self.bytes), self.synced
             made.entries = {name: entry.copy(copies) for name, entry in self.entries.items()}
+            made.surviving = dict(made.entries)
         return copies[id(self)]
+
+    def change(self, name, entry, survives):
+        """Gives a name in this folder to `entry`, or to nothing."""
+        for entries in (self.entries, self.surviving) if survives else (self.entries,):
+            if entry:
+                entries[name] = entry
+            else:
+                entries.pop(name, None)
 
 
 class Files:
@@ -37,6 +43,7 @@ class Files:
         node = Node(path.is_dir())
         if node.is_folder:
             node.entries = {entry.name: self.read(entry) for entry in path.iterdir()}
+            node.surviving = dict(node.entries)
         else:
             node.bytes = bytearray(path.read_bytes())
             node.synced = bytes(node.bytes)
@@ -52,15 +59,16 @@ class Files:
         node = self.root
         for folder in folders:
             node = node.entries[folder]
-        return node.entries, last
+        return node, last
 
     def at(self, name):
         if name == ".":
             return self.root
-        entries, last = self.place(name)
-        return entries[last]
+        folder, last = self.place(name)
+        return folder.entries[last]
 
-    def apply(self, fields):
+    def apply(self, fields, survives=True):
+        """Makes a call. A change of names that does not survive is undone by `lose_names`."""
         what, name = fields[0], fields[1]
         if not name:  # the file lost its last name while it was written
             return
@@ -78,22 +86,28 @@ class Files:
             held, size = self.at(name).bytes, int(fields[2])
             held[:] = held[:size] + bytes(max(0, size - len(held)))
             return
-        entries, last = self.place(name)
+        folder, last = self.place(name)
         if what in ("create", "mkdir"):
-            entries[last] = Node(what == "mkdir")
-        elif what in ("unlink", "rmdir"):
-            if what == "rmdir" and entries[last].entries:
-                raise Impossible(f"{name} is not empty")
-            del entries[last]
-        else:
-            to_entries, to = self.place(fields[2])
-            if what == "rename":
-                to_entries[to] = entries.pop(last)
-            elif what == "link":
-                to_entries[to] = entries[last]
-            else:
-                assert what == "exchange", what
-                entries[last], to_entries[to] = to_entries[to], entries[last]
+            folder.change(last, Node(what == "mkdir"), survives)
+            return
+        node = folder.entries[last]
+        if what in ("unlink", "rmdir"):
+            assert not node.entries, f"{name} is not empty"
+            folder.change(last, None, survives and not node.surviving)
+            return
+        to_folder, to = self.place(fields[2])
+        assert what in ("rename", "link", "exchange"), what
+        if what != "link":
+            folder.change(last, to_folder.entries[to] if what == "exchange" else None, survives)
+        to_folder.change(to, node, survives)
+
+    def lose_names(self):
+        """Keeps only the names that survive."""
+        def lose(node):
+            node.entries = dict(node.surviving)
+            for entry in node.entries.values():
+                lose(entry)
+        lose(self.root)
 
     def lose_bytes(self):
         """Keeps only synced bytes."""
@@ -139,16 +153,14 @@ class Replay:
         self.before, self.log = before, [line.split("\t") for line in log.splitlines()]
 
     def at(self, upto, lost=()):
-        """The state after the first calls, without the lost changes of names and the later calls that depend on
-        them."""
+        """The state after the first calls, without the lost changes of names."""
         state = self.before.copy()
         for number, fields in enumerate(self.log[:upto]):
-            if number in lost:
-                continue
             try:
-                state.apply(fields)
-            except (KeyError, Impossible):
-                assert lost, f"call {number} of the log cannot be replayed: {fields[:3]}"
+                state.apply(fields, number not in lost)
+            except (KeyError, AssertionError) as error:
+                raise AssertionError(f"call {number} of the log cannot be replayed: {fields[:3]}: {error}") from error
+        state.lose_names()
         return state
 
     def unsynced(self, upto):

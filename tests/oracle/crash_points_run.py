@@ -7,6 +7,7 @@ import json
 import shutil
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 from common import Oracle, fingerprint
@@ -93,6 +94,14 @@ class Checker:
                 run = self.written(state)
                 yield name, run, self.problem_in(run, newest, kept)
 
+    def rename_as_killed_prune(self, folder, log, step):
+        """A prune that is killed after its first call: the new name of the step is not durable."""
+        run = folder / RUN
+        names = [run / f"step-{step}", run / f".step-{step}.{TEMPORARY}-999999999-0a0b0c0d"]
+        line = [sys.executable, "-c", "import os, sys; os.rename(*sys.argv[1:])", *names]
+        out, err = start_logged(self.shim, line, folder, log).communicate(timeout=120)
+        self.oracle.check(names[1].exists() and log.exists(), "rename", f"step {step} keeps its name: {out}{err}")
+
     def scene(self, case, steps, lines, newest, kept, needs_sync, leftover=False):
         """Runs the command lines one after the other, and checks every state of their log."""
         folder, log = self.oracle.work / case.replace(" ", "_"), self.oracle.work / (case.replace(" ", "_") + ".log")
@@ -104,6 +113,9 @@ class Checker:
             (left / "__0_0.distcp").write_bytes(b"half")
         old = Files(folder)
         for line in lines:
+            if line[0] == "rename":
+                self.rename_as_killed_prune(folder, log, *line[1:])
+                continue
             running = start_logged(self.shim, [self.oracle.tool, "run", line[0], folder / RUN, *line[1:], "--threads", "1"], folder, log)
             err = running.communicate(timeout=120)[1]
             self.oracle.check(running.returncode == 0, case, f"{line[0]} exits {running.returncode}: {err}")
@@ -153,6 +165,7 @@ def main():
         ("steps that refer to each other are pruned", {**chain, 4: False}, [prune], 4, {4}, False),
         ("a prune keeps the steps to which the newest one refers", {1: False, 2: True, 3: False, 4: True}, [prune], 4, {3, 4}, False),
         ("a step is flattened and the others are pruned", chain, [["flatten", "3"], prune], 3, {3}, True),
+        ("a step that a killed prune renamed is pruned", {1: False, 2: False}, [["rename", 1], prune], 2, {2}, False),
         ("a leftover is pruned", {1: False, 2: False}, [prune], 2, {2}, False),
     ]
     for case, *scene in cases:

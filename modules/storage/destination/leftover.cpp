@@ -26,6 +26,7 @@ import :presence;
 import :temporary_name;
 import :unfinished_uploads;
 import :uninterrupted;
+import :written_file;
 
 namespace shardmesh {
 namespace fs = std::filesystem;
@@ -131,6 +132,16 @@ result<void> list(const fs::path& folder, const std::vector<std::string>* stems,
   return {};
 }
 
+// Makes the temporary name of a folder durable before its entries are deleted. Otherwise, a power cut could bring an
+// incomplete folder back under the name that it had before. A file is deleted whole, under either name.
+result<void> make_name_durable(const fs::path& temporary, const fs::path& known) {
+  const fs::path parent = temporary.has_parent_path() ? temporary.parent_path() : fs::path(".");
+  auto synced = sync_folder(parent, parent.string());
+  if (synced) return synced;
+  return std::move(synced).error().with_hint(
+      escaped(known.string()) + " keeps its entries; remove it again when its parent folder can be synced");
+}
+
 }  // namespace
 
 result<std::vector<leftover>> find_leftovers_of(const fs::path& destination) {
@@ -183,6 +194,7 @@ result<void> remove_leftover(const fs::path& path, const leftover_options& optio
   // must not be deleted.
   if (seen.entries.contains(".metadata") || seen.entries.contains(std::string(checksum_file_name)))
     SHARDMESH_TRY(check_replaceable(options.may_replace, path, seen));
+  SHARDMESH_TRY(make_name_durable(path, path));
   remove_seen(opened.descriptor(), seen);
   if (::rmdir(path.c_str()) != 0) return fail_sys(errno, "cannot remove", path.string());
   return {};
@@ -207,14 +219,18 @@ result<void> discard_destination(const fs::path& path, const folder_rule& may_re
     return fail_sys(errno, "cannot rename for its removal", path.string());
   const auto now = look_at(held.descriptor(), temporary);
   const auto change = now ? change_between(seen, *now, true) : std::optional(to_string(now.error()));
-  if (change) {
-    error refused = fail(errc::destination_exists, "changed while it was removed, and is left alone")
-                        .with_file(path.string())
-                        .with_values("", *change);
+  const auto restored = [&](error refused) {
     if (::rename(temporary.c_str(), whole.c_str()) == 0) return refused;
     return std::move(refused).with_hint("its name is now " + temporary.string());
+  };
+  if (change)
+    return restored(fail(errc::destination_exists, "changed while it was removed, and is left alone")
+                        .with_file(path.string())
+                        .with_values("", *change));
+  if (seen.is_folder()) {
+    if (auto durable = make_name_durable(temporary, path); !durable) return restored(std::move(durable).error());
+    remove_seen(held.descriptor(), seen);
   }
-  if (seen.is_folder()) remove_seen(held.descriptor(), seen);
   if ((seen.is_folder() ? ::rmdir(temporary.c_str()) : ::unlink(temporary.c_str())) != 0)
     return fail_sys(errno, "cannot remove", temporary.string());
   return {};

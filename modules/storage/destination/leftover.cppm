@@ -44,17 +44,19 @@ struct leftover_options {
 /// Cost: lists at most these two folders.
 result<std::vector<leftover>> find_leftovers(const std::filesystem::path& path, const leftover_options& options = {});
 
-/// Removes a dead leftover, after judging its owner again.
+/// Removes a dead leftover, after judging its owner again. Syncs the parent folder before it deletes entries of a
+/// folder, because a rename by the killed run may not be durable yet.
 /// \errors errc::destination_exists when the owner lives or cannot be judged, or when the leftover holds entries that
 ///         no shardmesh writer put there; errc::io
 result<void> remove_leftover(const std::filesystem::path& path, const leftover_options& options = {});
 
 /// Removes a whole file or folder that an earlier save wrote. It disappears in one rename; a killed removal leaves a
-/// leftover under a temporary name, which `remove_leftover` removes. Symbolic links are refused.
+/// leftover under a temporary name, which `remove_leftover` removes. Symbolic links are refused. The rename of a folder
+/// is synced before its entries are deleted, so that a power cut leaves no incomplete folder under its name.
 /// \param may_replace  decides which folders may be removed; empty: the default rule of `check_replaceable`
 /// \errors errc::destination_exists, naming the entry that does not belong to the checkpoint, or when the folder
 ///         changes meanwhile; errc::io. After an error the path is as it was, unless the error names the leftover.
-/// Cost: one stat per entry.
+/// Cost: one stat per entry, and one fsync for a folder.
 result<void> discard_destination(const std::filesystem::path& path, const folder_rule& may_replace = {});
 
 }  // namespace shardmesh

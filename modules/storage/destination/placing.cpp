@@ -129,6 +129,7 @@ result<void> placing::replace(const fs::path& staging) {
     has_old_ = true;
     return {};
   }
+  was_in_place_ = true;
   error refused = appeared(destination_, *std::move(what));
   if (exchange(staging, destination_) == 0) return refused;
   return std::move(refused).with_hint(

@@ -25,6 +25,8 @@ class placing {
   // True when the contents of `staging` are no longer ours. They were moved to a name that is not temporary, if
   // possible.
   bool is_kept() const { return is_kept_; }
+  // True when a failed `put` had exchanged the names, and exchanged them back.
+  bool was_in_place() const { return was_in_place_; }
   // Deletes what `look` examined. Entries that another program added to the old folder since then are kept, and the
   // returned note says so.
   std::optional<std::string> remove_old(const std::filesystem::path& staging);
@@ -41,7 +43,7 @@ class placing {
   std::filesystem::path keep(const std::filesystem::path& staging);
 
   std::filesystem::path destination_;
-  bool is_directory_ = false, has_old_ = false, is_kept_ = false;
+  bool is_directory_ = false, has_old_ = false, is_kept_ = false, was_in_place_ = false;
   bool has_overwritten_ = false;                // the old file is gone: the file system cannot exchange names
   std::optional<std::uint32_t> filled_folder_;  // mode of an empty folder that was there
   destination_snapshot before_;

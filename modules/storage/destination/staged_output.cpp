@@ -57,8 +57,18 @@ struct staged_output::state {
       where.staged = false;
       return std::move(why).with_hint(*std::move(in_place));
     }
-    static_cast<void>(sync_folder(where.destination.parent_path(), {}));  // before the new one's files are deleted
-    return why;
+    return keep_unless_durable(std::move(why));
+  }
+
+  // After our folder had the destination's name: makes the restored names durable before its files are deleted. A power
+  // cut could otherwise bring an incomplete folder back as the destination. If the fsync fails, the folder stays.
+  error keep_unless_durable(error why) {
+    const fs::path parent = where.destination.parent_path();
+    if (!where.is_directory || sync_folder(parent, parent.string())) return why;
+    where.staged = false;
+    return std::move(why).with_hint(
+        fmt::format("the new one is kept as {}; remove it with `shardmesh clean` when its parent folder can be synced",
+                    where.path.string()));
   }
 
   // For a URL: the files are written in the folder for temporary files (TMPDIR), and `commit` uploads them.
@@ -225,7 +235,10 @@ result<void> staged_output::commit() {
   placing& place = state_->place;
   auto placed = place.put(state_->where.path);
   if (!placed) {
-    if (place.is_kept()) state_->where.staged = false;  // it holds another process's data
+    if (place.is_kept())
+      state_->where.staged = false;  // it holds another process's data
+    else if (place.was_in_place())
+      return state_->keep_unless_durable(std::move(placed).error());
     return placed;
   }
   const fs::path parent = state_->where.destination.parent_path();

@@ -63,7 +63,8 @@ class staged_output {
   result<void> prepare();
   /// Calls `prepare`, renames the files into place, and syncs the parent folder. After an error, the destination is as
   /// it was, even when the last fsync failed: the names are exchanged back. A power cut may then leave either the old
-  /// one or the new one, whole. If the names cannot be exchanged back, the new one stays in place; the error's hint
+  /// one or the new one, whole. For this, the new folder stays under its temporary name if a second fsync fails; the
+  /// error's hint names it. If the names cannot be exchanged back, the new one stays in place; the error's hint
   /// says so and names the location of the old one.
   /// \errors errc::destination_exists, naming what is new, when the destination appeared or changed since the output
   ///         was made

@@ -100,6 +100,12 @@ void staging_place::discard() const {
     ::rename(doomed.c_str(), path.c_str());
     return;
   }
+  // The process that made a shared folder may have put it in place and taken it back. Until the names are durable, a
+  // power cut could bring an incomplete folder back as the destination.
+  if (joined && is_directory && !sync_folder(doomed.parent_path(), {})) {
+    ::rename(doomed.c_str(), path.c_str());
+    return;
+  }
   // This fails if another process creates a file meanwhile. The next attempt also deletes that file.
   for (int attempt = 0; attempt < 3; ++attempt) {
     fs::remove_all(doomed, ignored);

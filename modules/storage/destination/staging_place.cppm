@@ -35,7 +35,7 @@ struct staging_place {
   result<void> make_file(const std::string& file) const;
   // Removes `path` if it is ours. Other processes may be adding to a shared folder, or committing it. The rename
   // settles who is first: afterwards they find nothing at its name. After their commit, the old checkpoint has that
-  // name, and it is not ours to delete.
+  // name, and it is not ours to delete. A shared folder stays if the names beside it cannot be synced.
   void discard() const;
 };
 

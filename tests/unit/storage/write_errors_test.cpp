@@ -19,6 +19,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -46,7 +47,8 @@ struct faults {
   int writes = 0;
   fs::path folder;  // its fsync fails with EIO
   std::string_view renamed_to{"\n"};
-  std::vector<int> lock_errors;  // for the next calls of flock
+  std::vector<int> lock_errors;       // for the next calls of flock
+  std::function<void()> before_lock;  // runs before the next call of flock
   std::set<int> written;
   std::map<int, int> owed;  // unreported errors by descriptor
 
@@ -56,6 +58,7 @@ struct faults {
     folder.clear();
     renamed_to = "\n";
     lock_errors.clear();
+    before_lock = {};
     written.clear();
     owed.clear();
   }
@@ -114,6 +117,7 @@ int close(int fd) {
 
 int flock(int fd, int how) noexcept {
   faults& all = system_faults();
+  if (const auto action = std::exchange(all.before_lock, {})) action();
   const std::scoped_lock guard(all.lock);
   if (!all.lock_errors.empty()) {
     const int error = all.lock_errors.front();
@@ -195,6 +199,25 @@ void make_before(const fs::path& destination, int files, before there) {
 
 folder_rule any_folder() {
   return [](const fs::path&, const destination_snapshot&) { return result<void>(); };
+}
+
+// The entries of a folder, without the one under a temporary name, and that one's files and path.
+struct with_leftover {
+  std::map<std::string, std::string> others, left;
+  fs::path path;
+
+  explicit with_leftover(const fs::path& folder) {
+    for (const auto& entry : fs::directory_iterator(folder))
+      if (entry.path().filename().string().find(".shardmesh-tmp-") != std::string::npos) path = entry.path();
+    if (!path.empty()) left = all_in(path);
+    for (const auto& [name, text] : all_in(folder))
+      if (path.empty() || !name.starts_with(path.filename().string())) others.emplace(name, text);
+  }
+};
+
+std::string hint_of_kept(const fs::path& path) {
+  return "the new one is kept as " + path.string() +
+         "; remove it with `shardmesh clean` when its parent folder can be synced";
 }
 
 }  // namespace
@@ -338,8 +361,15 @@ TEST_CASE("after an error of the last fsync the destination is as it was") {
   REQUIRE_FALSE(done);
   CHECK(done.error().sys == EIO);
   CHECK(done.error().file == folder.string());
-  CHECK(done.error().hint.empty());
-  CHECK(all_in(folder) == old);
+  const with_leftover now(folder);
+  CHECK(now.others == old);
+  if (files == 0) {
+    CHECK(done.error().hint.empty());
+    CHECK(now.path.empty());
+  } else {  // a power cut could bring back the folder as the destination, so it stays whole
+    CHECK(done.error().hint == hint_of_kept(now.path));
+    CHECK(now.left == std::map<std::string, std::string>{{"f0", "newnew"}, {"f1", "newnew"}});
+  }
   if (files > 0 && there == before::empty_folder)
     CHECK(fs::status(folder / "made").permissions() == fs::perms::owner_all);
 }
@@ -355,6 +385,99 @@ TEST_CASE("a new folder that cannot be taken back is whole, and the error says w
   CHECK(done.error().hint == "the new one is in place and complete, but a power failure may lose it");
   CHECK(all_in(folder) ==
         std::map<std::string, std::string>{{"made", "/"}, {"made/f0", "newnew"}, {"made/f1", "newnew"}});
+}
+
+TEST_CASE("a folder that was exchanged back is deleted only after the fsync of its parent folder") {
+  const bool is_synced = GENERATE(true, false);
+  const scratch_folder scratch;
+  const fs::path folder = fs::canonical(scratch.path);
+  make_before(folder / "made", 2, before::old_one);
+  const with_faults faulty;
+  auto made = staged_output::directory(folder / "made", {.overwrite = true, .may_replace = any_folder()});
+  REQUIRE(made);
+  const auto number = made->add_file("f0");
+  REQUIRE(number);
+  REQUIRE(made->write(*number, 0, bytes));
+  // Another program adds a file after the destination was compared: `commit` locks the old folder before the exchange.
+  system_faults().before_lock = [&] { std::ofstream(folder / "made" / "mine") << "mine"; };
+  if (!is_synced) system_faults().folder = folder;
+  const auto done = made->commit();
+  REQUIRE_FALSE(done);
+  CHECK(done.error().code == errc::destination_exists);
+  CHECK(done.error().found == "new: mine");
+  const fs::path staged = made->folder();
+  {
+    const staged_output ended = *std::move(made);
+  }
+  const with_leftover now(folder);
+  CHECK(now.others == std::map<std::string, std::string>{{"made", "/"}, {"made/f0", "old"}, {"made/mine", "mine"}});
+  CHECK(now.path.string() == (is_synced ? std::string() : staged.string()));
+  CHECK(done.error().hint == (is_synced ? std::string() : hint_of_kept(staged)));
+  if (!is_synced) CHECK(now.left == std::map<std::string, std::string>{{"f0", "new"}});
+}
+
+TEST_CASE("a process that joined a folder removes it only when the names beside it are durable") {
+  const scratch_folder scratch;
+  const fs::path folder = fs::canonical(scratch.path);
+  const auto made = staged_output::directory(folder / "made");
+  REQUIRE(made);
+  const fs::path staged = made->folder();
+  const with_faults faulty;
+  for (const bool is_synced : {false, true}) {
+    {
+      auto joined = staged_output::join(staged);
+      REQUIRE(joined);
+      REQUIRE(joined->add_file("f0"));
+      system_faults().folder = is_synced ? fs::path() : folder;
+    }
+    CHECK(fs::exists(staged / "f0") == !is_synced);
+    system_faults().folder.clear();
+  }
+  CHECK(fs::is_empty(folder));
+}
+
+TEST_CASE("a folder keeps its name and its files when the fsync before its removal fails") {
+  const scratch_folder scratch;
+  const fs::path folder = fs::canonical(scratch.path);
+  make_before(folder / "made", 2, before::old_one);
+  make_before(folder / "file", 0, before::old_one);
+  const auto old = all_in(folder);
+  {
+    const with_faults faulty;
+    system_faults().folder = folder;
+    const auto removed = discard_destination(folder / "made", any_folder());
+    REQUIRE_FALSE(removed);
+    CHECK(removed.error().sys == EIO);
+    CHECK(removed.error().file == folder.string());
+    CHECK(removed.error().hint ==
+          (folder / "made").string() + " keeps its entries; remove it again when its parent folder can be synced");
+    CHECK(all_in(folder) == old);
+    CHECK(discard_destination(folder / "file"));  // a file disappears whole, with or without an fsync
+  }
+  CHECK(discard_destination(folder / "made", any_folder()));
+  CHECK(all_in(folder).empty());
+}
+
+TEST_CASE("a leftover folder keeps its files when the fsync before its removal fails") {
+  const scratch_folder scratch;
+  const fs::path folder = fs::canonical(scratch.path);
+  const fs::path left = folder / ".made.shardmesh-tmp-999999999-00000001";
+  fs::create_directory(left);
+  std::ofstream(left / "f0") << "part";
+  const auto old = all_in(folder);
+  {
+    const with_faults faulty;
+    system_faults().folder = folder;
+    const auto removed = remove_leftover(left, {.shared = false});
+    REQUIRE_FALSE(removed);
+    CHECK(removed.error().sys == EIO);
+    CHECK(removed.error().file == folder.string());
+    CHECK(removed.error().hint ==
+          left.string() + " keeps its entries; remove it again when its parent folder can be synced");
+    CHECK(all_in(folder) == old);
+  }
+  CHECK(remove_leftover(left, {.shared = false}));
+  CHECK(all_in(folder).empty());
 }
 
 TEST_CASE("a lock that a signal cut short is taken") {
