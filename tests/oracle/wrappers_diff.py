@@ -256,6 +256,22 @@ def check_changed_components(oracle):
         oracle.check(status == 0 and said == ([lost] if lost else []), f"rules {options}", f"exits {status}: {err}")
 
 
+def check_notes(oracle):
+    """A note names the tensors that were rebuilt, but none that the source stores whole."""
+    eye, work = torch.eye(3), oracle.work / "notes"
+    work.mkdir()
+    torch.save({"x": eye.to_sparse()}, work / "whole.pt")
+    oracle.succeeds("notes", "convert", work / "whole.pt", work / "apart.pt", "--components")
+    apart = torch.load(work / "apart.pt", weights_only=True)
+    torch.save({**apart, "y": eye.to_sparse()}, work / "both.pt")
+    wanted = ["note: wrapping tensors are rebuilt from their components: x (sparse COO tensor)"]
+    commands = {"convert": ["convert", work / "both.pt", work / "made.pt"], "reshard": ["reshard", work / "both.pt", work / "cut", "--mesh", "2"]}
+    for case, command in commands.items():
+        status, _, err = oracle.run(*command)
+        said = [line for line in err.splitlines() if "wrapping tensors" in line]
+        oracle.check(status == 0 and said == wanted, f"notes of {case}", f"exits {status}: {err}")
+
+
 def check_like(oracle):
     """Components have the sizes of their values: --like does not change them."""
     eye, work = torch.eye(3), oracle.work / "like"
@@ -327,6 +343,7 @@ def main():
     check_contradictions(oracle)
     check_all_of_one(oracle)
     check_changed_components(oracle)
+    check_notes(oracle)
     check_ranks(oracle)
     check_ranks_of_checkpointing(oracle)
     oracle.finish()

@@ -26,6 +26,9 @@ class conversion_view {
   result<void> give_archives();
   // Returns true when an entry of `last` is a component of a tensor that `take_apart` split.
   bool is_component(std::string_view key) const;
+  // Returns notes that name the tensors of `work` that are written as components, or rebuilt from components that the
+  // source stores. The sources of `work` are entries of `last`.
+  std::vector<std::string> notes_of_components(const conversion& work) const;
   // Returns a note that names the tensors that `take_apart` split and that cannot be recombined from the output of
   // `work`, because a rule or a merge changed their components.
   std::optional<std::string> note_of_lost_ways_back(const conversion& work) const;
@@ -35,10 +38,13 @@ class conversion_view {
  private:
   // A null reader changes nothing.
   result<void> add(result<std::unique_ptr<checkpoint_reader>> made);
+  // Recombines components into wrapping tensors. The source stores those of the descriptions in `whole` as one value.
+  result<void> recombine(const std::set<std::size_t>& whole);
 
   std::vector<std::shared_ptr<checkpoint_reader>> readers_;
   checkpoint_reader* last_;
-  std::vector<torch_file::unwrapped_tensor> apart_;
+  std::vector<torch_file::unwrapped_tensor> apart_;  // ascending
+  std::vector<std::size_t> rebuilt_;                 // tensors of `last` whose components the source stores
 };
 
 // Turns tensors of sparse and nested layouts into objects: PyTorch's DCP has no such tensors.

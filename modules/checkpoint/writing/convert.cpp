@@ -179,6 +179,7 @@ class converter {
       skipped_.skipped_tensors +=
           drop_tensors(work_, [&](const auto& tensor) { return is_unsupported(target_, tensor); });
     }
+    for (std::string& note : seen_.notes_of_components(work_)) work_.notes.push_back(std::move(note));
     if (auto note = seen_.note_of_lost_ways_back(work_)) work_.notes.push_back(*std::move(note));
     if (options_.skip_objects) skipped_.skipped_objects += drop_objects(work_, [](const auto&) { return true; });
     return target_.is_pickled ? find_path_conflicts(work_.tensors, work_.objects) : problems();

@@ -44,8 +44,9 @@ std::int64_t bytes_of(const output_tensor& tensor, const box& where) {
 
 class planning {
  public:
-  // `left_out` receives the entries that are skipped as unsupported.
-  planning(checkpoint_reader& reader, const reshard_options& options, std::vector<whole_entry>& left_out)
+  // `reader` shows the entries of `seen`. `left_out` receives the entries that are skipped as unsupported.
+  planning(checkpoint_reader& reader, const conversion_view& seen, const reshard_options& options,
+           std::vector<whole_entry>& left_out)
       : options_(options) {
     conversion chosen = select_for_output(reader, options.selection);
     leave_to_side_files(reader, chosen);
@@ -55,6 +56,7 @@ class planning {
     save_report skipped;
     settle_unsupported(chosen, options.skip_unsupported, skipped);
     left_out = unsupported_entries(reader.contents(), chosen);
+    for (std::string& note : seen.notes_of_components(chosen)) chosen.notes.push_back(std::move(note));
     make_objects_of_layouts(chosen);
     plan_.skipped_tensors = skipped.skipped_tensors;
     plan_.skipped_objects = skipped.skipped_objects;
@@ -179,7 +181,7 @@ reshard_plan make_plan(checkpoint_reader& given, const reshard_options& options,
     if (*made) shown.push_back(*std::move(made));
   }
   checkpoint_reader& reader = shown.empty() ? given : *shown.back();
-  reshard_plan plan = planning(reader, options, left_out).run();
+  reshard_plan plan = planning(reader, seen, options, left_out).run();
   plan.shown = std::move(shown);
   plan.notes.insert(plan.notes.end(), notes.begin(), notes.end());
   if (!plan.problems.empty()) return plan;

@@ -36,7 +36,6 @@ class component_reader final : public forwarding_reader {
       return !tensor.opaque_type.empty() && (which_ == to_unwrap::all || tensor.chunk_count == 0);
     };
     if (std::none_of(tensors.begin(), tensors.end(), is_meant)) return false;
-    std::vector<std::string> taken;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const tensor_entry& tensor = tensors[i];
       auto opened = is_meant(tensor) ? open_opaque(inner(), i) : std::nullopt;
@@ -46,14 +45,11 @@ class component_reader final : public forwarding_reader {
         add_whole_tensor(i);
         continue;
       }
-      if (!way_back) notes_.push_back(fmt::format("{} cannot be rebuilt: {}", tensor.key, way_back.error().message));
-      taken.push_back(fmt::format("{} ({})", tensor.key, tensor_kind(opened->value)));
-      const unwrapped_tensor where{contents_.tensors.size(), parts->components.size(), contents_.objects.size()};
-      taken_.emplace(i, where);
+      taken_.emplace(i, unwrapped_tensor{contents_.tensors.size(), parts->components.size(), contents_.objects.size(),
+                                         tensor_kind(opened->value), way_back ? "" : way_back.error().message});
       SHARDMESH_TRY(add_components(i, *opened, *std::move(parts)));
     }
-    if (taken.empty()) return false;
-    if (which_ == to_unwrap::all) notes_.push_back("written as their components: " + name_list(taken));
+    if (taken_.empty()) return false;
     if (auto distinct = check_distinct_keys(contents_, "an entry and a component of a tensor have the same name");
         !distinct)
       return std::move(distinct).error().with_file(path_.string());

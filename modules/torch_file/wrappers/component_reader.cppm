@@ -31,10 +31,12 @@ enum class to_unwrap : std::uint8_t {
   without_archive  // those that cannot be copied unchanged: of a .pt file, or inside an object
 };
 
-/// The places of one inner tensor's components in the result's catalog.
+/// One inner tensor: its kind, and the places of its components in the result's catalog.
 struct unwrapped_tensor {
   std::size_t first_tensor = 0, tensors = 0;  // in the order of its class
   std::size_t description = 0;                // the object `KEY.wrapper`
+  std::string kind{};                         // "sparse COO tensor"
+  std::string lost_because{};                 // why the description cannot rebuild the tensor; empty: it can
 };
 
 /// A checkpoint without wrapping tensors.

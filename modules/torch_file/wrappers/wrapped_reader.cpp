@@ -59,7 +59,6 @@ class wrapped_reader final : public forwarding_reader, public assembled_tensors 
       else if (i == wrapper_of[i]->components.front())
         add_wrapper(wrapper_of[i]);
     }
-    say_what_was_made();
     if (auto distinct = check_distinct_keys(contents_, "an entry has the name of a rebuilt tensor"); !distinct)
       return std::move(distinct).error().with_file(path_.string());
     return true;
@@ -187,12 +186,6 @@ class wrapped_reader final : public forwarding_reader, public assembled_tensors 
     wrapper_of_chunk_.emplace(static_cast<std::int32_t>(contents_.chunk_places.size()), made);
     // The wrapper has no bytes of its own in a file. Its components are checked separately.
     add_chunk(whole, {place, 0, 0, 0}, {});
-  }
-
-  void say_what_was_made() {
-    std::vector<std::string> made;
-    for (const auto& wrapper : wrappers_) made.push_back(fmt::format("{} ({})", wrapper->key, wrapper->form.kind()));
-    notes_.push_back("rebuilt from their components: " + name_list(made));
   }
 
   result<std::vector<std::byte>> make_archive(const made_wrapper& made) {

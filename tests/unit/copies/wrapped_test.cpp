@@ -3,10 +3,14 @@
 // PyTorch.
 #include <catch2/catch_test_macros.hpp>
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "unusual_data.hpp"
 
@@ -32,6 +36,22 @@ void convert_whole(const fs::path& from, const fs::path& to, convert_options opt
   const auto report = convert(*reader, to, options);
   INFO((report ? "" : to_string(report.error())));
   REQUIRE(report);
+}
+
+std::vector<std::string> notes_of_wrappers(std::vector<std::string> notes) {
+  std::erase_if(notes, [](const std::string& note) { return note.find("wrapping tensors") == std::string::npos; });
+  return notes;
+}
+
+// Converts a part of a checkpoint, and returns the notes about wrapping tensors.
+std::vector<std::string> notes_of(const fs::path& from, const fs::path& to, target_format format,
+                                  std::string_view only) {
+  convert_options options{.format = format, .overwrite = true, .durable = false, .threads = 1};
+  options.selection.only = {key_pattern::compile(only).value()};
+  const auto report = convert(*open_checkpoint(from).value(), to, options);
+  INFO((report ? "" : to_string(report.error())));
+  REQUIRE(report);
+  return notes_of_wrappers(report->notes);
 }
 
 diff_report compare(const fs::path& a, const fs::path& b) {
@@ -79,6 +99,29 @@ TEST_CASE("components that were put together are seen under the wrapper's key, a
   REQUIRE(report.error().problem_count() == 1);
   CHECK(report.error().code == errc::checksum_mismatch);
   CHECK_FALSE(fs::exists(folder.path() / "out.pt"));
+}
+
+TEST_CASE("notes name the wrapping tensors that are split or rebuilt, but none that is copied whole or left out") {
+  using list = std::vector<std::string>;
+  const safetensors_files::temporary_folder folder;
+  const fs::path whole = samples / "wrappers.pt", apart = folder.path() / "apart.safetensors";
+  const fs::path cut = folder.path() / "cut.safetensors", again = folder.path() / "again.pt";
+  CHECK(notes_of(whole, folder.path() / "whole.pt", target_format::pt, ".*") == list{});
+  CHECK(notes_of(whole, folder.path() / "dcp", target_format::dcp, ".*") == list{});
+  convert_whole(whole, apart, {.format = target_format::safetensors});
+  CHECK(notes_of(whole, cut, target_format::safetensors, "plain") == list{});
+  CHECK(notes_of(whole, cut, target_format::safetensors, R"(m\.csr\..*|plain)") ==
+        list{"wrapping tensors are written as their components: m.csr (sparse CSR tensor)"});
+  CHECK(notes_of(apart, again, target_format::pt, "plain") == list{});
+  for (const target_format format : {target_format::pt, target_format::dcp, target_format::torch_checkpointing})
+    CHECK(notes_of(apart, folder.path() / std::to_string(static_cast<int>(format)), format, R"(m\.csr|plain)") ==
+          list{"wrapping tensors are rebuilt from their components: m.csr (sparse CSR tensor)"});
+  const auto reader = open_checkpoint(whole).value();
+  reshard_options options;
+  options.mesh = device_mesh::make(std::array<std::int64_t, 1>{2}, {"dp"}).value();
+  const reshard_plan plan = plan_reshard(*reader, options);
+  CHECK(plan.problems.empty());
+  CHECK(notes_of_wrappers(plan.notes) == list{});
 }
 
 TEST_CASE("a component that a selection left out is named, and components can stay apart") {
