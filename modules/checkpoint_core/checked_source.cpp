@@ -25,7 +25,8 @@ namespace {
 error altered(const opened_chunk& chunk, std::string expected, std::string found) {
   return fail(errc::checksum_mismatch, "the tensor's bytes differ from their checksum")
       .with_file(chunk.source->name())
-      .with_values(std::move(expected), std::move(found));
+      .with_values(std::move(expected), std::move(found))
+      .with_hint("restore the file from another copy");
 }
 
 result<void> compare_crc32(const opened_chunk& chunk, std::uint32_t found) {

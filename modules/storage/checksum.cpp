@@ -53,7 +53,8 @@ result<void> compare(const digest128& found, const checksum_range& range, const 
   return fail(errc::checksum_mismatch,
               fmt::format("bytes {} to {} differ from their checksum", range.offset, range.offset + range.length))
       .with_file(file.name())
-      .with_values(range.digits, to_hex(found));
+      .with_values(range.digits, to_hex(found))
+      .with_hint("restore the file from another copy");
 }
 
 // A file of the record in another folder: the folder that refers to it, below the record's, and the reference. In the

@@ -365,6 +365,7 @@ TEST_CASE("the error of damaged quantized data names the weight or the scales, i
       CHECK(report.error().file.starts_with(stored.folder.string()));
       CHECK_FALSE(report.error().expected.empty());
       CHECK_FALSE(report.error().found.empty());
+      CHECK(report.error().hint == "restore the file from another copy");
       CHECK_FALSE(fs::exists(target));
       const auto reader = open_checkpoint(stored.folder).value();
       const auto checked = verify(*reader);

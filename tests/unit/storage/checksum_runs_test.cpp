@@ -72,6 +72,7 @@ TEST_CASE("a flipped byte is the problem of the one range that has it, in the or
       CHECK(problems[i].message == "bytes " + std::to_string(range.offset) + " to " +
                                        std::to_string(range.offset + range.length) + " differ from their checksum");
       CHECK(problems[i].expected == range.digits);
+      CHECK(problems[i].hint == "restore the file from another copy");
     }
   }
   const std::vector<std::size_t> chosen{99, 4, 5};
