@@ -26,11 +26,12 @@ result<latest_step> find_latest_step(const std::filesystem::path& run, step_name
   latest_step made;
   for (; !steps.empty(); steps.pop_back()) {
     if (below && steps.back().step >= *below) continue;
-    const step_check checked = check_step(steps.back().path, check);
+    step_check checked = check_step(steps.back().path, check);
     if (checked.ok()) {
       made.step = std::move(steps.back());
       return made;
     }
+    if (detail::is_limit_error(*checked.problem)) return *std::move(checked.problem);
     made.skipped.push_back(skipped_step(steps.back(), *checked.problem));
   }
   return made;

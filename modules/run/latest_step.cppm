@@ -18,7 +18,8 @@ struct latest_step {
 
 /// Finds the newest step that passes the check. Checks each newer step once, and no older one.
 /// \param below  considers only steps with smaller numbers
-/// \errors those of `list_steps` for the folder. A step that fails the check is skipped.
+/// \errors those of `list_steps` for the folder; errc::cancelled, errc::deadline_exceeded. A step that fails the check
+///         is skipped.
 /// Cost: lists the folder, and checks steps from the newest until one is good.
 result<latest_step> find_latest_step(const std::filesystem::path& run, step_names names = step_names::step,
                                      const step_check_options& check = {},

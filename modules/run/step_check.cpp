@@ -82,7 +82,7 @@ result<void> check_sizes(const fs::path& step, const catalog& contents) {
 
 step_check check_step(const fs::path& step, const step_check_options& options) {
   step_check made;
-  const auto reader = open_checkpoint(step);
+  const auto reader = open_checkpoint(step, {.within = options.within, .cancel = options.cancel});
   if (!reader) {
     made.problem = reader.error();
     return made;
@@ -100,7 +100,7 @@ step_check check_step(const fs::path& step, const step_check_options& options) {
     return made;
   }
   if (!options.deep) return made;
-  auto checked = verify(**reader, {.threads = options.threads});
+  auto checked = verify(**reader, {.threads = options.threads, .within = options.within, .cancel = options.cancel});
   if (!checked)
     made.problem = std::move(checked).error();
   else if (!checked->ok())

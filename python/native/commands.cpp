@@ -139,9 +139,11 @@ py::dict told_report(const verify_report& report, const verify_options& options)
 
 py::dict verify_checkpoint(const reader_pointer& reader, bool quick, const py::object& progress,
                            const py::dict& given) {
-  const verify_options options = options_of_verify(quick, given);
-  const verify_report report =
-      value_of(waited(progress, [&](watch& watching) { return verify(*watched(*reader, watching), options); }));
+  verify_options options = options_of_verify(quick, given);
+  const verify_report report = value_of(waited(progress, [&](watch& watching) {
+    options.cancel = watching.stop.get_token();
+    return verify(*watched(*reader, watching), options);
+  }));
   return told_report(report, options);
 }
 
@@ -168,13 +170,14 @@ py::dict described(const key_difference& d) {
 }
 
 py::dict diff_checkpoints(const reader_pointer& left, const reader_pointer& right, const py::dict& given) {
-  const diff_options options{.tolerance = given["tolerance"].cast<double>(),
-                             .layout = given["layout"].cast<bool>(),
-                             .ignore_dtype = given["ignore_dtype"].cast<bool>(),
-                             .selection = selection(given),
-                             .threads = given["threads"].cast<int>(),
-                             .within = to_limit(given["end"])};
+  diff_options options{.tolerance = given["tolerance"].cast<double>(),
+                       .layout = given["layout"].cast<bool>(),
+                       .ignore_dtype = given["ignore_dtype"].cast<bool>(),
+                       .selection = selection(given),
+                       .threads = given["threads"].cast<int>(),
+                       .within = to_limit(given["end"])};
   const diff_report report = value_of(waited(given["report"], [&](watch& watching) {
+    options.cancel = watching.stop.get_token();
     const auto one = watched(*left, watching), other = watched(*right, watching);
     return diff(*one, *other, options);
   }));

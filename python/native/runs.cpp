@@ -169,23 +169,29 @@ py::list run_steps(const py::str& folder, const py::str& names) {
   return made;
 }
 
-// (step or None, [Error of each newer step]); considers only steps below `below`.
+// (step or None, [Error of each newer step]); considers only steps below `below`. end: see `to_limit`.
 py::tuple newest_step(const py::str& folder, const py::str& names, bool deep, int threads,
-                      std::optional<std::int64_t> below) {
+                      std::optional<std::int64_t> below, const py::object& end) {
   const std::filesystem::path run = bytes_of(folder);
   const step_names convention = to_names(names);
-  const step_check_options check{.deep = deep, .threads = threads};
-  const latest_step found =
-      value_of(waited(py::none(), [&](watch&) { return find_latest_step(run, convention, check, below); }));
+  step_check_options check{.deep = deep, .threads = threads, .within = to_limit(end)};
+  const latest_step found = value_of(waited(py::none(), [&](watch& watching) {
+    check.cancel = watching.stop.get_token();
+    return find_latest_step(run, convention, check, below);
+  }));
   const py::object step = found.step ? py::object(described(*found.step)) : py::object(py::none());
   return py::make_tuple(step, to_python(found.skipped));
 }
 
-// None, or the Error of a damaged step.
-py::object checked_step(const py::str& path, bool deep, int threads) {
+// None, or the Error of a damaged step. end: see `to_limit`.
+py::object checked_step(const py::str& path, bool deep, int threads, const py::object& end) {
   const std::filesystem::path step = bytes_of(path);
-  const step_check_options options{.deep = deep, .threads = threads};
-  const step_check checked = waited(py::none(), [&](watch&) { return check_step(step, options); });
+  step_check_options options{.deep = deep, .threads = threads, .within = to_limit(end)};
+  const step_check checked = waited(py::none(), [&](watch& watching) {
+    options.cancel = watching.stop.get_token();
+    return check_step(step, options);
+  });
+  if (checked.problem && detail::is_limit_error(*checked.problem)) raise(*checked.problem);
   return checked.problem ? to_python(*checked.problem) : py::object(py::none());
 }
 
@@ -207,9 +213,9 @@ void add_runs(py::module_& native) {
   native.def("planned_prune", &planned_prune, py::arg("folder"), py::arg("names"), py::arg("keep"));
   native.def("run_steps", &run_steps, py::arg("folder"), py::arg("names"));
   native.def("newest_step", &newest_step, py::arg("folder"), py::arg("names"), py::arg("deep"), py::arg("threads"),
-             py::arg("below"));
+             py::arg("below"), py::arg("end"));
   native.def("set_pin", &set_pin, py::arg("folder"), py::arg("names"), py::arg("step"), py::arg("pinned"));
-  native.def("check_step", &checked_step, py::arg("path"), py::arg("deep"), py::arg("threads"));
+  native.def("check_step", &checked_step, py::arg("path"), py::arg("deep"), py::arg("threads"), py::arg("end"));
 }
 
 }  // namespace bindings

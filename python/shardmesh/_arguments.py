@@ -90,6 +90,11 @@ def end_of(within: Any) -> float | None:
     return None if within is None else time.monotonic() + fraction("within", within)
 
 
+def left_until(end: float | None) -> float | None:
+    """Returns the time limit in seconds, from now, of a call that ends at a time from `end_of`."""
+    return None if end is None else max(0.0, end - time.monotonic())
+
+
 def text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise wrong(name, "text", value)

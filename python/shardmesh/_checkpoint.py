@@ -56,8 +56,8 @@ class TensorEntry:
         return [Chunk(Box(offsets, sizes), file, offset, length)
                 for offsets, sizes, file, offset, length, _ in self._checkpoint._native.chunks(self._index)]
 
-    def load(self, box: Where | None = None) -> torch.Tensor:
-        return self._checkpoint.load(self.key, box)
+    def load(self, box: Where | None = None, *, within: float | None = None) -> torch.Tensor:
+        return self._checkpoint.load(self.key, box, within=within)
 
     def map(self, box: Where | None = None, *, allow_unaligned: bool = False) -> MappedTensor:
         return self._checkpoint.map_tensor(self.key, box, allow_unaligned=allow_unaligned)
@@ -92,8 +92,8 @@ class ObjectEntry:
         with self._checkpoint._calling() as native:
             return native.object_value(self._index)
 
-    def load(self, weights_only: bool = True) -> Any:
-        return self._checkpoint.load_object(self.key, weights_only)
+    def load(self, weights_only: bool = True, *, within: float | None = None) -> Any:
+        return self._checkpoint.load_object(self.key, weights_only, within=within)
 
     def __str__(self) -> str:
         return f"{self.key}: {self.type}"
@@ -328,10 +328,10 @@ class Checkpoint(Mapping[str, Entry]):
             if warning.code == "disagreement" and warning.key == key:
                 raise warning
 
-    def load_object(self, key: str, weights_only: bool = True) -> Any:
+    def load_object(self, key: str, weights_only: bool = True, *, within: float | None = None) -> Any:
         """Loads the object of that key. PyTorch runs its pickle; weights_only=True refuses everything but plain data.
         Objects of safetensors are JSON; they go through an unpickler that knows only plain data."""
-        return self._load_object(key, weights_only, None)
+        return self._load_object(key, weights_only, _arguments.end_of(within))
 
     def _load_object(self, key: str, weights_only: bool, end: float | None) -> Any:
         import torch
@@ -351,9 +351,9 @@ class Checkpoint(Mapping[str, Entry]):
                 raise failure("unsupported", f"is a {kind}, which is more than plain data", key=key, path=self.path,
                               hint="pass weights_only=False to run its pickle, which may do anything") from cause
 
-    def object_bytes(self, key: str) -> bytes:
+    def object_bytes(self, key: str, *, within: float | None = None) -> bytes:
         """Returns the bytes that `torch.save` would write for the object."""
-        return self._object_bytes(key, None)
+        return self._object_bytes(key, _arguments.end_of(within))
 
     def _object_bytes(self, key: str, end: float | None) -> bytes:
         entry = self._entries.get(_arguments.key(key))
@@ -480,9 +480,9 @@ def load(path: str | os.PathLike[str], key: str, box: Where | None = None, *, we
 
 
 def map_tensor(path: str | os.PathLike[str], key: str, box: Where | None = None, *, allow_unaligned: bool = False,
-               rank: int | None = None, keys_at_ranks: bool = False) -> MappedTensor:
+               rank: int | None = None, keys_at_ranks: bool = False, within: float | None = None) -> MappedTensor:
     """Maps one tensor, or a box of it, in place in its file. For many tensors, `Checkpoint.map_tensor` is cheaper."""
-    opened_for = _opened_for(path, key, rank, keys_at_ranks, None)
+    opened_for = _opened_for(path, key, rank, keys_at_ranks, _arguments.end_of(within))
     return opened_for.map_tensor(key, box, allow_unaligned=allow_unaligned)
 
 

@@ -17,12 +17,12 @@ from ._selection import Selection, options_of
 
 
 def inspect(path: str | os.PathLike[str], *, all_parts: bool = False, rank: int | None = None,
-            keys_at_ranks: bool = False) -> Checkpoint:
+            keys_at_ranks: bool = False, within: float | None = None) -> Checkpoint:
     """Opens a checkpoint to see its contents: a mapping of entries; `str` of an entry is one line.
 
-    rank, keys_at_ranks: as in `open`, here and below.
+    rank, keys_at_ranks, within: as in `open`, here and below.
     """
-    return open(path, all_parts=all_parts, rank=rank, keys_at_ranks=keys_at_ranks)
+    return open(path, all_parts=all_parts, rank=rank, keys_at_ranks=keys_at_ranks, within=within)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,6 @@ def verify(path: str | os.PathLike[str], *, quick: bool = False, all_parts: bool
     quick: open everything, but read no tensor's bytes.
     allow_globals: names in pickles ("module.name") to accept. Names that published scanners call dangerous are
     problems.
-    within: as in `open`, here and below.
     """
     end, path = _arguments.end_of(within), _arguments.source(path)
     options = {"threads": _arguments.threads(threads),

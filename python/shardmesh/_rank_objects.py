@@ -43,16 +43,17 @@ def checked_rule(value: Any) -> WhenResized:
     return value
 
 
-def rank_objects_of(path: str, rank: int, ranks: int, rule: WhenResized) -> tuple[dict[str, Any], list[str]]:
-    """Returns this rank's objects of a step, and the keys of dropped ones.
+def rank_objects_of(path: str, rank: int, ranks: int, rule: WhenResized,
+                    end: float | None) -> tuple[dict[str, Any], list[str]]:
+    """Returns this rank's objects of a step, and the keys of dropped ones. end: see `_arguments.end_of`.
 
     Raises Error: invalid_argument if another number of ranks saved the step, and the rule refuses that.
     """
-    checkpoint = open(path)
-    saved = _world_size(checkpoint)
+    checkpoint = open(path, within=_arguments.left_until(end))
+    saved = _world_size(checkpoint, end)
     keys = _keys_of(checkpoint, saved)
     if not keys or saved == ranks:
-        return {name: _load(checkpoint, key) for key, (name, of) in keys.items() if of == rank}, []
+        return {name: _load(checkpoint, key, end) for key, (name, of) in keys.items() if of == rank}, []
     if rule == "drop":
         return {}, sorted(keys)
     if rule == "refuse":
@@ -61,7 +62,7 @@ def rank_objects_of(path: str, rank: int, ranks: int, rule: WhenResized) -> tupl
                       hint="resume with as many ranks, or set when_resized to 'drop' or to a function")
     of_ranks: list[dict[str, Any]] = [{} for _ in range(saved)]
     for key, (name, of) in keys.items():
-        of_ranks[of][name] = _load(checkpoint, key)
+        of_ranks[of][name] = _load(checkpoint, key, end)
     return _converted(rule, of_ranks, rank, ranks), []
 
 
@@ -82,11 +83,11 @@ def _stored(value: Any) -> Any:
     return value if type(value) in _PLAIN else SimpleNamespace(value=value)
 
 
-def _world_size(checkpoint: Checkpoint) -> int:
+def _world_size(checkpoint: Checkpoint, end: float | None) -> int:
     if _WORLD_SIZE not in checkpoint:
         return 0
     try:
-        saved = checkpoint.load(_WORLD_SIZE)
+        saved = checkpoint.load(_WORLD_SIZE, within=_arguments.left_until(end))
     except Error as problem:
         if problem.code != "unsupported":
             raise
@@ -112,6 +113,7 @@ def _keys_of(checkpoint: Checkpoint, saved: int) -> dict[str, tuple[str, int]]:
     return found
 
 
-def _load(checkpoint: Checkpoint, key: str) -> Any:
-    value = checkpoint.load(key, weights_only=False)  # as dcp.load loads the objects of the state
+def _load(checkpoint: Checkpoint, key: str, end: float | None) -> Any:
+    # As dcp.load loads the objects of the state.
+    value = checkpoint.load(key, weights_only=False, within=_arguments.left_until(end))
     return value.value if type(value) is SimpleNamespace else value

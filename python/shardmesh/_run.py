@@ -32,6 +32,7 @@ class _BegunSave(NamedTuple):
     path: str
     replaces: bool
     previous: str | None
+    end: float | None  # see `_arguments.end_of`
 
 
 class Run:
@@ -95,22 +96,24 @@ class Run:
 
     def save(self, step: int, state_dict: dict[str, Any], *, metric: float | None = None,
              rank_objects: Mapping[str, Any] | None = None, overwrite: bool = False, threads: int = 0,
-             memory_bytes: int = 0, progress: Progress = False) -> str:
+             memory_bytes: int = 0, progress: Progress = False, within: float | None = None) -> str:
         """Saves a step as `shardmesh.dcp.save` does, and returns its folder. Collective; blocks. A damaged step of this
         number is replaced, with a note; a good one only with `overwrite`.
 
         metric: for `KeepRules.best`; rank 0's counts, and NaN is no metric.
         rank_objects: values of this rank by name, such as the state of its random generator. `resume` returns them.
+        within: as in `dcp.save`.
 
         Raises Error: those of `dcp.save`; destination_exists if there is a good step of this number; invalid_argument
         if the step to be replaced is one to which another refers.
         """
         from . import dcp
 
-        begun = self._begin_save(step, state_dict, metric, rank_objects, overwrite)
+        begun = self._begin_save(step, state_dict, metric, rank_objects, overwrite, within)
         try:
             dcp.save(begun.state, checkpoint_id=begun.path, process_group=self._group, overwrite=begun.replaces,
-                     threads=threads, memory_bytes=memory_bytes, progress=progress, previous=begun.previous)
+                     threads=threads, memory_bytes=memory_bytes, progress=progress, previous=begun.previous,
+                     within=_arguments.left_until(begun.end))
         except BaseException:
             self._end_save(begun.step, False)
             raise
@@ -119,7 +122,7 @@ class Run:
 
     def start_save(self, step: int, state_dict: dict[str, Any], *, metric: float | None = None,
                    rank_objects: Mapping[str, Any] | None = None, overwrite: bool = False, threads: int = 0,
-                   memory_bytes: int = 0) -> Future[str]:
+                   memory_bytes: int = 0, within: float | None = None) -> Future[str]:
         """Copies the state dict, and saves the copy in the background as `save` does. Collective; blocks until the state
         is copied and the previous background save has ended. Returns a Future of the step's folder.
 
@@ -127,15 +130,17 @@ class Run:
         If nobody asks a future for its outcome and the save fails, the next `save`, `start_save`, `resume`, or `close`
         raises the error.
 
+        within: as in `dcp.async_save`.
+
         Raises Error: those of `save` that are known before the copy.
         """
         from . import dcp
 
-        begun = self._begin_save(step, state_dict, metric, rank_objects, overwrite)
+        begun = self._begin_save(step, state_dict, metric, rank_objects, overwrite, within)
         try:
             saving = dcp.async_save(begun.state, checkpoint_id=begun.path, process_group=self._background_group(),
                                     overwrite=begun.replaces, threads=threads, memory_bytes=memory_bytes,
-                                    previous=begun.previous)
+                                    previous=begun.previous, within=within)
         except BaseException:
             self._end_save(begun.step, False)
             raise
@@ -146,24 +151,24 @@ class Run:
         """Lists the steps, ascending. A step that is being saved is not among them. Not collective."""
         return [RunStep(*one) for one in _native.run_steps(self.path, self.names)]
 
-    def latest(self, *, deep: bool = False, threads: int = 0) -> RunStep | None:
+    def latest(self, *, deep: bool = False, threads: int = 0, within: float | None = None) -> RunStep | None:
         """Returns the newest good step, without its metric, which `steps` reads; None: no step is good. Not collective.
 
         deep: compare every checksum. Otherwise a step is good if its description is readable and its files have the
         sizes that the description needs.
+        within: as in `open`, here and below.
         """
-        found, _ = _native.newest_step(self.path, self.names, _arguments.flag("deep", deep),
-                                       _arguments.threads(threads), None)
-        return None if found is None else RunStep(*found)
+        return self._newest(_arguments.flag("deep", deep), _arguments.threads(threads), None,
+                            _arguments.end_of(within))[0]
 
-    def verify(self, *, threads: int = 0) -> dict[int, Error]:
+    def verify(self, *, threads: int = 0, within: float | None = None) -> dict[int, Error]:
         """Checks every byte of every step, and returns the problem of each damaged one. Not collective."""
-        threads = _arguments.threads(threads)
-        found = {one.step: _native.check_step(one.path, True, threads) for one in self.steps()}
+        end, threads = _arguments.end_of(within), _arguments.threads(threads)
+        found = {one.step: _native.check_step(one.path, True, threads, end) for one in self.steps()}
         return {step: problem for step, problem in found.items() if problem is not None}
 
     def resume(self, state_dict: dict[str, Any], *, deep: bool = False, when_resized: WhenResized = "refuse",
-               threads: int = 0, progress: Progress = False) -> ResumedRun:
+               threads: int = 0, progress: Progress = False, within: float | None = None) -> ResumedRun:
         """Loads the newest good step into a state dict as `shardmesh.dcp.load` does. Collective; blocks. The layout and
         the number of ranks may differ from those of the save. If a step turns out to be damaged, the one before is
         loaded. A run without steps leaves the state dict unchanged.
@@ -178,23 +183,25 @@ class Run:
         """
         from . import dcp
 
-        def check() -> tuple[bool, int, WhenResized]:
+        def check() -> tuple[bool, int, WhenResized, float | None]:
+            end = _arguments.end_of(within)
             self._end_background_save()
-            return _arguments.flag("deep", deep), _arguments.threads(threads), checked_rule(when_resized)
+            return _arguments.flag("deep", deep), _arguments.threads(threads), checked_rule(when_resized), end
 
-        deep, threads, rule = self._everywhere(check)
+        deep, threads, rule, end = self._everywhere(check)
         below: int | None = None
         skipped: list[Error] = []
         while True:
-            found, newer = self._together("Run.resume", (self.path, deep), lambda: self._newest(deep, threads, below))
+            found, newer = self._together("Run.resume", (self.path, deep),
+                                          lambda: self._newest(deep, threads, below, end))
             skipped += newer
             if found is None:
                 break
             try:
                 own, dropped = self._everywhere(
-                    lambda path=found.path: rank_objects_of(path, *self._ranks(), rule))
+                    lambda path=found.path: rank_objects_of(path, *self._ranks(), rule, end))
                 dcp.load(state_dict, checkpoint_id=found.path, process_group=self._group, threads=threads,
-                         progress=progress)
+                         progress=progress, within=_arguments.left_until(end))
             except Error as problem:
                 if problem.code not in _DAMAGE:
                     raise
@@ -264,14 +271,16 @@ class Run:
             raise failure("invalid_argument", "the run is closed, or was opened with read_only", path=self.path,
                           hint="open the run again without read_only")
 
-    def _begin_save(self, step: Any, state_dict: Any, metric: Any, rank_objects: Any, overwrite: Any) -> _BegunSave:
-        def check() -> tuple[int, float | None, bool, Any]:
+    def _begin_save(self, step: Any, state_dict: Any, metric: Any, rank_objects: Any, overwrite: Any,
+                    within: Any) -> _BegunSave:
+        def check() -> tuple[int, float | None, bool, Any, float | None]:
+            end = _arguments.end_of(within)
             self._check_open()
             self._end_background_save()
             return (_arguments.number("step", step), _metric_of(metric), _arguments.flag("overwrite", overwrite),
-                    with_rank_objects(state_dict, rank_objects, *self._ranks()))
+                    with_rank_objects(state_dict, rank_objects, *self._ranks()), end)
 
-        number, value, replace, state = self._everywhere(check)
+        number, value, replace, state, end = self._everywhere(check)
         try:
             path, replaces, previous = self._together(
                 "Run.save", (self.path, number, replace),
@@ -279,7 +288,7 @@ class Run:
         except BaseException:
             self._end_save(number, False)
             raise
-        return _BegunSave(number, state, path, replaces, previous or None)
+        return _BegunSave(number, state, path, replaces, previous or None, end)
 
     def _end_background_save(self) -> None:
         """Waits for the background save. Raises its error if nobody asked for its outcome."""
@@ -315,8 +324,9 @@ class Run:
         if self._writer is not None:
             self._writer.end_save(step, is_saved)
 
-    def _newest(self, deep: bool, threads: int, below: int | None) -> tuple[RunStep | None, list[Error]]:
-        found, skipped = _native.newest_step(self.path, self.names, deep, threads, below)
+    def _newest(self, deep: bool, threads: int, below: int | None,
+                end: float | None) -> tuple[RunStep | None, list[Error]]:
+        found, skipped = _native.newest_step(self.path, self.names, deep, threads, below, end)
         return None if found is None else RunStep(*found), skipped
 
     def _ranks(self) -> tuple[int, int]:

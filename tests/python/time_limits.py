@@ -31,8 +31,10 @@ class TimeLimitTest(common.WorkTest):
         into = {key: torch.empty(opened[key].shape)}
         calls = {
             "open": lambda: shardmesh.open(place, **how),
+            "inspect": lambda: shardmesh.inspect(place, **how),
             "open all parts": lambda: shardmesh.open(place, all_parts=True, **how),
             "load": lambda: shardmesh.load(place, key, **how),
+            "map_tensor": lambda: shardmesh.map_tensor(place, key, allow_unaligned=True, **how),
             "verify": lambda: shardmesh.verify(place, **how),
             "diff": lambda: shardmesh.diff(place, FOLDER, **how),
             "diff, right": lambda: shardmesh.diff(FOLDER, place, **how),
@@ -47,6 +49,10 @@ class TimeLimitTest(common.WorkTest):
         if place == FOLDER:
             calls |= {
                 "Checkpoint.load": lambda: opened.load(key, **how),
+                "Checkpoint.load_object": lambda: opened.load_object("n", **how),
+                "Checkpoint.object_bytes": lambda: opened.object_bytes("n", **how),
+                "TensorEntry.load": lambda: opened[key].load(**how),
+                "ObjectEntry.load": lambda: opened["n"].load(**how),
                 "Checkpoint.load_into": lambda: opened.load_into(into, **how),
                 "Checkpoint.start_load": lambda: opened.start_load(into, **how).wait(),
                 "save": lambda: shardmesh.save({"w": torch.zeros(4)}, to, **how),
@@ -57,6 +63,19 @@ class TimeLimitTest(common.WorkTest):
                                                                    overwrite=True, **how).result(),
             }
         return calls
+
+    def calls_of_run(self, run, within):
+        """Every call of a run with a time limit, by name. The run has step 1."""
+        state, how = {"w": torch.zeros(4), "step": 0}, {"within": within}
+        return {
+            "Run.save": lambda: run.save(2, state, overwrite=True, **how),
+            "Run.start_save": lambda: run.start_save(2, state, overwrite=True, **how).result(),
+            "Run.latest": lambda: run.latest(**how),
+            "Run.latest, deep": lambda: run.latest(deep=True, **how),
+            "Run.verify": lambda: run.verify(**how),
+            "Run.resume": lambda: run.resume(state, **how),
+            "Run.resume, deep": lambda: run.resume(state, deep=True, **how),
+        }
 
     def ends(self, name, call):
         with self.assertRaises(shardmesh.Error, msg=name) as caught:
@@ -75,6 +94,36 @@ class TimeLimitTest(common.WorkTest):
                 call()
                 shutil.rmtree(self.work / "out", ignore_errors=True)
             (self.work / "out.delta").unlink()
+
+    def test_a_limit_that_has_passed_ends_every_call_of_a_run_and_skips_no_step(self):
+        with shardmesh.Run(self.work / "run") as run:
+            run.save(1, {"w": torch.ones(4), "step": 1}, rank_objects={"seed": 7})
+            for name, call in self.calls_of_run(run, 0).items():
+                self.ends(name, call)
+            self.assertEqual([one.step for one in run.steps()], [1])
+            state = {"w": torch.zeros(4), "step": 0}
+            resumed = run.resume(state)
+            self.assertEqual((resumed.step, resumed.skipped, resumed.rank_objects), (1, [], {"seed": 7}))
+            self.assertEqual((state["step"], state["w"].tolist()), (1, [1.0] * 4))
+        self.assertEqual(sorted(self.left_in_work()), ["delta", "run"])
+
+    def test_no_limit_and_a_long_one_end_no_call_of_a_run(self):
+        with shardmesh.Run(self.work / "run") as run:
+            run.save(1, {"w": torch.ones(4), "step": 1})
+            for within in (None, 600, float("inf")):
+                for call in self.calls_of_run(run, within).values():
+                    call()
+
+    def test_limits_that_are_no_numbers_are_refused_by_a_run(self):
+        with shardmesh.Run(self.work / "run") as run:
+            run.save(1, {"w": torch.ones(4), "step": 1})
+            for within in (-1, float("nan"), "1", [1]):
+                for name, call in self.calls_of_run(run, within).items():
+                    with self.assertRaises(shardmesh.Error, msg=name) as caught:
+                        call()
+                    self.assertEqual(caught.exception.code, "invalid_argument", name)
+                    self.assertIn("the argument within is invalid", str(caught.exception), name)
+            self.assertEqual([one.step for one in run.steps()], [1])
 
     def test_a_call_ends_within_a_second_of_its_limit_when_a_server_does_not_answer(self):
         # The system accepts connections to the listener, and nobody answers.

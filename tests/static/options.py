@@ -49,6 +49,7 @@ OTHER_C_STRUCTS = {"shardmesh_plan_options"}
 # The struct's size, and padding, which must be 0.
 NO_OPTIONS_OF_C = {"struct_size", "reserved"}
 FUNCTIONS = """open inspect load map_tensor open_delta save_delta Checkpoint.load Checkpoint.load_into Checkpoint.load_object
+               Checkpoint.object_bytes
                Checkpoint.map_tensor Checkpoint.start_load Loading.wait ObjectEntry.load TensorEntry.load
                TensorEntry.map save Selection convert reshard verify diff dcp.load dcp.save dcp.async_save
                dcp.LoadPlanner dcp.StorageReader dcp.StorageWriter
@@ -178,7 +179,7 @@ def flags(root, say):
     for file in sorted(folder.glob("*.cpp")):
         bodies |= dict(re.findall(r"^void add_(\w+)\([^{]*\) \{\n(.*?)^\}", file.read_text(), re.M | re.S))
     common = (folder / "main.cpp").read_text()
-    of_all = re.findall(r"\bapp\.add_\w+\(\s*" + FLAG, common)
+    of_all = re.findall(r"\bapp\.add_\w+(?:<[\w:]+>)?\(\s*" + FLAG, common)
     loop = re.search(r"for \(const char\* const reads : \{([^}]*)\}\) \{\n(.*?)^  \}", common, re.M | re.S)
     if not of_all or not loop:
         sys.exit("tools/shardmesh/main.cpp: the options of all commands were not found")

@@ -2,6 +2,7 @@
 // Declarations that the command line's files share: one `add_*` per command, exit statuses, and the values that options
 // take. Output is in console.hpp and report.hpp.
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <stop_token>
@@ -29,6 +30,7 @@ struct common_options {
   /// KEY@RANK.
   std::optional<std::int32_t> rank{};
   bool keys_at_ranks = false;
+  std::optional<std::chrono::steady_clock::time_point> end{};  // of the command: --within
   std::stop_token cancel{};  // for commands that write: SIGINT and SIGTERM (see signals.hpp)
 };
 

@@ -66,7 +66,8 @@ int run(arguments& given, const common_options& common, bool format_given) {
   }
   std::unique_ptr<checkpoint_reader> like;
   if (!given.like.empty()) {
-    auto opened = open_checkpoint(given.like, {.limits = read_limits{}.times(common.limit_factor)});
+    auto opened = open_checkpoint(
+        given.like, {.limits = read_limits{}.times(common.limit_factor), .within = time_limit_of(common)});
     if (!opened) return report(opened.error());
     like = *std::move(opened);
     given.options.like = like.get();
@@ -94,6 +95,7 @@ int run(arguments& given, const common_options& common, bool format_given) {
   progress_bar bar((*reader)->contents().tensor_bytes());
   given.options.progress = [&bar](std::int64_t bytes) { bar.advance(bytes); };
   given.options.threads = common.threads;
+  given.options.within = time_limit_of(common);
   given.options.cancel = common.cancel;
   const unwinding_on_signals unwinding;
   return print_report(convert(**reader, given.destination, given.options), given.destination, given.options.format);

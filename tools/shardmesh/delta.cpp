@@ -87,6 +87,7 @@ int make(arguments& given, const common_options& common) {
   given.made.overwrite = given.applied.overwrite;
   given.made.durable = given.applied.durable;
   given.made.threads = common.threads;
+  given.made.within = time_limit_of(common);
   given.made.cancel = common.cancel;
   const unwinding_on_signals unwinding;
   const auto written = save_delta(**base, **next, given.destination, given.made);
@@ -114,12 +115,14 @@ int apply(arguments& given, const common_options& common, bool format_given) {
   if (!base) return report(base.error());
   if (const auto apart = check_disjoint(given.destination, **base); !apart) return report(apart.error());
   works_on(given.other);
-  const auto reader = open_delta(*std::move(base), given.other, {.limits = read_limits{}.times(common.limit_factor)});
+  const auto reader = open_delta(*std::move(base), given.other,
+                                 {.limits = read_limits{}.times(common.limit_factor), .within = time_limit_of(common)});
   if (!reader) return report(reader.error());
   progress_bar bar((*reader)->contents().tensor_bytes());
   given.applied.progress = [&bar](std::int64_t bytes) { bar.advance(bytes); };
   given.applied.skip_unsupported = given.skip_unsupported;
   given.applied.threads = common.threads;
+  given.applied.within = time_limit_of(common);
   given.applied.cancel = common.cancel;
   const unwinding_on_signals unwinding;
   return print_report(convert(**reader, given.destination, given.applied), given.destination, given.applied.format);

@@ -122,6 +122,7 @@ int run(arguments& given, const common_options& common) {
   if (!selection) return report(selection.error());
   given.options.selection = *std::move(selection);
   given.options.threads = common.threads;
+  given.options.within = time_limit_of(common);
   auto outcome = diff(**left, **right, given.options);
   if (!outcome) return report(outcome.error());
   std::vector<std::string> notes = std::move(outcome->notes);

@@ -203,7 +203,8 @@ int run(const arguments& given, const common_options& common) {
   // Names are searched for even in an unreadable checkpoint: Python runs a damaged pickle up to its defect. They are
   // not searched for if the user asked only about some keys.
   std::optional<global_report> found;
-  if (given.keys.empty())
+  const bool is_late = !reader && detail::is_limit_error(reader.error());
+  if (given.keys.empty() && !is_late)
     found = find_globals(reader ? (*reader)->path() : std::filesystem::path(given.path),
                          reader ? reader->get() : nullptr, {.threads = common.threads, .limits = limits});
   const global_report* const globals = found ? &*found : nullptr;

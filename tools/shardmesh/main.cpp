@@ -9,12 +9,14 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <memory>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -28,6 +30,7 @@
 #include "signals.hpp"
 
 import shardmesh;
+import shardmesh.core;
 import shardmesh.storage;
 
 namespace {
@@ -63,7 +66,8 @@ void open_many_files() {
   static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
 }
 
-void add_global_options(CLI::App& app, tool::invocation& call) {
+// `limits`: of the whole command, set by --within. Requests to stores obey them wherever they are made.
+void add_global_options(CLI::App& app, tool::invocation& call, std::optional<shardmesh::detail::call_scope>& limits) {
   app.add_option("--threads", call.common.threads, "Number of worker threads, at most 4096")
       ->type_name("N")
       ->default_str("all cores")
@@ -73,6 +77,16 @@ void add_global_options(CLI::App& app, tool::invocation& call) {
       ->type_name("N")
       ->default_str("1")
       ->transform(tool::whole_number(1, std::int64_t{1} << 40));
+  app.add_option_function<double>(
+         "--within",
+         [&call, &limits](double seconds) {
+           call.common.end = *shardmesh::time_limit(std::chrono::duration<double>(seconds));
+           limits.emplace(shardmesh::call_options{.within = *call.common.end, .name = "command"});
+         },
+         "End the command with an error after this time, also while a server does not answer")
+      ->type_name("SECONDS")
+      ->default_str("no limit")
+      ->check(tool::tolerance());
 }
 
 // Adds the options of all commands that read checkpoints.
@@ -108,8 +122,9 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.fallthrough();
   tool::invocation call;
+  std::optional<shardmesh::detail::call_scope> limits;
   call.common.cancel = tool::end_on_signals();
-  add_global_options(app, call);
+  add_global_options(app, call, limits);
   tool::add_inspect(app, call);
   tool::add_verify(app, call);
   tool::add_diff(app, call);

@@ -12,6 +12,11 @@ import shardmesh.checkpoint_core;
 
 namespace tool {
 
+/// The time limit of the command, for options of the library.
+inline shardmesh::time_limit time_limit_of(const common_options& common) {
+  return common.end ? shardmesh::time_limit(*common.end) : shardmesh::time_limit();
+}
+
 /// Opens a checkpoint with the given limits; with --all, every part of a folder as one checkpoint. `only_keys`: the
 /// keys that the command needs, if not all.
 inline shardmesh::result<std::unique_ptr<shardmesh::checkpoint_reader>> open_source(
@@ -19,7 +24,8 @@ inline shardmesh::result<std::unique_ptr<shardmesh::checkpoint_reader>> open_sou
   const shardmesh::open_options how{.limits = shardmesh::read_limits{}.times(common.limit_factor),
                                     .only_keys = only_keys,
                                     .rank = common.rank,
-                                    .keys_at_ranks = common.keys_at_ranks};
+                                    .keys_at_ranks = common.keys_at_ranks,
+                                    .within = time_limit_of(common)};
   return common.all_parts ? shardmesh::open_parts(path, how) : shardmesh::open_checkpoint(path, how);
 }
 

@@ -134,7 +134,8 @@ int run(arguments& given, const common_options& common) {
   }
   std::unique_ptr<checkpoint_reader> like;
   if (!given.like.empty()) {
-    auto opened = open_checkpoint(given.like, {.limits = read_limits{}.times(common.limit_factor)});
+    auto opened = open_checkpoint(
+        given.like, {.limits = read_limits{}.times(common.limit_factor), .within = time_limit_of(common)});
     if (!opened) return report(opened.error());
     like = std::move(*opened);
     given.options.like = like.get();
@@ -149,6 +150,7 @@ int run(arguments& given, const common_options& common) {
   given.options.selection = *std::move(selection);
   given.options.threads = common.threads;
   if (given.dry_run) return print_plan(plan_reshard(**reader, given.options));
+  given.options.within = time_limit_of(common);
   given.options.cancel = common.cancel;
   const unwinding_on_signals unwinding;
   progress_bar bar((*reader)->contents().tensor_bytes());

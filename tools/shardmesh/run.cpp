@@ -22,6 +22,7 @@
 #include "console.hpp"
 #include "counted.hpp"
 #include "json_writer.hpp"
+#include "opening.hpp"
 #include "report.hpp"
 
 #include <shardmesh/try.hpp>
@@ -141,8 +142,7 @@ class command_run {
     SHARDMESH_TRY(const prune_plan plan, plan_prune(given_.folder, options_));
     show(plan);
     note(plan.notes);
-    for (shown_step& one : steps_)
-      if (given_.deep && !one.problem) one.problem = check_step(one.step.path, checks(true)).problem;
+    SHARDMESH_TRY(check_shown());
     if (given_.json) return {};
     if (steps_.empty()) print(fmt::format("{}: no steps\n", escaped(given_.folder)));
     if (!steps_.empty())
@@ -153,6 +153,18 @@ class command_run {
     for (const shown_step& one : steps_)
       if (one.problem) damage.push_back(to_string(*one.problem));
     note(damage);
+    return {};
+  }
+
+  // With --deep, checks every byte of the steps that pass the cheap check. A time limit that ends a check is no damage.
+  result<void> check_shown() {
+    for (shown_step& one : steps_) {
+      if (given_.deep && !one.problem) one.problem = check_step(one.step.path, checks(true)).problem;
+      if (!one.problem || !detail::is_limit_error(*one.problem)) continue;
+      error ended = *std::move(one.problem);
+      steps_.clear();  // the rest is not checked
+      return ended;
+    }
     return {};
   }
 
@@ -175,6 +187,7 @@ class command_run {
     std::int64_t good = 0;
     for (run_step& one : steps) {
       step_check checked = check_step(one.path, checks(true));
+      if (checked.problem && detail::is_limit_error(*checked.problem)) return *std::move(checked.problem);
       if (checked.problem)
         fails(*checked.problem);
       else
@@ -249,7 +262,9 @@ class command_run {
     notes_.insert(notes_.end(), lines.begin(), lines.end());
   }
 
-  step_check_options checks(bool deep) const { return {.deep = deep, .threads = common_.threads}; }
+  step_check_options checks(bool deep) const {
+    return {.deep = deep, .threads = common_.threads, .within = time_limit_of(common_)};
+  }
 
   void print_document() const {
     json_writer out;

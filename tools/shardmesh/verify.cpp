@@ -107,7 +107,9 @@ int run(const arguments& given, const common_options& common) {
   const verify_options options{.quick = given.quick,
                                .threads = common.threads,
                                .limits = read_limits{}.times(common.limit_factor),
-                               .allow_globals = given.allow_globals};
+                               .allow_globals = given.allow_globals,
+                               .within = time_limit_of(common)};
+  if (!reader && detail::is_limit_error(reader.error())) return tool::report(reader.error());
   const result<verify_report> checked =
       reader ? verify(**reader, options) : verify_unreadable(given.path, reader.error(), options);
   if (!checked) return tool::report(checked.error());

@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <optional>
 #include <scratch_folder.hpp>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -107,6 +109,25 @@ TEST_CASE("a step that is half-written, shortened, or damaged is skipped, and th
   const std::vector<error> skipped = check_resumes(run, 4, 2);
   REQUIRE(skipped.size() == 2);
   CHECK(skipped == latest.skipped);
+}
+
+TEST_CASE("a check that reaches a limit ends the search for the newest step, which skips no step") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  save_steps(run, {1, 2});
+  std::stop_source stop;
+  stop.request_stop();
+  for (const bool deep : {false, true}) {
+    step_check_options late{.deep = deep}, cancelled{.deep = deep};
+    late.within = std::chrono::seconds(0);
+    cancelled.cancel = stop.get_token();
+    CHECK(check_step(run / "step-2", late).problem->code == errc::deadline_exceeded);
+    CHECK(check_step(run / "step-2", cancelled).problem->code == errc::cancelled);
+    CHECK(find_latest_step(run, step_names::step, late).error().code == errc::deadline_exceeded);
+    CHECK(find_latest_step(run, step_names::step, cancelled).error().code == errc::cancelled);
+    late.within = std::chrono::hours(1);
+    CHECK(find_latest_step(run, step_names::step, late).value().step->step == 2);
+  }
 }
 
 TEST_CASE("a flipped bit is found by the deep check only, and a checked load falls back to the step before") {

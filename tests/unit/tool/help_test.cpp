@@ -98,7 +98,8 @@ TEST_CASE("help states values, choices, and defaults in words") {
   CHECK(has(convert, "(one of: dcp,"));
   CHECK(has(convert, "(default: 1GiB)"));
   CHECK(has(convert, "\n  --only RE                 Take only the keys that match RE (repeatable)\n"));
-  CHECK(has(convert, "Options of every command: --threads N, --limit-factor N (see 'shardmesh --help')."));
+  CHECK(has(convert,
+            "Options of every command: --threads N, --limit-factor N, --within SECONDS (see 'shardmesh --help')."));
 }
 
 TEST_CASE("every command has examples, and no example is wrong usage") {

@@ -193,3 +193,21 @@ TEST_CASE("run explains wrong arguments and missing folders") {
   CHECK(mixed.status == 2);
   CHECK(has(mixed.err, "--names"));
 }
+
+TEST_CASE("run --within ends a check with status 3, and calls no step damaged") {
+  const golden_run golden;
+  for (const char* const action : {"latest", "verify"}) {
+    const tool_output late = golden.run(action, "--within 0");
+    INFO(late.out << late.err);
+    CHECK(late.status == 3);
+    CHECK(late.out.empty());
+    CHECK(has(late.err, "[deadline_exceeded]"));
+    CHECK_FALSE(has(late.err, "step-20: the step is skipped"));
+  }
+  const tool_output listed = golden.run("list", "--deep --within 0 --json");
+  const nlohmann::json document = nlohmann::json::parse(listed.out);
+  CHECK(listed.status == 3);
+  CHECK(document["ok"] == false);
+  CHECK(document["steps"].empty());
+  CHECK(document["problems"][0]["code"] == "deadline_exceeded");
+}

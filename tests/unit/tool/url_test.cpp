@@ -61,3 +61,30 @@ TEST_CASE("clean refuses a URL under which nothing is written") {
   const std::string line = refusal("clean 'https://host/run'", 1);
   CHECK(says(line, "https://host/run: no destination is written there, and none is cleaned"));
 }
+
+TEST_CASE("--within ends every command that reads a checkpoint with status 3, and leaves nothing") {
+  const scratch_folder scratch;
+  const std::string there = " '" + checkpoint + "' ", to = " '" + (scratch / "out").string() + "' ";
+  const std::string meshes = "--from-mesh 2 --from R --to-mesh 2 --to R";
+  for (const std::string& command : std::vector<std::string>{
+           "inspect" + there, "verify" + there, "diff" + there + there, "convert" + there + to + "--to dcp",
+           "reshard" + there + to + "--mesh 2", "plan" + there + meshes, "delta make" + there + there + to}) {
+    const auto late = run_tool(command + " --within 0");
+    INFO(command << ": " << late.err);
+    CHECK(late.status == 3);
+    CHECK(late.out.empty());
+    CHECK(says(late.err, "deadline has passed"));
+    CHECK(says(late.err, "[deadline_exceeded]"));
+    CHECK(std::filesystem::is_empty(scratch.path));
+    const auto early = run_tool(command + " --within 3600.5");
+    CHECK(early.status == 0);
+    std::filesystem::remove_all(scratch / "out");
+  }
+}
+
+TEST_CASE("--within refuses values that are no time, and names the option") {
+  for (const std::string value : {"-1", "nan", "soon", "''"}) {
+    const std::string line = refusal("verify '" + checkpoint + "' --within=" + value, 2);
+    CHECK(says(line, "--within"));
+  }
+}
