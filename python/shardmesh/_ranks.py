@@ -29,6 +29,7 @@ class Members(NamedTuple):
     meeting: str = ""  # the place in the store where they met
     group: dist.ProcessGroup | None = None  # needed by `native`, if they use one
     process: int = 0  # the process that met the others: a forked child is not a member
+    use: str = ""  # see `members`
 
     def number_of(self, rank: int) -> int:
         """Returns the communicator's number of a rank of the default group."""
@@ -53,10 +54,10 @@ class Members(NamedTuple):
             yield
         except BaseException:
             if not self.native.is_sound:
-                for known in _made.values():
-                    if known.get(self.ranks) is self:
-                        del known[self.ranks]
-                _end(distributed_c10d._get_default_store(), self.meeting)
+                for known in list(_made.values()):
+                    if known.get((self.use, self.ranks)) is self:
+                        del known[self.use, self.ranks]
+                _end(self.meeting)
             raise
 
 
@@ -67,14 +68,17 @@ def _told(problem: Exception) -> str:
     return ": ".join(one for one in (problem.path, problem.key, problem.message) if one)
 
 
-#: For each default group (there may be another after destroy_process_group): members by their ranks.
-_made: weakref.WeakKeyDictionary[dist.ProcessGroup, dict[tuple[int, ...], Members]] = weakref.WeakKeyDictionary()
+#: For each default group (there may be another after destroy_process_group): members by their use and ranks.
+_made: weakref.WeakKeyDictionary[dist.ProcessGroup, dict[tuple[str, tuple[int, ...]], Members]] = weakref.WeakKeyDictionary()
 
 
-def members(ranks: set[int], group: dist.ProcessGroup | None, timeout: float | None = None) -> Members:
+def members(ranks: set[int], group: dist.ProcessGroup | None, timeout: float | None = None, use: str = "") -> Members:
     """Returns the members of the group, or of these ranks of the default group. Collective over them the first time,
     and after a call that broke their connection; waits at most `timeout` seconds (None: the process group's timeout).
     The members are kept from then on.
+
+    use: members of another use have a connection of their own. A thread in the background needs one, because calls on
+    one connection must come in the same order on every rank.
 
     Raises Error: unsupported if this process is not one of them, or they are on several machines and this package was
     built without PyTorch; deadline_exceeded; communication if a rank's process has ended.
@@ -88,19 +92,20 @@ def members(ranks: set[int], group: dist.ProcessGroup | None, timeout: float | N
     if missing:
         raise failure("invalid_argument", "the process group lacks ranks of the meshes", ranks=tuple(missing))
     known = _made.setdefault(whole, {})
-    if chosen not in known:
-        known[chosen] = _meet(chosen, dist.get_rank(), timeout)._replace(process=os.getpid())
-    if known[chosen].process != os.getpid():
-        raise of_another("a group of ranks", known[chosen].process, "initialize a process group in each process")
-    return known[chosen]
+    if (use, chosen) not in known:
+        known[use, chosen] = _meet(chosen, dist.get_rank(), timeout, use)._replace(process=os.getpid(), use=use)
+    met = known[use, chosen]
+    if met.process != os.getpid():
+        raise of_another("a group of ranks", met.process, "initialize a process group in each process")
+    return met
 
 
-def _meet(ranks: tuple[int, ...], rank: int, timeout: float | None) -> Members:
+def _meet(ranks: tuple[int, ...], rank: int, timeout: float | None, use: str) -> Members:
     if rank not in ranks:
         raise failure("unsupported", f"rank {rank} is not one of the ranks that move this tensor", ranks=ranks,
                       hint="process_group=: a group with all of them and this rank")
     store = distributed_c10d._get_default_store()
-    name = "shardmesh/" + hashlib.sha256(repr(ranks).encode()).hexdigest()[:16]
+    name = "shardmesh/" + use + hashlib.sha256(repr(ranks).encode()).hexdigest()[:16]
     end = time.monotonic() + (_timeout_of_group() if timeout is None else timeout)
     number, is_first, missed = 0, True, None
     while True:
@@ -114,14 +119,14 @@ def _meet(ranks: tuple[int, ...], rank: int, timeout: float | None) -> Members:
         except _OverError as over:
             missed = over.awaited if missed is None else missed
         except BaseException:
-            _end(store, meeting.name)
+            _end(meeting.name)
             raise
 
 
-def _end(store: dist.Store, meeting: str) -> None:
+def _end(meeting: str) -> None:
     """Ends a meeting: ranks that come to it from now on go to the next."""
-    with contextlib.suppress(Exception):  # the call fails anyway; the store may have gone with its process
-        store.set(f"{meeting}/ended", "1")
+    with contextlib.suppress(Exception):  # the call fails anyway; the store may have gone with its process or group
+        distributed_c10d._get_default_store().set(f"{meeting}/ended", "1")
 
 
 def _timeout_of_group() -> float:

@@ -304,6 +304,47 @@ def notes_of_a_save(rank, world, folder):
     return saved.notes, isinstance(saved, torch_checkpoint.Metadata), sorted(saved.state_dict_metadata)
 
 
+def local_of(value):
+    return value._local_tensor if isinstance(value, DTensor) else value
+
+
+def saved_in_background(rank, world, seed, folder):
+    """Two saves in the background while the state changes and other calls move tensors; then the errors of every rank."""
+    draw, wrong = random.Random(seed), []
+    model = Model(draw)
+    file = rules_file(folder, rank, model.rules)
+    old, new = tensors_of(model.left), tensors_of(model.right)
+    everyone = mesh_over(range(world), (world,))
+    state = {key: distributed(one.clone(), everyone, [Shard(0)]) for key, one in old.items()}
+    saves = [shardmesh.dcp.async_save(state, checkpoint_id=f"{folder}/background/0", map=file)]
+    for one in state.values():
+        local_of(one).add_(1)
+    saves.append(shardmesh.dcp.async_save(state, checkpoint_id=f"{folder}/background/1", map=file))
+    into = {key: torch.zeros_like(one) for key, one in new.items()}
+    shardmesh.redistribute({key: one + 0 for key, one in old.items()}, into=into, map=file)
+    for one in state.values():
+        local_of(one).zero_()
+    wrong += [("moved", key) for key in new if raw(into[key]) != raw(new[key])]
+    kept = [save.result() for save in saves]
+    blocking = shardmesh.dcp.save({key: one.clone() for key, one in old.items()}, checkpoint_id=f"{folder}/blocking", map=file)
+    wrong += [("notes", save.notes, blocking.notes) for save in kept if save.notes != blocking.notes]
+    for number in range(2):
+        loaded = {key: torch.full_like(one, -9) for key, one in new.items()}
+        torch_checkpoint.load(loaded, checkpoint_id=f"{folder}/background/{number}")
+        shown = {key: one + number for key, one in old.items()}
+        expected = {key: torch.zeros_like(one) for key, one in new.items()}
+        shardmesh.redistribute(shown, into=expected, map=file)
+        wrong += [(number, key) for key in new if raw(loaded[key]) != raw(expected[key])]
+    said = []
+    for broken, options in ((state, {"map": f"{folder}/missing.toml" if rank == 0 else file}),
+                            (state, {"async_stager": object()}),
+                            (state, {"no_dist": True}), (state, {"map": None, "sizes": {"n": 1}}),
+                            ({**state, "more": torch.zeros(2)}, {}), (state, {"sizes": {"hh": 1}})):
+        said.append(told(lambda: shardmesh.dcp.async_save(
+            broken, checkpoint_id=f"{folder}/background/none", **{"map": file, **options}).result()))
+    return wrong, said
+
+
 class RankMappings(common.WorkTest):
     def none_wrong(self, world, function, *arguments):
         for rank, wrong in enumerate(run_ranks(world, function, *arguments)):
@@ -331,6 +372,17 @@ class RankMappings(common.WorkTest):
         self.assertEqual([note for note in expected if note.startswith("head ")], expected[-1:])
         for said in run_ranks(3, notes_of_a_save, str(self.work)):
             self.assertEqual(said, (expected, True, ["e", "n"]))
+
+    def test_a_save_in_the_background_has_the_state_of_its_call(self):
+        for world in (1, 3):
+            (self.work / str(world)).mkdir()
+            for wrong, said in run_ranks(world, saved_in_background, common.seed(), str(self.work / str(world))):
+                self.assertEqual(wrong, [], f"{world} ranks, SHARDMESH_SEED={common.seed()}")
+                for (code, text), word in zip(said, ("missing.toml", "async_stager", "no_dist", "sizes", "more", "hh"),
+                                              strict=True):
+                    self.assertNotEqual(code, "no error", word)
+                    self.assertIn(word, text)
+            self.assertFalse((self.work / str(world) / "background/none").exists())
 
     def test_every_rank_gets_an_error_and_the_next_call_works(self):
         for said in run_ranks(3, refused, str(self.work)):

@@ -26,7 +26,7 @@ from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.tensor import DTensor
 
-from .. import _arguments
+from .. import _arguments, _native
 from .._background import OwnedFuture
 from .._checkpoint import pickle_failure
 from .._conventions import mapping_options
@@ -36,7 +36,7 @@ from .._progress import Progress
 from .._saving import check_containers, check_tensors
 from .._tensors import name_of, refuse_without_memory
 from ._errors import one_error
-from ._mapped_save import save_mapped
+from ._mapped_save import StateOfRank, checked, save_mapped, start_save_mapped
 from ._reader import Piece, StorageReader
 from ._writer import StorageWriter, refuse_options
 
@@ -348,9 +348,10 @@ def _writer_of(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str]
     return StorageWriter(checkpoint_id, **options)
 
 
-def _refuse_beside_map(planner: Any, no_dist: bool, use_collectives: bool) -> None:
+def _refuse_beside_map(arguments: dict[str, bool], use_collectives: bool) -> None:
+    """arguments: whether each argument that a save with a mapping lacks was given."""
     refuse_options(use_collectives=use_collectives)
-    for name, is_given in {"planner": planner is not None, "no_dist": no_dist}.items():
+    for name, is_given in arguments.items():
         if is_given:
             raise failure("invalid_argument", f"the argument {name} does not go with a mapping",
                           hint="shardmesh.save writes the state of one process" if name == "no_dist" else "leave it out")
@@ -384,7 +385,7 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
         _refuse_outside(process_group, no_dist)
         mapping = mapping_options(map, config, sizes, map_inverse)
         if mapping["map"] is not None:
-            _refuse_beside_map(planner, no_dist, use_collectives)
+            _refuse_beside_map({"planner": planner is not None, "no_dist": no_dist}, use_collectives)
             options = {"overwrite": overwrite, "threads": threads, "memory_bytes": memory_bytes, "previous": previous,
                        "within": within}
             return save_mapped(state_dict, checkpoint_id, mapping, process_group, options, progress)
@@ -407,16 +408,30 @@ def async_save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[s
                async_checkpointer_type: Any = AsyncCheckpointerType.THREAD, async_stager: Any = None,
                no_dist: bool = False, use_collectives: bool = True, overwrite: bool = False, threads: int = 0,
                memory_bytes: int = 0, progress: Progress = False, previous: str | os.PathLike[str] | None = None,
-               within: float | None = None) -> Any:
+               within: float | None = None, map: str | os.PathLike[str] | None = None,
+               config: str | os.PathLike[str] | Mapping[str, Any] | None = None, sizes: Mapping[str, int] | None = None,
+               map_inverse: bool = False) -> Any:
     """Runs `save` in the background, after copying the state dict. Collective. Like
     torch.distributed.checkpoint.async_save, it returns a Future of the Metadata, or an AsyncSaveResponse if the stager
     also copies in the background. The futures raise the errors of `save`.
 
     within: as in `StorageWriter`. It does not count the copy of the state dict.
+    map, config, sizes, map_inverse: as in `save`. The mapping is read before this returns. A stager and another type of
+    checkpointer are also refused.
     """
     no_dist = _arguments.flag("no_dist", no_dist)
+    if map is not None:
+        return _async_save_mapped(
+            state_dict, checkpoint_id, process_group, progress,
+            refused={"planner": planner is not None, "no_dist": no_dist, "async_stager": async_stager is not None,
+                     "async_checkpointer_type": async_checkpointer_type != AsyncCheckpointerType.THREAD},
+            use_collectives=use_collectives,
+            mapping={"map": map, "config": config, "sizes": sizes, "map_inverse": map_inverse},
+            options={"overwrite": overwrite, "threads": threads, "memory_bytes": memory_bytes, "previous": previous,
+                     "within": within})
 
     def prepare() -> tuple[StorageWriter, dict[str, Any]]:
+        mapping_options(map, config, sizes, map_inverse)  # refuses the others without `map`
         _check_methods("async_stager", async_stager, "an AsyncStager", "stage")
         if not isinstance(async_checkpointer_type, AsyncCheckpointerType):
             raise _arguments.wrong("async_checkpointer_type", "an AsyncCheckpointerType", async_checkpointer_type)
@@ -442,12 +457,30 @@ def async_save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[s
     upload = begun if isinstance(begun, Future) else begun.upload_completion
     upload.add_done_callback(lambda _: stager.close())
     if isinstance(begun, Future):
-        return _with_one_error(begun, writer)
-    begun.upload_completion = _with_one_error(begun.upload_completion, writer)
+        return _with_one_error(begun, writer._discard_all)
+    begun.upload_completion = _with_one_error(begun.upload_completion, writer._discard_all)
     return begun
 
 
-def _with_one_error(upload: Future, writer: StorageWriter) -> Future:
+def _async_save_mapped(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str],
+                       process_group: dist.ProcessGroup | None, progress: Progress, *, refused: dict[str, bool],
+                       use_collectives: bool, mapping: dict[str, Any], options: dict[str, Any]) -> Future:
+    def prepare() -> tuple[_native.ChosenMapping, StateOfRank]:
+        _refuse_beside_map(refused, use_collectives)
+        _refuse_other_state(state_dict)
+        _arguments.path(checkpoint_id)
+        checked(options)
+        chosen = _native.ChosenMapping.make(mapping_options(*mapping.values()))
+        return chosen, StateOfRank(_plain(state_dict), is_copied=True)
+
+    with one_error("save", process_group, False):
+        _refuse_outside(process_group, False)
+        chosen, copied = _on_all_ranks(prepare, process_group, False)
+        begun = start_save_mapped(copied, checkpoint_id, chosen, process_group, options, progress)
+    return _with_one_error(begun, lambda: None)
+
+
+def _with_one_error(upload: Future, discard: Callable[[], None]) -> Future:
     made = OwnedFuture()
 
     def finish(done: Future) -> None:
@@ -455,7 +488,7 @@ def _with_one_error(upload: Future, writer: StorageWriter) -> Future:
             with one_error("save", None, True):
                 metadata = done.result()
         except BaseException as problem:
-            writer._discard_all()
+            discard()
             made.set_exception(problem)
         else:
             made.set_result(metadata)

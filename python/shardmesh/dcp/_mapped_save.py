@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import math
 import os
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -40,14 +41,33 @@ def save_mapped(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str
     group = members(_ranks_of(process_group), process_group)
     with group.telling_others(_CALL):
         chosen = _native.ChosenMapping.make(mapping)
-    return _written(state_dict, checkpoint_id, chosen, group, options, progress)
+        state = StateOfRank(state_dict)
+    return _written(state, checkpoint_id, chosen, group, options, progress)
 
 
-def _written(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str], chosen: _native.ChosenMapping,
+def start_save_mapped(copied: StateOfRank, checkpoint_id: str | os.PathLike[str], chosen: _native.ChosenMapping,
+                      process_group: dist.ProcessGroup | None, options: dict[str, Any],
+                      progress: Progress) -> Future[MappedMetadata]:
+    """Writes a copy of the state in the background, after earlier such saves. The ranks meet before this returns."""
+    group = members(_ranks_of(process_group), process_group, use="background/")
+    return _worker().submit(_written, copied, checkpoint_id, chosen, group, options, progress)
+
+
+#: By the number of the process, because a forked child lacks the thread. All saves of a process share one thread, so
+#: those of several process groups cannot wait for each other in a circle.
+_workers: dict[int, ThreadPoolExecutor] = {}
+
+
+def _worker() -> ThreadPoolExecutor:
+    if os.getpid() not in _workers:
+        _workers[os.getpid()] = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shardmesh-save")
+    return _workers[os.getpid()]
+
+
+def _written(state: StateOfRank, checkpoint_id: str | os.PathLike[str], chosen: _native.ChosenMapping,
              group: Members, options: dict[str, Any], progress: Progress) -> MappedMetadata:
     with contextlib.ExitStack() as kept:
         with group.telling_others(_CALL):
-            state = _State(state_dict)
             given = {"destination": _arguments.path(checkpoint_id), **checked(options)}
             if group.native.rank == 0:
                 kept.enter_context(new_parents(given["destination"]))
@@ -58,26 +78,30 @@ def _written(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str], 
     return MappedMetadata(**vars(described), notes=saved["notes"])
 
 
-class _State:
-    """A state dict as the C++ half takes it: this rank's boxes of each tensor, and pickled objects."""
+class StateOfRank:
+    """A state dict as the C++ half takes it: this rank's boxes of each tensor, and pickled objects.
 
-    def __init__(self, state_dict: dict[str, Any]) -> None:
+    is_copied: the parts have memory of their own, so that the state may change."""
+
+    def __init__(self, state_dict: dict[str, Any], *, is_copied: bool = False) -> None:
         self.tensors: list[tuple] = []
         self.objects: list[tuple] = []
         self.size_bytes = 0  # of whole tensors
         self._kept: list[torch.Tensor] = []  # their memory is used
         for key, path, value in flattened(state_dict, "dcp"):
             if isinstance(value, (torch.Tensor, ShardedTensor)):
-                self._add_tensor(key, path, value)
+                self._add_tensor(key, path, value, is_copied)
             else:
                 refuse_inside(value, key)
                 self.objects.append((path, archive_of(value, key)))
 
-    def _add_tensor(self, key: str, path: tuple, value: Any) -> None:
+    def _add_tensor(self, key: str, path: tuple, value: Any, is_copied: bool) -> None:
         shape = tuple(value.size())
         parts = []
         for offsets, part in parts_of(value, key):
             plain = readable(part, key)
+            if is_copied and plain.data_ptr() == part.data_ptr():
+                plain = plain.clone(memory_format=torch.contiguous_format)
             self._kept.append(plain)
             parts.append((offsets, memory_of(plain)))
         self.tensors.append((path, shape, name_of(value.dtype), parts))
