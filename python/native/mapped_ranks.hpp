@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves and saves of several ranks from one naming convention to another: the C++ half of `redistribute` and
-// `dcp.save` with `map`.
+// Moves of several ranks from one naming convention to another: the C++ half of `redistribute`. Saves are in
+// rank_saving.
 #pragma once
 #include <pybind11/pybind11.h>
 
@@ -17,11 +17,5 @@ namespace bindings {
 pybind11::tuple move_mapped(shardmesh::communicator_ref comm, shardmesh::plan_cache& plans,
                             const chosen_mapping& mapping, const pybind11::sequence& from, const pybind11::sequence& to,
                             const pybind11::dict& given);
-
-/// Writes a DCP folder. tensors: (path, shape, dtype, parts), and each part is (offsets, memory). objects: (path,
-/// archive). given: destination, overwrite, threads, memory_bytes, previous, and report. Returns the report.
-pybind11::dict save_mapped_by_ranks(shardmesh::communicator_ref comm, const chosen_mapping& mapping,
-                                    const pybind11::sequence& tensors, const pybind11::sequence& objects,
-                                    const pybind11::dict& given);
 
 }  // namespace bindings

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes as ranks (of one machine, or of another extension module), and tensors that move between them: the C++ half
-// of shardmesh.redistribute. Python code lets the processes find each other. Calls with a mapping are in mapped_ranks.
+// of shardmesh.redistribute. Python code lets the processes find each other. Moves with a mapping are in
+// mapped_ranks, and saves in rank_saving.
 #include <pybind11/stl.h>
 
 #include <chrono>
@@ -21,6 +22,7 @@
 #include "interpreter.hpp"
 #include "mapped_ranks.hpp"
 #include "module.hpp"
+#include "rank_saving.hpp"
 #include "values.hpp"
 #include "waiting.hpp"
 
@@ -86,16 +88,17 @@ class ranks {
   // Whether new calls do not fail because of an earlier failure. Unknown for a foreign communicator: true.
   bool is_sound() const { return !shared_ || shared_->status().has_value(); }
 
-  // Reports that this rank cannot do its part of the call `name` that the others are in, or will be in. They get an
-  // error with the reason.
-  void refuse(const py::str& why, const std::string& name) {
+  // Reports that this rank cannot do its part of the call (redistribute, save_mapped, or save) that the others are in,
+  // or will be in. They get an error with the reason.
+  void refuse(const py::str& why, const std::string& call_name) {
     const error reason = fail(errc::unsupported, bytes_of(why)).with_rank(rank());
     std::stop_source stop;
     call_options call;
     call.cancel = stop.get_token();
     // The others get the error; this rank has its own already.
-    static_cast<void>(in_call(stop, [&] {
-      auto told = executor::make(result<transfer_plan>(reason), comm_, {}, {}, call.named(name.c_str()));
+    static_cast<void>(in_call(stop, [&]() -> result<void> {
+      if (call_name == "save") return refuse_save(comm_, reason, stop.get_token());
+      auto told = executor::make(result<transfer_plan>(reason), comm_, {}, {}, call.named(call_name.c_str()));
       return told ? result<void>() : result<void>(std::move(told).error());
     }));
   }
@@ -134,6 +137,10 @@ class ranks {
   py::tuple redistribute_mapped(const chosen_mapping& mapping, const py::sequence& from, const py::sequence& to,
                                 const py::dict& given) {
     return move_mapped(comm_, plans_, mapping, from, to, given);
+  }
+
+  py::dict save(const py::sequence& tensors, const py::sequence& objects, const py::dict& given) {
+    return save_by_ranks(comm_, tensors, objects, given);
   }
 
   py::dict save_mapped(const chosen_mapping& mapping, const py::sequence& tensors, const py::sequence& objects,
@@ -180,6 +187,9 @@ void add_ranks(py::module_& native) {
       .def_static(
           "make", [](std::int32_t ranks) { return value_of(shared_memory_group::make(ranks)); }, py::arg("ranks"))
       .def_property_readonly("token", [](const shared_memory_group& group) { return text(group.token()); });
+  py::class_<save_plan_cache>(native, "SavePlanCache")
+      .def_static("make", &save_plan_cache::make)
+      .def_property_readonly("reuses", &save_plan_cache::reuses);
   py::class_<ranks>(native, "Ranks")
       .def_static("join", &ranks::join, py::arg("token"), py::arg("rank"), py::arg("seconds"))
       .def_static("over", &ranks::over, py::arg("communicator"))
@@ -190,6 +200,7 @@ void add_ranks(py::module_& native) {
            py::arg("report"))
       .def("redistribute_mapped", &ranks::redistribute_mapped, py::arg("mapping"), py::arg("sources"),
            py::arg("targets"), py::arg("options"))
+      .def("save", &ranks::save, py::arg("tensors"), py::arg("objects"), py::arg("options"))
       .def("save_mapped", &ranks::save_mapped, py::arg("mapping"), py::arg("tensors"), py::arg("objects"),
            py::arg("options"))
       .def("refuse", &ranks::refuse, py::arg("why"), py::arg("name") = "redistribute");

@@ -16,6 +16,7 @@ from ._layouts import Layout, PlacedBox
 from ._loading import Loading
 from ._mapped import MappedTensor
 from ._native import version as __version__
+from ._plan_cache import SavePlanCache
 from ._run import Run
 from ._run_values import KeepRules, PruneReport, ResumedRun, RunStep
 from ._saving import SaveReport, save
@@ -39,7 +40,7 @@ def __getattr__(name: str):
 
 __all__ = ["Box", "Checkpoint", "Chunk", "DeltaReport", "DeviceReport", "DiffReport", "Difference", "Entry", "Error",
            "Gpu", "GpuLibrary", "KeepRules", "Layout", "Loading", "MappedTensor", "ObjectEntry", "PlacedBox",
-           "PruneReport", "RedistributeReport", "ResumedRun", "Run", "RunStep", "SaveReport", "Selection", "Shards",
+           "PruneReport", "RedistributeReport", "ResumedRun", "Run", "RunStep", "SavePlanCache", "SaveReport", "Selection", "Shards",
            "TensorEntry", "VerifyReport", "convert", "devices", "diff", "flatten_sharded_tensors", "full_state_dict",
            "inspect", "load", "map_tensor", "mapping_text", "mappings", "open", "open_delta", "redistribute", "reshard",
            "save", "save_delta", "verify"]

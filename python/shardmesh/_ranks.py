@@ -26,7 +26,7 @@ class Members(NamedTuple):
 
     native: _native.Ranks
     ranks: tuple[int, ...]
-    meeting: str = ""  # the place in the store where they met
+    meeting: str = ""  # the place in the store where they met; empty for a rank that is `alone`
     group: dist.ProcessGroup | None = None  # needed by `native`, if they use one
     process: int = 0  # the process that met the others: a forked child is not a member
     use: str = ""  # see `members`
@@ -53,12 +53,18 @@ class Members(NamedTuple):
         try:
             yield
         except BaseException:
-            if not self.native.is_sound:
+            if self.meeting and not self.native.is_sound:
                 for known in list(_made.values()):
                     if known.get((self.use, self.ranks)) is self:
                         del known[self.use, self.ranks]
                 _end(self.meeting)
             raise
+
+
+def alone() -> Members:
+    """Returns this process as the only rank."""
+    memory = _native.SharedMemory.make(1)
+    return Members(_native.Ranks.join(memory.token, 0, None), (0,), process=os.getpid())
 
 
 def _told(problem: Exception) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from . import _arguments, _native
 from ._background import StepFuture
 from ._error import Error, failure
+from ._plan_cache import SavePlanCache
 from ._process import Owner
 from ._progress import Progress
 from ._rank_objects import WhenResized, checked_rule, rank_objects_of, with_rank_objects
@@ -45,24 +46,28 @@ class Run:
     incremental: a step refers to the newest good one for chunks that have not changed.
     keep: after each save, rank 0 deletes the steps that no rule keeps, in the background. The newest good step, pinned
     steps, damaged ones, and those to which a kept step refers always stay.
+    plan_cache: for `save`, as in `dcp.save`. `start_save` plans every save.
     read_only: take no lock and save nothing, for a run that another program writes. One rank alone may make it.
 
     Raises Error: destination_exists if another run has the folder open, naming its process and host.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, names: str = "step", incremental: bool = False,
-                 keep: KeepRules = KeepRules(), read_only: bool = False,
+                 keep: KeepRules = KeepRules(), plan_cache: SavePlanCache | None = None, read_only: bool = False,
                  process_group: ProcessGroup | None = None) -> None:
         self.path, self._group, self._owner = "", process_group, Owner()
         self._is_open = not _arguments.flag("read_only", read_only)
         self._writer: _native.RunWriter | None = None  # of rank 0
         self._saving: StepFuture | None = None
         self._own_group: ProcessGroup | None = None  # of background saves
+        self._plans = plan_cache
 
         def check() -> bool:
             self.path = os.path.abspath(_arguments.path(path))
             self.names = _arguments.text("names", names)
             self._keep = rules_of(keep)
+            if plan_cache is not None and not isinstance(plan_cache, SavePlanCache):
+                raise _arguments.wrong("plan_cache", "a shardmesh.SavePlanCache", plan_cache)
             return _arguments.flag("incremental", incremental)
 
         if self._is_open:
@@ -113,7 +118,7 @@ class Run:
         try:
             dcp.save(begun.state, checkpoint_id=begun.path, process_group=self._group, overwrite=begun.replaces,
                      threads=threads, memory_bytes=memory_bytes, progress=progress, previous=begun.previous,
-                     within=_arguments.left_until(begun.end))
+                     within=_arguments.left_until(begun.end), plan_cache=self._plans)
         except BaseException:
             self._end_save(begun.step, False)
             raise
@@ -260,7 +265,7 @@ class Run:
             self._writer = _native.RunWriter.open(self.path, self.names, incremental, self._keep)
 
         try:
-            self._together("Run", (self.path, self.names, incremental), take)
+            self._together("Run", (self.path, self.names, incremental, self._plans is not None), take)
         except BaseException:
             self._writer = None
             raise

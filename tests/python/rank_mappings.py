@@ -240,7 +240,11 @@ def saved(rank, world, seed, folder):
         state["optim.param_groups.0.lr"] = 0.5
         state["epoch"] = {"number": 3, "seen": [1, 2]}
         path = f"{folder}/parents/{number}"
-        metadata = shardmesh.dcp.save(state, checkpoint_id=path, map=file)
+        plans = shardmesh.SavePlanCache()
+        for _ in range(2):
+            metadata = shardmesh.dcp.save(state, checkpoint_id=path, map=file, overwrite=True, plan_cache=plans)
+        if plans.reuses != 1:
+            wrong.append((number, plans.reuses))
         objects = {"optim.param_groups.0.params", "optim.param_groups.0.lr"}
         others = {key for key in metadata.state_dict_metadata if key.startswith("epoch")}
         if set(metadata.state_dict_metadata) != set(new) | objects | others or not others:

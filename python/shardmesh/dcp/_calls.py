@@ -32,11 +32,12 @@ from .._checkpoint import pickle_failure
 from .._conventions import mapping_options
 from .._error import Error, failure
 from .._layouts import Layout
+from .._plan_cache import SavePlanCache
 from .._progress import Progress
 from .._saving import check_containers, check_tensors
 from .._tensors import name_of, refuse_without_memory
 from ._errors import one_error
-from ._mapped_save import StateOfRank, checked, save_mapped, start_save_mapped
+from ._rank_save import StateOfRank, checked, save_by_ranks, start_save_mapped
 from ._reader import Piece, StorageReader
 from ._writer import StorageWriter, refuse_options
 
@@ -348,12 +349,13 @@ def _writer_of(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str]
     return StorageWriter(checkpoint_id, **options)
 
 
-def _refuse_beside_map(arguments: dict[str, bool], use_collectives: bool) -> None:
-    """arguments: whether each argument that a save with a mapping lacks was given."""
+def _refuse_without_planner(is_mapped: bool, arguments: dict[str, bool], use_collectives: bool) -> None:
+    """Checks a save that the C++ half plans. arguments: whether each argument that such a save lacks was given."""
     refuse_options(use_collectives=use_collectives)
     for name, is_given in arguments.items():
         if is_given:
-            raise failure("invalid_argument", f"the argument {name} does not go with a mapping",
+            raise failure("invalid_argument",
+                          f"the argument {name} does not go with a {'mapping' if is_mapped else 'plan_cache'}",
                           hint="shardmesh.save writes the state of one process" if name == "no_dist" else "leave it out")
 
 
@@ -363,7 +365,7 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
          memory_bytes: int = 0, progress: Progress = False, previous: str | os.PathLike[str] | None = None,
          within: float | None = None, map: str | os.PathLike[str] | None = None,
          config: str | os.PathLike[str] | Mapping[str, Any] | None = None, sizes: Mapping[str, int] | None = None,
-         map_inverse: bool = False) -> dcp.Metadata:
+         map_inverse: bool = False, plan_cache: SavePlanCache | None = None) -> dcp.Metadata:
     """Writes a state dict (plain tensors, DTensors, ShardedTensors, objects) as one DCP folder, which appears whole or
     not at all. Collective. Like torch.distributed.checkpoint.save.
 
@@ -376,6 +378,9 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
     configuration beside it, so pass `config` or `sizes`. The ranks write even parts of the new tensors. Tied tensors are
     compared. A planner and no_dist are refused; `shardmesh.save` writes the state of one process. The result is a
     `MappedMetadata`, whose `notes` name every tensor that the mapping leaves out.
+    plan_cache: keep the plan for the next save, and use that of the save before if this one repeats it. Every rank
+    passes one, or none does. shardmesh plans the save then, so a planner is refused, and the description says that no
+    tensor requires a gradient. The lowest rank's value of an object is written.
 
     Raises shardmesh.Error, the same on all ranks: that of the lowest rank that failed. It is a CheckpointError, so code
     that catches PyTorch's CheckpointException also catches it. The destination is then unchanged.
@@ -384,11 +389,13 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
     with one_error("save", process_group, no_dist):
         _refuse_outside(process_group, no_dist)
         mapping = mapping_options(map, config, sizes, map_inverse)
-        if mapping["map"] is not None:
-            _refuse_beside_map({"planner": planner is not None, "no_dist": no_dist}, use_collectives)
+        is_mapped = mapping["map"] is not None
+        if is_mapped or plan_cache is not None:
+            refused = {"planner": planner is not None, "no_dist": is_mapped and no_dist}
+            _refuse_without_planner(is_mapped, refused, use_collectives)
             options = {"overwrite": overwrite, "threads": threads, "memory_bytes": memory_bytes, "previous": previous,
-                       "within": within}
-            return save_mapped(state_dict, checkpoint_id, mapping, process_group, options, progress)
+                       "within": within, "plan_cache": plan_cache}
+            return save_by_ranks(state_dict, checkpoint_id, mapping, process_group, no_dist, options, progress)
         try:
             writer = _writer_of(state_dict, checkpoint_id, planner, use_collectives, overwrite=overwrite, threads=threads,
                                 memory_bytes=memory_bytes, progress=progress, previous=previous, within=within)
@@ -428,7 +435,7 @@ def async_save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[s
             use_collectives=use_collectives,
             mapping={"map": map, "config": config, "sizes": sizes, "map_inverse": map_inverse},
             options={"overwrite": overwrite, "threads": threads, "memory_bytes": memory_bytes, "previous": previous,
-                     "within": within})
+                     "within": within, "plan_cache": None})
 
     def prepare() -> tuple[StorageWriter, dict[str, Any]]:
         mapping_options(map, config, sizes, map_inverse)  # refuses the others without `map`
@@ -466,7 +473,7 @@ def _async_save_mapped(state_dict: dict[str, Any], checkpoint_id: str | os.PathL
                        process_group: dist.ProcessGroup | None, progress: Progress, *, refused: dict[str, bool],
                        use_collectives: bool, mapping: dict[str, Any], options: dict[str, Any]) -> Future:
     def prepare() -> tuple[_native.ChosenMapping, StateOfRank]:
-        _refuse_beside_map(refused, use_collectives)
+        _refuse_without_planner(True, refused, use_collectives)
         _refuse_other_state(state_dict)
         _arguments.path(checkpoint_id)
         checked(options)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""save with a mapping: the state that ranks hold under the names of one convention becomes a DCP folder of another.
-PyTorch's planner takes no part, because the tensors that are written exist only during the save."""
+"""save with a mapping or a kept plan. PyTorch's planner takes no part: the C++ half plans. With a mapping, the tensors
+that are written exist only during the save."""
 from __future__ import annotations
 
 import contextlib
@@ -17,15 +17,13 @@ from torch.distributed.checkpoint import metadata as dcp
 
 from .. import _arguments, _native
 from .._parents import new_parents
+from .._plan_cache import SavePlanCache
 from .._progress import Progress, reporting
 from .._rank_sides import parts_of
-from .._ranks import Members, members
+from .._ranks import Members, alone, members
 from .._saving import archive_of, flattened, refuse_inside
 from .._tensors import memory_of, name_of, readable
 from ._reader import StorageReader, default_threads
-
-#: The call that the ranks are in, as the C++ half names it.
-_CALL = "save_mapped"
 
 
 @dataclasses.dataclass
@@ -35,12 +33,14 @@ class MappedMetadata(dcp.Metadata):
     notes: list[str] = dataclasses.field(default_factory=list)
 
 
-def save_mapped(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str], mapping: dict[str, Any],
-                process_group: dist.ProcessGroup | None, options: dict[str, Any], progress: Progress) -> MappedMetadata:
-    """Writes the state of all ranks under the convention to which the mapping, of `mapping_options`, leads."""
-    group = members(_ranks_of(process_group), process_group)
-    with group.telling_others(_CALL):
-        chosen = _native.ChosenMapping.make(mapping)
+def save_by_ranks(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str], mapping: dict[str, Any],
+                  process_group: dist.ProcessGroup | None, no_dist: bool, options: dict[str, Any],
+                  progress: Progress) -> dcp.Metadata:
+    """Writes the state of all ranks, under the convention to which the mapping leads if `mapping_options` made one."""
+    is_mapped = mapping["map"] is not None
+    group = _group(process_group, no_dist, is_mapped)
+    with group.telling_others(_call(is_mapped)):
+        chosen = _native.ChosenMapping.make(mapping) if is_mapped else None
         state = StateOfRank(state_dict)
     return _written(state, checkpoint_id, chosen, group, options, progress)
 
@@ -64,18 +64,34 @@ def _worker() -> ThreadPoolExecutor:
     return _workers[os.getpid()]
 
 
-def _written(state: StateOfRank, checkpoint_id: str | os.PathLike[str], chosen: _native.ChosenMapping,
-             group: Members, options: dict[str, Any], progress: Progress) -> MappedMetadata:
+def _call(is_mapped: bool) -> str:
+    """Returns the name of the call that the ranks are in, as the C++ half spells it."""
+    return "save_mapped" if is_mapped else "save"
+
+
+def _written(state: StateOfRank, checkpoint_id: str | os.PathLike[str], chosen: _native.ChosenMapping | None,
+             group: Members, options: dict[str, Any], progress: Progress) -> dcp.Metadata:
     with contextlib.ExitStack() as kept:
-        with group.telling_others(_CALL):
+        with group.telling_others(_call(chosen is not None)):
             given = {"destination": _arguments.path(checkpoint_id), **checked(options)}
             if group.native.rank == 0:
                 kept.enter_context(new_parents(given["destination"]))
         total = -(-state.size_bytes // len(group.ranks))
         with group.moving(), reporting(progress, total, "save") as report:
-            saved = group.native.save_mapped(chosen, state.tensors, state.objects, {**given, "report": report})
+            how = {**given, "report": report}
+            if chosen is None:
+                group.native.save(state.tensors, state.objects, how)
+                notes = None
+            else:
+                notes = group.native.save_mapped(chosen, state.tensors, state.objects, how)["notes"]
     described = StorageReader(checkpoint_id).read_metadata()
-    return MappedMetadata(**vars(described), notes=saved["notes"])
+    return described if notes is None else MappedMetadata(**vars(described), notes=notes)
+
+
+def _group(process_group: dist.ProcessGroup | None, no_dist: bool, is_mapped: bool) -> Members:
+    if no_dist or not (is_mapped or dist.is_initialized()):
+        return alone()
+    return members(_ranks_of(process_group), process_group)
 
 
 class StateOfRank:
@@ -110,10 +126,13 @@ class StateOfRank:
 
 def checked(options: dict[str, Any]) -> dict[str, Any]:
     """Returns the options as the C++ half takes them. The time limit begins with this call."""
-    previous = options["previous"]
+    previous, cache = options["previous"], options["plan_cache"]
+    if cache is not None and not isinstance(cache, SavePlanCache):
+        raise _arguments.wrong("plan_cache", "a shardmesh.SavePlanCache", cache)
     return {"overwrite": _arguments.flag("overwrite", options["overwrite"]),
             "threads": _arguments.threads(options["threads"]) or default_threads(),
             "memory_bytes": _arguments.number("memory_bytes", options["memory_bytes"]),
+            "plan_cache": None if cache is None else cache._native,
             "previous": "" if previous is None else _arguments.path(previous),
             "end": _arguments.end_of(options["within"])}
 
