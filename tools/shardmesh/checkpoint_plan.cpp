@@ -109,6 +109,27 @@ std::vector<owner_cost> costs_of(const checkpoint_plan& made) {
   return all;
 }
 
+}  // namespace
+
+result<std::vector<placement_rule>> parse_rules(const std::vector<std::string>& texts) {
+  std::vector<placement_rule> rules;
+  for (const std::string& text : texts) {
+    auto rule = parse_placement_rule(text);
+    if (!rule) return std::move(rule).error();
+    rules.push_back(*std::move(rule));
+  }
+  return rules;
+}
+
+result<placed_on_mesh> place_tensors(const checkpoint_reader& reader, const placed_mesh& side, const split_rule& rule,
+                                     std::vector<std::string>& notes) {
+  SHARDMESH_TRY(auto placed_sides, placed<tensor_view>(reader.contents().tensors, side, rule, notes));
+  placed_on_mesh made;
+  for (auto& one : placed_sides.sides) made.where.push_back(std::move(one.side.where));
+  made.held = std::move(placed_sides.held);
+  return made;
+}
+
 void write_mesh_side(json_writer& out, std::string_view name, const placed_mesh& side) {
   out.key(name).begin_object();
   write_mesh(out, side.all.mesh, side.all.placements);
@@ -120,8 +141,6 @@ void write_mesh_side(json_writer& out, std::string_view name, const placed_mesh&
   }
   out.end_list().end_object();
 }
-
-}  // namespace
 
 result<checkpoint_plan> plan_checkpoint(const checkpoint_plan_request& request, const common_options& common) {
   SHARDMESH_TRY(auto reader, open_source(request.source, common));

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "json_writer.hpp"
@@ -22,6 +23,23 @@ struct placed_mesh {
   plan_side all;                                 // the placements of tensors that no rule names
   std::vector<shardmesh::placement_rule> rules;  // the first that matches a key decides
 };
+
+/// Parses the values of --from-place, --to-place, and --place.
+shardmesh::result<std::vector<shardmesh::placement_rule>> parse_rules(const std::vector<std::string>& texts);
+
+/// Writes a member with the mesh, its placements, and its rules.
+void write_mesh_side(json_writer& out, std::string_view name, const placed_mesh& side);
+
+/// The tensors of a checkpoint on a mesh.
+struct placed_on_mesh {
+  std::vector<shardmesh::distribution> where;  // per tensor
+  std::vector<std::int64_t> held;              // bytes, per rank
+};
+
+/// Places each tensor of a checkpoint on a mesh. Adds notes about the rules.
+/// \errors those of `resolve_placements`; errc::unsupported for a tensor without plain elements
+shardmesh::result<placed_on_mesh> place_tensors(const shardmesh::checkpoint_reader& reader, const placed_mesh& side,
+                                                const shardmesh::split_rule& rule, std::vector<std::string>& notes);
 
 /// The command, parsed.
 struct checkpoint_plan_request {

@@ -126,16 +126,6 @@ result<void> check_form(const plan_arguments& a) {
   return {};
 }
 
-result<std::vector<placement_rule>> parse_rules(const std::vector<std::string>& texts) {
-  std::vector<placement_rule> rules;
-  for (const std::string& text : texts) {
-    auto rule = parse_placement_rule(text);
-    if (!rule) return std::move(rule).error();
-    rules.push_back(*std::move(rule));
-  }
-  return rules;
-}
-
 result<checkpoint_plan_request> parse_request(const plan_arguments& a) {
   auto both = parse_sides(a);
   if (!both) return std::move(both).error();

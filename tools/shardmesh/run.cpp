@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `shardmesh run`: lists the steps of a training run, finds the newest good one, verifies, compares, flattens, pins,
-// and prunes them.
+// `shardmesh run`: lists the steps of a training run, finds the newest good one, plans its load, verifies, compares,
+// flattens, pins, and prunes them.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -23,7 +23,9 @@
 #include "counted.hpp"
 #include "json_writer.hpp"
 #include "opening.hpp"
+#include "output_file.hpp"
 #include "report.hpp"
+#include "resume_plan.hpp"
 
 #include <shardmesh/try.hpp>
 
@@ -43,6 +45,7 @@ struct arguments {
   keep_rules keep;
   std::optional<std::int64_t> days;
   bool json = false, deep = false, dry_run = false;
+  resume_plan_arguments resuming;
 };
 
 // One line of the table: a step, whether it is good, and why a prune keeps it.
@@ -86,6 +89,8 @@ class command_run {
       fails(found.error());
     } else if (given_.action == "diff") {
       return compare_checkpoints(path_of(given_.steps[0]), path_of(given_.steps[1]), given_.json, common_);
+    } else if (given_.action == "resume-plan") {
+      return plan_resume();
     } else if (const auto acted = act(); !acted) {
       fails(acted.error());
     }
@@ -168,7 +173,8 @@ class command_run {
     return {};
   }
 
-  result<void> latest() {
+  // Finds the newest good step. Notes say why newer ones are skipped.
+  result<latest_step> newest_good() {
     SHARDMESH_TRY(latest_step found, find_latest_step(given_.folder, options_.names, checks(given_.deep)));
     std::vector<std::string> skipped;
     for (const error& one : found.skipped) skipped.push_back(to_string(one));
@@ -177,6 +183,21 @@ class command_run {
       return fail(errc::incomplete_save, "the run has no good step")
           .with_file(given_.folder)
           .with_hint("pass --names if the folders of the steps have other names");
+    return found;
+  }
+
+  int plan_resume() {
+    const result<placed_mesh> to = parse_resuming_mesh(given_.resuming);
+    if (!to) return refuse(to.error());
+    const result<latest_step> found = newest_good();
+    if (found) return print_resume_plan(*found, *to, given_.resuming, common_);
+    fails(found.error());
+    if (given_.json) print_document();
+    return status_;
+  }
+
+  result<void> latest() {
+    SHARDMESH_TRY(const latest_step found, newest_good());
     steps_.push_back({*found.step, stored_bytes_of_step(found.step->path)});
     if (!given_.json) print(fmt::format("{}\n", escaped(found.step->path.string())));
     return {};
@@ -305,6 +326,15 @@ std::size_t steps_of(const std::string& action) {
 int run(const arguments& given, const common_options& common) {
   if (given.action != "prune" && given.dry_run)
     return refuse(fail(errc::invalid_argument, "--dry-run is an option of 'run prune' only"));
+  const resume_plan_arguments& plan = given.resuming;
+  const bool plans = given.action == "resume-plan";
+  if (!plans && !(plan.mesh + plan.defaults + plan.svg).empty())
+    return refuse(fail(errc::invalid_argument, "--mesh, --default, and --svg are options of 'run resume-plan' only"));
+  if (!plans && !plan.places.empty())
+    return refuse(fail(errc::invalid_argument, "--place is an option of 'run resume-plan' only"));
+  if (plans && plan.mesh.empty())
+    return refuse(
+        fail(errc::invalid_argument, "'run resume-plan' needs the mesh that resumes").with_hint("pass --mesh"));
   const std::size_t expected = steps_of(given.action);
   if (given.steps.size() != expected)
     return refuse(fail(errc::invalid_argument, fmt::format("'run {}' takes another number of steps", given.action))
@@ -325,27 +355,48 @@ void add_rules(CLI::App& command, arguments& given) {
       ->transform(whole_number(0, 36500));
 }
 
+void add_resuming(CLI::App& command, resume_plan_arguments& into) {
+  command.add_option("--mesh", into.mesh, "With resume-plan: the mesh that resumes, such as 3 or dp=2,tp=4")
+      ->type_name("MESH");
+  command
+      .add_option("--place", into.places,
+                  "With resume-plan: placements of the keys that match RE, one per mesh dimension; the first rule that "
+                  "matches a key decides")
+      ->type_name("RE=S(0),R")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_option("--default", into.defaults, "With resume-plan: placements of the keys that no rule matches")
+      ->type_name("R,R")
+      ->default_str("R everywhere");
+  command.add_option("--svg", into.svg, "With resume-plan: write a picture to FILE")
+      ->type_name("FILE")
+      ->check(some_path());
+  add_force_option(command, into.force, "--svg");
+}
+
 }  // namespace
 
 void add_run(CLI::App& app, invocation& call) {
   auto given = std::make_shared<arguments>();
   CLI::App* command =
       app.add_subcommand("run",
-                         "List the steps of a training run, find the newest good one, verify, compare, flatten, pin, "
-                         "and prune them");
+                         "List the steps of a training run, find the newest good one, plan its load, verify, compare, "
+                         "flatten, pin, and prune them");
   command->footer(
       "shardmesh run list RUN\n"
       "shardmesh run latest RUN --deep\n"
+      "shardmesh run resume-plan RUN --mesh dp=2,tp=4 --place '.*=R,S(0)'\n"
       "shardmesh run prune RUN --keep-last 3 --keep-every 1000 --dry-run");
   command
       ->add_option("ACTION", given->action,
                    "list: the steps, and which of them the rules keep. latest: the folder of the newest good step. "
+                   "resume-plan: the files and bytes of that step that each rank of a mesh needs. "
                    "verify: check every byte. prune: delete the steps that no rule keeps, and leftovers. pin STEP: let "
                    "no prune delete the step. unpin STEP: let prunes delete it. diff STEP STEP: compare two steps, as "
                    "the command diff does. flatten STEP: copy what the step needs of other steps, so that these can "
                    "be pruned")
       ->required()
-      ->check(one_of({"list", "latest", "verify", "prune", "pin", "unpin", "diff", "flatten"}));
+      ->check(one_of({"list", "latest", "resume-plan", "verify", "prune", "pin", "unpin", "diff", "flatten"}));
   command->add_option("DIR", given->folder, "The folder of the run")->required()->check(some_path());
   command->add_option("STEP", given->steps, "With pin, unpin, flatten, and diff: the number of a step")
       ->transform(whole_number());
@@ -357,10 +408,14 @@ void add_run(CLI::App& app, invocation& call) {
       ->default_str("those that are found")
       ->check(one_of({"step", "checkpoint", "iter"}));
   add_rules(*command, *given);
-  command->add_flag("--deep", given->deep, "With list and latest: compare every checksum");
+  add_resuming(*command, given->resuming);
+  command->add_flag("--deep", given->deep, "With list, latest, and resume-plan: compare every checksum");
   command->add_flag("--dry-run", given->dry_run, "With prune: show what would be deleted, but delete nothing");
   command->add_flag("--json", given->json, "Print one JSON document");
-  command->callback([given, &call] { call.status = run(*given, call.common); });
+  command->callback([given, &call] {
+    given->resuming.json = given->json;
+    call.status = run(*given, call.common);
+  });
 }
 
 }  // namespace tool

@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <run_tool.hpp>
 #include <scratch_folder.hpp>
@@ -210,4 +211,66 @@ TEST_CASE("run --within ends a check with status 3, and calls no step damaged") 
   CHECK(document["ok"] == false);
   CHECK(document["steps"].empty());
   CHECK(document["problems"][0]["code"] == "deadline_exceeded");
+}
+
+TEST_CASE("run resume-plan shows the newest good step, why newer ones are skipped, and the bytes of each rank") {
+  const golden_run golden;
+  const std::string how = "--mesh 2 --place 'w=S(0)'";
+  const tool_output plain = golden.run("resume-plan", how);
+  INFO(plain.out << plain.err);
+  CHECK(plain.status == 0);
+  CHECK(has(plain.err, "step-30"));
+  CHECK(has(plain.out, (golden.folder / "step-20").string() + ": 2 tensors for the 2 ranks of the mesh 2\n"));
+  // "w" is float32[4, 3], of which each rank wants two rows; "nested.b" is int32[4], and both ranks want it.
+  CHECK(has(plain.out, "the ranks receive 80 B (at least 80 B); together they read 64 B from the files\n"));
+  CHECK(has(plain.out, "      0        40 B       1\n      1        40 B       1\n"));
+  CHECK(has(plain.out, "file  0: __0_0.distcp\n"));
+  const nlohmann::json document = nlohmann::json::parse(golden.run("resume-plan", how + " --json").out);
+  CHECK(document["ok"] == true);
+  CHECK(document["step"] == 20);
+  CHECK(document["path"] == (golden.folder / "step-20").string());
+  REQUIRE(document["skipped"].size() == 1);
+  CHECK(document["skipped"][0]["file"] == (golden.folder / "step-30").string());
+  CHECK(document["tensors"] == 2);
+  CHECK(document["stored_bytes"] == 64);
+  CHECK(document["bytes_total"] == 80);
+  CHECK(document["lower_bound"] == 80);
+  CHECK(document["files"] == nlohmann::json::array({"__0_0.distcp"}));
+  CHECK(document["ranks"] ==
+        nlohmann::json::parse(R"([{"rank":0,"bytes":40,"files":1},{"rank":1,"bytes":40,"files":1}])"));
+  CHECK(document["links"] ==
+        nlohmann::json::parse(R"([{"file":0,"rank":0,"bytes":40},{"file":0,"rank":1,"bytes":40}])"));
+  CHECK(document["notes"].back() == "1 object not in the plan: only tensors are cut");
+  CHECK(document["problems"].empty());
+}
+
+TEST_CASE("run resume-plan writes a picture, and replaces one only with --force") {
+  const golden_run golden;
+  const std::string picture = (golden.scratch / "plan.svg").string();
+  const std::string how = "--mesh dp=2,tp=2 --default 'R,S(0)' --svg " + picture;
+  const tool_output drawn = golden.run("resume-plan", how);
+  INFO(drawn.err);
+  CHECK(drawn.status == 0);
+  CHECK(drawn.out.empty());
+  std::ifstream file(picture);
+  const std::string svg{std::istreambuf_iterator<char>(file), {}};
+  CHECK(has(svg, "<svg"));
+  CHECK(has(svg, "from the files of step-20"));
+  CHECK(golden.run("resume-plan", how).status == 2);
+  CHECK(golden.run("resume-plan", how + " --force").status == 0);
+}
+
+TEST_CASE("run resume-plan refuses options that do not fit, and a run without a good step") {
+  const golden_run golden;
+  CHECK(has(golden.run("resume-plan").err, "needs the mesh that resumes; pass --mesh"));
+  CHECK(has(golden.run("latest", "--mesh 2").err, "options of 'run resume-plan' only"));
+  CHECK(has(golden.run("list", "--place 'w=R'").err, "--place is an option of 'run resume-plan' only"));
+  CHECK(golden.run("resume-plan", "--mesh 0").status == 2);
+  CHECK(golden.run("resume-plan", "--mesh 2 --default 'S('").status == 2);
+  CHECK(golden.run("resume-plan", "20 --mesh 2").status == 2);
+  for (const char* const step : {"step-5", "step-10", "step-20"}) fs::remove(golden.folder / step / ".metadata");
+  const tool_output none = golden.run("resume-plan", "--mesh 2 --json");
+  CHECK(none.status == 1);
+  CHECK(has(none.err, "the run has no good step"));
+  CHECK(nlohmann::json::parse(none.out)["ok"] == false);
 }
