@@ -222,8 +222,8 @@ TEST_CASE("run resume-plan shows the newest good step, why newer ones are skippe
   CHECK(has(plain.err, "step-30"));
   CHECK(has(plain.out, (golden.folder / "step-20").string() + ": 2 tensors for the 2 ranks of the mesh 2\n"));
   // "w" is float32[4, 3], of which each rank wants two rows; "nested.b" is int32[4], and both ranks want it.
-  CHECK(has(plain.out, "the ranks receive 80 B (at least 80 B); together they read 64 B from the files\n"));
-  CHECK(has(plain.out, "      0        40 B       1\n      1        40 B       1\n"));
+  CHECK(has(plain.out, "the ranks receive 80 bytes (at least 80 bytes); together they read 64 bytes from the files\n"));
+  CHECK(has(plain.out, "      0    40 bytes       1\n      1    40 bytes       1\n"));
   CHECK(has(plain.out, "file  0: __0_0.distcp\n"));
   const nlohmann::json document = nlohmann::json::parse(golden.run("resume-plan", how + " --json").out);
   CHECK(document["ok"] == true);
