@@ -9,7 +9,7 @@ shardmesh.Error on all ranks.
 """
 from ._calls import LoadPlanner, async_save, load, save
 from ._errors import CheckpointError
-from ._mapped_save import MappedMetadata
+from ._rank_save import MappedMetadata
 from ._reader import StorageReader
 from ._writer import StorageWriter
 
