@@ -2,7 +2,7 @@
 // An offer begins with two 32-bit words: the position where the search for a number begins, and the count of live
 // numbers. The live numbers follow as 16-bit words, or as one bit per number when that is shorter.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <process_token.hpp>
 
 #include <algorithm>

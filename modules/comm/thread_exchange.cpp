@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starts messages between the threads of a group. Their ends meet in `message_ends`; `thread_waits` has the waiting.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <plural.hpp>
 #include <shardmesh/try.hpp>
 

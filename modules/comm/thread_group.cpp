@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The group of threads, and the communicator of each. What they share is in `thread_state`.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <shardmesh/assert.hpp>
 #include <shardmesh/try.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the threads of a group share: calls, all_gather, and poisoning. Messages are in `thread_exchange`.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <plural.hpp>
 #include <process_token.hpp>
 #include <shardmesh/try.hpp>

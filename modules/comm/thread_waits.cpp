@@ -2,7 +2,7 @@
 // Waiting for messages between threads: the faces of a started exchange or lending, with which its user waits for it.
 // Starting is in `thread_exchange`.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <shardmesh/try.hpp>
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks of optional features: data collectives, and memory that ranks share.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstddef>
 #include <cstdint>

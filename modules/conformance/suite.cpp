@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The list of checks, and the code that runs them.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <plural.hpp>
 
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The values of a description, from bytes that may be hostile. Its writer is in description.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <shardmesh/try.hpp>
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 // Traffic between ranks as characters: a table of amounts if it fits, else one character per pair, else only the
 // busiest pairs.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <plural.hpp>
 #include <range/v3/view/take.hpp>
 

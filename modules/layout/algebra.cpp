@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The algebra of distributions: embed, merge, rename_owners, deduplicate.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdint>

@@ -2,7 +2,7 @@
 // Checks coverage in two steps: the proof (`cover_proof.cpp`) and, if it fails, the search for defects
 // (`cover_defects`).
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <xxhash.h>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // Distributions of any fragments: flat arrays with the tensor's rank, sorted by owner and slot, and a box_index. Also
 // the distribution of a single fragment.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <plural.hpp>
 #include <shardmesh/try.hpp>
 

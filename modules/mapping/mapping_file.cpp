@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The TOML form of a mapping. Every node of the document knows its line and column, which errors name.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The text of a size expression, parsed. Evaluation is in `size_expression`.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <shardmesh/try.hpp>
 
 #include <cctype>

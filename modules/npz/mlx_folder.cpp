@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Folders that MLX writes: weights.npz, or weights.00.npz and its successors. One file is read in `reader`.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <shardmesh/try.hpp>
 
 #include <cstddef>

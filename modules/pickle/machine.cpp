@@ -2,7 +2,7 @@
 // The main loop of the pickle machine and the opcodes of large pickles, in one file for speed. The calls and objects of
 // Python are in `object_opcodes.cpp`, and lines of text in `text_opcodes.cpp`.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <plural.hpp>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns the events of the pickle machine into names for people.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>

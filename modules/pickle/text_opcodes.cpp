@@ -2,7 +2,7 @@
 // Opcodes whose argument is a line of text: those of protocol 0, and globals. They are rare in large pickles, so they
 // are separate from machine.cpp.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <charconv>
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/file.h>
 #include <unistd.h>
 #include <host_name.hpp>

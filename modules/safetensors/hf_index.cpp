@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The index file, and the rule that distributes tensors over files.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 #include <shardmesh/try.hpp>
 

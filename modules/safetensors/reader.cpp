@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads safetensors files and Hugging Face folders, with the objects.json that our own conversions write beside them.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls of an engine: joining, starting, and waiting.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <process_token.hpp>
 #include <shardmesh/try.hpp>
 

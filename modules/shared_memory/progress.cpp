@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Progress of frames: from this rank's messages into the rings, and out of the rings into the receivers' buffers.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <plural.hpp>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // The ranks of a segment: their places, whether they live, and their last calls.
 module;
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The schedule: which rank has the turn, and the errors that end all waits.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <time.h>
 #include <plural.hpp>
 #include <process_token.hpp>

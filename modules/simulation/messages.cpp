@@ -2,7 +2,7 @@
 // Messages of simulated ranks: how their two ends meet, the bytes, the counts, and the modelled times.
 // Modelled times follow from the calls of each rank and not from the schedule.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <plural.hpp>
 #include <shardmesh/assert.hpp>
 #include <shardmesh/try.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <plural.hpp>
 #include <range/v3/view/iota.hpp>
 #include <range/v3/view/zip.hpp>

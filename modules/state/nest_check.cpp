@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks of nested sharded tensors against what a process holds.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <shardmesh/try.hpp>

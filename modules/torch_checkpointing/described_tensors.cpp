@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of folder_reader for described tensors: the boxes of all ranks, each from the first rank whose file exists.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <shardmesh/try.hpp>
 
 #include <cstddef>

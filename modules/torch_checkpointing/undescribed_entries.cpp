@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of folder_reader for entries without metadata: one entry when the ranks agree, otherwise one per rank.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 #include <shardmesh/try.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages of `verify` and other commands about the names that `find_globals` found. Finding them is in pickle_globals.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <plural.hpp>
 
 #include <algorithm>

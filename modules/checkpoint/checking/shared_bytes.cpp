@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The items of a checkpoint that share bytes.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstddef>

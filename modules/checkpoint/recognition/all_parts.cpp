@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a folder of several checkpoints as one.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <shardmesh/try.hpp>
 
 #include <cstddef>

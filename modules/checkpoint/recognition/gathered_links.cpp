@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Links in a folder that is searched for checkpoints.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names of the parts of a folder, and of all other entries.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The entries of all ranks with one key, as one entry.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <shardmesh/try.hpp>
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Placement rules from their text. Their resolution is in `placement_rules.cpp`.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <shardmesh/try.hpp>
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Applies the rules of a selection to keys, and finds the rules that match nothing.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <plural.hpp>
 
 #include <algorithm>

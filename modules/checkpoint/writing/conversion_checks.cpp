@@ -2,7 +2,7 @@
 // What prevents the output of a conversion: paths that conflict, objects without a pickle, and entries that the format
 // lacks. The choice of the entries is in `conversion.cpp`.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <plural.hpp>
 #include <range/v3/view/drop.hpp>
 #include <range/v3/view/zip.hpp>

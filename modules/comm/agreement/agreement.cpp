@@ -2,7 +2,7 @@
 // Compares digests first. Records are exchanged and searched for differences only when the digests differ. The
 // agreement of many ranks is in tree_agreement.cpp, and the search in disagreement.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>

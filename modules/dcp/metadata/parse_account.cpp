@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts the problems and costs of parsing.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstddef>
 #include <cstdint>

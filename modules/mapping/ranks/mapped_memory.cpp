@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Binds this rank's memory to the transfers of a mapping. Bodies of the rest: `finished_pieces.cpp`, `tied_memory.cpp`.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <arpa/inet.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <linux/fs.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opens the layouts of an item: an archive, the older stream of pickles, and a bare pickle.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The storages of item_reader: declared by the pickle and located in the archive, the stream, or the pickle itself.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <plural.hpp>
 #include <shardmesh/try.hpp>
 

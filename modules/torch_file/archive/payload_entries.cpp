@@ -2,7 +2,7 @@
 // The entries of a payload_reader, as a manifest states them. Reading and checking their bytes is in
 // `payload_reader.cpp`.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <plural.hpp>
 #include <shardmesh/try.hpp>
 

@@ -2,7 +2,7 @@
 // Reads the bytes of a storage, and of a tensor in it. Strides, byte order, and lazy bits are resolved in
 // checkpoint_core's stored_tensor.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <shardmesh/try.hpp>
 
 #include <cstddef>

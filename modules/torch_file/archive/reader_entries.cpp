@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The entries of a .pt file, and the limits on what they declare.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>

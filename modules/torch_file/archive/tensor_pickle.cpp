@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The `data.pkl` of a tensor, opcode by opcode as Python writes it.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstddef>
 #include <cstdint>

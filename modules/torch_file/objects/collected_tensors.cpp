@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The walk of item_reader over the pickle: every rebuild record becomes a tensor, checked against its storage.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <plural.hpp>
 #include <shardmesh/try.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the JSON of an object says about it, and floating-point numbers as text. The printing is in `object_json.cpp`.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <shardmesh/try.hpp>
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Subclasses of torch.Tensor: their components, and their settings.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>

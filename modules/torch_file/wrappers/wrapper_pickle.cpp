@@ -3,7 +3,7 @@
 // description contains.
 // Source: torch/_tensor.py (Tensor._reduce_ex_internal), torch/nested/_internal/nested_tensor.py, PyTorch 2.13
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moves tensors from files to files: each thread moves one tensor at a time, slab by slab.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <range/v3/action/sort.hpp>
 #include <range/v3/action/unique.hpp>
 #include <shardmesh/try.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups the equal transfers of a plan, and answers its queries.
 module;
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstddef>
