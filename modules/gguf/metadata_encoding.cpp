@@ -16,7 +16,6 @@ module;
 #include <string_view>
 #include <utility>
 #include <variant>
-#include <vector>
 module shardmesh.gguf;
 
 import shardmesh.storage;
@@ -36,7 +35,8 @@ struct integer {
 struct text {
   std::string bytes;
 };
-using value = std::variant<bool, integer, double, text, json::array_t>;
+// An array is a pointer into the parsed JSON: an array of numbers may have as many elements as the file has bytes.
+using value = std::variant<bool, integer, double, text, const json::array_t*>;
 
 std::optional<std::string> bytes_of_hex(const std::string& digits) {
   if (digits.size() % 2 != 0) return std::nullopt;
@@ -89,7 +89,7 @@ std::optional<value> value_of(const json& from) {
   if (from.is_number_integer())
     return value(integer{true, std::uint64_t{0} - static_cast<std::uint64_t>(from.get<std::int64_t>())});
   if (from.is_string()) return value(text{from.get<std::string>()});
-  if (from.is_array()) return value(from.get_ref<const json::array_t&>());
+  if (from.is_array()) return value(from.get_ptr<const json::array_t*>());
   if (from.is_object() && from.size() == 1) return tagged_value(from.begin().key(), from.begin().value());
   return std::nullopt;
 }
@@ -129,7 +129,7 @@ bool holds(value_type type, const value& held) {
     case value_type::string:
       return std::holds_alternative<text>(held);
     case value_type::array:
-      return std::holds_alternative<json::array_t>(held);
+      return std::holds_alternative<const json::array_t*>(held);
     case value_type::float32:
       return std::holds_alternative<double>(held) && is_exact_in_float32(std::get<double>(held));
     case value_type::float64:
@@ -153,12 +153,23 @@ value_type type_of_scalar(const value& held) {
   return value_type::array;
 }
 
-// Returns the type that holds every element; nothing when no type does.
-std::optional<value_type> type_of_elements(const std::vector<value>& held) {
-  for (const value_type type : element_preference)
-    if (std::all_of(held.begin(), held.end(), [&](const value& one) { return holds(type, one); }) && !held.empty())
-      return type;
-  return held.empty() ? std::optional(value_type::int32) : std::nullopt;
+// Returns the type that holds every element: `wanted` if it does. Nothing when no type does. The elements are converted
+// one at a time, here and when they are written: a list of them would have 40 bytes for each number.
+std::optional<value_type> type_of_elements(const json::array_t& elements, std::optional<value_type> wanted) {
+  std::array<bool, element_preference.size()> possible{};
+  possible.fill(true);
+  bool wanted_fits = wanted.has_value();
+  for (const json& element : elements) {
+    const auto held = value_of(element);
+    if (!held) return std::nullopt;
+    for (std::size_t i = 0; i < possible.size(); ++i) possible[i] = possible[i] && holds(element_preference[i], *held);
+    wanted_fits = wanted_fits && holds(*wanted, *held);
+  }
+  if (wanted_fits) return wanted;
+  if (elements.empty()) return value_type::int32;
+  for (std::size_t i = 0; i < possible.size(); ++i)
+    if (possible[i]) return element_preference[i];
+  return std::nullopt;
 }
 
 std::optional<value_type> type_called(std::string_view name) {
@@ -187,23 +198,17 @@ bool append_value(std::string& out, value_type type, const value& held, std::str
   if (type == value_type::float32) return append_bytes(out, static_cast<float>(std::get<double>(held))), true;
   if (type == value_type::float64) return append_bytes(out, std::get<double>(held)), true;
   if (type != value_type::array) return append_integer(out, type, std::get<integer>(held)), true;
-  std::vector<value> items;
-  for (const json& item : std::get<json::array_t>(held)) {
-    auto made = value_of(item);
-    if (!made) return false;
-    items.push_back(*std::move(made));
-  }
+  const json::array_t& items = *std::get<const json::array_t*>(held);
   const bool is_nested = elements.starts_with('[') && elements.ends_with(']');
-  const auto wanted = is_nested ? std::optional(value_type::array) : type_called(elements);
-  const bool fit =
-      wanted && std::all_of(items.begin(), items.end(), [&](const value& item) { return holds(*wanted, item); });
-  const auto chosen = fit ? wanted : type_of_elements(items);
+  const auto chosen = type_of_elements(items, is_nested ? std::optional(value_type::array) : type_called(elements));
   if (!chosen) return false;
   append_number(out, static_cast<std::uint32_t>(*chosen));
   append_number(out, static_cast<std::uint64_t>(items.size()));
   const std::string_view inner = is_nested ? elements.substr(1, elements.size() - 2) : std::string_view();
-  return std::all_of(items.begin(), items.end(),
-                     [&](const value& item) { return append_value(out, *chosen, item, inner); });
+  return std::all_of(items.begin(), items.end(), [&](const json& item) {
+    const auto made = value_of(item);
+    return made && append_value(out, *chosen, *made, inner);
+  });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@ torch_checkpointing, components, other shapes. Expected values are from the comm
 import hashlib
 import json
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -165,6 +166,25 @@ class OpeningTest(common.WorkTest):
         self.assertTrue(torch.equal(stored["w"], state["model"]["w"]) and torch.equal(stored["b"], torch.ones(3)))
         shardmesh.save({"w": torch.ones(2)}, self.work / "flat", "torch-checkpointing", item="net")
         self.assertIn("net_0.pt", files_of(self.work / "flat"))
+
+    def test_a_list_in_a_gguf_file_has_the_first_type_that_holds_every_element(self):
+        int32, uint32, int64, uint64, boolean, texts, array, float32, float64 = 5, 4, 11, 10, 7, 8, 9, 6, 12
+        lists = {"signed": (int32, [1, -1]), "unsigned": (uint32, [0, 2**32 - 1]), "wide": (int64, [-1, 2**40]),
+                 "widest": (uint64, [1, 2**63]), "flags": (boolean, [True, False]), "texts": (texts, ["a", ""]),
+                 "exact": (float32, [1.5, -0.25]), "floats": (float64, [1.5, 0.1]), "none": (int32, []),
+                 "nested": (array, [[1], [0.1]]), "two kinds": (None, ["a", 1]), "ragged": (None, [[1], 2])}
+        state = {key: value for key, (_, value) in lists.items()}
+        file = self.work / "lists.gguf"
+        shardmesh.save({"w": torch.zeros(2), **state}, file, "gguf")
+        stored, opened = file.read_bytes(), shardmesh.open(file)
+        for key, (type_of_elements, value) in lists.items():
+            with self.subTest(key):
+                self.assertEqual(opened.load(key), value)
+                head = struct.pack("<Q", len(key)) + key.encode() + struct.pack("<I", array)
+                self.assertEqual(head in stored, type_of_elements is not None)
+                if type_of_elements is not None:
+                    found = struct.unpack_from("<IQ", stored, stored.index(head) + len(head))
+                    self.assertEqual(found, (type_of_elements, len(value)))
 
     def test_gguf_files_are_byte_for_byte_those_of_the_command_line(self):
         source, ours, theirs = (self.work / name for name in ("in.safetensors", "ours.gguf", "theirs.gguf"))
