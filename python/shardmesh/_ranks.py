@@ -75,7 +75,8 @@ def _told(problem: Exception) -> str:
 
 
 #: For each default group (there may be another after destroy_process_group): members by their use and ranks.
-_made: weakref.WeakKeyDictionary[dist.ProcessGroup, dict[tuple[str, tuple[int, ...]], Members]] = weakref.WeakKeyDictionary()
+_made: weakref.WeakKeyDictionary[dist.ProcessGroup, dict[tuple[str, tuple[int, ...]], Members]]
+_made = weakref.WeakKeyDictionary()
 
 
 def members(ranks: set[int], group: dist.ProcessGroup | None, timeout: float | None = None, use: str = "") -> Members:
