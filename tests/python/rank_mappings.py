@@ -296,7 +296,8 @@ def refused(rank, world, folder):
     move(sizes={"nothing": 3})
     path = f"{folder}/none/saved"
     partial = {**state, "norm": distributed(whole["norm"], mesh, [Partial()])}
-    for broken, options in ((partial, {}), ({**state, "head": whole["embed"] + 1}, {}), (state, {"no_dist": True}),
+    for broken, options in ((partial, {}), ({**state, "head": whole["embed"] + 1}, {}),
+                            (state, {"no_dist": rank == 1}), (state, {"sizes": {"h": "x"} if rank == 2 else None}),
                             (state, {"map": f"{folder}/missing.toml" if rank == 0 else file})):
         said.append(told(lambda: shardmesh.dcp.save(broken, checkpoint_id=path, **{"map": file, **options})))
     return said
@@ -398,7 +399,7 @@ class RankMappings(common.WorkTest):
                     ("missing.toml",), ("only tensors move between ranks",), ("n: the mapping makes this tensor",),
                     ("x: the mapping does not make this target",), ("head: the mapping ties this tensor to embed",),
                     ("e: ", "bfloat16"), ("nothing",), ("norm", "terms that are still to be combined"),
-                    ("head: the mapping ties this tensor to embed",), ("no_dist",), ("missing.toml",))):
+                    ("head: the mapping ties this tensor to embed",), ("no_dist",), ("sizes",), ("missing.toml",))):
                 for word in words:
                     self.assertIn(word, text, code)
         self.assertFalse((self.work / "none").exists())

@@ -388,15 +388,20 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
     no_dist = _arguments.flag("no_dist", no_dist)
     with one_error("save", process_group, no_dist):
         _refuse_outside(process_group, no_dist)
-        mapping = mapping_options(map, config, sizes, map_inverse)
-        is_mapped = mapping["map"] is not None
-        if is_mapped or plan_cache is not None:
+        is_mapped = map is not None
+
+        def prepare() -> tuple[_native.ChosenMapping | None, StateOfRank]:
             refused = {"planner": planner is not None, "no_dist": is_mapped and no_dist}
             _refuse_without_planner(is_mapped, refused, use_collectives)
+            mapping = mapping_options(map, config, sizes, map_inverse)
+            return _native.ChosenMapping.make(mapping) if is_mapped else None, StateOfRank(state_dict)
+
+        if is_mapped or plan_cache is not None:
             options = {"overwrite": overwrite, "threads": threads, "memory_bytes": memory_bytes, "previous": previous,
                        "within": within, "plan_cache": plan_cache}
-            return save_by_ranks(state_dict, checkpoint_id, mapping, process_group, no_dist, options, progress)
+            return save_by_ranks(prepare, checkpoint_id, is_mapped, process_group, no_dist, options, progress)
         try:
+            mapping_options(map, config, sizes, map_inverse)  # refuses the others without `map`
             writer = _writer_of(state_dict, checkpoint_id, planner, use_collectives, overwrite=overwrite, threads=threads,
                                 memory_bytes=memory_bytes, progress=progress, previous=previous, within=within)
             state_dict = _plain(state_dict)

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import math
 import os
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -33,15 +34,14 @@ class MappedMetadata(dcp.Metadata):
     notes: list[str] = dataclasses.field(default_factory=list)
 
 
-def save_by_ranks(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str], mapping: dict[str, Any],
-                  process_group: dist.ProcessGroup | None, no_dist: bool, options: dict[str, Any],
-                  progress: Progress) -> dcp.Metadata:
-    """Writes the state of all ranks, under the convention to which the mapping leads if `mapping_options` made one."""
-    is_mapped = mapping["map"] is not None
+def save_by_ranks(prepare: Callable[[], tuple[_native.ChosenMapping | None, StateOfRank]],
+                  checkpoint_id: str | os.PathLike[str], is_mapped: bool, process_group: dist.ProcessGroup | None,
+                  no_dist: bool, options: dict[str, Any], progress: Progress) -> dcp.Metadata:
+    """Writes the state of all ranks, under the convention to which the mapping leads if there is one. If `prepare` raises
+    on a rank, all ranks raise."""
     group = _group(process_group, no_dist, is_mapped)
     with group.telling_others(_call(is_mapped)):
-        chosen = _native.ChosenMapping.make(mapping) if is_mapped else None
-        state = StateOfRank(state_dict)
+        chosen, state = prepare()
     return _written(state, checkpoint_id, chosen, group, options, progress)
 
 
@@ -89,7 +89,7 @@ def _written(state: StateOfRank, checkpoint_id: str | os.PathLike[str], chosen: 
 
 
 def _group(process_group: dist.ProcessGroup | None, no_dist: bool, is_mapped: bool) -> Members:
-    if no_dist or not (is_mapped or dist.is_initialized()):
+    if not is_mapped and (no_dist or not dist.is_initialized()):
         return alone()
     return members(_ranks_of(process_group), process_group)
 
