@@ -35,6 +35,7 @@ folder_reader::folder_reader(std::filesystem::path folder, metadata description,
   conflicts_ = std::move(description.conflicts);
   notes_ = std::move(description.notes);
   names_ = std::move(description.names);
+  shared_chunks_ = std::move(description.shared_chunks);
   path_ = std::move(folder);
 }
 

@@ -32,6 +32,8 @@ class folder_reader final : public checkpoint_reader, public torch_file::archive
   void keep_copies(std::unique_ptr<folder_reader> copies) { copies_ = std::move(copies); }
   checkpoint_reader* copies() const { return copies_.get(); }
 
+  std::span<const std::int32_t> shared_chunks() const { return shared_chunks_; }
+
   const dcp::extras& extras() const { return extras_; }
   const pickle::used_names* names_of(const std::filesystem::path& file) const;
 
@@ -78,6 +80,7 @@ class folder_reader final : public checkpoint_reader, public torch_file::archive
   std::unique_ptr<folder_reader> copies_;                // null: none
   std::map<std::string, error, std::less<>> conflicts_;  // keys under which ranks hold different values
   std::map<std::string, pickle::used_names, std::less<>> names_;
+  std::vector<std::int32_t> shared_chunks_;  // see metadata::shared_chunks
   folder_files files_;
   chunk_cache cache_;
   std::shared_ptr<read_budget> budget_;

@@ -4,9 +4,11 @@ module;
 #include <shardmesh/try.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +30,11 @@ const extras& extras_of(const checkpoint_reader& reader) {
 checkpoint_reader* copies_of(const checkpoint_reader& reader) {
   const auto* const read = dynamic_cast<const folder_reader*>(&reader.stored());
   return read ? read->copies() : nullptr;
+}
+
+std::span<const std::int32_t> shared_chunks_of(const checkpoint_reader& reader) {
+  const auto* const read = dynamic_cast<const folder_reader*>(&reader);
+  return read ? read->shared_chunks() : std::span<const std::int32_t>();
 }
 
 const pickle::used_names* names_of_metadata(const checkpoint_reader& reader, const fs::path& file) {

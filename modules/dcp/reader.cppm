@@ -37,6 +37,11 @@ const extras& extras_of(const checkpoint_reader& reader);
 /// formats. The result lives as long as `reader`.
 checkpoint_reader* copies_of(const checkpoint_reader& reader);
 
+/// Returns the chunks that repeat the box and the item of an earlier chunk, because entries KEY@RANK share them
+/// (`metadata::shared_chunks`), as ascending positions in the catalog of `reader`. Does not look through views, whose
+/// catalogs number chunks differently. Empty for readers of other formats.
+std::span<const std::int32_t> shared_chunks_of(const checkpoint_reader& reader);
+
 /// Returns the names in the pickle of one of the folder's metadata files, as `pickle::names_in` reports them. They were
 /// collected when the file was read, so that it need not be read again. Null for other files, for files that were read
 /// only in part, and for readers of other formats.

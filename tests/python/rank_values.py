@@ -92,6 +92,15 @@ def save_replicas(rank, world, path):
     torch_checkpoint.save({"w": torch.arange(6.0), "bigsame": torch.ones(BIG), "step": 7}, checkpoint_id=path, use_collectives=False)
 
 
+def save_drifted(rank, world, path):
+    """Two groups of ranks have the same shards, except that rank 2's shard differs from rank 0's."""
+    mesh = init_device_mesh("cpu", (2, world // 2))
+    tensor = distribute_tensor(FULL, mesh, [Replicate(), Shard(0)])
+    if rank == 2:
+        tensor.to_local().add_(100)
+    torch_checkpoint.save({"w": tensor}, checkpoint_id=path, use_collectives=False)
+
+
 def save_lists(rank, world, path):
     """Lists are shorter on later ranks; the last one's is empty."""
     state = {"items": [torch.full((2,), float(rank)) for _ in range(world - 1 - rank)], "seen": {f"by{rank}": rank}}
@@ -276,6 +285,33 @@ class RankValuesTest(common.WorkTest):
         self.assertIn("__1_0.distcp", " ".join(str(problem) for problem in shardmesh.verify(folder).problems))
         file.unlink()
         self.assertIn("__1_0.distcp", " ".join(str(problem) for problem in shardmesh.verify(folder).problems))
+
+    def test_entries_of_drifted_ranks_share_items_on_purpose(self):
+        folder = self.work / "drifted"
+        run_ranks(4, save_drifted, str(folder))
+        opened = shardmesh.open(folder, keys_at_ranks=True)
+        self.assertEqual(set(opened), {f"w@{rank}" for rank in range(4)})
+        drifted = FULL.clone()
+        drifted[:4] += 100
+        for rank, expected in {0: FULL, 2: drifted}.items():
+            self.assertTrue(torch.equal(opened.load(f"w@{rank}"), expected), rank)
+        for quick in (False, True):
+            report = shardmesh.verify(folder, keys_at_ranks=True, quick=quick)
+            # Rows 0 to 3 as ranks 1 and 3 see them: ranks 0 and 2 have different values of them.
+            self.assertEqual({(problem.code, problem.key) for problem in report.problems},
+                             {("disagreement", "w@1"), ("disagreement", "w@3")}, report.problems)
+        for rank, expected in {0: FULL, 2: drifted}.items():
+            only = shardmesh.Selection(only=[f"w@{rank}"])
+            shardmesh.convert(folder, self.work / f"of-{rank}", "dcp", selection=only, keys_at_ranks=True)
+            self.assertTrue(torch.equal(shardmesh.load(self.work / f"of-{rank}", f"w@{rank}"), expected), rank)
+        file = folder / "__1_0.distcp"
+        whole = file.read_bytes()
+        at = whole.find(FULL[4:].numpy().tobytes()) + 5
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
+        # Rank 3's item now differs from it, so each rank has values of its own.
+        report = shardmesh.verify(folder, keys_at_ranks=True)
+        self.assertNotIn("overlap", {problem.code for problem in report.problems}, report.problems)
+        self.assertIn(("checksum_mismatch", "w@1"), {(problem.code, problem.key) for problem in report.problems})
 
     def test_a_rank_s_lists_have_no_elements_of_other_ranks(self):
         folder = self.work / "lists"

@@ -25,8 +25,8 @@ tiling check_tiling(const catalog& contents, const tensor_entry& tensor);
 // its tensors need no reports of their own.
 bool is_of_one_rank(const checkpoint_reader& reader);
 
-// Finds items of a folder that share bytes. With `touched` (per tensor, then per object of the catalog), finds only
-// those that involve a touched entry. Cost: O(n log n).
+// Finds items of a folder that share bytes, except the items that entries KEY@RANK share on purpose. With `touched`
+// (per tensor, then per object of the catalog), finds only those that involve a touched entry. Cost: O(n log n).
 std::vector<error> find_shared_bytes(const checkpoint_reader& reader, const std::vector<bool>* touched = nullptr);
 
 // Returns, per chunk and then per object of a DCP folder's catalog, whether its item begins inside an earlier item.

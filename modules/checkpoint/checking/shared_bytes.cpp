@@ -6,6 +6,7 @@ module;
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -13,6 +14,7 @@ module;
 module shardmesh.checkpoint;
 
 import shardmesh.checkpoint_core;
+import shardmesh.dcp;
 import :entry_check;
 import :stored_items;
 import :stored_readers;
@@ -23,6 +25,27 @@ namespace {
 const std::string& key_of(const catalog& contents, std::size_t entry) {
   return entry < contents.tensors.size() ? contents.tensors[entry].key
                                          : contents.objects[entry - contents.tensors.size()].key;
+}
+
+std::tuple<std::int32_t, std::int64_t, std::int64_t> range_of(const stored_item& item) {
+  return {item.file, item.begin, item.end};
+}
+
+// Returns the items, ascending, without chunks that repeat an earlier one on purpose (`dcp::shared_chunks_of`); and
+// those chunks, as far as they belong to touched entries.
+std::pair<std::vector<stored_item>, std::vector<stored_item>> split_shared(std::vector<stored_item> all,
+                                                                           const checkpoint_reader& reader,
+                                                                           const std::vector<bool>* touched) {
+  const std::span<const std::int32_t> chunks = dcp::shared_chunks_of(reader);
+  std::vector<stored_item> items, shared;
+  if (chunks.empty()) return {std::move(all), std::move(shared)};
+  for (const stored_item& item : all) {
+    if (!std::ranges::binary_search(chunks, item.chunk))
+      items.push_back(item);
+    else if (!touched || (*touched)[item.entry])
+      shared.push_back(item);
+  }
+  return {std::move(items), std::move(shared)};
 }
 
 // Finds shared bytes within each checkpoint of the folder.
@@ -41,12 +64,15 @@ std::vector<error> find_shared_bytes(const checkpoint_reader& reader, const std:
   std::vector<error> problems;
   if (contents.format == checkpoint_format::parts) return shared_bytes_of_parts(reader);
   if (contents.format != checkpoint_format::dcp) return problems;  // a .pt file's tensors may share storage
-  const std::vector<stored_item> items = items_of(contents);
+  const auto [items, shared] = split_shared(items_of(contents), reader, touched);
+  const auto is_touched = [&](const stored_item& item) {
+    return !touched || (*touched)[item.entry] || std::ranges::binary_search(shared, range_of(item), {}, range_of);
+  };
   // Compares each item with the earlier one that reaches furthest, so an item that shares bytes is found at least once.
   const stored_item* furthest = nullptr;
   for (const stored_item& item : items) {
     if (furthest && furthest->file == item.file && item.begin < furthest->end &&
-        (!touched || (*touched)[item.entry] || (*touched)[furthest->entry]))
+        (is_touched(item) || is_touched(*furthest)))
       problems.push_back(fail(errc::overlap, fmt::format("shares bytes {} to {} with the item of {}", item.begin,
                                                          std::min(item.end, furthest->end),
                                                          escaped(key_of(contents, furthest->entry))))

@@ -16,15 +16,15 @@ namespace shardmesh {
 
 std::vector<stored_item> items_of(const catalog& contents) {
   std::vector<stored_item> items;
-  const auto note = [&](const stored_range& place, std::size_t entry) {
+  const auto note = [&](const stored_range& place, std::size_t entry, std::int32_t chunk) {
     if (place.file >= 0 && place.length > 0)
-      items.push_back({place.file, place.offset, place.offset + place.length, entry});
+      items.push_back({place.file, place.offset, place.offset + place.length, entry, chunk});
   };
   for (const auto& [t, tensor] : ranges::views::enumerate(contents.tensors))
-    for (std::int32_t i = 0; i < tensor.chunk_count; ++i)
-      note(contents.chunk_places[static_cast<std::size_t>(tensor.first_chunk + i)], t);
+    for (std::int32_t i = tensor.first_chunk; i < tensor.first_chunk + tensor.chunk_count; ++i)
+      note(contents.chunk_places[static_cast<std::size_t>(i)], t, i);
   for (const auto& [o, object] : ranges::views::enumerate(contents.objects))
-    note(object.place, contents.tensors.size() + o);
+    note(object.place, contents.tensors.size() + o, -1);
   std::sort(items.begin(), items.end());
   return items;
 }

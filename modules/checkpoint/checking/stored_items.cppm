@@ -12,7 +12,8 @@ namespace shardmesh {
 struct stored_item {
   std::int32_t file = 0;
   std::int64_t begin = 0, end = 0;
-  std::size_t entry = 0;  // tensors first, then objects
+  std::size_t entry = 0;    // tensors first, then objects
+  std::int32_t chunk = -1;  // the position of its place in the catalog; -1 for an object
   friend auto operator<=>(const stored_item&, const stored_item&) = default;
 };
 

@@ -9,6 +9,7 @@ module;
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -69,6 +70,7 @@ void catalog_merge::add(const std::string& key, holders all) {
   auto conflict = comparison_.conflict_in(all);
   if (!conflict) return add_merged(all, key);
   if (!rules_.keys_at_ranks) return add_conflict(key, all, std::move(*conflict));
+  const std::size_t first_tensor = merged.tensors.size();
   for (const held_entry& entry : all) {
     const std::string at_rank = fmt::format("{}@{}", key, entry.rank);
     if (!stored_.contains(at_rank))
@@ -78,6 +80,7 @@ void catalog_merge::add(const std::string& key, holders all) {
                              .with_key(at_rank)
                              .with_rank(static_cast<std::int32_t>(entry.rank)));
   }
+  note_shared_chunks(first_tensor);
 }
 
 std::int32_t catalog_merge::file_number(const std::string& file) {
@@ -160,6 +163,16 @@ void catalog_merge::add_conflict(const std::string& key, const holders& all, err
   }
   begin_tensor(*first.tensor, key);
   merged.add_chunk(box::whole(first.tensor->shape), stored_range());
+}
+
+void catalog_merge::note_shared_chunks(std::size_t first_tensor) {
+  std::set<std::pair<place_key, box>> listed;
+  for (const tensor_entry& tensor : std::span(merged.tensors).subspan(first_tensor))
+    for (std::int32_t i = tensor.first_chunk; i < tensor.first_chunk + tensor.chunk_count; ++i) {
+      const stored_range& place = merged.chunk_places[static_cast<std::size_t>(i)];
+      if (place.file >= 0 && !listed.emplace(key_of(place), merged.chunk_box(tensor, i)).second)
+        shared_chunks.push_back(i);
+    }
 }
 
 }  // namespace shardmesh::dcp

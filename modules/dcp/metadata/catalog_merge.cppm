@@ -36,6 +36,7 @@ class catalog_merge {
   const std::vector<error>& incomparable() const { return comparison_.problems(); }
 
   catalog merged, copies;
+  std::vector<std::int32_t> shared_chunks;  // see metadata::shared_chunks
   std::vector<error> problems, warnings;
   std::map<std::string, error, std::less<>> conflicts;
 
@@ -51,6 +52,9 @@ class catalog_merge {
   void add_seen_by(const holders& all, const held_entry& own, const std::string& key);
   void add_object(const held_entry& entry, const std::string& key);
   void begin_tensor(const tensor_entry& tensor, const std::string& key);
+  // Finds the chunks that the tensors from `first_tensor` on, the entries KEY@RANK of one key, share. An item with
+  // several boxes is not shared: checks report it.
+  void note_shared_chunks(std::size_t first_tensor);
   void add_conflict(const std::string& key, const holders& all, error conflict);
 
   const merge_rules& rules_;

@@ -57,6 +57,7 @@ metadata merge_metadata(std::vector<metadata> parts, const merge_rules& rules) {
     return group_of.contains(named.first);  // these are entries of another rank
   });
   made.notes = merge.notes();
+  made.shared_chunks = std::move(merge.shared_chunks);
   made.copies = std::move(merge.copies);
   made.copies.files = merge.merged.files;
   made.copies.transforms = merge.merged.transforms;

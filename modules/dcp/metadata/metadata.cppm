@@ -44,6 +44,9 @@ struct metadata {
   /// in conflict. Each tensor has only the chunks that are left out. Files and transforms are numbered as in
   /// `contents`.
   catalog copies;
+  /// Positions in `contents.chunk_places`, ascending, of chunks that repeat the box and the item of an earlier chunk:
+  /// entries KEY@RANK of one key share the chunks of other ranks.
+  std::vector<std::int32_t> shared_chunks;
   std::vector<std::string> notes;  // on entries and chunks of other ranks that a preferred rank's view leaves out
   /// The names in the pickle of each file, by the file's name; only for files that were read whole.
   std::map<std::string, pickle::used_names, std::less<>> names;
@@ -70,7 +73,8 @@ struct merge_rules {
   /// The rank whose values win over those of others. Its shards are still merged with theirs, as far as they do not
   /// overlap.
   std::optional<std::int64_t> preferred = {};
-  /// A key with different values becomes one entry KEY@RANK for each rank.
+  /// A key with different values becomes one entry KEY@RANK for each rank. It has the rank's own chunks, and those of
+  /// other ranks elsewhere, which therefore occur in several entries (`metadata::shared_chunks`).
   bool keys_at_ranks = false;
   /// Returns whether two items, each with the name of its file, hold the same bytes. Null: all do.
   std::function<result<bool>(const std::string& file, const stored_range& place, const std::string& other_file,

@@ -147,6 +147,66 @@ TEST_CASE("each rank's value has a key of its own, and a name of another entry i
   CHECK(merged.contents.find_object("rng@1"));
 }
 
+TEST_CASE("entries of drifted ranks share the chunks of other ranks, and list which chunks repeat an item") {
+  // Ranks 0 and 2 have different values of row 0; ranks 1 and 3 have equal values of row 1.
+  std::vector<dcp::metadata> parts;
+  for (std::int64_t rank = 0; rank < 4; ++rank) {
+    dcp::metadata made;
+    made.contents.files.push_back(file_of(rank));
+    tensor_entry tensor;
+    tensor.key = "w";
+    tensor.where = path{"w"};
+    tensor.type = dtype::float32;
+    tensor.shape = {2, 2};
+    made.contents.tensors.push_back(std::move(tensor));
+    made.contents.add_chunk({{rank % 2, 0}, {1, 2}}, {0, 0, 0, 100});
+    parts.push_back(std::move(made));
+  }
+  dcp::merge_rules rules = rules_of(4);
+  rules.keys_at_ranks = true;
+  rules.are_equal = [](const std::string& file, const stored_range&, const std::string& other,
+                       const stored_range&) -> result<bool> {
+    return file != file_of(0) && file != file_of(2) && other != file_of(0) && other != file_of(2);
+  };
+  const dcp::metadata merged = dcp::merge_metadata(std::move(parts), rules);
+  // The files of each entry's chunks: its own first, then those of other ranks; "" where they differ.
+  std::vector<std::vector<std::string>> files;
+  for (const tensor_entry& tensor : merged.contents.tensors) {
+    std::vector<std::string>& of_entry = files.emplace_back();
+    for (std::int32_t i = tensor.first_chunk; i < tensor.first_chunk + tensor.chunk_count; ++i) {
+      const std::int32_t file = merged.contents.chunk_places[static_cast<std::size_t>(i)].file;
+      of_entry.push_back(file < 0 ? "" : merged.contents.files[static_cast<std::size_t>(file)]);
+    }
+  }
+  CHECK(files == std::vector<std::vector<std::string>>{
+                     {file_of(0), file_of(1)}, {file_of(1), ""}, {file_of(2), file_of(1)}, {file_of(3), ""}});
+  CHECK(merged.shared_chunks == std::vector<std::int32_t>{2, 5});  // the second and third chunk in the file of rank 1
+  CHECK(merged.problems.empty());
+}
+
+TEST_CASE("an item with several boxes is not listed as shared") {
+  std::vector<dcp::metadata> parts;
+  for (std::int64_t rank = 0; rank < 2; ++rank) {
+    dcp::metadata made;
+    made.contents.files.push_back(file_of(rank));
+    tensor_entry tensor;
+    tensor.key = "w";
+    tensor.where = path{"w"};
+    tensor.type = dtype::float32;
+    tensor.shape = {2, 2};
+    made.contents.tensors.push_back(std::move(tensor));
+    for (std::int64_t row = 0; row < 2; ++row) made.contents.add_chunk({{row, 0}, {1, 2}}, {0, 0, 0, 100});
+    parts.push_back(std::move(made));
+  }
+  dcp::merge_rules rules = rules_of(2);
+  rules.keys_at_ranks = true;
+  rules.are_equal = [](const std::string&, const stored_range&, const std::string&,
+                       const stored_range&) -> result<bool> { return false; };
+  const dcp::metadata merged = dcp::merge_metadata(std::move(parts), rules);
+  CHECK(merged.contents.tensors.size() == 2);
+  CHECK(merged.shared_chunks.empty());
+}
+
 TEST_CASE("an item that cannot be compared is a problem of its own") {
   dcp::merge_rules rules = rules_of(2);
   rules.are_equal = [](const std::string&, const stored_range&, const std::string& other,
