@@ -76,6 +76,36 @@ def wrong_arguments(rank, world, path, state):
         lambda: shardmesh.dcp.load(dict(state), checkpoint_id=path, planner=planner, progress=wrong(5, False)))]
 
 
+class Stubborn:
+    """A Stateful value whose method raises on rank 1."""
+
+    def __init__(self, rank, method):
+        self.rank, self.method, self.inner = rank, method, {"w": torch.zeros(3)}
+
+    def _called(self, method):
+        if self.rank == 1 and method == self.method:
+            raise LookupError("no luck")
+
+    def state_dict(self):
+        self._called("state_dict")
+        return self.inner
+
+    def load_state_dict(self, state):
+        self._called("load_state_dict")
+
+
+def stubborn(rank, world, path, method):
+    """The errors of a load with our planner and with PyTorch's, and of a save."""
+    def state():
+        return {"model": Stubborn(rank, method)}
+
+    planner = torch_checkpoint.DefaultLoadPlanner()
+    return [error_of(call) for call in (
+        lambda: shardmesh.dcp.load(state(), checkpoint_id=path),
+        lambda: shardmesh.dcp.load(state(), checkpoint_id=path, planner=planner),
+        lambda: shardmesh.dcp.save(state(), checkpoint_id=path + "-new"))]
+
+
 class FailureTest(common.WorkTest):
     def test_what_a_callback_raises_comes_out(self):
         for said in run_ranks(RANKS, raising, str(self.work / "new")):
@@ -106,6 +136,14 @@ class FailureTest(common.WorkTest):
             with self.subTest(number):
                 self.same_on_all(errors, errors[0].code, errors[0].key)
         self.assertEqual(sorted(path.name for path in self.work.iterdir()), ["stored"])
+
+    def test_a_method_of_a_stateful_value_that_raises_on_one_rank_ends_the_call_on_all(self):
+        shardmesh.save({"model": {"w": torch.ones(3)}}, self.work / "stored", format="dcp")
+        for method, failing in {"state_dict": 3, "load_state_dict": 2}.items():
+            answers = run_ranks(RANKS, stubborn, str(self.work / "stored"), method)
+            for errors in list(zip(*answers))[:failing]:
+                problem = self.same_on_all(errors, "invalid_argument", "model")
+                self.assertIn(f"its method {method} raised LookupError: no luck", str(problem))
 
     def test_a_missing_key_is_named_with_the_nearest(self):
         key = next(iter(self.golden()))

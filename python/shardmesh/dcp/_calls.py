@@ -56,7 +56,7 @@ class _Refusal(torch_checkpoint.DefaultSavePlanner):
     """The planner and the writer of a rank whose arguments are wrong. The rank takes part in the first step of PyTorch's
     save, which passes its error to the ranks that would wait for it."""
 
-    def __init__(self, problem: Error) -> None:
+    def __init__(self, problem: Exception) -> None:
         super().__init__()
         self._problem = problem
 
@@ -189,11 +189,18 @@ def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
         return StorageReader(checkpoint_id, threads=threads, allow_narrowing=allow_narrowing, progress=progress,
                              rank=group_rank, extension_registry=extension_registry, within=within)
 
+    def prepare() -> tuple[StorageReader, dict[str, Any]]:
+        reader = open_reader()
+        _refuse_other_state(state_dict)
+        return reader, _plain(state_dict)
+
     with one_error("load", process_group, no_dist):
         if planner is not None:
-            reader = _on_all_ranks(open_reader, process_group, no_dist)
-            torch_checkpoint.load(state_dict, storage_reader=reader, process_group=process_group, planner=planner,
+            # PyTorch's load would call the methods of Stateful values on this rank alone, while other ranks wait.
+            reader, plain = _on_all_ranks(prepare, process_group, no_dist)
+            torch_checkpoint.load(plain, storage_reader=reader, process_group=process_group, planner=planner,
                                   no_dist=no_dist)
+            _on_all_ranks(lambda: _put_back(state_dict, plain), process_group, no_dist)
         else:
             _load(state_dict, open_reader, allow_partial_load, process_group, no_dist)
 
@@ -236,8 +243,7 @@ def _load(state_dict: dict[str, Any], open_reader: Callable[[], StorageReader], 
         reader = open_reader()
         planner = LoadPlanner(reader, allow_partial_load=allow_partial_load)
         _refuse_other_state(state_dict)
-        for key, value in sorted(state_dict.items()):
-            flat[key] = value.state_dict() if isinstance(value, Stateful) else value
+        flat.update(sorted(_plain(state_dict).items()))
         check_containers(flat)
         if not dist.is_available() or not dist.is_initialized():
             _refuse_meta(flat)
@@ -248,11 +254,23 @@ def _load(state_dict: dict[str, Any], open_reader: Callable[[], StorageReader], 
 
     reader, planner, pieces, rest = _on_all_ranks(plan, process_group, no_dist)
     _on_all_ranks(lambda: reader.fill(pieces, rest, planner), process_group, no_dist)
-    for key, value in flat.items():
-        if isinstance(state_dict[key], Stateful):
-            state_dict[key].load_state_dict(value)
-        else:
+    _on_all_ranks(lambda: _put_back(state_dict, flat), process_group, no_dist)
+
+
+def _put_back(state_dict: dict[str, Any], loaded: dict[str, Any]) -> None:
+    """Gives the loaded values to the state dict and to its Stateful values. A method that raises ends the load on all
+    ranks; other values of the state may have been replaced by then."""
+    for key, value in loaded.items():
+        if not isinstance(state_dict[key], Stateful):
             state_dict[key] = value
+            continue
+        try:
+            state_dict[key].load_state_dict(value)
+        except Error:
+            raise
+        except Exception as cause:  # from the method
+            raise failure("invalid_argument", f"its method load_state_dict raised {type(cause).__name__}: {cause}",
+                          key=key) from cause
 
 
 def _on_all_ranks(step: Callable[[], Any], process_group: dist.ProcessGroup | None, no_dist: bool) -> Any:
@@ -405,8 +423,8 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
             writer = _writer_of(state_dict, checkpoint_id, planner, use_collectives, overwrite=overwrite, threads=threads,
                                 memory_bytes=memory_bytes, progress=progress, previous=previous, within=within)
             state_dict = _plain(state_dict)
-        except Error as problem:
-            writer = planner = _Refusal(problem)
+        except Exception as problem:  # also from methods of the state dict
+            writer = planner = _Refusal(_portable(problem))
             state_dict = {}
         try:
             return torch_checkpoint.save(state_dict, storage_writer=writer, process_group=process_group,
