@@ -3,6 +3,7 @@
 // ballot of fixed size to its parent; rank 0 decides, and its verdict goes down the tree. Further messages follow only
 // if the verdict is no plain agreement.
 module;
+#include <fmt/format.h>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -73,11 +74,20 @@ std::vector<std::byte> encode(const tree_ballot& ballot) {
   return padded(std::move(out), ballot_bytes);
 }
 
-std::optional<tree_ballot> decode_ballot(std::span<const std::byte> bytes) {
+// Returns whether the rank is `top`, or below it in the tree.
+bool is_below(std::int32_t rank, std::int32_t top) {
+  while (rank > top) rank = (rank - 1) / detail::rank_tree::fan_out;
+  return rank == top;
+}
+
+// Nothing for a ballot that `child` cannot have sent. Rank 0 would wait in vain for the problem of another rank.
+std::optional<tree_ballot> decode_ballot(std::span<const std::byte> bytes, std::int32_t child, std::int32_t ranks) {
   detail::wire_reader in(bytes);
   if (in.number() != ballot_mark) return std::nullopt;
   tree_ballot said{in.digest(), in.digest(), in.flag(), in.flag(), in.flag(), no_rank};
   said.in_trouble = static_cast<std::int32_t>(in.in_range(0, no_rank));
+  if (said.in_trouble != no_rank && (said.in_trouble >= ranks || !is_below(said.in_trouble, child)))
+    return std::nullopt;
   return in.ok() ? std::optional(said) : std::nullopt;
 }
 
@@ -89,12 +99,13 @@ std::vector<std::byte> encode(const tree_verdict& verdict) {
   return padded(std::move(out), verdict_bytes);
 }
 
-std::optional<tree_verdict> decode_verdict(std::span<const std::byte> bytes) {
+std::optional<tree_verdict> decode_verdict(std::span<const std::byte> bytes, std::int32_t ranks) {
   detail::wire_reader in(bytes);
   if (in.number() != ballot_mark) return std::nullopt;
   tree_verdict told;
   told.kind = static_cast<verdict_kind>(in.in_range(0, static_cast<std::int64_t>(verdict_kind::different_records)));
   told.in_trouble = static_cast<std::int32_t>(in.in_range(0, no_rank));
+  if ((told.kind == verdict_kind::problem) != (told.in_trouble < ranks)) return std::nullopt;
   return in.ok() ? std::optional(told) : std::nullopt;
 }
 
@@ -108,8 +119,14 @@ tree_verdict decide(const tree_ballot& all, bool has_root_note) {
 }
 
 // A rank whose message is none would not answer the others, so they must not wait for it.
-error abort_for(const detail::tree_messages& tree, std::int32_t rank, const std::string& what) {
-  error found = in_another_call(rank, what);
+error abort_for(const detail::tree_messages& tree, std::int32_t rank, const std::string& what, const char* expected,
+                std::span<const std::byte> bytes) {
+  std::string first;
+  for (const std::byte one : bytes.first(std::min<std::size_t>(bytes.size(), 8)))
+    first += fmt::format("{:02x}", std::to_integer<unsigned>(one));
+  error found = in_another_call(rank, fmt::format("{} (tag {})", what, detail::tree_tag))
+                    .with_values(expected, fmt::format("{} bytes that begin with {}", bytes.size(), first))
+                    .with_hint("make the same calls on all ranks, in the same order");
   tree.abort(found);
   return found;
 }
@@ -117,8 +134,8 @@ error abort_for(const detail::tree_messages& tree, std::int32_t rank, const std:
 result<tree_verdict> vote(const detail::tree_messages& tree, tree_ballot mine, const agree_options& options) {
   SHARDMESH_TRY(const agreement_notes below, tree.receive_from_children(ballot_bytes));
   for (std::size_t i = 0; i < below.size(); ++i) {
-    const std::optional<tree_ballot> said = decode_ballot(below[i]);
-    if (!said) return abort_for(tree, tree.children()[i], options.what);
+    const std::optional<tree_ballot> said = decode_ballot(below[i], tree.children()[i], tree.place().size);
+    if (!said) return abort_for(tree, tree.children()[i], options.what, "a ballot", below[i]);
     mine.add(*said);
   }
   std::vector<std::byte> bytes;
@@ -127,8 +144,8 @@ result<tree_verdict> vote(const detail::tree_messages& tree, tree_ballot mine, c
   } else {
     SHARDMESH_TRY(bytes, tree.ask_parent(encode(mine), verdict_bytes));
   }
-  const std::optional<tree_verdict> told = decode_verdict(bytes);
-  if (!told) return abort_for(tree, tree.place().parent(), options.what);
+  const std::optional<tree_verdict> told = decode_verdict(bytes, tree.place().size);
+  if (!told) return abort_for(tree, tree.place().parent(), options.what, "a verdict", bytes);
   SHARDMESH_TRY(tree.send_to_children(bytes));
   return *told;
 }
@@ -163,7 +180,7 @@ error tell_difference(const detail::tree_messages& tree, std::vector<std::byte> 
   if (!below) return below.error();
   for (std::size_t i = 0; i < below->size(); ++i) {
     auto said = contributions::decode((*below)[i], tree.place().size);
-    if (!said) return abort_for(tree, tree.children()[i], what);
+    if (!said) return abort_for(tree, tree.children()[i], what, "descriptions", (*below)[i]);
     for (contribution& one : said->kept) all.add(std::move(one));
     all.dropped += said->dropped;
   }

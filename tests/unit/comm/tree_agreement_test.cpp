@@ -152,7 +152,38 @@ TEST_CASE("other bytes than a ballot are no ballot, and no rank waits for their 
         detail::agree_along_tree(comm, {}, [] { return std::vector<agreement_record>(); }, {.what = "tensors"}, {});
     return done ? result<void>() : result<void>(done.error());
   });
-  CHECK(to_string(found) == "a rank is in another call while the others compare tensors (rank 5)");
+  CHECK(found.message == "a rank is in another call while the others compare tensors (tag 4094)");
+  CHECK(found.ranks == std::vector<std::int32_t>{5});
+  CHECK(found.expected == "a ballot");
+  CHECK(found.found == "64 bytes that begin with 0000000000000000");
+}
+
+TEST_CASE("a ballot that names a problem of a rank elsewhere in the tree ends the agreement at once") {
+  const watchdog dog(30s);
+  for (const std::int64_t in_trouble : {3, 6, 100}) {  // a sibling's, no rank of the group, and none by far
+    const error found = common_error(6, [&](any_communicator& comm) -> result<void> {
+      if (comm.rank() == 5) {  // a child of rank 1
+        detail::wire_writer out;
+        out.number(0x6565'7274'6d73);
+        out.digest({});
+        out.digest({});
+        for (int flag = 0; flag < 3; ++flag) out.flag(true);
+        out.number(in_trouble);
+        std::vector<std::byte> ballot = std::move(out).take();
+        ballot.resize(64);
+        std::vector<std::byte> answer(16);
+        const outgoing send{1, ballot};
+        const incoming receive{1, answer};
+        return detail::move_messages(comm, {&send, 1}, {&receive, 1}, {.tag = detail::tree_tag});
+      }
+      const auto done =
+          detail::agree_along_tree(comm, {}, [] { return std::vector<agreement_record>(); }, {.what = "tensors"}, {});
+      return done ? result<void>() : result<void>(done.error());
+    });
+    CHECK(found.code == errc::disagreement);
+    CHECK(found.ranks == std::vector<std::int32_t>{5});
+    CHECK(found.expected == "a ballot");
+  }
 }
 
 TEST_CASE("if a rank of many does not arrive, the deadline ends the wait of every other rank with one error") {
