@@ -3,6 +3,7 @@
 that do not belong together are refused in one line that names file and key.
 
 The samples are PyTorch's (make_rank_files.py). With --full, fresh ones of other world sizes and seeds."""
+import io
 import json
 import shutil
 import tempfile
@@ -127,6 +128,9 @@ def edited(oracle):
     refused(oracle, "steps differ", save("steps", {"step": 1, "w": w}, {"step": 2, "w": w}), "rank_1.pt: step",
             "differs from that of rank_0.pt")
     refused(oracle, "a tensor and a number", save("kinds", {"w": w}, {"w": 1}), "rank_1.pt: w", "tensor")
+    states = [{"w": w, "state": io.BytesIO(content)} for content in (b"a", b"a", b"b")]
+    same_tensors(oracle, "equal objects", save("equal_objects", *states[:2]), {"w": w}, "--skip-objects")
+    refused(oracle, "objects differ", save("objects", *states[1:]), "rank_1.pt: state", "differs from that of rank_0.pt")
     same_tensors(oracle, "other strides", save("strides", {"w": w}, {"w": w.t().contiguous().t()}), {"w": w})
     same_tensors(oracle, "stages of a pipeline", save("stages", {"a": w}, {"b": w + 1}), {"a": w, "b": w + 1})
 

@@ -115,7 +115,7 @@ result<void> consolidated_reader::merge_copies(const std::vector<std::size_t>& p
 
 result<bool> consolidated_reader::are_equal(std::size_t index, std::size_t other, std::size_t other_index) {
   const tensor_entry &a = contents_of(0).tensors[index], &b = contents_of(other).tensors[other_index];
-  if (!a.opaque_type.empty()) return have_same_content(true, index, other, other_index);
+  if (!a.opaque_type.empty()) return have_same_content(part(0), {true, index}, part(other), {true, other_index});
   for (std::int32_t chunk = 0; chunk < a.chunk_count; ++chunk) {
     if (contents_of(0).chunk_box(a, a.first_chunk + chunk) != contents_of(other).chunk_box(b, b.first_chunk + chunk))
       return false;
@@ -125,13 +125,6 @@ result<bool> consolidated_reader::are_equal(std::size_t index, std::size_t other
     if (!same) return false;
   }
   return true;
-}
-
-result<bool> consolidated_reader::have_same_content(bool are_tensors, std::size_t index, std::size_t other,
-                                                    std::size_t other_index) {
-  SHARDMESH_TRY(const auto left, part(0).content_of({are_tensors, index}));
-  SHARDMESH_TRY(const auto right, part(other).content_of({are_tensors, other_index}));
-  return left && left == right;
 }
 
 result<void> consolidated_reader::merge_object(std::size_t index) {
@@ -149,7 +142,7 @@ result<void> consolidated_reader::merge_object(std::size_t index) {
                     .with_hint("check that the files belong to one model, or open them one by one"),
                 first.key, other);
     if (is_plain || !are_same) continue;
-    SHARDMESH_TRY(are_same, have_same_content(false, index, other, positions.back()));
+    SHARDMESH_TRY(are_same, have_same_content(part(0), {false, index}, part(other), {false, positions.back()}));
   }
   return are_same ? add_object(first.key, first.where, 0, index) : add_each(positions, false);
 }

@@ -52,7 +52,6 @@ class consolidated_reader final : public composed_reader {
 
   // True when the first file's tensor equals that of another file. Precondition: they have the same form.
   result<bool> are_equal(std::size_t index, std::size_t other, std::size_t other_index);
-  result<bool> have_same_content(bool are_tensors, std::size_t index, std::size_t other, std::size_t other_index);
   result<void> merge_object(std::size_t index);
 
   // Adds an entry for each file.

@@ -52,7 +52,9 @@ result<bool> rank_reader::are_same_tensors(const key_entries& entries) {
     }
     if (first.opaque_type.starts_with("torch.distributed.")) continue;  // each rank has its own term of a reduction
     if (!first.opaque_type.empty()) {
-      SHARDMESH_TRY(const bool same, have_same_content(entries.tensors.front(), held, true));
+      const held_entry& before = entries.tensors.front();
+      SHARDMESH_TRY(const bool same,
+                    have_same_content(part(before.part), {true, before.index}, part(held.part), {true, held.index}));
       if (same) continue;
       if (!is_own) problems_.push_back(values_differ(entries, held));
       return false;
@@ -77,13 +79,6 @@ error rank_reader::values_differ(const key_entries& entries, const held_entry& h
                                                  "saves, or the tensor is sharded without metadata",
                                                  name_of(entries.tensors.front().part))),
             entries.key, held.part);
-}
-
-result<bool> rank_reader::have_same_content(const held_entry& a, const held_entry& b, bool are_tensors) {
-  if (a.part == b.part) return true;
-  SHARDMESH_TRY(const auto one, part(a.part).content_of({are_tensors, a.index}));
-  SHARDMESH_TRY(const auto other, part(b.part).content_of({are_tensors, b.index}));
-  return one == other;
 }
 
 error rank_reader::differing(const tensor_entry& a, const tensor_entry& b) {
@@ -113,12 +108,12 @@ result<void> rank_reader::merge_objects(const key_entries& entries) {
 }
 
 result<bool> rank_reader::are_same_objects(const held_entry& a, const held_entry& b) {
-  if (a.part == b.part) return true;
+  if (a.part == b.part && a.index == b.index) return true;
   SHARDMESH_TRY(const object_value left, part(a.part).read_object(a.index));
   SHARDMESH_TRY(const object_value right, part(b.part).read_object(b.index));
   if (left.kind != right.kind || left.type != right.type || left.json != right.json) return false;
   if (!torch_file::has_unknown_values(left.json)) return true;
-  return have_same_content(a, b, false);
+  return have_same_content(part(a.part), {false, a.index}, part(b.part), {false, b.index});
 }
 
 result<void> rank_reader::add_each(const std::vector<held_entry>& entries, bool is_tensor) {

@@ -57,7 +57,6 @@ class rank_reader final : public composed_reader {
   // mean "false".
   result<bool> are_same_tensors(const key_entries& entries);
   error values_differ(const key_entries& entries, const held_entry& held);
-  result<bool> have_same_content(const held_entry& a, const held_entry& b, bool are_tensors);
   static error differing(const tensor_entry& a, const tensor_entry& b);
   result<void> merge_objects(const key_entries& entries);
   result<bool> are_same_objects(const held_entry& a, const held_entry& b);

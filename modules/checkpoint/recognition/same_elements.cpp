@@ -4,6 +4,7 @@ module;
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <utility>
 module shardmesh.checkpoint;
 
@@ -33,6 +34,14 @@ result<bool> have_same_elements(const opened_chunk& a, const opened_chunk& b) {
     if (!std::ranges::equal(left.bytes(), right.bytes())) return false;
   }
   return true;
+}
+
+result<bool> have_same_content(checkpoint_reader& a, const whole_entry& entry, checkpoint_reader& b,
+                               const whole_entry& other) {
+  if (&a == &b && entry.is_tensor == other.is_tensor && entry.index == other.index) return true;
+  SHARDMESH_TRY(const auto left, a.content_of(entry));
+  SHARDMESH_TRY(const auto right, b.content_of(other));
+  return left && right && *left == *right;
 }
 
 }  // namespace shardmesh
