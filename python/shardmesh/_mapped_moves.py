@@ -3,6 +3,7 @@
 another."""
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
@@ -34,17 +35,20 @@ def move_state(state: Mapping[str, Any], into: Mapping[str, Any], mapping: dict[
     """Fills the tensors of `into`. The arguments are checked; `mapping` is from `mapping_options`."""
     ranks = dist.get_process_group_ranks(process_group) if process_group is not None else range(_world_size())
     group = members(set(ranks), process_group, limits["seconds"])
-    with group.telling_others():
-        chosen = _native.ChosenMapping.make(mapping)
-        sources = [(key, side_of(value, group, key)) for key, value in entries_of(state)]
-        targets = [(key, side_of(value, group, key)) for key, value in entries_of(into)]
-        read = [[readable(one, key) for one in side.local] for key, side in sources]
-        filled = [[Destination(one, key) for one in side.local] for key, side in targets]
-        total = sum(one.nbytes for _, side in targets for one in side.local)
-        given_from = [_named(key, side, [memory_of(one) for one in local]) for (key, side), local in zip(sources, read)]
-        given_to = [_named(key, side, [one.memory for one in local]) for (key, side), local in zip(targets, filled)]
-    with group.moving(), reporting(progress, total, "redistribute") as report:
-        done = group.native.redistribute_mapped(chosen, given_from, given_to, {**limits, "report": report})
+    with contextlib.ExitStack() as shown:
+        with group.telling_others():
+            chosen = _native.ChosenMapping.make(mapping)
+            sources = [(key, side_of(value, group, key)) for key, value in entries_of(state)]
+            targets = [(key, side_of(value, group, key)) for key, value in entries_of(into)]
+            read = [[readable(one, key) for one in side.local] for key, side in sources]
+            filled = [[Destination(one, key) for one in side.local] for key, side in targets]
+            total = sum(one.nbytes for _, side in targets for one in side.local)
+            given_from = [_named(key, side, [memory_of(one) for one in local])
+                          for (key, side), local in zip(sources, read)]
+            given_to = [_named(key, side, [one.memory for one in local]) for (key, side), local in zip(targets, filled)]
+            report = shown.enter_context(reporting(progress, total, "redistribute"))
+        with group.moving():
+            done = group.native.redistribute_mapped(chosen, given_from, given_to, {**limits, "report": report})
     for local in filled:
         for one in local:
             one.finish()

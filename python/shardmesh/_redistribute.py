@@ -3,6 +3,7 @@
 dicts are in _mapped_moves."""
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -219,15 +220,17 @@ def _to_sharded_tensor(tensor: Distributed, spec: ShardingSpec, options: tuple) 
 def _move(tensor: Distributed, group: Members, to: _native.Distribution, destinations: list[torch.Tensor],
           options: tuple, key: str = "") -> None:
     _, timeout, memory_bytes, progress = options
-    with group.telling_others():
-        source = side_of(tensor, group, key)
-        memories = [readable(one, key) for one in source.local]
-        filled = [Destination(one, key) for one in destinations]
-    move = (key, source.where, to, name_of(tensor.dtype), [memory_of(one) for one in memories],
-            [one.memory for one in filled])
-    total = sum(one.nbytes for one in destinations)
-    with group.moving(), reporting(progress, total, "redistribute") as report:
-        group.native.redistribute([move], timeout, memory_bytes, report)
+    with contextlib.ExitStack() as shown:
+        with group.telling_others():
+            source = side_of(tensor, group, key)
+            memories = [readable(one, key) for one in source.local]
+            filled = [Destination(one, key) for one in destinations]
+            move = (key, source.where, to, name_of(tensor.dtype), [memory_of(one) for one in memories],
+                    [one.memory for one in filled])
+            total = sum(one.nbytes for one in destinations)
+            report = shown.enter_context(reporting(progress, total, "redistribute"))
+        with group.moving():
+            group.native.redistribute([move], timeout, memory_bytes, report)
     for one in filled:
         one.finish()
 

@@ -294,10 +294,12 @@ def refused(rank, world, folder):
     move(given={**state, "head": distributed(whole["embed"] + (rank == 0), mesh, [Replicate()])})
     move(to={**into, "e": torch.zeros(4, 2, dtype=torch.bfloat16)})
     move(sizes={"nothing": 3})
+    move(progress=3 if rank == 1 else False)
     path = f"{folder}/none/saved"
     partial = {**state, "norm": distributed(whole["norm"], mesh, [Partial()])}
     for broken, options in ((partial, {}), ({**state, "head": whole["embed"] + 1}, {}),
                             (state, {"no_dist": rank == 1}), (state, {"sizes": {"h": "x"} if rank == 2 else None}),
+                            (state, {"progress": 3 if rank == 0 else False}),
                             (state, {"map": f"{folder}/missing.toml" if rank == 0 else file})):
         said.append(told(lambda: shardmesh.dcp.save(broken, checkpoint_id=path, **{"map": file, **options})))
     return said
@@ -391,15 +393,16 @@ class RankMappings(common.WorkTest):
 
     def test_every_rank_gets_an_error_and_the_next_call_works(self):
         for said in run_ranks(3, refused, str(self.work)):
-            moves, saves = said[:14], said[14:]
-            self.assertEqual(moves[1::2], [True] * 7)
+            moves, saves = said[:16], said[16:]
+            self.assertEqual(moves[1::2], [True] * 8)
             answers = moves[0::2] + saves
             self.assertNotIn("no error", [code for code, _ in answers])
             for (code, text), words in zip(answers, (
                     ("missing.toml",), ("only tensors move between ranks",), ("n: the mapping makes this tensor",),
                     ("x: the mapping does not make this target",), ("head: the mapping ties this tensor to embed",),
-                    ("e: ", "bfloat16"), ("nothing",), ("norm", "terms that are still to be combined"),
-                    ("head: the mapping ties this tensor to embed",), ("no_dist",), ("sizes",), ("missing.toml",))):
+                    ("e: ", "bfloat16"), ("nothing",), ("progress",), ("norm", "terms that are still to be combined"),
+                    ("head: the mapping ties this tensor to embed",), ("no_dist",), ("sizes",), ("progress",),
+                    ("missing.toml",))):
                 for word in words:
                     self.assertIn(word, text, code)
         self.assertFalse((self.work / "none").exists())

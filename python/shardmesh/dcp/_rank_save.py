@@ -76,9 +76,9 @@ def _written(state: StateOfRank, checkpoint_id: str | os.PathLike[str], chosen: 
             given = {"destination": _arguments.path(checkpoint_id), **checked(options)}
             if group.native.rank == 0:
                 kept.enter_context(new_parents(given["destination"]))
-        total = -(-state.size_bytes // len(group.ranks))
-        with group.moving(), reporting(progress, total, "save") as report:
-            how = {**given, "report": report}
+            total = -(-state.size_bytes // len(group.ranks))
+            how = {**given, "report": kept.enter_context(reporting(progress, total, "save"))}
+        with group.moving():
             if chosen is None:
                 group.native.save(state.tensors, state.objects, how)
                 notes = None
