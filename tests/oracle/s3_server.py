@@ -62,7 +62,7 @@ class Weed:
         self.process = subprocess.Popen(
             [program(), "server", f"-dir={self.folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-master.port={master}",
              f"-volume.port={volume}", f"-filer.port={filer}", "-s3", f"-s3.port={self.port}", f"-s3.config={settings}",
-             "-s3.port.iceberg=0", "-volume.max=20"], stdout=self.log, stderr=self.log, cwd=self.folder)
+             "-s3.port.iceberg=0", "-s3.port.lance=0", "-volume.max=20"], stdout=self.log, stderr=self.log, cwd=self.folder)
         self.endpoint = f"http://127.0.0.1:{self.port}"
 
     def __enter__(self):
