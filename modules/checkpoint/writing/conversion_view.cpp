@@ -77,17 +77,19 @@ result<void> conversion_view::recombine(const std::set<std::size_t>& whole) {
 }
 
 std::vector<std::string> conversion_view::notes_of_components(const conversion& work) const {
-  const catalog& contents = last_->contents();
-  const std::set<std::size_t> tensors(work.sources.begin(), work.sources.end());
-  const std::set<std::size_t> objects(work.object_sources.begin(), work.object_sources.end());
   std::vector<std::string> notes, rebuilt, written;
+  if (rebuilt_.empty() && apart_.empty()) return notes;
+  const catalog& contents = last_->contents();
+  std::vector<std::size_t> tensors = work.sources, objects = work.object_sources;
+  std::ranges::sort(tensors);
+  std::ranges::sort(objects);
   for (const std::size_t tensor : rebuilt_)
-    if (tensors.contains(tensor))
+    if (std::ranges::binary_search(tensors, tensor))
       rebuilt.push_back(fmt::format("{} ({})", contents.tensors[tensor].key, contents.tensors[tensor].opaque_kind));
   for (const unwrapped_tensor& parts : apart_) {
-    const auto first = tensors.lower_bound(parts.first_tensor);
+    const auto first = std::ranges::lower_bound(tensors, parts.first_tensor);
     const bool has_component = first != tensors.end() && *first < parts.first_tensor + parts.tensors;
-    if (!has_component && !objects.contains(parts.description)) continue;
+    if (!has_component && !std::ranges::binary_search(objects, parts.description)) continue;
     const std::string key = key_of(contents, parts);
     written.push_back(fmt::format("{} ({})", key, parts.kind));
     if (!parts.lost_because.empty()) notes.push_back(fmt::format("{} cannot be rebuilt: {}", key, parts.lost_because));
