@@ -143,7 +143,8 @@ void add_clean(CLI::App& app, invocation& call) {
   CLI::App* command = app.add_subcommand(
       "clean",
       "Remove the leftovers of killed runs. They lie beside a destination, or in a folder of destinations; files that "
-      "are being written are kept. Under s3:// and gs://, leftovers are uploads in parts that were begun a day ago");
+      "are being written are kept. Under s3:// and gs://, leftovers are multipart uploads that began a day ago or "
+      "earlier");
   command->footer(
       "shardmesh clean CKPT --dry-run\n"
       "shardmesh clean CKPT");

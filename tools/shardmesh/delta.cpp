@@ -190,7 +190,9 @@ void add_delta(CLI::App& app, invocation& call) {
                     "Drop tensors and objects that OUT cannot hold, and name them in notes");
   add_saving_options(*command, given->applied.overwrite, given->applied.durable, given->applied.memory_bytes);
   add_json_option(*command);
-  const given_options options{level, to, command->get_option("--memory")};
+  CLI::Option* memory = command->get_option("--memory");
+  memory->description("apply: staging memory of all threads together");
+  const given_options options{level, to, memory};
   command->callback([given, options, &call] { call.status = run(*given, call.common, options); });
 }
 

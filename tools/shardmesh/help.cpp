@@ -70,12 +70,12 @@ std::string heading_of(const described_option& option) {
   return made;
 }
 
-// "Usage: shardmesh layout --shape SHAPE [OPTIONS]": the required arguments, in order.
+// "Usage: shardmesh run [OPTIONS] ACTION DIR [STEP]": the required options, then the positional arguments, in order.
 std::string usage(const std::string& name, const described_command& command, bool is_tool, std::size_t width) {
   std::string required, positional;
   for (const described_option& option : command.options) {
     if (option.is_positional())
-      positional += " " + option.value;
+      positional += option.is_required ? " " + option.value : " [" + option.value + "]";
     else if (option.is_required)
       required += " " + heading_of(option);
   }

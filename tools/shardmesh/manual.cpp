@@ -38,7 +38,8 @@ std::string synopsis_of(const described_command& command) {
       text += fmt::format(".B {}\n.I {}\n", roff(option.names.back()), roff(option.value));
   text += "[options]\n";
   for (const described_option& option : command.options)
-    if (option.is_positional()) text += fmt::format(".I {}\n", roff(option.value));
+    if (option.is_positional())
+      text += fmt::format(".I {}\n", roff(option.is_required ? option.value : "[" + option.value + "]"));
   return text;
 }
 

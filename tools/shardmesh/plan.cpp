@@ -218,8 +218,9 @@ void add_plan(CLI::App& app, invocation& call) {
   };
   add_places("--from-place", a->from_places, "before the move");
   add_places("--to-place", a->to_places, "after the move, under the new names,");
-  CLI::Option* dtype =
-      command->add_option("--dtype", a->dtype_name, "Type of the elements")->type_name("NAME")->capture_default_str();
+  CLI::Option* dtype = command->add_option("--dtype", a->dtype_name, "With --shape: type of the elements")
+                           ->type_name("NAME")
+                           ->capture_default_str();
   command->add_option("--rule", a->rule, "How lengths are cut: torch_chunk, balanced, sizes:3,3,4, or weights:1,2")
       ->type_name("RULE")
       ->capture_default_str();

@@ -349,7 +349,8 @@ void add_rules(CLI::App& command, arguments& given) {
   add("--keep-last", given.keep.last, "Keep the newest N good steps");
   add("--keep-every", given.keep.every, "Keep each step whose number is a multiple of N");
   add("--keep-best", given.keep.best, "Keep the N steps with the lowest metric");
-  command.add_flag("--highest-is-best", given.keep.highest_is_best, "The highest metric is the best one");
+  command.add_flag("--highest-is-best", given.keep.highest_is_best,
+                   "With --keep-best: keep the steps with the highest metric");
   command.add_option("--keep-days", given.days, "Keep the steps of the last N days")
       ->type_name("N")
       ->transform(whole_number(0, 36500));
@@ -384,7 +385,6 @@ void add_run(CLI::App& app, invocation& call) {
                          "flatten, pin, and prune them");
   command->footer(
       "shardmesh run list RUN\n"
-      "shardmesh run latest RUN --deep\n"
       "shardmesh run resume-plan RUN --mesh dp=2,tp=4 --place '.*=R,S(0)'\n"
       "shardmesh run prune RUN --keep-last 3 --keep-every 1000 --dry-run");
   command

@@ -94,6 +94,8 @@ TEST_CASE("help states values, choices, and defaults in words") {
             "\n  --threads N               Number of worker threads, at most 4096 (default: all cores)\n"));
   CHECK(has(help("layout", "120"), "Usage: shardmesh layout --shape SHAPE --mesh MESH --place PLACEMENTS [OPTIONS]\n"));
   CHECK(has(help("convert"), "Usage: shardmesh convert [OPTIONS] SRC DST\n"));
+  CHECK(has(help("run"), "Usage: shardmesh run [OPTIONS] ACTION DIR [STEP]\n"));
+  CHECK(has(help("map"), "Usage: shardmesh map [OPTIONS] ACTION [ARGUMENTS]\n"));
   const std::string convert = help("convert", "120");
   CHECK(has(convert, "(one of: dcp,"));
   CHECK(has(convert, "(default: 1GiB)"));
