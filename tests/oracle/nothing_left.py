@@ -6,6 +6,7 @@ import argparse
 import collections
 import datetime
 import enum
+import io
 import json
 import zipfile
 
@@ -60,6 +61,25 @@ class Attribute(torch.nn.Module):
         return x * self.scale
 
 
+def rewritten(source, target, replaced, added=()):
+    """Copies a ZIP archive with the contents of some records replaced, and with further records."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        for record in old.infolist():
+            new.writestr(record.filename, replaced.get(record.filename, old.read(record)))
+        for name, data in added:
+            new.writestr(name, data)
+
+
+def programs_of_constants(oracle):
+    """Exported programs of PyTorch 2.6 and 2.8 without weights. Their constants are an archive of torch.save."""
+    stream = io.BytesIO()
+    torch.save({}, stream)
+    for release, weights in (("2_6", "serialized_state_dict.pt"), ("2_8", "program_2_8/data/weights/model.pt")):
+        file = oracle.work / f"constants_{release}.pt2"
+        rewritten(oracle.data / "writers" / "torch_export" / f"program_{release}.pt2", file, {weights: stream.getvalue()})
+        yield f"constants_{release}", file, 3, "3 constants (a.attribute, a.transient, b.transient)"
+
+
 def empty_sources(oracle):
     """Yields (name, file, number of tensors, a text of the note that names them)."""
     file = oracle.work / "frozen.pt"
@@ -73,6 +93,7 @@ def empty_sources(oracle):
     file = oracle.work / "transient.pt"
     torch.save(Transient(), file)
     yield "transient", file, 2, "2 buffers that are not persistent are not kept: mask, bias"
+    yield from programs_of_constants(oracle)
     try:
         file = oracle.work / "plain.pt2"
         torch.export.save(torch.export.export(Plain().eval(), (torch.ones(3),)), file)
@@ -129,6 +150,19 @@ def check_empty(oracle):
     script = torch.jit.script(Scaled())
     script.save(str(oracle.work / "script.pt"))
     oracle.succeeds("script", "convert", oracle.work / "script.pt", oracle.work / "script.safetensors")
+
+
+def check_extra_files(oracle):
+    """A note names the files that a program's author added to its archive."""
+    script = oracle.work / "extra.pt"
+    torch.jit.script(Scaled()).save(str(script), _extra_files={"labels.json": b"{}", "words.txt": b"a"})
+    files, folder = [script], oracle.data / "writers" / "torch_export"
+    for name, inside in (("program", "program/extra/"), ("program_2_8", "program_2_8/extra/"), ("program_2_6", "extra_files/")):
+        files.append(oracle.work / f"extra_{name}.pt2")
+        rewritten(folder / f"{name}.pt2", files[-1], {}, [(inside + "labels.json", b"{}"), (inside + "words.txt", b"a")])
+    for file in files:
+        status, out, err = oracle.run("convert", file, file.with_suffix(".safetensors"))
+        oracle.check(status == 0 and "2 extra files (labels.json, words.txt)" in err, file.name, f"exits {status}: {out + err}")
 
 
 def check_ways_back(oracle):
@@ -194,6 +228,7 @@ def check_optimizer_states(oracle):
 def main():
     oracle = Oracle(__doc__)
     check_empty(oracle)
+    check_extra_files(oracle)
     check_ways_back(oracle)
     check_optimizer_states(oracle)
     oracle.finish()

@@ -83,4 +83,14 @@ std::string archive_prefix(const zip_directory& directory) {
   return first.substr(0, first.find('/') + 1);
 }
 
+std::vector<std::string> extra_files(const zip_directory& directory) {
+  std::vector<std::string> names;
+  // The second folder is that of torch.export.save up to PyTorch 2.6.
+  for (const std::string& folder : {archive_prefix(directory) + "extra/", std::string("extra_files/")})
+    for (const zip_record& record : directory.records())
+      if (record.name.starts_with(folder) && record.name.size() > folder.size())
+        names.push_back(escaped(std::string_view(record.name).substr(folder.size())));
+  return names;
+}
+
 }  // namespace shardmesh::torch_file

@@ -35,4 +35,8 @@ result<zip_directory> open_archive(const byte_source& archive, read_budget& budg
 /// archive has no records.
 std::string archive_prefix(const zip_directory& directory);
 
+/// Returns the names of the files that a program's author added to its archive (`_extra_files` of torch.jit.save,
+/// `extra_files` of torch.export.save), escaped for messages.
+std::vector<std::string> extra_files(const zip_directory& directory);
+
 }  // namespace shardmesh::torch_file

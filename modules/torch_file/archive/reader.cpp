@@ -34,6 +34,7 @@ result<void> torch_file_reader::open(const std::optional<file_run>& run) {
     source_ = std::make_shared<const shared_section>(source_, run->offset, run->length);
     begin_ = run->offset;
     notes_ = run->notes;
+    unread_tensors_ = run->unread_tensors;
   } else {
     SHARDMESH_TRY(auto plain, with_plain_bytes(*source_, budget_.limits().description_bytes / 4));
     is_rewritten_ = plain != nullptr;

@@ -42,10 +42,12 @@ result<std::unique_ptr<checkpoint_reader>> open_rank_file(const std::filesystem:
 
 namespace shardmesh::torch_file {
 
-// A range of a file's bytes that is a torch.save archive. `notes` become notes of the reader.
+// A range of a file's bytes that is a torch.save archive. `notes` become notes of the reader. `unread_tensors` are
+// those of the file outside of the range.
 struct file_run {
   std::int64_t offset = 0, length = 0;
   std::vector<std::string> notes;
+  std::int64_t unread_tensors = 0;
 };
 
 // Opens such an archive within a file. Without `run`, the whole file is the archive.

@@ -19,6 +19,7 @@ module shardmesh.torch_file;
 
 import :checked_archive;
 import :exported_program;
+import :item;
 
 namespace shardmesh::torch_file {
 namespace fs = places;
@@ -118,6 +119,53 @@ const zip_record* old_weights(const zip_directory& directory) {
     found = &record;
   }
   return found;
+}
+
+// What a program's archive holds besides its weights.
+struct unread_parts {
+  std::vector<std::string> constants;
+  std::int64_t tensors = 0;  // among the constants
+
+  std::string note(const zip_directory& directory) const {
+    std::string rest;
+    const auto say = [&](const std::vector<std::string>& names, std::string_view one) {
+      if (names.empty()) return;
+      rest += fmt::format("{}{} ({})", rest.empty() ? "; not kept: " : ", ", detail::counted(names.size(), one),
+                          name_list(names));
+    };
+    say(constants, "constant");
+    say(extra_files(directory), "extra file");
+    return std::string(not_read) + rest;
+  }
+};
+
+// Adds the constants of a torch.save archive, where PyTorch up to 2.8 wrote them. An archive that cannot be read counts
+// as one tensor, under the record's name.
+void add_old_constants(const byte_source& source, const zip_record& record, read_budget& budget, unread_parts& parts) {
+  if (record.method == 0 && record.offset >= 0) {
+    const section_source bytes(source, record.offset, record.size_bytes);
+    const auto constants =
+        item::open(bytes, {.pickle_limit_bytes = budget.limits().description_bytes, .budget = &budget});
+    if (constants && constants->root().kind() == pickle::kind::dict) {
+      for (const pickle::pair pair : constants->root().pairs())
+        parts.constants.push_back(pair.key.text() ? escaped(*pair.key.text()) : "?");
+      parts.tensors += static_cast<std::int64_t>(constants->tensors().size());
+      return;
+    }
+  }
+  parts.constants.push_back(escaped(record.name));
+  ++parts.tensors;
+}
+
+// Finds what PyTorch up to 2.8 wrote beside the one archive of all weights.
+unread_parts old_parts(const byte_source& source, const zip_directory& directory, read_budget& budget) {
+  unread_parts parts;
+  const std::string folder = archive_prefix(directory) + "data/constants/";
+  for (const zip_record& record : directory.records())
+    if (record.name == "serialized_constants.pt" || record.name == "serialized_constants.json" ||
+        (record.name.starts_with(folder) && record.name.ends_with(".pt")))
+      add_old_constants(source, record, budget, parts);
+  return parts;
 }
 
 class program_reader final : public payload_reader {
@@ -221,18 +269,15 @@ class program_reader final : public payload_reader {
   }
 
   void note_rest() {
-    std::vector<std::string> constants;
+    unread_parts parts;
     const std::string folder = archive_prefix(directory_) + "data/constants/";
     for (const zip_record& record : directory_.records()) {
       if (!record.name.starts_with(folder) || record.name.ends_with(".json")) continue;
-      constants.push_back(escaped(record.name.substr(folder.size())));
-      unread_tensors_ += constants.back().starts_with("tensor_") ? 1 : 0;
+      parts.constants.push_back(escaped(record.name.substr(folder.size())));
+      parts.tensors += parts.constants.back().starts_with("tensor_") ? 1 : 0;
     }
-    notes_.push_back(std::string(not_read) +
-                     (constants.empty()
-                          ? std::string()
-                          : fmt::format("; not kept: {} ({})", detail::counted(constants.size(), "constant"),
-                                        name_list(constants))));
+    unread_tensors_ += parts.tensors;
+    notes_.push_back(parts.note(directory_));
   }
 
   file_pool pool_;
@@ -260,7 +305,9 @@ result<std::unique_ptr<checkpoint_reader>> open_exported_program(const fs::path&
         return fail(errc::unsupported, "its weights are a compressed record")
             .with_file(file.string())
             .with_hint("write them in Python: torch.save(torch.export.load(FILE).state_dict, ...)");
-      return open_run(file, options, file_run{record->offset, record->size_bytes, {std::string(not_read)}});
+      const unread_parts parts = old_parts(*source, directory, budget);
+      return open_run(file, options,
+                      file_run{record->offset, record->size_bytes, {parts.note(directory)}, parts.tensors});
     }
   }
   auto reader = std::make_unique<program_reader>(file, options);

@@ -215,6 +215,9 @@ class script_walker {
     made_.unread_tensors = static_cast<std::int64_t>(unread_.size() + more_unread_ + constants.size());
     say(attributes_, "other attribute of modules", "other attributes of modules");
     say(own_states_, "module with a state of its own", "modules with a state of their own");
+    const std::vector<std::string> extra = extra_files(directory_);
+    say(extra.size(), "extra file");
+    if (!extra.empty()) rest += fmt::format(" ({})", name_list(extra));
     made_.notes.push_back("it is a TorchScript archive: its weights are read, its code and constants are not" +
                           (rest.empty() ? std::string() : fmt::format("; not kept: {}", rest)));
   }
