@@ -24,10 +24,11 @@ std::string json_of(const path_key& step) {
   if (step.is_integer()) return std::string(step.name());
   const std::string_view pickled = step.is_python() ? step.pickled() : "";
   const std::string_view opcode = pickled.substr(std::min<std::size_t>(2, pickled.size()), 1);  // after PROTO
-  if (opcode == "N") return "null";
-  if (opcode == "\x88" || opcode == "\x89") return opcode == "\x88" ? "true" : "false";
+  const bool is_single = pickled.size() == 4;  // else a tuple, whose pickle begins with its first element
+  if (is_single && opcode == "N") return "null";
+  if (is_single && (opcode == "\x88" || opcode == "\x89")) return opcode == "\x88" ? "true" : "false";
   const bool is_finite = step.name().find_first_not_of("0123456789+-.e") == std::string_view::npos;
-  const bool fits = opcode == "\x8a" && step.name().size() <= 18;  // JSON readers know 64 bits
+  const bool fits = opcode == "\x8a" && is_finite && step.name().size() <= 18;  // JSON readers know 64 bits
   if (fits || (opcode == "G" && is_finite)) return std::string(step.name());
   return json_quoted(step.name());
 }

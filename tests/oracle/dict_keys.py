@@ -35,7 +35,7 @@ def loads_as(oracle, case, file, expected):
 
 # Keys that JSON holds, and keys that only Python has.
 PLAIN = [None, True, False, 1.5, -0.25, 10**15, -10**15, 10**20, 7, -3, b"x\xff", (1, "a"), (), frozenset({3, 4}), torch.float32,
-         ("deep", (None, 2))]
+         ("deep", (None, 2)), (None,), (True, "b"), (10**12,)]
 FOREIGN = [Color.RED, Color.BLUE, (Color.RED, 1)]
 
 
