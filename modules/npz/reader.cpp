@@ -271,7 +271,7 @@ result<bool> looks_like_npz(const fs::path& file) {
   if (!looks_like_zip(*source) || name_bytes > source->size_bytes() - local_header_bytes) return false;
   std::string name(static_cast<std::size_t>(name_bytes), '\0');
   SHARDMESH_TRY(source->read(local_header_bytes, std::as_writable_bytes(std::span(name))));
-  return name.ends_with(array_ending);
+  return name.ends_with(array_ending) || name == objects_record;
 }
 
 }  // namespace shardmesh::npz

@@ -34,7 +34,8 @@ result<std::unique_ptr<checkpoint_reader>> open_folder(const std::filesystem::pa
 /// Returns true for the names of an MLX folder's files: "weights.npz" and "weights.00.npz".
 bool is_weights_name(std::string_view name);
 
-/// Returns true when the file begins as a .npy array does, or as a ZIP archive whose first record is one.
+/// Returns true when the file begins as a .npy array does, or as a ZIP archive whose first record is one or is
+/// `objects_record`.
 result<bool> looks_like_npz(const std::filesystem::path& file);
 
 }  // namespace shardmesh::npz

@@ -147,6 +147,9 @@ def check_empty(oracle):
     # It is enough if some tensors are left, or if the source has none.
     torch.save({"n": 3}, oracle.work / "none.pt")
     oracle.succeeds("none", "convert", oracle.work / "none.pt", oracle.work / "none.safetensors")
+    for to in ("npz", "gguf"):  # whose names do not show the format
+        oracle.succeeds(f"none as {to}", "convert", oracle.work / "none.pt", oracle.work / f"none_{to}", "--to", to)
+        oracle.succeeds(f"none as {to}", "diff", oracle.work / "none.pt", oracle.work / f"none_{to}")
     script = torch.jit.script(Scaled())
     script.save(str(oracle.work / "script.pt"))
     oracle.succeeds("script", "convert", oracle.work / "script.pt", oracle.work / "script.safetensors")
