@@ -173,16 +173,25 @@ class converter {
       for (output_tensor& tensor : work_.tensors) split_at_dots(tensor.where, tensor.key);
       for (output_object& object : work_.objects) split_at_dots(object.where, object.key);
     }
-    if (!target_.is_pickled && options_.skip_unsupported) {
-      for (std::size_t i = 0; i < work_.tensors.size(); ++i)
-        if (is_unsupported(target_, work_.tensors[i])) left_out_.push_back({true, work_.sources[i]});
-      skipped_.skipped_tensors +=
-          drop_tensors(work_, [&](const auto& tensor) { return is_unsupported(target_, tensor); });
-    }
+    if (!target_.is_pickled && options_.skip_unsupported) drop_unsupported();
     for (std::string& note : seen_.notes_of_components(work_)) work_.notes.push_back(std::move(note));
     if (auto note = seen_.note_of_lost_ways_back(work_)) work_.notes.push_back(*std::move(note));
     if (options_.skip_objects) skipped_.skipped_objects += drop_objects(work_, [](const auto&) { return true; });
     return target_.is_pickled ? find_path_conflicts(work_.tensors, work_.objects) : problems();
+  }
+
+  // Drops the tensors that the format cannot hold. A note names them.
+  void drop_unsupported() {
+    std::vector<std::string> keys;
+    for (std::size_t i = 0; i < work_.tensors.size(); ++i) {
+      if (!is_unsupported(target_, work_.tensors[i])) continue;
+      left_out_.push_back({true, work_.sources[i]});
+      keys.push_back(work_.tensors[i].key);
+    }
+    if (keys.empty()) return;
+    work_.notes.push_back(fmt::format("left out, because {} cannot hold them: {}", target_.name, name_list(keys)));
+    skipped_.skipped_tensors +=
+        drop_tensors(work_, [&](const auto& tensor) { return is_unsupported(target_, tensor); });
   }
 
   // Refuses to copy anything that `verify` refuses.

@@ -112,6 +112,7 @@ TEST_CASE("a tensor whose dtype NumPy lacks is refused, with the remedy, or left
   REQUIRE(some);
   CHECK(some->tensors == 1);
   CHECK(some->skipped_tensors == 2);
+  CHECK(some->notes == std::vector<std::string>{"left out, because npz cannot hold them: h, q"});
 
   convert_options cast{.format = target_format::npz};
   cast.selection.cast.push_back(parse_cast_rule(".*=float32").value());
