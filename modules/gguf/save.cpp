@@ -49,7 +49,7 @@ class gguf_save {
     SHARDMESH_TRY(output.commit());
     save_report report;
     report.notes = std::move(plan_.notes);
-    if (auto note = torch_file::note_of_python_keys(tensors_, {}, "text in names of GGUF tensors",
+    if (auto note = torch_file::note_of_python_keys(tensors_, objects, "text in names of the GGUF file",
                                                     [](const path_key&) { return true; }))
       report.notes.push_back(*std::move(note));
     report.notes.insert(report.notes.end(), output.notes().begin(), output.notes().end());

@@ -109,6 +109,11 @@ def check_names_alone(oracle):
         status, out, err = oracle.run("convert", source, there, "--to", to)
         oracle.check(status == 0 and f"{len(lost)} Python-only dict keys become text in" in out + err, case, f"says {out + err}")
         oracle.succeeds(case, "diff", source, there)
+    # GGUF keeps the names of objects, but not their paths.
+    torch.save({"o": {"w": torch.ones(1), None: 3, 1.5: "text"}}, source)
+    status, out, err = oracle.run("convert", source, oracle.work / "objects.gguf", "--to", "gguf")
+    oracle.check(status == 0 and "2 Python-only dict keys become text in names of the GGUF file: o.None, o.1.5" in err,
+                 "keys of objects in gguf", f"exits {status}: {out + err}")
 
 
 def check_like_keys(oracle):
