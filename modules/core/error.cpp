@@ -13,6 +13,7 @@ module;
 #include <iterator>
 #include <new>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -176,8 +177,11 @@ std::string to_string(const error& e) {
   if (!e.file.empty()) fmt::format_to(out, "{}: ", escaped(e.file));
   if (!e.key.empty()) fmt::format_to(out, "{}: ", escaped(e.key));
   text += e.message.empty() ? category().message(static_cast<int>(e.code)) : escaped(e.message);
-  for (std::size_t i = 0; i < e.boxes.size(); ++i)
-    fmt::format_to(out, "{}{}", i == 0 ? " in " : " and ", to_string(e.boxes[i]));
+  std::string_view link = " in ";
+  for (const box& where : e.boxes) {
+    if (where.rank() == 0) continue;  // a number is its only box
+    fmt::format_to(out, "{}{}", std::exchange(link, " and "), to_string(where));
+  }
   if (!e.ranks.empty()) fmt::format_to(out, " (rank{} {})", e.ranks.size() == 1 ? "" : "s", fmt::join(e.ranks, ", "));
   if (!e.expected.empty()) fmt::format_to(out, ": expected {}", escaped(e.expected));
   if (!e.found.empty()) fmt::format_to(out, "{} found {}", e.expected.empty() ? ":" : ",", escaped(e.found));

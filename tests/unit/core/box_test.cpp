@@ -55,6 +55,8 @@ TEST_CASE("an error's text names key, file, boxes, ranks, expectation and hint i
                       .with_hint("save again");
   CHECK(to_string(e) ==
         "dir/.metadata: w\\n: shards overlap in [4:6, 0:8) (ranks 2, 5): expected one holder, found two; save again");
+  CHECK(to_string(fail(errc::disagreement, "values differ").with_key("step").with_box({}).with_rank(1)) ==
+        "step: values differ (rank 1)");
 }
 
 TEST_CASE("row-major strides count sizes of 0 as 1, and do not wrap") {
