@@ -21,6 +21,7 @@ std::string hf_stem_of(std::string_view file);
 struct hf_index {
   std::optional<std::int64_t> total_size;                       // bytes
   std::vector<std::pair<std::string, std::string>> weight_map;  // (tensor name, file name), in order
+  std::vector<std::string> unread;  // other members: "NAME", or "metadata.NAME"; not those that state sizes
 };
 
 /// Parses an index. errc::bad_format, errc::duplicate_key, errc::unsafe_path (a file name that is empty, ".", or "..",

@@ -60,8 +60,11 @@ class index_handler final : public nlohmann::json_sax<nlohmann::json> {
       key_ = name;
       if (section_ == section::weight_map && std::exchange(has_weight_map, true))
         return stop(errc::duplicate_key, "occurs twice");
+      if (section_ == section::other) index.unread.push_back(name);
     } else if (depth_ == 2 && section_ != section::other) {
       key_ = name;
+      if (section_ == section::metadata && name != "total_size" && name != "total_parameters")
+        index.unread.push_back("metadata." + name);
       if (section_ == section::weight_map && !names_.insert(std::move(name)).second)
         return stop(errc::duplicate_key, "is twice in the weight_map");
     }

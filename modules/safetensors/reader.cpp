@@ -54,6 +54,8 @@ class safetensors_reader final : public checkpoint_reader {
                                                                 name_list(folder.set_aside)))
                               .with_file(path.string())
                               .with_hint("open one of them by its name to read it"));
+    if (folder.index && !folder.index->unread.empty())
+      notes_.push_back("not kept: members of the index: " + name_list(folder.index->unread));
     if (format == checkpoint_format::hf) SHARDMESH_TRY(warn_of_torch_files());
     contents_.stem = stem_for_folders(folder.stem, format);
     contents_.tensors.reserve(folder.tensors.size());

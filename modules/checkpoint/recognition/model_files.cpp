@@ -151,6 +151,8 @@ class model_reader final : public composed_reader {
                                                                 name_list(chosen.set_aside)))
                               .with_file(path_.string())
                               .with_hint("open one of them by its name to read it"));
+    if (chosen.index && !chosen.index->unread.empty())
+      notes_.push_back("not kept: members of the index: " + name_list(chosen.index->unread));
     for (const std::string& name : chosen.files) SHARDMESH_TRY(add_file(chosen, name, options));
     return chosen.index ? check_index(chosen) : result<void>{};
   }

@@ -320,6 +320,23 @@ TEST_CASE("an index that is broken or leaves the folder is refused") {
   REQUIRE(odd);
   CHECK_FALSE(odd->total_size);
   CHECK(odd->weight_map == std::vector<std::pair<std::string, std::string>>{{"a", "b"}});
+  CHECK(odd->unread == std::vector<std::string>{"x", "metadata.n"});
+}
+
+TEST_CASE("a note names the members of an index that no reader uses, except those that state sizes") {
+  const safetensors_files::temporary_folder folder;
+  folder.write("a.safetensors", tensor_file({{"x", 1}}));
+  const auto notes_with = [&](const std::string& members) {
+    folder.write("model.safetensors.index.json", "{" + members + R"("weight_map":{"x":"a.safetensors"}})");
+    const auto reader = open_checkpoint(folder.path());
+    INFO((reader ? "" : to_string(reader.error())));
+    REQUIRE(reader);
+    return (*reader)->notes();
+  };
+  CHECK(notes_with("").empty());
+  CHECK(notes_with(R"("metadata":{"total_size":1,"total_parameters":1},)").empty());
+  CHECK(notes_with(R"("metadata":{"total_size":1,"made_by":{"name":[1]}},"version":2,)") ==
+        std::vector<std::string>{"not kept: members of the index: metadata.made_by, version"});
 }
 
 TEST_CASE("a written index is read back") {
