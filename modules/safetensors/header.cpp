@@ -58,6 +58,15 @@ result<void> check_tiling(const safetensors::header& header, std::int64_t file_b
       .with_values(detail::counted(expected, "byte"), fmt::format("{}", file_bytes));
 }
 
+// Returns whether the file is the text that Git LFS leaves in place of a file that it has not fetched.
+result<bool> is_lfs_pointer(const byte_source& source) {
+  constexpr std::string_view beginning = "version https://git-lfs";
+  std::array<std::byte, beginning.size()> first{};
+  if (source.size_bytes() < static_cast<std::int64_t>(first.size())) return false;
+  SHARDMESH_TRY(source.read(0, first));
+  return std::string_view(reinterpret_cast<const char*>(first.data()), first.size()) == beginning;
+}
+
 result<std::int64_t> header_length(const byte_source& source) {
   if (source.size_bytes() < 8)
     return fail(errc::bad_format, "is too short for a safetensors file")
@@ -66,9 +75,13 @@ result<std::int64_t> header_length(const byte_source& source) {
   SHARDMESH_TRY(source.read(0, bytes));
   std::uint64_t length = 0;
   for (std::size_t i = 8; i-- > 0;) length = length << 8 | std::to_integer<std::uint64_t>(bytes[i]);
-  if (length > static_cast<std::uint64_t>(max_header_bytes))
+  if (length > static_cast<std::uint64_t>(max_header_bytes)) {
+    SHARDMESH_TRY(const bool is_pointer, is_lfs_pointer(source));
+    if (is_pointer)
+      return fail(errc::unsupported, "it is a pointer of Git LFS, not the file itself").with_hint("git lfs pull");
     return fail(errc::bad_format, "the header is too long")
         .with_values(fmt::format("at most {} bytes", max_header_bytes), fmt::format("{}", length));
+  }
   if (length > static_cast<std::uint64_t>(source.size_bytes() - 8))
     return fail(errc::bad_format, "the header is longer than the file")
         .with_values(fmt::format("at most {} bytes", source.size_bytes() - 8), fmt::format("{}", length));

@@ -72,6 +72,15 @@ TEST_CASE("a file without tensors, with empty tensors and with odd names is read
                     [](const auto& e) { return e.name == "\xC3\xA9\n"; }));
 }
 
+TEST_CASE("a pointer of Git LFS in place of a safetensors file is named") {
+  const auto header = parse("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n");
+  REQUIRE_FALSE(header);
+  CHECK(header.error().code == errc::unsupported);
+  CHECK(header.error().file == "f.safetensors");
+  CHECK(header.error().message == "it is a pointer of Git LFS, not the file itself");
+  CHECK(header.error().hint == "git lfs pull");
+}
+
 TEST_CASE("F4 is PyTorch's two-in-a-byte type with half the last size") {
   const auto header = parse(
       R"({"a":{"dtype":"F4","shape":[3,8],"data_offsets":[0,12]},"b":{"dtype":"F4","shape":[2,3],"data_offsets":[12,15]},"c":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[15,18]}})",
