@@ -57,8 +57,9 @@ class zip_directory {
   /// \errors errc::bad_format, naming the file: no directory, counts or extents that do not agree, a comment that could
   ///         be an end record, duplicate names (also when only case differs, unless they are NumPy arrays, "*.npy"),
   ///         overlapping records, encryption, several disks, a ZIP64 end record that does not lie directly before its
-  ///         locator, extra fields that are cut off or contradict their record, a local header (signature, name,
-  ///         method, flags, CRC-32, sizes) that does not match the directory
+  ///         locator, extra fields that are cut off or contradict their record, a record that is marked as a folder
+  ///         and has bytes, a local header (signature, name, method, flags, CRC-32, sizes) that does not match the
+  ///         directory
   /// Cost: two reads of the source (one for a small archive behind a `windowed_source`), and one per local header or
   /// per run of adjacent small records. A directory of more than 1 MiB is read in pieces. O(records log records).
   /// Source: PKWARE APPNOTE 6.3; sizes come from the directory only, because PyTorch leaves them 0 in local headers.

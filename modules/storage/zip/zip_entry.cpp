@@ -22,6 +22,7 @@ using namespace zip_fields;
 namespace {
 
 constexpr std::int64_t piece_bytes = 1 << 20;
+constexpr std::uint64_t dos_folder = 0x10;  // in the external attributes
 
 }  // namespace
 
@@ -49,6 +50,7 @@ result<zip_record> read_entry(const byte_source& source, directory_window& direc
   record.flags = static_cast<std::uint16_t>(u16(entry, 8));
   record.method = static_cast<std::uint16_t>(u16(entry, 10));
   record.crc32 = static_cast<std::uint32_t>(u32(entry, 16));
+  const bool is_folder = (u32(entry, 38) & dos_folder) != 0 || record.name.ends_with('/');
   const auto numbers = widened({u32(entry, 24), u32(entry, 20), u32(entry, 42), u16(entry, 34)},
                                entry.subspan(fixed + name_bytes, extra_bytes));
   directory.skip(fixed + name_bytes + extra_bytes + comment_bytes);
@@ -67,6 +69,8 @@ result<zip_record> read_entry(const byte_source& source, directory_window& direc
     return bad(source, fmt::format("record \"{}\" lies outside of the archive", record.name));
   if (record.method == 0 && size != compressed)
     return bad(source, fmt::format("stored record \"{}\" has two different sizes", record.name));
+  if (is_folder && size != 0)  // PyTorch's reader leaves its buffer as it was
+    return bad(source, fmt::format("record \"{}\" is marked as a folder, and has bytes", record.name));
   record.compressed_bytes = static_cast<std::int64_t>(compressed);
   record.size_bytes = static_cast<std::int64_t>(size);
   record.header_offset = static_cast<std::int64_t>(offset);

@@ -45,6 +45,7 @@ struct archive {
   std::uint64_t compressed = size, size_bytes = size, disk = 0, offset = 0;
   std::string extra{};
   std::optional<std::uint64_t> flags{};
+  std::uint64_t attributes = 0;  // external ones
 };
 
 std::string record_of(const archive& made) {
@@ -58,7 +59,7 @@ std::string directory_of(const archive& made) {
   const std::string common = number(made.flags.value_or(0), 2) + number(0, 2) + number(0, 4);
   return "PK\1\2" + number(45, 2) + number(45, 2) + common + number(0, 4) + number(made.compressed, 4) +
          number(made.size_bytes, 4) + number(1, 2) + number(made.extra.size(), 2) + number(0, 2) +
-         number(made.disk, 2) + number(0, 6) + number(made.offset, 4) + "a" + made.extra;
+         number(made.disk, 2) + number(0, 2) + number(made.attributes, 4) + number(made.offset, 4) + "a" + made.extra;
 }
 
 /// The end records. Each can be changed.
@@ -140,6 +141,13 @@ TEST_CASE("an archive on several disks is refused, whichever of its numbers says
   CHECK(entry({.disk = 1}) == on_disks("record \"a\" begins on disk 1"));
   CHECK(entry({.disk = none16}) == on_disks("record \"a\" begins on disk 65535"));
   CHECK(entry({.disk = none16, .extra = field(number(3, 4))}) == on_disks("record \"a\" begins on disk 3"));
+}
+
+TEST_CASE("a record with bytes that is marked as a folder is refused, because PyTorch's reader copies none of them") {
+  const std::string why = malformed + "record \"a\" is marked as a folder, and has bytes";
+  CHECK(refused(bytes_of(archive{.attributes = 0x10})) == why);
+  CHECK(refused(bytes_of(archive{.attributes = 0x41ed0030})) == why);
+  CHECK(problem_of(bytes_of(archive{.attributes = 0x81a40020})) == "");  // a file, as Unix tools mark it
 }
 
 TEST_CASE("a ZIP64 end record lies directly before its locator, and has the length of its only version") {
