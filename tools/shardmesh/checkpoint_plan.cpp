@@ -76,8 +76,9 @@ result<placed_tensors<View>> placed(std::span<const tensor_entry> tensors, const
           .with_hint("leave it out: convert the checkpoint with --skip, or with --dequantize");
     shapes.push_back({one.key, one.shape});
   }
-  const placement_resolution resolved =
-      resolve_placements(shapes, side.all.mesh, side.rules, {.default_placements = side.all.placements});
+  placement_options options;
+  if (!side.has_implicit_default) options.default_placements = side.all.placements;
+  const placement_resolution resolved = resolve_placements(shapes, side.all.mesh, side.rules, options);
   if (!resolved.ok()) return fail_all(resolved.errors);
   notes.insert(notes.end(), resolved.notes.begin(), resolved.notes.end());
   placed_tensors<View> made;
@@ -169,10 +170,11 @@ result<checkpoint_plan> plan_checkpoint(const checkpoint_plan_request& request, 
 }
 
 std::string text_of(const checkpoint_plan& made, bool color) {
-  std::string text = fmt::format(
-      "{} become {}: {} move between ranks (at least {}), {} in all; at most {} of messages on a rank\n",
-      counted(made.from_tensors, "tensor"), made.to_tensors, human_bytes(made.cost.bytes_moved),
-      human_bytes(made.cost.lower_bound), human_bytes(made.cost.bytes_total), human_bytes(made.cost.peak_bytes));
+  std::string text =
+      fmt::format("{} {} {}: {} move between ranks (at least {}), {} in all; at most {} of messages on a rank\n",
+                  counted(made.from_tensors, "tensor"), made.from_tensors == 1 ? "becomes" : "become", made.to_tensors,
+                  human_bytes(made.cost.bytes_moved), human_bytes(made.cost.lower_bound),
+                  human_bytes(made.cost.bytes_total), human_bytes(made.cost.peak_bytes));
   text += fmt::format("{:>7} {:>11} {:>11} {:>11} {:>11} {:>11}\n", "rank", "before", "after", "sends", "receives",
                       "messages");
   const std::vector<owner_cost> all = costs_of(made);

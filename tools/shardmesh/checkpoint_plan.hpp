@@ -22,6 +22,7 @@ struct common_options;
 struct placed_mesh {
   plan_side all;                                 // the placements of tensors that no rule names
   std::vector<shardmesh::placement_rule> rules;  // the first that matches a key decides
+  bool has_implicit_default = false;             // `all` replicates, because nothing else was given: a note says so
 };
 
 /// Parses the values of --from-place, --to-place, and --place.

@@ -120,6 +120,11 @@ void print_document(const load_plan& made, const latest_step& found, const place
   out.end_list().key("notes").list(made.notes).key("problems").begin_list().end_list().end_object().finish();
 }
 
+bool has_partial(const std::vector<placement>& placements) {
+  return std::any_of(placements.begin(), placements.end(),
+                     [](const placement& one) { return one.kind == placement_kind::partial; });
+}
+
 std::vector<std::string> caption_of(const load_plan& made, const run_step& step, const placed_mesh& to) {
   std::vector<std::string> lines{"from the files of " + step.path.filename().string()};
   for (std::size_t file = 0; file < std::min(made.files.size(), most_rows); ++file)
@@ -137,7 +142,14 @@ result<placed_mesh> parse_resuming_mesh(const resume_plan_arguments& given) {
     SHARDMESH_TRY(placements, parse_placements(given.defaults));
   }
   SHARDMESH_TRY(std::vector<placement_rule> rules, parse_rules(given.places));
-  return placed_mesh{{std::move(mesh), std::move(placements)}, std::move(rules)};
+  bool is_partial = has_partial(placements);
+  for (const placement_rule& rule : rules) is_partial = is_partial || has_partial(rule.placements);
+  if (is_partial)
+    return fail(errc::unsupported, "a checkpoint holds values, not the terms of a Partial")
+        .with_hint("pass S(d) or R in --place and --default");
+  placed_mesh made{{std::move(mesh), std::move(placements)}, std::move(rules)};
+  made.has_implicit_default = given.defaults.empty();
+  return made;
 }
 
 int print_resume_plan(const latest_step& found, const placed_mesh& to, const resume_plan_arguments& given,

@@ -220,6 +220,8 @@ TEST_CASE("run resume-plan shows the newest good step, why newer ones are skippe
   INFO(plain.out << plain.err);
   CHECK(plain.status == 0);
   CHECK(has(plain.err, "step-30"));
+  CHECK(has(plain.err, "note: 1 tensor matches no placement rule and is replicated on all 2 ranks: nested.b\n"));
+  CHECK_FALSE(has(golden.run("resume-plan", how + " --default R").err, "no placement rule"));
   CHECK(has(plain.out, (golden.folder / "step-20").string() + ": 2 tensors for the 2 ranks of the mesh 2\n"));
   // "w" is float32[4, 3], of which each rank wants two rows; "nested.b" is int32[4], and both ranks want it.
   CHECK(has(plain.out, "the ranks receive 80 bytes (at least 80 bytes); together they read 64 bytes from the files\n"));
@@ -268,6 +270,12 @@ TEST_CASE("run resume-plan refuses options that do not fit, and a run without a 
   CHECK(golden.run("resume-plan", "--mesh 0").status == 2);
   CHECK(golden.run("resume-plan", "--mesh 2 --default 'S('").status == 2);
   CHECK(golden.run("resume-plan", "20 --mesh 2").status == 2);
+  for (const char* const option : {"--default P", "--place '.*=P'", "--place 'w=S(0)' --place '.*=P(sum)'"}) {
+    const tool_output partial = golden.run("resume-plan", std::string("--mesh 2 ") + option);
+    INFO(option << partial.out << partial.err);
+    CHECK(partial.status == 2);
+    CHECK(has(partial.err, "a checkpoint holds values, not the terms of a Partial; pass S(d) or R"));
+  }
   for (const char* const step : {"step-5", "step-10", "step-20"}) fs::remove(golden.folder / step / ".metadata");
   const tool_output none = golden.run("resume-plan", "--mesh 2 --json");
   CHECK(none.status == 1);
