@@ -139,9 +139,23 @@ TARGETS = ("dcp", "safetensors", "pt", "hf")
 LONG = os.environ.get("SHARDMESH_PROPERTY_RUNS") == "long"
 
 
+def check_inflating(oracle):
+    """A main pickle that inflates to far more than its record justifies is refused by every command, with status 1."""
+    pickled = PROTO2 + dictionary(("w", WEIGHT)) + STOP + bytes(1 << 27)
+    source = archive(oracle.work / "inflating.pt", pickled, [("data/0", STORAGE)], method=zipfile.ZIP_DEFLATED)
+    made = oracle.work / "inflated"
+    for command in (["inspect", source], ["verify", source], ["convert", source, made, "--to", "dcp"],
+                    ["reshard", source, made, "--mesh", "2", "--default", "R"]):
+        status, out, err = oracle.run(*command)
+        oracle.check(status == 1 and "data.pkl\" is too large" in err, "inflating", f"{command[0]} exits {status}: {out}{err}")
+        oracle.check(not made.exists(), "inflating", f"{command[0]} writes")
+
+
 def main():
     oracle = Oracle(__doc__, syncs=False)
     refused = 0
+    if oracle.args.only in "inflating":
+        check_inflating(oracle)
     seed = common_seed()
     turns = itertools.count(seed)
     for name, build, file in SOURCES:

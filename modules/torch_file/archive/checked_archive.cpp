@@ -49,6 +49,7 @@ result<void> for_each_pickle(const byte_source& archive, const zip_directory& di
     auto bytes = read_record(archive, record, most_bytes(record, limits), false);
     if (!bytes) {
       found.problem = std::move(bytes).error();
+      if (found.problem->code == errc::invalid_argument) found.problem->code = errc::bad_format;  // it is too large
     } else {
       if (record.crc32 != 0 && crc32_of(*bytes) != record.crc32)
         found.problem =
@@ -64,6 +65,13 @@ result<void> for_each_pickle(const byte_source& archive, const zip_directory& di
 result<zip_directory> open_archive(const byte_source& archive, read_budget& budget) {
   SHARDMESH_TRY(zip_directory directory, zip_directory::read(archive));
   const std::string main = archive_prefix(directory) + "data.pkl";
+  if (const zip_record* const record = directory.find(main); record != nullptr) {
+    const std::int64_t most = most_bytes(*record, budget.limits());
+    if (record->size_bytes > most)
+      return fail(errc::bad_format, fmt::format("record \"{}\" is too large", escaped(main)))
+          .with_file(archive.name())
+          .with_values(fmt::format("at most {} bytes", most), fmt::format("{}", record->size_bytes));
+  }
   SHARDMESH_TRY(
       for_each_pickle(archive, directory, budget.limits(), main, [&](const archived_pickle& pickle) -> result<void> {
         if (pickle.problem) return *pickle.problem;

@@ -26,7 +26,8 @@ result<void> for_each_pickle(const byte_source& archive, const zip_directory& di
                              std::string_view except, function_ref<result<void>(archived_pickle)> visit);
 
 /// Opens an archive. Compares every local header with the directory, and every pickle except the main one with its
-/// CRC-32. The main pickle, "NAME/data.pkl" in the folder of the first record, is checked when it is read.
+/// CRC-32. Of the main pickle, "NAME/data.pkl" in the folder of the first record, only the size is checked: the rest
+/// is checked when it is read.
 /// \errors those of `zip_directory::read` and `read_record`
 /// Cost: that of `zip_directory::read`, plus reading the further pickles that TorchScript archives hold.
 result<zip_directory> open_archive(const byte_source& archive, read_budget& budget);
