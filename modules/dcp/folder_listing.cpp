@@ -99,6 +99,14 @@ metadata merge_ranks(const fs::path& folder, std::vector<metadata> parts, std::v
   return made;
 }
 
+// Returns whether a rank was writing its metadata: "__N.metadata.tmp".
+bool is_temporary_of_rank(std::string_view file) {
+  constexpr std::string_view ending = ".metadata.tmp";
+  if (!file.starts_with("__") || !file.ends_with(ending)) return false;
+  const std::string_view digits = file.substr(2, file.size() - ending.size() - 2);
+  return !digits.empty() && std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
 }  // namespace
 
 result<folder_listing> list_folder(const fs::path& folder) {
@@ -112,6 +120,8 @@ result<folder_listing> list_folder(const fs::path& folder) {
       found.has_temporary = true;
     else if (file.ends_with(".distcp"))
       found.items.insert(file);
+    else if (is_temporary_of_rank(file))
+      found.rank_temporaries.insert(file);
     else if (file.starts_with("__") && file.ends_with(".metadata")) {
       const std::string digits = file.substr(2, file.size() - 11);
       const bool is_number = !digits.empty() && digits.size() < 10 &&
@@ -121,9 +131,9 @@ result<folder_listing> list_folder(const fs::path& folder) {
   }
   if (code) return fs::failure(code, "cannot list", folder);
   if (found.has_metadata || !found.rank_metadata.empty()) return found;
-  if (found.has_temporary)
+  if (found.has_temporary || !found.rank_temporaries.empty())
     return fail(errc::incomplete_save, "incomplete save: the metadata was being written when it was interrupted")
-        .with_file((folder / ".metadata.tmp").string());
+        .with_file((folder / (found.has_temporary ? ".metadata.tmp" : *found.rank_temporaries.begin())).string());
   return fail(errc::incomplete_save, fmt::format("incomplete save: {} .distcp file{} without metadata",
                                                  found.items.size(), found.items.size() == 1 ? "" : "s"))
       .with_file((folder / ".metadata").string());
@@ -151,6 +161,12 @@ void note_oddities(const fs::path& folder, const folder_listing& listing, metada
         fail(errc::incomplete_save, "an overwrite was interrupted: a new .metadata was being written")
             .with_file(file(".metadata.tmp"))
             .with_hint("the items may be a mixture of two saves"));
+  if (!listing.has_metadata)
+    for (const std::string& temporary : listing.rank_temporaries)
+      description.problems.push_back(
+          fail(errc::incomplete_save, "a save was interrupted: the metadata of this rank was being written")
+              .with_file(file(temporary))
+              .with_hint("the items may be a mixture of two saves"));
   if (listing.has_metadata && !listing.rank_metadata.empty())
     description.warnings.push_back(fail(errc::incomplete_save, "is not used: .metadata takes precedence")
                                        .with_file(file(listing.rank_metadata.begin()->second)));

@@ -110,6 +110,23 @@ TEST_CASE("a file of a sample that is cut short is a problem with a name") {
   }
 }
 
+TEST_CASE("the unfinished metadata of a rank that saved without collectives is a problem") {
+  const scratch_copy copy(golden / "options_no_collectives/checkpoint");
+  REQUIRE(findings(copy.path).empty());
+  const fs::path temporary = copy.path / "__1.metadata.tmp";
+  fs::copy_file(copy.path / "__1.metadata", temporary);
+  const auto overwritten = findings(copy.path);  // the old metadata is still there
+  REQUIRE(overwritten.size() == 1);
+  CHECK(overwritten[0].find("__1.metadata.tmp: a save was interrupted") != std::string::npos);
+  fs::remove(copy.path / "__1.metadata");
+  const auto unfinished = findings(copy.path);
+  CHECK(std::count(unfinished.begin(), unfinished.end(), overwritten[0]) == 1);
+  fs::remove(copy.path / "__0.metadata");
+  const auto alone = findings(copy.path);
+  REQUIRE(alone.size() == 1);
+  CHECK(alone[0].find("__1.metadata.tmp: incomplete save: the metadata was being written") != std::string::npos);
+}
+
 TEST_CASE("a flipped byte of any .metadata is read, refused or reported, never believed blindly or crashed on") {
   std::int64_t flips = 0, refused = 0;
   for (const fs::path& sample : sample_checkpoints()) {
