@@ -126,7 +126,10 @@ result<folder_listing> list_folder(const fs::path& folder) {
       const std::string digits = file.substr(2, file.size() - 11);
       const bool is_number = !digits.empty() && digits.size() < 10 &&
                              std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
-      if (is_number) found.rank_metadata[std::stoll(digits)] = file;
+      if (is_number && (digits == "0" || digits.front() != '0'))  // "__01.metadata" beside "__1.metadata" is no rank's
+        found.rank_metadata[std::stoll(digits)] = file;
+      else
+        found.odd_metadata.insert(file);
     }
   }
   if (code) return fs::failure(code, "cannot list", folder);
@@ -170,6 +173,9 @@ void note_oddities(const fs::path& folder, const folder_listing& listing, metada
   if (listing.has_metadata && !listing.rank_metadata.empty())
     description.warnings.push_back(fail(errc::incomplete_save, "is not used: .metadata takes precedence")
                                        .with_file(file(listing.rank_metadata.begin()->second)));
+  for (const std::string& name : listing.odd_metadata)
+    description.warnings.push_back(
+        fail(errc::incomplete_save, "is not used: its name is not that of a rank's metadata").with_file(file(name)));
   std::set<std::string> unreferenced = listing.items;
   for (const std::string& referenced : description.contents.files) unreferenced.erase(referenced);
   for (const std::string& item : unreferenced) {

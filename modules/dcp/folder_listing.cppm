@@ -15,6 +15,7 @@ namespace shardmesh::dcp {
 struct folder_listing {
   bool has_metadata = false, has_temporary = false;
   std::map<std::int64_t, std::string> rank_metadata;  // rank -> "__N.metadata"
+  std::set<std::string> odd_metadata;                 // "__*.metadata" without a rank that PyTorch would write
   std::set<std::string> rank_temporaries;             // "__N.metadata.tmp"
   std::set<std::string> items;                        // *.distcp
 };

@@ -2,6 +2,9 @@
 // Merges the descriptions of several ranks: shards are merged, values of single ranks are not.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <scratch_folder.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +12,7 @@
 import shardmesh.dcp;
 
 using namespace shardmesh;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -217,4 +221,23 @@ TEST_CASE("an item that cannot be compared is a problem of its own") {
   CHECK(merged.problems[0].key == "rng");
   CHECK(merged.problems[0].file == file_of(1));
   CHECK(merged.problems[1].key == "step");
+}
+
+TEST_CASE("metadata files whose names PyTorch gives to no rank are not used, and a warning names each") {
+  const scratch_folder scratch;
+  const fs::path folder = scratch / "ranks";
+  fs::copy(SHARDMESH_TEST_DATA "/golden/options_no_collectives/checkpoint", folder);
+  const auto unused = [&] {
+    const auto reader = dcp::open(folder).value();
+    std::vector<std::string> files;
+    for (const error& warning : reader->warnings())
+      if (warning.message == "is not used: its name is not that of a rank's metadata") files.push_back(warning.file);
+    return files;
+  };
+  CHECK(unused().empty());
+  for (const std::string name : {"__01.metadata", "__10000000000.metadata", "__a.metadata"})
+    std::ofstream(folder / name) << "no metadata";
+  CHECK(unused() == std::vector<std::string>{(folder / "__01.metadata").string(),
+                                             (folder / "__10000000000.metadata").string(),
+                                             (folder / "__a.metadata").string()});
 }
