@@ -31,11 +31,11 @@ std::vector<std::string_view> components(std::string_view key) {
   return parts;
 }
 
-// Removes a number: "optimizer_12" becomes "optimizer"; other names stay.
+// Removes a number or a rank: "optimizer_12" becomes "optimizer", and "rng@1" becomes "rng"; other names stay.
 std::string_view without_number(std::string_view part) {
   const std::size_t last = part.find_last_not_of("0123456789");
-  if (last == std::string_view::npos || last + 1 == part.size() || part[last] != '_') return part;
-  return part.substr(0, last);
+  if (last == std::string_view::npos || last + 1 == part.size()) return part;
+  return part[last] == '_' || part[last] == '@' ? part.substr(0, last) : part;
 }
 
 // Removes trailing digits: "optimizer_1" and "optimizer2" become "optimizer".
