@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: merges the descriptions that ranks send of their states. Every rank gets the same result with the same
-// problems. Saving is in save; loading is in load.
+// Not exported: merges the descriptions that ranks send of their states. Only rank 0 merges for loads and for saves as
+// DCP folders; for other saves, every rank merges and gets the same result with the same problems.
 module shardmesh.collective_checkpoint:rank_state;
 
 import shardmesh.std;
