@@ -33,14 +33,14 @@ BASH = {
     "layout --s|": "--shape --svg",
     "layout --svg = |": "a b.svg folder",
     "verify a --l|": "--limit-factor",
-    "run |": "list latest verify prune pin unpin diff flatten",
+    "run |": "list latest verify prune pin unpin diff flatten resume-plan",
     "run list --names |": "step checkpoint iter",
     "delta |": "make apply",
     "delta apply --to |": "dcp safetensors hf pt torch-checkpointing gguf npz",
     "completion |": "bash zsh fish",
     "completion f|": "fish",
     "man |": "",
-    "clean --|": "--help --dry-run --json --version --threads --limit-factor",
+    "clean --|": "--help --dry-run --json --version --within --threads --limit-factor",
 }
 FISH = {
     "shardmesh ver": ["verify"],

@@ -64,7 +64,7 @@ struct staged_output::state {
   // cut could otherwise bring an incomplete folder back as the destination. If the fsync fails, the folder stays.
   error keep_unless_durable(error why) {
     const fs::path parent = where.destination.parent_path();
-    if (!where.is_directory || sync_folder(parent, parent.string())) return why;
+    if (!options.durable || !where.is_directory || sync_folder(parent, parent.string())) return why;
     where.staged = false;
     return std::move(why).with_hint(
         fmt::format("the new one is kept as {}; remove it with `shardmesh clean` when its parent folder can be synced",
@@ -170,6 +170,7 @@ result<staged_output> staged_output::join(const fs::path& folder, output_options
   made->options = std::move(options);
   made->where.is_directory = fs::is_directory(there);
   made->where.joined = made->where.staged = true;
+  made->where.durable = made->options.durable;
   return staged_output(std::move(made));
 }
 

@@ -102,7 +102,7 @@ void staging_place::discard() const {
   }
   // The process that made a shared folder may have put it in place and taken it back. Until the names are durable, a
   // power cut could bring an incomplete folder back as the destination.
-  if (joined && is_directory && !sync_folder(doomed.parent_path(), {})) {
+  if (joined && durable && is_directory && !sync_folder(doomed.parent_path(), {})) {
     ::rename(doomed.c_str(), path.c_str());
     return;
   }

@@ -17,6 +17,7 @@ struct staging_place {
   bool is_url = false;             // `destination` is a URL
   bool joined = false;             // another process made it: existing files are shared with others
   bool staged = false;             // something of ours exists at `path`
+  bool durable = true;             // whether names must survive a power cut before entries are deleted
   std::vector<std::string> names;  // of the files
   presence ours;                   // marks `path` as being written, and identifies our own
 
@@ -35,7 +36,8 @@ struct staging_place {
   result<void> make_file(const std::string& file) const;
   // Removes `path` if it is ours. Other processes may be adding to a shared folder, or committing it. The rename
   // settles who is first: afterwards they find nothing at its name. After their commit, the old checkpoint has that
-  // name, and it is not ours to delete. A shared folder stays if the names beside it cannot be synced.
+  // name, and it is not ours to delete. A shared folder of a durable save stays if the names beside it cannot be
+  // synced.
   void discard() const;
 };
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <scratch_folder.hpp>
 #include <set>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 
 #include "run_states.hpp"
 
+import shardmesh.comm;
 import shardmesh.dcp;
 
 using namespace shardmesh;
@@ -138,6 +140,8 @@ TEST_CASE("an exception of one rank's code is every rank's error, and the same s
                                  to_string(why));
               !same)
             return same;
+          // The other rank may still be removing the folder that the two shared.
+          if (auto both = agree(comm, std::span<const agreement_record>()); !both) return std::move(both).error();
           if (comm.rank() == 0)
             if (auto none = expect(names_in(folder, "step-") == steps, "files are left"); !none) return none;
           state.raises = false;
