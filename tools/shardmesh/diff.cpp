@@ -149,10 +149,7 @@ int run(arguments& given, const common_options& common) {
     print(fmt::format("{}{}{}\n",
                       outcome->differences.empty() ? "equal: " : summary(outcome->differences) + "; compared ",
                       compared_text(*outcome), unread_text(unread, given)));
-  int status = outcome->differences.empty() && problems.empty() ? done : problem;
-  for (const error& e : problems)
-    if (status_of(e) == not_completed) status = not_completed;
-  return status;
+  return std::max<int>(outcome->differences.empty() ? done : problem, status_of_findings(problems));
 }
 
 }  // namespace

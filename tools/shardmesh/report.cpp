@@ -87,6 +87,26 @@ bool is_of_the_system(const error& problem) {
   return problem.sys != 0 || problem.code == errc::io || problem.code == errc::no_space;
 }
 
+// The status of an error without its others.
+int own_status_of(const error& problem) {
+  switch (problem.code) {
+    case errc::io:
+    case errc::no_space:
+    case errc::cancelled:
+    case errc::deadline_exceeded:
+    case errc::communication:
+      return not_completed;
+    case errc::no_memory:  // the machine's memory, or a budget that the user set
+      return problem.sys != 0 ? not_completed : wrong_usage;
+    case errc::invalid_argument:
+    case errc::destination_exists:
+    case errc::narrowing:  // a cast that a rule requires
+      return wrong_usage;
+    default:
+      return tool::problem;
+  }
+}
+
 }  // namespace
 
 error in_flags(error problem) {
@@ -129,22 +149,18 @@ void print_notes(const std::vector<std::string>& notes) {
 }
 
 int status_of(const error& problem) {
-  switch (problem.code) {
-    case errc::io:
-    case errc::no_space:
-    case errc::cancelled:
-    case errc::deadline_exceeded:
-    case errc::communication:
-      return not_completed;
-    case errc::no_memory:  // the machine's memory, or a budget that the user set
-      return problem.sys != 0 ? not_completed : wrong_usage;
-    case errc::invalid_argument:
-    case errc::destination_exists:
-    case errc::narrowing:  // a cast that a rule requires
-      return wrong_usage;
-    default:
-      return tool::problem;
-  }
+  return std::max(own_status_of(problem), status_of(problem.others));
+}
+
+int status_of(const std::vector<error>& problems) {
+  int status = done;
+  for (const error& one : problems) status = std::max(status, status_of(one));
+  return status;
+}
+
+int status_of_findings(const std::vector<error>& problems) {
+  const int status = status_of(problems);
+  return status == wrong_usage ? int{tool::problem} : status;
 }
 
 int report(const error& problem) {

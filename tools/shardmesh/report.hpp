@@ -27,8 +27,13 @@ void print_warning(const shardmesh::error& warning);
 /// Prints many problems; after the first hundred only their number.
 void print_problems(const std::vector<shardmesh::error>& problems, std::int64_t more = 0);
 void print_notes(const std::vector<std::string>& notes);
-/// Returns the exit status of an error: 3 for the operating system's, 2 for the user's, 1 for the data's.
+/// Returns the exit status of an error: 3 for the operating system's, 2 for the user's, 1 for the data's. Of the error
+/// and its others, the highest status counts.
 int status_of(const shardmesh::error& problem);
+/// Returns the highest exit status of a list; `done` without a problem.
+int status_of(const std::vector<shardmesh::error>& problems);
+/// The same for what a command that only reads has found in the data: never `wrong_usage`, whatever the codes.
+int status_of_findings(const std::vector<shardmesh::error>& problems);
 /// Prints the error and its others; returns its exit status.
 int report(const shardmesh::error& problem);
 /// The same for an invalid value on the command line, whatever its code: returns `wrong_usage`.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -72,8 +71,7 @@ void print_plan_json(const reshard_plan& plan, const std::map<std::int32_t, rank
 int print_plan(const reshard_plan& plan) {
   print_notes(plan.notes);
   print_problems(plan.problems);
-  int status = done;
-  for (const error& e : plan.problems) status = std::max(status, status_of(e));
+  const int status = status_of(plan.problems);
   if (status != done) return status;
   std::map<std::int32_t, rank_sums> by_rank;
   std::int64_t total = 0;

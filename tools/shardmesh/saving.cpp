@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -82,8 +81,7 @@ int print_report(const result<save_report>& saved, const std::string& destinatio
   const std::int64_t more_problems = saved ? 0 : saved.error().more;
   print_notes(report.notes);
   print_problems(problems, more_problems);
-  int status = done;
-  for (const error& e : problems) status = std::max(status, status_of(e));
+  const int status = status_of(problems);
   // The objects file beside formats that hold only tensors.
   const std::string objects = report.objects > 0 ? objects_file(target_of(to), destination).string() : std::string();
   if (is_json())

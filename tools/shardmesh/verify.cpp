@@ -125,9 +125,8 @@ int run(const arguments& given, const common_options& common) {
   // A server that has failed is not asked once more.
   if (reader || !is_url(given.path) || reader.error().code != errc::io) print_notes(leftover_notes(given.path));
   if (!reader) return status_of(reader.error());
-  int status = report.ok() && !(given.strict && !report.warnings.empty()) ? done : problem;
-  for (const error& e : report.problems)
-    if (status_of(e) == not_completed) status = not_completed;
+  const bool is_good = report.ok() && !(given.strict && !report.warnings.empty());
+  const int status = std::max<int>(is_good ? done : problem, status_of_findings(report.problems));
   if (!given.json && status == done) print(good_line(report, names, printable_url(given.path)));
   return status;
 }
