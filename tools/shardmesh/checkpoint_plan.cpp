@@ -95,6 +95,15 @@ result<placed_tensors<View>> placed(std::span<const tensor_entry> tensors, const
   return made;
 }
 
+// A key under which the ranks saved different values has several shapes, and the catalog lists the first rank's.
+result<void> check_agreement(const checkpoint_reader& reader) {
+  std::vector<error> conflicts;
+  for (const error& one : reader.warnings())
+    if (one.code == errc::disagreement && !one.ranks.empty()) conflicts.push_back(one);
+  if (!conflicts.empty()) return fail_all(std::move(conflicts));
+  return {};
+}
+
 std::string row_of(const checkpoint_plan& made, std::size_t rank, const owner_cost& cost) {
   const auto held = [&](const std::vector<std::int64_t>& of) { return human_bytes(rank < of.size() ? of[rank] : 0); };
   return fmt::format("{:>7} {:>11} {:>11} {:>11} {:>11} {:>11}\n", rank, held(made.held_before), held(made.held_after),
@@ -145,6 +154,7 @@ void write_mesh_side(json_writer& out, std::string_view name, const placed_mesh&
 
 result<checkpoint_plan> plan_checkpoint(const checkpoint_plan_request& request, const common_options& common) {
   SHARDMESH_TRY(auto reader, open_source(request.source, common));
+  SHARDMESH_TRY(check_agreement(*reader));
   checkpoint_plan made;
   std::vector<mapping_rules> mappings;
   model_sizes sizes;
@@ -157,6 +167,8 @@ result<checkpoint_plan> plan_checkpoint(const checkpoint_plan_request& request, 
     SHARDMESH_TRY(reader, map_checkpoint(std::move(reader), mappings, sizes));
   }
   for (const std::string& note : reader->notes()) made.notes.push_back(note);
+  made.warnings = reader->warnings();
+  made.problems = reader->problems();
   if (objects > 0)
     made.notes.push_back(fmt::format("{} not in the plan: only tensors move", counted(objects, "object")));
   SHARDMESH_TRY(auto to, placed<tensor_view>(reader->contents().tensors, request.to, request.rule, made.notes));
@@ -195,6 +207,10 @@ void write_document(json_writer& out, const checkpoint_plan& made, const checkpo
       .member("lower_bound", made.cost.lower_bound)
       .key("notes")
       .list(made.notes);
+  out.member("ok", made.problems.empty()).key("problems");
+  write(out, made.problems);
+  out.key("warnings");
+  write(out, made.warnings);
   out.key("ranks").begin_list();
   const auto held = [](const std::vector<std::int64_t>& of, std::size_t rank) {
     return rank < of.size() ? of[rank] : std::int64_t{0};

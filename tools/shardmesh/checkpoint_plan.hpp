@@ -57,11 +57,12 @@ struct checkpoint_plan {
   std::int64_t from_tensors = 0, to_tensors = 0;
   std::vector<std::int64_t> held_before, held_after;  // per rank
   std::vector<std::string> notes;
+  std::vector<shardmesh::error> warnings, problems;  // of the checkpoint's reader
 };
 
 /// Opens the checkpoint and plans the move. No tensor is read.
-/// \errors those of opening, of the mapping, and of `resolve_placements`; errc::unsupported for a tensor without plain
-///         elements; those of `plan`
+/// \errors those of opening, of the mapping, and of `resolve_placements`; errc::disagreement for each key under which
+///         the ranks saved different values; errc::unsupported for a tensor without plain elements; those of `plan`
 shardmesh::result<checkpoint_plan> plan_checkpoint(const checkpoint_plan_request& request,
                                                    const common_options& common);
 

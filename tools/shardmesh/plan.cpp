@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -108,7 +109,7 @@ int print_page(const transfer_plan& p, const plan_arguments& a, const sides& bot
 }
 
 // Refuses options of the other form: a plan is that of one tensor, or that of a checkpoint.
-result<void> check_form(const plan_arguments& a) {
+result<void> check_form(const plan_arguments& a, const common_options& common) {
   if (a.source.empty() == a.shape.empty())
     return fail(errc::invalid_argument, "pass either --shape or the checkpoint CKPT");
   const auto refused = [](const std::string& option, const std::string& form) {
@@ -119,6 +120,8 @@ result<void> check_form(const plan_arguments& a) {
     if (!a.from_places.empty()) return refused("--from-place", "a checkpoint");
     if (!a.to_places.empty()) return refused("--to-place", "a checkpoint");
     if (a.mapping.is_given()) return refused("--map", "a checkpoint");
+    if (common.rank) return refused("--rank", "a checkpoint");
+    if (common.keys_at_ranks) return refused("--keys-at-ranks", "a checkpoint");
     return {};
   }
   if (a.has_dtype) return refused("--dtype", "one tensor");
@@ -154,17 +157,21 @@ int run_checkpoint_plan(const plan_arguments& a, const common_options& common) {
     if (const int status = (*picture)->write(svg_plan(made->plan, caption_of({request->from.all, request->to.all})));
         status != done)
       return status;
-  if (!a.json) {
-    print_notes(made->notes);
-    return *picture || print(text_of(*made, isatty(STDOUT_FILENO) != 0)) ? done : not_completed;
+  int status = done;
+  if (a.json) {
+    json_writer out;
+    write_document(out, *made, *request);
+  } else if (!*picture && !print(text_of(*made, isatty(STDOUT_FILENO) != 0))) {
+    status = not_completed;
   }
-  json_writer out;
-  write_document(out, *made, *request);
-  return done;
+  for (const error& e : made->problems) status = std::max(status, report(e));
+  for (const error& e : made->warnings) print_warning(e);
+  if (!a.json) print_notes(made->notes);
+  return status;
 }
 
 int run_plan(const plan_arguments& a, const common_options& common) {
-  if (const auto form = check_form(a); !form) return refuse(form.error());
+  if (const auto form = check_form(a, common); !form) return refuse(form.error());
   if (!a.source.empty()) return run_checkpoint_plan(a, common);
   const auto both = parse_sides(a);
   if (!both) return refuse(both.error());
@@ -180,6 +187,20 @@ int run_plan(const plan_arguments& a, const common_options& common) {
   json_writer out;
   write_document(out, *p, both->from, both->to);
   return done;
+}
+
+// The options of `inspect` and others (main.cpp) for folders whose ranks saved without collectives.
+void add_ranks(CLI::App& command, common_options& into) {
+  CLI::Option* const rank =
+      command
+          .add_option("--rank", into.rank,
+                      "Read rank N's value of each key of CKPT for which the ranks saved different values")
+          ->type_name("N")
+          ->transform(whole_number(0, INT32_MAX));
+  command
+      .add_flag("--keys-at-ranks", into.keys_at_ranks,
+                "Plan each rank's value of such a key as KEY@RANK (not with --rank)")
+      ->excludes(rank);
 }
 
 }  // namespace
@@ -231,6 +252,7 @@ void add_plan(CLI::App& app, invocation& call) {
       ->check(some_path());
   add_force_option(*command, a->force, "--svg and --html");
   add_mapping_options(*command, a->mapping, "CKPT");
+  add_ranks(*command, call.common);
   command->callback([a, dtype, &call] {
     a->has_dtype = dtype->count() > 0;
     call.status = run_plan(*a, call.common);
