@@ -6,13 +6,13 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "command.hpp"
 #include "counted.hpp"
+#include "failure_members.hpp"
 #include "json_writer.hpp"
 #include "report.hpp"
 
@@ -45,45 +45,6 @@ struct said_so_far {
 said_so_far& said() {
   static said_so_far all;
   return all;
-}
-
-// Writes, empty, the members that a document of this command always has.
-void write_empty_members(json_writer& out, const std::string& command) {
-  const auto empty_lists = [&](std::initializer_list<const char*> names) {
-    for (const char* name : names) out.key(name).begin_list().end_list();
-  };
-  if (command == "inspect") {
-    out.key("format").null().key("version").null();
-    for (const char* name : {"tensors", "objects"}) out.key(name).begin_object().end_object();
-    empty_lists({"globals"});
-  } else if (command == "verify") {
-    empty_lists({"warnings", "notes"});
-    for (const char* name :
-         {"chunks", "objects", "bytes", "checked_bytes", "unchecked_chunks", "unchecked_objects", "unread_tensors"})
-      out.member(name, 0);
-    empty_lists({"dangerous_globals"});
-    out.member("unknown_globals", 0);
-    empty_lists({"globals"});
-  } else if (command == "diff") {
-    out.key("equal").null();
-    empty_lists({"differences", "unread_tensors", "notes"});
-  } else if (command == "clean") {
-    out.member("dry_run", false);
-    empty_lists({"removed", "kept"});
-  } else if (command == "run") {
-    empty_lists({"steps"});
-    out.member("dry_run", false);
-    for (const char* name : {"removed_steps", "removed_leftovers", "removed_bytes"}) out.member(name, 0);
-    empty_lists({"notes"});
-  } else if (command == "delta") {
-    empty_lists({"notes"});
-    for (const char* name : {"tensors", "bytes", "objects", "skipped_tensors", "skipped_objects"}) out.member(name, 0);
-  } else if (command == "check-shards") {
-    out.member("total", 1);
-  } else if (command == "devices") {
-    empty_lists({"gpus"});
-    out.key("libraries").begin_object().end_object();
-  }
 }
 
 std::string failure_document(const std::vector<std::string>& problems) {

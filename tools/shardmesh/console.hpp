@@ -18,7 +18,8 @@ bool is_json();
 void works_on(const std::string& path);
 /// The path of `works_on`; "shardmesh" before that.
 const std::string& subject();
-/// Sets the command. A document of failure has the command's members, all empty (`"tensors":{}`).
+/// Sets the command, or the action with a document of its own ("run resume-plan"). A document of failure has its
+/// members, all empty (`"tensors":{}`).
 void set_failure_members(const std::string& command);
 
 /// Prints one line on stderr: a note, a warning, or a count. It must hold no control bytes (use `escaped` on text from

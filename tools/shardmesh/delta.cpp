@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "action_options.hpp"
 #include "command.hpp"
 #include "console.hpp"
 #include "counted.hpp"
@@ -101,6 +102,7 @@ int make(arguments& given, const common_options& common) {
 }
 
 int apply(arguments& given, const common_options& common, bool format_given) {
+  set_failure_members("convert");
   works_on(given.base);
   if (!format_given) {
     const target* const format = target_by_extension(given.destination);
@@ -134,18 +136,15 @@ std::vector<std::string> format_names() {
   return names;
 }
 
-// Options of one action, as they are given.
-struct given_options {
-  const CLI::Option *level = nullptr, *format = nullptr, *memory = nullptr;
-};
+const std::vector<action_options>& options_of_actions() {
+  static const std::vector<action_options> all{{{"--level"}, {"make"}}, {{"--to", "--memory"}, {"apply"}}};
+  return all;
+}
 
-int run(arguments& given, const common_options& common, const given_options& options) {
-  const bool makes = given.action == "make";
-  for (const CLI::Option* const other : {makes ? options.format : options.level, makes ? options.memory : nullptr})
-    if (other != nullptr && other->count() > 0)
-      return refuse(fail(errc::invalid_argument, fmt::format("{} is an option of 'delta {}' only", other->get_name(),
-                                                             makes ? "apply" : "make")));
-  return makes ? make(given, common) : apply(given, common, options.format->count() > 0);
+int run(const CLI::App& command, arguments& given, const common_options& common) {
+  if (const auto used = check_action_options(command, given.action, options_of_actions()); !used)
+    return refuse(used.error());
+  return given.action == "make" ? make(given, common) : apply(given, common, command.get_option("--to")->count() > 0);
 }
 
 }  // namespace
@@ -173,27 +172,23 @@ void add_delta(CLI::App& app, invocation& call) {
   command->add_option("OUT", given->destination, "make: the delta to write. apply: the file or folder to write")
       ->required()
       ->check(some_path());
-  CLI::Option* level = command
-                           ->add_option("--level", given->made.level,
-                                        "make: level of zstd, from -7 (the fastest) to 19 (the smallest file)")
-                           ->type_name("N")
-                           ->default_str("3")
-                           ->transform(whole_number(-7, 19));
-  CLI::Option* to =
-      command
-          ->add_option_function<std::string>(
-              "--to", [given](const std::string& text) { given->applied.format = find_target(text)->format; },
-              "apply: format of OUT, unless OUT ends in .safetensors, .pt, .gguf, or .npz")
-          ->check(one_of(format_names()))
-          ->type_name("FORMAT");
+  command
+      ->add_option("--level", given->made.level, "make: level of zstd, from -7 (the fastest) to 19 (the smallest file)")
+      ->type_name("N")
+      ->default_str("3")
+      ->transform(whole_number(-7, 19));
+  command
+      ->add_option_function<std::string>(
+          "--to", [given](const std::string& text) { given->applied.format = find_target(text)->format; },
+          "apply: format of OUT, unless OUT ends in .safetensors, .pt, .gguf, or .npz")
+      ->check(one_of(format_names()))
+      ->type_name("FORMAT");
   command->add_flag("--skip-unsupported", given->skip_unsupported,
                     "Drop tensors and objects that OUT cannot hold, and name them in notes");
   add_saving_options(*command, given->applied.overwrite, given->applied.durable, given->applied.memory_bytes);
   add_json_option(*command);
-  CLI::Option* memory = command->get_option("--memory");
-  memory->description("apply: staging memory of all threads together");
-  const given_options options{level, to, memory};
-  command->callback([given, options, &call] { call.status = run(*given, call.common, options); });
+  command->get_option("--memory")->description("apply: staging memory of all threads together");
+  command->callback([command, given, &call] { call.status = run(*command, *given, call.common); });
 }
 
 }  // namespace tool

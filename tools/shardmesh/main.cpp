@@ -47,12 +47,23 @@ void use_cache(const std::string& folder) {
   if (!done) throw CLI::ValidationError("--cache", shardmesh::to_string(done.error()));
 }
 
+// Whether the parser sets a flag for "--json=VALUE". An invalid value is an error, which is answered with a document.
+bool is_set_by(std::string_view value) {
+  try {
+    return CLI::detail::to_flag_value(std::string(value)) > 0;
+  } catch (const std::logic_error&) {
+    return true;
+  }
+}
+
 // Decided before anything is parsed: invalid arguments are also answered with a document.
 bool asks_for_json(int argc, char** argv) {
+  constexpr std::string_view flag = "--json", with_value = "--json=";
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     if (argument == "--") return false;
-    if (argument == "--json" || argument == "--json=true") return true;
+    if (argument == flag) return true;
+    if (argument.starts_with(with_value) && is_set_by(argument.substr(with_value.size()))) return true;
   }
   return false;
 }

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "action_options.hpp"
 #include "command.hpp"
 #include "console.hpp"
 #include "map_show.hpp"
@@ -143,17 +144,21 @@ int show(const map_arguments& given, const common_options& common) {
   return show_tensor({bound, *found, source->tensors}, given.outputs, {given.values[0]});
 }
 
-int run(const map_arguments& given, const common_options& common) {
+const std::vector<action_options>& options_of_actions() {
+  static const std::vector<action_options> all{{{"--json", "--svg", "--html", "--force"}, {"show"}},
+                                               {{"--map", "--inverse", "--config", "--size"}, {"check", "show"}}};
+  return all;
+}
+
+int run(const CLI::App& command, const map_arguments& given, const common_options& common) {
   const auto wrong = [&](std::string_view expected) {
     return refuse(fail(errc::invalid_argument, fmt::format("'map {}' has the wrong arguments", given.action))
                       .with_values(std::string(expected),
                                    detail::counted(static_cast<std::int64_t>(given.values.size()), "argument")));
   };
   const std::size_t count = given.values.size();
-  const map_outputs& outputs = given.outputs;
-  if (given.action != "show" && (outputs.json || outputs.force || !outputs.svg.empty() || !outputs.html.empty()))
-    return refuse(fail(errc::invalid_argument, fmt::format("'map {}' prints text only", given.action))
-                      .with_hint("pass --json, --svg, and --html to 'map show' only"));
+  if (const auto used = check_action_options(command, given.action, options_of_actions()); !used)
+    return refuse(used.error());
   if (given.action == "list") return count == 0 ? list_mappings() : wrong("map list");
   if (given.action == "print") return count == 1 ? print_mapping(given.values[0]) : wrong("map print FROM:TO");
   if (!given.mapping.is_given())
@@ -190,7 +195,7 @@ void add_map(CLI::App& app, invocation& call) {
       ->check(some_path());
   add_force_option(*command, given->outputs.force, "--svg and --html");
   add_mapping_options(*command, given->mapping);
-  command->callback([given, &call] { call.status = run(*given, call.common); });
+  command->callback([command, given, &call] { call.status = run(*command, *given, call.common); });
 }
 
 }  // namespace tool

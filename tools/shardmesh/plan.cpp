@@ -146,6 +146,7 @@ result<checkpoint_plan_request> parse_request(const plan_arguments& a) {
 }
 
 int run_checkpoint_plan(const plan_arguments& a, const common_options& common) {
+  set_failure_members("plan CKPT");
   works_on(a.source);
   const auto request = parse_request(a);
   if (!request) return refuse(request.error());

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "action_options.hpp"
 #include "command.hpp"
 #include "comparing.hpp"
 #include "console.hpp"
@@ -85,15 +86,14 @@ class command_run {
 
   int run() {
     works_on(given_.folder);
-    if (const auto found = find_names(); !found) {
-      fails(found.error());
-    } else if (given_.action == "diff") {
-      return compare_checkpoints(path_of(given_.steps[0]), path_of(given_.steps[1]), given_.json, common_);
-    } else if (given_.action == "resume-plan") {
-      return plan_resume();
-    } else if (const auto acted = act(); !acted) {
+    const auto named = find_names();
+    // These have documents of their own.
+    if (given_.action == "diff") return named ? compare() : report(named.error());
+    if (given_.action == "resume-plan") return named ? plan_resume() : report(named.error());
+    if (!named)
+      fails(named.error());
+    else if (const auto acted = act(); !acted)
       fails(acted.error());
-    }
     if (given_.json) print_document();
     return status_;
   }
@@ -115,7 +115,12 @@ class command_run {
     return (std::filesystem::path(given_.folder) / folder_name(step, options_.names)).string();
   }
 
+  int compare() const {
+    return compare_checkpoints(path_of(given_.steps[0]), path_of(given_.steps[1]), given_.json, common_);
+  }
+
   result<void> act() {
+    SHARDMESH_TRY(check_time());
     options_.keep = given_.keep;
     if (given_.days) options_.keep.since = std::chrono::system_clock::now() - std::chrono::hours(24) * *given_.days;
     if (given_.action == "list") return list();
@@ -131,7 +136,24 @@ class command_run {
       problems_.push_back(one);
     }
     print_more_problems(problem.more);
+    unnamed_problems_ += problem.more;
     status_ = std::max(status_, status_of(problem));
+  }
+
+  // Fails once the time limit of the command has passed.
+  result<void> check_time() const {
+    auto checked = detail::check_current_call();
+    if (!checked) return std::move(checked).error().with_file(given_.folder);
+    return {};
+  }
+
+  // Plans a prune by the given rules. Its checks know no limit, so that of the command is checked after them.
+  result<prune_plan> plan_by_rules() {
+    SHARDMESH_TRY(prune_plan plan, plan_prune(given_.folder, options_));
+    SHARDMESH_TRY(check_time());
+    show(plan);
+    note(plan.notes);
+    return plan;
   }
 
   // The steps as a prune by the given rules sees them, ascending.
@@ -144,9 +166,7 @@ class command_run {
   }
 
   result<void> list() {
-    SHARDMESH_TRY(const prune_plan plan, plan_prune(given_.folder, options_));
-    show(plan);
-    note(plan.notes);
+    SHARDMESH_TRY(plan_by_rules());
     SHARDMESH_TRY(check_shown());
     if (given_.json) return {};
     if (steps_.empty()) print(fmt::format("{}: no steps\n", escaped(given_.folder)));
@@ -190,10 +210,7 @@ class command_run {
     const result<placed_mesh> to = parse_resuming_mesh(given_.resuming);
     if (!to) return refuse(to.error());
     const result<latest_step> found = newest_good();
-    if (found) return print_resume_plan(*found, *to, given_.resuming, common_);
-    fails(found.error());
-    if (given_.json) print_document();
-    return status_;
+    return found ? print_resume_plan(*found, *to, given_.resuming, common_) : report(found.error());
   }
 
   result<void> latest() {
@@ -222,9 +239,7 @@ class command_run {
   }
 
   result<void> prune() {
-    SHARDMESH_TRY(const prune_plan plan, plan_prune(given_.folder, options_));
-    show(plan);
-    note(plan.notes);
+    SHARDMESH_TRY(const prune_plan plan, plan_by_rules());
     if (given_.dry_run) {
       for (const deleted_step& one : plan.deleted) would_remove(one.step.path, one.size_bytes);
       for (const leftover& one : plan.leftovers) would_remove(one.path, one.size_bytes);
@@ -303,7 +318,7 @@ class command_run {
         .list(notes_)
         .key("problems");
     tool::write(out, problems_);
-    out.end_object().finish();
+    out.member("unnamed_problems", unnamed_problems_).end_object().finish();
   }
 
   const arguments& given_;
@@ -312,6 +327,7 @@ class command_run {
   std::vector<shown_step> steps_;
   std::vector<std::string> notes_;
   std::vector<error> problems_;
+  std::int64_t unnamed_problems_ = 0;
   prune_report report_;
   flatten_report flattened_;
   int status_ = done;
@@ -323,16 +339,21 @@ std::size_t steps_of(const std::string& action) {
   return action == "pin" || action == "unpin" || action == "flatten" ? 1 : 0;
 }
 
-int run(const arguments& given, const common_options& common) {
-  if (given.action != "prune" && given.dry_run)
-    return refuse(fail(errc::invalid_argument, "--dry-run is an option of 'run prune' only"));
-  const resume_plan_arguments& plan = given.resuming;
-  const bool plans = given.action == "resume-plan";
-  if (!plans && !(plan.mesh + plan.defaults + plan.svg).empty())
-    return refuse(fail(errc::invalid_argument, "--mesh, --default, and --svg are options of 'run resume-plan' only"));
-  if (!plans && !plan.places.empty())
-    return refuse(fail(errc::invalid_argument, "--place is an option of 'run resume-plan' only"));
-  if (plans && plan.mesh.empty())
+const std::vector<action_options>& options_of_actions() {
+  static const std::vector<action_options> all{
+      {{"--keep-last", "--keep-every", "--keep-best", "--highest-is-best", "--keep-days"}, {"list", "prune"}},
+      {{"--mesh", "--place", "--default", "--svg", "--force"}, {"resume-plan"}},
+      {{"--deep"}, {"list", "latest", "resume-plan"}},
+      {{"--dry-run"}, {"prune"}}};
+  return all;
+}
+
+int run(const CLI::App& command, const arguments& given, const common_options& common) {
+  if (given.action == "diff") set_failure_members("diff");
+  if (given.action == "resume-plan") set_failure_members("run resume-plan");
+  if (const auto used = check_action_options(command, given.action, options_of_actions()); !used)
+    return refuse(used.error());
+  if (given.action == "resume-plan" && given.resuming.mesh.empty())
     return refuse(
         fail(errc::invalid_argument, "'run resume-plan' needs the mesh that resumes").with_hint("pass --mesh"));
   const std::size_t expected = steps_of(given.action);
@@ -346,12 +367,14 @@ void add_rules(CLI::App& command, arguments& given) {
   const auto add = [&](const std::string& name, std::int64_t& into, const std::string& help) {
     command.add_option(name, into, help)->type_name("N")->transform(whole_number(1));
   };
-  add("--keep-last", given.keep.last, "Keep the newest N good steps");
-  add("--keep-every", given.keep.every, "Keep each step whose number is a multiple of N");
-  add("--keep-best", given.keep.best, "Keep the N steps with the lowest metric");
-  command.add_flag("--highest-is-best", given.keep.highest_is_best,
-                   "With --keep-best: keep the steps with the highest metric");
-  command.add_option("--keep-days", given.days, "Keep the steps of the last N days")
+  add("--keep-last", given.keep.last, "With list and prune: keep the newest N good steps");
+  add("--keep-every", given.keep.every, "With list and prune: keep each step whose number is a multiple of N");
+  add("--keep-best", given.keep.best, "With list and prune: keep the N steps with the lowest metric");
+  command
+      .add_flag("--highest-is-best", given.keep.highest_is_best,
+                "With --keep-best: keep the steps with the highest metric")
+      ->needs("--keep-best");
+  command.add_option("--keep-days", given.days, "With list and prune: keep the steps of the last N days")
       ->type_name("N")
       ->transform(whole_number(0, 36500));
 }
@@ -412,9 +435,9 @@ void add_run(CLI::App& app, invocation& call) {
   command->add_flag("--deep", given->deep, "With list, latest, and resume-plan: compare every checksum");
   command->add_flag("--dry-run", given->dry_run, "With prune: show what would be deleted, but delete nothing");
   command->add_flag("--json", given->json, "Print one JSON document");
-  command->callback([given, &call] {
+  command->callback([command, given, &call] {
     given->resuming.json = given->json;
-    call.status = run(*given, call.common);
+    call.status = run(*command, *given, call.common);
   });
 }
 

@@ -8,6 +8,7 @@
 #include <run_tool.hpp>
 #include <scratch_folder.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -195,16 +196,22 @@ TEST_CASE("run explains wrong arguments and missing folders") {
   CHECK(has(mixed.err, "--names"));
 }
 
-TEST_CASE("run --within ends a check with status 3, and calls no step damaged") {
+TEST_CASE("run --within ends every action with status 3, calls no step damaged, and changes nothing") {
   const golden_run golden;
-  for (const char* const action : {"latest", "verify"}) {
-    const tool_output late = golden.run(action, "--within 0");
+  using call = std::pair<const char*, const char*>;
+  for (const auto& [action, options] :
+       {call{"list", ""}, call{"latest", ""}, call{"verify", ""}, call{"prune", "--keep-last 1"},
+        call{"prune", "--keep-last 1 --dry-run"}, call{"pin", "5"}, call{"flatten", "5"}}) {
+    const tool_output late = golden.run(action, options + std::string(" --within 0"));
     INFO(late.out << late.err);
     CHECK(late.status == 3);
     CHECK(late.out.empty());
+    CHECK(late.error_lines() == 1);
     CHECK(has(late.err, "[deadline_exceeded]"));
     CHECK_FALSE(has(late.err, "step-20: the step is skipped"));
   }
+  CHECK(golden.left() == names{"step-5", "step-10", "step-20", "step-30"});
+  CHECK_FALSE(fs::exists(golden.folder / ".step-5.pinned"));
   const tool_output listed = golden.run("list", "--deep --within 0 --json");
   const nlohmann::json document = nlohmann::json::parse(listed.out);
   CHECK(listed.status == 3);
@@ -265,8 +272,6 @@ TEST_CASE("run resume-plan writes a picture, and replaces one only with --force"
 TEST_CASE("run resume-plan refuses options that do not fit, and a run without a good step") {
   const golden_run golden;
   CHECK(has(golden.run("resume-plan").err, "needs the mesh that resumes; pass --mesh"));
-  CHECK(has(golden.run("latest", "--mesh 2").err, "options of 'run resume-plan' only"));
-  CHECK(has(golden.run("list", "--place 'w=R'").err, "--place is an option of 'run resume-plan' only"));
   CHECK(golden.run("resume-plan", "--mesh 0").status == 2);
   CHECK(golden.run("resume-plan", "--mesh 2 --default 'S('").status == 2);
   CHECK(golden.run("resume-plan", "20 --mesh 2").status == 2);
@@ -281,4 +286,75 @@ TEST_CASE("run resume-plan refuses options that do not fit, and a run without a 
   CHECK(none.status == 1);
   CHECK(has(none.err, "the run has no good step"));
   CHECK(nlohmann::json::parse(none.out)["ok"] == false);
+}
+
+TEST_CASE("run refuses each option that the action does not use, and names it and the actions that do") {
+  const golden_run golden;
+  const auto refused = [&](const std::string& action, const std::string& option, const std::string& users) {
+    const std::string name = option.substr(0, option.find(' '));
+    const tool_output run = golden.run(action, option);
+    INFO(action << " " << option << "\n" << run.err);
+    CHECK(run.status == 2);
+    CHECK(run.out.empty());
+    CHECK(run.err == name + " is an option of " + users + " only; leave it out [invalid_argument]\n");
+  };
+  for (const char* const option :
+       {"--keep-last 1", "--keep-every 10", "--keep-best 1", "--keep-days 3", "--keep-best 1 --highest-is-best"})
+    for (const char* const action : {"latest", "verify", "resume-plan", "pin", "unpin", "diff", "flatten"})
+      refused(action, option, "'run list' and 'run prune'");
+  for (const char* const option : {"--mesh 2", "--place 'w=R'", "--default R", "--svg plan.svg", "--force"})
+    for (const char* const action : {"list", "latest", "verify", "prune", "pin", "unpin", "diff", "flatten"})
+      refused(action, option, "'run resume-plan'");
+  for (const char* const action : {"verify", "prune", "pin", "unpin", "diff", "flatten"})
+    refused(action, "--deep", "'run list', 'run latest' and 'run resume-plan'");
+  for (const char* const action : {"list", "latest", "verify", "resume-plan", "pin", "unpin", "diff", "flatten"})
+    refused(action, "--dry-run", "'run prune'");
+  const tool_output alone = golden.run("prune", "--highest-is-best");
+  CHECK(alone.status == 2);
+  CHECK(has(alone.err, "--highest-is-best requires --keep-best"));
+  CHECK(golden.left() == names{"step-5", "step-10", "step-20", "step-30"});
+}
+
+TEST_CASE("run --json prints one document after a failure, with the members of the action's document") {
+  const golden_run golden;
+  const auto members = [](const tool_output& run) {
+    names found;
+    for (const auto& [name, value] : nlohmann::json::parse(run.out).items()) found.push_back(name);
+    return found;
+  };
+  const auto failed = [&](const std::string& call, int status, const names& expected) {
+    const tool_output run = run_tool("run " + call + " --json");
+    INFO(call << "\n" << run.out << run.err);
+    CHECK(run.status == status);
+    const nlohmann::json document = nlohmann::json::parse(run.out);
+    CHECK(document["ok"] == false);
+    REQUIRE(document["problems"].size() == 1);
+    CHECK(document["unnamed_problems"] == 0);
+    CHECK(has(run.err, document["problems"][0]["text"].get<std::string>() + "\n"));
+    for (const std::string& name : expected) {
+      INFO(name);
+      CHECK(document.contains(name));
+    }
+  };
+  const std::string here = golden.folder.string(), nowhere = (golden.scratch / "none").string();
+  const tool_output equal = golden.run("diff", "5 10 --json");
+  REQUIRE(equal.status == 0);
+  for (const std::string& where : {here + " 5 7", nowhere + " 5 10"}) failed("diff " + where, 3, members(equal));
+  failed("diff " + here + " 5", 2, members(equal));
+  failed("diff s3://bucket/run 5 10", 1, members(equal));
+  failed("diff " + here + " 5 10 --deep", 2, members(equal));
+  const tool_output planned = golden.run("resume-plan", "--mesh 2 --json");
+  REQUIRE(planned.status == 0);
+  failed("resume-plan " + nowhere + " --mesh 2", 3, members(planned));
+  failed("resume-plan " + here, 2, members(planned));
+  failed("resume-plan " + here + " --names iter --mesh 2", 1, members(planned));
+  failed("resume-plan " + here + " --mesh 2 --place 'no such key=R'", 2, members(planned));
+  const tool_output listed = golden.run("list", "--json");
+  REQUIRE(listed.status == 0);
+  for (const char* const action : {"list ", "latest ", "verify ", "prune "})
+    failed(action + nowhere, 3, members(listed));
+  failed("latest " + here + " --names iter", 1, members(listed));
+  failed("pin " + here + " 7", 2, members(listed));
+  failed("flatten " + here + " 7", 2, members(listed));
+  failed("list " + here + " --within 0", 3, members(listed));
 }

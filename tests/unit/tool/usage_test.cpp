@@ -129,6 +129,43 @@ TEST_CASE("with --json, wrong usage is one valid document as well, and the line 
   }
 }
 
+TEST_CASE("--json=VALUE asks for a document wherever it sets the flag") {
+  for (const char* const value : {"true", "1", "yes", "TRUE", "on"}) {
+    INFO(value);
+    const auto run = run_tool("map show a key --map no:where --json=" + std::string(value));
+    CHECK(run.status == 2);
+    REQUIRE(json::accept(run.out));
+    const json document = json::parse(run.out);
+    CHECK(document["ok"] == false);
+    CHECK(document["problems"][0]["code"] == "invalid_argument");
+    for (const char* const name :
+         {"key", "dtype", "shape", "from", "to", "rule", "index", "values", "sources", "boxes", "more_boxes"})
+      CHECK(document.contains(name));
+  }
+  for (const char* const value : {"false", "0", "no"})
+    CHECK(run_tool("map show a key --map no:where --json=" + std::string(value)).out.empty());
+}
+
+TEST_CASE("map refuses each option that the action does not use, and names it") {
+  for (const std::string action : {"list", "print hf.llama:megatron.gpt"}) {
+    for (const std::string option : {"--map x", "--map x --inverse", "--map x --config c.json", "--map x --size n=1"}) {
+      INFO(action << " " << option);
+      const auto run = run_tool("map " + action + " " + option);
+      CHECK(run.status == 2);
+      CHECK(run.out.empty());
+      CHECK(run.err == "--map is an option of 'map check' and 'map show' only; leave it out [invalid_argument]\n");
+    }
+  }
+  for (const std::string action : {"list", "print hf.llama:megatron.gpt", "check a --map x:y"})
+    for (const std::string option : {"--json", "--svg a.svg", "--html a.html", "--force"}) {
+      INFO(action << " " << option);
+      const auto run = run_tool("map " + action + " " + option);
+      CHECK(run.status == 2);
+      CHECK(run.err ==
+            option.substr(0, option.find(' ')) + " is an option of 'map show' only; leave it out [invalid_argument]\n");
+    }
+}
+
 TEST_CASE("inspect --json of a damaged checkpoint names the problem in the document") {
   const scratch_folder folder;
   const auto file = folder / "model.safetensors";
