@@ -53,29 +53,44 @@ std::string describe(const shard_list& list, const cover_problem& p) {
   return {};
 }
 
+// Also the name of the error code.
 const char* kind_name(cover_kind kind) {
   return kind == cover_kind::overlap ? "overlap" : kind == cover_kind::gap ? "gap" : "out_of_bounds";
 }
 
+constexpr const char* malformed_code = "bad_format";
+
+// The line of a problem ends in its code, as those of errors do.
+std::string with_code(const std::string& message, const char* code) {
+  return fmt::format("{} [{}]", message, code);
+}
+
 void write_problem(json_writer& out, const shard_list& list, const cover_problem& p) {
-  out.begin_object().member("kind", kind_name(p.kind)).key("shards").begin_list();
+  const char* const kind = kind_name(p.kind);
+  out.begin_object().member("code", kind).member("kind", kind).key("shards").begin_list();
   if (p.kind != cover_kind::gap) out.value(p.first_index);
   if (p.kind == cover_kind::overlap) out.value(p.second_index);
   out.end_list();
   write_box(out, p.where);
-  const std::string text = describe(list, p);
-  out.member("message", text).member("text", text).end_object();
+  const std::string message = describe(list, p);
+  out.member("message", message).member("text", with_code(message, kind)).end_object();
 }
 
 int report_malformed(const shard_list& list, bool json) {
-  for (const std::string& line : list.problems) print_line(line);
+  for (const std::string& one : list.problems) print_line(with_code(one, malformed_code));
   const std::int64_t more = list.problem_count - static_cast<std::int64_t>(list.problems.size());
   if (more > 0) print_line("and " + counted(more, "more problem"));
   if (!json) return problem;
   json_writer out;
-  out.begin_object().member("ok", false).key("problems").begin_list();
-  for (const std::string& line : list.problems)
-    out.begin_object().member("kind", "malformed").member("message", line).member("text", line).end_object();
+  out.begin_object().member("ok", false).key("size").begin_list().end_list().member("shards", 0);
+  out.key("problems").begin_list();
+  for (const std::string& one : list.problems)
+    out.begin_object()
+        .member("code", malformed_code)
+        .member("kind", "malformed")
+        .member("message", one)
+        .member("text", with_code(one, malformed_code))
+        .end_object();
   out.end_list().member("total", list.problem_count).end_object().finish();
   return problem;
 }
@@ -92,7 +107,7 @@ void print_json(const shard_list& list, const cover_report& report) {
 int check(const shard_list& list, bool json) {
   const cover_report report =
       check_boxes(list.shape, list.offsets, list.sizes, list.owners, 100, owner_space::ranks, equal_boxes::overlap);
-  for (const cover_problem& p : report.problems) print_line(describe(list, p));
+  for (const cover_problem& p : report.problems) print_line(with_code(describe(list, p), kind_name(p.kind)));
   const std::int64_t more = report.total - static_cast<std::int64_t>(report.problems.size());
   if (more > 0)
     print_line(fmt::format("and {}{}", report.total_is_exact ? "" : "at least ", counted(more, "more problem")));

@@ -15,7 +15,7 @@ struct empty_members {
 
 constexpr empty_members members[] = {
     {"inspect", "null", "format version"},
-    {"inspect", "{}", "tensors objects"},
+    {"inspect", "{}", "tensors objects files metadata"},
     {"inspect", "[]", "globals"},
     {"verify", "[]", "warnings notes dangerous_globals globals"},
     {"verify", "0",

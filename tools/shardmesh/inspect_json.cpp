@@ -208,7 +208,7 @@ int write_document(json_writer& out, checkpoint_reader& reader, const shown_entr
 
 void write_document_of_nothing(json_writer& out, const error& cause, const global_report* globals) {
   out.begin_object().key("format").null().key("version").null();
-  for (const char* none : {"tensors", "objects"}) out.key(none).begin_object().end_object();
+  for (const char* none : {"tensors", "objects", "files", "metadata"}) out.key(none).begin_object().end_object();
   // `cause` also covers defects of the checkpoint's pickles, so those of `globals` are not repeated.
   end_document(out, {cause}, globals);
 }

@@ -154,7 +154,7 @@ TEST_CASE("check-shards takes the same shard on two ranks for an overlap, as PyT
   const auto run = check(R"({"size":[4],"shards":[{"offsets":[0],"sizes":[2],"placement":"rank:0/cpu"},
     {"offsets":[2],"sizes":[2],"placement":"rank:1/cpu"},{"offsets":[2],"sizes":[2],"placement":"rank:3/cpu"}]})");
   CHECK(run.status == 1);
-  CHECK(run.err == "shards 1 and 2 (ranks 1 and 3) overlap in [2:4)\n");
+  CHECK(run.err == "shards 1 and 2 (ranks 1 and 3) overlap in [2:4) [overlap]\n");
 }
 
 TEST_CASE("check-shards names overlaps, gaps and what extends beyond the tensor, one line each") {
@@ -162,11 +162,17 @@ TEST_CASE("check-shards names overlaps, gaps and what extends beyond the tensor,
     {"offsets":[2,0],"sizes":[4,8],"placement":"rank:2/cpu"},{"offsets":[4,0],"sizes":[2,8],"placement":"rank:5/cpu"}]})",
                          "--json");
   CHECK(run.status == 1);
-  CHECK(run.err == "shards 1 and 2 (ranks 2 and 5) overlap in [4:6, 0:8)\n[6:7, 0:8) is held by no shard\n");
-  CHECK(json::parse(run.out)["total"] == 2);
+  CHECK(run.err ==
+        "shards 1 and 2 (ranks 2 and 5) overlap in [4:6, 0:8) [overlap]\n[6:7, 0:8) is held by no shard [gap]\n");
+  CHECK(json::parse(run.out) == json::parse(R"j({"ok":false,"size":[7,8],"shards":3,"problems":[
+    {"code":"overlap","kind":"overlap","shards":[1,2],"offsets":[4,0],"sizes":[2,8],
+     "message":"shards 1 and 2 (ranks 2 and 5) overlap in [4:6, 0:8)",
+     "text":"shards 1 and 2 (ranks 2 and 5) overlap in [4:6, 0:8) [overlap]"},
+    {"code":"gap","kind":"gap","shards":[],"offsets":[6,0],"sizes":[1,8],
+     "message":"[6:7, 0:8) is held by no shard","text":"[6:7, 0:8) is held by no shard [gap]"}],"total":2})j"));
   const auto beyond = check(R"({"size":[5],"shards":[{"offsets":[0],"sizes":[4]},{"offsets":[4],"sizes":[2]}]})");
   CHECK(beyond.status == 1);
-  CHECK(beyond.err == "shard 1 extends beyond the tensor [5] with [4:6)\n");
+  CHECK(beyond.err == "shard 1 extends beyond the tensor [5] with [4:6) [out_of_bounds]\n");
 }
 
 TEST_CASE("check-shards names malformed shards by their index") {
@@ -179,7 +185,19 @@ TEST_CASE("check-shards names malformed shards by their index") {
   CHECK(run.error_lines() == 7);
   for (const char* index : {"shard 0", "shard 1", "shard 2", "shard 3", "shard 4", "shard 5", "shard 6"})
     CHECK(run.err.find(index) != std::string::npos);
-  CHECK(json::parse(run.out)["total"] == 7);
+  const json document = json::parse(run.out);
+  CHECK(document["total"] == 7);
+  CHECK(document["size"] == json::array());
+  CHECK(document["shards"] == 0);
+  REQUIRE(document["problems"].size() == 7);
+  std::string lines;
+  for (const json& one : document["problems"]) {
+    CHECK(one["code"] == "bad_format");
+    CHECK(one["kind"] == "malformed");
+    CHECK(one["text"] == one["message"].get<std::string>() + " [bad_format]");
+    lines += one["text"].get<std::string>() + "\n";
+  }
+  CHECK(run.err == lines);
   for (const char* document : {"", "{", "[]", R"({"size":[5]})", R"({"shards":[]})", R"({"size":5,"shards":[]})",
                                R"({"size":[4611686018427387904,4],"shards":[]})"}) {
     INFO(document);
