@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """With --json, every command prints exactly one JSON document on any failure. Its "ok" is false, its problems are
-the lines on stderr, and the exit status follows the command table. Tests commands x kinds of failure. Needs no
-package."""
+the lines on stderr, and the exit status follows the command table. It has each member of the document of a success.
+Tests commands x kinds of failure. Needs no package."""
 import json
 import os
 import shutil
@@ -22,10 +22,13 @@ COMMANDS = {
     "reshard --dry-run": ["reshard", DCP, "{out}/a", "--mesh", "2", "--place", ".*=S(0)", "--dry-run"],
     "layout": ["layout", "--shape", "4", "--mesh", "2", "--place", "S(0)"],
     "plan": ["plan", "--shape", "4", "--from-mesh", "2", "--from", "S(0)", "--to-mesh", "2", "--to", "R"],
+    "plan CKPT": ["plan", DCP, "--from-mesh", "2", "--from", "R", "--to-mesh", "2", "--to", "R"],
     "check-shards": ["check-shards", "{work}/shards.json"],
     "clean": ["clean", "{out}"],
     "run list": ["run", "list", "{out}"],
     "run prune": ["run", "prune", "{out}"],
+    "run diff": ["run", "diff", "{work}/run", "5", "10"],
+    "run resume-plan": ["run", "resume-plan", "{work}/run", "--mesh", "2"],
     "delta make": ["delta", "make", DCP, DCP, "{out}/a.delta"],
     "devices": ["devices"],
 }
@@ -52,14 +55,24 @@ class Checker:
     def __init__(self, oracle):
         self.oracle = oracle
         self.values = {"dcp": str(oracle.golden / "single_rank" / "checkpoint"), "work": str(oracle.work), "out": str(oracle.work / "out")}
+        self.members = {}  # of the document of a success, by command
 
     def fill(self, arguments):
         return [a.format(**self.values) if "{" in a else a for a in arguments]
 
-    def fails(self, case, arguments, *expected):
-        """One run that must fail with one of these statuses, as text and as JSON."""
+    def empty_out(self):
         shutil.rmtree(self.values["out"], ignore_errors=True)
         os.mkdir(self.values["out"])
+
+    def succeeds(self, name, arguments):
+        """One run that must succeed. Its document has the members that a failure's must have."""
+        self.empty_out()
+        out = self.oracle.succeeds(name, *self.fill(arguments), "--json")
+        self.members[name] = set(json.loads(out)) if out else set()
+
+    def fails(self, case, arguments, *expected, members=()):
+        """One run that must fail with one of these statuses, as text and as JSON, with at least these members."""
+        self.empty_out()
         check, arguments = self.oracle.check, self.fill(arguments)
         status, out, err = self.oracle.run(*arguments, "--json")
         check(status in expected, case, f"exits {status}, expected {expected}: {err[-300:]}")
@@ -69,6 +82,8 @@ class Checker:
         except ValueError as cause:
             return check(False, case, f"not one document ({cause}): {out[:200]!r}")
         check(document.get("ok") is False, case, f"the document does not say that it failed: {out[:200]}")
+        lacking = sorted(set(members) - set(document))
+        check(not lacking, case, f"the document lacks {lacking}")
         texts = [problem.get("text") for problem in document.get("problems", [])]
         lines = [line for line in err.splitlines() if not line.startswith(("note: ", "warning: ", "... and "))]
         check(texts and texts == lines, case, f"problems {texts} are not the lines {lines}")
@@ -80,6 +95,8 @@ class Checker:
 
 def make_files(oracle):
     (oracle.work / "empty").mkdir()
+    for step in ("step-5", "step-10"):
+        shutil.copytree(oracle.golden / "single_rank" / "checkpoint", oracle.work / "run" / step)
     (oracle.work / "text.safetensors").write_text("this is not a checkpoint")
     (oracle.work / "shards.json").write_text('{"size":[4],"shards":[{"offsets":[0],"sizes":[4]}]}')
     shutil.copytree(oracle.golden / "single_rank" / "checkpoint", oracle.work / "damaged")
@@ -123,19 +140,22 @@ def main():
     make_files(oracle)
     checker = Checker(oracle)
     for name, arguments in COMMANDS.items():
+        checker.succeeds(name, arguments)
+        # Actions with documents of their own, and plans of checkpoints, are known once the line is parsed.
+        is_known = name not in ("plan CKPT", "run diff", "run resume-plan")
         for extra in USAGE:
-            checker.fails(f"{name} {' '.join(extra)}", [*arguments, *extra], 2)
+            checker.fails(f"{name} {' '.join(extra)}", [*arguments, *extra], 2, members=checker.members[name] if is_known else ())
         if len(arguments) > 1:
             checker.fails(f"{name} alone", arguments[:1], 2)
         if DCP in arguments:
             for what, (source, status) in SOURCES.items():
-                if what == "a damaged checkpoint" and name in ("inspect", "diff", "reshard --dry-run"):
+                if what == "a damaged checkpoint" and name in ("inspect", "diff", "reshard --dry-run", "plan CKPT"):
                     continue  # they read no more than they show
-                checker.fails(f"{name} of {what}", [source if a == DCP else a for a in arguments], status)
+                checker.fails(f"{name} of {what}", [source if a == DCP else a for a in arguments], status, members=checker.members[name])
         selected = [["--only", "("], ["--only", "no such key"]] if name == "inspect" else SELECTIONS
-        if DCP in arguments and name != "verify":
+        if DCP in arguments and name not in ("verify", "plan CKPT"):
             for extra in selected:
-                checker.fails(f"{name} {' '.join(extra)}", [*arguments, *extra], 2)
+                checker.fails(f"{name} {' '.join(extra)}", [*arguments, *extra], 2, members=checker.members[name])
         if name.startswith("reshard"):
             for extra in PLACEMENTS:
                 checker.fails(f"{name} {' '.join(extra)}", [a for a in arguments if a not in ("--place", ".*=S(0)")] + extra, 2)
@@ -149,8 +169,7 @@ def main():
     oracle.succeeds("unused", "diff", checker.values["dcp"], checker.values["dcp"], "--skip", "no such key", "--allow-unused")
     # A failing write to stdout is reported as a failure.
     for name, arguments in COMMANDS.items():
-        shutil.rmtree(checker.values["out"], ignore_errors=True)
-        os.mkdir(checker.values["out"])
+        checker.empty_out()
         shell = " ".join(f"'{a}'" for a in [str(oracle.tool), *checker.fill(arguments), "--json"])
         status = os.system(f"{shell} >/dev/full 2>'{oracle.work}/err'") >> 8
         err = (oracle.work / "err").read_text()
