@@ -318,8 +318,9 @@ TEST_CASE("run refuses each option that the action does not use, and names it an
 TEST_CASE("run --json prints one document after a failure, with the members of the action's document") {
   const golden_run golden;
   const auto members = [](const tool_output& run) {
+    const nlohmann::json document = nlohmann::json::parse(run.out);
     names found;
-    for (const auto& [name, value] : nlohmann::json::parse(run.out).items()) found.push_back(name);
+    for (const auto& one : document.items()) found.push_back(one.key());
     return found;
   };
   const auto failed = [&](const std::string& call, int status, const names& expected) {
