@@ -149,7 +149,7 @@ result<void> copy_side_files(staged_output& output, std::span<const side_file> f
     SHARDMESH_TRY(const auto source, pool.open(file.from));
     const std::int64_t size = source->size_bytes();
     if (size > max_side_file_bytes)
-      return fail(errc::invalid_argument, "is too large to be copied beside a checkpoint")
+      return fail(errc::bad_format, "is too large to be copied beside a checkpoint")
           .with_file(file.from.string())
           .with_values(fmt::format("at most {} bytes", max_side_file_bytes), fmt::format("{}", size));
     SHARDMESH_TRY(const std::int32_t number, output.add_file(file.name));

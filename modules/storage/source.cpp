@@ -202,7 +202,7 @@ result<void> check_readable(const byte_source& source, std::int64_t offset, std:
                             std::int64_t limit_bytes) {
   constexpr std::int64_t always = 1 << 20, part_of_limit = 64, per_stored_byte = 16;
   if (length > limit_bytes)
-    return fail(errc::invalid_argument, "is too large")
+    return fail(errc::bad_format, "is too large")
         .with_file(source.name())
         .with_values(fmt::format("at most {} bytes", limit_bytes), fmt::format("{}", length));
   if (length <= always) return {};

@@ -145,12 +145,12 @@ result<record_content> record_content::open(const byte_source& source, const zip
         kind == content::zip || kind == content::pickle || kind == content::either || kind == content::array;
     if (!holds_pickles && !may_be_pickle) return opened;
     const std::string place = fmt::format("{}:{}:{}:{}", source.name(), record.name, record.crc32, record.offset);
-    const bool is_too_large =
-        record.size_bytes > std::min(limit, budget.left_to_decode(place, record.compressed_bytes));
+    const std::int64_t most = std::min(limit, budget.left_to_decode(place, record.compressed_bytes));
+    const bool is_too_large = record.size_bytes > most || record.compressed_bytes > limit;
     // Weights may have the name of a pickle. Their first bytes have shown that they are not one.
     if (is_too_large && !holds_pickles) return opened;
     if (is_too_large)
-      return fail(errc::invalid_argument, fmt::format("record \"{}\" is too large", escaped(record.name)))
+      return beyond_limit(fmt::format("record \"{}\" is too large", escaped(record.name)), most)
           .with_file(source.name());
     SHARDMESH_TRY(budget.decode(place, record.compressed_bytes, record.size_bytes));
   }

@@ -38,8 +38,8 @@ bool is_packed_name(std::string_view name);
 class record_content {
  public:
   /// Opens a record. `may_be_pickle`: the record has the name of a pickle. `source` must outlive this.
-  /// \errors those of `read_record`; errc::invalid_argument when the record holds pickles and decodes to more than
-  ///         `budget` allows
+  /// \errors those of `read_record`; `beyond_limit` when the record holds pickles and decodes to more than `budget`
+  ///         allows
   static result<record_content> open(const byte_source& source, const zip_record& record, bool may_be_pickle,
                                      read_budget& budget);
   const byte_source& source() const { return *source_; }

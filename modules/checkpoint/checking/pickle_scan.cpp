@@ -109,7 +109,7 @@ void scan_record(const byte_source& source, const zip_directory& directory, cons
         opened->source(),
         {.file = file, .key = outer.key, .depth = outer.depth + 1, .is_of_script = is_script(directory, record.name)},
         into);
-  const bool is_too_large = opened.error().code == errc::invalid_argument;
+  const bool is_too_large = is_beyond_limit(opened.error());
   into.add(file, outer.key,
            {{is_too_large ? "<archived data too large to examine>" : "<unreadable record>", false, 1, is_too_large}});
 }

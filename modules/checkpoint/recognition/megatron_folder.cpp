@@ -47,13 +47,7 @@ std::vector<std::string> folders_of(const fs::path& folder, std::string_view beg
 result<fs::path> latest_iteration(const fs::path& folder) {
   const fs::path tracker = folder / tracker_file;
   SHARDMESH_TRY(check_inside(folder, std::string(tracker_file)));
-  auto read = short_text(tracker, 64);
-  if (!read) {
-    error cause = std::move(read).error();
-    if (cause.code == errc::invalid_argument) cause.code = errc::bad_format;  // too long to be a number
-    return cause;
-  }
-  std::string text = *std::move(read);
+  SHARDMESH_TRY(std::string text, short_text(tracker, 64));
   text.erase(text.find_last_not_of(" \t\r\n") + 1);
   const bool is_number = !text.empty() && text.size() <= 12 &&
                          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });

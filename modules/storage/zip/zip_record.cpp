@@ -66,7 +66,7 @@ result<std::vector<std::byte>> read_record(const byte_source& source, const zip_
                 fmt::format("ZIP compression method {} of record \"{}\" is not supported", record.method, record.name))
         .with_file(source.name());
   if (record.size_bytes > limit_bytes)
-    return fail(errc::invalid_argument, fmt::format("record \"{}\" is too large", record.name))
+    return fail(errc::bad_format, fmt::format("record \"{}\" is too large", record.name))
         .with_file(source.name())
         .with_values(fmt::format("at most {} bytes", limit_bytes), fmt::format("{}", record.size_bytes));
   if (record.offset < 0)

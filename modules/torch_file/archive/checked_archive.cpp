@@ -49,7 +49,6 @@ result<void> for_each_pickle(const byte_source& archive, const zip_directory& di
     auto bytes = read_record(archive, record, most_bytes(record, limits), false);
     if (!bytes) {
       found.problem = std::move(bytes).error();
-      if (found.problem->code == errc::invalid_argument) found.problem->code = errc::bad_format;  // it is too large
     } else {
       if (record.crc32 != 0 && crc32_of(*bytes) != record.crc32)
         found.problem =

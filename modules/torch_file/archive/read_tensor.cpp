@@ -17,7 +17,7 @@ namespace shardmesh::torch_file {
 result<std::vector<std::byte>> read_storage(const byte_source& source, const torch_file::storage& storage,
                                             std::int64_t limit_bytes, bool check_crc) {
   if (storage.size_bytes > limit_bytes)
-    return fail(errc::invalid_argument, fmt::format("storage \"{}\" is too large", escaped(storage.key)))
+    return fail(errc::bad_format, fmt::format("storage \"{}\" is too large", escaped(storage.key)))
         .with_file(source.name())
         .with_values(fmt::format("at most {} bytes", limit_bytes), fmt::format("{}", storage.size_bytes));
   SHARDMESH_TRY(std::vector<std::byte> bytes, read_range(source, storage.offset, storage.stored_bytes, limit_bytes));
@@ -41,7 +41,8 @@ result<std::vector<std::byte>> read_tensor(const byte_source& source, const torc
   const auto bytes = count ? size_bytes(stored.type, *count) : std::nullopt;
   if (!bytes) return fail(errc::overflow, "the size of a tensor does not fit in 64 bits: " + to_string(stored.sizes));
   if (*bytes > limit_bytes)
-    return fail(errc::invalid_argument, "a tensor is too large")
+    return fail(errc::bad_format, "a tensor is too large")
+        .with_file(source.name())
         .with_values(fmt::format("at most {} bytes", limit_bytes), fmt::format("{}", *bytes));
   const torch_file::storage& storage = item.storages()[item.tensors()[tensor].storage];
   SHARDMESH_TRY(const auto storage_bytes, read_storage(source, storage, limit_bytes, check_crc));

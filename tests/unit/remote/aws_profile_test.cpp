@@ -170,7 +170,7 @@ TEST_CASE("variables name other files, and one that cannot be read is an error")
   variables.set("AWS_CONFIG_FILE", "~/large");
   const auto large = read_aws_files(variables);
   REQUIRE_FALSE(large);
-  CHECK(large.error().code == errc::invalid_argument);
+  CHECK(large.error().code == errc::bad_format);
   CHECK(large.error().file == (home.path / "large").string());
 }
 
