@@ -78,7 +78,8 @@ void catalog_merge::add(const std::string& key, holders all) {
     else
       problems.push_back(fail(errc::duplicate_key, "the checkpoint has another entry of this name")
                              .with_key(at_rank)
-                             .with_rank(static_cast<std::int32_t>(entry.rank)));
+                             .with_rank(static_cast<std::int32_t>(entry.rank))
+                             .with_hint("read the checkpoint as one rank (--rank N, rank=N)"));
   }
   note_shared_chunks(first_tensor);
 }

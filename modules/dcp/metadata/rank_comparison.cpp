@@ -46,7 +46,7 @@ error rank_comparison::conflict(const holders& all, std::string_view what) {
   error made = fail(errc::disagreement, fmt::format("the ranks {}", what))
                    .with_key(all.front().object ? all.front().object->key : all.front().tensor->key)
                    .with_hint(
-                       "read it as one rank (--rank N, rank=N), or list it as KEY@RANK of each rank"
+                       "read it as one of these ranks (--rank N, rank=N), or list it as KEY@RANK of each rank"
                        " (--keys-at-ranks, keys_at_ranks=True)");
   for (const held_entry& entry : all) made.ranks.push_back(static_cast<std::int32_t>(entry.rank));
   return made;

@@ -81,7 +81,11 @@ void catalog_merge::add_seen_by(const holders& all, const held_entry& own, const
     overlapping_keys_.push_back(key);
   }
   if (disputed.empty()) return;
-  error made = rank_comparison::conflict(all, different_values).with_box(*disputed.begin());
+  error made = rank_comparison::conflict(all, different_values)
+                   .with_box(*disputed.begin())
+                   .with_hint(rules_.keys_at_ranks ? "use the KEY@RANK of a rank that saved this box, or read the "
+                                                     "checkpoint as that rank (--rank N, rank=N)"
+                                                   : "read it as a rank that saved this box (--rank N, rank=N)");
   made.key = key;
   warnings.push_back(made);
   conflicts.emplace(key, std::move(made));

@@ -148,11 +148,15 @@ TEST_CASE("each rank's value has a key of its own, and a name of another entry i
   REQUIRE(merged.problems.size() == 1);
   CHECK(merged.problems[0].code == errc::duplicate_key);
   CHECK(merged.problems[0].key == "rng@1");
+  CHECK(merged.problems[0].ranks == std::vector<std::int32_t>{1});
+  CHECK(merged.problems[0].hint == "read the checkpoint as one rank (--rank N, rank=N)");
   CHECK(merged.contents.find_object("rng@1"));
 }
 
-TEST_CASE("entries of drifted ranks share the chunks of other ranks, and list which chunks repeat an item") {
-  // Ranks 0 and 2 have different values of row 0; ranks 1 and 3 have equal values of row 1.
+namespace {
+
+// Ranks 0 and 2 have different values of row 0; ranks 1 and 3 have equal values of row 1.
+std::vector<dcp::metadata> drifted_ranks() {
   std::vector<dcp::metadata> parts;
   for (std::int64_t rank = 0; rank < 4; ++rank) {
     dcp::metadata made;
@@ -166,13 +170,45 @@ TEST_CASE("entries of drifted ranks share the chunks of other ranks, and list wh
     made.contents.add_chunk({{rank % 2, 0}, {1, 2}}, {0, 0, 0, 100});
     parts.push_back(std::move(made));
   }
+  return parts;
+}
+
+dcp::merge_rules rules_of_drifted() {
   dcp::merge_rules rules = rules_of(4);
-  rules.keys_at_ranks = true;
   rules.are_equal = [](const std::string& file, const stored_range&, const std::string& other,
                        const stored_range&) -> result<bool> {
     return file != file_of(0) && file != file_of(2) && other != file_of(0) && other != file_of(2);
   };
-  const dcp::metadata merged = dcp::merge_metadata(std::move(parts), rules);
+  return rules;
+}
+
+}  // namespace
+
+TEST_CASE("the remedy of a conflict is not the option that is set") {
+  dcp::merge_rules rules = rules_of_drifted();
+  const auto hint_of = [&](const std::string& key) {
+    const dcp::metadata merged = dcp::merge_metadata(drifted_ranks(), rules);
+    const auto conflict = merged.conflicts.find(key);
+    return conflict == merged.conflicts.end() ? "no conflict" : conflict->second.hint;
+  };
+  CHECK(hint_of("w") ==
+        "read it as one of these ranks (--rank N, rank=N), or list it as KEY@RANK of each rank (--keys-at-ranks, "
+        "keys_at_ranks=True)");
+  rules.preferred = 1;
+  CHECK(hint_of("w") == "read it as a rank that saved this box (--rank N, rank=N)");
+  rules.preferred = 0;
+  CHECK(hint_of("w") == "no conflict");
+  rules.preferred.reset();
+  rules.keys_at_ranks = true;
+  CHECK(hint_of("w@1") ==
+        "use the KEY@RANK of a rank that saved this box, or read the checkpoint as that rank (--rank N, rank=N)");
+  CHECK(hint_of("w@0") == "no conflict");
+}
+
+TEST_CASE("entries of drifted ranks share the chunks of other ranks, and list which chunks repeat an item") {
+  dcp::merge_rules rules = rules_of_drifted();
+  rules.keys_at_ranks = true;
+  const dcp::metadata merged = dcp::merge_metadata(drifted_ranks(), rules);
   // The files of each entry's chunks: its own first, then those of other ranks; "" where they differ.
   std::vector<std::vector<std::string>> files;
   for (const tensor_entry& tensor : merged.contents.tensors) {
