@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/core.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -107,6 +108,20 @@ bool is_temporary_of_rank(std::string_view file) {
   return !digits.empty() && std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
+// The warning of ranks' metadata files (at least one) beside a .metadata.
+error superseded(const fs::path& folder, const std::map<std::int64_t, std::string>& rank_metadata) {
+  if (rank_metadata.size() == 1)
+    return fail(errc::incomplete_save, "is not used: .metadata takes precedence")
+        .with_file((folder / rank_metadata.begin()->second).string());
+  std::vector<std::string> names;
+  for (const auto& [rank, name] : rank_metadata) names.push_back(name);
+  return fail(errc::incomplete_save,
+              fmt::format("{} are not used, because .metadata takes precedence: {}",
+                          detail::counted(names.size(), "metadata file of a rank", "metadata files of ranks"),
+                          name_list(names)))
+      .with_file(folder.string());
+}
+
 }  // namespace
 
 result<folder_listing> list_folder(const fs::path& folder) {
@@ -171,8 +186,7 @@ void note_oddities(const fs::path& folder, const folder_listing& listing, metada
               .with_file(file(temporary))
               .with_hint("the items may be a mixture of two saves"));
   if (listing.has_metadata && !listing.rank_metadata.empty())
-    description.warnings.push_back(fail(errc::incomplete_save, "is not used: .metadata takes precedence")
-                                       .with_file(file(listing.rank_metadata.begin()->second)));
+    description.warnings.push_back(superseded(folder, listing.rank_metadata));
   for (const std::string& name : listing.odd_metadata)
     description.warnings.push_back(
         fail(errc::incomplete_save, "is not used: its name is not that of a rank's metadata").with_file(file(name)));

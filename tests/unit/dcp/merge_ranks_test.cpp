@@ -277,3 +277,25 @@ TEST_CASE("metadata files whose names PyTorch gives to no rank are not used, and
                                              (folder / "__10000000000.metadata").string(),
                                              (folder / "__a.metadata").string()});
 }
+
+TEST_CASE("of ranks' metadata files beside .metadata, one warning gives the number and the names") {
+  const scratch_folder scratch;
+  const fs::path folder = scratch / "ranks";
+  fs::copy(SHARDMESH_TEST_DATA "/golden/options_no_collectives/checkpoint", folder);
+  fs::rename(folder / "__0.metadata", folder / ".metadata");
+  const auto unused = [&] {
+    const auto reader = dcp::open(folder).value();
+    std::vector<std::string> found;
+    for (const error& warning : reader->warnings())
+      if (warning.message.find("takes precedence") != std::string::npos) found.push_back(to_string(warning));
+    return found;
+  };
+  CHECK(unused() ==
+        std::vector<std::string>{(folder / "__1.metadata").string() + ": is not used: .metadata takes precedence"});
+  for (int rank = 2; rank < 13; ++rank) std::ofstream(folder / ("__" + std::to_string(rank) + ".metadata")) << "any";
+  CHECK(unused() ==
+        std::vector<std::string>{folder.string() +
+                                 ": 12 metadata files of ranks are not used, because .metadata takes precedence: "
+                                 "__1.metadata, __2.metadata, __3.metadata, __4.metadata, __5.metadata, __6.metadata, "
+                                 "__7.metadata, __8.metadata, __9.metadata, __10.metadata and 2 more"});
+}
