@@ -32,7 +32,7 @@ std::map<std::string, std::string> types_in(const catalog* carried) {
   std::map<std::string, std::string> types;
   if (carried == nullptr) return types;
   for (const file_text& text : carried->texts) {
-    if (text.key != value_types_key) continue;
+    if (text.key != value_types_key || !check_json_depth(text.value, 8)) continue;
     const auto parsed = nlohmann::json::parse(text.value, nullptr, false);
     if (!parsed.is_object()) continue;
     for (const auto& [key, type] : parsed.items())

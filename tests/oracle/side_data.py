@@ -140,7 +140,7 @@ def cross(oracle, name, source, form, ending):
     present = {file for file in source.files if target.is_dir() and (target / file).exists()}
     oracle.check(present == carried, case, f"{sorted(present)} are in the destination")
     kept = texts_of(form, target)
-    of_what = "of the .nemo file" if name == "nemo" else "in the __metadata__ of safetensors files"
+    of_what = {"nemo": "of the .nemo file", "gguf": "of the GGUF file"}.get(name, "in the __metadata__ of safetensors files")
     named = noted(notes, f"not kept: texts {of_what}: ")
     wanted = {key for key in source.texts if key != "format"}
     oracle.check({key for key in kept if key != "format"} | named == wanted and not named & set(kept), case,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -9,6 +10,7 @@ module;
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -19,6 +21,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.gguf;
 import shardmesh.storage;
 import :sidecar_metadata;
 import :stored_readers;
@@ -134,18 +137,42 @@ result<std::vector<side_file>> carried_files(const checkpoint_reader& reader, co
   return std::move(found.files);
 }
 
-// Notes the texts of safetensors and .nemo files that a destination without texts cannot keep. Skips the format "pt",
-// which every safetensors file gets by default.
+// Returns which file has a text, as a note says it.
+std::string_view place_of(const catalog& contents, const file_text& text) {
+  const auto number = static_cast<std::size_t>(text.file);
+  const bool is_of_gguf = text.file >= 0 && number < contents.files.size() && contents.files[number].ends_with(".gguf");
+  if (is_of_gguf || contents.format == checkpoint_format::gguf) return "of the GGUF file";
+  return contents.format == checkpoint_format::nemo ? "of the .nemo file" : "in the __metadata__ of safetensors files";
+}
+
+// Adds the types of GGUF's metadata values that this text states, as "key (type)". Returns false when it states none.
+bool add_value_types(const file_text& text, std::set<std::string>& types) {
+  if (text.key != gguf::value_types_key || !check_json_depth(text.value, 8)) return false;
+  const auto parsed = nlohmann::json::parse(text.value, nullptr, false);
+  if (!parsed.is_object()) return false;
+  bool is_any = false;
+  for (const auto& [key, type] : parsed.items()) {
+    if (!type.is_string()) continue;
+    types.insert(fmt::format("{} ({})", key, type.get<std::string>()));
+    is_any = true;
+  }
+  return is_any;
+}
+
+// Notes the texts of safetensors, GGUF, and .nemo files that a destination without texts cannot keep. Skips the format
+// "pt", which every safetensors file gets by default.
 void name_texts(const checkpoint_reader& reader, std::vector<std::string>& notes) {
-  std::set<std::string> names;
-  for (const file_text& text : reader.contents().texts)
-    if (text.key != "format" || text.value != "pt") names.insert(text.key);
-  if (names.empty()) return;
-  const std::vector<std::string> list(names.begin(), names.end());
-  const bool is_nemo = reader.contents().format == checkpoint_format::nemo;
-  notes.push_back(fmt::format("not kept: texts {}: {}",
-                              is_nemo ? "of the .nemo file" : "in the __metadata__ of safetensors files",
-                              name_list(list)));
+  const catalog& contents = reader.contents();
+  std::set<std::string> types;
+  std::map<std::string_view, std::set<std::string>> names;  // by place
+  for (const file_text& text : contents.texts)
+    if (!add_value_types(text, types) && (text.key != "format" || text.value != "pt"))
+      names[place_of(contents, text)].insert(text.key);
+  const auto listed = [](const std::set<std::string>& all) {
+    return name_list(std::vector<std::string>(all.begin(), all.end()));
+  };
+  if (!types.empty()) notes.push_back("not kept: types of GGUF metadata values: " + listed(types));
+  for (const auto& [place, keys] : names) notes.push_back(fmt::format("not kept: texts {}: {}", place, listed(keys)));
 }
 
 void add_names(const dcp::extras& extras, std::set<std::string>& names) {

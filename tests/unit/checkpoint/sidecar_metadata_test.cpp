@@ -3,12 +3,14 @@
 // metadata, and PyTorch 2.15's strides. Also tests what a rewrite leaves out and reports.
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
+#include <gguf_files.hpp>
 #include <nlohmann/json.hpp>
 #include <safetensors_files.hpp>
 #include <shardmesh/dtype.hpp>
 #include <shardmesh/extents.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -125,6 +127,34 @@ TEST_CASE("a source without texts gets the format that readers ask for, and no o
   CHECK(texts_of(folder.path() / "b.safetensors") == texts{{"format", "pt"}});
   convert_to(source, folder.path() / "dcp", target_format::dcp);
   CHECK(attribute_names(folder.path() / "dcp").empty());
+}
+
+TEST_CASE("a target without texts names those of each kind of file, and GGUF's types of values by key") {
+  const safetensors_files::temporary_folder folder;
+  const auto notes_of = [&](const fs::path& source) {
+    return convert_to(source, folder.path() / (source.stem().string() + ".pt"), target_format::pt).notes;
+  };
+  gguf_files::file file;
+  constexpr std::uint32_t uint64 = 10;
+  file.value("general.architecture", gguf_files::string, gguf_files::text("llama"));
+  file.value("token.id", uint64, gguf_files::number(std::uint64_t{7}));
+  file.value("token.count", gguf_files::uint32, gguf_files::number(std::uint32_t{7}));  // the type of a number like it
+  file.value("shardmesh.text.who", gguf_files::string, gguf_files::text("me"));
+  file.tensor("t", {4}, gguf_files::f32, 0);
+  file.data = std::string(32, '\0');
+  const std::string types = "not kept: types of GGUF metadata values: ";
+  CHECK(notes_of(folder.write("a.gguf", file.bytes())) ==
+        std::vector<std::string>{types + "token.id (uint64)", "not kept: texts of the GGUF file: who"});
+  const texts carried{{"gguf.value_types", R"({"b":"int8","a":"float64","c":1})"}, {"who", "me"}, {"format", "pt"}};
+  CHECK(notes_of(folder.write("b.safetensors", tensor_file({"x"}, carried))) ==
+        std::vector<std::string>{types + "a (float64), b (int8)",
+                                 "not kept: texts in the __metadata__ of safetensors files: who"});
+  int number = 0;
+  for (const std::string damaged : {"", "no JSON", "[]", "{}", R"({"a":1})"}) {
+    const std::string name = std::to_string(++number) + ".safetensors";
+    CHECK(notes_of(folder.write(name, tensor_file({"x"}, {{"gguf.value_types", damaged}}))) ==
+          std::vector<std::string>{"not kept: texts in the __metadata__ of safetensors files: gguf.value_types"});
+  }
 }
 
 TEST_CASE("files of a folder keep their own texts, and where two meet the first stays with a note") {
