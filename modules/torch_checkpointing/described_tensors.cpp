@@ -25,6 +25,7 @@ struct folder_reader::described_rank {
   std::int32_t rank = 0;
   opened_part* part = nullptr;  // null: the rank has no file
   std::optional<std::size_t> index{};
+  std::optional<std::size_t> object{};  // in place of the tensor
 };
 
 // The boxes of a tensor that were found so far, and the errors of boxes that no rank's file has held yet.
@@ -55,7 +56,10 @@ result<void> folder_reader::add_described(const item_metadata& item, const tenso
       described_rank one{group, rank, position < 0 ? nullptr : &parts[static_cast<std::size_t>(position)]};
       if (one.part) {
         const auto stored = one.part->tensors.find(one.part->is_flat ? flat : name);
-        if (stored != one.part->tensors.end()) one.index = stored->second;
+        if (stored != one.part->tensors.end())
+          one.index = stored->second;
+        else if (const auto object = one.part->objects.find(name); object != one.part->objects.end())
+          one.object = object->second;
       }
       if (one.index) one.part->described.insert(*one.index);
       if (one.index && !is_named && !one.part->is_flat) {
@@ -76,6 +80,15 @@ void folder_reader::find_boxes(const tensor_entry& entry, const item_metadata& i
     return std::move(problem).with_key(entry.key).with_rank(of.rank).with_file(
         (path_ / item.files[static_cast<std::size_t>(of.rank)].name).string());
   };
+  // add_rest reports an object in place of the tensor, except the placeholders of a rank without a part.
+  const auto is_reported = [&] {
+    if (of.index || !of.object) return false;
+    const auto value = part(of.part->number).read_object(*of.object);
+    if (!value) return true;
+    const bool is_none_in_list = entry.where.back().is_index() && value->kind == "none";
+    return !is_none_in_list && !(entry.where.size() == 1 && torch_file::is_empty_dict(value->json));
+  };
+  const bool has_object = is_reported();
   bool is_checked = false;
   for (const placed_box& one : boxes) {
     if (one.where.is_empty()) continue;
@@ -84,7 +97,7 @@ void folder_reader::find_boxes(const tensor_entry& entry, const item_metadata& i
       continue;
     }
     if (!of.index) {
-      made.waiting.try_emplace(one.where, missing().with_box(one.where));
+      if (!has_object) made.waiting.try_emplace(one.where, missing().with_box(one.where));
       continue;
     }
     if (!std::exchange(is_checked, true) && !check_local(entry, of.group, of.rank, boxes, *of.part, *of.index)) {

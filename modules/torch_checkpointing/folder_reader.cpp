@@ -149,6 +149,9 @@ result<folder_reader::opened_part> folder_reader::open_file(const rank_file& fil
   const auto& tensors = reader->contents().tensors;
   for (std::size_t i = 0; i < tensors.size(); ++i)
     made.tensors.emplace(made.is_flat ? tensors[i].key : joined(tensors[i].where, 1), i);
+  const auto& objects = reader->contents().objects;
+  for (std::size_t i = 0; i < objects.size() && !made.is_flat; ++i)
+    made.objects.emplace(joined(objects[i].where, 1), i);
   const std::string parent = fs::path(file.name).parent_path().string();
   made.number = add_part(std::move(reader), parent.empty() ? "" : parent + "/");
   return made;
@@ -169,6 +172,23 @@ result<void> folder_reader::add_stray(const std::string& key, const std::map<std
     parts.push_back(std::move(one));
   }
   return add_rest(key, parts);
+}
+
+void folder_reader::report_object(const tensor_metadata& expected, const occurrence& found) {
+  if (problems_.size() >= most_problems) {
+    ++unread_descriptions_;
+    return;
+  }
+  checkpoint_reader& from = part(found.part);
+  const auto value = from.read_object(found.index);
+  const sharding& described = expected.groups.front();
+  problems_.push_back(
+      fail(errc::bad_format, "the file has an object in place of a tensor that the metadata describes")
+          .with_key(dotted(from.contents().objects[found.index].where))
+          .with_rank(found.rank)
+          .with_file(from.path().string())
+          .with_values(fmt::format("{} {}", shardmesh::name(described.type), to_string(described.shape)),
+                       value ? value->kind : "an object"));
 }
 
 error folder_reader::located(error problem) const {

@@ -35,7 +35,8 @@ class folder_reader final : public composed_reader {
     std::size_t number = 0;
     bool is_flat = false;  // safetensors: keys are dotted
     std::unordered_map<std::string, std::size_t> tensors;
-    std::set<std::size_t> described;  // the tensors that the metadata describes
+    std::unordered_map<std::string, std::size_t> objects;  // by path; none of a flat file
+    std::set<std::size_t> described;                       // the tensors that the metadata describes
   };
   struct inner_box {
     std::size_t part = 0, tensor = 0;
@@ -81,6 +82,8 @@ class folder_reader final : public composed_reader {
   // Adds entries that the metadata does not describe: one entry when the ranks agree, otherwise one per rank.
   result<void> add_rest(const std::string& key, const std::vector<opened_part>& parts,
                         const item_metadata* item = nullptr);
+  // Reports an object at the place of a tensor that the metadata describes.
+  void report_object(const tensor_metadata& expected, const occurrence& found);
   // Adds the entry of one name. `has_below`: other entries are below it.
   result<void> add_occurrences(std::vector<occurrence> found, bool has_below, const std::string& key);
   tree_path where_of(const occurrence& one, const std::string& key);

@@ -12,6 +12,7 @@ module;
 #include <iterator>
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -27,6 +28,7 @@ namespace {
 // None at such a position.
 struct described_places {
   std::unordered_set<std::string> containers, positions;
+  std::unordered_map<std::string, const tensor_metadata*> tensors;
   explicit described_places(const item_metadata* item) {
     if (item == nullptr) return;
     for (const tensor_metadata& tensor : item->tensors) {
@@ -37,6 +39,7 @@ struct described_places {
         above.push_back(step);
         if (step.is_index()) positions.insert(joined(above, 0));
       }
+      tensors.emplace(joined(above, 0), &tensor);
     }
   }
 };
@@ -89,6 +92,9 @@ result<void> folder_reader::add_rest(const std::string& key, const std::vector<o
   std::vector<occurrence> containers;
   std::map<std::string, std::vector<occurrence>> entries;
   const auto meet = [&](const tree_path& where, const occurrence& one) {
+    if (!one.is_tensor)
+      if (const auto tensor = places.tensors.find(joined(where, 1)); tensor != places.tensors.end())
+        return report_object(*tensor->second, one);
     const auto [found, is_new] = entries.try_emplace(joined(where, 0));
     if (is_new) order.push_back(found->first);
     found->second.push_back(one);

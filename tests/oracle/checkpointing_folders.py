@@ -75,11 +75,21 @@ def set_field(path, field, value):
     return lambda folder, metadata: sharding_of(metadata, path)["data"].update({field: value})
 
 
+def put(key, value):
+    """Replaces an entry of rank 0."""
+    def harm(folder, metadata):
+        state = torch.load(folder / "model_0.pt", weights_only=False)
+        torch.save({**state, key: value}, folder / "model_0.pt")
+    return harm
+
+
 # Damage to the sample mesh_2x2, and the words that the single error line must contain.
 DAMAGE = {
     "a rank's file is missing": (lambda folder, metadata: (folder / "model_3.pt").unlink(), ["model_3.pt", "model.twice", "missing"]),
     "a rank's file is cut": (lambda folder, metadata: os.truncate(folder / "model_1.pt", 900), ["model_1.pt", " model: "]),
     "a rank's file is another's": (lambda folder, metadata: shutil.copy(folder / "rng_0.pt", folder / "model_3.pt"), ["model_3.pt", "model.twice", "lacks"]),
+    "an object in place of a tensor": (put("rows", 5), ["model_0.pt", "model.rows", "an object in place of a tensor", "expected float32 [7, 5], found int", "rank 0"]),
+    "an object in place of a scalar": (put("scalar", {}), ["model_0.pt", "model.scalar", "an object in place of a tensor", "expected float32 [], found dict", "rank 0"]),
     "a rank's file is of another shape": (lambda folder, metadata: shutil.copy(folder / "model_0.pt", folder / "model_3.pt"), ["model_3.pt", "model.", "shape"]),
     "another dtype": (set_field('["rows"]', "dtype", "torch.int32"), ["model_0.pt", "model.rows", "dtype"]),
     "another shape": (set_field('["rows"]', "global_shape", [9, 5]), ["model_0.pt", "model.rows", "shape"]),

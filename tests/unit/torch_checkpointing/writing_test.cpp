@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <random>
@@ -269,4 +270,34 @@ TEST_CASE("after a thousand problems of a folder the tensors that are not looked
         (scratch.path / "mixed" / "metadata.pkl").string() + ": " +
             (1003 - looked_at == 1 ? "1 more tensor is" : std::to_string(1003 - looked_at) + " more tensors are") +
             " not checked, after 1000 problems");
+}
+
+TEST_CASE(
+    "an object in place of a described tensor is a problem that names its file, and what was expected and found") {
+  const scratch_folder scratch;
+  const fs::path folder = scratch.path / "changed";
+  fs::copy(SHARDMESH_TEST_DATA "/writers/torch_checkpointing/one_rank/checkpoint", folder);
+  // The sample's item "step" is a number without metadata.
+  read_budget budget;
+  torch_checkpointing::metadata described =
+      torch_checkpointing::parse_metadata(read_file(folder / "metadata.pkl", 1 << 20).value(), budget).value();
+  torch_checkpointing::sharding group{{2}, dtype::float32, {0}, std::nullopt, {}};
+  group.boxes = {{box::whole({2}), extents{0}}};
+  torch_checkpointing::item_metadata item{"step", {}, {}};
+  item.tensors.push_back({{}, {group}});
+  item.files.push_back({"step_0.pt"});
+  described.items.push_back(std::move(item));
+  const auto bytes = torch_checkpointing::format_metadata(described);
+  fs::remove(folder / "metadata.pkl");
+  std::ofstream(folder / "metadata.pkl", std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  const auto reader = open_checkpoint(folder).value();
+  REQUIRE(reader->problems().size() == 1);
+  CHECK(reader->problems()[0].code == errc::bad_format);
+  CHECK(to_string(reader->problems()[0]) ==
+        (folder / "step_0.pt").string() +
+            ": step: the file has an object in place of a tensor that the metadata describes (rank 0): expected "
+            "float32 [2], found int");
+  CHECK(reader->contents().find("step") != nullptr);
+  CHECK(reader->contents().find_object("step") == nullptr);
 }
