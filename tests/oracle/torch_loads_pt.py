@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.load reads the output of `convert --to pt`. For every golden DCP checkpoint it equals the output of
 PyTorch's own dcp_to_torch_save, type for type and bit for bit, with weights_only=True wherever PyTorch's file allows
-it. Random state dicts are tested as well."""
+it. Random state dicts are tested as well. verify warns of archives that torch.load refuses."""
 import logging
 import random
 import warnings
+import zipfile
 from collections import OrderedDict
 
 from common import Oracle, need_torch, rounds, sha256, seed as common_seed
@@ -327,8 +328,52 @@ def with_empty_dicts(theirs, state):
     return theirs
 
 
+def archives_of_records(records):
+    """(name, records): the archive with another version, without one, and with records in other folders."""
+    folder = records[0][0].split("/")[0]
+    others = [(name, data) for name, data in records if name != f"{folder}/version"]
+    for text in (b"", b"junk\n", b"0\n", b"1\n", b"3", b"10\n", b"11\n", b"99\n", b"-3\n", b" 3", b"+3", b"+-3", b"3 junk", b"0x3",
+                 b"0" * 100 + b"3", b"18446744073709551619\n", b"\0\3", b"3\0"):
+        yield f"version {text!r}", [*others, (f"{folder}/version", text)]
+    yield "no version", others
+    yield "version elsewhere", [*others, ("version", b"3\n")]
+    yield "VERSION", [*others, (f"{folder}/VERSION", b"3\n")]
+    yield ".data/version", [*others, (f"{folder}/.data/version", b"3\n")]
+    yield "two versions, the second good", [*others, (f"{folder}/version", b"99\n"), (f"{folder}/.data/version", b"3\n")]
+    yield "two versions, the second bad", [*others, (f"{folder}/version", b"3\n"), (f"{folder}/.data/version", b"99\n")]
+    yield "a record outside", [*records, ("other/x", b"1")]
+    yield "no folder", [(name.split("/", 1)[1], data) for name, data in records]
+    yield "the same", records
+
+
+def check_refused(oracle):
+    """verify reads these archives, and warns of exactly those that torch.load refuses, with a record's name."""
+    made, file = oracle.work / "sound.pt", oracle.work / "altered.pt"
+    torch.save({"w": torch.arange(4.0)}, made)
+    with zipfile.ZipFile(made) as sound:
+        records = [(name, sound.read(name)) for name in sound.namelist()]
+    refused = 0
+    for name, altered in archives_of_records(records):
+        with zipfile.ZipFile(file, "w") as out:
+            for record, data in altered:
+                out.writestr(record, data)
+        try:
+            load(file, True)
+            reads = True
+        except Exception:
+            reads = False
+        refused += not reads
+        oracle.succeeds(name, "verify", file)
+        status, _, err = oracle.run("verify", "--strict", file)
+        warned = "torch.load refuses the" in err and "record" in err
+        oracle.check((status, warned) == (0, False) if reads else (status, warned) == (1, True), name,
+                     f"torch.load {'reads' if reads else 'refuses'} it, and verify --strict exits {status}: {err.strip()}")
+    oracle.check(refused > 10, "refused", f"torch.load refuses only {refused} archives")
+
+
 def main():
     oracle = Oracle(__doc__)
+    check_refused(oracle)
     check_told(oracle)
     check_empty(oracle)
     check_modules(oracle)

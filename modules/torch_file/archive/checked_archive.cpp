@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/core.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 module shardmesh.torch_file;
 
+import shardmesh.checkpoint_core;
 import :checked_archive;
 
 namespace shardmesh::torch_file {
@@ -39,7 +43,62 @@ std::int64_t most_bytes(const zip_record& record, const read_limits& limits) {
                   std::max<std::int64_t>(record.compressed_bytes * 64, std::int64_t{1} << 26));
 }
 
+// PyTorch finds records by their names without regard to case.
+bool is_named(const zip_record& record, std::string_view name) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 32) : c; };
+  return std::ranges::equal(record.name, name, {}, lower, lower);
+}
+
+// Returns the record with the version: ".data/version" has precedence. Null when there is none.
+const zip_record* version_record(const zip_directory& directory, const std::string& prefix) {
+  for (const std::string& name : {prefix + ".data/version", prefix + "version"})
+    for (const zip_record& record : directory.records())
+      if (is_named(record, name)) return &record;
+  return nullptr;
+}
+
+// PyTorch parses the version as std::stoull does: white space, a sign, and digits. It ignores what follows.
+bool is_known_version(std::string_view text) {
+  constexpr std::uint64_t least = 1, most = 10;  // kMinSupportedFileFormatVersion, kMaxSupportedFileFormatVersion
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\n\v\f\r"), text.size()));
+  if (text.starts_with('+')) text.remove_prefix(1);
+  std::uint64_t number = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return code == std::errc() && number >= least && number <= most;
+}
+
 }  // namespace
+
+std::vector<error> refusals_of_torch_load(const byte_source& archive, const zip_directory& directory) {
+  constexpr std::string_view remedy = "convert it to a new .pt file";
+  constexpr std::int64_t most_bytes_of_version = 4096;
+  const std::string prefix = archive_prefix(directory);
+  const auto refused = [&](std::string message) {
+    return fail(errc::bad_format, std::move(message)).with_file(archive.name()).with_hint(remedy);
+  };
+  if (prefix.empty())
+    return {refused(fmt::format("torch.load refuses the archive: record \"{}\" is in no folder",
+                                directory.records().empty() ? "" : escaped(directory.records().front().name)))};
+  std::vector<error> made;
+  if (const zip_record* const record = version_record(directory, prefix); record == nullptr) {
+    made.push_back(
+        refused(fmt::format("torch.load refuses the archive: it has no record \"{}version\"", escaped(prefix))));
+  } else if (auto read = read_record(archive, *record, most_bytes_of_version); !read) {
+    made.push_back(std::move(read).error());
+  } else if (const std::string_view text(reinterpret_cast<const char*>(read->data()), read->size());
+             !is_known_version(text)) {
+    made.push_back(refused(fmt::format("torch.load refuses the version in record \"{}\"", escaped(record->name)))
+                       .with_values("a number from 1 to 10", text.empty() ? "nothing" : escaped(text.substr(0, 32))));
+  }
+  std::vector<std::string> outside;
+  for (const zip_record& record : directory.records())
+    if (!record.name.starts_with(prefix)) outside.push_back(escaped(record.name));
+  if (!outside.empty())
+    made.push_back(refused(fmt::format("torch.load refuses the archive: {} outside of its folder \"{}\": {}",
+                                       detail::counted(outside.size(), "record is", "records are"), escaped(prefix),
+                                       name_list(outside))));
+  return made;
+}
 
 result<void> for_each_pickle(const byte_source& archive, const zip_directory& directory, const read_limits& limits,
                              std::string_view except, function_ref<result<void>(archived_pickle)> visit) {

@@ -41,3 +41,13 @@ std::string archive_prefix(const zip_directory& directory);
 std::vector<std::string> extra_files(const zip_directory& directory);
 
 }  // namespace shardmesh::torch_file
+
+namespace shardmesh::torch_file {
+
+// Not exported: returns a warning for each reason why torch.load refuses an archive that is read here: the version of
+// the archive is missing or unknown, or a record lies outside of the archive's folder.
+// Cost: one read of the version's record. O(records).
+// Source: PyTorchStreamReader::init and getAllRecords in caffe2/serialize/inline_container.cc of PyTorch 2.13
+std::vector<error> refusals_of_torch_load(const byte_source& archive, const zip_directory& directory);
+
+}  // namespace shardmesh::torch_file

@@ -65,6 +65,8 @@ class item {
   bool is_script() const { return is_script_; }
   /// Returns the byte order of the storages' elements.
   std::endian byte_order() const { return byte_order_; }
+  /// Returns the reasons why torch.load refuses this file although it is read here. Empty unless `is_file` was set.
+  std::span<const error> warnings() const { return warnings_; }
   pickle::value root() const { return graph_.root(); }
   const pickle::graph& graph() const { return graph_; }
   std::span<const storage> storages() const { return storages_; }
@@ -84,6 +86,7 @@ class item {
   item_format format_ = item_format::zip;
   bool is_script_ = false;
   std::endian byte_order_ = std::endian::little;
+  std::vector<error> warnings_;
   std::vector<storage> storages_;
   std::vector<tensor> tensors_;
   std::unordered_map<std::uint64_t, std::size_t> tensor_of_;  // by identity

@@ -72,6 +72,7 @@ result<item> item_reader::open_zip() {
     if (word != "little" && word != "big") return bad("the byte order is \"" + escaped(word) + "\"");
     item.byte_order_ = word == "big" ? std::endian::big : std::endian::little;
   }
+  if (options_.is_file) item.warnings_ = refusals_of_torch_load(source_, directory_);
   SHARDMESH_TRY(collect(item));
   return item;
 }

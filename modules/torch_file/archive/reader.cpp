@@ -60,6 +60,7 @@ result<void> torch_file_reader::read_item() {
     return cause;
   }
   item_ = std::make_unique<torch_file::item>(std::move(*item));
+  warnings_.insert(warnings_.end(), item_->warnings().begin(), item_->warnings().end());
   auto listed = list();
   if (!listed) return std::move(listed).error().with_file(path_.string());
   find_expanded();

@@ -6,9 +6,12 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <scratch_folder.hpp>
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 import shardmesh.torch_file;
@@ -20,6 +23,20 @@ namespace {
 
 std::vector<std::byte> slice(const std::vector<std::byte>& bytes, std::int64_t begin, std::int64_t count) {
   return {bytes.begin() + begin, bytes.begin() + begin + count};
+}
+
+// Replaces `what` everywhere by a text of equal length.
+std::string replaced(std::string text, std::string_view what, std::string_view by) {
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size()))
+    text.replace(at, what.size(), by);
+  return text;
+}
+
+std::string crc_of(std::string_view text) {
+  const std::uint32_t crc = crc32_of(std::as_bytes(std::span(text)));
+  std::string bytes;
+  for (int i = 0; i < 4; ++i) bytes += static_cast<char>(crc >> (8 * i) & 0xFF);
+  return bytes;
 }
 
 }  // namespace
@@ -144,4 +161,45 @@ TEST_CASE("the archive around 2^32 - 1 bytes, the first size that needs ZIP64, i
 TEST_CASE("a dtype that PyTorch lacks, or a size that does not fit, cannot be written") {
   CHECK(torch_file::tensor_archive::make(dtype::float6_e2m3, {4}).error().code == errc::unsupported);
   CHECK(torch_file::tensor_archive::make(dtype::float32, {std::int64_t{1} << 62}).error().code == errc::overflow);
+}
+
+TEST_CASE("an archive that torch.load refuses is read, with a warning that names the record") {
+  const scratch_folder scratch;
+  const std::filesystem::path file = scratch / "x.pt";
+  const std::string_view pickle("\200\2}X\1\0\0\0aK\1s.", 13);  // {"a": 1}
+  const std::vector<std::byte> bytes = torch_file::object_archive(std::as_bytes(std::span(pickle)));
+  const std::string sound(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const auto warnings_of = [&](const std::string& content) {
+    std::ofstream(file, std::ios::binary).write(content.data(), static_cast<std::streamsize>(content.size()));
+    const auto reader = torch_file::open(file).value();
+    std::vector<std::string> warnings;
+    for (const error& warning : reader->warnings()) warnings.push_back(to_string(warning));
+    return warnings;
+  };
+  const auto of_version = [&](std::string_view version) {
+    std::string content = replaced(sound, crc_of("3\n"), crc_of(version));
+    const std::size_t at = content.find("3\n", content.find("archive/version"));
+    content.replace(at, version.size(), version);
+    return warnings_of(content);
+  };
+  CHECK(warnings_of(sound).empty());
+  // torch.load of PyTorch 2.13 reads these versions, and refuses the others.
+  for (const std::string_view version : {"1\n", "3 ", "9\n", "10", " 4", "\t5", "+6", "7x", "08"}) {
+    INFO(version);
+    CHECK(of_version(version).empty());
+  }
+  const std::string begin = file.string() + ": torch.load refuses the ", end = "; convert it to a new .pt file";
+  for (const std::string_view version : {"0\n", "11", "99", "-3", "x\n", "0x", "\n\n", "+ "}) {
+    INFO(version);
+    CHECK(of_version(version) ==
+          std::vector<std::string>{begin +
+                                   "version in record \"archive/version\": expected a number from 1 to 10, found " +
+                                   escaped(version) + end});
+  }
+  const std::string missing = begin + "archive: it has no record \"archive/version\"" + end;
+  CHECK(warnings_of(replaced(sound, "archive/version", "archive/VERSION")).empty());
+  CHECK(warnings_of(replaced(sound, "archive/version", "archive/versio_")) == std::vector<std::string>{missing});
+  CHECK(warnings_of(replaced(sound, "archive/version", "outside/version")) ==
+        std::vector<std::string>{
+            missing, begin + "archive: 1 record is outside of its folder \"archive/\": outside/version" + end});
 }
