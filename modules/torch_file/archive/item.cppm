@@ -93,14 +93,14 @@ class item {
 };
 
 /// Reads the uncompressed bytes of a storage.
-/// \errors errc::io; errc::bad_format; errc::checksum_mismatch when `check_crc` is set and the archive has a CRC-32;
-///   errc::invalid_argument for more than `limit_bytes`
+/// \errors errc::io; errc::bad_format, also for more than `limit_bytes`; errc::checksum_mismatch when `check_crc` is set
+///   and the archive has a CRC-32
 result<std::vector<std::byte>> read_storage(const byte_source& source, const torch_file::storage& storage,
                                             std::int64_t limit_bytes, bool check_crc = true);
 
 /// Reads a tensor's elements: row-major, contiguous, little-endian, with conjugation and negation applied.
-/// \errors those of `read_storage`; errc::invalid_argument for more than `limit_bytes`; errc::unsupported for a dtype
-///   that cannot be negated
+/// \errors those of `read_storage`, also for a tensor of more than `limit_bytes`; errc::unsupported for a dtype that
+///   cannot be negated
 /// Cost: reads the whole storage.
 result<std::vector<std::byte>> read_tensor(const byte_source& source, const torch_file::item& item, std::size_t tensor,
                                            std::int64_t limit_bytes, bool check_crc = true);
