@@ -39,7 +39,7 @@ result<side_files> find_side_files(const std::filesystem::path& folder, const ca
 std::string not_copied_note(std::span<const std::string> names);
 
 /// Copies the files into a staged directory, and appends their checksums to `ranges`.
-/// \errors errc::io; errc::invalid_argument for a file that is not regular or has grown beyond the limit
+/// \errors errc::io; errc::bad_format for a file that is not regular or has grown beyond the limit
 result<void> copy_side_files(staged_output& output, std::span<const side_file> files,
                              std::vector<checksum_range>& ranges);
 

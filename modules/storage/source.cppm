@@ -126,8 +126,8 @@ class file_pool {
 /// Checks that the bytes [offset, offset + length) of a source may be held in memory together. Every read of a whole
 /// file or record passes through this function, so that a file of a few kilobytes cannot cost gigabytes. Precondition:
 /// the range lies within the source.
-/// \errors errc::invalid_argument when they exceed `limit_bytes`; errc::bad_format when they are mostly holes of a
-///         sparse file, that is, when they exceed a sixty-fourth of `limit_bytes` plus 16 bytes for each stored byte
+/// \errors errc::bad_format when they exceed `limit_bytes`, or are mostly holes of a sparse file, that is, exceed a
+///         sixty-fourth of `limit_bytes` plus 16 bytes for each stored byte
 /// Cost: none up to 1 MiB; see `byte_source::stored_bytes`.
 result<void> check_readable(const byte_source& source, std::int64_t offset, std::int64_t length,
                             std::int64_t limit_bytes);

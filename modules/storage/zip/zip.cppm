@@ -78,9 +78,9 @@ class zip_directory {
 bool looks_like_zip(const byte_source& source);
 
 /// Returns the uncompressed bytes of a record.
-/// \errors errc::bad_format; errc::unsupported for a method other than 0 and 8; errc::invalid_argument when the record
-///         is larger than `limit_bytes`, compressed or not; those of `check_readable`; errc::checksum_mismatch when
-///         `check_crc` and the directory has a CRC (not 0) that differs
+/// \errors errc::bad_format, also when the record is larger than `limit_bytes`, compressed or not; errc::unsupported
+///         for a method other than 0 and 8; those of `check_readable`; errc::checksum_mismatch when `check_crc` and the
+///         directory has a CRC (not 0) that differs
 result<std::vector<std::byte>> read_record(const byte_source& source, const zip_record& record,
                                            std::int64_t limit_bytes, bool check_crc = true);
 
