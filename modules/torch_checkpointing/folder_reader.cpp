@@ -10,6 +10,7 @@ module;
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -112,7 +113,7 @@ result<void> folder_reader::add_item(const item_metadata& item, std::int32_t wor
     at[static_cast<std::size_t>(rank)] = static_cast<std::int32_t>(parts.size());
     parts.push_back(std::move(one));
   }
-  const std::size_t problems_before = problems_.size();
+  const std::size_t problems_before = problems_.size(), tensors_before = contents_.tensors.size();
   for (const tensor_metadata& tensor : item.tensors) {
     if (problems_.size() >= most_problems) {
       ++unread_descriptions_;
@@ -121,7 +122,7 @@ result<void> folder_reader::add_item(const item_metadata& item, std::int32_t wor
     SHARDMESH_TRY(add_described(item, tensor, parts, at));
   }
   if (problems_.size() == problems_before) warn_of_missing(item, needed, at);
-  return add_rest(item.key, parts, &item);
+  return add_rest(item.key, parts, std::span(contents_.tensors).subspan(tensors_before));
 }
 
 void folder_reader::warn_of_missing(const item_metadata& item, const std::set<std::int32_t>& needed,
@@ -174,20 +175,19 @@ result<void> folder_reader::add_stray(const std::string& key, const std::map<std
   return add_rest(key, parts);
 }
 
-void folder_reader::report_object(const tensor_metadata& expected, const occurrence& found) {
+void folder_reader::report_object(const tensor_entry& expected, const occurrence& found) {
   if (problems_.size() >= most_problems) {
     ++unread_descriptions_;
     return;
   }
   checkpoint_reader& from = part(found.part);
   const auto value = from.read_object(found.index);
-  const sharding& described = expected.groups.front();
   problems_.push_back(
       fail(errc::bad_format, "the file has an object in place of a tensor that the metadata describes")
           .with_key(dotted(from.contents().objects[found.index].where))
           .with_rank(found.rank)
           .with_file(from.path().string())
-          .with_values(fmt::format("{} {}", shardmesh::name(described.type), to_string(described.shape)),
+          .with_values(fmt::format("{} {}", shardmesh::name(expected.type), to_string(expected.shape)),
                        value ? value->kind : "an object"));
 }
 

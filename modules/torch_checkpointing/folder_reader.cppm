@@ -80,10 +80,11 @@ class folder_reader final : public composed_reader {
   result<void> add_stray(const std::string& key, const std::map<std::int32_t, std::string>& files,
                          std::int32_t world_size);
   // Adds entries that the metadata does not describe: one entry when the ranks agree, otherwise one per rank.
+  // `described`: the item's tensors in the metadata, as they were added. It is not used after the first new entry.
   result<void> add_rest(const std::string& key, const std::vector<opened_part>& parts,
-                        const item_metadata* item = nullptr);
+                        std::span<const tensor_entry> described = {});
   // Reports an object at the place of a tensor that the metadata describes.
-  void report_object(const tensor_metadata& expected, const occurrence& found);
+  void report_object(const tensor_entry& expected, const occurrence& found);
   // Adds the entry of one name. `has_below`: other entries are below it.
   result<void> add_occurrences(std::vector<occurrence> found, bool has_below, const std::string& key);
   tree_path where_of(const occurrence& one, const std::string& key);

@@ -11,6 +11,7 @@ module;
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -24,22 +25,34 @@ import :same_value;
 namespace shardmesh::torch_checkpointing {
 namespace {
 
-// The places of described tensors: the containers above them, and their positions in lists. A rank without a part has
-// None at such a position.
+// Encodes the steps of a path from `from` on, each with its kind: one dict may have the keys 1 and "1", or None and
+// "None". An index of a list and an integer key of a dict are one kind, because no container has both.
+std::string with_kinds(const tree_path& where, std::size_t from) {
+  std::string text;
+  for (std::size_t i = from; i < where.size(); ++i) {
+    const path_key& step = where[i];
+    const char kind = step.is_index() || step.is_integer() ? '#' : step.is_python() ? '?' : ':';
+    const std::string name = key_text(step);
+    text += fmt::format("{}{}{}", name.size(), kind, name);
+  }
+  return text;
+}
+
+// The places of an item's described tensors: the containers above them, and their positions in lists. A rank without a
+// part has None at such a position. Paths are those of the files: the metadata tells only numbers from text.
 struct described_places {
   std::unordered_set<std::string> containers, positions;
-  std::unordered_map<std::string, const tensor_metadata*> tensors;
-  explicit described_places(const item_metadata* item) {
-    if (item == nullptr) return;
-    for (const tensor_metadata& tensor : item->tensors) {
+  std::unordered_map<std::string, const tensor_entry*> tensors;
+  explicit described_places(std::span<const tensor_entry> described) {
+    for (const tensor_entry& tensor : described) {
       tree_path above;
-      if (tensor.where.empty()) containers.insert("");  // the item itself: a rank without a part has an empty dict
-      for (const path_key& step : tensor.where) {
-        containers.insert(joined(above, 0));
-        above.push_back(step);
-        if (step.is_index()) positions.insert(joined(above, 0));
+      containers.insert("");  // the item itself: a rank without a part has an empty dict
+      for (std::size_t i = 1; i < tensor.where.size(); ++i) {
+        containers.insert(with_kinds(above, 0));
+        above.push_back(tensor.where[i]);
+        if (above.back().is_index() || above.back().is_integer()) positions.insert(with_kinds(above, 0));
       }
-      tensors.emplace(joined(above, 0), &tensor);
+      tensors.emplace(with_kinds(above, 0), &tensor);
     }
   }
 };
@@ -69,7 +82,7 @@ bool for_each_child(const nlohmann::json& value, Child&& child) {
 // returns true when another rank has that value there.
 template <std::invocable<const tree_path&, const nlohmann::json&> Holds>
 bool is_known(const nlohmann::json& value, const tree_path& where, const described_places& places, const Holds& holds) {
-  const std::string below = joined(where, 1);
+  const std::string below = with_kinds(where, 1);
   if (value.is_null() && places.positions.contains(below)) return true;
   if (!places.containers.contains(below)) return holds(where, value);
   return for_each_child(value, [&](path_key key, const nlohmann::json& child) {
@@ -86,16 +99,16 @@ tree_path path_of(const tensor_entry& tensor, bool is_flat, const std::string& k
 }  // namespace
 
 result<void> folder_reader::add_rest(const std::string& key, const std::vector<opened_part>& parts,
-                                     const item_metadata* item) {
-  const described_places places(item);
+                                     std::span<const tensor_entry> described) {
+  const described_places places(described);
   std::vector<std::string> order;
   std::vector<occurrence> containers;
   std::map<std::string, std::vector<occurrence>> entries;
   const auto meet = [&](const tree_path& where, const occurrence& one) {
     if (!one.is_tensor)
-      if (const auto tensor = places.tensors.find(joined(where, 1)); tensor != places.tensors.end())
+      if (const auto tensor = places.tensors.find(with_kinds(where, 1)); tensor != places.tensors.end())
         return report_object(*tensor->second, one);
-    const auto [found, is_new] = entries.try_emplace(joined(where, 0));
+    const auto [found, is_new] = entries.try_emplace(with_kinds(where, 0));
     if (is_new) order.push_back(found->first);
     found->second.push_back(one);
   };
@@ -105,7 +118,7 @@ result<void> folder_reader::add_rest(const std::string& key, const std::vector<o
       if (!one.described.contains(i))
         meet(path_of(contents.tensors[i], one.is_flat, key), {one.rank, one.number, i, true});
     for (std::size_t i = 0; i < contents.objects.size(); ++i) {
-      const std::string below = joined(contents.objects[i].where, 1);
+      const std::string below = with_kinds(contents.objects[i].where, 1);
       if (places.positions.contains(below)) {
         SHARDMESH_TRY(const object_value value, part(one.number).read_object(i));
         if (value.kind == "none") continue;
@@ -117,7 +130,7 @@ result<void> folder_reader::add_rest(const std::string& key, const std::vector<o
     }
   }
   const auto holds = [&](const tree_path& where, const nlohmann::json& value) {
-    const auto found = entries.find(joined(where, 0));
+    const auto found = entries.find(with_kinds(where, 0));
     if (found == entries.end() || found->second.front().is_tensor) return false;
     const auto held = part(found->second.front().part).read_object(found->second.front().index);
     return held && nlohmann::json::parse(held->json, nullptr, false) == value;

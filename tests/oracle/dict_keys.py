@@ -119,7 +119,12 @@ def check_names_alone(oracle):
 def check_like_keys(oracle):
     """1 and "1" in one dict are two keys."""
     for name, state in (("nested", {"m": {1: {"a": torch.ones(2)}, "1": {"b": torch.zeros(3), "c": 4}}}),
-                        ("mixed", {"m": {1: {"a": 7}, "1": {"b": torch.zeros(3)}, "x": torch.ones(1)}})):
+                        ("mixed", {"m": {1: {"a": 7}, "1": {"b": torch.zeros(3)}, "x": torch.ones(1)}}),
+                        ("empty", {"m": {1: {"a": torch.ones(2)}, "1": {}}}),
+                        ("empty_integer", {"m": {"1": {"a": torch.ones(2)}, 1: {}}}),
+                        ("empty_by_object", {"m": {1: {"a": 7}, "1": {}, "x": torch.ones(1)}}),
+                        ("empty_none", {"m": {None: {"a": torch.ones(2)}, "None": {}}}),
+                        ("empty_long", {"m": {10**15: {"a": torch.ones(2)}, str(10**15): {}}})):
         source = oracle.work / f"like_{name}.pt"
         torch.save(state, source)
         for to in ("torch-checkpointing", "dcp", "pt", "hf"):
