@@ -127,28 +127,34 @@ void cast_choice::key_count::add(std::string_view key) {
 cast_choice::cast_choice(const selection_options& options) : options_(options), uses_(options.cast.size()) {}
 
 dtype cast_choice::type_of(const selectable& tensor) {
-  std::optional<dtype> chosen;
-  std::vector<std::size_t> passing;  // rules that match its key, but are for another kind
+  std::optional<std::size_t> chosen;  // the rule that decides
+  std::vector<std::size_t> passing;   // rules that match its key, but are for another kind
   for (std::size_t i = 0; i < uses_.size(); ++i) {
     const cast_rule& rule = options_.cast[i];
+    rule_use& use = uses_[i];
     const bool is_kind = is_of(rule, tensor.type);
     // A rule without a pattern selects by dtype alone.
     if (!rule.what && !is_kind) continue;
-    if (chosen && uses_[i].casts > 0) continue;
+    if (chosen && (use.casts > 0 || use.earlier)) continue;
     if (rule.what && !rule.what->matches(tensor.key)) continue;
-    uses_[i].is_matched = true;
+    use.is_matched = true;
     if (!is_kind) {
       passing.push_back(i);
-      continue;
+    } else if (chosen) {
+      use.earlier = chosen;
+      use.taken = tensor.key;
+    } else {
+      ++use.casts;
+      chosen = i;
     }
-    ++uses_[i].casts;
-    if (!chosen) chosen = rule.type;
   }
-  if (!chosen)
+  if (!chosen) {
     for (const std::size_t rule : passing) ++uses_[rule].left[tensor.type];
-  if (!chosen || *chosen == tensor.type) return tensor.type;
-  note_cast(tensor, *chosen);
-  return *chosen;
+    return tensor.type;
+  }
+  const dtype to = options_.cast[*chosen].type;
+  if (to != tensor.type) note_cast(tensor, to);
+  return to;
 }
 
 void cast_choice::note_cast(const selectable& tensor, dtype to) {
@@ -178,6 +184,7 @@ void cast_choice::report_left(selection_result& into) const {
     const rule_use& use = uses_[i];
     const cast_rule& rule = options_.cast[i];
     if (use.left.empty() || (rule.from && use.casts > 0)) continue;
+    if (use.casts == 0 && use.earlier && !options_.allow_unused) continue;  // `report_shadowed` refuses it
     const std::string how = way_of_naming(rule, use.left);
     if (use.casts == 0 && !options_.allow_unused) {
       into.errors.push_back(fail(errc::invalid_argument,
@@ -195,6 +202,21 @@ void cast_choice::report_left(selection_result& into) const {
   }
 }
 
+void cast_choice::report_shadowed(selection_result& into) const {
+  if (options_.allow_unused) return;
+  for (std::size_t i = 0; i < uses_.size(); ++i) {
+    const rule_use& use = uses_[i];
+    const cast_rule& rule = options_.cast[i];
+    if (use.casts > 0 || !use.earlier || (!rule.what && !rule.from)) continue;
+    const std::string earlier = to_string(options_.cast[*use.earlier]);
+    into.errors.push_back(
+        fail(errc::invalid_argument, fmt::format("cast '{}' casts nothing: an earlier rule casts each tensor that it "
+                                                 "would cast: '{}' casts {}",
+                                                 to_string(rule), earlier, escaped(use.taken)))
+            .with_hint(fmt::format("give it before '{}', or pass allow_unused to ignore this", earlier)));
+  }
+}
+
 void cast_choice::report(selection_result& into) const {
   into.errors.insert(into.errors.end(), errors_.begin(), errors_.end());
   for (const auto& [made, keys] : refused_)
@@ -208,6 +230,7 @@ void cast_choice::report(selection_result& into) const {
                                      keys.count == 1 ? "" : fmt::format(" and {} more", keys.count - 1),
                                      overflow_text(made.from, made.to)));
   report_left(into);
+  report_shadowed(into);
 }
 
 }  // namespace shardmesh

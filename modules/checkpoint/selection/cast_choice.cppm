@@ -29,8 +29,10 @@ class cast_choice {
   };
   struct rule_use {
     std::map<dtype, std::int64_t> left;  // tensors that match, but are of another kind and are cast by no other rule
-    std::int64_t casts = 0;              // matching tensors of its kind, whether or not they need a cast
+    std::int64_t casts = 0;              // tensors for which the rule decides, whether or not they need a cast
     bool is_matched = false;
+    std::optional<std::size_t> earlier;  // the rule that decides for `taken`, the first tensor that this one would cast
+    std::string taken;
   };
   struct cast {
     dtype from, to;
@@ -39,6 +41,8 @@ class cast_choice {
 
   void note_cast(const selectable& tensor, dtype to);
   void report_left(selection_result& into) const;
+  // Adds an error for each rule with a pattern or FROM that casts nothing because earlier rules decide.
+  void report_shadowed(selection_result& into) const;
 
   const selection_options& options_;
   std::vector<rule_use> uses_;         // by rule

@@ -90,6 +90,30 @@ TEST_CASE("a rule that matches tensors of other kinds alone is an error that say
         texts{"cast 'int16:float64' matches no key; pass allow_unused to ignore this"});
 }
 
+TEST_CASE("a rule that earlier rules leave nothing to cast is an error that names both") {
+  CHECK(
+      lines(cast({".*=float16", "w=float64"}).errors) ==
+      texts{"cast 'w=float64' casts nothing: an earlier rule casts each tensor that it would cast: '.*=float16' casts "
+            "w; give it before '.*=float16', or pass allow_unused to ignore this"});
+  CHECK(lines(cast({"v=float64", "w=float16", "w|v=float64"}).errors) ==
+        texts{"cast 'w|v=float64' casts nothing: an earlier rule casts each tensor that it would cast: 'w=float16' "
+              "casts w; give it before 'w=float16', or pass allow_unused to ignore this"});
+  // Tensors of other kinds that the later rule matches change nothing, and a dtype selects as a pattern does.
+  CHECK(lines(cast({"float64", "w|step=float64"}).errors) ==
+        texts{"cast 'w|step=float64' casts nothing: an earlier rule casts each tensor that it would cast: 'float64' "
+              "casts w; give it before 'float64', or pass allow_unused to ignore this"});
+  CHECK(lines(cast({"float64", "float32:bfloat16"}).errors) ==
+        texts{"cast 'float32:bfloat16' casts nothing: an earlier rule casts each tensor that it would cast: 'float64' "
+              "casts w; give it before 'float64', or pass allow_unused to ignore this"});
+  for (const texts& rules : {texts{"w=float64", "w|v=float16"}, texts{"w|v=float64", "float16"}}) {
+    INFO(rules.back());
+    CHECK(cast(rules).errors.empty());
+  }
+  const auto passed = cast({".*=float64", "w=float16"}, false, true);
+  CHECK(passed.errors.empty());
+  CHECK(changed(passed) == "w:float64 v:float64 q:float64 ");
+}
+
 TEST_CASE("a cast that loses values of integers is refused with its key unless narrowing is allowed") {
   for (const auto& [rule, line] : std::vector<std::pair<std::string, std::string>>{
            {"int64:float32", "step: casting int64 to float32 loses values; pass allow_narrowing to cast it anyway"},

@@ -199,6 +199,10 @@ TEST_CASE("a --dtype rule keeps integers, and what a cast cannot hold is refused
   CHECK(run_tool(call + " --dtype 'step=float32'").err ==
         "--dtype 'step=float32' casts nothing: no tensor that it matches is floating: found int64 (1); "
         "'step=int64:float32' casts int64; pass --allow-unused to ignore this [invalid_argument]\n");
+  CHECK(
+      run_tool(call + " --dtype '.*=float16' --dtype 'w=float64'").err ==
+      "--dtype 'w=float64' casts nothing: an earlier rule casts each tensor that it would cast: '.*=float16' casts w; "
+      "give it before '.*=float16', or pass --allow-unused to ignore this [invalid_argument]\n");
   const auto allowed = run_tool(call + " --dtype 'step=int64:float32' --allow-narrowing");
   CHECK(allowed.status == 0);
   CHECK(allowed.err ==
