@@ -95,7 +95,8 @@ class npz_save {
             tensors_, objects_, "text in names of NumPy arrays",
             [&](const path_key& key) { return objects_.empty() || !torch_file::json_of_key(key); }))
       report_.notes.push_back(*std::move(note));
-    if (objects_.empty()) return {};
+    // Without any record, only the suffix would show what the archive is.
+    if (objects_.empty() && !tensors_.empty()) return {};
     SHARDMESH_TRY(document_, safetensors::format_objects(objects_, tensors_));
     SHARDMESH_TRY(const auto incomplete, safetensors::objects_not_held_whole(objects_));
     report_.notes.insert(report_.notes.begin(), incomplete.begin(), incomplete.end());
@@ -175,7 +176,7 @@ class npz_save {
   std::span<const output_object> objects_;
   const save_options& options_;
   save_report report_;
-  std::string document_;              // of the objects; empty: there are none
+  std::string document_;              // of the objects; empty: the archive has no such record
   std::vector<std::string> headers_;  // one per tensor
   archive_layout layout_;
 };

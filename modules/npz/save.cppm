@@ -14,8 +14,8 @@ export namespace shardmesh::npz {
 std::optional<error> problem_of(std::string_view key, dtype type, const extents& shape);
 
 /// Writes whole tensors (their chunks are ignored), each as the record KEY.npy, and the objects, if any, as the record
-/// "shardmesh.objects.json". Streams from `source`. Elements begin at multiples of 64 of the file. Each record has its
-/// CRC-32. `numpy.load` reads the file without `allow_pickle`.
+/// "shardmesh.objects.json". An archive without tensors always has that record. Streams from `source`. Elements begin
+/// at multiples of 64 of the file. Each record has its CRC-32. `numpy.load` reads the file without `allow_pickle`.
 /// \errors before a file exists, one problem for each entry that the format cannot hold: those of `problem_of`;
 ///         errc::unsupported for a tensor of an unknown representation; errc::duplicate_key, also for a key that is
 ///         another key and ".npy", which `numpy.load` would confuse; those of safetensors' `problems_of_names`. Later:

@@ -93,6 +93,22 @@ TEST_CASE("objects travel in a record of their own") {
   }
 }
 
+TEST_CASE("an empty checkpoint is an archive that is recognised without the suffix") {
+  const scratch_folder scratch;
+  const auto source = opened(written(scratch / "in.safetensors", safetensors_of("{}", "")));
+  const auto report = convert(*source, scratch / "out", {.format = target_format::npz});
+  INFO((report ? "" : to_string(report.error())));
+  REQUIRE(report);
+  CHECK(report->tensors == 0);
+  CHECK(report->objects == 0);
+  CHECK(content(scratch / "out").find("shardmesh.objects.json") != std::string::npos);
+  const auto copy = opened(scratch / "out");
+  CHECK(copy->contents().format == checkpoint_format::npz);
+  CHECK(copy->contents().tensors.empty());
+  CHECK(copy->contents().objects.empty());
+  CHECK(verify(*copy, {.threads = 1}).value().problems.empty());
+}
+
 TEST_CASE("a tensor whose dtype NumPy lacks is refused, with the remedy, or left out on request") {
   const scratch_folder scratch;
   const auto source = opened(
