@@ -331,6 +331,27 @@ def rewrite(source, target, change):
                 new.writestr(kept[0], kept[1])
 
 
+def unread_records(oracle):
+    """A note names the records that neither torch.save writes nor the pickle refers to, and no others."""
+    attributed = torch.ones(2)
+    attributed.extra = torch.zeros(3)  # a storage inside the record of a plain tensor
+    state = {"w": torch.ones(2), "sparse": torch.eye(3).to_sparse(), "attributed": attributed, "empty": torch.zeros(0)}
+    file, made = oracle.work / "unread.pt", oracle.work / "unread_made.pt"
+    torch.save(state, file)
+    for call in (("inspect", file), ("convert", file, made, "--force")):
+        status, _, err = oracle.run(*call)
+        oracle.check(status == 0 and "not read" not in err, "nothing unread", f"{call[0]} exits {status}: {err}")
+    with zipfile.ZipFile(file, "a") as archive:
+        for name in ("unread/config.json", "unread/data/77", "other/data/0", "unread/data/0/more", "unread/.data/more"):
+            archive.writestr(name, b"1234")
+        archive.writestr("unread/folder/", b"")
+    said = ("not read: 4 records to which the pickle does not refer: unread/config.json, unread/data/77, other/data/0, "
+            "unread/data/0/more\n")
+    for call in (("inspect", file), ("verify", file), ("convert", file, made, "--force")):
+        status, out, err = oracle.run(*call)
+        oracle.check(status == 0 and said in out + err, "unread", f"{call[0]} exits {status}: {out + err}")
+
+
 def hostile_programs(oracle):
     folder = oracle.data / "writers" / "torch_export"
     config = "program/data/weights/model_weights_config.json"
@@ -369,7 +390,7 @@ def hostile_programs(oracle):
 
 
 oracle = Oracle(__doc__, syncs=False)
-for part in (roots, pickles, hostile_pickles, hostile_texts, programs, script_buffers, hostile_programs):
+for part in (roots, unread_records, pickles, hostile_pickles, hostile_texts, programs, script_buffers, hostile_programs):
     if oracle.args.only in part.__name__:
         part(oracle)
 shutil.rmtree(oracle.work, ignore_errors=True)

@@ -71,6 +71,9 @@ class item {
   const pickle::graph& graph() const { return graph_; }
   std::span<const storage> storages() const { return storages_; }
   std::span<const tensor> tensors() const { return tensors_; }
+  /// Returns the names, escaped, of the records that nothing reads: torch.save writes no such record, or the pickle
+  /// refers to no such storage. Empty for items that are not whole files, for TorchScript, and for streams.
+  std::span<const std::string> unread_records() const { return unread_records_; }
   /// Returns the index of the tensor that this record rebuilds; empty when the record is not a tensor that we expose.
   std::optional<std::size_t> tensor_of(const pickle::value& value) const;
   /// Returns the index of the tensor that holds the integers of a `torch.quantize_per_tensor` or `_per_channel` tensor.
@@ -90,6 +93,7 @@ class item {
   std::vector<storage> storages_;
   std::vector<tensor> tensors_;
   std::unordered_map<std::uint64_t, std::size_t> tensor_of_;  // by identity
+  std::vector<std::string> unread_records_;
 };
 
 /// Reads the uncompressed bytes of a storage.

@@ -74,6 +74,7 @@ result<item> item_reader::open_zip() {
   }
   if (options_.is_file) item.warnings_ = refusals_of_torch_load(source_, directory_);
   SHARDMESH_TRY(collect(item));
+  if (options_.is_file && !is_script) SHARDMESH_TRY(find_unread(item));
   return item;
 }
 

@@ -23,6 +23,8 @@ class item_reader {
   result<item> open_zip();
   result<void> check_records() const;
   result<void> charge_inflated(const zip_record& record);
+  // Names the records that nothing reads. It is in `unread_records`.
+  result<void> find_unread(torch_file::item& item);
   result<item> open_stream();
   result<item> open_legacy(std::span<const std::byte> start, bool is_whole);
   result<void> collect(torch_file::item& item);

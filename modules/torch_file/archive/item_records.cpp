@@ -57,7 +57,27 @@ result<record_sums> check_record(const byte_source& record, std::uint32_t crc32,
       .with_values(fmt::format("{:08x}", crc32), fmt::format("{:08x}", found));
 }
 
-// Appends the parts of a value, in order.
+bool is_empty_storage(const pickle::value& reference) {
+  return reference.persistent_id().items()[4].as_int() == 0;
+}
+
+// Whether a function built the value from its arguments alone: a frozenset, bytes in protocol 2, an enum member. Like
+// equal tuples, equal values may be pickled as one object or as several: our writer pickles dict keys one by one.
+bool is_value(const pickle::value& at) {
+  return at.kind() == pickle::kind::record && at.form() == pickle::form::reduce && !at.state() &&
+         at.keyword_args().items().empty() && at.keyword_args().pairs().empty() && at.appended().items().empty() &&
+         at.assigned().pairs().empty();
+}
+
+// Unwraps a Parameter, because some writers save only its tensor.
+pickle::value without_parameter(const pickle::value& value) {
+  const bool parameter = value.is_record_of("torch._utils", "_rebuild_parameter") ||
+                         value.is_record_of("torch._utils", "_rebuild_parameter_with_state");
+  return parameter && value.args().size() >= 2 ? value.args().items()[0] : value;
+}
+
+}  // namespace
+
 void push_parts(const pickle::value& value, std::vector<pickle::value>& pending) {
   switch (value.kind()) {
     case pickle::kind::list:
@@ -79,32 +99,11 @@ void push_parts(const pickle::value& value, std::vector<pickle::value>& pending)
   }
 }
 
-// The storage key in a persistent reference: ("storage", class, key, location, count).
 std::optional<std::string> storage_key(const pickle::value& reference) {
   const pickle::items id = reference.persistent_id().items();
   if (id.size() < 5 || id[0].text() != "storage" || !id[2].text()) return std::nullopt;
   return std::string(*id[2].text());
 }
-bool is_empty_storage(const pickle::value& reference) {
-  return reference.persistent_id().items()[4].as_int() == 0;
-}
-
-// Whether a function built the value from its arguments alone: a frozenset, bytes in protocol 2, an enum member. Like
-// equal tuples, equal values may be pickled as one object or as several: our writer pickles dict keys one by one.
-bool is_value(const pickle::value& at) {
-  return at.kind() == pickle::kind::record && at.form() == pickle::form::reduce && !at.state() &&
-         at.keyword_args().items().empty() && at.keyword_args().pairs().empty() && at.appended().items().empty() &&
-         at.assigned().pairs().empty();
-}
-
-// Unwraps a Parameter, because some writers save only its tensor.
-pickle::value without_parameter(const pickle::value& value) {
-  const bool parameter = value.is_record_of("torch._utils", "_rebuild_parameter") ||
-                         value.is_record_of("torch._utils", "_rebuild_parameter_with_state");
-  return parameter && value.args().size() >= 2 ? value.args().items()[0] : value;
-}
-
-}  // namespace
 
 result<record_sums> check_archive(const byte_source& archive, read_budget* budget, const std::string& place) {
   if (!looks_like_zip(archive)) return record_sums{0, archive.size_bytes()};

@@ -62,3 +62,13 @@ class item_storages {
 };
 
 }  // namespace shardmesh::torch_file
+
+namespace shardmesh::torch_file {
+
+// Appends the parts of a value, in order. Other values than containers and records have none.
+void push_parts(const pickle::value& value, std::vector<pickle::value>& pending);
+
+// Returns the storage key in a persistent reference, ("storage", class, key, location, count). Empty for others.
+std::optional<std::string> storage_key(const pickle::value& reference);
+
+}  // namespace shardmesh::torch_file

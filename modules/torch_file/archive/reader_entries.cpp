@@ -2,6 +2,7 @@
 // The entries of a .pt file, and the limits on what they declare.
 module;
 #include <fmt/core.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -58,6 +59,9 @@ result<void> torch_file_reader::list() {
   SHARDMESH_TRY(taken_apart parts, entries_of_root(*item_, *source_, budget_, root_));
   std::move(parts.notes.begin(), parts.notes.end(), std::back_inserter(notes_));
   unread_tensors_ += parts.unread_tensors;
+  if (const auto records = item_->unread_records(); !records.empty())
+    notes_.push_back(fmt::format("not read: {} to which the pickle does not refer: {}",
+                                 detail::counted(records.size(), "record"), name_list(records)));
   for (flat_entry& entry : parts.entries) {
     if (entry.where.empty())
       return fail(errc::unsupported, fmt::format("it holds a {}, whose tensors ({}) have no names",
