@@ -125,10 +125,15 @@ result<zip_directory> open_archive(const byte_source& archive, read_budget& budg
   const std::string main = archive_prefix(directory) + "data.pkl";
   if (const zip_record* const record = directory.find(main); record != nullptr) {
     const std::int64_t most = most_bytes(*record, budget.limits());
-    if (record->size_bytes > most)
-      return fail(errc::bad_format, fmt::format("record \"{}\" is too large", escaped(main)))
+    if (record->size_bytes > most) {
+      std::string message = fmt::format("record \"{}\" is too large", escaped(main));
+      const bool can_be_raised = most == budget.limits().description_bytes;
+      error refused =
+          can_be_raised ? beyond_limit(std::move(message), most) : fail(errc::bad_format, std::move(message));
+      return std::move(refused)
           .with_file(archive.name())
           .with_values(fmt::format("at most {} bytes", most), fmt::format("{}", record->size_bytes));
+    }
   }
   SHARDMESH_TRY(
       for_each_pickle(archive, directory, budget.limits(), main, [&](const archived_pickle& pickle) -> result<void> {

@@ -203,3 +203,22 @@ TEST_CASE("an archive that torch.load refuses is read, with a warning that names
         std::vector<std::string>{
             missing, begin + "archive: 1 record is outside of its folder \"archive/\": outside/version" + end});
 }
+
+TEST_CASE("a main pickle beyond the limit of descriptions is refused, with the option that raises the limit") {
+  const scratch_folder scratch;
+  const std::filesystem::path file = scratch / "x.pt";
+  const std::string_view pickle("\200\2}X\1\0\0\0aK\1s.", 13);  // {"a": 1}
+  const std::vector<std::byte> bytes = torch_file::object_archive(std::as_bytes(std::span(pickle)));
+  std::ofstream(file, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  open_options options;
+  options.limits.description_bytes = 12;
+  const auto refused = torch_file::open(file, options);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::bad_format);
+  CHECK(to_string(refused.error()) == file.string() +
+                                          ": record \"archive/data.pkl\" is too large: expected at most 12 bytes, "
+                                          "found 13; raise the limit factor, if you trust the file");
+  options.limits.description_bytes = 13;
+  CHECK(torch_file::open(file, options));
+}
