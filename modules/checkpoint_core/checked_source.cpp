@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/core.h>
+#include <entry_error.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -218,7 +219,8 @@ result<void> chunk_checks::finish() {
   for (const auto& [chunk, source] : begun) {
     if (auto done = source->finish(); !done) {
       const tensor_entry& tensor = reader_.contents().tensors[reader_.tensor_of_chunk(chunk)];
-      return std::move(done).error().with_key(tensor.key).with_box(reader_.contents().chunk_box(tensor, chunk));
+      return detail::at_entry(std::move(done).error(), tensor.key)
+          .with_box(reader_.contents().chunk_box(tensor, chunk));
     }
     finish(chunk);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/core.h>
+#include <entry_error.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -57,7 +58,7 @@ stored_range composed_reader::place_here(std::size_t part, stored_range place) c
 
 result<void> composed_reader::take_key(const std::string& key) {
   if (keys_.insert(key).second) return {};
-  return fail(errc::duplicate_key, "two entries have the same name").with_key(key).with_file(path_.string());
+  return detail::at_entry(fail(errc::duplicate_key, "two entries have the same name"), key).with_file(path_.string());
 }
 
 result<void> composed_reader::add_tensor(tensor_entry entry) {
@@ -74,7 +75,7 @@ result<void> composed_reader::add_chunk(const box& where, const chunk_piece& fro
   const tensor_entry& stored = part.contents().tensors[from.tensor];
   const tensor_entry& made = contents_.tensors.back();
   const auto refuse = [&](error e) {
-    return std::move(e).with_key(made.key).with_box(where).with_file(file_of(part, stored, from.chunk));
+    return detail::at_entry(std::move(e), made.key).with_box(where).with_file(file_of(part, stored, from.chunk));
   };
   if (stored.type != made.type)
     return refuse(fail(errc::dtype_mismatch, "its parts have different dtypes")

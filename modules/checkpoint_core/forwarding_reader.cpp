@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <entry_error.hpp>
 #include <shardmesh/try.hpp>
 
 #include <cstddef>
@@ -60,7 +61,7 @@ void forwarding_reader::clear_objects() {
 
 error forwarding_reader::located(error e, const std::string& key) const {
   if (e.file.empty()) e.file = printable_url(path_.string());
-  return e.key.empty() ? std::move(e).with_key(key) : e;
+  return e.key.empty() ? detail::at_entry(std::move(e), key) : e;
 }
 
 result<std::shared_ptr<const opened_chunk>> forwarding_reader::open_chunk(const tensor_entry& tensor,

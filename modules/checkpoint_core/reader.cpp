@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/core.h>
+#include <entry_error.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -78,7 +79,8 @@ check_outcome checkpoint_reader::check_each(
         }
         error cause = std::move(done).error();
         if (cause.key.empty())
-          cause.key = entry.is_tensor ? contents_.tensors[entry.index].key : contents_.objects[entry.index].key;
+          cause = detail::at_entry(std::move(cause), entry.is_tensor ? contents_.tensors[entry.index].key
+                                                                     : contents_.objects[entry.index].key);
         if (cause.file.empty()) cause.file = printable_url(path_.string());
         problems.add(i, std::move(cause));
         return {};
@@ -115,14 +117,15 @@ const tensor_entry& chunk_source::tensor_of(std::int32_t chunk) const {
 
 result<void> chunk_source::read(item_id item, const box& part, const tensor_view& to) {
   const tensor_entry& tensor = tensor_of(item.slot);
-  if (auto held = check_host_memory(to); !held) return std::move(held).error().with_key(tensor.key).with_box(part);
+  if (auto held = check_host_memory(to); !held)
+    return detail::at_entry(std::move(held).error(), tensor.key).with_box(part);
   SHARDMESH_TRY(const auto chunk, reader_->open_chunk(tensor, item.slot));
   auto done = checks_ ? checks_->read(item.slot, chunk, part, to, options_)
                       : read_box(*chunk->source, chunk->tensor, part, to, options_, &reader_->maps());
   if (done || !done.error().key.empty()) return done;
   error cause = std::move(done).error();
   if (cause.boxes.empty()) cause.boxes.push_back(reader_->contents().chunk_box(tensor, item.slot));
-  return std::move(cause).with_key(tensor.key);
+  return detail::at_entry(std::move(cause), tensor.key);
 }
 
 result<void> chunk_source::finish() {

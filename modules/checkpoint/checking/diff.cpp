@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/core.h>
+#include <entry_error.hpp>
 #include <range/v3/view/enumerate.hpp>
 #include <range/v3/view/zip.hpp>
 #include <shardmesh/try.hpp>
@@ -73,7 +74,7 @@ result<diff_report> diff(const diff_side& left, const diff_side& right, const di
     if (!failure) continue;
     std::string key(pair.first);
     error cause = std::move(*failure);
-    if (cause.key.empty()) cause.key = key;
+    if (cause.key.empty()) cause = detail::at_entry(std::move(cause), key);
     if (cause.file.empty()) cause.file = printable_url((a ? left : right).reader.path().string());
     error shown = cause;
     if (shown.key == key) shown.key.clear();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <entry_error.hpp>
 #include <range/v3/view/drop.hpp>
 #include <range/v3/view/zip.hpp>
 #include <shardmesh/try.hpp>
@@ -27,7 +28,7 @@ void find_stored_twice(const catalog& contents, const tensor_entry& tensor, std:
   const std::vector<box> boxes = boxes_of(contents, tensor);
   for (const auto& [before, b] : views::zip(boxes, boxes | views::drop(1)))
     if (b == before)
-      problems.push_back(fail(errc::overlap, "a chunk is stored twice").with_key(tensor.key).with_box(b));
+      problems.push_back(detail::at_entry(fail(errc::overlap, "a chunk is stored twice"), tensor.key).with_box(b));
 }
 
 // The recorded ranges that copying does not check: the ranges of touched entries, except chunks whose elements are
@@ -63,7 +64,8 @@ tiling check_tiling(const catalog& contents, const tensor_entry& tensor) {
     return found;
   }
   const cover_report cover = check_cover(*held);
-  for (const cover_problem& problem : cover.problems) found.problems.push_back(to_error(problem).with_key(tensor.key));
+  for (const cover_problem& problem : cover.problems)
+    found.problems.push_back(detail::at_entry(to_error(problem), tensor.key));
   found.more_problems = std::max<std::int64_t>(cover.total - static_cast<std::int64_t>(cover.problems.size()), 0);
   find_stored_twice(contents, tensor, found.problems);
   if (found.problems.empty() && cover.ok()) found.held = std::move(*held);
@@ -121,7 +123,9 @@ std::vector<error> check_chunks_of(checkpoint_reader& reader, std::span<const st
         }
         auto checked = sums.check(**opened, contents.chunk_places[static_cast<std::size_t>(chunk)]);
         if (!checked)
-          found.add(i, std::move(checked).error().with_key(tensor->key).with_box(contents.chunk_box(*tensor, chunk)));
+          found.add(
+              i,
+              detail::at_entry(std::move(checked).error(), tensor->key).with_box(contents.chunk_box(*tensor, chunk)));
         return {};
       });
   if (!ended) found.add(static_cast<std::int64_t>(chunks.size()), ended.error());  // the rest is unchecked

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/core.h>
+#include <entry_error.hpp>
 #include <plural.hpp>
 #include <range/v3/view/enumerate.hpp>
 
@@ -179,7 +180,8 @@ class verification {
     const stored_range& place = reader_.contents().chunk_places[static_cast<std::size_t>(chunk)];
     auto checked = sums.check(*opened, place);
     if (!checked)
-      return std::move(checked).error().with_key(tensor.key).with_box(reader_.contents().chunk_box(tensor, chunk));
+      return detail::at_entry(std::move(checked).error(), tensor.key)
+          .with_box(reader_.contents().chunk_box(tensor, chunk));
     const bool is_empty = opened->tensor.size_bytes == 0;
     if (!is_empty && !has_checksum(*opened) && !(record_ && record_->of_item(place))) ++unchecked;
     if (is_next_piece(tensor, chunk)) return std::int64_t{0};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <entry_error.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -114,7 +115,8 @@ result<void> grouped_load::compare(std::span<const std::size_t> group) {
         SHARDMESH_TRY(const auto opened, reader_.open_chunk(*entry, chunk));
         auto checked = sums_.check(*opened, reader_.contents().chunk_places[static_cast<std::size_t>(chunk)]);
         if (checked) return {};
-        return std::move(checked).error().with_key(entry->key).with_box(reader_.contents().chunk_box(*entry, chunk));
+        return detail::at_entry(std::move(checked).error(), entry->key)
+            .with_box(reader_.contents().chunk_box(*entry, chunk));
       });
 }
 

@@ -109,6 +109,28 @@ TEST_CASE("an empty checkpoint is an archive that is recognised without the suff
   CHECK(verify(*copy, {.threads = 1}).value().problems.empty());
 }
 
+TEST_CASE("an error about the entry with the empty name shows that name") {
+  const scratch_folder scratch;
+  const auto source = opened(
+      written(scratch / "in.safetensors",
+              safetensors_of(R"({"":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", std::string("\1\2\3\4"))));
+  REQUIRE(convert(*source, scratch / "out.npz", {.format = target_format::npz}));
+  std::string bytes = content(scratch / "out.npz");
+  bytes[bytes.find("\1\2\3\4")] = 9;
+  const fs::path file = written(scratch / "out.npz", bytes);
+  const auto damaged = opened(file);
+  const std::string line = file.string() +
+                           ": \"\": the tensor's bytes differ from their checksum in [0:1): expected crc32 b63cfbcd, "
+                           "found 7388d322; restore the file from another copy";
+  const auto problems = verify(*damaged, {.threads = 1}).value().problems;
+  REQUIRE(problems.size() == 1);
+  CHECK(to_string(problems[0]) == line);
+  CHECK(problems[0].key.empty());
+  const auto refused = convert(*damaged, scratch / "copy.npz", {.format = target_format::npz});
+  REQUIRE_FALSE(refused);
+  CHECK(to_string(refused.error()) == line);
+}
+
 TEST_CASE("a tensor whose dtype NumPy lacks is refused, with the remedy, or left out on request") {
   const scratch_folder scratch;
   const auto source = opened(
