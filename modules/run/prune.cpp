@@ -59,6 +59,7 @@ class prune_planner {
  private:
   result<void> check_steps() {
     for (std::size_t i = 0; i < steps_.size(); ++i) {
+      SHARDMESH_TRY(detail::check_current_call());
       step_check checked = check_step(steps_[i].path);
       // The step is not at fault.
       if (checked.problem && checked.problem->code == errc::no_memory) return *std::move(checked.problem);

@@ -99,7 +99,7 @@ difference_counts counts_of(const std::vector<key_difference>& differences) {
 }
 
 std::string line_of(const key_difference& d) {
-  return fmt::format("{}: {}", escaped(d.key), escaped(d.text));
+  return fmt::format("{}: {}", d.key.empty() ? "\"\"" : escaped(d.key), escaped(d.text));
 }
 
 void write_document(json_writer& out, const compared_checkpoints& all, const diff_limits& most) {
