@@ -182,13 +182,12 @@ void folder_reader::report_object(const tensor_entry& expected, const occurrence
   }
   checkpoint_reader& from = part(found.part);
   const auto value = from.read_object(found.index);
-  problems_.push_back(
-      fail(errc::bad_format, "the file has an object in place of a tensor that the metadata describes")
-          .with_key(dotted(from.contents().objects[found.index].where))
-          .with_rank(found.rank)
-          .with_file(from.path().string())
-          .with_values(fmt::format("{} {}", shardmesh::name(expected.type), to_string(expected.shape)),
-                       value ? value->kind : "an object"));
+  problems_.push_back(fail(errc::bad_format, "the file has an object in place of a tensor that the metadata describes")
+                          .with_key(dotted(from.contents().objects[found.index].where))
+                          .with_rank(found.rank)
+                          .with_file(from.path().string())
+                          .with_values(fmt::format("{} {}", shardmesh::name(expected.type), to_string(expected.shape)),
+                                       value ? value->kind : "an object"));
 }
 
 error folder_reader::located(error problem) const {

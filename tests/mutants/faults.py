@@ -22,8 +22,8 @@ FAULTS = [
     ("storage/checksum.cpp", "to_hex(xxh3(bytes_of(body))) != text.substr(body.size(), 32)", "false",
      ["unit_checkpoint", "unit_copies"]),
     ("storage/destination/leftover.cpp", "SHARDMESH_TRY(make_name_durable(path, path));", NOTHING, ["unit_storage"]),
-    ("storage/destination/staging_place.cpp", "joined && is_directory && !sync_folder(doomed.parent_path(), {})", "false",
-     ["unit_storage"]),
+    ("storage/destination/staging_place.cpp",
+     "joined && durable && is_directory && !sync_folder(doomed.parent_path(), {})", "false", ["unit_storage"]),
     # pickle
     ("pickle/machine.cpp", "stack_.size() > floor()", "stack_.size() >= floor()", ["unit_pickle"]),
     ("pickle/machine.cpp", "number > 5", "number > 6", ["unit_pickle"]),
