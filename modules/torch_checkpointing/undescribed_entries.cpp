@@ -33,7 +33,9 @@ std::string with_kinds(const tree_path& where, std::size_t from) {
     const path_key& step = where[i];
     const char kind = step.is_index() || step.is_integer() ? '#' : step.is_python() ? '?' : ':';
     const std::string name = key_text(step);
-    text += fmt::format("{}{}{}", name.size(), kind, name);
+    text += std::to_string(name.size());
+    text += kind;
+    text += name;
   }
   return text;
 }
