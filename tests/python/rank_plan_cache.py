@@ -12,6 +12,7 @@ from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor  # noqa: E402
 
 import shardmesh  # noqa: E402
+import shardmesh.dcp  # noqa: E402
 from rank_group import run_ranks  # noqa: E402
 
 ROWS = torch.arange(42.0).reshape(7, 6)
