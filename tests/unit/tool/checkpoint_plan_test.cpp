@@ -159,7 +159,7 @@ TEST_CASE("plan refuses entries of which the ranks saved different values, and n
     return ranks.path.string() + ": " + key +
            ": the ranks saved different entries under this key (ranks 0, 1): " + "expected " + expected + ", found " +
            found +
-           "; read it as one rank (--rank N, rank=N), or list it as KEY@RANK of each rank (--keys-at-ranks, "
+           "; read it as one of these ranks (--rank N, rank=N), or list it as KEY@RANK of each rank (--keys-at-ranks, "
            "keys_at_ranks=True) [disagreement]\n";
   };
   const std::string lines = line("model.rep", "float32 [4, 2]", "float32 [2, 4]") +
@@ -200,7 +200,7 @@ TEST_CASE("with --rank, plan takes the values of that rank, and with --keys-at-r
   CHECK(held("--keys-at-ranks") == std::vector<int>{13, 540, 540, 516});
   const auto both = run_tool(ranks.call("--rank 0 --keys-at-ranks"));
   CHECK(both.status == 2);
-  CHECK(both.err.find("--keys-at-ranks cannot be used with --rank") != std::string::npos);
+  CHECK(both.err.find("--rank cannot be used with --keys-at-ranks") != std::string::npos);
 }
 
 TEST_CASE("plan prints the warnings of a checkpoint whose ranks agree, and lists them in its document") {

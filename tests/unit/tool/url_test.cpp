@@ -62,7 +62,7 @@ TEST_CASE("clean refuses a URL under which nothing is written") {
   CHECK(says(line, "https://host/run: no destination is written there, and none is cleaned"));
 }
 
-TEST_CASE("--within ends every command that reads a checkpoint with status 3, and leaves nothing") {
+TEST_CASE("the option --within ends every command that reads a checkpoint with status 3, and leaves nothing") {
   const scratch_folder scratch;
   const std::string there = " '" + checkpoint + "' ", to = " '" + (scratch / "out").string() + "' ";
   const std::string meshes = "--from-mesh 2 --from R --to-mesh 2 --to R";
@@ -82,7 +82,7 @@ TEST_CASE("--within ends every command that reads a checkpoint with status 3, an
   }
 }
 
-TEST_CASE("--within refuses values that are no time, and names the option") {
+TEST_CASE("the option --within refuses values that are no time, and names the option") {
   for (const std::string value : {"-1", "nan", "soon", "''"}) {
     const std::string line = refusal("verify '" + checkpoint + "' --within=" + value, 2);
     CHECK(says(line, "--within"));

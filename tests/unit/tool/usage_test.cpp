@@ -129,7 +129,7 @@ TEST_CASE("with --json, wrong usage is one valid document as well, and the line 
   }
 }
 
-TEST_CASE("--json=VALUE asks for a document wherever it sets the flag") {
+TEST_CASE("the option --json=VALUE asks for a document wherever it sets the flag") {
   for (const char* const value : {"true", "1", "yes", "TRUE", "on"}) {
     INFO(value);
     const auto run = run_tool("map show a key --map no:where --json=" + std::string(value));
