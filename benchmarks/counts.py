@@ -117,7 +117,7 @@ def program_work(bench=None, ranks=None):
     work = {}
     if bench:
         for what in ("dcp", "model.safetensors", "model.pt"):
-            work[f"load {what}"] = [bench, "load", f"SRC/{what}", "--repeat", "1", "--threads", "4"]
+            work[f"load {what}"] = [bench, "load", f"SRC/{what}", "--repeat", "1", "--threads", "1"]
     if ranks:
         work["four ranks load and save dcp"] = [ranks, "SRC/dcp", "DST/a", "4"]
     return work
