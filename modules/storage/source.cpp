@@ -21,8 +21,8 @@ module shardmesh.storage;
 
 import :answers;
 import :descriptors;
+import :file_ahead;
 import :regular_file;
-import :uninterrupted;
 
 namespace shardmesh {
 namespace {
@@ -157,7 +157,7 @@ class pooled_file final : public byte_source {
   }
   result<void> read_from(int fd, std::int64_t offset, std::span<std::byte> out) const {
     while (!out.empty()) {
-      const ssize_t got = uninterrupted([&] { return ::pread(fd, out.data(), out.size(), offset); });
+      const std::ptrdiff_t got = ahead_.read(fd, offset, out);
       if (got < 0) return fail_sys(errno, "cannot read", path_);
       if (got == 0) return fail(errc::io, "became shorter while it was read").with_file(path_);
       out = out.subspan(static_cast<std::size_t>(got));
@@ -179,6 +179,7 @@ class pooled_file final : public byte_source {
   std::string path_;
   std::optional<file_version> version_;
   std::int64_t size_ = 0;
+  mutable file_ahead ahead_;
 };
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -192,6 +193,13 @@ ssize_t read(int fd, void* data, size_t size) {
 }
 ssize_t pread(int fd, void* data, size_t size, off_t from) {
   return read_part(fd, size, [&](size_t n) { return REAL(pread)(fd, data, n, from); });
+}
+ssize_t preadv2(int fd, const iovec* pieces, int count, off_t from, int flags) {
+  if (count != 1) return REAL(preadv2)(fd, pieces, count, from, flags);
+  return read_part(fd, pieces->iov_len, [&](size_t n) {
+    const iovec part{pieces->iov_base, n};
+    return REAL(preadv2)(fd, &part, 1, from, flags);
+  });
 }
 ssize_t pread64(int fd, void* data, size_t size, off64_t from) {
   return read_part(fd, size, [&](size_t n) { return REAL(pread64)(fd, data, n, from); });
