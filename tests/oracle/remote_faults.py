@@ -186,7 +186,8 @@ def workers_of(oracle, weed):
     if not importlib.util.find_spec("torch"):
         print("loads and saves in Python are not tried: PyTorch is not installed")
         return None
-    return Workers(package.resolve(), weed.port if weed else 0, 2)
+    # A slow trial in Python keeps its worker for up to a minute.
+    return Workers(package.resolve(), weed.port if weed else 0, 8 if LONG else 2)
 
 
 def options(parser):
