@@ -40,7 +40,7 @@ void load_builtins(const nvrtc& of) {
   static_cast<void>(::dlopen((folder / name).c_str(), RTLD_NOW | RTLD_LOCAL));  // if it fails, NVRTC's log says so
 }
 
-// Returns whether this runtime and its driver can run what NVRTC compiles.
+// Checks that this runtime can load code that NVRTC compiles, and that the driver can run it.
 result<void> check_fit(const nvrtc& found, const runtime& cuda) {
   if (cuda.call().library_load_data == nullptr)
     return fail(errc::unsupported, cuda.file() + " cannot load compiled kernels")
@@ -51,7 +51,7 @@ result<void> check_fit(const nvrtc& found, const runtime& cuda) {
       !cuda.check(cuda.call().driver_get_version(&driver), "cudaDriverGetVersion") || driver == 0)
     return {};
   if (found.major <= driver / 1000) return {};
-  return fail(errc::unsupported, "the driver does not load what " + found.library.file() + " compiles")
+  return fail(errc::unsupported, "the driver cannot run code that " + found.library.file() + " compiles")
       .with_values("NVRTC of CUDA " + std::to_string(driver / 1000) + " or older",
                    "NVRTC " + version_text(found.major, found.minor))
       .with_hint(remedy);
@@ -85,7 +85,7 @@ result<std::shared_ptr<const nvrtc>> nvrtc::open(const std::string& path) {
   int count = 0;
   if (made->call.version(&made->major, &made->minor) != 0 || made->call.get_num_supported_archs(&count) != 0 ||
       count <= 0 || count > 1000)
-    return fail(errc::unsupported, made->library.file() + " does not tell its version and architectures")
+    return fail(errc::unsupported, made->library.file() + " does not report its version and architectures")
         .with_hint(remedy);
   made->architectures.resize(static_cast<std::size_t>(count));
   if (made->call.get_supported_archs(made->architectures.data()) != 0) made->architectures.clear();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/core.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -72,7 +73,7 @@ result<void> infer_sizes(const index_rule& rule, std::span<const std::optional<e
     if (shape->rank() != tensor.dimensions.size())
       return fail(errc::shape_mismatch,
                   fmt::format("'{}' has another number of dimensions than in the rule", tensor.alias))
-          .with_values(fmt::format("{} dimensions", tensor.dimensions.size()), to_string(*shape));
+          .with_values(detail::counted(tensor.dimensions.size(), "dimension"), to_string(*shape));
     for (std::size_t d = 0; d < tensor.dimensions.size(); ++d) {
       std::int64_t known = 1;
       const index_factor* unknown = nullptr;

@@ -79,7 +79,7 @@ result<std::int32_t> world_size_of(checkpoint_reader& reader) {
   SHARDMESH_TRY(const plain_value value, value_of(archive));
   const auto* const ranks = std::get_if<std::int64_t>(&value);
   if (ranks == nullptr || *ranks < 1 || *ranks > most_ranks)
-    return fail(errc::bad_format, "is no number of ranks")
+    return fail(errc::bad_format, "is not a valid number of ranks")
         .with_key(std::string(world_size_key))
         .with_file(reader.path().string())
         .with_values(fmt::format("1 to {}", most_ranks), ranks == nullptr ? "" : fmt::format("{}", *ranks));

@@ -39,8 +39,9 @@ result<std::size_t> cut_dimension(const chunk_sharding_spec& spec, const extents
   if (spec.placements.empty()) return fail(errc::invalid_argument, "a chunk sharding spec has no placements");
   if (!spec.rule.fits(size[cut], static_cast<std::int64_t>(spec.placements.size())))
     return fail(errc::invalid_argument, "the split rule does not fit the dimension")
-        .with_values(fmt::format("a rule for {} over {} placements", size[cut], spec.placements.size()),
-                     fmt::format("one of {} sizes", spec.rule.ends().size()));
+        .with_values(
+            fmt::format("a rule for {} over {}", size[cut], detail::counted(spec.placements.size(), "placement")),
+            fmt::format("one of {}", detail::counted(spec.rule.ends().size(), "size")));
   return cut;
 }
 
@@ -122,8 +123,9 @@ std::string_view policy_name(split_policy policy) {
 }  // namespace
 
 std::string to_string(const chunk_sharding_spec& spec) {
-  return fmt::format("{} {} chunks along dimension {} on {}", spec.placements.size(), policy_name(spec.rule.policy()),
-                     spec.dim, shortened(spec.placements));
+  const std::string chunk = fmt::format("{} chunk", policy_name(spec.rule.policy()));
+  return fmt::format("{} along dimension {} on {}", detail::counted(spec.placements.size(), chunk), spec.dim,
+                     shortened(spec.placements));
 }
 
 std::string to_string(const enumerable_sharding_spec& spec) {
@@ -194,12 +196,12 @@ result<index_range> chunk_sharding_params(std::int64_t dim_size, const chunk_sha
   if (dim_size < 0 || chunks == 0 || !spec.rule.fits(dim_size, chunks))
     return fail(errc::invalid_argument, "the dimension cannot be cut by this spec")
         .with_values("a size of at least 0 that fits the rule, and placements",
-                     fmt::format("size {}, {} placements", dim_size, chunks));
+                     fmt::format("size {}, {}", dim_size, detail::counted(chunks, "placement")));
   for (const auto& [i, placement] : views::zip(views::iota(std::int64_t{0}), spec.placements))
     if (placement.rank == rank) return spec.rule.part(dim_size, chunks, i);
   return fail(errc::invalid_argument, "no chunk of the spec is on this rank")
       .with_rank(rank)
-      .with_values(fmt::format("a rank of one of {} placements", chunks), std::to_string(rank));
+      .with_values(fmt::format("a rank of one of {}", detail::counted(chunks, "placement")), std::to_string(rank));
 }
 
 }  // namespace shardmesh

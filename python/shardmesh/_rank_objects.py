@@ -93,7 +93,7 @@ def _world_size(checkpoint: Checkpoint, end: float | None) -> int:
             raise
         saved = problem.message  # more than plain data, or damaged
     if type(saved) is not int or not 1 <= saved <= _MOST_RANKS:
-        raise failure("bad_format", "is no number of ranks", key=_WORLD_SIZE, path=checkpoint.path,
+        raise failure("bad_format", "is not a valid number of ranks", key=_WORLD_SIZE, path=checkpoint.path,
                       expected=f"1 to {_MOST_RANKS}", found=_arguments.shown(saved))
     return saved
 

@@ -341,7 +341,7 @@ class Run:
             return 0, 1
         rank = dist.get_rank(self._group)
         if rank < 0:
-            raise failure("invalid_argument", "this process is no rank of the run's process group", path=self.path,
+            raise failure("invalid_argument", "this process is not a rank of the run's process group", path=self.path,
                           hint="pass a process_group that contains this process")
         return rank, dist.get_world_size(self._group)
 

@@ -195,7 +195,7 @@ def contradictions(oracle, seed):
     refused(oracle, "a key that one file lacks", edited("less", lambda state: state.pop("norm.weight")),
             "consolidated.02.pth: norm.weight", "consolidated.00.pth")
     refused(oracle, "a tensor and a number", edited("kind", lambda state: state.update({"norm.weight": 1})),
-            "consolidated.02.pth: norm.weight", "is no tensor here")
+            "consolidated.02.pth: norm.weight", "is a tensor in consolidated.00.pth, but not in this file")
     refused(oracle, "another copy", edited("copy", lambda state: state["rope.freqs"].fill_(0.5)),
             "consolidated.02.pth: rope.freqs", "differ from those of consolidated.00.pth")
     # Norms of published models differ a little: the first file's are read, with a warning.

@@ -159,11 +159,11 @@ void add_delta(CLI::App& app, invocation& call) {
       "shardmesh delta apply step-100 200.delta step-200 --to dcp");
   command
       ->add_option("ACTION", given->action,
-                   "make: write to OUT what turns BASE into the checkpoint OTHER. apply: write to OUT the checkpoint "
-                   "that the delta OTHER makes of BASE")
+                   "make: write the differences between BASE and the checkpoint OTHER to OUT. apply: write the "
+                   "checkpoint that BASE and the delta OTHER describe to OUT")
       ->required()
       ->check(one_of({"make", "apply"}));
-  command->add_option("BASE", given->base, "The old checkpoint; with apply, of any format with the same elements")
+  command->add_option("BASE", given->base, "The old checkpoint; with apply, a copy of it in any format")
       ->required()
       ->check(some_path());
   command->add_option("OTHER", given->other, "make: the new checkpoint. apply: the delta")

@@ -269,7 +269,9 @@ void add_inspect(CLI::App& app, invocation& call) {
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->excludes("--only");
-  command->add_option("--limit", given->limit, "List at most N entries")->type_name("N")->transform(whole_number());
+  command->add_option("--limit", given->limit, "List at most N entries (default: all)")
+      ->type_name("N")
+      ->transform(whole_number());
   command->add_flag("--map", given->map, "Draw which rank holds which part, tensor by tensor");
   command->add_flag("--tree", given->tree, "Draw the entries as a tree of their paths, not as a list");
   command

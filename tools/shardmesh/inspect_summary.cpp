@@ -84,7 +84,7 @@ std::string type_text(const catalog& contents, const tensor_entry& tensor) {
 
 namespace {
 
-// What a summary counts of the entries.
+// The counts of a summary.
 struct entry_counts {
   std::map<std::string_view, std::pair<std::int64_t, std::int64_t>> by_dtype;  // bytes, tensors
   std::map<std::string, std::int64_t> top_level;

@@ -56,7 +56,7 @@ class json_writer {
     return key(name).value(of);
   }
 
-  /// Ends the document with a line break and hands on the rest. Every object and list must have ended.
+  /// Ends the document with a line break and passes on the rest. Every object and list must have ended.
   void finish();
 
  private:

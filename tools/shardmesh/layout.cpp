@@ -112,7 +112,8 @@ void add_layout(CLI::App& app, invocation& call) {
   command->add_option("--place", a->place, "One placement per mesh dimension: S(d), SS(d,k), SG(d,n:n:n), R, or P(op)")
       ->type_name("PLACEMENTS")
       ->required();
-  command->add_option("--rule", a->rule, "How lengths are cut: torch_chunk, balanced, sizes:3,3,4, or weights:1,2")
+  command
+      ->add_option("--rule", a->rule, "Rule that cuts a dimension: torch_chunk, balanced, sizes:3,3,4, or weights:1,2")
       ->type_name("RULE")
       ->capture_default_str();
   command->add_option("--dtype", a->dtype_name, "Type of the elements, for the bytes of --json and --html")

@@ -114,7 +114,7 @@ void add_reading_options(CLI::App& app, tool::invocation& call) {
             ->transform(tool::whole_number(0, INT32_MAX));
     command
         ->add_flag("--keys-at-ranks", call.common.keys_at_ranks,
-                   "List each rank's value of such a key as KEY@RANK (not with --rank)")
+                   "Read each rank's value of such a key as KEY@RANK (not with --rank)")
         ->excludes(rank);
     command
         ->add_option_function<std::string>("--cache", use_cache,

@@ -243,7 +243,8 @@ void add_plan(CLI::App& app, invocation& call) {
   CLI::Option* dtype = command->add_option("--dtype", a->dtype_name, "With --shape: type of the elements")
                            ->type_name("NAME")
                            ->capture_default_str();
-  command->add_option("--rule", a->rule, "How lengths are cut: torch_chunk, balanced, sizes:3,3,4, or weights:1,2")
+  command
+      ->add_option("--rule", a->rule, "Rule that cuts a dimension: torch_chunk, balanced, sizes:3,3,4, or weights:1,2")
       ->type_name("RULE")
       ->capture_default_str();
   command->add_flag("--json", a->json, "Print one JSON document");

@@ -416,8 +416,8 @@ void add_run(CLI::App& app, invocation& call) {
                    "resume-plan: the files and bytes of that step that each rank of a mesh needs. "
                    "verify: check every byte. prune: delete the steps that no rule keeps, and leftovers. pin STEP: let "
                    "no prune delete the step. unpin STEP: let prunes delete it. diff STEP STEP: compare two steps, as "
-                   "the command diff does. flatten STEP: copy what the step needs of other steps, so that these can "
-                   "be pruned")
+                   "the command diff does. flatten STEP: copy the data of other steps that STEP needs, so that they "
+                   "can be pruned")
       ->required()
       ->check(one_of({"list", "latest", "resume-plan", "verify", "prune", "pin", "unpin", "diff", "flatten"}));
   command->add_option("DIR", given->folder, "The folder of the run")->required()->check(some_path());

@@ -119,15 +119,15 @@ result<void> consolidated_reader::check_same_keys() {
 result<void> consolidated_reader::check_has_keys(std::size_t part, std::size_t other) {
   const catalog &has = contents_of(part), &needs = contents_of(other);
   const auto refuse = [&](const std::string& key, std::string_view kind) {
-    return at(fail(errc::missing_key, fmt::format("is no {} here, but one in {}", kind, name_of(part)))
+    return at(fail(errc::missing_key, fmt::format("is {} in {}, but not in this file", kind, name_of(part)))
                   .with_values(fmt::format("all entries of {}", name_of(part)), "none of this name")
                   .with_hint("check that the files belong to one model, or open them one by one"),
               key, other);
   };
   for (const tensor_entry& tensor : has.tensors)
-    if (needs.find(tensor.key) == nullptr) return refuse(tensor.key, "tensor");
+    if (needs.find(tensor.key) == nullptr) return refuse(tensor.key, "a tensor");
   for (const object_entry& object : has.objects)
-    if (needs.find_object(object.key) == nullptr) return refuse(object.key, "object");
+    if (needs.find_object(object.key) == nullptr) return refuse(object.key, "an object");
   return {};
 }
 

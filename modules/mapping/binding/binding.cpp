@@ -128,7 +128,7 @@ class binder {
       for (std::size_t k = 0; k < keys.size(); ++k) {
         const auto [taken, is_new] = makers_.emplace(keys[k], number);
         if (!is_new)
-          problems_.add(fail(errc::duplicate_key, fmt::format("{} makes a tensor that {} makes, too", described(rule),
+          problems_.add(fail(errc::duplicate_key, fmt::format("{} makes a tensor that {} also makes", described(rule),
                                                               described(made_.mapping.rules[taken->second])))
                             .with_key(keys[k]));
         bound_tensor made{std::move(keys[k]), found.type, rest, instance, t, {}};

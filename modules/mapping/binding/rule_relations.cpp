@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/core.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <cstddef>
@@ -54,7 +55,7 @@ result<index_relation> rule_relations::relate_shapes(const rule_captures& captur
       return fail(errc::shape_mismatch,
                   fmt::format("'{}' has another number of dimensions than in the rule", captures.index.left[t].alias))
           .with_key(key_of(found, t))
-          .with_values(fmt::format("{} dimensions", rank), to_string(shapes[t]));
+          .with_values(detail::counted(rank, "dimension"), to_string(shapes[t]));
   const std::vector<std::optional<extents>> left(shapes.begin(), shapes.end());
   const std::vector<std::optional<extents>> right(captures.index.right.size());
   if (auto inferred = infer_sizes(captures.index, left, right, sizes); !inferred) {

@@ -43,7 +43,7 @@ bool is_name(std::string_view text) {
 }
 
 error bad_place(std::string_view url, std::string_view found) {
-  return fail(errc::invalid_argument, "is no place in a repository")
+  return fail(errc::invalid_argument, "is not a place in a repository")
       .with_file(url)
       .with_values("hf://owner/name@revision/path", std::string(found));
 }

@@ -354,7 +354,7 @@ def _check_methods(name: str, value: Any, kind: str, *methods: str) -> None:
 
 def _refuse_outside(process_group: dist.ProcessGroup | None, no_dist: bool) -> None:
     if not no_dist and process_group is not None and dist.is_initialized() and dist.get_rank(process_group) < 0:
-        raise failure("invalid_argument", "this process is no rank of the process group",
+        raise failure("invalid_argument", "this process is not a rank of the process group",
                       hint="call it on the ranks of the group, or pass no_dist=True")
 
 

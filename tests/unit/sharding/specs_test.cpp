@@ -69,8 +69,17 @@ TEST_CASE("any split rule cuts, and one that does not fit is refused") {
   REQUIRE(!wrong);
   CHECK(to_string(wrong.error()) ==
         "the split rule does not fit the dimension: expected a rule for 6 over 2 placements, found one of 2 sizes");
+  const chunk_sharding_spec one{0, {on(3)}, split_rule::explicit_sizes({4}).value()};
+  CHECK(to_string(build_metadata(one, {6}).error()) ==
+        "the split rule does not fit the dimension: expected a rule for 6 over 1 placement, found one of 1 size");
   CHECK(to_string(build_metadata(chunk_sharding_spec{}, {4}).error()) == "a chunk sharding spec has no placements");
   CHECK(build_metadata(listed, {huge, huge}).error().code == errc::overflow);
+}
+
+TEST_CASE("the text of a spec counts its chunks") {
+  CHECK(to_string(chunk_sharding_spec{0, {on(3)}}) == "1 torch_chunk chunk along dimension 0 on rank:3/cpu");
+  CHECK(to_string(chunk_sharding_spec{1, {on(3), on(0)}}) ==
+        "2 torch_chunk chunks along dimension 1 on rank:3/cpu, rank:0/cpu");
 }
 
 TEST_CASE("a rank may hold several chunks, in slots of list order") {
