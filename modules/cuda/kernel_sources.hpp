@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The texts from which NVRTC compiles the kernels: cuda_kernels/run_tiles.cu and all that it includes. The build makes
-// their definition (cmake/embed_kernel_sources.cmake), which is no module unit. kernel_compiler uses them.
+// their definition (cmake/embed_kernel_sources.cmake), which is not a module unit. kernel_compiler uses them.
 #pragma once
 #include <cstddef>
 

@@ -16,8 +16,8 @@ export namespace shardmesh::deepspeed {
 bool holds_checkpoint(const std::filesystem::path& folder);
 
 /// Returns the step's folder: `folder` itself, the one that `latest` names, or the only one.
-/// \errors errc::io; errc::bad_format when there is no step, several and no `latest`, or when `latest` names a missing
-///         one; errc::unsafe_path when `latest` is not a plain name
+/// \errors errc::io; errc::bad_format when there is no step, when there are several and no `latest`, or when `latest`
+///         names a missing one; errc::unsafe_path when `latest` is not a plain name
 result<std::filesystem::path> step_folder(const std::filesystem::path& folder);
 
 }  // namespace shardmesh::deepspeed

@@ -12,7 +12,7 @@ enum class tensor_form : std::uint8_t { alone, on_base, archive };
 enum class step_kind : std::uint8_t { index, name, integer, python };
 
 inline constexpr std::uint8_t coding_bits = 3, compressed_bit = 4;
-// Of a tensor's properties.
+// Bits of a tensor's properties.
 inline constexpr std::uint8_t gradient_bit = 1, pinned_bit = 2, strides_bit = 4;
 
 }  // namespace shardmesh::delta

@@ -21,8 +21,8 @@ struct file_options {
   std::vector<std::optional<stored_blocks>> blocks{};
 };
 
-/// Returns why GGUF cannot hold a tensor of plain elements: its name is not UTF-8, it has more than four dimensions, or
-/// GGUF lacks its dtype. Returns nothing when it can.
+/// Returns the reason why GGUF cannot hold a tensor of plain elements: its name is not UTF-8, it has more than four
+/// dimensions, or GGUF lacks its dtype. Returns nothing when it can.
 std::optional<error> problem_of(std::string_view key, dtype type, const extents& shape);
 
 /// Writes whole tensors (their chunks are ignored) and the objects. Objects that a metadata value can hold become

@@ -97,7 +97,7 @@ class mapped_reader final : public torch_file::archive_forwarding_reader {
  private:
   bool is_renamed(const bound_tensor& tensor) const { return bound_.renames(bound_.instances[tensor.instance]); }
 
-  // Lists the objects in the order of the checkpoint. One that follows joined parameters is where the first one was.
+  // Lists the objects in the order of the checkpoint. An object of joined parameters is where its first source was.
   void list_objects() {
     if (bound_.objects.empty() && bound_.lists.empty() && bound_.unused_objects.empty()) return;
     const catalog& stored = inner().contents();

@@ -14,13 +14,13 @@ namespace shardmesh {
 // \errors errc::disagreement, naming both objects and their values; those of `read_object`
 result<void> check_equal_objects(checkpoint_reader& inner, const bound_object& object);
 
-// The instances of a mapping by the keys of their source tensors, of which they are views. A tensor that is not used
-// has the number of instances.
+// The number of the instance that uses each source tensor, by the tensor's key; the keys are views of the catalog's.
+// For a tensor that is not used, the number is that of all instances.
 using instances_by_key = std::unordered_map<std::string_view, std::size_t>;
 instances_by_key index_instances(const bound_mapping& bound, const catalog& source);
 
-// Returns a list of parameters with the names of the targets, each once: where the first of its sources was. Names of
-// tensors that are not used are left out, and unknown names stay. A value that is no list stays, too.
+// Returns a list of parameters with the names of the targets. Each name occurs once, at the place of its first source.
+// Names of tensors that are not used are left out, and unknown names stay. A value that is not a list stays unchanged.
 // \param names  the list as JSON
 // \param key    of the list, for messages
 // \errors errc::unsupported for a list that has only some of the parameters that a rule joins; errc::invalid_argument

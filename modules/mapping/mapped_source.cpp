@@ -101,7 +101,7 @@ class mapped_source final : public computed_source {
     for (const index_piece& piece : relation_.relation.pieces)
       if (piece.right_tensor == tensor_.tensor) SHARDMESH_TRY(make_piece(piece, whole, view));
     if (!steps().empty()) {
-      // The operations do not apply to filler. It is NaN while they run, because a NaN before them is no error.
+      // The operations do not apply to filler. It is NaN while they run: a NaN in their input is not an error.
       constexpr double unused = std::numeric_limits<double>::quiet_NaN();
       const const_tensor_view element{reinterpret_cast<const std::byte*>(&unused), dtype::float64, {}, {}, {}};
       for (const index_filler& filler : related.fillers) SHARDMESH_TRY(fill(filler, whole, view, element));

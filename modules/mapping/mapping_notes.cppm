@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what a mapping does to a checkpoint, for the user: counts, and the name of everything that is left out.
+// Not exported: notes for the user about a mapping's effect on a checkpoint: counts, and the names of left-out entries.
 module shardmesh.mapping:mapping_notes;
 
 import shardmesh.std;

@@ -53,7 +53,7 @@ struct merged_parts {
 void write_head(detail::wire_writer& out, const entry_head& head);
 std::optional<entry_head> read_head(detail::wire_reader& in);
 void write(detail::wire_writer& out, std::span<const described_entry> entries);
-// Returns nothing for bytes that are no entries.
+// Returns nothing for bytes that are not entries.
 std::optional<std::vector<described_entry>> read_entries(detail::wire_reader& in);
 
 // Returns the bytes of a box of a tensor; nothing if the box leaves the tensor, or if the bytes do not fit in 64 bits.

@@ -42,7 +42,7 @@ struct numbered_chunk {
 std::vector<numbered_chunk> chunks_of(const kept_catalog& catalog);
 
 std::vector<std::byte> encode(const kept_catalog& catalog);
-// Returns nothing for bytes that are no catalog. Allocates no more than the bytes hold.
+// Returns nothing for bytes that are not a catalog. Allocates no more than the bytes hold.
 std::optional<kept_catalog> decode_catalog(std::span<const std::byte> bytes);
 
 }  // namespace shardmesh

@@ -16,7 +16,7 @@ class background_prune {
   // Waits for the prune.
   ~background_prune();
 
-  // Starts a prune. While one runs, the prune of the last call follows it.
+  // Starts a prune. If one is running, the new one follows it, in place of one that already waits.
   void start(const std::filesystem::path& run, const prune_options& options);
   // Waits for the prune, if one runs, and for the one that follows it.
   void wait();

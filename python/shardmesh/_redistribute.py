@@ -76,9 +76,9 @@ def redistribute(tensor: Any, device_mesh: Optional[DeviceMesh] = None,
 
     Raises Error, the same on all ranks: shape_mismatch, invalid_argument (placements that do not fit), unsupported
     (tensors without plain memory; segments, which a DTensor cannot have; ranks on several machines, if this package was
-    built without PyTorch), deadline_exceeded, disagreement (also for tied tensors and repetitions that differ). Of
-    state dicts also those of `open` with a mapping, missing_key (a tensor that `into` lacks, or that the mapping does
-    not make), gap, overlap, narrowing, and unsupported (values that are not tensors).
+    built without PyTorch), deadline_exceeded, disagreement (also for tied tensors and repetitions that differ). With
+    state dicts also the errors of `open` with a mapping, missing_key (a tensor that `into` lacks, or that the mapping
+    does not make), gap, overlap, narrowing, and unsupported (values that are not tensors).
     """
     limits = {"seconds": _arguments.seconds("timeout", timeout),
               "memory_bytes": _arguments.number("memory_bytes", memory_bytes),

@@ -9,7 +9,7 @@ from typing import Any
 from . import _arguments
 from ._error import Error
 
-#: The range of the C++ half's clock.
+#: A time, in seconds since 1970, that the clock of the C++ functions can still represent.
 _LAST_SECOND = 9_200_000_000
 
 
@@ -36,7 +36,7 @@ class RunStep:
     path: str
     #: when it was saved, in seconds since 1970
     saved: float
-    #: of its save
+    #: the metric that its save passed
     metric: float | None
     pinned: bool
 
@@ -49,11 +49,11 @@ class ResumedRun:
     step: int | None
     #: the step's folder
     path: str = ""
-    #: why newer steps were skipped, newest first
+    #: the errors of newer steps, which were skipped; newest first
     skipped: list[Error] = field(default_factory=list)
-    #: of this rank, as `save` got them
+    #: the objects of this rank, as its save passed them
     rank_objects: dict[str, Any] = field(default_factory=dict)
-    #: keys of the objects of ranks that `when_resized` drops
+    #: the keys of the objects that `when_resized="drop"` left out
     dropped: list[str] = field(default_factory=list)
 
 
@@ -64,18 +64,18 @@ class PruneReport:
     #: (step, reasons to keep it), ascending
     kept: list[tuple[RunStep, list[str]]]
     deleted: list[RunStep]
-    #: of killed saves: how many were deleted
+    #: the number of deleted leftovers of killed saves
     leftovers: int
-    #: of the deleted steps and leftovers
+    #: the bytes of the deleted steps and leftovers
     bytes: int
-    #: why something could not be deleted
+    #: the steps and leftovers that could not be deleted, with the reasons
     problems: list[Error]
-    #: for the user: why nothing is deleted
+    #: the reasons why nothing was deleted
     notes: list[str]
 
 
 def rules_of(keep: Any) -> dict[str, Any]:
-    """Returns the rules as the C++ half takes them."""
+    """Converts the rules to arguments of the C++ functions."""
     if not isinstance(keep, KeepRules):
         raise _arguments.wrong("keep", "KeepRules", keep)
     since = keep.since

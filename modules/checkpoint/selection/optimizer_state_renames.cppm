@@ -33,7 +33,7 @@ class optimizer_state_renames {
 
   // Returns the change that the parameter of the entry at `index` causes in the entry: `is_skipped`, or another key. A
   // new key comes with the parameter's `renames`; `is_stripped` is set if either key was stripped. Returns nothing for
-  // an entry that is not optimizer state, whose parameter does not change, or that a rule matches itself (`own`).
+  // an entry that is not optimizer state, whose parameter does not change, or that the rules rename directly (`own`).
   // \errors errc::invalid_argument where the state cannot follow; names the key and both candidate parameters, or the
   //         parameter and its new key
   result<std::optional<key_change>> change_by_parameter(std::size_t index, const key_change& own);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what the bytes of a load share are made of. Their order is in `load_share.cpp` and
+// Not exported: the parts of which the bytes of a load share consist. Their order is in `load_share.cpp` and
 // `load_share_reader.cpp`.
 module shardmesh.collective_checkpoint:load_share_bytes;
 

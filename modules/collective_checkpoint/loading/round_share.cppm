@@ -38,13 +38,13 @@ struct round_tensor_share {
 };
 using round_share = std::vector<round_tensor_share>;
 
-// One note per rank, with its part of all rounds.
+// Encodes one note per rank, with its part of all rounds.
 // Cost: O((pieces + copies) x log boxes + ranks x tensors); for boxes that overlap without being equal, O(boxes^2).
 result<std::vector<std::vector<std::byte>>> encode_round_shares(const merged_state& all, const catalog& contents,
                                                                 std::span<const reading_round> rounds,
                                                                 std::int32_t ranks);
 
-// Nothing for malformed bytes. Positions of parts are not compared with the rank's state.
+// Returns nothing for malformed bytes. Positions of parts are not compared with the rank's state.
 std::optional<std::vector<round_share>> read_round_shares(std::span<const std::byte> bytes, const catalog& contents,
                                                           std::int32_t rank, std::int32_t ranks);
 

@@ -16,9 +16,9 @@ import :save_plan_cache;
 
 namespace shardmesh {
 
-// The weights of a rank's objects, which let ranks find without a list of all objects that the holders of each object
-// have equal values. Of an object with n holders, the lowest has the weight n − 1 and the others −1, so the weighted
-// sum of their digests is 0 if all are equal. 0: the object has one holder, or is not saved. Further objects have 0.
+// The weights of a rank's objects. They show whether the holders of each object have equal values, without a list of
+// all objects. Of an object with n holders, the lowest has the weight n − 1 and the others −1, so the weighted sum of
+// their digests is 0 if all are equal. 0: the object has one holder, or is not saved. Further objects have 0.
 using object_weights = std::vector<std::int64_t>;
 
 // One rank's part of a plan.

@@ -15,9 +15,9 @@ class own_lists {
   own_lists() = default;
   explicit own_lists(const catalog& own);
 
-  // Returns whether an entry of another rank contradicts what the rank saved: it is an element that the rank's list
-  // lacks, it lies inside of a value that is a leaf of the rank, or it is a leaf where the rank has a container. The
-  // rank itself has no entry of this path.
+  // Returns whether an entry of another rank contradicts the rank's own state: it is an element that the rank's list
+  // lacks, it lies inside a value that is a leaf of the rank, or it is a leaf where the rank has a container.
+  // Precondition: the rank itself has no entry of this path.
   bool exclude(const path& where) const;
 
  private:

@@ -17,7 +17,7 @@ import :rule_captures;
 namespace shardmesh {
 namespace {
 
-// A capture of names on both sides has one value in each instance of a rule, and is no size.
+// A capture of names on both sides has one value in each instance of a rule, and is not a size.
 result<void> check_factors(const mapping_rule& rule, const index_tensor& tensor,
                            const std::vector<std::string>& shared) {
   const auto check = [&](const index_factor& factor) -> result<void> {

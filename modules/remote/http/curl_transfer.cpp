@@ -273,7 +273,7 @@ bool curl_transfer::take_header(std::string_view line) {
     return true;
   }
   const std::size_t colon = line.find(':');
-  // After the body come trailers, which are no headers.
+  // After the body come trailers, which are not headers.
   if (colon == std::string_view::npos || has_begun_) return true;
   head.headers.emplace_back(in_lower_case(line.substr(0, colon)), std::string(without_blanks(line.substr(colon + 1))));
   return true;

@@ -10,7 +10,7 @@ import :utc_time;
 
 export namespace shardmesh::remote {
 
-/// Payload hashes that are no hashes. The first leaves the body out of the signature. The second announces a body in
+/// Texts in place of a payload's hash. The first leaves the body out of the signature. The second announces a body in
 /// chunks, followed by a checksum.
 inline constexpr std::string_view unsigned_payload = "UNSIGNED-PAYLOAD";
 inline constexpr std::string_view streaming_unsigned_payload_trailer = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";

@@ -17,7 +17,7 @@ import :text_parts;
 namespace shardmesh::remote {
 namespace {
 
-// Only dotted quads count: "127.1" is no address.
+// Only dotted quads count: "127.1" is not an address.
 bool parse_ipv4(const std::string& host, in_addr& address) {
   return ::inet_pton(AF_INET, host.c_str(), &address) == 1;
 }

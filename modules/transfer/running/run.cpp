@@ -152,9 +152,9 @@ void executor::state::give_up(const error& reason) {
 }
 
 // A run is a state machine, not a thread: `pending::done` advances it a little. Several executors can thus move at once
-// on one thread, and no rank waits inside for a peer that needs this rank elsewhere (see `concurrent_runs`). It is no
-// coroutine either: the compiler would choose the size of its frame, and a run allocates nothing. Each call skips the
-// work that is done, and continues straight down from the collective, the round, and the stage at which it stopped.
+// on one thread, and a rank never blocks in one run while a peer needs it in another (see `concurrent_runs`). A run is
+// not a coroutine either: the compiler would choose the size of its frame, and a run allocates nothing. Each call skips
+// the work that is done, and continues from the collective, the round, and the stage at which it stopped.
 result<bool> executor::state::advance(bool may_block) {
   SHARDMESH_TRY(const bool collected, collectives_.advance(may_block, batches_ ? batches_->room() : nullptr));
   if (!collected) return false;
