@@ -31,10 +31,10 @@ struct rank_share {
   std::vector<object_share> objects;
 };
 
-// Append one entry to a share, which is empty at first.
+// These append one entry to a share, which is empty at first.
 void write_share(detail::wire_writer& out, const tensor_share& share);
 void write_share(detail::wire_writer& out, const object_share& share);
-// Nothing for malformed bytes. Positions are not compared with the rank's state.
+// Returns nothing for malformed bytes. Positions are not compared with the rank's state.
 std::optional<rank_share> read_share(std::span<const std::byte> bytes);
 
 // The verdict of rank 0 about the whole save, before a rank's share: an error, or none. `in` is at the share

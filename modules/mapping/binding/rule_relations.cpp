@@ -67,7 +67,7 @@ result<index_relation> rule_relations::relate_shapes(const rule_captures& captur
   }
   auto related = relate(captures.index, sizes);
   if (!related) {
-    // Reports why the size is unknown instead of that it is unknown.
+    // Reports the reason why the size is unknown, in place of the missing name.
     if (related.error().code == errc::missing_key)
       for (const auto& [name, why] : missing_)
         if (related.error().message.find(fmt::format("'{}'", name)) != std::string::npos) return why;
