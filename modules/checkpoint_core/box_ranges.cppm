@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the ranges of bytes that a box of a stored tensor covers, and elements from such a range to memory.
+// Not exported: finds the range of bytes that a box of a stored tensor covers, and copies elements from it to memory.
 module shardmesh.checkpoint_core:box_ranges;
 
 import shardmesh.std;

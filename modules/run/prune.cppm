@@ -62,7 +62,7 @@ struct prune_report {
 /// Cost: the cheap check of every step.
 result<prune_plan> plan_prune(const std::filesystem::path& run, const prune_options& options = {});
 
-/// Deletes what the plan says: first the leftovers, then the steps, each before those to which it refers. A step
+/// Carries out a plan: deletes first the leftovers, then the steps, each before those to which it refers. A step
 /// disappears in one rename. After a kill or a power cut, each of these steps is whole or gone, and no step refers to a
 /// deleted one. The next prune or `shardmesh clean` removes the rest. A step that was pinned since is kept. A step
 /// folder with entries that belong to no checkpoint is kept, and is a problem. So are the steps to which such a step

@@ -30,7 +30,7 @@ std::exception_ptr ask_python(const py::object& report, std::int64_t bytes, std:
 
 }  // namespace
 
-// Both clocks are CLOCK_MONOTONIC. The difference may be infinite, which the time limit takes for none.
+// Both clocks are CLOCK_MONOTONIC. The difference may be infinite, which means no limit.
 time_limit to_limit(const py::handle& end) {
   using seconds = std::chrono::duration<double>;
   if (end.is_none()) return {};

@@ -61,7 +61,7 @@ std::string names_of(const std::vector<described_option>& options) {
   return fmt::format("{}", fmt::join(names, " "));
 }
 
-// The values of a positional argument that has only some.
+// The values of a positional argument that accepts only certain ones.
 std::string choices_of(const described_command& command) {
   for (const described_option& option : command.options)
     if (option.is_positional() && !option.choices.empty())

@@ -63,12 +63,12 @@ struct load_share {
   std::vector<chunk_to_open> chunks;
 };
 
-// One share per rank. `sharing`: whether one rank reads an object for all.
+// Encodes one share per rank. `sharing`: whether one rank reads an object for all.
 // Cost: O(boxes of all ranks + ranks x tensors that are shared or loaded).
 std::vector<std::vector<std::byte>> encode_load_shares(const load_plan& plan, const catalog& contents,
                                                        read_sharing sharing, std::int32_t ranks);
 
-// Nothing for malformed bytes. Positions of parts are not compared with the rank's state.
+// Returns nothing for malformed bytes. Positions of parts are not compared with the rank's state.
 std::optional<load_share> read_load_share(std::span<const std::byte> bytes, const catalog& contents,
                                           std::int32_t ranks);
 
