@@ -159,8 +159,8 @@ void add_delta(CLI::App& app, invocation& call) {
       "shardmesh delta apply step-100 200.delta step-200 --to dcp");
   command
       ->add_option("ACTION", given->action,
-                   "make: write the differences between BASE and the checkpoint OTHER to OUT. apply: write the "
-                   "checkpoint that BASE and the delta OTHER describe to OUT")
+                   "make: write to OUT the differences between BASE and the checkpoint OTHER. apply: write to OUT the "
+                   "checkpoint that BASE and the delta OTHER give")
       ->required()
       ->check(one_of({"make", "apply"}));
   command->add_option("BASE", given->base, "The old checkpoint; with apply, a copy of it in any format")
