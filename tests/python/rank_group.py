@@ -8,6 +8,7 @@ import tempfile
 import traceback
 
 import torch
+import torch._dynamo  # noqa: F401  else each rank imports it with its first DTensor: 0.7 s, more than most cases take
 import torch.distributed as dist
 
 HANG = 120  # seconds
