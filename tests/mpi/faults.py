@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank is killed, is stopped, or leaves mid-run. Every survivor gets an error that names it, within the deadline
-and a second, and releases MPI. Runs mpi_fault under mpirun, with OpenMPI 4 set not to end the job itself. Needs no
-package."""
+and a second, and releases MPI. The ordinary run draws half of the cases in which the job goes on. Runs mpi_fault under
+mpirun, with OpenMPI 4 set not to end the job itself. Needs no package."""
 import concurrent.futures
 import re
 import signal
@@ -55,9 +55,10 @@ def main():
     kill, stop = signal.SIGKILL, signal.SIGSTOP
     cases = [("exchange", kill, "read", False), ("exchange", stop, "read", False)]
     if job.can_recover(options):
-        cases += [(phase, number, mode, True) for mode in ("read", "staged") for number in (kill, stop)
-                  for phase in ("gather", "exchange", "started", "moving")]
-        cases += [("leaving", kill, mode, True) for mode in ("read", "staged")]
+        more = [(phase, number, mode, True) for mode in ("read", "staged") for number in (kill, stop)
+                for phase in ("gather", "exchange", "started", "moving")]
+        more += [("leaving", kill, mode, True) for mode in ("read", "staged")]
+        cases += job.share(more)
     else:
         print("this launcher ends a job when a rank dies: only that is checked")
     with concurrent.futures.ThreadPoolExecutor(2) as pool:

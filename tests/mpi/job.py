@@ -4,6 +4,7 @@ or stopped; and the report of all runs. The scripts define the program's argumen
 package."""
 import argparse
 import os
+import random
 import re
 import signal
 import subprocess
@@ -16,6 +17,16 @@ def parse_options():
     parser.add_argument("--launcher", required=True)
     parser.add_argument("--program", required=True)
     return parser.parse_args()
+
+
+def share(cases):
+    """All cases in long runs, else half of them: SHARDMESH_SEED, or chance, draws them."""
+    if os.environ.get("SHARDMESH_PROPERTY_RUNS") == "long":
+        return cases
+    seed = os.environ.get("SHARDMESH_SEED") or str(random.randrange(1 << 32))
+    print(f"SHARDMESH_SEED={seed}", flush=True)
+    drawn = random.Random(seed).sample(range(len(cases)), (len(cases) + 1) // 2)
+    return [cases[number] for number in sorted(drawn)]
 
 
 def can_recover(options):

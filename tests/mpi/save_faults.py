@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank is killed or stopped during a save. Every survivor gets an error within the deadline and a second, the
-previous checkpoint verifies with all its values, and nothing is left beside it. Runs mpi_save_fault under mpirun,
-with OpenMPI 4 set not to end the job itself. Needs no package."""
+previous checkpoint verifies with all its values, and nothing is left beside it. The ordinary run draws half of the
+cases. Runs mpi_save_fault under mpirun, with OpenMPI 4 set not to end the job itself. Needs no package."""
 import concurrent.futures
 import re
 import shutil
@@ -68,7 +68,7 @@ def main():
     cases.remove((4, last, signal.SIGKILL))  # only rank 0 commits
     cases += [(2, last, signal.SIGSTOP), (3, 0, signal.SIGSTOP), (4, 0, signal.SIGSTOP)]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        runs = [pool.submit(SaveFault, options, *case) for case in cases]
+        runs = [pool.submit(SaveFault, options, *case) for case in job.share(cases)]
         return job.report(run.result() for run in runs)
 
 

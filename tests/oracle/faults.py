@@ -2,7 +2,7 @@
 """A failed or killed command never damages existing data. Each writing command runs once for each call that changes
 files (the preloaded library counts them), with one of these faults: that call fails, the disk is full from then on,
 a write is cut short, a signal interrupts the call, or the process is killed. SHARDMESH_PROPERTY_RUNS=long tries each
-of these, the ordinary run two or three in turn. Afterwards, the destination is exactly the old one (or absent) or
+of these, the ordinary run one in turn. Afterwards, the destination is exactly the old one (or absent) or
 the complete new one. Errors that the system reports only at the end of writing (fsync, close of a descriptor that
 was written through, bytes lost after a write) fail the command and keep the old destination. Needs no package."""
 import concurrent.futures
@@ -191,7 +191,7 @@ class Checker:
             count = int(Path(str(folder) + ".count").read_text())
             self.oracle.check(count > 0, command.name, f"no {mode} counted")
             late += [(at, mode) for at in range(1, count + 1)]
-        faults = late + [(at, mode) for number, mode in enumerate(MODES) for at in range(1, calls + 1) if LONG or (turn + at + number) % 2]
+        faults = late + [(at, mode) for number, mode in enumerate(MODES) for at in range(1, calls + 1) if LONG or (turn + at + number) % len(MODES) == 0]
         runs = {pool.submit(self.one, command, at, mode, new): (at, mode) for at, mode in faults}
         for run in concurrent.futures.as_completed(runs):
             at, mode = runs[run]

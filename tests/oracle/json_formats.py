@@ -167,7 +167,7 @@ def main():
     (model / "rules.toml").write_text(MAPPING)
     (model / "config.json").write_text(json.dumps(CONFIG))
     check_intact(oracle, run, model)
-    for number in range(rounds(20, 300)):
+    for number in range(rounds(6, 300)):
         case = f"round {number}"
         look_at_files(oracle, dice, case)
         look_at_run(oracle, dice, case, run)

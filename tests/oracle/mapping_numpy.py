@@ -3,10 +3,8 @@
 both directions, bit for bit, from files of each format. Configurations and checkpoints that do not fit are refused with
 the key, and nothing is written. Needs PyTorch, NumPy, and safetensors."""
 import json
-import os
 import random
 import re
-import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -20,10 +18,12 @@ try:
 except ImportError as missing:
     skip(str(missing))
 import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
 import torch.distributed.checkpoint as dcp  # noqa: E402
 
 import mapping_layouts as layouts  # noqa: E402
+
+sys.path.append(str(Path(__file__).parent.parent / "python"))
+from rank_group import run_ranks  # noqa: E402
 
 warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # one process loads DCP folders
 NAMES = {np.dtype(np.float32): "F32", np.dtype(np.uint16): "BF16"}
@@ -56,18 +56,16 @@ def write_config(folder, config):
     (folder / "config.json").write_text(json.dumps(config))
 
 
-def save_two_ranks(rank, folder):
+def save_two_ranks(rank, world, folder):
     """One of two processes: each tensor is cut into uneven rows, or into columns."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Shard, distribute_tensor
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     mesh = init_device_mesh("cpu", (2,))
     for number, file in enumerate(sorted(folder.glob("*.pt"))):
         state = torch.load(file, weights_only=True)
         held = {key: distribute_tensor(tensor, mesh, [Shard((number + at) % tensor.dim())])
                 for at, (key, tensor) in enumerate(state.items())}
         dcp.save(held, checkpoint_id=folder / file.stem)
-    dist.destroy_process_group()
 
 
 def write_dcp(oracle, states):
@@ -76,12 +74,7 @@ def write_dcp(oracle, states):
     folder.mkdir()
     for name, state in states.items():
         torch.save(tensors_of(state), folder / f"{name}.pt")
-    ranks = [subprocess.Popen([sys.executable, "-W", "ignore", __file__, "--save-rank", str(rank), folder],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              env={**os.environ, "OMP_NUM_THREADS": "1"}) for rank in range(2)]
-    for rank in ranks:
-        said = rank.communicate(timeout=120)[0]
-        oracle.check(rank.returncode == 0, "ranks", said[-1500:])
+    run_ranks(2, save_two_ranks, folder)
     return folder
 
 
@@ -489,7 +482,4 @@ def main():
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--save-rank"]:
-        save_two_ranks(int(sys.argv[2]), Path(sys.argv[3]))
-    else:
-        main()
+    main()

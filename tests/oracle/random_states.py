@@ -16,7 +16,7 @@ need_torch()
 import torch  # noqa: E402
 
 TARGETS = {"pt": ".pt", "torch-checkpointing": "", "dcp": "", "hf": "", "safetensors": ".safetensors"}
-ROUNDS, LONG_ROUNDS = 12, 300
+ROUNDS, LONG_ROUNDS = 5, 300
 
 
 class Color(enum.Enum):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands on URLs whose server fails. Faults of each kind (fault_proxy.py) meet each request of each command, and
 random schedules disturb many requests. The result is right, or there is a clear error; no wrong byte is accepted, no
-command hangs, and a bucket holds the old checkpoint, the new one, or none. The ordinary run tries a third of the kinds
-of faults at a request, drawn for each request. SHARDMESH_PROPERTY_RUNS=long tries each fault at each request, uploads
+command hangs, and a bucket holds the old checkpoint, the new one, or none. The ordinary run tries a sixth of the kinds
+of faults at a request, and one that lasts at a third of the requests of an upload, drawn for each. SHARDMESH_PROPERTY_RUNS=long tries each fault at each request, uploads
 that stall, uploads in parts, servers that stay broken, and thousands of schedules.
 SHARDMESH_SEED repeats the choices of a run."""
 import collections
@@ -24,7 +24,7 @@ from remote_http import is_served
 from remote_s3 import large_file
 
 LONG = os.environ.get("SHARDMESH_PROPERTY_RUNS") == "long"
-RANDOM = 5000 if LONG else 120  # schedules
+RANDOM = 5000 if LONG else 48  # schedules
 # Seconds for a command. A request gives up after 120 s, and its command then tries to remove what it has written.
 LIMIT, SLOW_LIMIT = 60, 400
 # The client treats these alike: short runs choose one of each line.
@@ -87,7 +87,7 @@ def faults_at(exchange, command, only, dice):
         return disturbing
     chosen = [dice.choice(alike) for kind in ALIKE if (alike := [one for one in disturbing if one in kind])]
     chosen += [one for one in disturbing if not any(one in kind for kind in ALIKE)]
-    return dice.sample(chosen, (len(chosen) + 2) // 3)
+    return dice.sample(chosen, (len(chosen) + 5) // 6)
 
 
 def single_faults(command, exchanges, only, dice):
@@ -104,7 +104,8 @@ def single_faults(command, exchanges, only, dice):
 
 def bursts(command, exchanges, dice):
     """Faults that last: as long as a request is repeated, or until the command ends."""
-    for exchange in exchanges if LONG or isinstance(command, Writing) else dice.sample(exchanges, min(4, len(exchanges))):
+    count = (len(exchanges) + 2) // 3 if isinstance(command, Writing) else 2
+    for exchange in exchanges if LONG else dice.sample(exchanges, min(count, len(exchanges))):
         # The server may have done the work of each attempt.
         yield (f"burst of lost from {exchange.number}",
                lambda one, first=exchange.number: "lost" if first <= one.number < first + BURST else "", False, True)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints in S3 buckets. Golden checkpoints are uploaded by a client of the test, and compared with the local ones.
 Conversions into a bucket are read back, interrupted, killed, and met with faults: readers find the old checkpoint, the
-new one, or none, and never a mixture."""
+new one, or none, and never a mixture. The ordinary run draws a third of the checkpoints, and half of the requests that
+are interrupted."""
 import concurrent.futures
 import json
 import os
@@ -12,11 +13,11 @@ import subprocess
 import time
 
 import s3_server
-from common import Oracle, skip, seed as common_seed
+from common import Oracle, rounds, skip, seed as common_seed
 from fault_proxy import Proxy
 from remote_http import compare, is_served
 
-CONVERTED = 8  # cases that are also converted in the bucket
+CONVERTED = rounds(3, 8)  # cases that are also converted in the bucket
 BUCKET = "bucket"
 
 
@@ -145,7 +146,7 @@ def pages(oracle, weed, client, file):
     """A folder whose listing has several pages opens, and all of its files are seen."""
     env = environment(weed.endpoint)
     assert client.put(BUCKET, "pages/model.safetensors", file.read_bytes())
-    for number in range(2100):
+    for number in range(rounds(1100, 2100)):  # a page has 1000
         assert client.put(BUCKET, f"pages/note-{number:05}.txt", b"")
     oracle.succeeds("pages", "diff", f"s3://{BUCKET}/pages", file, env=env)
 
@@ -270,14 +271,13 @@ def main():
         skip("the command line was built without the room remote (libcurl 7.88 and pugixml)")
     seed = common_seed()
     dice = random.Random(seed)
-    long = os.environ.get("SHARDMESH_PROPERTY_RUNS") == "long"
     cases = [case for case in oracle.cases() if case.checkpoint.is_dir() and not case.unreadable]
     file = large_file(oracle)
     small = next(case for case in cases if case.is_dcp)
     with s3_server.Weed(oracle.work / "weed") as weed:
         client = s3_server.Client(weed.port)
         errors(oracle, weed, file)
-        read(oracle, weed, client, cases)
+        read(oracle, weed, client, cases[seed % rounds(3, 1)::rounds(3, 1)] + [small])
         write(oracle, weed, client, cases[:CONVERTED])
         parts(oracle, weed, client, file)
         objects_beside(oracle, weed, client, file)
@@ -287,9 +287,9 @@ def main():
         leftovers(oracle, weed, client, tensors)
         pages(oracle, weed, client, tensors)
         flips(oracle, weed, file)
-        faults(oracle, weed, client, small.checkpoint, dice, 400 if long else 30)
-        interrupts(oracle, weed, client, small.checkpoint, range(1, 14))
-        kills(oracle, weed, client, small.checkpoint, dice, 200 if long else 12)
+        faults(oracle, weed, client, small.checkpoint, dice, rounds(10, 400))
+        interrupts(oracle, weed, client, small.checkpoint, range(1 + seed % rounds(2, 1), 14, rounds(2, 1)))
+        kills(oracle, weed, client, small.checkpoint, dice, rounds(5, 200))
     oracle.finish()
 
 

@@ -142,7 +142,7 @@ def random_state(dice, depth=0):
 
 def check_random(oracle):
     dice = random.Random(common_seed())
-    count, unconverted = rounds(15, 40), 0
+    count, unconverted = rounds(5, 40), 0
     for number in range(count):
         state = random_state(dice)
         source, ours = oracle.work / f"random{number}.in.pt", oracle.work / f"random{number}.pt"

@@ -222,7 +222,8 @@ bool check_all(std::int64_t step, bool aborts) {
   const std::int64_t total = *counted;
   std::vector<std::int64_t> chosen;
   const auto next = [&](std::int64_t at) {
-    return at < 40 || at + 80 > total ? at + 1 : std::min(at + step, total - 79);
+    if (at < 40) return at + 1;
+    return at + 80 > total ? at + (step < 100 ? 1 : 2) : std::min(at + step, total - 79);
   };
   for (std::int64_t at = aborts ? std::max<std::int64_t>(1, total - 79) : 1; at <= total; at = next(at))
     chosen.push_back(at);
@@ -243,7 +244,8 @@ bool check_all(std::int64_t step, bool aborts) {
 
 }  // namespace
 
-// shared_memory_stores [STEP]: all stores of joining, leaving, and aborting, and every STEP-th store between
+// shared_memory_stores [STEP]: all stores of joining, leaving, and aborting, and every STEP-th store between. With a STEP
+// of 100 or more, every second store of leaving and of aborting.
 int main(int argc, char** argv) {
   if (!share_counter()) return std::perror("mmap"), 2;
   const std::int64_t step = argc > 1 ? std::max(1, std::atoi(argv[1])) : 1;
