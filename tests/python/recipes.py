@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The programs in Python of docs/recipes run, each in an empty folder beside a copy of a checkpoint, and print what they
-should. Those of several ranks get the environment of torchrun."""
+should. Those of several ranks get the environment of torchrun. All are forked from one process, and one also runs in an
+interpreter of its own."""
 import os
+import runpy
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import traceback
 
 import common
 
 common.need_torch()
+import torch._dynamo  # noqa: E402, F401  the programs are forked after all imports that take time
+
+import shardmesh.dcp  # noqa: E402, F401
+
 RECIPES = common.DATA.parent.parent / "examples" / "recipes"
 TRAINED, NEW = "fsdp2_tp_2x2/checkpoint", "era_torch_2.15.0/checkpoint"
 MATRIX = "model.mlp.up.weight"
@@ -34,9 +43,7 @@ ON_RANKS = [
      r"resumes after step 0\nkeeps steps \[2, 3\]\nresumes after step 3\nkeeps steps \[4, 5\]\n"),
 ]
 WORLD = 2
-# Runs the program that follows. Threads of gloo may still exist when it ends, and an ordinary exit then aborts at times.
-AS_RANK = "import os, runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__'); " \
-          "sys.stdout.flush(); os._exit(0)"
+SECONDS = 120  # of a program
 
 
 def free_port():
@@ -45,19 +52,51 @@ def free_port():
         return one.getsockname()[1]
 
 
+def status_of(path):
+    """Runs a program as `python PATH` does. Returns its exit status."""
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
 class Recipes(common.WorkTest):
-    def start(self, program, arguments, *before, **environment):
-        """Starts a program; `before`: what stands before it on the command line."""
-        started = subprocess.Popen([sys.executable, "-B", *before, RECIPES / f"{program}.py", *arguments], cwd=self.work,
-                                   text=True, env={**os.environ, **environment}, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE)
-        self.addCleanup(started.kill)  # a rank that waits for one that failed
-        return started
+    def start(self, program, arguments, **environment):
+        """Starts a program in a fork of this process, which has imported PyTorch. Returns its number and its output."""
+        files = [tempfile.TemporaryFile("w+") for _ in range(2)]
+        for file in files:
+            self.addCleanup(file.close)
+        sys.stdout.flush()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                for file, number in zip(files, (1, 2)):
+                    os.dup2(file.fileno(), number)
+                signal.alarm(SECONDS)  # a rank that waits for one that failed
+                os.chdir(self.work)
+                os.environ.update(environment)
+                path = str(RECIPES / f"{program}.py")
+                sys.path[0], sys.argv = str(RECIPES), [path, *arguments]
+                status = status_of(path)
+                sys.stdout.flush()
+                sys.stderr.flush()
+            finally:
+                os._exit(status)  # threads of gloo may still exist, and an ordinary exit then aborts at times
+        return child, files
 
     def end(self, started, status=0):
         """Returns the program's output."""
-        said, problems = started.communicate(timeout=120)
-        self.assertEqual(started.returncode, status, said + problems)
+        child, files = started
+        found = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        said, problems = (file.seek(0) or file.read() for file in files)
+        self.assertEqual(found, status, said + problems)
         return said
 
     def test_programs_of_one_process(self):
@@ -68,6 +107,14 @@ class Recipes(common.WorkTest):
                 os.utime(self.work / "checkpoint" / ".metadata")  # git keeps no times; PyTorch writes it last
                 self.assertRegex(self.end(self.start(program, arguments), status), prints)
 
+    def test_a_program_in_an_interpreter_of_its_own(self):
+        program, arguments, checkpoint, _, prints = ALONE[0]
+        shutil.copytree(common.GOLDEN / checkpoint, self.work / "checkpoint")
+        done = subprocess.run([sys.executable, "-B", RECIPES / f"{program}.py", *arguments], cwd=self.work, text=True,
+                              capture_output=True, timeout=SECONDS)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, prints)
+
     def test_programs_of_several_ranks(self):
         for program, runs, prints in ON_RANKS:
             with self.subTest(program=program):
@@ -75,7 +122,7 @@ class Recipes(common.WorkTest):
                 for arguments in runs:
                     group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(WORLD),
                              "LOCAL_WORLD_SIZE": str(WORLD), "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-                    running = [self.start(program, arguments, "-c", AS_RANK, RANK=str(rank), LOCAL_RANK=str(rank), **group)
+                    running = [self.start(program, arguments, RANK=str(rank), LOCAL_RANK=str(rank), **group)
                                for rank in range(WORLD)]
                     said += "".join([self.end(one) for one in running])
                 self.assertRegex(said, prints)

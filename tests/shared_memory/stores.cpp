@@ -244,8 +244,8 @@ bool check_all(std::int64_t step, bool aborts) {
 
 }  // namespace
 
-// shared_memory_stores [STEP]: all stores of joining, leaving, and aborting, and every STEP-th store between. With a STEP
-// of 100 or more, every second store of leaving and of aborting.
+// shared_memory_stores [STEP]: all stores of joining, leaving, and aborting, and every STEP-th store between. With a
+// STEP of 100 or more, every second store of leaving and of aborting.
 int main(int argc, char** argv) {
   if (!share_counter()) return std::perror("mmap"), 2;
   const std::int64_t step = argc > 1 ? std::max(1, std::atoi(argv[1])) : 1;
