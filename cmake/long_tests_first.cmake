@@ -2,10 +2,10 @@
 # shardmesh_long_tests_first(FOLDER): gives the tests of FOLDER, and of the folders in it, a COST by which ctest orders
 # them. Tests with PROCESSORS start before all others: while tests of one processor remain, ctest gives each free
 # processor to one of them, so that two processors are never free together. Those tests would then run at the end, one
-# after the other. ctest starts tests with FIXTURES_SETUP even earlier, so they also get two processors. The longest of
-# the others follow, then other scripts and groups of processes. The tests of one Catch2 case each, which are short,
-# have no COST: they fill the gaps, so that no test runs alone at the end. ctest also measures costs, but a new build
-# has none.
+# after the other. ctest starts tests with FIXTURES_SETUP even earlier, so they also get two processors, except for the
+# site, whose build has one thread. The longest of the others follow, then other scripts and groups of processes. The
+# tests of one Catch2 case each, which are short, have no COST: they fill the gaps, so that no test runs alone at the
+# end. ctest also measures costs, but a new build has none.
 function(shardmesh_long_tests_first folder)
   get_property(tests DIRECTORY ${folder} PROPERTY TESTS)
   foreach(test IN LISTS tests)
@@ -23,7 +23,7 @@ function(shardmesh_long_tests_first folder)
     endif()
     get_property(processors TEST "${test}" DIRECTORY ${folder} PROPERTY PROCESSORS)
     get_property(fixture TEST "${test}" DIRECTORY ${folder} PROPERTY FIXTURES_SETUP)
-    if(fixture AND NOT processors GREATER 1)
+    if(fixture AND NOT processors GREATER 1 AND NOT test MATCHES "^docs: ")
       set(processors 2)
       set_tests_properties("${test}" DIRECTORY ${folder} PROPERTIES PROCESSORS ${processors})
     endif()
