@@ -9,7 +9,7 @@ import json
 import types
 import warnings
 
-from common import Oracle, need_torch, read_safetensors
+from common import Oracle, need_torch, read_safetensors, rounds
 
 need_torch()
 import numpy as np  # noqa: E402
@@ -198,8 +198,15 @@ def cyclic(oracle):
     loop.append(loop)
     owner = types.SimpleNamespace(name="n")
     owner.child = types.SimpleNamespace(parent=owner)
-    value = {"loop": loop, "owner": owner, "long": [(i,) for i in range(1_100_000)], "w": torch.ones(1)}
-    carried(oracle, "cyclic", value, {"w": torch.ones(1)}, {"loop", "owner", "long"})
+    value = {"loop": loop, "owner": owner, "w": torch.ones(1)}
+    carried(oracle, "cyclic", value, {"w": torch.ones(1)}, {"loop", "owner"})
+    long = {"long": [(i,) for i in range(1_100_000)], "w": torch.ones(1)}
+    if rounds(0, 1):
+        carried(oracle, "long", long, {"w": torch.ones(1)}, {"long"})
+        return
+    torch.save(long, oracle.work / "long.pt")
+    oracle.succeeds("long", "convert", oracle.work / "long.pt", oracle.work / "long_dcp", "--to", "dcp")
+    oracle.succeeds("long", "diff", oracle.work / "long.pt", oracle.work / "long_dcp")
 
 
 def values(oracle):
