@@ -45,12 +45,16 @@ class Oracle:
         self.checks = 0
         self.syncs = syncs or os.environ.get("SHARDMESH_PROPERTY_RUNS") == "long"
 
-    def run(self, *arguments, env=None, timeout=120):
-        """The tool's (status, stdout, stderr); a signal is a negative status."""
+    def line(self, arguments):
+        """The words of a command, without `syncs` with --no-sync."""
         if not self.syncs and arguments[0] in ("convert", "reshard"):
             arguments = (arguments[0], "--no-sync", *arguments[1:])
+        return [str(word) for word in arguments]
+
+    def run(self, *arguments, env=None, timeout=120):
+        """The tool's (status, stdout, stderr); a signal is a negative status."""
         try:
-            done = subprocess.run([self.tool, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True,
+            done = subprocess.run([self.tool, *self.line(arguments)], stdin=subprocess.DEVNULL, capture_output=True,
                                   timeout=timeout, env=None if env is None else {**os.environ, **env})
             return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
         except subprocess.TimeoutExpired:

@@ -200,7 +200,7 @@ def damaged(oracle, samples):
 
 
 def main():
-    oracle = Oracle(__doc__)
+    oracle = Oracle(__doc__, syncs=False)
     for folder in unpack(oracle):
         whole(oracle, folder)
     if not oracle.args.only:

@@ -24,7 +24,7 @@ def write_safetensors(path, rows, columns):
 
 
 def peak_bytes(oracle, case, *arguments, limits=None):
-    process = subprocess.Popen([oracle.tool, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    process = subprocess.Popen([oracle.tool, *oracle.line(arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                preexec_fn=limits)
     err = process.stderr.read().decode()
     _, status, usage = os.wait4(process.pid, 0)
@@ -53,7 +53,7 @@ def model_in_many_files(oracle, few):
 
 
 def main():
-    oracle = Oracle(__doc__)
+    oracle = Oracle(__doc__, syncs=False)
     flat = oracle.work / "w.safetensors"
     write_safetensors(flat, 4096, 8192)  # 128 MiB
     rows, columns, again = (oracle.work / name for name in ("rows", "columns", "again"))

@@ -161,7 +161,7 @@ def fresh(oracle):
 
 
 def main():
-    oracle = Oracle(__doc__)
+    oracle = Oracle(__doc__, syncs=False)
     need_torch()
     samples(oracle)
     indices(oracle)

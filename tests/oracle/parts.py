@@ -74,7 +74,7 @@ def damaged(oracle):
 
 
 def main():
-    oracle = Oracle(__doc__)
+    oracle = Oracle(__doc__, syncs=False)
     need_torch()
     samples(oracle)
     without_a_name(oracle)

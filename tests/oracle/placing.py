@@ -470,7 +470,7 @@ class Placing:
 
 
 def main():
-    oracle = Oracle(__doc__)
+    oracle = Oracle(__doc__, syncs=False)
     placing = Placing(oracle)
     for part in (placing.appears, placing.changes_under_force, placing.three_writers, placing.sources_inside,
                  placing.unrelated_files, placing.leftovers, placing.cleaning, placing.signals, placing.no_files,

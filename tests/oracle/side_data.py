@@ -176,7 +176,7 @@ def attributes(oracle):
 
 
 def main():
-    oracle = Oracle(__doc__)
+    oracle = Oracle(__doc__, syncs=False)
     for name, source in sources(oracle):
         if oracle.args.only in name:
             for form, ending in TARGETS.items():
