@@ -5,8 +5,10 @@
 # after the other. ctest starts tests with FIXTURES_SETUP even earlier, so they also get two processors, except for the
 # site, whose build has one thread. The longest of the others follow, then other scripts and groups of processes. The
 # tests of one Catch2 case each, which are short, have no COST: they fill the gaps, so that no test runs alone at the
-# end. ctest also measures costs, but a new build has none.
+# end. ctest also measures costs, but a new build has none. With fewer than four cores, tests with PROCESSORS run one at
+# a time: two groups of ranks would miss their deadlines.
 function(shardmesh_long_tests_first folder)
+  cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
   get_property(tests DIRECTORY ${folder} PROPERTY TESTS)
   foreach(test IN LISTS tests)
     set(cost 0)
@@ -29,6 +31,9 @@ function(shardmesh_long_tests_first folder)
     endif()
     if(processors GREATER 1)
       math(EXPR cost "${cost} + 1000")
+      if(cores LESS 4)
+        set_property(TEST "${test}" DIRECTORY ${folder} APPEND PROPERTY RESOURCE_LOCK both_cores)
+      endif()
     endif()
     if(cost GREATER 0)
       set_tests_properties("${test}" DIRECTORY ${folder} PROPERTIES COST ${cost})
