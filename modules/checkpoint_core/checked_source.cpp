@@ -2,6 +2,7 @@
 module;
 #include <fmt/core.h>
 #include <entry_error.hpp>
+#include <restore_hint.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -27,7 +28,7 @@ error altered(const opened_chunk& chunk, std::string expected, std::string found
   return fail(errc::checksum_mismatch, "the tensor's bytes differ from their checksum")
       .with_file(chunk.source->name())
       .with_values(std::move(expected), std::move(found))
-      .with_hint("restore the file from another copy");
+      .with_hint(detail::restore_hint);
 }
 
 result<void> compare_crc32(const opened_chunk& chunk, std::uint32_t found) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <restore_hint.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -81,7 +82,9 @@ class float_reader final : public checkpoint_reader {
       if (sum != opened->crc32)
         return fail(errc::checksum_mismatch, "is damaged: its CRC-32 differs")
             .with_key(tensor.key)
-            .with_file(path_.string());
+            .with_file(path_.string())
+            .with_values(fmt::format("{:08x}", opened->crc32), fmt::format("{:08x}", sum))
+            .with_hint(detail::restore_hint);
     }
     auto made = std::make_shared<opened_chunk>();
     auto source = std::make_shared<const float_source>(std::move(opened));

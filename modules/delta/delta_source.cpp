@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <lru_cache.hpp>
+#include <restore_hint.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -126,6 +127,7 @@ class delta_source final : public computed_source {
     if (done) return done;
     error why = std::move(done).error();
     if (why.file.empty()) why.file = printable_url(name());
+    if (why.hint.empty()) why.hint = detail::restore_hint;
     return std::move(why).with_key(tensor_.entry.key).with_box(block);
   }
 

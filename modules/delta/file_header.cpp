@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/core.h>
+#include <restore_hint.hpp>
 #include <shardmesh/try.hpp>
 
 #include <array>
@@ -61,7 +62,8 @@ result<file_header> read_header(const byte_source& file) {
   const digest128 found = xxh3(std::span<const std::byte>(bytes).first(bytes.size() - digest_bytes));
   if (found != recorded)
     return fail(errc::checksum_mismatch, "the header of the delta is damaged")
-        .with_values(to_hex(recorded), to_hex(found));
+        .with_values(to_hex(recorded), to_hex(found))
+        .with_hint(detail::restore_hint);
   if (made.block_bytes < least_block_bytes || made.block_bytes > most_block_bytes)
     return fail(errc::bad_format, "the delta has blocks of an unknown size")
         .with_values(fmt::format("{} to {} bytes", least_block_bytes, most_block_bytes),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/core.h>
+#include <restore_hint.hpp>
 #include <shardmesh/try.hpp>
 
 #include <cstddef>
@@ -64,7 +65,9 @@ class delta_archives final : public torch_file::payload_reader {
     SHARDMESH_TRY(const digest128 found, xxh3_of_range(*bytes, 0, place.length));
     if (found == digest->second) return bytes;
     return fail(errc::checksum_mismatch, "the archive in the delta is damaged")
-        .with_values("xxh3-128 " + to_hex(digest->second), to_hex(found));
+        .with_file(source_->name())
+        .with_values("xxh3-128 " + to_hex(digest->second), to_hex(found))
+        .with_hint(detail::restore_hint);
   }
 
  private:
@@ -169,7 +172,8 @@ result<delta::description> read_description(const byte_source& source, read_budg
   const digest128 found = xxh3(bytes);
   if (found != header.description)
     return fail(errc::checksum_mismatch, "the description of the delta is damaged")
-        .with_values("xxh3-128 " + to_hex(header.description), to_hex(found));
+        .with_values("xxh3-128 " + to_hex(header.description), to_hex(found))
+        .with_hint(detail::restore_hint);
   return delta::parse_description(bytes, header, budget);
 }
 

@@ -3,6 +3,7 @@ module;
 #include <fmt/core.h>
 #include <lru_cache.hpp>
 #include <plural.hpp>
+#include <restore_hint.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -90,7 +91,8 @@ class npz_reader final : public checkpoint_reader {
       SHARDMESH_TRY(const std::uint32_t found, crc32_of_range(*bytes, 0, array.size_bytes));
       if (found != array.crc32)
         return fail(errc::checksum_mismatch, "the array's record differs from its CRC-32")
-            .with_values(fmt::format("crc32 {:08x}", array.crc32), fmt::format("{:08x}", found));
+            .with_values(fmt::format("crc32 {:08x}", array.crc32), fmt::format("{:08x}", found))
+            .with_hint(detail::restore_hint);
       return std::pair<std::int64_t, std::int64_t>{array.size_bytes, 0};
     });
   }

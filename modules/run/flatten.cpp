@@ -40,7 +40,8 @@ result<void> check_copy(checkpoint_reader& step, const fs::path& copy, int threa
   if (compared.differences.empty()) return {};
   return fail(errc::checksum_mismatch, "the copy of the step differs from it: " + compared.differences.front().text)
       .with_key(compared.differences.front().key)
-      .with_file(step.path().string());
+      .with_file(step.path().string())
+      .with_hint("verify the step, and flatten it again");
 }
 
 // The attributes and texts of the description.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/core.h>
+#include <restore_hint.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -96,7 +97,7 @@ result<void> step_copy::copy(const checksum_range& range) {
                                                      range.offset + range.length))
         .with_file((reader_.path() / range.file).string())
         .with_values(range.digits, found)
-        .with_hint("restore the file");
+        .with_hint(detail::restore_hint);
   ranges_.push_back({to.file, to.offset, to.length, range.digits});
   return {};
 }

@@ -2,6 +2,7 @@
 module;
 #include <fmt/core.h>
 #include <plural.hpp>
+#include <restore_hint.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -74,12 +75,14 @@ result<std::optional<std::vector<digest128>>> read_checksums(std::span<const std
   std::string text(reinterpret_cast<const char*>(header_bytes.data()), header_bytes.size());
   const auto place = find_value(text);
   if (!place || text.compare(place->begin, place->length, *value) != 0)
-    return bad(errc::checksum_mismatch, "the header was rewritten after its checksum was made");
+    return bad(errc::checksum_mismatch, "the header was rewritten after its checksum was made")
+        .with_hint(detail::restore_hint);
   std::fill_n(text.begin() + static_cast<std::ptrdiff_t>(place->begin), place->length, '0');
   const digest128 found = xxh3(std::as_bytes(std::span(text)));
   if (found != digests.front())
     return bad(errc::checksum_mismatch, "the header's checksum differs")
-        .with_values(to_hex(digests.front()), to_hex(found));
+        .with_values(to_hex(digests.front()), to_hex(found))
+        .with_hint(detail::restore_hint);
   digests.erase(digests.begin());
   return std::optional(std::move(digests));
 }

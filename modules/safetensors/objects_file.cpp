@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <restore_hint.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -114,7 +115,8 @@ result<stored_objects> parse_objects(std::string_view text) {
   const std::string_view stated = text.substr(opening.size(), digit_count);
   if (const std::string found = digest_of(zeroed); found != stated)
     return fail(errc::checksum_mismatch, "was changed after it was written: its checksum differs")
-        .with_values(std::string(stated), found);
+        .with_values(std::string(stated), found)
+        .with_hint(detail::restore_hint);
   return read_objects_document(text);
 }
 

@@ -2,6 +2,7 @@
 // Reads safetensors files and Hugging Face folders, with the objects.json that our own conversions write beside them.
 module;
 #include <fmt/core.h>
+#include <restore_hint.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -152,7 +153,8 @@ class safetensors_reader final : public checkpoint_reader {
       if (equal + 1 == key.size())
         problems_.push_back(fail(errc::checksum_mismatch, "the name of its checksums is damaged")
                                 .with_file(file.source->name())
-                                .with_values(std::string(checksum_key), key));
+                                .with_values(std::string(checksum_key), key)
+                                .with_hint(detail::restore_hint));
     }
   }
 

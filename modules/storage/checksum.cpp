@@ -2,6 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
+#include <restore_hint.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -37,7 +38,8 @@ std::span<const std::byte> bytes_of(std::string_view text) {
 }
 
 error damaged(std::string_view what) {
-  return fail(errc::checksum_mismatch, fmt::format("the checksum record is damaged: {}", what));
+  return fail(errc::checksum_mismatch, fmt::format("the checksum record is damaged: {}", what))
+      .with_hint(detail::restore_hint);
 }
 
 std::optional<std::int64_t> number(std::string_view& text) {
@@ -54,7 +56,7 @@ result<void> compare(const digest128& found, const checksum_range& range, const 
               fmt::format("bytes {} to {} differ from their checksum", range.offset, range.offset + range.length))
       .with_file(file.name())
       .with_values(range.digits, to_hex(found))
-      .with_hint("restore the file from another copy");
+      .with_hint(detail::restore_hint);
 }
 
 // A file of the record in another folder: the folder that refers to it, below the record's, and the reference. In the
@@ -199,7 +201,8 @@ std::vector<error> check_checksums(const std::filesystem::path& folder, std::spa
                                                            : "does not have the length that was written")
                              .with_file((folder / name).string())
                              .with_values((is_part ? "at least " : "") + detail::counted(file.length, "byte"),
-                                          fmt::format("{}", (*opened)->size_bytes())));
+                                          fmt::format("{}", (*opened)->size_bytes()))
+                             .with_hint(detail::restore_hint));
     } else {
       file.source = std::move(*opened);
     }

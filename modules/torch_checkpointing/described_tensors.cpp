@@ -2,6 +2,7 @@
 // The part of folder_reader for described tensors: the boxes of all ranks, each from the first rank whose file exists.
 module;
 #include <fmt/core.h>
+#include <restore_hint.hpp>
 #include <shardmesh/try.hpp>
 
 #include <cstddef>
@@ -199,7 +200,8 @@ void folder_reader::compare_replicas(const tensor_entry& entry, const holder& a,
                                        "the latter is read",
                                        left.path().filename().string()))
                           .with_key(entry.key)
-                          .with_file(right.path().string()));
+                          .with_file(right.path().string())
+                          .with_hint(detail::restore_hint));
 }
 
 }  // namespace shardmesh::torch_checkpointing

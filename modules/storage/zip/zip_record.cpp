@@ -3,6 +3,7 @@
 module;
 #include <fmt/format.h>
 #include <zlib.h>
+#include <restore_hint.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -80,7 +81,8 @@ result<std::vector<std::byte>> read_record(const byte_source& source, const zip_
   if (check_crc && record.crc32 != 0 && crc32_of(bytes) != record.crc32)
     return fail(errc::checksum_mismatch, fmt::format("record \"{}\" is damaged: its CRC-32 differs", record.name))
         .with_file(source.name())
-        .with_values(fmt::format("{:08x}", record.crc32), fmt::format("{:08x}", crc32_of(bytes)));
+        .with_values(fmt::format("{:08x}", record.crc32), fmt::format("{:08x}", crc32_of(bytes)))
+        .with_hint(detail::restore_hint);
   return bytes;
 }
 

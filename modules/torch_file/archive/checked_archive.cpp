@@ -2,6 +2,7 @@
 module;
 #include <fmt/core.h>
 #include <plural.hpp>
+#include <restore_hint.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -112,7 +113,9 @@ result<void> for_each_pickle(const byte_source& archive, const zip_directory& di
       if (record.crc32 != 0 && crc32_of(*bytes) != record.crc32)
         found.problem =
             fail(errc::checksum_mismatch, fmt::format("record \"{}\" differs from its CRC-32", escaped(record.name)))
-                .with_file(archive.name());
+                .with_file(archive.name())
+                .with_values(fmt::format("{:08x}", record.crc32), fmt::format("{:08x}", crc32_of(*bytes)))
+                .with_hint(detail::restore_hint);
       found.bytes = *std::move(bytes);
     }
     SHARDMESH_TRY(visit(std::move(found)));

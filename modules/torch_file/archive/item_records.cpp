@@ -2,6 +2,7 @@
 module;
 #include <fmt/core.h>
 #include <plural.hpp>
+#include <restore_hint.hpp>
 #include <shardmesh/try.hpp>
 
 #include <cstddef>
@@ -54,7 +55,8 @@ result<record_sums> check_record(const byte_source& record, std::uint32_t crc32,
   if (found == crc32) return record_sums{record.size_bytes(), 0};
   return fail(errc::checksum_mismatch, fmt::format("record \"{}\" is damaged: its CRC-32 differs", escaped(name)))
       .with_file(record.name())
-      .with_values(fmt::format("{:08x}", crc32), fmt::format("{:08x}", found));
+      .with_values(fmt::format("{:08x}", crc32), fmt::format("{:08x}", found))
+      .with_hint(detail::restore_hint);
 }
 
 bool is_empty_storage(const pickle::value& reference) {

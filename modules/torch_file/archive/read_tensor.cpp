@@ -3,6 +3,7 @@
 // checkpoint_core's stored_tensor.
 module;
 #include <fmt/core.h>
+#include <restore_hint.hpp>
 #include <shardmesh/try.hpp>
 
 #include <cstddef>
@@ -30,7 +31,8 @@ result<std::vector<std::byte>> read_storage(const byte_source& source, const tor
     return fail(errc::checksum_mismatch,
                 fmt::format("storage \"{}\" is damaged: its CRC-32 differs", escaped(storage.key)))
         .with_file(source.name())
-        .with_values(fmt::format("{:08x}", storage.crc32), fmt::format("{:08x}", crc32_of(bytes)));
+        .with_values(fmt::format("{:08x}", storage.crc32), fmt::format("{:08x}", crc32_of(bytes)))
+        .with_hint(detail::restore_hint);
   return bytes;
 }
 
