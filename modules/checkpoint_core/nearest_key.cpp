@@ -17,9 +17,14 @@ namespace {
 
 constexpr std::size_t most_edits = 8;
 
-// Returns the number of edits from `a` to `b`, or `limit + 1` when there are more than `limit`. Computes only the band
-// of Levenshtein's table that can stay within the limit.
-std::size_t edits(std::string_view a, std::string_view b, std::size_t limit, std::vector<std::size_t>& row) {
+// Rows of the table of edits. They are reused from key to key.
+struct edit_rows {
+  std::vector<std::size_t> before, above, row;  // of i - 2, i - 1, and i letters
+};
+
+// Returns the number of edits from `a` to `b`, or `limit + 1` when there are more than `limit`: the optimal string
+// alignment distance. Computes only the band of its table that can stay within the limit.
+std::size_t edits(std::string_view a, std::string_view b, std::size_t limit, edit_rows& rows) {
   const auto [a_first, b_first] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   a.remove_prefix(static_cast<std::size_t>(a_first - a.begin()));
   b.remove_prefix(static_cast<std::size_t>(b_first - b.begin()));
@@ -28,19 +33,25 @@ std::size_t edits(std::string_view a, std::string_view b, std::size_t limit, std
   b.remove_suffix(static_cast<std::size_t>(b_last - b.rbegin()));
   const std::size_t none = limit + 1;
   if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) > limit) return none;
-  row.assign(b.size() + 1, none);
+  auto& [before, above, row] = rows;
+  for (std::vector<std::size_t>* one : {&before, &above, &row}) one->assign(b.size() + 1, none);
   for (std::size_t j = 0; j <= std::min(b.size(), limit); ++j) row[j] = j;
+  std::size_t above_least = 0;  // of the previous row, which a swap of two letters skips
   for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::swap(before, above);
+    std::swap(above, row);
     const std::size_t first = i > limit ? i - limit : 1, last = std::min(b.size(), i + limit);
-    std::size_t diagonal = row[first - 1], least = none;
+    // The entries beside the band hold numbers of an earlier row.
     row[first - 1] = first == 1 && i <= limit ? i : none;
+    if (last < b.size()) row[last + 1] = none;
+    std::size_t least = row[first - 1];
     for (std::size_t j = first; j <= last; ++j) {
-      const std::size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0U : 1U), none});
-      diagonal = above;
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U), none});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
       least = std::min(least, row[j]);
     }
-    if (std::min(least, row[first - 1]) == none) return none;
+    if (least == none && above_least == none) return none;
+    above_least = least;
   }
   return row[b.size()];
 }
@@ -60,9 +71,9 @@ std::string_view name(entry_kind kind) {
 std::optional<std::string_view> nearest_key(std::span<const std::string_view> keys, std::string_view wanted) {
   std::optional<std::string_view> near, longer, shorter;
   std::size_t limit = wanted.size() > 1 ? std::min(most_edits, (wanted.size() + 3) / 4) : 0;
-  std::vector<std::size_t> row;
+  edit_rows rows;
   for (const std::string_view key : keys) {
-    const std::size_t found = limit > 0 || key == wanted ? edits(wanted, key, limit, row) : limit + 1;
+    const std::size_t found = limit > 0 || key == wanted ? edits(wanted, key, limit, rows) : limit + 1;
     if (found == 0) return key;
     if (found <= limit) {
       near = key;

@@ -14,8 +14,8 @@ enum class entry_kind : std::uint8_t { tensor, object };
 std::string_view name(entry_kind kind);  // "tensor", "object"
 
 /// Returns the key that is most similar to `wanted`: the first one of the first rule below that finds any, or nothing.
-/// 1. The key with the fewest edits (a byte inserted, removed, or replaced): at most a quarter of the length of
-///    `wanted`, and at most 8.
+/// 1. The key with the fewest edits (a byte inserted, removed, or replaced, or two neighbours swapped): at most a
+///    quarter of the length of `wanted`, and at most 8.
 /// 2. The shortest key that is `wanted` behind a dotted prefix ("model." is often forgotten).
 /// 3. The longest key that is `wanted` without a dotted prefix.
 ///

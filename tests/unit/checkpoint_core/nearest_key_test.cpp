@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the nearest key against a plain Levenshtein table, which keys count as near, and how entries are found by key.
+// Tests the nearest key against a plain table of edits, which keys count as near, and how entries are found by key.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -19,14 +19,17 @@ namespace {
 
 using views = std::vector<std::string_view>;
 
-// The Levenshtein distance, from the whole table.
+// The optimal string alignment distance, from the whole table: no part of a text is edited twice.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> table(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) table[i][0] = i;
   for (std::size_t j = 0; j <= b.size(); ++j) table[0][j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i)
-    for (std::size_t j = 1; j <= b.size(); ++j)
+    for (std::size_t j = 1; j <= b.size(); ++j) {
       table[i][j] = std::min({table[i - 1][j] + 1, table[i][j - 1] + 1, table[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        table[i][j] = std::min(table[i][j], table[i - 2][j - 2] + 1);
+    }
   return table[a.size()][b.size()];
 }
 
@@ -77,6 +80,15 @@ TEST_CASE("a forgotten or an added prefix is near, however long; a word of one l
   CHECK(near({}, "model") == "-");
   CHECK(did_you_mean(nearest_key(keys, "model.layer.0.weight")) == "did you mean model.layers.0.weight?");
   CHECK(did_you_mean(std::nullopt).empty());
+}
+
+TEST_CASE("two swapped letters are one edit, so that they are near in a short word, too") {
+  CHECK(near({"bias"}, "bais") == "bias");
+  CHECK(near({"--key"}, "--kye") == "--key");
+  CHECK(near({"map"}, "mpa") == "map");
+  CHECK(near({"ab"}, "ba") == "ab");
+  CHECK(near({"abc"}, "cba") == "-");  // two letters that are no neighbours
+  CHECK(near({"lr", "rl.step"}, "rl") == "lr");
 }
 
 TEST_CASE("a catalog finds its tensors and objects by key, copies too, and of equal keys the first") {
