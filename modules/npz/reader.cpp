@@ -24,6 +24,7 @@ module shardmesh.npz;
 
 import shardmesh.storage;
 import shardmesh.torch_file;
+import :member_name;
 import :stored_array;
 
 namespace shardmesh::npz {
@@ -138,7 +139,7 @@ class npz_reader final : public checkpoint_reader {
       else if (record.name == objects_record)
         document = &record;
       else if (!record.name.ends_with('/'))
-        others.push_back(escaped(record.name));
+        others.push_back(escaped(member_name(record)));
     }
     if (!others.empty())
       warnings_.push_back(fail(errc::unsupported,
@@ -156,7 +157,8 @@ class npz_reader final : public checkpoint_reader {
   }
 
   result<void> add_record(const zip_record& record) {
-    std::string key = record.name.substr(0, record.name.size() - array_ending.size());
+    std::string key = member_name(record);
+    key.resize(key.size() - array_ending.size());
     if (!is_utf8(key)) {
       problems_.push_back(located(fail(errc::unsupported, "the name of an array is not UTF-8"), key));
       return {};

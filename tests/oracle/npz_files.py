@@ -104,6 +104,32 @@ def check_writing(oracle, arrays):
             oracle.check(archive.read(info) == wanted.getvalue(), "writing", f"{info.filename} is not numpy.save's")
 
 
+def check_names(oracle):
+    """Names without the flag for UTF-8 are read as NumPy reads them, and keep their text in a copy."""
+    names = [bytes([byte]) + b"x" for byte in range(128, 256)] + ["th\u00e9".encode()]
+    file, copy = oracle.work / "names.npz", oracle.work / "names_copy.npz"
+    with zipfile.ZipFile(file, "w") as archive:
+        for number, name in enumerate(names):
+            data = io.BytesIO()
+            np.save(data, np.int32(number))
+            archive.writestr(f"{number:0{len(name)}x}.npy", data.getvalue())
+    with zipfile.ZipFile(file) as archive:
+        stored = [info.filename.encode() for info in archive.infolist()]
+    content = file.read_bytes()
+    for old, new in zip(stored, names):
+        oracle.check(content.count(old) == 2, "names", f"{old} is not in both headers")
+        content = content.replace(old, new + b".npy")
+    file.write_bytes(content)
+    with np.load(file) as theirs:
+        wanted = {name: int(theirs[name]) for name in theirs.files}
+    oracle.check(len(wanted) == len(names), "names", f"NumPy reads {len(wanted)} names")
+    out = oracle.succeeds("names", "inspect", file, "--json")
+    oracle.check(out is not None and set(json.loads(out)["tensors"]) == set(wanted), "names", f"{out}")
+    if oracle.succeeds("names", "convert", file, copy) is not None:
+        with np.load(copy) as ours:
+            oracle.check({name: int(ours[name]) for name in ours.files} == wanted, "names", "the copy has other names")
+
+
 def check_formats(oracle):
     """To every format and back, with the values of complex128."""
     arrays = {"w": np.arange(6, dtype="<f4").reshape(2, 3), "n.step": np.int64(3), "flags": np.array([True, False])}
@@ -272,6 +298,7 @@ def main():
     draw = np.random.default_rng(common_seed())
     arrays = check_reading(oracle, draw)
     check_writing(oracle, arrays)
+    check_names(oracle)
     check_formats(oracle)
     check_single(oracle, draw)
     check_other_types(oracle)

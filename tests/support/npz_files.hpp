@@ -68,6 +68,7 @@ struct record {
   bool is_deflated = false;  // in blocks without compression
   std::uint32_t crc_change = 0;
   std::uint16_t method = 0;  // of a record that is not deflated
+  std::uint16_t flags = 0;   // 0x0800: the name is UTF-8
 };
 
 /// Raw deflate data of stored blocks.
@@ -90,7 +91,7 @@ inline std::string archive(const std::vector<record>& records) {
   for (const record& one : records) {
     const std::string bytes = one.is_deflated ? deflated(one.data) : one.data;
     const std::string common =
-        number(std::uint16_t{20}) + number(std::uint16_t{0}) + number(one.is_deflated ? std::uint16_t{8} : one.method) +
+        number(std::uint16_t{20}) + number(one.flags) + number(one.is_deflated ? std::uint16_t{8} : one.method) +
         number(std::uint32_t{0x210000}) + number(crc32(one.data) ^ one.crc_change) +
         number(static_cast<std::uint32_t>(bytes.size())) + number(static_cast<std::uint32_t>(one.data.size())) +
         number(static_cast<std::uint16_t>(one.name.size())) + number(std::uint16_t{0});

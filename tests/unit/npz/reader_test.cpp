@@ -266,3 +266,41 @@ TEST_CASE("an MLX folder is one checkpoint, in one file or in several") {
   CHECK(keys_of(*whole) == std::vector<std::string>{"whole"});
   CHECK(message(whole->warnings()).find("weights.00.npz, weights.01.npz") != std::string::npos);
 }
+
+TEST_CASE(
+    "a name without the flag for UTF-8 is in code page 437, as numpy.load reads it, and keeps its text in a copy") {
+  const scratch_folder scratch;
+  std::string upper_half;
+  for (int byte = 0x80; byte < 0x100; ++byte) upper_half += static_cast<char>(byte);
+  // From Python: bytes(range(128, 256)).decode("cp437").
+  const std::string expected(
+      "ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜ¢£¥₧ƒ"
+      "áíóúñÑªº¿⌐¬½¼¡«»░▒▓│┤╡╢╖╕╣║╗╝╜╛┐"
+      "└┴┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀"
+      "αßΓπΣσµτΦΘΩδ∞φε∩≡±≥≤⌠⌡÷≈°∙·√ⁿ²■\xc2\xa0");
+  const auto array = made::array("|u1", "(1,)", "\7");
+  const auto reader =
+      opened(written(scratch / "names.npz", made::archive({{upper_half + ".npy", array},
+                                                           {"plain.npy", array},
+                                                           {"caf\x82.npy", array},
+                                                           {"th\xc3\xa9.npy", array, false, 0, 0, 0x0800},
+                                                           {"no\xc3\xa9.npy", array}})));
+  // The bytes of "é" in UTF-8 are other letters without the flag.
+  const std::vector<std::string> names{expected, "plain", "café", "thé", "no├⌐"};
+  CHECK(reader->problems().empty());
+  CHECK(keys_of(*reader) == names);
+  CHECK(elements_of(*reader, "café") == "\7");
+  const auto report = convert(*reader, scratch / "copy.npz", {.format = target_format::npz});
+  INFO((report ? "" : to_string(report.error())));
+  REQUIRE(report);
+  CHECK(keys_of(*opened(scratch / "copy.npz")) == names);
+}
+
+TEST_CASE("a name with the flag for UTF-8 that is not UTF-8 is a problem of its array") {
+  const scratch_folder scratch;
+  const auto array = made::array("|u1", "(1,)", "\7");
+  const auto reader = opened(
+      written(scratch / "names.npz", made::archive({{"a.npy", array}, {"\xff.npy", array, false, 0, 0, 0x0800}})));
+  CHECK(keys_of(*reader) == std::vector<std::string>{"a"});
+  CHECK(message(reader->problems()).find("the name of an array is not UTF-8") != std::string::npos);
+}

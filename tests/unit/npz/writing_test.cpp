@@ -51,7 +51,7 @@ TEST_CASE("an archive is stored, aligned, in the order of the source, and passes
   const auto source =
       opened(written(scratch / "in.npz",
                      made::archive({{"b.npy", made::array(">i2", "(2, 2)", std::string("\0\1\0\2\0\3\0\4", 8), true)},
-                                    {"a/\xc3\xa9.npy", made::array("|b1", "()", "\1"), true},
+                                    {"a/\xc3\xa9.npy", made::array("|b1", "()", "\1"), true, 0, 0, 0x0800},
                                     {"none.npy", made::array("<c8", "(0, 3)", "")}})));
   const auto report = convert(*source, scratch / "out.npz", {.format = target_format::npz});
   INFO((report ? "" : to_string(report.error())));
