@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/core.h>
+#include <restore_hint.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -71,8 +72,9 @@ result<std::vector<whole_piece>> pieces_of(const flattened_tensor& tensor, const
   const std::vector<flat_box> run = boxes_of_range(tensor.part, {begin, size});
   const std::int64_t parts = chunk.volume() / size;
   if (parts > static_cast<std::int64_t>(most / run.size()))
-    return beyond_limit("a tensor of Megatron's is cut into too many pieces", static_cast<std::int64_t>(most),
-                        "pieces");
+    return fail(errc::bad_format, "a tensor of Megatron's is cut into too many pieces")
+        .with_values(fmt::format("at most {} pieces", most), "more")
+        .with_hint(detail::restore_hint);
   extents at = extents::filled(rank, 0);  // the part's position in the chunk's grid of parts
   for (std::int64_t number = 0; number < parts; ++number) {
     for (const flat_box& one : run) {

@@ -34,7 +34,7 @@ struct whole_piece {
 };
 
 // Returns where the elements of a stored chunk belong.
-// \errors `beyond_limit` for more than `most` pieces
+// \errors errc::bad_format for more than `most` pieces
 result<std::vector<whole_piece>> pieces_of(const flattened_tensor& tensor, const box& chunk, std::size_t most);
 
 }  // namespace shardmesh::dcp

@@ -22,7 +22,7 @@ struct megatron_view_result {
 // Returns a reader that shows `plain` with the `flattened` tensors whole, and with the entries of the folder's
 // common.pt when it has one; `common` has its bytes if it is not a file of the folder. A common.pt that cannot be read
 // is a problem of the result, not an error.
-// \errors those of `composed_reader::add_chunk`; `beyond_limit` for a tensor in too many pieces
+// \errors those of `composed_reader::add_chunk`; errc::bad_format for a tensor in too many pieces
 result<megatron_view_result> megatron_view(std::unique_ptr<checkpoint_reader> plain,
                                            const std::vector<flattened_tensor>& flattened, const open_options& options,
                                            const std::shared_ptr<const byte_source>& common);

@@ -45,7 +45,8 @@ error beyond_limit(std::string what, std::int64_t limit, std::string_view unit) 
 }
 
 bool is_beyond_limit(const error& problem) {
-  return problem.hint == hint;
+  // Sparse files are refused with a hint of their own.
+  return problem.hint == hint || problem.hint.starts_with("write the file without holes");
 }
 
 result<void> read_budget::build(std::int64_t bytes) {

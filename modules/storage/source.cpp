@@ -215,6 +215,8 @@ result<void> check_readable(const byte_source& source, std::int64_t offset, std:
   error refused = beyond_limit(
       fmt::format("is a sparse file: {} bytes are requested, of which {} are stored", length, stored), most);
   refused.found = fmt::format("{}", length);
+  // The limit of most files that are read whole is fixed.
+  refused.hint = "write the file without holes (cp --sparse=never), if you trust it";
   return std::move(refused).with_file(source.name());
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "counted.hpp"
+#include "known_options.hpp"
 
 import shardmesh;
 import shardmesh.core;
@@ -23,6 +24,7 @@ result<void> check_action_options(const CLI::App& command, const std::string& ac
   for (const action_options& options : table) {
     if (std::find(options.actions.begin(), options.actions.end(), action) != options.actions.end()) continue;
     for (const std::string& name : options.names) {
+      forget_option(name);
       if (command.get_option(name)->count() == 0) continue;
       std::vector<std::string> users;
       for (const std::string& user : options.actions) users.push_back(fmt::format("'{} {}'", command.get_name(), user));

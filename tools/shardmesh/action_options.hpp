@@ -18,7 +18,7 @@ struct action_options {
   std::vector<std::string> actions;  // that use them
 };
 
-/// Refuses the first given option that this action does not use.
+/// Refuses the first given option that this action does not use. From then on, no hint offers such an option.
 /// \param command  parsed; it has each option of the table
 /// \errors errc::invalid_argument, naming the option and the actions that use it
 shardmesh::result<void> check_action_options(const CLI::App& command, const std::string& action,

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "known_options.hpp"
 #include "report.hpp"
 
 import shardmesh;
@@ -22,8 +23,16 @@ using namespace shardmesh;
 
 namespace {
 
+// The text of an unreadable entry is that of an error, whose hint offers options.
+std::string text_of(const key_difference& d) {
+  const std::size_t hint = d.kind == difference_kind::unreadable ? d.text.find("; ") : std::string::npos;
+  if (hint == std::string::npos) return d.text;
+  const std::string offered = without_unknown_options(d.text.substr(hint + 2));
+  return d.text.substr(0, hint) + (offered.empty() ? "" : "; " + offered);
+}
+
 void write(json_writer& out, const key_difference& d) {
-  out.begin_object().member("key", d.key).member("kind", name(d.kind)).member("text", d.text);
+  out.begin_object().member("key", d.key).member("kind", name(d.kind)).member("text", text_of(d));
   if (d.kind == difference_kind::values)
     out.member("different", d.different)
         .member("elements", d.elements)
@@ -99,7 +108,7 @@ difference_counts counts_of(const std::vector<key_difference>& differences) {
 }
 
 std::string line_of(const key_difference& d) {
-  return fmt::format("{}: {}", d.key.empty() ? "\"\"" : escaped(d.key), escaped(d.text));
+  return fmt::format("{}: {}", d.key.empty() ? "\"\"" : escaped(d.key), escaped(text_of(d)));
 }
 
 void write_document(json_writer& out, const compared_checkpoints& all, const diff_limits& most) {

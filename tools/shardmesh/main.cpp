@@ -21,11 +21,14 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "command.hpp"
 #include "completion.hpp"
 #include "console.hpp"
 #include "help.hpp"
+#include "known_options.hpp"
 #include "report.hpp"
 #include "signals.hpp"
 
@@ -124,6 +127,20 @@ void add_reading_options(CLI::App& app, tool::invocation& call) {
   }
 }
 
+// Called when a command is found on the command line, so that its errors are in its own terms.
+void begin_command(const CLI::App& app, const std::string& running) {
+  std::vector<tool::command_options> all;
+  for (const CLI::App* const command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    tool::command_options one{command->get_name(), {}};
+    for (const CLI::App* const of : {command, &app})
+      for (const CLI::Option* const option : of->get_options())
+        for (const std::string& name : option->get_lnames()) one.names.insert("--" + name);
+    all.push_back(std::move(one));
+  }
+  tool::set_known_options(std::move(all), running);
+  tool::set_failure_members(running);
+}
+
 int run(int argc, char** argv) {
   open_many_files();
   CLI::App app{"shardmesh: sharded checkpoints without Python", "shardmesh"};
@@ -158,7 +175,7 @@ int run(int argc, char** argv) {
       "shardmesh verify CKPT\n"
       "shardmesh convert CKPT model.safetensors --no-optimizer");
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    command->preparse_callback([command](std::size_t) { tool::set_failure_members(command->get_name()); });
+    command->preparse_callback([&app, command](std::size_t) { begin_command(app, command->get_name()); });
   try {
     app.parse(argc, argv);
     return call.status;

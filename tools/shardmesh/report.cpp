@@ -24,6 +24,7 @@
 #include "console.hpp"
 #include "counted.hpp"
 #include "json_writer.hpp"
+#include "known_options.hpp"
 
 import shardmesh;
 import shardmesh.checkpoint;
@@ -111,6 +112,7 @@ int own_status_of(const error& problem) {
 
 error in_flags(error problem) {
   respell(problem.hint, problem.code, hints);
+  problem.hint = without_unknown_options(problem.hint);
   respell(problem.message, problem.code, messages);
   const bool is_of_rule = problem.message.find("' matches ") != std::string::npos ||
                           problem.message.find("' casts nothing: ") != std::string::npos;

@@ -15,7 +15,8 @@ import shardmesh.checkpoint;
 
 namespace tool {
 
-/// Rewords an error for the command line: names of the library's options become the flags that set them.
+/// Rewords an error for the command line: names of the library's options become the flags that set them. The hint
+/// offers only options that the command has.
 shardmesh::error in_flags(shardmesh::error problem);
 /// Returns the line of an error in the words of the command line. It ends in the name of the error's code, which
 /// docs/errors.md explains: "w: has another shape [shape_mismatch]".

@@ -4,6 +4,7 @@ module;
 #include <plural.hpp>
 #include <shardmesh/try.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -66,7 +67,9 @@ result<object_value> describe_object(const torch_file::item& item, const pickle:
   const object_class what = classify(item, value);
   object_value described{std::string(name(what.kind)), what.type, "null"};
   if (what.kind == object_kind::opaque_tensor) return described;
-  SHARDMESH_TRY(described.json, object_json(source, item, value, {.budget = &budget}));
+  object_json_options options{.budget = &budget};
+  options.limit_bytes = std::max(options.limit_bytes, budget.limits().description_bytes / 4);  // the factor raises it
+  SHARDMESH_TRY(described.json, object_json(source, item, value, options));
   return described;
 }
 

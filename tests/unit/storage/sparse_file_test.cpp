@@ -70,6 +70,7 @@ TEST_CASE("a sparse file is not read whole, with an error that names it, its siz
   CHECK(refused.error().file == file.string());
   CHECK(is_beyond_limit(refused.error()));
   CHECK(refused.error().found == std::to_string(gib));
+  CHECK(refused.error().hint == "write the file without holes (cp --sparse=never), if you trust it");
   CHECK(refused.error().message.find("sparse") != std::string::npos);
   // A file longer than the limit is another error.
   const auto longer = read_file(file, mib);
