@@ -95,15 +95,6 @@ result<placed_tensors<View>> placed(std::span<const tensor_entry> tensors, const
   return made;
 }
 
-// A key under which the ranks saved different values has several shapes, and the catalog lists the first rank's.
-result<void> check_agreement(const checkpoint_reader& reader) {
-  std::vector<error> conflicts;
-  for (const error& one : reader.warnings())
-    if (one.code == errc::disagreement && !one.ranks.empty()) conflicts.push_back(one);
-  if (!conflicts.empty()) return fail_all(std::move(conflicts));
-  return {};
-}
-
 std::string row_of(const checkpoint_plan& made, std::size_t rank, const owner_cost& cost) {
   const auto held = [&](const std::vector<std::int64_t>& of) { return human_bytes(rank < of.size() ? of[rank] : 0); };
   return fmt::format("{:>7} {:>11} {:>11} {:>11} {:>11} {:>11}\n", rank, held(made.held_before), held(made.held_after),
@@ -129,6 +120,14 @@ result<std::vector<placement_rule>> parse_rules(const std::vector<std::string>& 
     rules.push_back(*std::move(rule));
   }
   return rules;
+}
+
+result<void> check_agreement(const checkpoint_reader& reader) {
+  std::vector<error> conflicts;
+  for (const error& one : reader.warnings())
+    if (one.code == errc::disagreement && !one.ranks.empty()) conflicts.push_back(one);
+  if (!conflicts.empty()) return fail_all(std::move(conflicts));
+  return {};
 }
 
 result<placed_on_mesh> place_tensors(const checkpoint_reader& reader, const placed_mesh& side, const split_rule& rule,

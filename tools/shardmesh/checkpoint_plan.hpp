@@ -31,6 +31,11 @@ shardmesh::result<std::vector<shardmesh::placement_rule>> parse_rules(const std:
 /// Writes a member with the mesh, its placements, and its rules.
 void write_mesh_side(json_writer& out, std::string_view name, const placed_mesh& side);
 
+/// Refuses a checkpoint with keys under which the ranks saved different values: such a key has several shapes, and the
+/// catalog lists that of the first rank.
+/// \errors errc::disagreement for each such key
+shardmesh::result<void> check_agreement(const shardmesh::checkpoint_reader& reader);
+
 /// The tensors of a checkpoint on a mesh.
 struct placed_on_mesh {
   std::vector<shardmesh::distribution> where;  // per tensor

@@ -54,7 +54,7 @@ constexpr empty_members members[] = {
     {"run resume-plan", "\"\"", "path"},
     {"run resume-plan", "{}", "to"},
     {"run resume-plan", "0", "tensors stored_bytes bytes_total lower_bound"},
-    {"run resume-plan", "[]", "skipped files ranks links notes"},
+    {"run resume-plan", "[]", "skipped files ranks links notes warnings"},
     {"delta", "[]", "notes"},
     {"delta", "0", "tensors bytes objects unchanged changed added removed delta_bytes skipped_tensors skipped_objects"},
     {"check-shards", "[]", "size"},

@@ -45,11 +45,15 @@ struct load_plan {
   std::vector<std::int64_t> files_of;  // the number of files that each rank needs
   std::vector<std::string> files;      // the senders of the plan
   std::vector<std::string> notes;
+  std::vector<error> warnings, problems;  // of the checkpoint's reader
 };
 
 result<load_plan> plan_load(const checkpoint_reader& reader, const placed_mesh& to) {
+  SHARDMESH_TRY(check_agreement(reader));
   const catalog& contents = reader.contents();
   load_plan made;
+  made.warnings = reader.warnings();
+  made.problems = reader.problems();
   SHARDMESH_TRY(placed_on_mesh placed, place_tensors(reader, to, split_rule::torch_chunk(), made.notes));
   std::vector<tensor_transfer> transfers;
   for (std::size_t i = 0; i < contents.tensors.size(); ++i) {
@@ -94,7 +98,7 @@ std::string text_of(const load_plan& made, const run_step& step, const placed_me
 void print_document(const load_plan& made, const latest_step& found, const placed_mesh& to) {
   json_writer out;
   out.begin_object()
-      .member("ok", true)
+      .member("ok", made.problems.empty())
       .member("step", found.step->step)
       .member("path", found.step->path.string())
       .key("skipped");
@@ -117,7 +121,11 @@ void print_document(const load_plan& made, const latest_step& found, const place
   out.end_list().key("links").begin_list();
   for (const link_cost& one : made.cost.links)
     out.begin_object().member("file", one.from).member("rank", one.to).member("bytes", one.size_bytes).end_object();
-  out.end_list().key("notes").list(made.notes).key("problems").begin_list().end_list().end_object().finish();
+  out.end_list().key("notes").list(made.notes).key("warnings");
+  write(out, made.warnings);
+  out.key("problems");
+  write(out, made.problems);
+  out.end_object().finish();
 }
 
 bool has_partial(const std::vector<placement>& placements) {
@@ -165,12 +173,15 @@ int print_resume_plan(const latest_step& found, const placed_mesh& to, const res
   if (*picture)
     if (const int status = (*picture)->write(svg_plan(made->plan, caption_of(*made, *found.step, to))); status != done)
       return status;
-  if (given.json) {
+  int status = done;
+  if (given.json)
     print_document(*made, found, to);
-    return done;
-  }
-  print_notes(made->notes);
-  return *picture || print(text_of(*made, *found.step, to)) ? done : not_completed;
+  else if (!*picture && !print(text_of(*made, *found.step, to)))
+    status = not_completed;
+  for (const error& e : made->problems) status = std::max(status, report(e));
+  for (const error& e : made->warnings) print_warning(e);
+  if (!given.json) print_notes(made->notes);
+  return status;
 }
 
 }  // namespace tool

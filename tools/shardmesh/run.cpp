@@ -176,7 +176,7 @@ class command_run {
     for (const shown_step& one : steps_) print(line_of(one));
     std::vector<std::string> damage;
     for (const shown_step& one : steps_)
-      if (one.problem) damage.push_back(to_string(*one.problem));
+      if (one.problem) damage.push_back(to_string(in_flags(*one.problem)));
     note(damage);
     return {};
   }
@@ -197,7 +197,7 @@ class command_run {
   result<latest_step> newest_good() {
     SHARDMESH_TRY(latest_step found, find_latest_step(given_.folder, options_.names, checks(given_.deep)));
     std::vector<std::string> skipped;
-    for (const error& one : found.skipped) skipped.push_back(to_string(one));
+    for (const error& one : found.skipped) skipped.push_back(to_string(in_flags(one)));
     note(skipped);
     if (!found.step)
       return fail(errc::incomplete_save, "the run has no good step")
@@ -284,7 +284,7 @@ class command_run {
   // Adds a step to the document. The action has succeeded, and a damaged record of metrics does not change that.
   void show(std::int64_t step) {
     const auto listed = list_steps(given_.folder, options_.names);
-    if (!listed) return note({to_string(listed.error())});
+    if (!listed) return note({to_string(in_flags(listed.error()))});
     for (const run_step& one : *listed)
       if (one.step == step) steps_.push_back({one, stored_bytes_of_step(one.path), check_step(one.path).problem});
   }
