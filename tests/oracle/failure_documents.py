@@ -5,6 +5,9 @@ Tests commands x kinds of failure. Needs no package."""
 import json
 import os
 import shutil
+import signal
+import subprocess
+import time
 
 from common import Oracle
 
@@ -134,6 +137,27 @@ def hostile_names(oracle):
     oracle.check(out is not None and clean(out) and name in json.loads(out)["tensors"], "hidden characters", f"inspect --json: {out!r}")
 
 
+def interrupted(checker):
+    """A command that a signal ends at once prints one document with its members."""
+    oracle, header = checker.oracle, json.dumps({"w": {"dtype": "U8", "shape": [1 << 38], "data_offsets": [0, 1 << 38]}}).encode()
+    sides = [oracle.work / "left_hole.safetensors", oracle.work / "right_hole.safetensors"]
+    for side in sides:  # 256 GiB of zeros, which take no space
+        side.write_bytes(len(header).to_bytes(8, "little") + header)
+        os.truncate(side, 8 + len(header) + (1 << 38))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        running = subprocess.Popen([oracle.tool, "diff", *sides, "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        time.sleep(1)
+        running.send_signal(number)
+        out, err = running.communicate(timeout=60)
+        document = json.loads(out)
+        oracle.check(running.returncode == 3 and err == "shardmesh: interrupted\n", number.name, f"exits {running.returncode}: {err}")
+        lacking = sorted(checker.members["diff"] - set(document))
+        oracle.check(not lacking, number.name, f"the document lacks {lacking}")
+        texts = [problem["text"] for problem in document["problems"]]
+        oracle.check(document["ok"] is False and texts == ["shardmesh: interrupted"], number.name, f"{out}")
+
+
 def main():
     oracle = Oracle(__doc__)
     hostile_names(oracle)
@@ -164,6 +188,7 @@ def main():
                 checker.fails(f"{name} {' '.join(extra)}", [*arguments, *extra], 2)
             blocked = [a.replace("{out}/", "{work}/text.safetensors/") for a in arguments]
             checker.fails(f"{name} below a file", blocked, 2, 3)
+    interrupted(checker)
     # A rule that matches nothing can be allowed.
     oracle.succeeds("unused", "inspect", checker.values["dcp"], "--only", "w", "--json")
     oracle.succeeds("unused", "diff", checker.values["dcp"], checker.values["dcp"], "--skip", "no such key", "--allow-unused")

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <exception>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,7 +36,8 @@ struct last_words {
 struct said_so_far {
   bool json = false;
   std::string path = "shardmesh";
-  std::string command;                // whose members a document of failure has
+  std::string command;  // whose members a document of failure has; written under `command_lock`
+  std::mutex command_lock;
   std::vector<std::string> document;  // pieces, kept until the end
   std::vector<std::string> problems;  // as JSON objects
   std::int64_t unnamed_problems = 0;  // not in that list
@@ -47,15 +50,20 @@ said_so_far& said() {
   return all;
 }
 
-std::string failure_document(const std::vector<std::string>& problems) {
+std::string failure_document(const std::string& command, const std::vector<std::string>& problems,
+                             std::int64_t unnamed_problems) {
   return json_text([&](json_writer& out) {
            out.begin_object();
-           write_empty_members(out, said().command);
+           write_empty_members(out, command);
            out.member("ok", false).key("problems").begin_list();
            for (const std::string& problem : problems) out.raw(problem);
-           out.end_list().member("unnamed_problems", said().unnamed_problems).end_object();
+           out.end_list().member("unnamed_problems", unnamed_problems).end_object();
          }) +
          "\n";
+}
+
+std::string failure_document(const std::vector<std::string>& problems) {
+  return failure_document(said().command, problems, said().unnamed_problems);
 }
 
 void prepare_last_words() {
@@ -90,7 +98,10 @@ const std::string& subject() {
 }
 
 void set_failure_members(const std::string& command) {
-  said().command = command;
+  {
+    const std::scoped_lock guard(said().command_lock);
+    said().command = command;
+  }
   prepare_last_words();
 }
 
@@ -133,6 +144,22 @@ int finish(int status) {
 
 void drop_document() {
   said().document.clear();
+}
+
+std::string interrupted_document() noexcept {
+  try {
+    std::string command;
+    {
+      const std::scoped_lock guard(said().command_lock);
+      command = said().command;
+    }
+    const std::string problem = json_text([](json_writer& out) {
+      write(out, fail(errc::cancelled, "interrupted").with_file("shardmesh"), "shardmesh: interrupted");
+    });
+    return failure_document(command, {problem}, 0);
+  } catch (const std::exception&) {  // no memory
+    return {};
+  }
 }
 
 int out_of_memory() noexcept {

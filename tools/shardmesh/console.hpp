@@ -38,6 +38,9 @@ bool print(std::string text);
 int finish(int status);
 /// Drops the text kept for stdout, so that `finish` makes a document of failure. Called after an exception.
 void drop_document();
+/// The document of a command that a signal ends, with its members. Another thread than that of the command may call
+/// this.
+std::string interrupted_document() noexcept;
 /// Ends a process that has no memory left, without allocating: one line, one document, status 3.
 int out_of_memory() noexcept;
 

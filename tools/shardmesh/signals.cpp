@@ -26,9 +26,7 @@ void say(int descriptor, std::string_view text) {
 [[noreturn]] void end() {
   say(STDERR_FILENO, "shardmesh: interrupted\n");
   // Output is kept until the end of the command, so stdout is still empty here.
-  if (is_json())
-    say(STDOUT_FILENO, R"({"ok":false,"problems":[{"message":"interrupted","text":"shardmesh: interrupted"}]})"
-                       "\n");
+  if (is_json()) say(STDOUT_FILENO, interrupted_document());
   ::_exit(not_completed);
 }
 
