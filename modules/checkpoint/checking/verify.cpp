@@ -61,6 +61,7 @@ class verification {
     for (error& warning : warnings_of(report_.globals, reader_.path(), options_.allow_globals))
       report_.warnings.push_back(std::move(warning));
     put_first(dangers_of(report_.globals, reader_.path(), options_.allow_globals));
+    drop_repeated_warnings();
     if (stopped_) return *std::move(stopped_);
     return std::move(report_);
   }
@@ -123,6 +124,15 @@ class verification {
   void put_first(std::vector<error> dangerous) {
     report_.problems.insert(report_.problems.begin(), std::make_move_iterator(dangerous.begin()),
                             std::make_move_iterator(dangerous.end()));
+  }
+
+  // An entry of which the ranks saved different values is a warning of the reader, and a problem of the entry, which
+  // cannot be read: one line is enough.
+  void drop_repeated_warnings() {
+    std::erase_if(report_.warnings, [&](error warning) {
+      if (warning.file.empty()) warning.file = printable_url(reader_.path().string());
+      return lines_.contains(to_string(warning));
+    });
   }
 
   void check_boxes(const tensor_entry& tensor) {

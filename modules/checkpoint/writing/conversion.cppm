@@ -49,6 +49,10 @@ void settle_unsupported(conversion& work, bool skip, save_report& report);
 /// unsupported entries. Needed for destinations with pickles, which cannot hold such objects. Cost: O(their JSON).
 void find_unpicklable(checkpoint_reader& reader, conversion& work);
 
+/// Adds a problem for each entry that cannot be read because the ranks saved different values of it: a write would name
+/// only the first of them. Cost: O(entries) if the reader warns of such entries.
+void find_disputed(checkpoint_reader& reader, conversion& work, bool with_objects);
+
 /// Returns an error if nothing is left for the destination, but the source has tensors that no entry names.
 std::optional<error> find_lost_tensors(const checkpoint_reader& reader, const conversion& work, bool skip);
 

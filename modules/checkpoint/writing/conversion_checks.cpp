@@ -9,6 +9,7 @@ module;
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -90,6 +91,28 @@ void find_unpicklable(checkpoint_reader& reader, conversion& work) {
     ++work.unsupported_objects;
   }
   if (!bad.empty()) drop_objects(work, [&](const output_object& object) { return bad.contains(object.key); });
+}
+
+void find_disputed(checkpoint_reader& reader, conversion& work, bool with_objects) {
+  const auto is_dispute = [](const error& one) { return one.code == errc::disagreement; };
+  if (std::none_of(reader.warnings().begin(), reader.warnings().end(), is_dispute)) return;
+  const catalog& contents = reader.contents();
+  for (const std::size_t source : work.sources) {
+    const tensor_entry& tensor = contents.tensors[source];
+    for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
+      if (contents.chunk_places[static_cast<std::size_t>(chunk)].file >= 0) continue;
+      auto opened = reader.open_chunk(tensor, chunk);
+      if (opened || !is_dispute(opened.error())) continue;
+      work.problems.push_back(std::move(opened).error());
+      break;
+    }
+  }
+  if (!with_objects) return;
+  for (const std::size_t source : work.object_sources) {
+    if (contents.objects[source].place.file >= 0) continue;
+    auto value = reader.read_object(source);
+    if (!value && is_dispute(value.error())) work.problems.push_back(std::move(value).error());
+  }
 }
 
 std::optional<error> find_lost_tensors(const checkpoint_reader& reader, const conversion& work, bool skip) {

@@ -142,6 +142,7 @@ class converter {
     work_ = select_for_output(*reader_, options_.selection);
     work_.notes.insert(work_.notes.end(), resized_notes_.begin(), resized_notes_.end());
     if (is_dcp()) leave_to_side_files(*reader_, work_);
+    find_disputed(*reader_, work_, !options_.skip_objects);
     if (target_.is_pickled && !options_.skip_objects) find_unpicklable(*reader_, work_);
     if (auto lost = find_lost_tensors(*reader_, work_, options_.skip_unsupported))
       work_.problems.push_back(*std::move(lost));

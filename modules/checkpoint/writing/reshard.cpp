@@ -50,6 +50,7 @@ class planning {
       : options_(options) {
     conversion chosen = select_for_output(reader, options.selection);
     leave_to_side_files(reader, chosen);
+    find_disputed(reader, chosen, true);
     find_unpicklable(reader, chosen);
     if (auto lost = find_lost_tensors(reader, chosen, options.skip_unsupported))
       chosen.problems.push_back(*std::move(lost));
