@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <fmt/core.h>
 #include <restore_hint.hpp>
 #include <shardmesh/try.hpp>
 
