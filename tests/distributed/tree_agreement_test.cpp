@@ -30,11 +30,12 @@ std::string difference_on(any_communicator& comm, const random_ballots& ballots)
   for (const auto& [key, text] : mine.records) records.push_back({key, text});
   const digest128 digest = digest_of(records, ballots.ordered);
   const error trouble = fail(errc::io, "no luck").with_key("of rank " + std::to_string(comm.rank()));
-  const agree_options options{.what = "tensors",
-                              .ordered = ballots.ordered,
-                              .note = mine.note,
-                              .problem = mine.has_problem ? &trouble : nullptr,
-                              .combine = ballots.combines ? note_combiner(combine_sorted) : note_combiner()};
+  const agree_options options{
+      .what = "tensors",
+      .ordered = ballots.ordered,
+      .note = mine.note,
+      .problem = mine.has_problem ? &trouble : nullptr,
+      .combine = ballots.combines != mine.combines_otherwise ? note_combiner(combine_sorted) : note_combiner()};
   call_options call;
   call.within = std::chrono::seconds(60);
   call.name = mine.call;

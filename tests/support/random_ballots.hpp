@@ -16,6 +16,7 @@ struct random_ballot {
   const char* call = "save";
   std::vector<std::pair<std::string, std::string>> records;  // keys and texts
   bool has_problem = false;
+  bool combines_otherwise = false;  // whether the rank differs from `random_ballots::combines`
   std::vector<std::byte> note;
 };
 
@@ -43,6 +44,7 @@ struct random_ballots {
       change(die,
              [&](random_ballot& one) { one.note.resize(1 + die.one_of(20), static_cast<std::byte>(die.below(256))); });
     if (die.one_in(4)) change(die, [&](random_ballot& one) { one.has_problem = true; });
+    if (die.one_in(6)) change(die, [&](random_ballot& one) { one.combines_otherwise = true; });
     if (die.one_in(5)) change(die, [&](random_ballot& one) { one.call = die.one_in(2) ? "load" : "flatten"; });
     if (die.one_in(2)) change(die, [&](random_ballot& one) { change_records(die, one); });
   }

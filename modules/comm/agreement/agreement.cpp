@@ -31,7 +31,7 @@ digest128 hash(std::string_view bytes) {
 // A rank's contribution to the first round.
 struct ballot {
   digest128 digest;
-  bool has_problem = false;
+  bool has_problem = false, combines = false;
   std::string call;
   std::vector<std::byte> note;
 };
@@ -40,7 +40,7 @@ std::vector<std::byte> encode(const digest128& digest, const agree_options& opti
   detail::wire_writer out;
   out.number(ballot_mark);
   out.digest(digest);
-  out.flag(options.problem != nullptr);
+  out.number((options.problem != nullptr ? 1 : 0) + (options.combine ? 2 : 0));
   out.text(call);
   out.raw(options.note);
   return std::move(out).take();
@@ -49,15 +49,21 @@ std::vector<std::byte> encode(const digest128& digest, const agree_options& opti
 std::optional<ballot> decode_ballot(std::span<const std::byte> bytes) {
   detail::wire_reader in(bytes);
   if (in.number() != ballot_mark) return std::nullopt;
-  ballot said{in.digest(), in.flag(), in.text(), {}};
+  ballot said;
+  said.digest = in.digest();
+  const std::int64_t flags = in.in_range(0, 3);
+  said.has_problem = (flags & 1) != 0;
+  said.combines = (flags & 2) != 0;
+  said.call = in.text();
   said.note.assign(in.rest().begin(), in.rest().end());
   return in.ok() ? std::optional(std::move(said)) : std::nullopt;
 }
 
-contributions named_calls(std::span<const std::vector<std::byte>> ballots) {
+contributions named_calls(std::span<const std::vector<std::byte>> ballots, bool with_notes) {
   contributions all;
   for (std::size_t rank = 0; rank < ballots.size(); ++rank) {
-    const std::string call = decode_ballot(ballots[rank]).value_or(ballot()).call;
+    const ballot one = decode_ballot(ballots[rank]).value_or(ballot());
+    const std::string call = with_notes ? call_with_notes(one.call, one.combines) : one.call;
     const auto bytes = std::as_bytes(std::span(call));
     all.add({{bytes.begin(), bytes.end()}, {static_cast<std::int32_t>(rank)}});
   }
@@ -125,7 +131,7 @@ result<agreement_notes> detail::agree_by_gather(communicator_ref comm, const dig
   const call_options call = given.named("agree");
   SHARDMESH_TRY(const agreement_notes said, comm.all_gather(encode(digest, options, call.name), call));
   agreement_notes notes;
-  bool equal = true, same_calls = true, problems = false;
+  bool equal = true, same_calls = true, same_ways = true, problems = false;
   std::optional<digest128> first;
   std::string first_call;
   for (std::size_t rank = 0; rank < said.size(); ++rank) {
@@ -137,11 +143,13 @@ result<agreement_notes> detail::agree_by_gather(communicator_ref comm, const dig
     }
     equal &= one->digest == *first;
     same_calls &= one->call == first_call;
+    same_ways &= one->combines == static_cast<bool>(options.combine);
     problems |= one->has_problem;
     notes.push_back(std::move(one->note));
   }
-  if (!same_calls) return different_calls(named_calls(said));
+  if (!same_calls) return different_calls(named_calls(said, false));
   if (problems) return gather_problems(comm, options.problem, call);
+  if (!same_ways) return different_calls(named_calls(said, true));
   if (equal && options.combine) return combined(std::move(notes), options.combine);
   if (equal) return notes;
   SHARDMESH_TRY(agreement_notes described, comm.all_gather(encode_records(records()), call));

@@ -40,11 +40,11 @@ digest128 digest_of(std::span<const agreement_record> records, bool ordered);
 /// ranks disagree, they exchange all records, and every rank returns the same error. The communicator stays usable.
 /// \param digest   equal on two ranks exactly when their records are equal
 /// \param records  called only on disagreement
-/// \errors errc::disagreement: the ranks are in different calls ("rank 0 called save, rank 1 called load"), or their
-///         records differ (names the first differing keys, with each text and its ranks); the `problem` of the lowest
-///         rank that has one, naming that rank unless it already names ranks or is errc::gap; the communicator's
-///         errors. Of more than 64 different lists of records, those of the lowest ranks are compared, and the ranks of
-///         the others are counted.
+/// \errors errc::disagreement: the ranks are in different calls ("rank 0 called save, rank 1 called load"), only some of
+///         them combine their notes, or their records differ (names the first differing keys, with each text and its
+///         ranks); the `problem` of the lowest rank that has one, naming that rank unless it already names ranks or is
+///         errc::gap; the communicator's errors. Of more than 64 different lists of records, those of the lowest ranks
+///         are compared, and the ranks of the others are counted.
 /// Cost: up to 16 ranks, an all_gather of a digest and the notes. More ranks with messages in host memory send them
 ///       along a tree: each rank exchanges 80 bytes with its parent, and with each of its at most 4 children. The note
 ///       of rank 0 takes two more messages per edge of the tree, combined notes take four, and other notes an

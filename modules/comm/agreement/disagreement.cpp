@@ -39,7 +39,7 @@ std::optional<std::vector<agreement_record>> decode_records(std::span<const std:
   detail::wire_reader in(bytes);
   std::vector<agreement_record> records;
   for (std::size_t left = in.count(); left > 0 && in.ok(); --left) records.push_back({in.text(), in.text()});
-  return in.ok() ? std::optional(std::move(records)) : std::nullopt;
+  return in.finished() ? std::optional(std::move(records)) : std::nullopt;
 }
 
 // The different texts, each with the ranks that have it.
@@ -235,6 +235,10 @@ std::vector<std::byte> encode_records(std::span<const agreement_record> records)
     out.text(r.text);
   }
   return std::move(out).take();
+}
+
+std::string call_with_notes(std::string_view call, bool combines) {
+  return fmt::format("{} ({} notes)", call, combines ? "combined" : "separate");
 }
 
 error different_calls(const contributions& calls) {

@@ -34,6 +34,9 @@ struct contributions {
 
 std::vector<std::byte> encode_records(std::span<const agreement_record> records);
 
+// The name of a call, with what it does with notes, for ranks that differ in this alone.
+std::string call_with_notes(std::string_view call, bool combines);
+
 // The errors of ranks that are in different calls, or have different records. The contributions are names of calls, or
 // results of `encode_records`; at least two differ. `what` names the records.
 error different_calls(const contributions& calls);

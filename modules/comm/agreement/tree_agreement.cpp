@@ -32,13 +32,15 @@ constexpr std::int32_t no_rank = std::numeric_limits<std::int32_t>::max();
 struct tree_ballot {
   digest128 records, call;
   bool same_records = true, same_calls = true;
-  bool has_notes = false;             // of a rank other than 0
-  std::int32_t in_trouble = no_rank;  // the lowest rank that cannot continue
+  bool has_notes = false;                   // of a rank other than 0
+  bool combines = false, same_ways = true;  // whether the ranks combine their notes, and whether all do the same
+  std::int32_t in_trouble = no_rank;        // the lowest rank that cannot continue
 
   void add(const tree_ballot& child) {
     same_records = same_records && child.same_records && child.records == records;
     same_calls = same_calls && child.same_calls && child.call == call;
     has_notes = has_notes || child.has_notes;
+    same_ways = same_ways && child.same_ways && child.combines == combines;
     in_trouble = std::min(in_trouble, child.in_trouble);
   }
 };
@@ -51,6 +53,7 @@ enum class verdict_kind : std::uint8_t {
   different_calls,
   problem,
   different_records,
+  different_ways,  // some ranks combine their notes, and others do not
 };
 
 struct tree_verdict {
@@ -64,12 +67,18 @@ std::vector<std::byte> padded(detail::wire_writer&& out, std::size_t size_bytes)
   return bytes;
 }
 
+// Messages are filled with zeros. Anything else is of another call.
+bool is_padding(std::span<const std::byte> rest) {
+  return std::ranges::all_of(rest, [](std::byte one) { return one == std::byte{0}; });
+}
+
 std::vector<std::byte> encode(const tree_ballot& ballot) {
   detail::wire_writer out;
   out.number(ballot_mark);
   out.digest(ballot.records);
   out.digest(ballot.call);
-  for (const bool one : {ballot.same_records, ballot.same_calls, ballot.has_notes}) out.flag(one);
+  for (const bool one : {ballot.same_records, ballot.same_calls, ballot.has_notes, ballot.combines, ballot.same_ways})
+    out.flag(one);
   out.number(ballot.in_trouble);
   return padded(std::move(out), ballot_bytes);
 }
@@ -84,11 +93,11 @@ bool is_below(std::int32_t rank, std::int32_t top) {
 std::optional<tree_ballot> decode_ballot(std::span<const std::byte> bytes, std::int32_t child, std::int32_t ranks) {
   detail::wire_reader in(bytes);
   if (in.number() != ballot_mark) return std::nullopt;
-  tree_ballot said{in.digest(), in.digest(), in.flag(), in.flag(), in.flag(), no_rank};
+  tree_ballot said{in.digest(), in.digest(), in.flag(), in.flag(), in.flag(), in.flag(), in.flag(), no_rank};
   said.in_trouble = static_cast<std::int32_t>(in.in_range(0, no_rank));
   if (said.in_trouble != no_rank && (said.in_trouble >= ranks || !is_below(said.in_trouble, child)))
     return std::nullopt;
-  return in.ok() ? std::optional(said) : std::nullopt;
+  return in.ok() && is_padding(in.rest()) ? std::optional(said) : std::nullopt;
 }
 
 std::vector<std::byte> encode(const tree_verdict& verdict) {
@@ -103,16 +112,17 @@ std::optional<tree_verdict> decode_verdict(std::span<const std::byte> bytes, std
   detail::wire_reader in(bytes);
   if (in.number() != ballot_mark) return std::nullopt;
   tree_verdict told;
-  told.kind = static_cast<verdict_kind>(in.in_range(0, static_cast<std::int64_t>(verdict_kind::different_records)));
+  told.kind = static_cast<verdict_kind>(in.in_range(0, static_cast<std::int64_t>(verdict_kind::different_ways)));
   told.in_trouble = static_cast<std::int32_t>(in.in_range(0, no_rank));
   if ((told.kind == verdict_kind::problem) != (told.in_trouble < ranks)) return std::nullopt;
-  return in.ok() ? std::optional(told) : std::nullopt;
+  return in.ok() && is_padding(in.rest()) ? std::optional(told) : std::nullopt;
 }
 
 // The rule of `agree`: the names of the calls come first, then problems, and then the records.
 tree_verdict decide(const tree_ballot& all, bool has_root_note) {
   if (!all.same_calls) return {verdict_kind::different_calls, no_rank};
   if (all.in_trouble != no_rank) return {verdict_kind::problem, all.in_trouble};
+  if (!all.same_ways) return {verdict_kind::different_ways, no_rank};
   if (!all.same_records) return {verdict_kind::different_records, no_rank};
   if (all.has_notes) return {verdict_kind::all_notes, no_rank};
   return {has_root_note ? verdict_kind::root_note : verdict_kind::agreed, no_rank};
@@ -204,6 +214,7 @@ result<agreement_notes> detail::agree_along_tree(communicator_ref comm, const di
   const tree_messages tree(comm, call);
   const auto name = std::as_bytes(std::span(std::string_view(call.name)));
   tree_ballot mine{.records = digest, .call = xxh3(name)};
+  mine.combines = static_cast<bool>(options.combine);
   mine.has_notes = comm.rank() != 0 && !options.note.empty();
   if (options.problem != nullptr) mine.in_trouble = comm.rank();
   SHARDMESH_TRY(const tree_verdict told, vote(tree, mine, options));
@@ -211,6 +222,11 @@ result<agreement_notes> detail::agree_along_tree(communicator_ref comm, const di
   switch (told.kind) {
     case verdict_kind::different_calls:
       return tell_difference(tree, {name.begin(), name.end()}, options.what, different_calls);
+    case verdict_kind::different_ways: {
+      const std::string with_notes = call_with_notes(call.name, mine.combines);
+      const auto text = std::as_bytes(std::span(with_notes));
+      return tell_difference(tree, {text.begin(), text.end()}, options.what, different_calls);
+    }
     case verdict_kind::problem:
       return problem_of(tree, told.in_trouble, options.problem);
     case verdict_kind::different_records:

@@ -37,11 +37,12 @@ ways agree_twice(communicator_ref comm, const random_ballots& ballots) {
   const std::vector<agreement_record> records = records_of(mine);
   const digest128 digest = digest_of(records, ballots.ordered);
   const error trouble = fail(errc::io, "no luck").with_key("of rank " + std::to_string(comm.rank()));
-  const agree_options options{.what = "tensors",
-                              .ordered = ballots.ordered,
-                              .note = mine.note,
-                              .problem = mine.has_problem ? &trouble : nullptr,
-                              .combine = ballots.combines ? note_combiner(combine_sorted) : note_combiner()};
+  const agree_options options{
+      .what = "tensors",
+      .ordered = ballots.ordered,
+      .note = mine.note,
+      .problem = mine.has_problem ? &trouble : nullptr,
+      .combine = ballots.combines != mine.combines_otherwise ? note_combiner(combine_sorted) : note_combiner()};
   const call_options call = call_options{}.named(mine.call);
   auto gathered = detail::agree_by_gather(comm, digest, [&] { return records; }, options, call);
   return {std::move(gathered), detail::agree_along_tree(comm, digest, [&] { return records; }, options, call)};
@@ -167,7 +168,7 @@ TEST_CASE("a ballot that names a problem of a rank elsewhere in the tree ends th
         out.number(0x6565'7274'6d73);
         out.digest({});
         out.digest({});
-        for (int flag = 0; flag < 3; ++flag) out.flag(true);
+        for (int flag = 0; flag < 5; ++flag) out.flag(flag != 3);  // the fourth: it combines notes
         out.number(in_trouble);
         std::vector<std::byte> ballot = std::move(out).take();
         ballot.resize(64);
@@ -183,6 +184,51 @@ TEST_CASE("a ballot that names a problem of a rank elsewhere in the tree ends th
     CHECK(found.code == errc::disagreement);
     CHECK(found.ranks == std::vector<std::int32_t>{5});
     CHECK(found.expected == "a ballot");
+  }
+}
+
+TEST_CASE("a ballot that does not end in zeros is no ballot") {
+  const watchdog dog(30s);
+  for (const std::size_t changed : {std::size_t{63}, std::size_t{60}}) {
+    const error found = common_error(6, [&](any_communicator& comm) -> result<void> {
+      if (comm.rank() == 5) {  // a child of rank 1
+        detail::wire_writer out;
+        out.number(0x6565'7274'6d73);
+        out.digest({});
+        out.digest({});
+        for (int flag = 0; flag < 5; ++flag) out.flag(flag < 2);
+        out.number(INT32_MAX);  // no rank is in trouble
+        std::vector<std::byte> ballot = std::move(out).take();
+        ballot.resize(64);
+        ballot[changed] = std::byte{1};
+        std::vector<std::byte> answer(16);
+        const outgoing send{1, ballot};
+        const incoming receive{1, answer};
+        return detail::move_messages(comm, {&send, 1}, {&receive, 1}, {.tag = detail::tree_tag});
+      }
+      const auto done =
+          detail::agree_along_tree(comm, {}, [] { return std::vector<agreement_record>(); }, {.what = "tensors"}, {});
+      return done ? result<void>() : result<void>(done.error());
+    });
+    CHECK(found.ranks == std::vector<std::int32_t>{5});
+    CHECK(found.expected == "a ballot");
+  }
+}
+
+TEST_CASE("ranks that differ in whether they combine their notes get one error, and none waits") {
+  const watchdog dog(30s);
+  for (const std::int32_t ranks : {4, 20}) {
+    const error found = common_error(ranks, [&](any_communicator& comm) {
+      agree_options options{.note = std::vector<std::byte>(static_cast<std::size_t>(comm.rank()))};
+      if (comm.rank() == ranks - 1) options.combine = combine_sorted;
+      return agree(comm, std::span<const agreement_record>(), options, {.name = "save"});
+    });
+    INFO(to_string(found));
+    CHECK(found.code == errc::disagreement);
+    CHECK(found.ranks == std::vector<std::int32_t>{ranks - 1});
+    CHECK(found.message.starts_with("ranks are in different calls: ranks 0, 1, 2"));
+    CHECK(found.message.find(" called save (separate notes), rank " + std::to_string(ranks - 1) +
+                             " called save (combined notes)") != std::string::npos);
   }
 }
 
