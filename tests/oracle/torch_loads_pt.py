@@ -6,7 +6,7 @@ import logging
 import random
 import warnings
 import zipfile
-from collections import OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 
 from common import Oracle, need_torch, rounds, sha256, seed as common_seed
 
@@ -315,6 +315,26 @@ def check_modules(oracle):
         module.load_state_dict(found)
 
 
+def check_mappings(oracle):
+    """Mappings become plain dicts with their keys in order, at the root and below it, and load_state_dict takes them."""
+    module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+    backward = OrderedDict(reversed(list(module.state_dict().items())))
+    default = defaultdict(list, {"z": torch.ones(2), "a": torch.zeros(1)})
+    source, ours = oracle.work / "mapping.in.pt", oracle.work / "mapping.pt"
+    for name, state in (("state_dict()", module.state_dict()), ("OrderedDict", backward), ("defaultdict", default),
+                        ("Counter", Counter({"b": torch.ones(1), "a": torch.ones(2)}))):
+        for root in (state, {"below": state}):
+            torch.save(root, source)
+            if oracle.succeeds(name, "convert", source, ours, "--force") is None:
+                continue
+            found = load(ours, True)
+            found = found if root is state else found["below"]
+            oracle.check(type(found) is dict and list(found) == list(state), name, f"{type(found)} {list(found)}")
+            oracle.check(difference(found, dict(state)) is None, name, str(difference(found, dict(state))))
+            if name in ("state_dict()", "OrderedDict"):
+                module.load_state_dict(found)
+
+
 def with_empty_dicts(theirs, state):
     """PyTorch's result for a state dict through DCP, plus the state dict's empty dicts, which PyTorch loses there."""
     for key, value in state.items() if isinstance(state, dict) else enumerate(state):
@@ -377,6 +397,7 @@ def main():
     check_told(oracle)
     check_empty(oracle)
     check_modules(oracle)
+    check_mappings(oracle)
     check_integer_keys(oracle)
     check_golden(oracle)
     check_random(oracle)
